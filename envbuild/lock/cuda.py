@@ -10,7 +10,7 @@ from envbuild.lock.model import Lock
 
 
 def cuda_of(lock: Lock) -> str | None:
-    """Return the CUDA version in an image of this lock ("12.4", or "12"); None where it has none."""
+    """Return the CUDA version in an image of this lock ("12.4", "12"); None without."""
     packages = lock.installed
     dists = [Dist(name=package.name, version=package.version) for package in packages]
     found = gpu.cuda_version(dists, (), {}, {}) or lock.base.cuda

@@ -12,9 +12,10 @@ MOST = 5
 
 
 def dependency_paths(lock: Lock, name: str) -> tuple[tuple[str, ...], ...]:
-    """Return the shortest ways from a direct requirement (or from the base) down to a package, at most five.
+    """Return the shortest paths from a direct requirement or the base to a package.
 
-    Each begins with what the recipe asks for, or with a package of the base that requires the next one.
+    Each begins with what the recipe asks for, or with a package of the base that requires the next
+    one.
     """
     via = {package.name: package.via for package in lock.installed}
     found: list[tuple[str, ...]] = []
@@ -37,7 +38,7 @@ def locked_package(lock: Lock, name: str) -> PythonPackage | None:
 
 
 def describe_package(lock: Lock, name: str) -> list[str]:
-    """Return what a lock itself knows of a package, one sentence a line; empty where it knows nothing."""
+    """Return what a lock knows of a package, one sentence a line; empty for nothing."""
     package = locked_package(lock, name)
     lines: list[str] = []
     if package is not None:

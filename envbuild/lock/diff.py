@@ -1,4 +1,4 @@
-"""Compare what two locks, or a lock and an image, hold: packages, CUDA, the oldest driver that will do."""
+"""Compare two locks, or a lock and an image: packages, CUDA, the oldest driver."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ DEBIAN_PYTHON = "/usr/lib/python3"
 class DiffInput:
     """One of two things to compare.
 
-    ``about`` are single values (Python, CUDA …) by what they are called; ``python`` and ``debian`` map names to
-    versions; ``whole`` tells that these are all there are, not only what is put over an image.
+    ``about`` are single values (Python, CUDA …) by what they are called; ``python`` and ``debian``
+    map names to versions; ``whole`` tells that these are all there are, not only what is put over
+    an image.
     """
 
     label: str
@@ -37,7 +38,7 @@ class DiffInput:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Difference:
-    """What differs; ``unknown`` names the side that holds more than it tells, whose absences are left out."""
+    """What differs; ``unknown`` names the side that holds more than it tells."""
 
     about: tuple[Change, ...]
     packages: tuple[Change, ...]
@@ -108,7 +109,7 @@ def _oldest_driver(cuda: str | None) -> str | None:
 
 
 def compare_inputs(before: DiffInput, after: DiffInput) -> Difference:
-    """Return what differs, single values first, then Debian and Python packages, each sorted by name."""
+    """Return what differs: single values, then Debian and Python packages by name."""
     keys = [
         key for key in (*before.about, *after.about) if key in before.about and key in after.about
     ]
@@ -137,7 +138,7 @@ def compare_inputs(before: DiffInput, after: DiffInput) -> Difference:
 def _is_known_change(
     name: str, old: Mapping[str, str], new: Mapping[str, str], before: DiffInput, after: DiffInput
 ) -> bool:
-    """Whether a change is known to be one: what a lock does not name, the image below it may hold all the same."""
+    """Whether a change is known to be one: the image below a lock may hold it as well."""
     # a lock over an image does not name what the image holds
     if before.whole == after.whole:
         return True

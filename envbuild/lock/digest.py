@@ -11,7 +11,8 @@ from envbuild.lock.model import Lock
 from envbuild.recipe.model import Recipe
 
 YOUNGER = {"base": ("cpu",), "python": ("from-source", "version")}
-"""Keys that came after the first locks: left out where they are not used, so that those locks still fit."""
+"""Keys that came after the first locks: left out where they are not used, so that those locks still
+fit."""
 
 
 def recipe_digest(recipe: Recipe) -> str:
@@ -29,14 +30,15 @@ def recipe_digest(recipe: Recipe) -> str:
 
 
 def lock_digest(lock: Lock) -> str:
-    """Return ``sha256:…`` over everything a lock decides; whether it was proved is not part of it."""
+    """Return ``sha256:…`` over all that a lock decides, without its proof."""
     return _digest({"lock": msgspec.structs.replace(lock, proof="not run")})
 
 
 def image_key(lock: Lock, mode: str, definition: str) -> str:
-    """Return the key of a built image in the store: over lock digest, mode and the text of the definition.
+    """Return the key of a built image: over lock digest, mode and definition.
 
-    The definition says what the lock does not: variables and command of [run], lines of [system] post, summary.
+    The definition says what the lock does not: variables and command of [run], lines of [system]
+    post, summary.
     """
     return _digest({"lock": lock_digest(lock), "mode": mode, "definition": definition})
 

@@ -1,4 +1,4 @@
-"""A lock in the forms that other tools read: PEP 751's pylock.toml and pip's requirements with hashes."""
+"""A lock in others' forms: PEP 751's pylock.toml, pip's requirements with hashes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from envbuild.toml import quote, write_value
 
 
 def requirements_text(lock: Lock, indexes: Mapping[str, str]) -> str:
-    """Return a requirements file for ``pip install --require-hashes --no-deps``; ``indexes`` has URLs by name.
+    """Return requirements for ``pip install --require-hashes``; ``indexes`` has URLs by name.
 
-    The default index is the reader's own.  Only sdists are not fully held: pip takes what builds them by itself.
+    The default index is the reader's own.  Only sdists are not fully held: pip takes what builds
+    them by itself.
     """
     lines = [
         *_about_lines(lock),
@@ -26,7 +27,7 @@ def requirements_text(lock: Lock, indexes: Mapping[str, str]) -> str:
 
 
 def pylock_text(lock: Lock, located: Mapping[str, str]) -> str:
-    """Return a ``pylock.toml`` (PEP 751); ``located`` has the address of each file by its sha256."""
+    """Return a ``pylock.toml`` (PEP 751); ``located`` has each file's address by sha256."""
     # a lock is for one Python and one machine: PEP 751 says so by environments and requires-python
     minor = ".".join(lock.base.python.split(".")[:2])
     machine = write_value(
@@ -55,7 +56,10 @@ def _package_entry(package: PythonPackage, url: str) -> str:
         "{ " + ", ".join(f"{key} = {_inline_value(value)}" for key, value in pairs.items()) + " }"
     )
     kind = f"sdist = {file}" if package.is_sdist else f"wheels = [{file}]"
-    return f"\n[[packages]]\nname = {quote(package.name)}\nversion = {quote(package.version)}\n{kind}\n"
+    return (
+        f"\n[[packages]]\nname = {quote(package.name)}\nversion = "
+        f"{quote(package.version)}\n{kind}\n"
+    )
 
 
 def _inline_value(value: object) -> str:

@@ -37,12 +37,13 @@ class _Entry(
 
 
 class LockedBase(_Entry, frozen=True):
-    """The base: its digest (for a bootstrap: over its locked Debian packages), its facts' digest, what it holds.
+    """The base: its digest (of a bootstrap: over its packages), its facts' digest.
 
-    ``epoch`` is SOURCE_DATE_EPOCH for everything made from this lock, in seconds: no file of the base is newer, so
-    that clamping times to it never makes the base's compiled bytecode look stale.  ``python_path`` is the Python that
-    packages are installed for; ``externally_managed`` that pip and uv must be told to (PEP 668); ``size`` what has to
-    be downloaded of an image, in bytes (0 for a bootstrap, whose packages are listed).
+    ``epoch`` is SOURCE_DATE_EPOCH for everything made from this lock, in seconds: no file of the
+    base is newer, so that clamping times to it never makes the base's compiled bytecode look stale.
+    ``python_path`` is the Python that packages are installed for; ``externally_managed`` that pip
+    and uv must be told to (PEP 668); ``size`` what has to be downloaded of an image, in bytes (0
+    for a bootstrap, whose packages are listed).
     """
 
     reference: str
@@ -64,10 +65,10 @@ class LockedBase(_Entry, frozen=True):
 
 
 class PythonPackage(_Entry, frozen=True):
-    """One wheel or sdist; ``group``: the framework's, the project's, or needed only to build sdists.
+    """One wheel or sdist; ``group``: framework, project, or only for building sdists.
 
-    ``source`` is set for what is no file of an index but a tree of source files: a folder of the project ("."), or
-    "git+https://…@COMMIT"; ``file`` is the archive that envbuild packs of it.
+    ``source`` is set for what is no file of an index but a tree of source files: a folder of the
+    project ("."), or "git+https://…@COMMIT"; ``file`` is the archive that envbuild packs of it.
     ``via`` names the packages that require it; "(direct)" stands for the recipe.
     """
 
@@ -94,14 +95,14 @@ class PythonPackage(_Entry, frozen=True):
 
     @property
     def version_variable(self) -> str | None:
-        """The variable that tells builders the version of a source tree: they would ask git, which is not inside."""
+        """The variable that tells builders the version of a tree, instead of git."""
         if self.source is None:
             return None
         return f"SETUPTOOLS_SCM_PRETEND_VERSION_FOR_{re.sub('[-_.]+', '_', self.name).upper()}"
 
 
 class LockedFiles(_Entry, frozen=True):
-    """One entry of [files]: what, where it will lie in the image, and the archive that envbuild packs of it."""
+    """One entry of [files]: what, where in the image, and the archive of it."""
 
     source: Annotated[
         str,
@@ -145,7 +146,8 @@ class LockedHold(_Entry, frozen=True):
 class Packer(_Entry, frozen=True):
     """What packs the image: its name and version, the compressor and its level.
 
-    ``library`` is the exact compressor ("zstd 1.5.7"), which decides the bytes; None where the lock leaves it open.
+    ``library`` is the exact compressor ("zstd 1.5.7"), which decides the bytes; None where the lock
+    leaves it open.
     """
 
     name: str
@@ -156,7 +158,7 @@ class Packer(_Entry, frozen=True):
 
 
 class PackerFile(_Entry, frozen=True):
-    """A wheel that holds the packer's library, for one version of Python; of several the fitting one is used."""
+    """A wheel with the packer's library for one Python; the fitting one is used."""
 
     name: PackageName
     version: Version
@@ -168,8 +170,9 @@ class PackerFile(_Entry, frozen=True):
 class Lock(_Entry, frozen=True):
     """A whole lock file.
 
-    ``recipe_digest`` is over what the lock depends on (base, python, system); ``direct`` and ``system`` are the direct
-    requirements as written, so that a stale lock can name the line that changed; ``as_of`` is the date resolved at.
+    ``recipe_digest`` is over what the lock depends on (base, python, system); ``direct`` and
+    ``system`` are the direct requirements as written, so that a stale lock can name the line that
+    changed; ``as_of`` is the date resolved at.
     """
 
     schema: int

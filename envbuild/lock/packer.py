@@ -1,7 +1,7 @@
-"""What packs an image's blocks, as a lock names it: this program's layout, and the very library that compresses.
+"""What packs an image's blocks: this program's layout, and one exact compressor.
 
-Another version of zstd gives other bytes of the same files, so the lock lists wheels of the library, and a machine
-that has another version packs with the locked one.
+Another version of zstd gives other bytes of the same files, so the lock lists wheels of the
+library, and a machine that has another version packs with the locked one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from envbuild.store.atomic import write_bytes
 from envbuild.tools import installed_version
 
 LEVEL = 3
-"""zstd level 3 packs 219 MB in 1.1 s where gzip takes 19 s, at the same size (docs/decisions.md)."""
+"""zstd level 3 packs 219 MB in 1.1 s where gzip takes 19 s, at the same size
+(docs/decisions.md)."""
 PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 """Versions of Python that envbuild may run with where the lock is used."""
 GLIBC = "2.28"
@@ -32,9 +33,10 @@ def packer_here() -> Packer:
 
 
 def find_packers(machine: str, context: Context) -> tuple[PackerFile, ...]:
-    """Return the wheels of this machine's compressor, which never change for one version, so they are asked for once.
+    """Return the wheels of this machine's compressor, asked for once for each version.
 
-    Where the index has none (or none for some Python), those are left out: the lock then names the library only.
+    Where the index has none (or none for some Python), those are left out: the lock then names the
+    library only.
     """
     wanted = installed_version(LIBRARY)
     path = context.store.folder("metadata") / f"{LIBRARY}-{wanted}-{machine}.json"

@@ -13,15 +13,15 @@ from envbuild.toml import convert, parse_toml, read_toml
 def read_lock(path: Path) -> Lock:
     """Read a lock.
 
-    Raises UsageError for a file that is not a lock of a known schema, IntegrityError for one that contradicts itself
-    (two packages of one name, one file name with two hashes).
+    Raises UsageError for a file that is not a lock of a known schema, IntegrityError for one that
+    contradicts itself (two packages of one name, one file name with two hashes).
     """
     data, text = read_toml(path)
     return _convert(data, text, str(path))
 
 
 def parse_lock(text: str, where: str) -> Lock:
-    """Read a lock that is no file of its own; ``where`` names it in errors, which are those of read_lock."""
+    """Read a lock from text; ``where`` names it in errors, which are those of read_lock."""
     return _convert(parse_toml(text, where), text, where)
 
 

@@ -1,4 +1,4 @@
-"""A lock as JSON for programs (docs/lock.md): what TOML spreads over tables, with every key always there."""
+"""A lock as JSON for programs (docs/lock.md), with every key always there."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ TABLES = ("provided", "moved", "held_back", "debian")
 def lock_json(lock: Lock) -> str:
     """Return the lock as JSON, keys with underscores.
 
-    ``packages`` are what is put over the base (for a bootstrap its framework, too), ``build`` what only building their
-    sdists needs; each has ``name``, ``version``, ``group``, ``via`` and ``files``.
+    ``packages`` are what is put over the base (for a bootstrap its framework, too), ``build`` what
+    only building their sdists needs; each has ``name``, ``version``, ``group``, ``via`` and
+    ``files``.
     """
     data: dict[str, Any] = {name: getattr(lock, name) for name in SCALARS}
     data["base"] = _plain_fields(lock.base)
@@ -54,7 +55,7 @@ def _plain_fields(record: msgspec.Struct) -> dict[str, Any]:
 
 
 def summarize_lock(lock: Lock) -> list[str]:
-    """Return what a person wants to know of a new lock, one line each, the first with counts and size."""
+    """Return what to know of a new lock, one line each; counts and size first."""
     size = sum(p.size for p in lock.python) + sum(p.size for p in lock.debian)
     lines = [
         f"{len(lock.python)} Python and {len(lock.debian)} Debian packages, {human_bytes(size)}"

@@ -51,13 +51,14 @@ def stale_reasons(recipe: Recipe, lock: Lock) -> tuple[str, ...]:
 
 
 def refuse_changed_files(before: Lock | None, after: Lock) -> None:
-    """Raise IntegrityError where an index now offers other content under a file name that was locked before."""
+    """Raise IntegrityError where an index offers other content under a locked file name."""
     known = {package.file: package.sha256 for package in before.python} if before else {}
     # a tree is packed here, and may change
     for package in (p for p in after.python if p.source is None):
         if known.get(package.file, package.sha256) != package.sha256:
             raise IntegrityError(
-                f"the index now offers another file of that name: sha256 {package.sha256}, locked was "
+                f"the index now offers another file of that name: sha256 {package.sha256}, locked "
+                "was "
                 f"{known[package.file]}",
                 where=package.file,
                 hint="published files never change: find out who replaced it before you go on\n"
@@ -83,7 +84,7 @@ class Change:
 
 
 def lock_changes(before: Lock, after: Lock) -> tuple[Change, ...]:
-    """Return what differs: the base, Debian packages, Python packages, each sorted by name; empty for equal locks."""
+    """Return what differs: base, Debian and Python packages by name; empty for equal ones."""
     found: list[Change] = []
     if before.base.digest != after.base.digest:
         digests = (lock.base.digest.removeprefix("sha256:")[:12] for lock in (before, after))
@@ -111,7 +112,7 @@ def lock_changes(before: Lock, after: Lock) -> tuple[Change, ...]:
 
 
 def _changed_files(before: Lock, after: Lock, kind: str) -> Iterator[Change]:
-    """Yield what has the same version in both and comes in another file: a wheel in place of the source, or rebuilt."""
+    """Yield what has the same version in both and comes in another file."""
     old, new = _file_contents(before, kind), _file_contents(after, kind)
     for name in sorted(set(old) & set(new)):
         (file, content), (other, changed) = old[name], new[name]

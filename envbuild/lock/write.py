@@ -11,7 +11,8 @@ from envbuild.lock.model import Lock
 from envbuild.toml import quote, write_value
 
 HEADING = (
-    "# Written by envbuild lock: every file by name, size and sha256.  Where they come from is configuration.\n"
+    "# Written by envbuild lock: every file by name, size and sha256.  Where they come from is "
+    "configuration.\n"
     "# Edit the recipe, not this file.\n"
 )
 SCALARS = ("schema", "name", "platform", "recipe-digest", "proof", "as-of")

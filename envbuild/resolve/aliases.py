@@ -1,4 +1,4 @@
-"""One distribution in place of another that puts the same modules into site-packages (data/aliases.toml)."""
+"""One distribution in place of another with the same modules (data/aliases.toml)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from envbuild.resolve.stubs import first_match
 
 @functools.cache
 def stand_ins() -> Mapping[str, tuple[str, ...]]:
-    """Return by wanted name the patterns of what may be there instead, best first; lossy ones last."""
+    """Return by wanted name the patterns of its stand-ins, best first, lossy ones last."""
     data = load_aliases()
     found: dict[str, tuple[str, ...]] = dict(data.alias)
     # the last member of a group holds most, so that it is tried first
@@ -30,7 +30,7 @@ def stand_ins() -> Mapping[str, tuple[str, ...]]:
 
 
 def caution_about(alias: str, real: str) -> str | None:
-    """Return what a person should know when ``real`` stands for ``alias``; None where they are the same."""
+    """Return what to know when ``real`` stands for ``alias``; None where they are the same."""
     data = load_aliases()
     lossy = data.lossy.get(alias)
     if lossy is not None and real in lossy.by:
@@ -41,7 +41,7 @@ def caution_about(alias: str, real: str) -> str | None:
 
 
 def doubled_modules(names: Collection[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return (module, members) of the groups of which more than one member is among the names, best member first.
+    """Return (module, members, best first) of the groups with several members among the names.
 
     The files of such members overwrite each other.
     """
@@ -58,8 +58,8 @@ def doubled_modules(names: Collection[str]) -> tuple[tuple[str, tuple[str, ...]]
 def merge_aliases(names: Collection[str], asked: Collection[str]) -> dict[str, str]:
     """Return which of several new members of a group stands for the others: alias to real name.
 
-    What the user asks for by name comes first, then what holds most.  A group is left alone where no member can stand
-    for all others.
+    What the user asks for by name comes first, then what holds most.  A group is left alone where
+    no member can stand for all others.
     """
     found: dict[str, str] = {}
     for _, members in doubled_modules(names):

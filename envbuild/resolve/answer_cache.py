@@ -1,7 +1,8 @@
 """Remember an answer for as long as the index's pages that it is from count as fresh.
 
-uv does not ask again for a page that it has seen in the last ten minutes (question.CACHE_CONTROL), so that the same
-question has the same answer until then: it is kept in the store, by everything that it depends on.
+uv does not ask again for a page that it has seen in the last ten minutes (question.CACHE_CONTROL),
+so that the same question has the same answer until then: it is kept in the store, by everything
+that it depends on.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ PRIVATE = 0o600
 
 
 class CachedAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer, or one refusal: what and hint of a NoSolutionError; ``at`` in seconds since 1970."""
+    """One answer, or the what and hint of a NoSolutionError; ``at`` in seconds since 1970."""
 
     at: float
     resolution: Resolution | None = None
@@ -40,9 +41,10 @@ class CachedAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CachedResolver:
-    """A resolve.model.Resolver before another one, which is only made and asked for what is not known.
+    """A Resolver before another one, which is made and asked only for what is not known.
 
-    A request to answer ``refresh``, and one to an index in a folder, which no page of is ever kept, are always put.
+    A request to answer ``refresh``, and one to an index in a folder, which no page of is ever kept,
+    are always put.
     """
 
     def __init__(self, context: Context, make: Callable[[], Resolver]) -> None:
@@ -79,7 +81,7 @@ class CachedResolver:
 
 
 def _question_key(request: Request, indexes: Mapping[str, str], *, host_builds: bool) -> str:
-    """Return the digest of all that an answer depends on but the index's pages: also envbuild's own rules and data."""
+    """Return the digest of all that an answer depends on but the index's pages."""
     own = Path(__file__).parent
     # a change of envbuild's code or tables may change the answer, so that old answers do not count then
     rules = [path.stat() for path in sorted(own.rglob("*.py"))]

@@ -32,7 +32,7 @@ CUDA_NAMES = ("nvidia-", "cuda-")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Parts:
-    """What a resolution is put together from: ``wanted`` are the direct requirements with their extras.
+    """What a resolution is made of: ``wanted`` are the direct requirements with extras.
 
     The mappings are by package name, ``abouts`` by sha256.
     """
@@ -47,7 +47,7 @@ class Parts:
 
 
 def pick_file(chosen: Chosen, order: Mapping[Tag, int]) -> Candidate:
-    """Return the best wheel for the base, else the sdist.  Raises NoSolutionError where neither is there."""
+    """Return the best wheel for the base, else the sdist.  Raises NoSolutionError."""
     by_file = {wheel.file: wheel for wheel in chosen.wheels}
     best = best_wheel(by_file, order)
     if best is not None:
@@ -127,7 +127,7 @@ def compose(
 
 
 def _is_same_build(stub: Stub, version: str) -> bool:
-    """Whether the index's file is the very version that the base holds (``===`` asks past the stub)."""
+    """Whether the index's file is the version that the base holds (``===`` asks past the stub)."""
     return not stub.hard and Version(stub.real) == Version(version)
 
 
@@ -178,7 +178,7 @@ def _moved_package(stub: Stub, after: str, edges: Iterable[Edge]) -> Moved:
 def _ancient_notes(
     parts: Parts, packages: tuple[Found, ...], held: tuple[HeldBack, ...]
 ) -> Iterable[str]:
-    """Yield a warning for what was held back so far that it names nothing of the base any more (accelerate 0.0.1)."""
+    """Yield a warning for what is so old that it names nothing of the base (accelerate 0.0.1)."""
     if parts.facts.created is None:
         return
     created = read_date(parts.facts.created, parts.facts.image)
@@ -237,7 +237,7 @@ def _package_notes(parts: Parts, packages: tuple[Found, ...]) -> Iterable[str]:
 
 
 def _without_cuda(parts: Parts, packages: tuple[Found, ...]) -> Iterable[str]:
-    """Yield what brings CUDA libraries on x86_64 alone: its wheel for another machine computes on the CPU.
+    """Yield what brings CUDA on x86_64 alone: on another machine it computes on the CPU.
 
     So it is with the published torch for aarch64 up to 2.10.
     """
@@ -259,9 +259,10 @@ def _without_cuda(parts: Parts, packages: tuple[Found, ...]) -> Iterable[str]:
 
 
 def _compiled_elsewhere(parts: Parts, packages: tuple[Found, ...]) -> Iterable[str]:
-    """Yield what was compiled for the published release of a framework, while the base holds a vendor's build.
+    """Yield what was compiled for a published framework where the base holds a vendor's build.
 
-    A wheel with machine code that pins the framework links against it: NGC's torch 2.4.0a0 is not the published 2.4.0.
+    A wheel with machine code that pins the framework links against it: NGC's torch 2.4.0a0 is not
+    the published 2.4.0.
     """
     built = {
         name: stub

@@ -1,4 +1,4 @@
-"""What no metadata declares, from data: protected distributions, aliases, companions, extras that carry bounds."""
+"""What no metadata declares, from data: protected names, aliases, companions, extras."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LIBRARIES = {
 
 
 class Coupling(msgspec.Struct, frozen=True, kw_only=True):
-    """One row that holds for a base: ``constraint`` is PEP 508; what is known from memory only is not ``binding``.
+    """One row that holds for a base: a PEP 508 ``constraint``; memory alone is not ``binding``.
 
     ``turned`` is a constraint on the other one of the two, under which the row does not hold.
     """
@@ -42,8 +42,8 @@ class Coupling(msgspec.Struct, frozen=True, kw_only=True):
 def protected_names(facts: BaseFacts, extra: Collection[str] = ()) -> frozenset[str]:
     """Return the canonical names in the base that are never replaced.
 
-    They are the frameworks, their companions and CUDA wheels by data, what a framework's own metadata pins from
-    above (numpy<2, gast==0.2.2, triton==3.1.0), and ``extra``.
+    They are the frameworks, their companions and CUDA wheels by data, what a framework's own
+    metadata pins from above (numpy<2, gast==0.2.2, triton==3.1.0), and ``extra``.
     """
     patterns = load_aliases().protected
     dists = base_distributions(facts)
@@ -70,7 +70,7 @@ def protected_names(facts: BaseFacts, extra: Collection[str] = ()) -> frozenset[
 
 
 def runs_on_gpu(name: str) -> bool:
-    """Whether a canonical name is a framework's, or of what it runs on a GPU with: CUDA libraries, triton, plugins."""
+    """Whether a name is a framework's, or of what it runs on a GPU with (CUDA, triton, plugins)."""
     patterns = load_aliases().protected
     if is_framework(name):
         return True
@@ -88,8 +88,8 @@ def couplings_for(
 ) -> tuple[Coupling, ...]:
     """Return the rows whose framework the base holds at a version that they are about.
 
-    A row about what the base holds and protects is left out, and one that the base itself breaks: the base is a fact.
-    ``asked`` are the names of the direct requirements.
+    A row about what the base holds and protects is left out, and one that the base itself breaks:
+    the base is a fact. ``asked`` are the names of the direct requirements.
     """
     versions = framework_versions(facts, stubs)
     found = rows_for(versions, versions, asked)
@@ -113,7 +113,7 @@ def rows_for(
 
 
 def built_for(names: Collection[str], facts: BaseFacts, stubs: Stubs) -> dict[str, str]:
-    """Return by source-only name the distribution that has wheels of it for the base's CUDA (cupy: cupy-cuda12x)."""
+    """Return by source-only name what has wheels for the base's CUDA (cupy-cuda12x)."""
     versions = framework_versions(facts, stubs)
     found: dict[str, str] = {}
     for rule in load_companions().rule:
@@ -129,7 +129,7 @@ def built_for(names: Collection[str], facts: BaseFacts, stubs: Stubs) -> dict[st
 
 
 def framework_versions(facts: BaseFacts, stubs: Stubs) -> dict[str, str]:
-    """Return the public versions that rules compare with: every stub, "cuda" and "cudnn" where the base tells them.
+    """Return the public versions that rules compare with: every stub, "cuda" and "cudnn".
 
     A base that says nothing of itself has them where it holds NVIDIA's wheels.
     """
@@ -178,7 +178,7 @@ def _coupling_rows(
 
 
 def _turned_bound(when: str) -> str | None:
-    """Return the constraint under which a condition does not hold ("numpy>=2": "numpy<2"); a range's lower side."""
+    """Return the constraint under which a condition does not hold ("numpy>=2": "numpy<2")."""
     condition = Requirement(when)
     # a row about "numpy>=2" does not hold below its floor: that is where numpy may give way to
     floors = [one.version for one in condition.specifier if one.operator == ">="]
@@ -189,7 +189,7 @@ def _turned_bound(when: str) -> str | None:
 
 
 def _fill_template(constraint: str, versions: Mapping[str, str]) -> str:
-    """Return a row's constraint with versions of the base in place of ``{torch.minor2}`` and the like."""
+    """Return a row's constraint with the base's versions in place of ``{torch.minor2}``."""
     return TEMPLATE.sub(lambda field: _fill_field(field, versions), constraint)
 
 
@@ -212,7 +212,7 @@ def _settled_by_base(coupling: Coupling, stubs: Stubs) -> bool:
 
 
 def _numpy_major(stubs: Stubs) -> tuple[Coupling, ...]:
-    """Freeze numpy's major: what is compiled against it often declares no cap (pandas 1.5.3, scikit-learn 1.2.0)."""
+    """Freeze numpy's major version: what is compiled against it often declares no cap."""
     stub = stubs.by_name.get("numpy")
     if stub is None or stub.hard:
         return ()
@@ -222,7 +222,7 @@ def _numpy_major(stubs: Stubs) -> tuple[Coupling, ...]:
 
 
 def extras_for(names: Collection[str], stubs: Stubs) -> dict[str, str]:
-    """Return the extra to ask for by direct name, because the base holds the framework that it is about."""
+    """Return the extra to ask for by direct name where the base holds its framework."""
     rules = load_aliases().extras
     return {
         name: rules[name].extra

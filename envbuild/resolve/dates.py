@@ -14,10 +14,10 @@ GRACE_DAYS = 90
 
 
 def default_as_of(facts: BaseFacts, today: dt.date) -> str | None:
-    """Return the ISO date to resolve at when the recipe says none: creation + 90 days for an old base, else None.
+    """Return the ISO date of an old base, its creation + 90 days; None for a young one.
 
-    Old is: created more than 18 months before ``today``, or a Python past its end.  A base without a creation date is
-    resolved at today's packages.  The date is never later than ``today``.
+    Old is: created more than 18 months before ``today``, or a Python past its end.  A base without
+    a creation date is resolved at today's packages.  The date is never later than ``today``.
     """
     if facts.created is None:
         return None

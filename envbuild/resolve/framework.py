@@ -1,4 +1,4 @@
-"""A bootstrap's framework becomes part of the base's facts, so that the project is resolved against it."""
+"""Add a bootstrap's framework to the base's facts: the project is resolved against it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from envbuild.resolve.stubs import parse_requirements
 def with_framework(facts: BaseFacts, resolution: Resolution) -> BaseFacts:
     """Return the facts of the base once a framework's resolution is installed in it.
 
-    Its distributions are added (one that moved replaces the base's), ``framework`` is the first direct requirement of
-    that resolution, ``created`` the upload date of its file: however new the system below it is, the packages that fit
-    a framework are those of its time.
-    Raises UsageError when the resolution has no direct package: then the base itself holds the framework.
+    Its distributions are added (one that moved replaces the base's), ``framework`` is the first
+    direct requirement of that resolution, ``created`` the upload date of its file: however new the
+    system below it is, the packages that fit a framework are those of its time. Raises UsageError
+    when the resolution has no direct package: then the base itself holds the framework.
     """
     framework = next((found for found in resolution.packages if DIRECT in found.via), None)
     if framework is None:
@@ -32,10 +32,10 @@ def with_framework(facts: BaseFacts, resolution: Resolution) -> BaseFacts:
 
 
 def bare_framework(facts: BaseFacts, resolution: Resolution) -> tuple[BaseFacts, tuple[str, ...]]:
-    """Return the facts of the base with a framework and the CUDA wheels that it pins, and the names of these.
+    """Return the facts with a framework and the CUDA wheels that it pins, and their names.
 
-    What else the framework requires (numpy, fsspec; for jax also CUDA wheels, of which it takes a range) is nobody's
-    choice yet: it is resolved together with the project.
+    What else the framework requires (numpy, fsspec; for jax also CUDA wheels, of which it takes a
+    range) is nobody's choice yet: it is resolved together with the project.
     """
     whole = with_framework(facts, resolution)
     kept = {

@@ -1,4 +1,4 @@
-"""Who requires whom in a resolution: for ``via``, for what the base provides, for why something moved."""
+"""Who requires whom in a resolution: for ``via``, for what the base provides or loses."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def walk_requirements(
     requires: Mapping[str, tuple[str, ...]],
     environment: Mapping[str, str],
 ) -> tuple[Edge, ...]:
-    """Return all requirements in force, from the first ones on; extras count where they are asked for.
+    """Return all requirements in force; extras count where they are asked for.
 
     ``starts`` are (source, PEP 508 string), the source being ``(direct)`` for what the user wrote.
     ``requires`` maps the canonical names of all packages to the PEP 508 strings of their metadata.

@@ -12,17 +12,17 @@ from envbuild.base.model import BaseFacts
 class Request:
     """One question to a resolver.
 
-    ``requirements`` are PEP 508 strings as the user wrote them; ``as_of`` is an ISO date or None, ``latest`` the ISO
-    date up to which it may be moved where a direct requirement has no release before it (None: the date is the user's
-    own); ``indexes`` are names of extra indexes (their URLs come from the settings); ``keep`` maps names to versions to
-    prefer (an old lock);
-    ``upgrade`` are names that ``keep`` does not hold; ``bounds`` are constraints that are no requirements
-    ("keras<=2.3.1"); ``protect`` are names in the facts that must not be replaced,
-    on top of those that data says; ``framework`` is the requirement of one that was chosen for the facts and is not
-    installed yet: what it requires and the facts do not hold is resolved here; ``from_source`` are names whose wheels
-    are left alone, so that they are built;
-    ``refresh`` asks the index even where the answer is still fresh;
-    ``archives`` are file names of sdists and where they lie on this machine: their packages are taken from there alone.
+    ``requirements`` are PEP 508 strings as the user wrote them; ``as_of`` is an ISO date or None,
+    ``latest`` the ISO date up to which it may be moved where a direct requirement has no release
+    before it (None: the date is the user's own); ``indexes`` are names of extra indexes (their URLs
+    come from the settings); ``keep`` maps names to versions to prefer (an old lock); ``upgrade``
+    are names that ``keep`` does not hold; ``bounds`` are constraints that are no requirements
+    ("keras<=2.3.1"); ``protect`` are names in the facts that must not be replaced, on top of those
+    that data says; ``framework`` is the requirement of one that was chosen for the facts and is not
+    installed yet: what it requires and the facts do not hold is resolved here; ``from_source`` are
+    names whose wheels are left alone, so that they are built; ``refresh`` asks the index even where
+    the answer is still fresh; ``archives`` are file names of sdists and where they lie on this
+    machine: their packages are taken from there alone.
     """
 
     requirements: tuple[str, ...]
@@ -42,9 +42,10 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FoundFile:
-    """One file of the index that was chosen; ``url`` is only used to ask for its size, never written to a lock.
+    """One chosen file of the index; ``url`` only serves to ask for its size.
 
-    ``size`` is in bytes; ``uploaded`` is an ISO date or None; ``index`` is the name of an extra index or None.
+    ``size`` is in bytes; ``uploaded`` is an ISO date or None; ``index`` is the name of an extra
+    index or None.
     """
 
     file: str
@@ -57,10 +58,11 @@ class FoundFile:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Found:
-    """One package to install: the best wheel for the base, else the sdist (which is then built inside the base).
+    """One package to install: the best wheel for the base, else the sdist.
 
-    ``via`` are the names of the packages that require it, ``(direct)`` among them for a direct requirement.
-    ``requires`` are the PEP 508 strings of its metadata, ``requires_python`` a version specifier or None.
+    ``via`` are the names of the packages that require it, ``(direct)`` among them for a direct
+    requirement. ``requires`` are the PEP 508 strings of its metadata, ``requires_python`` a version
+    specifier or None.
     """
 
     name: str
@@ -110,7 +112,7 @@ class HeldBack:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Resolution:
-    """The answer: ``packages`` sorted by name; ``build`` are the build requirements of its sdists, resolved too.
+    """The answer: ``packages`` by name; ``build`` are the build requirements of its sdists.
 
     ``as_of`` is the ISO date that it was resolved at in the end.
     """
@@ -129,5 +131,5 @@ class Resolver(Protocol):
     """A backend: one file each, listed in ``resolve/backends.py``."""
 
     def __call__(self, request: Request) -> Resolution:
-        """Resolve.  Raises NoSolutionError in the user's words, NetworkError, UsageError for a hostile requirement."""
+        """Resolve.  Raises NoSolutionError, NetworkError, UsageError for a bad requirement."""
         ...  # pragma: no cover

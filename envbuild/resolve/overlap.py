@@ -1,4 +1,4 @@
-"""Keep new packages from lying over the files of others: above all over the CUDA libraries that the base protects."""
+"""Keep new packages off the files of others, above all the base's CUDA libraries."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from envbuild.resolve.stubs import Stubs
 from envbuild.store.units import human_bytes
 
 CUDA_WHEEL = re.compile(r"(nvidia-[a-z0-9-]+)-cu\d+")
-"""nvidia-cusolver-cu11 and -cu12 share 8 of 8 files, nvidia-curand 18 of 18, nvidia-cudnn-cu12 and -cu13 22 of 22, and
-every nvidia-nccl holds libnccl.so.2 (file lists of the wheels, 2026-11-22).  Names without an ending lie apart."""
+"""nvidia-cusolver-cu11 and -cu12 share 8 of 8 files, nvidia-curand 18 of 18, nvidia-cudnn-cu12 and
+-cu13 22 of 22, and every nvidia-nccl holds libnccl.so.2 (file lists of the wheels, 2026-11-22).
+Names without an ending lie apart."""
 LARGE_BYTES = 200_000_000
 """Below that, CUDA wheels are parts that a base lacks (nvidia-cuda-nvcc-cu12), no second stack."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Overlap:
-    """A new package whose files would lie over those of another one, that the base protects or that is new as well."""
+    """A new package whose files would lie over those of a protected or another new one."""
 
     name: str
     version: str
@@ -70,13 +71,14 @@ def describe_overlaps(found: Collection[Overlap]) -> str:
     more = f" (and {len(rest)} more like it)" if rest else ""
     whose = "the base's " if first.protected else ""
     return (
-        f"{first.name} {first.version} would write over files of {whose}{first.other} {first.other_version}{more}: "
+        f"{first.name} {first.version} would write over files of {whose}{first.other} "
+        f"{first.other_version}{more}: "
         "libraries of the same names for another CUDA or cuDNN"
     )
 
 
 def _sharing_groups(names: Collection[str]) -> Iterable[tuple[tuple[str, ...], bool]]:
-    """Yield groups of names that share files, and whether they are CUDA wheels (the newest CUDA last)."""
+    """Yield groups of names that share files, and whether they are CUDA wheels, newest last."""
     stems: dict[str, list[str]] = {}
     for name in sorted(names):
         if wheel := CUDA_WHEEL.fullmatch(name):
@@ -88,7 +90,7 @@ def _sharing_groups(names: Collection[str]) -> Iterable[tuple[tuple[str, ...], b
 
 
 def second_stack(packages: Collection[Found], stubs: Stubs, facts: BaseFacts) -> str | None:
-    """Return what to say where a base that computes already gets gigabytes of CUDA libraries beside its own."""
+    """Return what to say where a base that computes gets gigabytes of CUDA libraries more."""
     computes = any(stub.hard and is_framework(stub.name) for stub in stubs.by_name.values())
     own = facts.cuda is not None or any(CUDA_WHEEL.fullmatch(name) for name in stubs.by_name)
     if not (computes and own):
@@ -103,4 +105,7 @@ def second_stack(packages: Collection[Found], stubs: Stubs, facts: BaseFacts) ->
     named = ", ".join(f"{p.name} {p.version}" for p in largest[:3])
     more = f" and {len(largest) - 3} more" if len(largest) > 3 else ""
     cuda = f"CUDA {facts.cuda}" if facts.cuda else "CUDA libraries"
-    return f"{human_bytes(size)} of GPU libraries come beside the {cuda} that the base has already: {named}{more}"
+    return (
+        f"{human_bytes(size)} of GPU libraries come beside the {cuda} that the base has already: "
+        f"{named}{more}"
+    )

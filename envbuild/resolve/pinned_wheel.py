@@ -1,4 +1,4 @@
-"""The wheel of one exact release, from the index's own page: where nothing is open, no resolver has to be asked."""
+"""The wheel of one exact release, from the index's page: no resolver has to be asked."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from envbuild.resolve.versions import release_of
 def pinned_wheels(
     name: str, version: str, bases: Iterable[BaseFacts], context: Context
 ) -> tuple[Found, ...]:
-    """Return the wheel of a release that fits each of the bases best; one that none fits is left out.
+    """Return the wheel of a release that fits each base best, without those that lack one.
 
     Raises NetworkError, and UsageError for an index that is no URL.
     """
@@ -40,7 +40,7 @@ def pinned_wheels(
 
 
 def pinned_wheel(name: str, version: str, base: BaseFacts, context: Context) -> Found | None:
-    """Return the wheel of a release that fits a base best; None where the index does not tell of one."""
+    """Return the wheel of a release that fits a base best; None where there is none."""
     try:
         return next(iter(pinned_wheels(name, version, (base,), context)), None)
     except EnvbuildError:

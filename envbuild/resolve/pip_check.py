@@ -14,7 +14,7 @@ from envbuild.resolve.stubs import Stubs, base_distributions, parse_requirements
 def broken_requirements(
     facts: BaseFacts, stubs: Stubs, new: Mapping[str, str]
 ) -> tuple[tuple[str, str], ...]:
-    """Return (name, sentence) for each distribution left in the base that ``new`` (name to version) would break.
+    """Return (name, sentence) for each distribution of the base that ``new`` would break.
 
     Only what held before counts: a base that was broken already stays as it is.
     """

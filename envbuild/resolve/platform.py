@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 PYTHON = re.compile(r"(\d{1,2})\.(\d{1,3})(?:\.\d{1,3}(?:(?:a|b|rc)\d{1,2})?)?", re.ASCII)
 GLIBC_MINORS = (17, 28, *range(31, 41))
-"""The glibc 2.x that ``uv --python-platform`` knows as manylinux_2_x (uv 0.13.8; 2_27 is refused)."""
+"""The glibc 2.x that ``uv --python-platform`` knows as manylinux_2_x (uv 0.13.8; 2_27 is
+refused)."""
 LEGACY_TAGS = {"manylinux2014": 17, "manylinux2010": 12, "manylinux1": 5}
 """Older tag names and their glibc 2.x (PEP 599, 571, 513, by way of PEP 600)."""
 
@@ -38,13 +39,16 @@ def glibc_minor(facts: BaseFacts) -> int:
         raise UsageError(
             f"glibc {facts.glibc!r} is not a version such as 2.36",
             where=facts.image,
-            hint="wheels need a base with glibc: Debian, Ubuntu, Rocky and their kin have it, Alpine has not",
+            hint=(
+                "wheels need a base with glibc: Debian, Ubuntu, Rocky and their kin have it, "
+                "Alpine has not"
+            ),
         )
     return int(digits)
 
 
 def uv_platform(facts: BaseFacts) -> str:
-    """Return the value of ``uv --python-platform`` nearest below the base, such as ``x86_64-manylinux_2_36``."""
+    """Return ``uv --python-platform`` nearest below the base, as ``x86_64-manylinux_2_36``."""
     if facts.machine not in BY_MACHINE:
         raise UsageError(
             f"machine {facts.machine!r} is not one of {', '.join(BY_MACHINE)}", where=facts.image
@@ -61,7 +65,7 @@ def uv_platform(facts: BaseFacts) -> str:
 
 
 def tag_order(facts: BaseFacts) -> dict[Tag, int]:
-    """Return the wheel tags that the base can use, best first, with the glibc of the base itself."""
+    """Return the wheel tags that the base can use, best first, by its own glibc."""
     from packaging import tags
 
     version = python_minor(facts)
@@ -81,7 +85,7 @@ def tag_order(facts: BaseFacts) -> dict[Tag, int]:
 
 
 def best_wheel(files: Iterable[str], order: Mapping[Tag, int]) -> str | None:
-    """Return the wheel file name that fits best (build tag as tie-break), or None where none fits."""
+    """Return the wheel file that fits best (then by build tag), None where none fits."""
     from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
     ranked: list[tuple[int, tuple[int, ...], str]] = []

@@ -18,7 +18,7 @@ FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!~-]{0,254}", re.ASCII)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Candidate:
-    """One file of a chosen version; ``size`` in bytes where the index says it, ``uploaded`` an ISO date."""
+    """One file of a chosen version; ``size`` in bytes or None, ``uploaded`` an ISO date."""
 
     file: str
     url: str
@@ -43,7 +43,7 @@ class Chosen:
 
 
 def read_pylock(text: str) -> dict[str, Chosen]:
-    """Read uv's answer by name.  Raises ToolFailedError when it is not what this version of envbuild knows."""
+    """Read uv's answer by name.  Raises ToolFailedError for an unknown form."""
     data = parse_toml(text, "uv's answer")
     try:
         return {entry["name"]: _read_package(entry) for entry in data.get("packages", ())}

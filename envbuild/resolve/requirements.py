@@ -1,4 +1,4 @@
-"""Check the direct requirements before any tool sees them: they come from people and from strangers' recipes."""
+"""Check the direct requirements, which may be a stranger's, before any tool sees them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ FORM = "write one package a line, such as numpy>=1.24,<2 or transformers[torch]"
 class Direct:
     """One direct requirement that applies to the base.
 
-    ``added`` is an extra that nobody asked for (couplings.extras_for); ``instead`` is the name that was asked for where
-    it is another one (couplings.built_for).
+    ``added`` is an extra that nobody asked for (couplings.extras_for); ``instead`` is the name that
+    was asked for where it is another one (couplings.built_for).
     """
 
     name: str
@@ -48,8 +48,8 @@ def read_directs(
 ) -> tuple[tuple[Direct, ...], tuple[str, ...]]:
     """Return the direct requirements that apply to the base, and notes about those that do not.
 
-    Raises UsageError for pip options, paths, addresses, control characters, anything that is not PEP 508, and for
-    ``===`` on a package that the base protects.
+    Raises UsageError for pip options, paths, addresses, control characters, anything that is not
+    PEP 508, and for ``===`` on a package that the base protects.
     """
     found: list[Direct] = []
     notes: list[str] = []
@@ -85,7 +85,10 @@ def _read_requirement(written: str) -> Requirement:
         raise UsageError(
             "is an option of pip, not a requirement",
             where=where,
-            hint="extra indexes are named under [python] indexes; other options have no place in a recipe",
+            hint=(
+                "extra indexes are named under [python] indexes; other options have no place in a "
+                "recipe"
+            ),
         )
     try:
         requirement = Requirement(text)
@@ -104,7 +107,10 @@ def _address_error(where: str) -> UsageError:
     return UsageError(
         "is an address or a path, and a lock names no host",
         where=where,
-        hint="take the package from an index by name and version; other indexes are named under [python] indexes",
+        hint=(
+            "take the package from an index by name and version; other indexes are named under "
+            "[python] indexes"
+        ),
     )
 
 

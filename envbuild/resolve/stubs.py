@@ -1,11 +1,13 @@
-"""Stub wheels: metadata without files that stand for what the base holds, so that a resolver can reason about it.
+"""Stub wheels: metadata without files, so that a resolver can reason about the base.
 
-A stub's version is the base's own, taken leniently, with the local part ``base``: ``2.4.0a0+f70b.nv24.6`` becomes
-``2.4.0+f70b.nv24.6.base``.  Vendors build from a branch and mark it aN or devN, which PEP 440 sorts before the final
-release; people mean the release.  The local part makes it win over the same version of an index.
+A stub's version is the base's own, taken leniently, with the local part ``base``:
+``2.4.0a0+f70b.nv24.6`` becomes ``2.4.0+f70b.nv24.6.base``.  Vendors build from a branch and mark it
+aN or devN, which PEP 440 sorts before the final release; people mean the release.  The local part
+makes it win over the same version of an index.
 
-Hard stubs (protected distributions, and aliases of them) go into a flat index listed first: the resolver never asks
-another index for those names.  Soft stubs are find-links: preferred where they fit, replaced where they do not.
+Hard stubs (protected distributions, and aliases of them) go into a flat index listed first: the
+resolver never asks another index for those names.  Soft stubs are find-links: preferred where they
+fit, replaced where they do not.
 """
 
 from __future__ import annotations
@@ -43,9 +45,10 @@ EARLIEST = (1980, 1, 1, 0, 0, 0)
 class Stub:
     """One stub wheel.
 
-    ``version`` is the lenient one, ``real`` what the base says; ``requires`` are PEP 508 strings; ``hard`` tells the
-    flat index from find-links; ``alias_of`` is the distribution that an alias stands in for; ``chosen`` tells that
-    the recipe's framework brings it, so that it is not in the base yet.
+    ``version`` is the lenient one, ``real`` what the base says; ``requires`` are PEP 508 strings;
+    ``hard`` tells the flat index from find-links; ``alias_of`` is the distribution that an alias
+    stands in for; ``chosen`` tells that the recipe's framework brings it, so that it is not in the
+    base yet.
     """
 
     name: str
@@ -76,13 +79,13 @@ class Stubs:
 
     @property
     def roots(self) -> tuple[str, ...]:
-        """Names that are required in every resolution, so that the protected packages' own bounds always hold."""
+        """Names that are required in every resolution: the bounds of protected ones always hold."""
         return tuple(
             sorted(name for name, stub in self.by_name.items() if stub.hard and not stub.alias_of)
         )
 
     def with_aliases(self, aliases: Mapping[str, tuple[str, str]], own: Mapping[str, str]) -> Stubs:
-        """Return these and aliases (name to real name and version) of what an index has; ``own`` are their versions."""
+        """Return these and aliases (to real name and version); ``own`` are their versions."""
         more = {
             alias: Stub(
                 name=alias,
@@ -103,7 +106,7 @@ class Stubs:
 
 
 def lenient_version(version: str) -> str:
-    """Return the version that a stub carries; raises packaging's InvalidVersion for what is not PEP 440."""
+    """Return the version that a stub carries; raises packaging's InvalidVersion."""
     parse_requirements = Version(version)
     epoch = f"{parse_requirements.epoch}!" if parse_requirements.epoch else ""
     post = f".post{parse_requirements.post}" if parse_requirements.post is not None else ""
@@ -131,10 +134,11 @@ def plan_stubs(
     aliases: Mapping[str, tuple[str, ...]],
     whole: Collection[str] = (),
 ) -> Stubs:
-    """Decide the stubs of a base: one for each distribution, one for each alias that the base can stand for.
+    """Decide the stubs of a base: one for each distribution and each possible alias.
 
-    ``protected`` are canonical names that must not be replaced; ``aliases`` maps a wanted name to patterns (fnmatch) of
-    distributions that provide the same modules, best first; what is ``whole`` keeps all that it requires.
+    ``protected`` are canonical names that must not be replaced; ``aliases`` maps a wanted name to
+    patterns (fnmatch) of distributions that provide the same modules, best first; what is ``whole``
+    keeps all that it requires.
     """
     notes: list[str] = []
     versions: dict[str, str] = {}
@@ -147,7 +151,8 @@ def plan_stubs(
             continue
         if (version := _lenient_or_none(dist.version)) is None:
             notes.append(
-                f"{dist.name} {ascii(dist.version)[1:-1][:80]} of the base is left out: its version is not PEP 440"
+                f"{dist.name} {ascii(dist.version)[1:-1][:80]} of the base is left out: its "
+                "version is not PEP 440"
             )
             continue
         versions[name], dists[name] = version, dist
@@ -186,7 +191,7 @@ def plan_stubs(
 
 
 def base_distributions(facts: BaseFacts) -> dict[str, Dist]:
-    """Return the base's distributions by canonical name; the first of two wins, as on Python's path."""
+    """Return the base's distributions by canonical name; the first of two wins."""
     found: dict[str, Dist] = {}
     for dist in facts.dists:
         found.setdefault(canonicalize_name(dist.name), dist)
@@ -194,7 +199,7 @@ def base_distributions(facts: BaseFacts) -> dict[str, Dist]:
 
 
 def first_match(patterns: tuple[str, ...], present: Collection[str]) -> str | None:
-    """Return the first name that is present and matches; of several for one pattern the last in the alphabet."""
+    """Return the first name that matches; of several for one pattern the last by alphabet."""
     for pattern in patterns:
         if "*" not in pattern:
             if pattern in present:
@@ -235,9 +240,10 @@ def _all_requires(dist: Dist) -> tuple[str, ...]:
 def _met_requires(
     dist: Dist, known: Mapping[str, str], environment: Mapping[str, str], *, own_cuda: bool
 ) -> tuple[str, ...]:
-    """Keep what the base satisfies today, so that a vendor's torch without nvidia wheels does not ask for them.
+    """Keep what the base satisfies: a vendor's torch does not ask for wheels it lacks.
 
-    What belongs to an extra stays, because it is only asked for by name; CUDA wheels go where the base has its own.
+    What belongs to an extra stays, because it is only asked for by name; CUDA wheels go where the
+    base has its own.
     """
     kept = []
     for requirement in parse_requirements(dist.requires):
@@ -256,7 +262,7 @@ def _met_requires(
 
 
 def write_stubs(stubs: Stubs, folder: Path) -> None:
-    """Write the stub wheels into ``folder/hard`` and ``folder/soft``; the same stubs give the same bytes."""
+    """Write the stub wheels into ``hard`` and ``soft``; the same stubs give the same bytes."""
     for kind in ("hard", "soft"):
         (folder / kind).mkdir()
     for stub in stubs.by_name.values():

@@ -17,7 +17,7 @@ from envbuild.resolve.pylock import Chosen
 
 
 def release_of(file: str) -> tuple[str, Version] | None:
-    """Return the canonical name and version in a wheel's or sdist's file name, None where it has no such form."""
+    """Return the canonical name and version in a file's name, None for another form."""
     try:
         if file.endswith(".whl"):
             return parse_wheel_filename(file)[:2]

@@ -10,10 +10,10 @@ from envbuild.resolve.model import Found, Resolution
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BaseDescription:
-    """The base, described: its facts (framework included), its Debian packages, and what the framework brought.
+    """The base: its facts with framework, its Debian packages, what the framework brings.
 
-    ``under`` are the facts without the framework, ``bare`` those with the framework and its CUDA wheels alone, whose
-    names ``protect`` has.
+    ``under`` are the facts without the framework, ``bare`` those with the framework and its CUDA
+    wheels alone, whose names ``protect`` has.
     """
 
     facts: BaseFacts
@@ -27,7 +27,7 @@ class BaseDescription:
 
 
 def brought_alone(base: BaseDescription, lines: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Return what the framework brings when it is alone: preferred, so that its layer is the same in many images.
+    """Return what the framework brings alone: preferred, so that images share its layer.
 
     A direct requirement is left out: of that one the newest release is wanted.
     """

@@ -1,4 +1,4 @@
-"""Look into the source archives of a lock for what compiling them takes: the framework at hand, nvcc, headers."""
+"""Look into source archives for what compiling takes: framework, nvcc, headers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ IMPORTS = re.compile(r"^\s*(?:import|from)\s+([A-Za-z_]\w*)", re.MULTILINE)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Compiling:
-    """What the build of one source archive takes: ``imports`` are the frameworks that its setup.py imports."""
+    """What building one archive takes; ``imports`` are frameworks that its setup.py imports."""
 
     package: Found
     nvcc: bool
@@ -41,9 +41,10 @@ def with_compiling(
     brought: Collection[Found],
     store: Store,
 ) -> Resolution:
-    """Return a resolution that says what its source archives need to be built, and has their framework at hand.
+    """Return a resolution with what its source archives need to be built.
 
-    ``brought`` is all that the lock brings.  Resolving has put the archives into the store; nothing of them is run.
+    ``brought`` is all that the lock brings.  Resolving has put the archives into the store; nothing
+    of them is run.
     """
     archives = (
         (package, store.artifact(package.file.sha256))
@@ -63,7 +64,7 @@ def with_compiling(
 def compile_notes(
     found: Collection[Compiling], recipe: Recipe, facts: BaseFacts, brought: Collection[Found]
 ) -> tuple[str, ...]:
-    """Return what a build will miss: nvcc, or the Debian packages that init would write down for it."""
+    """Return what a build will miss: nvcc, or known Debian packages."""
     debian = {
         *recipe.system.packages,
         *recipe.system.build_packages,
@@ -79,8 +80,10 @@ def compile_notes(
         named = f"{one.package.name} {one.package.version}"
         if one.nvcc and not has_nvcc:
             notes.append(
-                f"{named} is compiled for the GPU when the image is built: it needs nvcc, which the base has not. "
-                "Take a base with nvcc (a -devel image), or its makers' wheels by an index of your own "
+                f"{named} is compiled for the GPU when the image is built: it needs nvcc, which "
+                "the base has not. "
+                "Take a base with nvcc (a -devel image), or its makers' wheels by an index of your "
+                "own "
                 "([python] indexes)"
             )
         row = known.get(one.package.name)
@@ -88,13 +91,14 @@ def compile_notes(
         if gone:
             names = ", ".join(gone)
             notes.append(
-                f"{named} is compiled when the image is built: add {names} to [system] build-packages"
+                f"{named} is compiled when the image is built: add {names} to [system] "
+                "build-packages"
             )
     return tuple(notes)
 
 
 def at_hand(found: Collection[Compiling], brought: Collection[Found]) -> frozenset[str]:
-    """Return the names of what has to be there while these are built: the frameworks that they import, and theirs."""
+    """Return what has to be there for these builds: frameworks, and what those require."""
     known = {package.name for package in brought}
     todo = [name for name in chain.from_iterable(one.imports for one in found) if name in known]
     seen: set[str] = set()

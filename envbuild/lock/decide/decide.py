@@ -46,10 +46,11 @@ INSTALLER_PYTHON = "3.12.0"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LockOptions:
-    """How to lock: ``as_of`` an ISO date or "none" over the recipe's; what to take anew; ``old`` is the last lock.
+    """How to lock: ``as_of`` over the recipe's, what to refresh; ``old`` is the last lock.
 
-    ``bounds`` are constraints that no recipe has: those of the search for a lock that imports.  ``resolver`` is the
-    backend for the project's requirements; the framework and the installer are always uv's to find.
+    ``bounds`` are constraints that no recipe has: those of the search for a lock that imports.
+    ``resolver`` is the backend for the project's requirements; the framework and the installer are
+    always uv's to find.
     """
 
     as_of: str | None = None
@@ -74,7 +75,7 @@ def decide_lock(
     *,
     facts: BaseFacts | None = None,
 ) -> Lock:
-    """Return the lock of a recipe; with ``facts`` the base is taken from them and no image is looked at.
+    """Return the lock of a recipe; with ``facts`` no image is looked at.
 
     Raises NoSolutionError in the user's words, NetworkError, HostError, UsageError.
     """
@@ -136,7 +137,7 @@ def _resolve_project(
     context: Context,
     today: date,
 ) -> tuple[BaseDescription, Resolution]:
-    """Return the project's resolution, and the base: of the framework another release is taken where that one has none.
+    """Return the project's resolution and the base, perhaps with another framework release.
 
     Raises NoSolutionError about the first one.
     """
@@ -163,7 +164,10 @@ def _resolve_project(
             resolution = ask(_whole_request(request, other, recipe, options, today))
     except NoSolutionError:
         raise first from None
-    note = f"{pin} is taken, not {base.facts.framework}: the requirements have no solution with that one"
+    note = (
+        f"{pin} is taken, not {base.facts.framework}: the requirements have no solution with that "
+        "one"
+    )
     return other, replace(resolution, notes=(note, *resolution.notes))
 
 
@@ -187,7 +191,7 @@ def _whole_request(
 
 
 def _refuse_unused(source: Source, resolution: Resolution) -> None:
-    """Raise UsageError for a name in from-source that is none of the packages: a wheel would be taken unnoticed."""
+    """Raise UsageError for a name in from-source that is none of the packages."""
     from packaging.utils import canonicalize_name
 
     known = {found.name for found in resolution.packages}
@@ -202,7 +206,7 @@ def _refuse_unused(source: Source, resolution: Resolution) -> None:
 
 
 def asking_for(source: Source, package: str) -> Source:
-    """Return a recipe that asks for one more package by name, to find out what would become of it."""
+    """Return a recipe that asks for one more package by name."""
     python = structs.replace(
         source.recipe.python, dependencies=(*source.recipe.python.dependencies, package)
     )
@@ -216,7 +220,7 @@ def _uv_resolver(context: Context) -> Resolver:
 def _describe_base(
     recipe: Recipe, options: LockOptions, context: Context, today: date
 ) -> BaseDescription:
-    """Read the base's facts; a bootstrap's are made of its Debian packages and its framework's wheels."""
+    """Read the base's facts; a bootstrap's come from its packages and framework."""
     if recipe.base.image is not None:
         return _described_image(recipe, options, context)
     from envbuild.base.debian.bootstrap import bootstrap_facts
@@ -240,7 +244,7 @@ def _describe_base(
 def _given_base(
     facts: BaseFacts, recipe: Recipe, options: LockOptions, context: Context, today: date
 ) -> BaseDescription:
-    """Take the facts that the user gives for the whole base; they may hold the recipe's framework already."""
+    """Take given facts for the whole base; they may hold the recipe's framework."""
     base = _described_facts(facts)
     if recipe.base.image is not None:
         base = replace(base, debian=_system_packages(recipe, facts, options, context))
@@ -259,7 +263,7 @@ def _with_framework(
     *,
     bounds: tuple[str, ...] = (),
 ) -> BaseDescription:
-    """Return the base with the framework that the recipe puts into it, if it does; ``bounds`` choose its release."""
+    """Return the base with the recipe's framework, if any; ``bounds`` choose its release."""
     if recipe.base.framework is None:
         return base
     from envbuild.lock.decide.framework import resolve_framework
@@ -315,7 +319,7 @@ def _system_packages(
 
 
 def _described_facts(facts: BaseFacts) -> BaseDescription:
-    """Take facts as the whole base: nothing in it is newer than the end of the day on which it was created."""
+    """Take facts as the whole base: nothing in it is newer than its day of creation."""
     created = date.fromisoformat(facts.created or "1980-01-01")
     epoch = (created + timedelta(days=1) - date(1970, 1, 1)).days * 86400
     return BaseDescription(facts=facts, digest=facts.digest or facts_digest(facts), epoch=epoch)
@@ -324,7 +328,7 @@ def _described_facts(facts: BaseFacts) -> BaseDescription:
 def _debian_packages(
     recipe: Recipe, suite: str, machine: str, options: LockOptions, context: Context
 ) -> tuple[Bootstrap, tuple[DebianPackage, ...]]:
-    """Choose the Debian packages: those of the old lock where nothing asks for others, else today's."""
+    """Choose the Debian packages: the old lock's where nothing changed, else today's."""
     from envbuild.base.debian.apt import Bootstrap, choose_bootstrap, read_lists, resolve_debian
 
     # Debian changes every day: what was locked stays until it is asked for anew
@@ -381,7 +385,7 @@ def _kept_versions(options: LockOptions) -> tuple[tuple[str, str], ...]:
 def _choose_packer(
     options: LockOptions, machine: str, context: Context
 ) -> tuple[Packer, tuple[PackerFile, ...]]:
-    """Return the packer of the last lock unless all is to be new, so that images keep their bytes; else today's."""
+    """Return the last lock's packer, so that images keep their bytes; else today's."""
     old = options.old
     if old is not None and not options.upgrade_all and old.packer.library is not None:
         return old.packer, old.packers
@@ -442,7 +446,7 @@ def _assemble_lock(
 def _locked_provided(
     resolution: Resolution, framework_of_dists: tuple[Found, ...]
 ) -> tuple[LockedProvided, ...]:
-    """Name what the base itself holds; what the framework's wheels bring is locked by file already."""
+    """Name what the base itself holds; the framework's wheels are locked by file."""
     brought = {package.name for package in framework_of_dists}
     return tuple(
         LockedProvided(name=p.name, version=p.version, alias_of=p.alias_of)

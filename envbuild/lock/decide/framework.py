@@ -28,8 +28,9 @@ def resolve_framework(
 ) -> Resolution:
     """Resolve the framework; an old one again, with the packages of its own time.
 
-    ``chosen`` is the date that the user names, "none", or None.  What the framework brings along keeps to the bounds of
-    the direct requirements where that is possible: CuPy takes NumPy 1.23 or 2.4, and the recipe's numpy<1.24 decides.
+    ``chosen`` is the date that the user names, "none", or None.  What the framework brings along
+    keeps to the bounds of the direct requirements where that is possible: CuPy takes NumPy 1.23 or
+    2.4, and the recipe's numpy<1.24 decides.
     """
     resolve = _bounded_resolver(resolver, direct_bounds(recipe))
     if chosen is not None and chosen != "none":
@@ -41,10 +42,10 @@ def resolve_framework(
 
 
 def other_release(request: Request, base: BaseDescription, resolver: Resolver) -> str | None:
-    """Return another release of the framework (name==version) with which the project may have a solution, or None.
+    """Return another release of the framework that may suit the project, or None.
 
-    The recipe's line of the framework and the project are one question for once, so that torch==2.4.* becomes the 2.4.0
-    that vllm pins.
+    The recipe's line of the framework and the project are one question for once, so that
+    torch==2.4.* becomes the 2.4.0 that vllm pins.
     """
     if request.framework is None or base.under is None or base.framework is None:
         return None
@@ -68,9 +69,10 @@ def other_release(request: Request, base: BaseDescription, resolver: Resolver) -
 
 
 def require_framework(recipe: Recipe, facts: BaseFacts, brought: Collection[str]) -> None:
-    """Raise NoSolutionError where an image as base has not the framework that [check] framework names.
+    """Raise NoSolutionError where an image lacks the framework of [check].
 
-    ``brought`` are the packages that are put over it.  Found out now, not after gigabytes and an hour.
+    ``brought`` are the packages that are put over it.  Found out now, not after gigabytes and an
+    hour.
     """
     if recipe.check.framework is None or recipe.base.image is None:
         return
@@ -93,8 +95,12 @@ def require_framework(recipe: Recipe, facts: BaseFacts, brought: Collection[str]
         else framework_of_dists(facts.dists) or "no framework that envbuild knows"
     )
     raise NoSolutionError(
-        f'[check] framework names "{recipe.check.framework}", and the base {recipe.base.image} holds {has}',
-        hint=f"take another base (envbuild base suggest --framework {name}), or correct [check] framework",
+        f'[check] framework names "{recipe.check.framework}", and the base {recipe.base.image} '
+        f"holds {has}",
+        hint=(
+            f"take another base (envbuild base suggest --framework {name}), or correct [check] "
+            "framework"
+        ),
     )
 
 
@@ -106,7 +112,7 @@ def _fits_bounds(version: str, wanted: Requirement) -> bool:
 
 
 def direct_bounds(recipe: Recipe) -> tuple[str, ...]:
-    """Return the direct requirements that bound something, without their extras; the framework itself may be one."""
+    """Return the direct requirements that bound something, without their extras."""
     found = []
     for line in recipe.python.dependencies:
         if read_tree_line(line) is not None:

@@ -1,6 +1,7 @@
-"""Prove a lock by importing, and look for one that imports: a bounded search over versions and dates.
+"""Prove a lock by importing, and search versions and dates for one that imports.
 
-Nothing here builds, imports or resolves: that is handed in, so that the search can be tried on any story.
+Nothing here builds, imports or resolves: that is handed in, so that the search can be tried on any
+story.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ MOST_CULPRITS = 4
 class Failure:
     """An import that failed.
 
-    ``error`` is its traceback's last line, ``blame`` the distributions (canonical) that the traceback goes through,
-    innermost first, the imported one last.  ``used`` tells that only the project's source asks for it: a script may be
-    older than the recipe, so that is mended where it can be, and else told.
+    ``error`` is its traceback's last line, ``blame`` the distributions (canonical) that the
+    traceback goes through, innermost first, the imported one last.  ``used`` tells that only the
+    project's source asks for it: a script may be older than the recipe, so that is mended where it
+    can be, and else told.
     """
 
     module: str
@@ -39,7 +41,7 @@ class Failure:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchBounds:
-    """What a lock is looked for with: requirements such as "keras<=2.3.1", and a date over the recipe's."""
+    """What a lock is looked for with: bounds such as "keras<=2.3.1", and a date."""
 
     constraints: tuple[str, ...] = ()
     as_of: str | None = None
@@ -52,7 +54,7 @@ class SearchBounds:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Attempt:
-    """One lock that was tried: with which bounds, what failed (empty: all imported), and how long it took."""
+    """One lock that was tried: its bounds, what failed (empty: nothing), its seconds."""
 
     bounds: SearchBounds
     failures: tuple[Failure, ...]
@@ -85,7 +87,7 @@ class ImportTester(Protocol):
 
 @dataclass(slots=True)
 class ImportSearch:
-    """One search.  ``dates`` are tried, in order, where no version helps; ``seconds`` is its budget."""
+    """One search.  ``dates`` are tried where no version helps; ``seconds`` is its budget."""
 
     lab: ImportTester
     seconds: float = PROOF_SECONDS
@@ -97,7 +99,7 @@ class ImportSearch:
     started: float = 0.0
 
     def run(self, lock: Lock) -> Lock:
-        """Return a lock whose direct dependencies all import, with ``proof`` set and what was held back told.
+        """Return a lock whose direct dependencies all import, with ``proof`` set.
 
         Raises NoSolutionError saying what was tried and how long it took.
         """
@@ -128,7 +130,7 @@ class ImportSearch:
     def _mended_if_it_can(
         self, bounds: SearchBounds, lock: Lock, failures: tuple[Failure, ...]
     ) -> tuple[SearchBounds, Lock, tuple[Failure, ...]] | None:
-        """Return a lock in which the first failure is gone, None for one that may stay.  Raises NoSolutionError."""
+        """Return a lock without the first failure, None for one that may stay, or raise."""
         try:
             found = self._mend_first(bounds, lock, failures)
         except NoSolutionError:
@@ -142,7 +144,7 @@ class ImportSearch:
     def _mend_first(
         self, bounds: SearchBounds, lock: Lock, failures: tuple[Failure, ...]
     ) -> tuple[SearchBounds, Lock, tuple[Failure, ...]] | None:
-        """Return a lock in which the first failure is gone: by an older culprit, else by an older date."""
+        """Return a lock without the first failure: by an older culprit, else an older date."""
         failure = failures[0]
         for culprit in suspects(failure, lock):
             found = self._walk_back(culprit, failure, bounds, lock)
@@ -161,7 +163,7 @@ class ImportSearch:
     def _walk_back(
         self, culprit: PythonPackage, failure: Failure, bounds: SearchBounds, lock: Lock
     ) -> tuple[SearchBounds, Lock, tuple[Failure, ...]] | None:
-        """Find the newest release of a culprit that mends a failure: growing steps back, then halving the last."""
+        """Find the newest release of a culprit that mends a failure: step back, then halve."""
         older = older_releases(culprit.version, self.lab.releases(culprit))
         walk = step_indexes(len(older))
         low, high = -1, len(older)  # the newest that is known to fail, the oldest that may be taken
@@ -188,7 +190,7 @@ class ImportSearch:
     def _attempt_lock(
         self, bounds: SearchBounds, old: Lock
     ) -> tuple[Lock | None, tuple[Failure, ...]]:
-        """Lock with bounds and import; no lock where there is no solution, or a package that cannot be built.
+        """Lock with bounds and import; no lock where there is no solution, or no build.
 
         Raises NoSolutionError past the budget.
         """
@@ -238,20 +240,23 @@ class ImportSearch:
         return NoSolutionError(
             f"no lock was found whose dependencies import ({failed}); "
             f"{len(self.trials)} tried in {took:.0f} s{cut}{tried}",
-            hint="bound a dependency in the recipe, take a date (as-of), give more time (--budget), or skip the "
-            "proof (--no-proof)",
+            hint=(
+                "bound a dependency in the recipe, take a date (as-of), give more time (--budget), "
+                "or skip the "
+                "proof (--no-proof)"
+            ),
         )
 
 
 def suspects(failure: Failure, lock: Lock) -> tuple[PythonPackage, ...]:
-    """Return the packages to walk back for a failure, nearest first: never what the base holds, nor its GPU part."""
+    """Return the packages to walk back for a failure, nearest first, none of the base."""
     # what the base holds is a fact
     own = {package.name: package for package in lock.python if _may_move(package)}
     return tuple(own[name] for name in dict.fromkeys(failure.blame) if name in own)[:MOST_CULPRITS]
 
 
 def _may_move(package: PythonPackage) -> bool:
-    """Whether a package is resolved with the project: of a framework's own, those that do not run on the GPU."""
+    """Whether a package is resolved with the project, and does not run on the GPU."""
     if package.group == "framework":
         return DIRECT not in package.via and not runs_on_gpu(package.name)
     return package.group == "project"
@@ -281,9 +286,12 @@ def step_indexes(count: int) -> Iterator[int]:
 
 
 def explain_hold(lock: Lock, culprit: PythonPackage | str, failure: Failure) -> Lock:
-    """Return the lock saying why a package is not the newest one, or why it is of an earlier date."""
+    """Return the lock saying why a package is not the newest, or of an earlier date."""
     if isinstance(culprit, str):
-        note = f"resolved as of {culprit}: later packages fail to import ({failure.module}: {failure.error})"
+        note = (
+            f"resolved as of {culprit}: later packages fail to import ({failure.module}: "
+            f"{failure.error})"
+        )
         return msgspec.structs.replace(lock, notes=(*lock.notes, note))
     now = next((p.version for p in lock.python if p.name == culprit.name), None)
     framework = f" on {lock.base.framework}" if lock.base.framework else ""
@@ -291,7 +299,10 @@ def explain_hold(lock: Lock, culprit: PythonPackage | str, failure: Failure) -> 
     if now is None:
         note = f"{culprit.name} is left out: {culprit.version} {what}"
         return msgspec.structs.replace(lock, notes=(*lock.notes, note))
-    note = f"{culprit.name} {now}: newer ones fail to import{framework} ({failure.module}: {failure.error})"
+    note = (
+        f"{culprit.name} {now}: newer ones fail to import{framework} ({failure.module}: "
+        f"{failure.error})"
+    )
     hold = LockedHold(
         name=culprit.name, version=now, newest=culprit.version, reason=f"{culprit.version} {what}"
     )
@@ -302,7 +313,7 @@ def explain_hold(lock: Lock, culprit: PythonPackage | str, failure: Failure) -> 
 
 
 def carry_proof(old: Lock, lock: Lock) -> Lock:
-    """Return a new lock with an old one's proof, and what that held back, where both hold the same files."""
+    """Return a new lock with an old one's proof where both hold the same files."""
     same = (old.python, old.debian, old.base, old.platform) == (
         lock.python,
         lock.debian,
@@ -322,7 +333,7 @@ def _with_bound(bounds: SearchBounds, constraint: str) -> SearchBounds:
 
 
 def _still_fails(failure: Failure, failures: tuple[Failure, ...]) -> bool:
-    """Whether a failure is still there: the module fails, and not for another reason that lies with another package."""
+    """Whether a failure is still there, and not one with another reason elsewhere."""
     return any(one.module == failure.module and not _is_another(failure, one) for one in failures)
 
 

@@ -49,7 +49,8 @@ def require_cuda(recipe: Recipe, facts: BaseFacts, packages: Collection[Found]) 
     """Return notes about frameworks without CUDA that nobody asked for by name.
 
     ``facts`` are those of the base without what the lock brings, ``packages`` all that it brings.
-    Raises NoSolutionError for one that is asked for, unless the recipe means the CPU or the base has a GPU framework.
+    Raises NoSolutionError for one that is asked for, unless the recipe means the CPU or the base
+    has a GPU framework.
     """
     if recipe.base.cpu:
         return ()
@@ -76,7 +77,10 @@ def refuse_removal(recipe: Recipe) -> None:
             raise UsageError(
                 "it removes a GPU framework from the image",
                 where=f"{recipe.name}: [system] post, line {number}: {line}",
-                hint="take the line out; another framework, or another version of it, is a line of [base]",
+                hint=(
+                    "take the line out; another framework, or another version of it, is a line of "
+                    "[base]"
+                ),
             )
 
 
@@ -90,7 +94,7 @@ def _source_row(name: str) -> CudaSource | None:
 
 
 def _lack_of(found: Found, names: Collection[str], facts: BaseFacts) -> Lack | None:
-    """Return what a framework of the lock misses for a GPU, None where nothing is missing or it is no framework."""
+    """Return what a framework of the lock misses for a GPU; None where nothing is missing."""
     source = _source_row(found.name)
     missing = _missing_libraries(found, source, names, facts) if source else None
     return Lack(found=found, source=source, missing=missing) if source and missing else None
@@ -143,14 +147,15 @@ def _list_hints(lack: Lack, facts: BaseFacts) -> Iterable[str]:
         yield f"take a base that has them: {bases}"
     if source.wheels and not extras:
         yield (
-            f"name the wheels nvidia-*-cu{_cuda_major(found, source)} under [python] dependencies, and their folders in "
+            f"name the wheels nvidia-*-cu{_cuda_major(found, source)} under [python] dependencies, "
+            "and their folders in "
             "LD_LIBRARY_PATH, as the recipe chainer-mnist does (envbuild show chainer-mnist)"
         )
     yield "write cpu = true under [base], if the CPU is meant"
 
 
 def _fitting_bases(found: Found, facts: BaseFacts) -> str:
-    """Return bases of the catalogue that hold this release line with its CUDA, else the nearest newer ones."""
+    """Return bases with this release line and its CUDA, else the nearest newer ones."""
     name = framework_name(found.name)
     if name is None:
         return ""
@@ -171,6 +176,6 @@ def _fitting_bases(found: Found, facts: BaseFacts) -> str:
 
 
 def _cuda_major(found: Found, source: CudaSource) -> str:
-    """Return the CUDA major that a distribution's name carries (cupy-cuda11x, mxnet-cu112), else what the data says."""
+    """Return the CUDA major of a distribution's name (mxnet-cu112), else the table's."""
     number = re.search(r"-cu(?:da)?(\d\d)", found.name)
     return number[1] if number else source.cuda

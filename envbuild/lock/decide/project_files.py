@@ -43,7 +43,7 @@ def take_files(source: Source, context: Context) -> tuple[LockedFiles, ...]:
 
 
 def require_files(source: Source, lock: Lock, context: Context) -> None:
-    """Bring the archives that the store lacks.  Raises StaleLockError where a file is not what was locked."""
+    """Pack the archives that the store lacks.  Raises StaleLockError for a changed file."""
     for locked in lock.files:
         with tempfile.TemporaryDirectory(
             prefix="envbuild-files-", dir=context.settings.tmpdir
@@ -79,7 +79,7 @@ def _source_path(source: Source, name: str) -> Path:
 
 
 def _pack_archive(path: Path, target: str, archive: Path) -> str:
-    """Write the archive of a file or folder as it will lie in the image; the same files give the same bytes."""
+    """Write the archive of a file or folder; the same files give the same bytes."""
     top = target.strip("/")
     with os_errors_as(archive), tarfile.open(archive, "w", format=tarfile.PAX_FORMAT) as out:
         for name, member in _list_members(path):
@@ -110,7 +110,8 @@ def _pack_archive(path: Path, target: str, archive: Path) -> str:
 def _list_members(path: Path) -> Iterator[tuple[str, Path]]:
     """Yield a file, or all in a folder by name.
 
-    Of folders only the empty ones are told: others come by themselves, and one that the image has keeps its mode.
+    Of folders only the empty ones are told: others come by themselves, and one that the image has
+    keeps its mode.
     """
     # a link that [files] names itself stands for what it leads to
     followed = path.resolve() if path.is_symlink() else path

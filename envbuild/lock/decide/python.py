@@ -1,4 +1,4 @@
-"""Refuse a base whose Python is another one than the recipe demands, with the bases that have it."""
+"""Refuse a base with another Python than the recipe demands; name bases that have it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ MOST_IMAGES = 2
 def require_python(recipe: Recipe, found: str | None = None) -> None:
     """Raise NoSolutionError where [python] version is not the base's.
 
-    ``found`` is the base's Python; None while it is not looked at: of a Debian release it is known beforehand.
+    ``found`` is the base's Python; None while it is not looked at: of a Debian release it is known
+    beforehand.
     """
     wanted = recipe.python.version
     # of a Debian release the Python is known without looking
@@ -52,4 +53,7 @@ def _python_hints(recipe: Recipe, wanted: str, suites: dict[str, str]) -> Iterab
                 f'image = "{entry.reference}" ({entry.holds})' for entry in images
             )
     has = ", ".join(f"{suite} {python}" for suite, python in suites.items())
-    yield f"leave out [python] version (Debian releases: {has}), or take an image with Python {wanted}"
+    yield (
+        f"leave out [python] version (Debian releases: {has}), or take an image with Python "
+        f"{wanted}"
+    )

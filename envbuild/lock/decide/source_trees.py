@@ -1,4 +1,4 @@
-"""Source trees of a lock: packed when it is made, and compared with the project's files when it is used."""
+"""Source trees of a lock: packed when it is made, compared when it is used."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from envbuild.resolve.sources.source_trees import (
 def take_trees(
     source: Source, facts: BaseFacts, old: Lock | None, upgrade: tuple[str, ...], context: Context
 ) -> tuple[tuple[str, ...], tuple[SourceTree, ...]]:
-    """Pack the trees that a recipe asks for; return the requirements with names and versions in their place.
+    """Pack the trees of a recipe; return requirements with name and version for them.
 
     A commit that the old lock chose is kept, unless its package is to be upgraded.
     """
@@ -80,10 +80,12 @@ def _require_unchanged(package: PythonPackage, places: SourceTreeContext, source
     # the archive is packed again: times and names in a listing would say less
     if tree_digest(line, package.file, places) != package.sha256:
         raise StaleLockError(
-            f"the files of {package.source} ({package.name} {package.version}) were changed since they were locked",
+            f"the files of {package.source} ({package.name} {package.version}) were changed since "
+            "they were locked",
             where=str(source.lock),
             hint=f"run: envbuild lock {source.recipe.name}\n"
-            "code that changes often better stays outside the image: exec and run bind the project's folder",
+            "code that changes often better stays outside the image: exec and run bind the "
+            "project's folder",
         )
 
 

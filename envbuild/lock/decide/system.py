@@ -20,10 +20,11 @@ def choose_system(
     old: Lock | None,
     context: Context,
 ) -> tuple[DebianPackage, ...]:
-    """Return the packages of [system]: those of the old lock where base and recipe are the same, else today's.
+    """Return the packages of [system]: the old lock's where nothing changed, else today's.
 
-    They come from the release as it was published, which mirrors keep.  Raises UsageError for a base that is neither
-    Debian nor Ubuntu and for a name that its release lacks, NoSolutionError where the base's packages stand against.
+    They come from the release as it was published, which mirrors keep.  Raises UsageError for a
+    base that is neither Debian nor Ubuntu and for a name that its release lacks, NoSolutionError
+    where the base's packages stand against.
     """
     wanted = {"system": recipe.system.packages, "build": recipe.system.build_packages}
     names = (*wanted["system"], *wanted["build"])

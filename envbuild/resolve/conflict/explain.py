@@ -1,4 +1,4 @@
-"""Turn uv's words about a conflict into the user's: who wants what, what the base holds, what to change."""
+"""Say uv's conflicts in the user's words: who wants what, what the base holds."""
 
 from __future__ import annotations
 
@@ -57,10 +57,11 @@ HEADING = "the requirements have no solution on this base"
 
 
 class ConflictError(Exception):
-    """uv found no solution; ``text`` is its derivation in one line, ``filtered`` are names that the date cut.
+    """uv found no solution; ``text`` is its derivation, ``filtered`` the names that the date cut.
 
-    ``couplings`` are rows about what is new that were constraints, beside those of the base; ``told`` are sentences
-    that come before all other reasons; ``traps`` are names of which an index has nothing that counts.
+    ``couplings`` are rows about what is new that were constraints, beside those of the base;
+    ``told`` are sentences that come before all other reasons; ``traps`` are names of which an index
+    has nothing that counts.
     """
 
     couplings: tuple[Coupling, ...] = ()
@@ -103,7 +104,7 @@ class Problem:
 
 
 def translate_failure(output: str) -> Exception:
-    """Return the error for a failed call of uv: a ConflictError, or one that is for the user as it is."""
+    """Return the error for a failed call of uv: a ConflictError, or one for the user."""
     if "No solution found" in output:
         return ConflictError(output)
     told = (
@@ -123,7 +124,7 @@ def translate_failure(output: str) -> Exception:
 
 
 def _index_failure(output: str, lines: list[str]) -> Exception | None:
-    """Return the error for an index that does not answer, or answers with something else than it should."""
+    """Return the error for an index that does not answer, or not with an index page."""
     where = next((redact(found[0]) for found in URL.finditer(output)), None)
     other = ANOTHER.search("\n".join(lines))
     if other:
@@ -148,7 +149,10 @@ def _index_failure(output: str, lines: list[str]) -> Exception | None:
         return NetworkError(
             f"the package index did not answer: {reason}",
             where=where,
-            hint="check the network and the proxy variables; the index's address is under [indexes] in the settings",
+            hint=(
+                "check the network and the proxy variables; the index's address is under [indexes] "
+                "in the settings"
+            ),
         )
     return None
 
@@ -197,7 +201,7 @@ def held_reason(conflict: ConflictError, problem: Problem) -> str:
 
 
 def _disputed_bounds(text: str, problem: Problem) -> Iterable[str]:
-    """Yield two packages of a derivation that want the same third one; a range among them says less than a bound."""
+    """Yield two packages that want the same third one; a range says less than a bound."""
     first: dict[str, tuple[str, str]] = {}
     for package, wanted in DEPENDS.findall(text):
         target = name_of(wanted)
@@ -211,13 +215,14 @@ def _disputed_bounds(text: str, problem: Problem) -> Iterable[str]:
 
 
 def _newer_rivals(text: str, problem: Problem) -> Iterable[str]:
-    """Yield what is possible only with an older release of something else that the user asks for."""
+    """Yield what is possible only with an older release of something the user asks for."""
     asked = {direct.name for direct in problem.directs}
     for package, wanted in DEPENDS.findall(text):
         other = name_of(wanted)
         if other in asked and other != name_of(package):
             yield (
-                f"{plain_text(package, problem.stubs)} needs {wanted.rstrip(',.')}, and you ask for {other}, which is there "
+                f"{plain_text(package, problem.stubs)} needs {wanted.rstrip(',.')}, and you ask "
+                f"for {other}, which is there "
                 "in a newer release"
             )
 
@@ -267,7 +272,7 @@ def _held_version(stub: Stub) -> str:
 
 
 def clashes_of(conflict: ConflictError, problem: Problem) -> Iterable[Clash]:
-    """Yield the clauses of a derivation that are about what the base holds, and the user has not asked to replace."""
+    """Yield the clauses about what the base holds and the user has not asked to replace."""
     stubs = problem.stubs.by_name
     # a direct requirement may replace what the base merely prefers: that is no clash
     given_up = {
@@ -295,7 +300,10 @@ def _other_reasons(conflict: ConflictError, problem: Problem) -> Iterable[str]:
     for package in BROKEN.findall(text):
         yield f"what the index offers as {package} is no package"
     for wanted, package in PYTHON.findall(text):
-        yield f"{plain_text(package, problem.stubs)} needs Python {wanted.rstrip(',')}; the base has {problem.facts.python}"
+        yield (
+            f"{plain_text(package, problem.stubs)} needs Python {wanted.rstrip(',')}; the base has "
+            f"{problem.facts.python}"
+        )
     for direct in problem.directs:
         stub = problem.stubs.by_name.get(direct.name)
         if stub is not None and stub.hard and not is_satisfied(direct.text, stub):
@@ -323,12 +331,15 @@ def empty_pages(conflict: ConflictError) -> tuple[str, ...]:
 
 
 def _direct_conflicts(text: str, problem: Problem) -> Iterable[str]:
-    """Yield what the user's own requirements want of each other, and what has no file for the base."""
+    """Yield what the direct requirements want of each other, and what has no file for the base."""
     bounded = {d.name: d for d in problem.directs if d.specifier and not problem.stubs.hard(d.name)}
     for package, wanted in DEPENDS.findall(text):
         direct = bounded.get(name_of(wanted))
         if direct is not None and direct.text not in wanted and direct.name != name_of(package):
-            yield f"{plain_text(package, problem.stubs)} needs {wanted.rstrip(',.')}; you ask for {direct.written}"
+            yield (
+                f"{plain_text(package, problem.stubs)} needs {wanted.rstrip(',.')}; you ask for "
+                f"{direct.written}"
+            )
     facts = problem.facts
     for package, tag in NO_WHEELS.findall(text):
         where = (

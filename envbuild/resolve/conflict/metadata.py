@@ -1,4 +1,4 @@
-"""Read the metadata of the packages that a conflict is about: uv tells one clash, the user wants to know them all."""
+"""Read the metadata of the packages in a conflict: uv names one clash, there may be more."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MOST_SUBJECTS = 4
 def gather_clashes(
     session: Session, conflict: ConflictError, problem: Problem
 ) -> tuple[Clash, ...]:
-    """Return all clashes of the exact versions in a derivation with what the base protects, frameworks first.
+    """Return all clashes of a derivation's exact versions with protected ones, frameworks first.
 
     What cannot be read is left out: the derivation itself is told in any case.
     """
@@ -52,7 +52,7 @@ def gather_clashes(
 
 
 def with_others(session: Session, conflict: ConflictError, problem: Problem) -> ConflictError:
-    """Return a conflict about a direct requirement without any file, joined with those about others like it.
+    """Return a conflict about a requirement without files, joined with those about others.
 
     uv tells of the first one alone.
     """

@@ -1,4 +1,4 @@
-"""What would help against a conflict: the pin to loosen and what it would give, the date, the base to take.
+"""What would help against a conflict: a pin to loosen, a later date, another base.
 
 Nothing is proposed that was not tried: each is a question to uv, bounded in number and seconds.
 """
@@ -53,7 +53,7 @@ ANCIENT_DAYS = 730
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FittingRelease:
-    """The release of a direct requirement that fits once its bounds are gone; ``uploaded`` is an ISO date or None.
+    """The release that fits once the bounds are gone; ``uploaded`` is an ISO date or None.
 
     ``alone`` tells that nothing else needs to give way.
     """
@@ -106,7 +106,7 @@ class Trials:
 def suggest_changes(
     session: Session, task: Task, conflict: ConflictError, clashes: Iterable[Clash]
 ) -> tuple[str, ...]:
-    """Return what to change, the smallest change first; that nothing was found where nothing was."""
+    """Return what to change, the smallest change first, or that nothing was found."""
     # what the index lacks is mended by no other version
     told = tuple(_index_advice(conflict, task.problem))
     if told:
@@ -125,13 +125,12 @@ def suggest_changes(
     if found:
         return tuple(found)
     tried = f" ({count_noun(trials.asked, 'change')} tried)" if trials.asked else ""
-    return (
-        f"make an image of its own for each of what excludes the other: nothing else was found{tried}",
-    )
+    separate = "make an image of its own for each of what excludes the other"
+    return (f"{separate}: nothing else was found{tried}",)
 
 
 def _make_trials(session: Session, task: Task) -> Trials:
-    """Return the trials of a task; a framework that the recipe chooses may be another release of its line in them."""
+    """Return the trials of a task, in which the recipe's framework may be another release."""
     stubs = task.problem.stubs
     chosen = {name for name, stub in stubs.by_name.items() if stub.chosen}
     if not chosen:
@@ -162,15 +161,22 @@ def _index_advice(conflict: ConflictError, problem: Problem) -> Iterable[str]:
         if name in elsewhere:
             yield f"leave out {name}, or bring it otherwise: {elsewhere[name]}"
         else:
-            yield f"check the spelling of {name}; packages of another index need its name under [python] indexes"
+            yield (
+                f"check the spelling of {name}; packages of another index need its name under "
+                "[python] indexes"
+            )
     for name in conflict.traps:
         if name not in elsewhere:
             yield (
-                f"name the index that has the real {name} under [python] indexes, or look at what is there by that "
+                f"name the index that has the real {name} under [python] indexes, or look at what "
+                "is there by that "
                 "name, and write it under [python] dependencies if you want it"
             )
     for name in empty_pages(conflict):
-        yield f"look at what the index answers for {name}: a login or error page of a proxy offers nothing either"
+        yield (
+            f"look at what the index answers for {name}: a login or error page of a proxy offers "
+            "nothing either"
+        )
     if BROKEN.search(conflict.text):
         yield "take another index, or clear the cache of the mirror or proxy that answers here"
     machine = problem.facts.machine
@@ -183,7 +189,7 @@ def _index_advice(conflict: ConflictError, problem: Problem) -> Iterable[str]:
 
 
 def _loosened_pins(trials: Trials, conflict: ConflictError) -> Iterable[str]:
-    """Yield the direct requirements to loosen: each alone, so that the others stay; where that helps nowhere, all."""
+    """Yield the direct requirements to loosen: each alone, else all of them together."""
     pins = _pinned_directs(conflict, trials.task.problem)[:MOST_PINS]
     found = {
         pin.name: fit
@@ -213,7 +219,7 @@ def _pinned_directs(conflict: ConflictError, problem: Problem) -> tuple[Direct, 
 
 
 def _fitting_release(trials: Trials, pin: Direct, loose: Collection[str]) -> FittingRelease | None:
-    """Return the release that a requirement gets without bounds: the newest one, as uv goes back too far at first."""
+    """Return the newest release that a requirement gets without bounds."""
     answer = trials.ask(trials.changed(loose))
     chosen = answer.get(pin.name) if answer else None
     # uv goes back too far from a conflict: newer ones are tried step by step
@@ -292,7 +298,7 @@ def _candidate_bases(
 
 
 def _has_answer(trials: Trials, entry: CatalogueEntry) -> bool:
-    """Whether the requirements have an answer on another base, as far as is known of it: its framework and Python.
+    """Whether another base has an answer, as far as its framework and Python are known.
 
     A bootstrap's framework is asked of the index; an image's stands there as it is.
     """
@@ -334,7 +340,7 @@ def _session_elsewhere(trials: Trials, facts: BaseFacts, stubs: Stubs) -> Sessio
 
 
 def _other_pythons(trials: Trials, conflict: ConflictError) -> Iterable[str]:
-    """Yield the Python with which the same requirements have an answer; where none has, it is glibc that is old."""
+    """Yield the Python with which there is an answer; where none has, a newer glibc."""
     tags = [tag for _, tag in NO_WHEELS.findall(conflict.text)]
     if not (PYTHON.search(conflict.text) or tags):
         return
@@ -369,7 +375,7 @@ def _describe_loosened(direct: Direct, problem: Problem, fit: FittingRelease) ->
 
 
 def _is_ancient(fit: FittingRelease, problem: Problem) -> bool:
-    """Whether a release is from long before the base, and then fits mostly because it declares no bounds."""
+    """Whether a release is from long before the base: it mostly fits for lack of bounds."""
     made = problem.facts.created
     if not made or not fit.uploaded:
         return False
@@ -387,5 +393,8 @@ def _held_framework(problem: Problem) -> list[str]:
 
 def _describe_entry(entry: CatalogueEntry) -> str:
     if entry.is_bootstrap:
-        return f'bootstrap = "{entry.reference}" with framework = "{entry.requirement}" (Python {entry.python})'
+        return (
+            f'bootstrap = "{entry.reference}" with framework = "{entry.requirement}" (Python '
+            f"{entry.python})"
+        )
     return f"{entry.reference} ({entry.holds}, Python {entry.python})"

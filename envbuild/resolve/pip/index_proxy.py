@@ -1,9 +1,10 @@
-"""A package index on this machine's loopback, for pip: the real ones as they were on a day, one index per project.
+"""A package index on this machine's loopback, for pip: the real ones as they were on a day.
 
-pip knows no dates, takes a project's files from any index, and reads whole wheels where a mirror has no metadata
-files.  What answers it here leaves out files that came later, asks the indexes in their order and stays with the first
-that has a project, and reads metadata from the end of a wheel.  Source archives are shown as wheels without content
-that require what is read from them: pip builds nothing.  pip itself needs no network, proxy or password then.
+pip knows no dates, takes a project's files from any index, and reads whole wheels where a mirror
+has no metadata files.  What answers it here leaves out files that came later, asks the indexes in
+their order and stays with the first that has a project, and reads metadata from the end of a wheel.
+Source archives are shown as wheels without content that require what is read from them: pip builds
+nothing.  pip itself needs no network, proxy or password then.
 """
 
 from __future__ import annotations
@@ -48,8 +49,9 @@ POLL_SECONDS = 0.05
 class IndexProxy:
     """Several indexes as one.  ``indexes`` maps names to URLs in the order in which they are asked.
 
-    ``hidden`` are canonical names that no index is asked for, ``from_source`` those whose wheels do not count.
-    ``failure`` is the first error that pip was kept from seeing: it is told in place of pip's own words.
+    ``hidden`` are canonical names that no index is asked for, ``from_source`` those whose wheels do
+    not count. ``failure`` is the first error that pip was kept from seeing: it is told in place of
+    pip's own words.
     """
 
     def __init__(
@@ -70,7 +72,7 @@ class IndexProxy:
 
     @contextmanager
     def serving(self, as_of: str | None = None, fresh: Collection[str] = ()) -> Iterator[str]:
-        """Lend the address of the index as it was at the end of the day ``as_of``; ``fresh`` names know no date.
+        """Serve the index as it was at the end of the day ``as_of``; ``fresh`` names know no date.
 
         A secret word in the address keeps other users of this machine out.
         """
@@ -232,7 +234,7 @@ def stub_file(name: str, version: str) -> str:
 def _handler_class(
     answer: Callable[[str], Answer | None], note: Callable[[EnvbuildError], None]
 ) -> type:
-    """Return the class that answers requests; what fails behind it is noted and answered with an error."""
+    """Return the class that answers requests; failures are noted and answered with an error."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

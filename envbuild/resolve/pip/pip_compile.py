@@ -1,4 +1,4 @@
-"""pip-compile where it can run: with a Python of this host of the base's version, else inside the base itself."""
+"""Run pip-compile by a Python of the base's version: this host's, else the base's own."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ TOOLS = ("pip-tools", "pip", "setuptools", "wheel")
 INSIDE = "/mnt"
 """Where the session's folder is seen inside: Debian's and Ubuntu's images have it."""
 SECONDS = 3600.0
-"""pip-compile took 868 s on a real set of eight requirements behind a mirror without metadata files."""
+"""pip-compile took 868 s on a real set of eight requirements behind a mirror without metadata
+files."""
 NOT_INHERITED = ("http_proxy", "https_proxy", "all_proxy", "ftp_proxy")
 """Its one index is on this machine."""
 ALWAYS = {"PIP_CONFIG_FILE": "/dev/null", "PIP_NO_INPUT": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
@@ -43,7 +44,7 @@ class Compiler(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OnHost:
-    """A Python of this host; ``tools`` is a folder with pip-tools, None where the Python has them itself."""
+    """A Python of this host; ``tools`` is a folder with pip-tools where it lacks them."""
 
     python: str
     tools: Path | None
@@ -67,7 +68,7 @@ class OnHost:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InBase:
-    """The base's own Python, in a sealed container that reads the session's folder, and writes to the question's."""
+    """The base's own Python, in a sealed container that writes to the question's folder only."""
 
     image: Path
     python: str
@@ -99,7 +100,7 @@ class InBase:
 
 
 def _pip_variables(folder: str, index: str) -> dict[str, str]:
-    """Return what configures pip: the index alone, whose address is no argument, for other users see those."""
+    """Return what configures pip; the index is no argument, for other users see those."""
     own = {"TMPDIR": f"{folder}/home", "PIP_INDEX_URL": index}
     caches = {
         "PIP_CACHE_DIR": f"{folder}/home/pip",
@@ -117,10 +118,11 @@ def find_compiler(
     index: str,
     context: Context,
 ) -> Compiler:
-    """Return what runs pip-compile for a base: ``python`` where it is of the base's version, else the base's own.
+    """Return what runs pip-compile: ``python`` where it is of the base's version, else the base's.
 
-    ``folder`` is the session's; pip-tools are put into it by ``uv`` from ``index``, in the newest version for that
-    Python.  Raises HostError where there is neither such a Python here nor a base that can run.
+    ``folder`` is the session's; pip-tools are put into it by ``uv`` from ``index``, in the newest
+    version for that Python.  Raises HostError where there is neither such a Python here nor a base
+    that can run.
     """
     minor = ".".join(map(str, python_minor(facts)))
     settings, runner = context.settings, context.runner
@@ -159,7 +161,10 @@ def _runnable_base(facts: BaseFacts, folder: Path, context: Context) -> Path:
     """Return a base whose Python answers here."""
     minor = ".".join(map(str, python_minor(facts)))
     hint = f"install python{minor}, or leave out --resolver"
-    why = f"pip-tools resolves with the base's own Python: there is no Python {minor} here, and the base cannot run"
+    why = (
+        f"pip-tools resolves with the base's own Python: there is no Python {minor} here, and the "
+        "base cannot run"
+    )
     root = folder / "root"
     with os_errors_as(folder):
         root.mkdir()

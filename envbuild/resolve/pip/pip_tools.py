@@ -1,7 +1,8 @@
 """Resolve with pip-compile, run by a Python of the base's own version: the second backend.
 
-Everything but the choice of versions is the uv backend's: stubs of the base, couplings, passes, files, explanations.  A
-question about a whole set goes to pip-compile; its pins are then put to uv, which names the files.
+Everything but the choice of versions is the uv backend's: stubs of the base, couplings, passes,
+files, explanations.  A question about a whole set goes to pip-compile; its pins are then put to uv,
+which names the files.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class PipToolsResolver(UvResolver):
 
 
 class _PipSession(Session):
-    """A session whose whole sets are chosen by pip-compile; parts and explanations are asked of uv."""
+    """A session whose whole sets are chosen by pip-compile; uv answers all the rest."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -82,7 +83,7 @@ class _PipSession(Session):
         )
 
     def ask(self, question: Question) -> dict[str, Chosen]:
-        """Put one question.  Raises as Session.ask; a conflict is told in uv's words, which name who wants what."""
+        """Put one question.  Raises as Session.ask; uv's words tell a conflict."""
         if not question.deps or question.lowest or question.seconds is not None:
             return super().ask(question)
         place = self._question_folder(question, {})
@@ -117,7 +118,7 @@ class _PipSession(Session):
         return super().ask(question)
 
     def _run_pip_compile(self, question: Question, place: Path) -> Result:
-        """Run pip-compile on a question's files; the seed is its output file, whose pins it prefers."""
+        """Run pip-compile on a question; the seed is its output file, whose pins it prefers."""
         # pip asks all indexes for every name: protected ones are pinned to their stubs
         fixed = [
             f"{stub.name}=={stub.version}" for stub in self.stubs.by_name.values() if stub.hard

@@ -1,4 +1,4 @@
-"""Conditions on an interpreter and its platform, as Python code has them and as environment markers say them."""
+"""Conditions on interpreter and platform, from Python code to environment markers."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class Unknown(Exception):  # noqa: N818  (a way out of the walk, not an error)
 
 
 class Expressions:
-    """The names of a file and what is known of them; ``files`` are the texts that it may read, by path."""
+    """What is known of a file's names; ``files`` are the texts that it may read, by path."""
 
     def __init__(self, files: Mapping[str, str]) -> None:
         self.files = files
@@ -132,7 +132,7 @@ class Expressions:
         return _require_value(value.get(self._text_of(key)))
 
     def _cleaned_lines(self, parts: Sequence[ast.expr], lines: ast.expr) -> tuple[Line, ...]:
-        """Return the requirements among lines, where these parts of an expression only clean them."""
+        """Return the requirements among lines that an expression only cleans."""
         if not _called_names(parts) <= CLEANING:
             raise Unknown
         value = self._value_of(lines)
@@ -160,7 +160,7 @@ class Expressions:
         return self._called_text(call, name)
 
     def _called_text(self, call: ast.Call, name: str) -> str:
-        """Return the string that a call gives: a path, what a file holds, a string without white space around it."""
+        """Return the string that a call gives: a path, a file's text, a stripped string."""
         match call:
             case ast.Call(func=ast.Attribute(value=owner), args=parts) if name == "join":
                 if name_of(owner) == "path":
@@ -184,7 +184,7 @@ class Expressions:
         return tuple(map(Line, lines_of("\n".join(parts))))
 
     def _file_text(self, path: str) -> str:
-        """Return the text of a file of the archive; an absolute path is one below its top folder."""
+        """Return the text of a file; an absolute path is one below the archive's top folder."""
         text = self.files.get(path.removeprefix("./").lstrip("/"))
         if text is None:
             raise Unknown

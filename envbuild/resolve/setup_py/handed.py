@@ -21,7 +21,8 @@ class Line(NamedTuple):
 
 
 Value: TypeAlias = "str | tuple[Line, ...] | Mapping[str, Value | None]"
-"""A string (as a path, relative to the archive's top folder), a list, or a table; None is what is not known."""
+"""A string (as a path, relative to the archive's top folder), a list, or a table; None is what is
+not known."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

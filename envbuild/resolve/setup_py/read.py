@@ -1,8 +1,9 @@
 """Read what a setup.py hands to setup() from its text: nothing in it is run.
 
-Conditions on the interpreter and the platform become environment markers, so that what is read holds for every base:
-``if sys.version_info < (3, 8): needs.append("typing-extensions")`` is a requirement with a marker.  What only running
-the file would tell is Unknown, and stays so wherever it is used.
+Conditions on the interpreter and the platform become environment markers, so that what is read
+holds for every base: ``if sys.version_info < (3, 8): needs.append("typing-extensions")`` is a
+requirement with a marker.  What only running the file would tell is Unknown, and stays so wherever
+it is used.
 """
 
 from __future__ import annotations
@@ -211,7 +212,7 @@ class _Walk(Expressions):
             self.names = {**kept, **dict.fromkeys(changed & _global_names(function))}
 
     def _read_keywords(self, call: ast.Call) -> dict[str, Value | None]:
-        """Return what is handed over by name; keywords from a dictionary that is not known leave the others open."""
+        """Return the keywords of a call; a dictionary that is not known leaves the others open."""
         # setup(**metadata): what is named outright is known all the same
         spread: dict[str, Value | None] = {}
         named: dict[str, Value | None] = {}
@@ -232,7 +233,7 @@ def _before_return(body: Sequence[ast.stmt]) -> Sequence[ast.stmt]:
 
 
 def _returned_value(body: Sequence[ast.stmt]) -> ast.expr | None:
-    """Return the expression that a function returns: by its first return, or at the end of its last ``with``."""
+    """Return what a function returns: first, or at the end of its last ``with``."""
     for statement in body:
         if isinstance(statement, ast.Return):
             return statement.value

@@ -1,7 +1,8 @@
 """What the chosen files say about themselves: sizes and metadata, without downloading wheels.
 
-A wheel keeps its metadata near its end, so one request for the last part gives both; an sdist is fetched whole into the
-store, because its build requirements are wanted too.  What a file says never changes: it is kept by the file's sha256.
+A wheel keeps its metadata near its end, so one request for the last part gives both; an sdist is
+fetched whole into the store, because its build requirements are wanted too.  What a file says never
+changes: it is kept by the file's sha256.
 """
 
 from __future__ import annotations
@@ -38,18 +39,20 @@ if TYPE_CHECKING:
 SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
 FORM = 2
-"""Changes whenever more is read from a file than before, so that what was kept earlier is read anew."""
+"""Changes whenever more is read from a file than before, so that what was kept earlier is read
+anew."""
 COMPUTED = ("packed", "none")
-"""Where the requirements stand that a build in a base may give otherwise: those of a setup.py that computes them."""
+"""Where the requirements stand that a build in a base may give otherwise: those of a setup.py that
+computes them."""
 LARGEST_WHOLE = 64 * 1024 * 1024
 """Bytes of a wheel that is read whole where the server knows no ranges."""
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
-    """What one file says: ``size`` in bytes; ``requires`` and ``build`` (of an sdist) are PEP 508 strings.
+    """What one file says: ``size`` in bytes; ``requires`` and ``build`` are PEP 508 strings.
 
-    ``read_from`` tells where the requirements stand: "wheel", "built" for the wheel that an image's build made of an
-    sdist, or as in sdists.Declared, which tells the rest.
+    ``read_from`` tells where the requirements stand: "wheel", "built" for the wheel that an image's
+    build made of an sdist, or as in sdists.Declared, which tells the rest.
     """
 
     size: int
@@ -95,9 +98,10 @@ def describe_files(files: Iterable[Candidate], context: Context) -> dict[str, Ab
 
 
 def note_built(sha256: str, requires: tuple[str, ...], store: Store) -> tuple[str, ...]:
-    """Keep what the wheel requires that was built of an archive; return the names that its archive did not say.
+    """Keep what a built wheel requires; return the names that its archive did not say.
 
-    Where the archive says what holds for every build, nothing is kept.  What was resolved before is forgotten.
+    Where the archive says what holds for every build, nothing is kept.  What was resolved before is
+    forgotten.
     """
     folder = store.folder("metadata")
     about = _read_kept(folder / f"{sha256}-{FORM}.json")
@@ -113,7 +117,7 @@ def note_built(sha256: str, requires: tuple[str, ...], store: Store) -> tuple[st
 
 
 def _as_built(about: About, sha256: str, folder: Path) -> About:
-    """Return what an archive says, with the requirements of its wheel where one was built and these are computed."""
+    """Return what an archive says, with its built wheel's requirements where these are computed."""
     if about.read_from not in COMPUTED:
         return about
     try:
@@ -133,7 +137,7 @@ def _read_kept(path: Path) -> About | None:
 
 
 def wheel_metadata(candidate: Candidate, client: httpx.Client) -> str:
-    """Return the METADATA of a wheel, of which no more is fetched than its end.  Raises as describe_files."""
+    """Return the METADATA of a wheel, from its end alone.  Raises as describe_files."""
     path = local_path(candidate.url)
     if path is not None:
         with os_errors_as(path), path.open("rb") as file:
@@ -144,7 +148,7 @@ def wheel_metadata(candidate: Candidate, client: httpx.Client) -> str:
 
 
 def wheel_members(candidate: Candidate, client: httpx.Client) -> list[str]:
-    """Return the names of the files in a wheel, of which no more is fetched than its end.  Raises as describe_files."""
+    """Return the file names in a wheel, from its end alone.  Raises as describe_files."""
     path = local_path(candidate.url)
     if path is not None:
         with os_errors_as(path), path.open("rb") as file:
@@ -230,7 +234,8 @@ def _remote_wheel(candidate: Candidate, client: httpx.Client) -> tuple[BinaryIO,
     size = int(found[3]) if found and response.status_code == 206 else len(data)
     if candidate.size not in (None, size):
         raise IntegrityError(
-            f"the index says that {candidate.file} has {candidate.size} bytes, its server that it has {size}",
+            f"the index says that {candidate.file} has {candidate.size} bytes, its server that it "
+            f"has {size}",
             where=redact(candidate.url),
             hint="a damaged or hostile mirror or proxy does this, so find out before you go on",
         )

@@ -31,9 +31,10 @@ def resolve_builds(
 ) -> tuple[Found, ...]:
     """Return the build requirements of all sdists and theirs, sorted by name.
 
-    The set is complete but for what the base protects (its torch is never replaced, also not for a build), and prefers
-    the versions that the image will hold: an extension is compiled against the numpy it runs with.  Build requirements
-    keep to the date, unless they have no solution then.  Raises NoSolutionError.
+    The set is complete but for what the base protects (its torch is never replaced, also not for a
+    build), and prefers the versions that the image will hold: an extension is compiled against the
+    numpy it runs with.  Build requirements keep to the date, unless they have no solution then.
+    Raises NoSolutionError.
     """
     archives = archives_of(files, session.context.store)
     if not archives:
@@ -75,7 +76,7 @@ def resolve_builds(
 def _declared_requirements(
     session: Session, files: Mapping[str, Candidate], abouts: Mapping[str, About]
 ) -> tuple[tuple[str, str], ...]:
-    """Return (sdist, build requirement) for all sdists; what the base protects is there when they are built."""
+    """Return (sdist, build requirement) of all sdists, without what the base protects."""
     found: list[tuple[str, str]] = []
     for name, file in sorted(files.items()):
         wanted = parse_requirements(abouts[file.sha256].build)
@@ -87,7 +88,7 @@ def _declared_requirements(
 def _undeclared_requirements(
     session: Session, told: tuple[tuple[str, str], ...], wanted: tuple[tuple[str, str], ...]
 ) -> tuple[tuple[str, str], ...]:
-    """Return what backends ask for and no archive declares; what the base protects is there when they are built."""
+    """Return what backends ask for and no archive declares, without what the base protects."""
     return tuple(
         pair
         for pair in told

@@ -28,7 +28,7 @@ def egg_requires(text: str) -> list[str]:
 
 
 def project_requires(data: Mapping[str, Any]) -> list[str] | None:
-    """Return what [project] of a pyproject.toml requires, extras too; None where it leaves that to the build."""
+    """Return what [project] requires, with extras; None where it leaves that to the build."""
     project = data.get("project")
     if not isinstance(project, dict) or "dependencies" in _text_items(project.get("dynamic")):
         return None
@@ -40,7 +40,7 @@ def project_requires(data: Mapping[str, Any]) -> list[str] | None:
 
 
 def poetry_requires(data: Mapping[str, Any]) -> list[str] | None:
-    """Return what [tool.poetry] requires, in the form of PEP 508; None where there is no such table."""
+    """Return what [tool.poetry] requires as PEP 508; None where there is no such table."""
     poetry = inner_table(data, "tool", "poetry")
     if not poetry:
         return None
@@ -106,7 +106,7 @@ def _poetry_bound(part: str) -> str:
 
 
 def cfg_requires(text: str, files: Mapping[str, str]) -> list[str] | None:
-    """Return what [options] of a setup.cfg requires, extras too; None where it says nothing or is no INI file.
+    """Return what [options] of a setup.cfg requires, with extras; None where it says nothing.
 
     ``files`` are the texts that it may name, by their path inside the archive's top folder.
     """

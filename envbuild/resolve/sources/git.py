@@ -1,4 +1,4 @@
-"""Bring one commit of a git repository into a folder, with git(1); nothing of the repository is run."""
+"""Fetch one commit of a git repository with git(1); nothing of the repository is run."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ SAFE = (
     "-c", "core.autocrlf=false", "-c", "core.symlinks=true", "-c", "advice.detachedHead=false",
     "-c", "init.defaultBranch=main", "-c", "core.fsmonitor=false",
 )  # fmt: skip
-"""Settings under which git starts no program that a repository names, and writes the same bytes everywhere."""
+"""Settings under which git starts no program that a repository names, and writes the same bytes
+everywhere."""
 
 
 def checkout(url: str, revision: str, target: Path, context: Context, *, below: str = "") -> str:
     """Put the files of a revision into a new folder, and return its commit.
 
-    A commit is fetched alone where the server allows it; a branch or tag is looked up.  Submodules come along, those
-    at or under the folder ``below`` of the repository.  Raises NetworkError; UsageError for a submodule that cannot be
-    taken.
+    A commit is fetched alone where the server allows it; a branch or tag is looked up.  Submodules
+    come along, those at or under the folder ``below`` of the repository.  Raises NetworkError;
+    UsageError for a submodule that cannot be taken.
     """
     with os_errors_as(target):
         target.mkdir(exist_ok=True)  # git makes an empty folder for a submodule
@@ -68,7 +69,7 @@ def _fetch_commit(url: str, revision: str, git: _Git) -> str:
 
 
 def _find_submodules(url: str, below: str, git: _Git) -> Iterator[tuple[str, str, str]]:
-    """Yield path, address and commit of the submodules of what is checked out, at or under a folder ("" for all)."""
+    """Yield path, address and commit of the submodules at or under a folder ("" for all)."""
     commits = {}
     for entry in git.run("ls-files", "-z", "--stage").stdout.split("\0"):
         kind, _, path = entry.partition("\t")
@@ -87,7 +88,10 @@ def _find_submodules(url: str, below: str, git: _Git) -> Iterator[tuple[str, str
         if key.endswith(".path")
     }
     for path, commit in commits.items():
-        hint = "fork the repository and let the submodule's address be https, ssh or relative; or vendor its files"
+        hint = (
+            "fork the repository and let the submodule's address be https, ssh or relative; or "
+            "vendor its files"
+        )
         if not addresses.get(path):
             raise UsageError(
                 f"its submodule {path} has no address in .gitmodules", where=url, hint=hint
@@ -95,7 +99,10 @@ def _find_submodules(url: str, below: str, git: _Git) -> Iterator[tuple[str, str
         try:
             address = submodule_address(url, addresses[path])
         except UsageError as error:
-            what = f"its submodule {path} has an address that is not taken: {without_user(addresses[path])}"
+            what = (
+                f"its submodule {path} has an address that is not taken: "
+                f"{without_user(addresses[path])}"
+            )
             raise UsageError(what, where=url, hint=hint) from error
         yield path, address, commit
 
@@ -110,7 +117,7 @@ def is_repository(folder: Path, context: Context) -> bool:
 
 
 def listed_files(folder: Path, context: Context) -> tuple[str, ...]:
-    """Return the files below a folder that git knows or does not ignore, as paths below it, submodules' included.
+    """Return the files below a folder that git knows or does not ignore, submodules' included.
 
     Raises UsageError for a submodule that is not checked out.
     """
@@ -163,7 +170,7 @@ class _Git:
 
 
 def _git_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return git's environment: the user's, without what names another repository, and never asking for a password."""
+    """Return git's environment: it names no other repository and asks for no password."""
     kept = {
         name: value
         for name, value in environment.items()
@@ -177,5 +184,8 @@ def _unreachable_error(url: str, result: Result) -> NetworkError:
     return NetworkError(
         f"the repository cannot be read: {said}",
         where=url,
-        hint="check the address and the network; for a private one set up git's credential helper, or use git+ssh",
+        hint=(
+            "check the address and the network; for a private one set up git's credential helper, "
+            "or use git+ssh"
+        ),
     )

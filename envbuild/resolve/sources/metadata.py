@@ -21,7 +21,8 @@ from envbuild.resolve.stubs import parse_requirements
 from envbuild.resolve.versions import release_of
 
 TAIL = 64 * 1024
-"""Bytes read at a time from the end: directory and metadata of all but the largest wheels lie in the last ones."""
+"""Bytes read at a time from the end: directory and metadata of all but the largest wheels lie in
+the last ones."""
 BIGGEST_METADATA = 8 * 1024 * 1024
 METADATA = re.compile(r"^[^/]+\.dist-info/METADATA$")
 
@@ -30,8 +31,9 @@ METADATA = re.compile(r"^[^/]+\.dist-info/METADATA$")
 class Headers:
     """The fields of core metadata that a resolution needs; ``requires`` are PEP 508 strings.
 
-    ``name`` and ``release`` are the package's, "" where they are missing; ``version`` is that of the metadata's form;
-    ``dynamic`` are the fields, in small letters, that a build may fill otherwise.
+    ``name`` and ``release`` are the package's, "" where they are missing; ``version`` is that of
+    the metadata's form; ``dynamic`` are the fields, in small letters, that a build may fill
+    otherwise.
     """
 
     requires: tuple[str, ...] = ()
@@ -72,7 +74,7 @@ def wheel_headers(file: BinaryIO, name: str) -> Headers:
 
 
 def require_same(found: Headers, file: str) -> None:
-    """Raise IntegrityError where metadata names another package or release than the file's name does.
+    """Raise IntegrityError where metadata names another release than the file's name.
 
     What is no name or version of today's form (files of long ago) is not compared.
     """
@@ -83,7 +85,8 @@ def require_same(found: Headers, file: str) -> None:
     other = bool(name) and name != "unknown" and name != named[0]
     if other or (version is not None and name != "unknown" and version != named[1]):
         raise IntegrityError(
-            f"says that it is {found.name[:80]} {found.release[:80]}: the name of its file says something else",
+            f"says that it is {found.name[:80]} {found.release[:80]}: the name of its file says "
+            "something else",
             where=file,
             hint="a damaged or hostile index or mirror does this, so find out before you go on",
         )
@@ -97,7 +100,7 @@ def _parse_version(version: str) -> Version | None:
 
 
 def wheel_text(file: BinaryIO, name: str) -> str:
-    """Read a wheel's whole metadata from a seekable file.  Raises IntegrityError when it is not a wheel."""
+    """Read a wheel's metadata from a seekable file.  Raises IntegrityError."""
     with _opened(file, name) as archive:
         found = [info for info in archive.infolist() if METADATA.match(info.filename)]
         if len(found) != 1 or found[0].file_size > BIGGEST_METADATA:

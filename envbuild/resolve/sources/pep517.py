@@ -1,7 +1,8 @@
-"""What else the building of source archives needs than they declare (PEP 517, get_requires_for_build_wheel).
+"""What builds need beyond what archives declare (PEP 517, get_requires_for_build_wheel).
 
-scikit-build-core wants cmake where there is none, old setuptools want wheel: no file of an archive says so, only the
-build backend.  Which backend asks for what is data; one is run only where the user lets archives run on this machine.
+scikit-build-core wants cmake where there is none, old setuptools want wheel: no file of an archive
+says so, only the build backend.  Which backend asks for what is data; one is run only where the
+user lets archives run on this machine.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ print({MARK!r} + json.dumps([str(text) for text in (ask({{}}) if ask else [])]))
 
 
 def backend_of(project: Mapping[str, Any]) -> tuple[str, list[str]] | None:
-    """Return the backend that a pyproject.toml names and where it lies; None where it names none properly."""
+    """Return the backend of a pyproject.toml and where it lies; None for an improper one."""
     system = project.get("build-system", {})
     backend, path = system.get("build-backend", LEGACY_BACKEND), system.get("backend-path", [])
     if not isinstance(backend, str) or not isinstance(path, list):
@@ -57,7 +58,7 @@ def backend_of(project: Mapping[str, Any]) -> tuple[str, list[str]] | None:
 
 
 def known_asks(name: str, backend: str, tools: Mapping[str, Chosen]) -> tuple[str, ...]:
-    """Return what the table says that a source package's backend asks for, with these build tools."""
+    """Return what the table says that a package's backend asks for, with these build tools."""
     rows = (row for row in load_backends().backend if row.name == backend)
     return tuple(chain.from_iterable(row.asks for row in rows if _row_applies(row, name, tools)))
 
@@ -80,10 +81,10 @@ def ask_backends(
     abouts: Mapping[str, About],
     tools: Mapping[str, Chosen],
 ) -> tuple[tuple[str, str], ...]:
-    """Return (sdist, build requirement) beyond what the archives declare, with the chosen ``tools`` at hand.
+    """Return (sdist, build requirement) beyond what is declared, with the chosen ``tools``.
 
-    ``archives`` and ``abouts`` are by package name.  An archive whose backend fails where it may run adds nothing: its
-    own words come when it is built in the base.
+    ``archives`` and ``abouts`` are by package name.  An archive whose backend fails where it may
+    run adds nothing: its own words come when it is built in the base.
     """
     known: list[tuple[str, str]] = []
     for name in sorted(archives):

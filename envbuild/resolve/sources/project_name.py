@@ -20,7 +20,7 @@ VERSION = re.compile(
 
 
 def name_and_version(folder: Path) -> tuple[str, str] | None:
-    """Return what a project's files say, "" for what they leave to its build; None where there is no project."""
+    """Return what a project's files say, "" for the rest; None where there is no project."""
     if not any((folder / name).is_file() for name in FILES):
         return None
     text = _read_inside(folder, "pyproject.toml")
@@ -45,7 +45,7 @@ def _first_text(values: tuple[object, ...]) -> str:
 
 
 def _dynamic_version(data: Mapping[str, Any], folder: Path) -> str | None:
-    """Return the version that the backend would read from a file of the project: setuptools, hatch, flit."""
+    """Return the version that setuptools, hatch or flit would read from a file."""
     version = inner_table(data, "tool", "setuptools", "dynamic").get("version")
     if isinstance(version, dict):
         named = version.get("attr"), version.get("file")
@@ -74,7 +74,7 @@ def _directed_version(version: str, folder: Path) -> str | None:
 
 
 def _module_attribute(dotted: str, folder: Path) -> str | None:
-    """Return a string that a module of the project assigns, as setuptools reads it without importing."""
+    """Return a string that a module assigns, as setuptools reads it without importing."""
     *module, name = dotted.split(".")
     for top in ("", "src/"):
         for file in (f"{top}{'/'.join(module)}.py", f"{top}{'/'.join([*module, '__init__'])}.py"):
@@ -136,7 +136,7 @@ def _setup_cfg(text: str) -> Mapping[str, str]:
 
 
 def _read_inside(folder: Path, name: str) -> str | None:
-    """Return the text of a file inside the folder, None where there is none, or it is a link that leaves it."""
+    """Return the text of a file inside the folder; None for a link that leaves it."""
     path = folder / name
     try:
         if not path.resolve().is_relative_to(folder.resolve()) or not path.is_file():

@@ -1,4 +1,4 @@
-"""Read what an sdist declares without running any of it: its requirements and its build requirements."""
+"""Read what an sdist requires, to run and to be built, without running any of it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ WANTED = re.compile(
     r"|(?:[^/]+/){0,2}[^/]+\.egg-info/(?:PKG-INFO|requires\.txt))\Z"
 )
 STATIC_SINCE = (2, 2)
-"""From this metadata version on, a field of PKG-INFO that is not called dynamic holds for every build (PEP 643)."""
+"""From this metadata version on, a field of PKG-INFO that is not called dynamic holds for every
+build (PEP 643)."""
 CODE = re.compile(
     r".+\.(?:pyx?|pyi|pxd|c|cc|cpp|cxx|h|hpp|cu|cuh|f|f90|for|rs|go|so|jl|r|js|ipynb|java|swg|i)\Z",
     re.IGNORECASE,
@@ -51,16 +52,17 @@ NO_CODE = re.compile(
 """Files of code that no module of a package is made of."""
 RAISES = re.compile(r"^\s+raise\b", re.MULTILINE)
 STUB_BACKENDS = ("nvidia_stub", "wheel_stub")
-"""Backends of archives that hold nothing: their build downloads from somewhere else, or fails with an explanation."""
+"""Backends of archives that hold nothing: their build downloads from somewhere else, or fails with
+an explanation."""
 
 
 class Declared(msgspec.Struct, frozen=True, kw_only=True):
     """What an sdist says: PEP 508 strings to run it and to build it.
 
-    ``read_from`` tells where the former stand: "pkg-info", "egg-info", "pyproject", "poetry", "setup.cfg" and
-    "setup.py" hold for every build; "packed" is what a setup.py computed on its author's machine; "none" where nothing
-    is said.
-    ``backend`` is what builds it; ``stub`` is the reason why it is no release, where it is none.
+    ``read_from`` tells where the former stand: "pkg-info", "egg-info", "pyproject", "poetry",
+    "setup.cfg" and "setup.py" hold for every build; "packed" is what a setup.py computed on its
+    author's machine; "none" where nothing is said. ``backend`` is what builds it; ``stub`` is the
+    reason why it is no release, where it is none.
     """
 
     requires: tuple[str, ...]
@@ -72,7 +74,7 @@ class Declared(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_sdist(path: Path, name: str) -> Declared:
-    """Read an sdist file; ``name`` is its file name.  Raises IntegrityError when it is not an archive."""
+    """Read an sdist; ``name`` is its file name.  Raises IntegrityError for no archive."""
     names: set[str] = set()
     with reading("is not a readable source archive", name):
         members = dict(_wanted_members(path, name, names))
@@ -107,7 +109,7 @@ def _find_requires(
     project: Mapping[str, Any],
     handed: Handed | None,
 ) -> tuple[Iterable[str], str]:
-    """Return the requirements and where they stand: what holds for every build comes before what was packed."""
+    """Return the requirements and their origin: what holds for every build comes first."""
     # PEP 643: since metadata 2.2 a field holds for every build unless it is listed as dynamic
     if information.version >= STATIC_SINCE and "requires-dist" not in information.dynamic:
         return information.requires, "pkg-info"
@@ -124,7 +126,7 @@ def _find_requires(
 def _computed_requires(
     members: Mapping[str, str], information: Headers, handed: Handed | None
 ) -> tuple[Iterable[str], str]:
-    """Return what setup.py says to who reads it, else what came out of it on its author's machine."""
+    """Return what setup.py says, else what came out of it on its author's machine."""
     packed = _packed_requires(members, information)
     plain = _of_setup(members, handed)
     # what was read has to hold all that the author's build gave: else something was not understood
@@ -157,7 +159,7 @@ def _packed_requires(members: Mapping[str, str], information: Headers) -> tuple[
 def _of_setup(
     members: Mapping[str, str], handed: Handed | None
 ) -> tuple[tuple[str, ...], str] | None:
-    """Return what setup.py or setup.cfg say to whoever reads them, None where running would be needed."""
+    """Return what setup.py or setup.cfg say, None where running would be needed."""
     if handed is not None and not handed.ends and "install_requires" in handed.keywords:
         needs = handed.lines("install_requires")
         return None if needs is None else ((*needs, *(handed.extras() or ())), "setup.py")
@@ -171,7 +173,7 @@ def _of_setup(
 
 
 def _covers_all(plain: Iterable[str], packed: Iterable[str]) -> bool:
-    """Whether what was read holds all that came out on the author's machine: else something was not understood."""
+    """Whether what was read holds all that the author's build gave."""
     read = {requirement.name.lower() for requirement in parse_requirements(tuple(plain))}
     return all(
         r.name.lower() in read
@@ -189,7 +191,10 @@ def _stub_reason(
 ) -> str | None:
     """Return why an archive is no release of anything."""
     if backend.partition(".")[0] in STUB_BACKENDS:
-        return f"a placeholder without files of its own (built by {backend.partition('.')[0].replace('_', '-')})"
+        return (
+            "a placeholder without files of its own (built by "
+            f"{backend.partition('.')[0].replace('_', '-')})"
+        )
     if handed is not None and handed.ends:
         return "a placeholder whose setup.py only raises an error"
     holds_code = any(CODE.match(name) and not NO_CODE.match(name) for name in names)
@@ -230,7 +235,7 @@ def _read_pyproject(text: str | None, where: str) -> dict[str, Any]:
 
 
 def _wanted_members(path: Path, name: str, names: set[str]) -> Iterator[tuple[str, str]]:
-    """Yield (path inside the top folder, text) of the few files that are read; add the others to ``names``."""
+    """Yield (inner path, text) of the files that are read; add the others to ``names``."""
     reader = _zip_members if name.endswith(".zip") else _tar_members
     read = 0
     for count, (member, data) in enumerate(reader(path)):

@@ -1,4 +1,4 @@
-"""Source trees as archives: a folder of the project or a commit, packed so that the same files give the same bytes."""
+"""Source trees as archives: the same files of a folder or commit give the same bytes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ CACHES = frozenset(
 PASSED_OVER = CACHES | {"build", "dist", "node_modules", "venv", ".venv"}
 """Folders of a project without git that hold nothing written by people."""
 OURS = frozenset({"recipes", "lockfiles"})
-"""Folders at the top of a project that envbuild reads and writes: in the archive, a lock would change itself."""
+"""Folders at the top of a project that envbuild reads and writes: in the archive, a lock would
+change itself."""
 IMAGES = (".sif", ".sandbox")
 SANDBOX_NOTE = ".envbuild-sandbox.json"
 """At the top of every sandbox: what it was when it was built."""
@@ -44,7 +45,7 @@ SANDBOX_NOTE = ".envbuild-sandbox.json"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SourceTree:
-    """A tree as it goes into a lock: ``source`` is what TreeLine.source says; ``path`` is its archive in the store."""
+    """A tree for a lock: ``source`` as TreeLine.source, ``path`` its archive in the store."""
 
     name: str
     version: str
@@ -57,7 +58,7 @@ class SourceTree:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SourceTreeContext:
-    """Where trees come from and go to: the project's folder, the store, and the Python that builds."""
+    """Where trees come from and go to: project, store, and the Python that builds."""
 
     project: Path
     context: Context
@@ -65,7 +66,7 @@ class SourceTreeContext:
 
 
 def project_folder(recipe: Path) -> Path:
-    """Return the folder that ``.`` means: that of the recipe, or the one above where it lies in ``recipes/``."""
+    """Return the folder that ``.`` means: the recipe's, or the one above ``recipes/``."""
     folder = recipe.resolve().parent
     return folder.parent if folder.name == "recipes" else folder
 
@@ -75,8 +76,8 @@ def take_tree(
 ) -> SourceTree:
     """Pack a tree into the store and return it.
 
-    ``locked`` is the ``source`` of an old lock: its commit is kept.  Raises UsageError for what is no Python project,
-    NetworkError for a repository or commit that is not there.
+    ``locked`` is the ``source`` of an old lock: its commit is kept.  Raises UsageError for what is
+    no Python project, NetworkError for a repository or commit that is not there.
     """
     if line.folder is not None:
         folder = places.project / line.folder
@@ -172,7 +173,7 @@ def _pack_tree(line: TreeLine, folder: Path, source: str, places: SourceTreeCont
 
 
 def _write_archive(folder: Path, top: str, target: Path, places: SourceTreeContext) -> str:
-    """Write the archive of a folder: members in order, stored, without times and owners.  Returns its sha256."""
+    """Write a folder's archive: in order, stored, without times.  Returns its sha256."""
     files = sorted(_tree_files(folder, places))
     total = 0
     with os_errors_as(target), zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as out:
@@ -223,7 +224,7 @@ def _walk_files(folder: Path) -> Iterable[str]:
 
 
 def _followed_file(folder: Path, name: str) -> Path:
-    """Return the file that a name stands for; a link may lead to another file of the tree, whose content is taken."""
+    """Return the file that a name stands for; a link may lead to another one of the tree."""
     path = folder / name
     if path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
         raise UsageError(
@@ -244,7 +245,7 @@ def _too_large(folder: Path, files: Iterable[str]) -> UsageError:
 
 
 def _name_and_version(folder: Path, line: TreeLine, places: SourceTreeContext) -> tuple[str, str]:
-    """Read name and version where they stand as text; else build the metadata, where the user lets it run here."""
+    """Read name and version as text; else build the metadata, where the user allows it."""
     known = name_and_version(folder)
     if known is None:
         raise UsageError(
@@ -266,7 +267,8 @@ def _built_name_and_version(
     settings = places.context.settings
     if not settings.host_builds:
         raise UsageError(
-            "its name or version is not written down, and nothing of it is run on this machine to know them",
+            "its name or version is not written down, and nothing of it is run on this machine to "
+            "know them",
             where=repr(line.written),
             hint="write name and version into [project] of its pyproject.toml\n"
             "or let its build run here, with what it needs from the index: --allow-host-builds",
@@ -292,7 +294,8 @@ def _built_name_and_version(
         archives = sorted(Path(out).glob("*.tar.gz"))
         if result.code != 0 or len(archives) != 1:
             raise HostError(
-                f"its version is not written down, and its metadata cannot be built here: {result.last_lines(3)}",
+                "its version is not written down, and its metadata cannot be built here: "
+                f"{result.last_lines(3)}",
                 where=repr(line.written),
                 hint="write name and version into [project] of its pyproject.toml",
             )

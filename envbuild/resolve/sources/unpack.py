@@ -1,4 +1,4 @@
-"""Unpack a source archive from an index into a folder, the same way with every Python, and never outside it."""
+"""Unpack a source archive the same way with every Python, never outside its folder."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from envbuild.tarread import opened_members
 
 
 def unpack_archive(archive: Path, folder: Path) -> Path:
-    """Unpack a tar or zip archive and return its one top folder, or ``folder`` where it has several.
+    """Unpack a tar or zip; return its one top folder, or ``folder`` where it has several.
 
-    Python's own filters for tar archives came with 3.11.4 and are missing before, so nothing of a tar but its bytes
-    and whether a file can be run is taken over.  Raises IntegrityError for an archive that is damaged or leads
-    outside, SpaceError for a full disk.
+    Python's own filters for tar archives came with 3.11.4 and are missing before, so nothing of a
+    tar but its bytes and whether a file can be run is taken over.  Raises IntegrityError for an
+    archive that is damaged or leads outside, SpaceError for a full disk.
     """
     with os_errors_as(folder), reading("this source archive cannot be unpacked", archive.name):
         if zipfile.is_zipfile(archive):
@@ -34,7 +34,7 @@ def unpack_archive(archive: Path, folder: Path) -> Path:
 
 
 def _unpack_member(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
-    """Write a folder or file; a link to another member becomes a copy, so that no link can lead anywhere."""
+    """Write a folder or file; a link to another member becomes a copy of it."""
     path = PurePosixPath(member.name)
     if path.is_absolute() or ".." in path.parts:
         raise ValueError(f"{member.name} leads out of it")

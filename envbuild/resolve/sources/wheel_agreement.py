@@ -1,7 +1,8 @@
-"""Whether wheels say of themselves what the index said of them, where the answer makes one doubt it.
+"""Whether wheels say of themselves what the index said of them, where in doubt.
 
-uv resolves with the metadata that an index serves beside a wheel (PEP 658).  What is chosen is described by the wheels
-themselves, so that a requirement that was added or left out shows: a package that nobody wants, one that is missing.
+uv resolves with the metadata that an index serves beside a wheel (PEP 658).  What is chosen is
+described by the wheels themselves, so that a requirement that was added or left out shows: a
+package that nobody wants, one that is missing.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ def require_agreement(
 ) -> None:
     """Raise IntegrityError for a wheel of which the index says something else than it says itself.
 
-    ``edges`` are what the chosen files require; the index is asked only where they do not fit the answer.
+    ``edges`` are what the chosen files require; the index is asked only where they do not fit the
+    answer.
     """
     # a page of metadata for every wheel is asked for only where the answer looks wrong
     if not _is_doubtful(edges, answer, files):
@@ -54,7 +56,10 @@ def require_agreement(
                     "requires something else than the index says of it: "
                     f"{', '.join(sorted(set(told) ^ set(abouts[file.sha256].requires)))[:300]}",
                     where=file.file,
-                    hint="a damaged or hostile index or mirror does this, so find out before you go on",
+                    hint=(
+                        "a damaged or hostile index or mirror does this, so find out before you go "
+                        "on"
+                    ),
                 )
 
         for_each_parallel(wheels, one, workers=LOOKUPS)

@@ -1,4 +1,4 @@
-"""Notice what others require and comes in an ancient release: an early one that names no bounds fits everything."""
+"""Notice ancient releases: an early one that names no bounds fits everything."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ Ask = Callable[[Question], dict[str, Chosen]]
 def without_ancient(
     answer: dict[str, Chosen], last: Question, fixed: Collection[str], ask: Ask
 ) -> dict[str, Chosen]:
-    """Return an answer in which no package is ancient only to keep another package of the base as it is.
+    """Return an answer in which no package is ancient only to keep another one as it is.
 
-    ``last`` is the question that the answer is to; ``fixed`` are direct requirements and what the base holds, which are
-    not tried.  Nothing that is new may become older by it, and none of it a preview that was a release.
+    ``last`` is the question that the answer is to; ``fixed`` are direct requirements and what the
+    base holds, which are not tried.  Nothing that is new may become older by it, and none of it a
+    preview that was a release.
     """
     old = [name for name in _old_names(answer) if name not in fixed]
     if not old:

@@ -41,7 +41,7 @@ class Lack:
 
 
 def find_lack(task: Task, warnings: tuple[str, ...], answer: Mapping[str, Chosen]) -> Lack | None:
-    """Return the first extra that the user asks for and a new package of the answer lacks, by uv's warnings."""
+    """Return the first extra that is asked for and a new package lacks, by uv's warnings."""
     asked = {direct.name: direct.extras for direct in task.problem.directs}
     for warning in warnings:
         said = NO_EXTRA.fullmatch(warning)
@@ -52,9 +52,10 @@ def find_lack(task: Task, warnings: tuple[str, ...], answer: Mapping[str, Chosen
 
 
 def bound_for(session: Session, task: Task, lack: Lack) -> Coupling:
-    """Return the bound under which an answer has the extra, with its reason: above a release without it, else below.
+    """Return the bound under which an answer has the extra, and why: above, else below.
 
-    Raises NoSolutionError where no release has it, ConflictError where those that have it do not fit.
+    Raises NoSolutionError where no release has it, ConflictError where those that have it do not
+    fit.
     """
     version, refused = lack.version, None
     # upwards first: an extra is mostly younger than the release that lacks it
@@ -83,7 +84,7 @@ def bound_for(session: Session, task: Task, lack: Lack) -> Coupling:
 
 
 def is_below(requires: tuple[str, ...], extra: str | None, versions: Mapping[str, str]) -> bool:
-    """Whether a version is below what an extra requires from below (a pin counts as a lower bound)."""
+    """Whether a version is below what an extra requires; a pin counts as a lower bound."""
     for requirement in parse_requirements(requires):
         version = versions.get(name_of(requirement.name))
         if extra is None or version is None or extra not in EXTRA.findall(str(requirement)):
@@ -135,7 +136,10 @@ def _unknown_extra(session: Session, task: Task, lack: Lack) -> NoSolutionError:
     if task.problem.as_of is not None:
         later, newest = _newest_extras(session, lack.name, "", None)
         if lack.extra in later:
-            what = f"{HEADING}\n- {lack}; it is of before {task.problem.as_of}, and later ones are left out"
+            what = (
+                f"{HEADING}\n- {lack}; it is of before {task.problem.as_of}, and later ones are "
+                "left out"
+            )
             hint = (
                 f"set as-of under [python] to a later date: {lack.name} {newest} has it\nor {hint}"
             )

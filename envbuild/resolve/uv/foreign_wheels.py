@@ -1,7 +1,7 @@
-"""Whether a release without a wheel for the base has wheels for others: it would have to be compiled in the base.
+"""Whether a release without a wheel for the base has wheels for others.
 
-Such a project is made to be installed from wheels (OpenCV takes an hour of a compiler that a runtime image does not
-have), and an older release mostly has one that fits.
+Such a project is made to be installed from wheels (OpenCV takes an hour of a compiler that a
+runtime image does not have), and an older release mostly has one that fits.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ YES, NO = "wheels\n", "none\n"
 def compiled_elsewhere(
     chosen: Iterable[Chosen], indexes: Mapping[str, str], context: Context
 ) -> frozenset[str]:
-    """Return the names of those that come as an sdist while the same release has compiled wheels for Linux.
+    """Return the names that come as sdists though the release has compiled Linux wheels.
 
     What was found out is kept by the sdist's sha256.  Raises NetworkError.
     """

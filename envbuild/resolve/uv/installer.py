@@ -14,11 +14,12 @@ from envbuild.tools import installed_version
 
 INSTALLER = "uv"
 OLDEST_PYTHON = (3, 8)
-"""What uv's metadata asks for.  Its wheel is a program, though, that installs for Python 3.6 as well."""
+"""What uv's metadata asks for.  Its wheel is a program, though, that installs for Python 3.6 as
+well."""
 
 
 def find_installer(resolver: Resolver, facts: BaseFacts, context: Context) -> tuple[Found, ...]:
-    """Return the installer's wheel; which file it is never changes for one version, so it is asked for once.
+    """Return the installer's wheel, which is asked for once for each version.
 
     Raises NoSolutionError in the resolver's words where the index has no wheel of it for the base.
     """

@@ -1,8 +1,8 @@
 """An interpreter that tells uv what it is, and runs nothing.
 
-uv takes metadata of a source archive from a build wherever the archive does not say it statically, and has no switch
-that stops there and says so: with ``--no-build`` such releases do not exist.  With this one the build ends before any
-code of a package ran, and uv names the archive.
+uv takes metadata of a source archive from a build wherever the archive does not say it statically,
+and has no switch that stops there and says so: with ``--no-build`` such releases do not exist.
+With this one the build ends before any code of a package ran, and uv names the archive.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from envbuild.store.atomic import os_errors_as
 REFUSAL = "envbuild: no code of a package runs on this machine"
 BEGINNING = "-I -B -c import sys; sys.path = ["
 END = "] + sys.path; from python.get_interpreter_info import main; main()"
-"""How uv asks an interpreter about itself (crates/uv-python/src/interpreter.rs); builds are started with -c alone."""
+"""How uv asks an interpreter about itself (crates/uv-python/src/interpreter.rs); builds are started
+with -c alone."""
 
 
 def write_mute(folder: Path, python: str) -> Path:
-    """Write the interpreter into a folder: it answers uv's one question as ``python`` would, with its own path.
+    """Write the interpreter: it answers uv's one question as ``python`` would.
 
     Raises HostError where no program may be started from that folder.
     """

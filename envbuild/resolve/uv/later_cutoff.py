@@ -1,4 +1,4 @@
-"""Move a date that nobody chose where a direct requirement has no release before it: the project is newer."""
+"""Move a date that nobody chose where a direct requirement has no release before it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PIN = re.compile(r"==[^*,]+")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Later:
-    """A later ISO date to resolve at, and why; ``patient`` is one that leaves others time to follow."""
+    """A later ISO date, and why; ``patient`` is one that leaves others time to follow."""
 
     date: str
     reason: str
@@ -32,8 +32,9 @@ def find_later_date(
 
     Raises ConflictError where there is no release for this base at any date.
 
-    It is the day on which each of these requirements had a release that the couplings to the base allow, and a file for
-    the base; unless that release is pinned, as long again as an old base is given.
+    It is the day on which each of these requirements had a release that the couplings to the base
+    allow, and a file for the base; unless that release is pinned, as long again as an old base is
+    given.
     """
     unfit = {name_of(package) for package, _ in NO_WHEELS.findall(conflict.text)}
     withdrawn = set(map(name_of, WITHDRAWN.findall(conflict.text)))

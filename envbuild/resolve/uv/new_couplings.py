@@ -1,4 +1,4 @@
-"""Couplings to a framework that the resolution itself brings: jax without its own jaxlib, keras beside TensorFlow."""
+"""Couplings to a framework that the resolution itself brings: jax, keras, jaxlib."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ def broken_couplings(
 ) -> tuple[Coupling, ...]:
     """Return the rows about new frameworks that the new packages (name to version) do not keep to.
 
-    Of two rows that say the same from both sides, the one about what nobody ``asked`` for by name counts.
+    Of two rows that say the same from both sides, the one about what nobody ``asked`` for by name
+    counts.
     """
     public = {name: Version(version).public for name, version in new.items()}
     for wanted, patterns in stand_ins().items():

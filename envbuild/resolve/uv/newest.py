@@ -1,4 +1,4 @@
-"""The newest releases that an index has for a base's Python and machine, whatever else is wanted."""
+"""The newest releases of an index for a base's Python and machine."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""The passes: newest direct requirements first, then as much of the base as they allow, then what that would break.
+"""The passes: newest direct requirements first, then the base, then what breaks.
 
-Preferring the base's version of everything in one pass would take an old direct requirement to keep an unimportant
-package of the base.  So the direct requirements are held from below: at their newest releases, which mostly has an
-answer.  Where it has none, passes with and without preference for the base tell which newer ones its protected packages
-allow; these are held in another one, and then each is tried for a newer release that costs the others nothing: a
-resolver that goes back from a conflict goes back too far.  The last pass lets packages of the base move that would be
-left broken.
+Preferring the base's version of everything in one pass would take an old direct requirement to keep
+an unimportant package of the base.  So the direct requirements are held from below: at their newest
+releases, which mostly has an answer.  Where it has none, passes with and without preference for the
+base tell which newer ones its protected packages allow; these are held in another one, and then
+each is tried for a newer release that costs the others nothing: a resolver that goes back from a
+conflict goes back too far.  The last pass lets packages of the base move that would be left broken.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ BUILD_TOOLS = ("setuptools", "wheel")
 EXPLAIN_SECONDS = 20.0
 """How long to look for the reason why one direct requirement is held back."""
 CLIMB_SECONDS = 20.0
-"""How long to look for newer releases of direct requirements that are behind, all of them together."""
+"""How long to look for newer releases of direct requirements that are behind, all of them
+together."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,7 +57,7 @@ class Task:
 
 
 class Passes:
-    """One search; ``notes`` and ``warnings`` (about its answer) are for the user, ``said`` is what uv warned of."""
+    """One search; ``notes`` and ``warnings`` are for the user, ``said`` are uv's warnings."""
 
     def __init__(self, session: Session, task: Task) -> None:
         self.session = session
@@ -106,13 +107,13 @@ class Passes:
         return answer
 
     def _ask_newest(self) -> dict[str, str]:
-        """Return the newest version of each direct requirement that the index, Python and date allow, by itself."""
+        """Return the newest version of each direct requirement by itself."""
         return self._look_up(
             {d.name for d in self.task.problem.directs if d.name not in self.stubs.by_name}
         )
 
     def _ask_best(self) -> dict[str, str]:
-        """Return the newest version of each direct requirement that the couplings to the base allow as well."""
+        """Return the newest version of each direct requirement under the couplings."""
         coupled = {
             name
             for name, version in self.newest.items()
@@ -148,16 +149,17 @@ class Passes:
         return None
 
     def _too_late(self, chosen: Chosen | None) -> bool:
-        """Whether a build tool is a package of the answer, and newer than the date that the others keep to."""
+        """Whether a build tool is in the answer, and newer than the date of the others."""
         if chosen is None or chosen.from_base or not self.as_of:
             return False
         files = (*chosen.wheels, *filter(None, (chosen.sdist,)))
         return any(file.uploaded is not None and file.uploaded > self.as_of for file in files)
 
     def _date_cap(self, name: str) -> tuple[str, str] | None:
-        """Return (name, constraint) that keeps the date for a build tool as a package, None where it has no release.
+        """Return (name, constraint) that keeps a build tool to the date, None without release.
 
-        With it, uv's own builds on this host may take a newer one: an old setuptools fails on a new Python.
+        With it, uv's own builds on this host may take a newer one: an old setuptools fails on a new
+        Python.
         """
         try:
             found = self.session.ask(
@@ -201,7 +203,7 @@ class Passes:
     def _newer_answer(
         self, one: dict[str, Chosen], ask_other: Callable[[], dict[str, Chosen]]
     ) -> dict[str, Chosen]:
-        """Return the answer with the newer direct requirements; the other one is not asked for where all are newest."""
+        """Return the answer with the newer direct requirements; ask for the other if needed."""
         if not self._behind_names(one):
             return one
         before = self._last
@@ -216,7 +218,7 @@ class Passes:
     def _climb_directs(
         self, answer: dict[str, Chosen], held: dict[str, str], keep: Mapping[str, str]
     ) -> dict[str, Chosen]:
-        """Try each direct requirement that is behind for a newer release while no other one becomes older."""
+        """Try newer releases of direct requirements that cost the others nothing."""
         end = time.monotonic() + CLIMB_SECONDS
         for name in self._behind_names(answer):
             left = end - time.monotonic()
@@ -251,7 +253,7 @@ class Passes:
         above: tuple[str, ...] = (),
         seconds: float | None = None,
     ) -> dict[str, Chosen]:
-        """Ask for direct requirements no older than these, and the base's version of everything else that allows it."""
+        """Ask for direct requirements no older than these, and the base where they allow it."""
         floors = tuple(
             f"{name}>={Version(version).public}{self._newest_bound(name)}"
             for name, version in direct.items()
@@ -263,11 +265,11 @@ class Passes:
         )
 
     def _newest_bound(self, name: str) -> str:
-        """Return a bound at the newest release: uv would else take a preview where that one is refused."""
+        """Return a bound at the newest release: uv would else take a preview."""
         return f",<={Version(self.best[name]).public}" if name in self.best else ""
 
     def _repair_broken(self, answer: dict[str, Chosen]) -> dict[str, Chosen]:
-        """Ask once more with the packages as requirements that the answer would break in the base."""
+        """Ask again with the packages as requirements that the answer would break."""
         hurt = self._broken_requirements(answer)
         if not hurt:
             return answer
@@ -320,7 +322,7 @@ class Passes:
         return answer
 
     def held_back(self, answer: Mapping[str, Chosen]) -> tuple[HeldBack, ...]:
-        """Return the direct requirements that are older than their newest release, with the reason."""
+        """Return the direct requirements behind their newest release, with the reason."""
         newest = self.newest
         directs = {
             direct.name: answer[direct.name]
@@ -338,7 +340,7 @@ class Passes:
         )
 
     def _why_not(self, name: str, newest: str, chosen: Mapping[str, str]) -> str | None:
-        """Return why the newest release cannot be had, None when it could: then only the old lock holds it.
+        """Return why the newest release cannot be had; None where only the old lock holds it.
 
         It may be possible only with an older release of another direct requirement.
         """

@@ -19,7 +19,8 @@ KEPT_VARIABLES = re.compile(
     r"UV_(CACHE_DIR|SYSTEM_CERTS|NATIVE_TLS|INSECURE_HOST|HTTP_\w+|KEYRING_PROVIDER|OFFLINE|CONCURRENT_\w+"
     r"|REQUEST_TIMEOUT|INDEX_\w+_(USERNAME|PASSWORD))"
 )
-"""What uv may still take from the environment: cache, trust, credentials, limits.  Everything else would leak in."""
+"""What uv may still take from the environment: cache, trust, credentials, limits.  Everything else
+would leak in."""
 PASSED_ON = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 QUIET = {"UV_NO_PROGRESS": "1", "NO_COLOR": "1"}
 BUILDS = "uv_client=debug,uv_distribution=debug"
@@ -35,9 +36,10 @@ CACHE_CONTROL = '{ api = "max-age=600", files = "max-age=31536000, immutable" }'
 class Question:
     """One call of uv.
 
-    ``seed`` are versions to prefer; without ``deps`` only the requirements themselves are looked at; without ``soft``
-    the base's replaceable packages are not offered; ``lowest`` asks for the oldest versions; ``as_of`` is an ISO date
-    or None, which ``fresh`` names are free of; ``binary`` names are not taken as source; ``seconds`` is a time limit.
+    ``seed`` are versions to prefer; without ``deps`` only the requirements themselves are looked
+    at; without ``soft`` the base's replaceable packages are not offered; ``lowest`` asks for the
+    oldest versions; ``as_of`` is an ISO date or None, which ``fresh`` names are free of; ``binary``
+    names are not taken as source; ``seconds`` is a time limit.
     """
 
     requirements: tuple[str, ...]
@@ -53,9 +55,10 @@ class Question:
 
 
 def uv_environment(settings: Settings) -> dict[str, str]:
-    """Return uv's environment: what would change an answer is taken away (UV_CONSTRAINT, PIP_FIND_LINKS and so on).
+    """Return uv's environment without what would change an answer (UV_CONSTRAINT, …).
 
-    uv trusts the certificates that envbuild itself trusts: those of the settings, else the system's.
+    uv trusts the certificates that envbuild itself trusts: those of the settings, else the
+    system's.
     """
     kept = {
         name: value
@@ -67,7 +70,7 @@ def uv_environment(settings: Settings) -> dict[str, str]:
 
 
 def trust_variables(certificates: Path | None) -> dict[str, str]:
-    """Return the variables that make uv, and pip below it, trust a bundle; None stands for the system's certificates.
+    """Return the variables that make uv and pip trust a bundle; None is the system's.
 
     uv takes its own bundled ones else (uv's documentation, "TLS certificates").
     """
@@ -113,7 +116,8 @@ def uv_arguments(
 ) -> tuple[str, ...]:
     """Return uv's arguments for a question whose files lie in ``place``.
 
-    Without ``builds``, ``python`` runs nothing (interpreter.py), and nothing is fetched for a build.
+    Without ``builds``, ``python`` runs nothing (interpreter.py), and nothing is fetched for a
+    build.
     """
     options = [
         "pip", "compile", "--color", "never", "--no-header", "--no-python-downloads",
@@ -149,7 +153,7 @@ def write_question(
     static: Mapping[tuple[str, str], tuple[str, ...]],
     from_source: tuple[str, ...] = (),
 ) -> None:
-    """Write the files of a question: uv.toml, requirements.in, constraints.txt, and the preferences."""
+    """Write a question's files: uv.toml, requirements.in, constraints.txt, preferences."""
     # uv stays with the first index that has a name: protected ones come from the stubs alone
     blocks = [f'[[index]]\nname = "base"\nurl = {quote(str(hard))}\nformat = "flat"\n']
     for name, url in indexes.items():
@@ -175,7 +179,7 @@ def write_question(
 
 
 def read_origins(text: str, indexes: Mapping[str, str]) -> dict[str, str]:
-    """Read uv's index annotations (``name==version`` and then ``# from URL``); the default index is left out."""
+    """Read uv's index annotations (``name==version``, ``# from URL``) of extra indexes."""
     by_url = {redacted(url): name for name, url in indexes.items() if name != "default"}
     found: dict[str, str] = {}
     name = ""
@@ -188,5 +192,5 @@ def read_origins(text: str, indexes: Mapping[str, str]) -> dict[str, str]:
 
 
 def redacted(url: str) -> str:
-    """Return a URL without credentials and without a slash at its end, to compare what uv prints with what we wrote."""
+    """Return a URL without credentials and final slash, to compare it with what uv prints."""
     return without_user(url).rstrip("/")

@@ -1,4 +1,4 @@
-"""Resolve with uv against a base's facts: the first backend (docs/resolve.md tells the mechanism)."""
+"""Resolve with uv against a base's facts: the first backend (docs/resolve.md)."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ class UvResolver:
     def __call__(self, request: Request) -> Resolution:
         """Resolve.
 
-        Raises NoSolutionError in the user's words, NetworkError, UsageError for a hostile requirement or an unknown
-        index, SpaceError and HostError when uv cannot work here.
+        Raises NoSolutionError in the user's words, NetworkError, UsageError for a hostile
+        requirement or an unknown index, SpaceError and HostError when uv cannot work here.
         """
         if request.as_of is not None:
             read_date(request.as_of, "as-of")
@@ -112,7 +112,7 @@ class UvResolver:
             return found
 
     def _without_extras(self, request: Request, task: Task) -> Resolution | None:
-        """Return an answer without the extras that nobody asked for, where their lower bounds hold all the same.
+        """Return an answer without added extras, where their lower bounds hold all the same.
 
         dm-haiku[jax] 0.0.9 pins jax 0.3.16, and works with the 0.3.25 that AlphaFold pins.
         """
@@ -152,7 +152,7 @@ class UvResolver:
     def _later_or_refused(
         self, request: Request, session: Session, task: Task, conflict: ConflictError
     ) -> Later:
-        """Return the date to put the request at instead.  Raises NoSolutionError where none would help."""
+        """Return the date to resolve at instead.  Raises NoSolutionError where none helps."""
         task = bound_by(task, conflict.couplings)
         try:
             later = (
@@ -209,11 +209,14 @@ class UvResolver:
         fits = " ".join(f"{name}=={other.chosen[name].version}" for name in back)
         raise NoSolutionError(
             f"{HEADING}\n- {describe_overlaps(found)}",
-            hint=f"ask for {fits}, which has no such files\nor make an image of its own for {', '.join(back)}",
+            hint=(
+                f"ask for {fits}, which has no such files\nor make an image of its own for "
+                f"{', '.join(back)}"
+            ),
         )
 
     def _search_with_extras(self, session: Session, task: Task) -> _Answer:
-        """Search, and again under a bound where a release lacks an extra that is asked for.  Raises ConflictError."""
+        """Search, and again under a bound where an extra is missing.  Raises ConflictError."""
         answer = self._search_wheels(session, task)
         for _ in range(MOST_ROUNDS):
             lack = find_lack(task, answer.search.said, answer.chosen)
@@ -224,7 +227,7 @@ class UvResolver:
         return answer
 
     def _search_wheels(self, session: Session, task: Task) -> _Answer:
-        """Search, and once more where something would have to be compiled that has wheels in an older release.
+        """Search, and once more where an older release has a wheel that the newest lacks.
 
         That older release is not worth an older release of something else that is asked for.
         """
@@ -252,8 +255,9 @@ class UvResolver:
     def _search_coupled(self, session: Session, task: Task) -> _Answer:
         """Search, and again while what is new breaks couplings among itself.  Raises ConflictError.
 
-        Where the one of two cannot give way, the other one is asked to: a pinned opencv-python of before numpy 2 takes
-        numpy 1.  A coupling that cannot be kept is a conflict: what breaks it installs and then fails to import.
+        Where the one of two cannot give way, the other one is asked to: a pinned opencv-python of
+        before numpy 2 takes numpy 1.  A coupling that cannot be kept is a conflict: what breaks it
+        installs and then fails to import.
         """
         more: tuple[Coupling, ...] = ()
         turned: Task | None = None
@@ -278,7 +282,7 @@ class UvResolver:
         return answer
 
     def _search_merged(self, request: Request, answer: _Answer, folder: Path) -> _Answer:
-        """Search again where several new packages hold the same module, with one of them in place of the others."""
+        """Search again where several new packages hold one module, with one in their place."""
         new = _new_versions(answer.chosen)
         problem = answer.task.problem
         # opencv-python and opencv-python-headless hold the same files: one of them stands for the
@@ -295,7 +299,8 @@ class UvResolver:
             if again is None:
                 return answer  # compose tells that both will be there
             answer.search.notes += [
-                f"{alias} {new[alias]} would overwrite files of {real} {new[real]}, which has the same modules: "
+                f"{alias} {new[alias]} would overwrite files of {real} {new[real]}, which has the "
+                "same modules: "
                 f"only {real} is taken"
                 for alias, real in aliases.items()
             ]
@@ -312,7 +317,7 @@ class UvResolver:
         aliases: Mapping[str, str],
         own: Mapping[str, str],
     ) -> _Answer | None:
-        """Search with one package in place of others, whose versions are ``own``; None where there is no solution."""
+        """Search with one package in place of others of versions ``own``; None without answer."""
         problem = answer.task.problem
         new = _new_versions(answer.chosen)
         stubs = problem.stubs.with_aliases(

@@ -1,4 +1,4 @@
-"""Ask uv: one folder with stubs, configuration and preferences, in which several questions are put."""
+"""Ask uv: one folder with stubs and configuration, in which questions are put."""
 
 from __future__ import annotations
 
@@ -53,9 +53,11 @@ BUILDING = re.compile(r"DEBUG Preparing metadata for: (\S+)")
 SPOKEN = re.compile(r"^(?:DEBUG|TRACE|INFO|WARN) .*\n?", re.MULTILINE)
 BUILD_FAILED = re.compile(r"Failed to (?:\w+ and )?build `([A-Za-z0-9._-]+)==([^`\s]+)`")
 MOST_PLACEHOLDERS = 3
-"""Releases of one name that turn out to be placeholders before none of its source archives is looked at."""
+"""Releases of one name that turn out to be placeholders before none of its source archives is
+looked at."""
 MOST_STATIC = 200
-"""How many sdists may be read one after the other for one question: more means that something else is wrong."""
+"""How many sdists may be read one after the other for one question: more means that something else
+is wrong."""
 NOTHING = About(size=0)
 Pin = tuple[str, str]
 
@@ -64,7 +66,8 @@ Pin = tuple[str, str]
 class Session:
     """Where uv is asked, one question after the other.
 
-    ``indexes`` maps names to URLs in order, "default" last; ``from_source`` are names whose wheels do not count.
+    ``indexes`` maps names to URLs in order, "default" last; ``from_source`` are names whose wheels
+    do not count.
     """
 
     folder: Path
@@ -112,9 +115,9 @@ class Session:
     def ask(self, question: Question) -> dict[str, Chosen]:
         """Put one question; of sdists nothing is run: what they require is read from them.
 
-        What others require and has no release at all before the date is taken from after it: it was deleted then, and
-        uploaded again.  ``warnings`` are then what uv said beside its answer.  Raises ConflictError when there is no
-        solution, NetworkError, HostError.
+        What others require and has no release at all before the date is taken from after it: it was
+        deleted then, and uploaded again.  ``warnings`` are then what uv said beside its answer.
+        Raises ConflictError when there is no solution, NetworkError, HostError.
         """
         try:
             return self._ask_uv(replace(question, fresh=(*question.fresh, *self.late)))
@@ -124,9 +127,10 @@ class Session:
         return self.ask(question)
 
     def _free_from_date(self, question: Question, conflict: ConflictError) -> bool:
-        """Free from the date what has no release before it, and nobody asks for by name; tell whether there was any.
+        """Free from the date what has no release before it; return whether there was any.
 
-        What looks like somebody else's, who took a name that was given up, stays out: the conflict tells.
+        What looks like somebody else's, who took a name that was given up, stays out: the conflict
+        tells.
         """
         asked = {name_of(requirement) for requirement in question.requirements}
         gone = set(NO_RELEASE.findall(conflict.text)) & set(conflict.filtered) - {
@@ -168,7 +172,7 @@ class Session:
         raise HostError(f"more than {MOST_STATIC} source packages have to be read for one question")
 
     def _explain_failure(self, error: Exception) -> Exception:
-        """Return a failure of uv with what it cannot know: traps, and an index that refuses what it seems to lack."""
+        """Return a failure of uv with what it cannot know: taken names, a refusing index."""
         if not isinstance(error, ConflictError):
             return error
         missing = set(MISSING.findall(error.text)) - self._gone
@@ -229,24 +233,27 @@ class Session:
                 if not file.url.startswith("http") and file.file not in own:
                     raise IntegrityError(
                         f"the index offers {one.name} as a file of this machine: {file.url[:200]}",
-                        hint="a damaged or hostile index or mirror does this, so find out before you go on",
+                        hint=(
+                            "a damaged or hostile index or mirror does this, so find out before "
+                            "you go on"
+                        ),
                     )
 
     @property
     def python_minor(self) -> tuple[int, int]:
-        """The version of the interpreter in which backends may run here; (0, 0) where it cannot be told."""
+        """The version of the Python in which backends may run here; (0, 0) if not known."""
         if self.python == sys.executable:
             return sys.version_info[:2]
         found = re.search(r"python(\d+)\.(\d+)$", self.python)
         return (int(found[1]), int(found[2])) if found else (0, 0)
 
     def read_from(self, name: str, version: str) -> str | None:
-        """Return where the requirements of an sdist were read, None for what uv could read itself."""
+        """Return where an sdist's requirements were read, None for what uv read itself."""
         about = self._static.get((name, version))
         return about.read_from if about else None
 
     def origins(self, pins: Mapping[str, str]) -> dict[str, str]:
-        """Return by package the name of the extra index that it comes from; the default index is left out."""
+        """Return by package the extra index that it comes from; the default is left out."""
         question = Question(
             requirements=tuple(f"{name}=={version}" for name, version in pins.items()), deps=False
         )
@@ -260,7 +267,7 @@ class Session:
         return read_origins((place / "origins.txt").read_text("utf-8"), self.indexes)
 
     def install(self, pins: Sequence[str], folder: Path) -> Result:
-        """Put the wheels of exactly these packages into a folder, for this host's Python, from the same indexes."""
+        """Install the wheels of exactly these packages into a folder, for this host's Python."""
         place = self._question_folder(Question(requirements=()), {})
         quiet = ("--quiet", "--no-deps", "--no-python-downloads", "--only-binary", ":all:")
         options = (*quiet, "--config-file", "uv.toml", "--target", str(folder))
@@ -326,7 +333,8 @@ class Session:
     def _read_statically(self, pin: Pin, as_of: str | None) -> None:
         """Read an sdist's requirements from the sdist itself, to tell uv from now on.
 
-        uv finds the file: with its requirements declared empty, and looked at alone, it has nothing to build.
+        uv finds the file: with its requirements declared empty, and looked at alone, it has nothing
+        to build.
         """
         name, version = pin
         question = Question(
@@ -343,14 +351,15 @@ class Session:
             )
         about = describe_files([found.sdist], self.context)[found.sdist.sha256]
         self.context.report.detail(
-            f"{name} {version}: its requirements are read from its source archive ({about.read_from})"
+            f"{name} {version}: its requirements are read from its source archive "
+            f"({about.read_from})"
         )
         self._learn_release(pin, about)
         self._memory.keep(pin, about)
 
 
 class Readings:
-    """What source archives of some indexes say, so that uv need not meet each of them again at every resolution."""
+    """What source archives of some indexes say, kept for later resolutions."""
 
     def __init__(self, store: Store, facts: BaseFacts, indexes: Mapping[str, str]) -> None:
         said = "\n".join(

@@ -1,4 +1,4 @@
-"""Names that are traps: taken by another project, by nobody (a placeholder), or by whoever came after a deletion."""
+"""Names that another project, a placeholder or a later owner has taken."""
 
 from __future__ import annotations
 
@@ -34,18 +34,21 @@ if TYPE_CHECKING:
     from envbuild.resolve.uv.session import Session
 
 GAP_DAYS = 30
-"""Projects that belong together are published within days: the name of one that comes later was not there before."""
+"""Projects that belong together are published within days: the name of one that comes later was not
+there before."""
 FEW_RELEASES = 3
 TINY = 20_000
-"""Bytes; pyairports had 3,147 when somebody else took its name, the package that it was had 400 kB."""
+"""Bytes; pyairports had 3,147 when somebody else took its name, the package that it was had 400
+kB."""
 LOOKUPS = 12
 """Pages that are read at the same time."""
 LARGEST_READ = 4 * 1024 * 1024
-"""Bytes of a file that is fetched to see what modules it holds; larger ones are no trap of this kind."""
+"""Bytes of a file that is fetched to see what modules it holds; larger ones are no trap of this
+kind."""
 
 
 def impostor_names(held: Collection[str]) -> tuple[str, ...]:
-    """Return the names that count only with wheels: as source, a public index has something else under them.
+    """Return the names that count only with wheels: as source they are something else.
 
     ``held`` are canonical names that come from elsewhere: the base's, trees of the project.
     """
@@ -54,7 +57,7 @@ def impostor_names(held: Collection[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Late:
-    """A name that was registered anew: the first day of its files, how many releases, bytes of the largest file."""
+    """A name registered anew: first day, number of releases, bytes of the largest file."""
 
     name: str
     first: str
@@ -64,19 +67,22 @@ class Late:
 
     @property
     def suspicious(self) -> bool:
-        """Whether it looks like somebody else's: hardly anything there, and not what the name says."""
+        """Whether it looks like somebody else's: hardly anything there, no such module."""
         return self.releases <= FEW_RELEASES and (self.size < TINY or not self.has_module)
 
     def __str__(self) -> str:
         count = "one release" if self.releases == 1 else f"{self.releases} releases"
         module = "" if self.has_module else f", without a module {self.name.replace('-', '_')}"
-        return f"{self.name} was registered on {self.first} ({count}, {human_bytes(self.size)}{module})"
+        return (
+            f"{self.name} was registered on {self.first} ({count}, "
+            f"{human_bytes(self.size)}{module})"
+        )
 
 
 def registered_late(
     name: str, before: str, indexes: Mapping[str, str], context: Context
 ) -> Late | None:
-    """Return what is known of a name whose first file came more than GAP_DAYS after an ISO date, else None.
+    """Return a name whose first file came GAP_DAYS after an ISO date, else None.
 
     Raises NetworkError.
     """
@@ -119,10 +125,11 @@ def registered_anew(
     indexes: Mapping[str, str],
     context: Context,
 ) -> dict[str, tuple[Late, str]]:
-    """Return what was registered long after all that require it were published, and one of those, by name.
+    """Return by name what was registered long after all that require it, and one of those.
 
-    Such a name was not there when the requirement was written, or was somebody else's.  What the user names himself is
-    his to choose, and of what the base holds no day is known: neither is looked at.
+    Such a name was not there when the requirement was written, or was somebody else's.  What the
+    user names himself is his to choose, and of what the base holds no day is known: neither is
+    looked at.
     """
     wanting: dict[str, set[str]] = {}
     for edge in edges:
@@ -165,14 +172,14 @@ def registered_anew(
 
 
 def _known_key(file: Candidate, written: str) -> str:
-    """Return where it is kept that a file is no trap: one with the same bytes is of the same project."""
+    """Return where it is kept that a file is of the project itself."""
     return f"{file.sha256}-{written}.known"
 
 
 def refuse_registered_anew(
     session: Session, edges: Iterable[Edge], files: Mapping[str, Candidate]
 ) -> None:
-    """Raise NoSolutionError for a name that somebody else seems to have taken since it was required.
+    """Raise NoSolutionError for a name that somebody else seems to have taken.
 
     ``edges`` are the requirements in force, ``files`` what was chosen by name.
     """
@@ -184,8 +191,11 @@ def refuse_registered_anew(
         )
         raise NoSolutionError(
             "\n".join([HEADING, *lines]),
-            hint="look at what it is, and write it under [python] dependencies if it is what you want\n"
-            f"or ask for another release of {', '.join(sorted({one for _, one in found}))}",
+            hint=(
+                "look at what it is, and write it under [python] dependencies if it is what you "
+                "want\n"
+                f"or ask for another release of {', '.join(sorted({one for _, one in found}))}"
+            ),
         )
 
 
@@ -196,7 +206,7 @@ def _is_long_after(day: str | None, before: str) -> bool:
 
 
 def modules_of(path: Path, file: str) -> frozenset[str]:
-    """Return the top modules that a wheel or source archive holds, named as projects are; none of a broken one."""
+    """Return the top modules of a wheel or sdist, named as projects; none of a broken one."""
     try:
         with reading("is damaged", file):
             names = _member_names(path)
@@ -233,7 +243,7 @@ def _version_text(file: str) -> str:
 def refused_page(
     names: Iterable[str], indexes: Mapping[str, str], context: Context
 ) -> EnvbuildError | None:
-    """Return the error of an index that refuses a page: uv takes that for a name that is not there."""
+    """Return the error of an index that refuses a page, which uv takes for a missing name."""
     with make_client(context.settings) as client:
         for name in names:
             for url in indexes.values():

@@ -26,8 +26,8 @@ def make_task(
 ) -> tuple[Task, tuple[str, ...]]:
     """Return what is searched for, and notes about what was left out of it.  Raises UsageError.
 
-    With ``built`` a source-only package is asked for under the name of its wheels for the base's CUDA, with ``extras``
-    packages are asked for with those that carry bounds.
+    With ``built`` a source-only package is asked for under the name of its wheels for the base's
+    CUDA, with ``extras`` packages are asked for with those that carry bounds.
     """
     facts = request.facts
     stubs = plan_stubs(
@@ -85,7 +85,7 @@ def _by_wheels(direct: Direct, wheels: Mapping[str, str]) -> Direct:
 
 
 def _unbound_framework(framework: str | None) -> tuple[str, ...]:
-    """Return a framework that is chosen with its extras: of its own release, +cu118 too, there is one stub."""
+    """Return a chosen framework with its extras: of its own release there is one stub."""
     found = []
     for requirement in parse_requirements((framework,) if framework else ()):
         extras = ",".join(sorted(requirement.extras))
@@ -102,7 +102,7 @@ def bound_by(task: Task, rows: tuple[Coupling, ...]) -> Task:
 
 
 def turned_task(task: Task, rows: tuple[Coupling, ...]) -> Task | None:
-    """Return a task in which the other one of each row's two gives way; None where one of them cannot."""
+    """Return a task in which each row's other side gives way; None where one cannot."""
     bounds = tuple(row.turned for row in rows if row.turned is not None)
     if len(bounds) < len(rows) or any(task.problem.stubs.hard(name_of(bound)) for bound in bounds):
         return None

@@ -1,4 +1,4 @@
-"""How long resolving may take in all: an index that sends a byte a second never breaks off by itself."""
+"""How long resolving may take in all: a slow index never breaks off by itself."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class TimeLimit:
         self._started = time.monotonic()
 
     def seconds(self, wished: float | None) -> tuple[float, bool]:
-        """Return how long one question may take, and whether that is our limit and not the one ``wished`` for."""
+        """Return the seconds for one question, and whether our limit decides, not ``wished``."""
         # the last question may still tell what is slow
         left = max(1.0, limits.RESOLUTION_SECONDS - (time.monotonic() - self._started))
         ours = min(limits.QUESTION_SECONDS, left)
         return (wished, False) if wished is not None and wished < ours else (ours, True)
 
     def exceeded(self, asked: Iterable[str], settings: Settings) -> NoReturn:
-        """Raise NetworkError that names what is slow among the addresses that were ``asked``, the last ones first."""
+        """Raise NetworkError that names the slow ones among the addresses ``asked``, last first."""
         took = time.monotonic() - self._started
         slow = _slow_addresses(list(dict.fromkeys(reversed(list(asked))))[:MOST_PROBED], settings)
         names = ", ".join(redact(url) for url in slow[:MOST_TOLD])
