@@ -286,6 +286,9 @@ def _places(evidence: Evidence, toolkit: str) -> dict[str, Place]:
         *lookup.cuda_libraries(toolkit),
         *([f"libcudnn.so.{lookup.numbers(cudnn)[0]}"] if cudnn else []),
     )
+    release, end = lookup.numbers(evidence.release or ""), framework.opens_before
+    if end is not None and release >= lookup.numbers(end):
+        return {}
     found = given(evidence.libraries).wanted.get(framework.module, {})
     return {
         name: found.get(name, Place()) for name in names if lookup.matches(name, framework.opens)

@@ -368,7 +368,8 @@ def main():
     tried = {name: answers.pop(name) for name in list(answers) if name.startswith("entry:")}
     for name in guessed & set(answers):
         # a guess is no promise: what lacks a module may be an optional part of its package
-        if answers[name].get("kind") == "ModuleNotFoundError":
+        own = "No module named '%s'" % name in answers[name].get("error", "")
+        if answers[name].get("kind") == "ModuleNotFoundError" and not own:
             del answers[name]
     for name, document in answers.items():
         if not document["ok"]:
