@@ -1,13 +1,17 @@
 #!/usr/bin/env bash
-# Slurm and Grid Engine on this machine only, for tests: unattended, idempotent, stopped by the folder they were started with.
+# Slurm, Grid Engine and PBS on this machine only, for tests: unattended, idempotent, stopped by the folder they were
+# started with.  All as root.
 #
-#   sudo bash scripts/setup-schedulers.sh install      Debian's packages (as root)
-#   sudo bash scripts/setup-schedulers.sh start DIR    start both (as root); prints the folder of their clients
-#   sudo bash scripts/setup-schedulers.sh stop DIR     stop what was started with DIR
+#   bash scripts/setup-schedulers.sh install [OPENPBS]   Debian's packages; from a source folder (or its git), OpenPBS too
+#   bash scripts/setup-schedulers.sh start DIR           start Slurm and Grid Engine; prints the folder of their clients
+#   bash scripts/setup-schedulers.sh start-pbs DIR       start PBS, where it is installed; prints the folder of its clients
+#   bash scripts/setup-schedulers.sh stop DIR            stop what was started with DIR
 #
+# OpenPBS (github.com/openpbs/openpbs, v23.06.06) is in no Debian release: it is built into OPENPBS_PREFIX (/opt/pbs).
 # Both live in a network namespace of their own that has a loopback and nothing else: no port is open on this machine.
 # DIR/bin holds the clients (sbatch, qsub, …), which enter that namespace.  Slurm has two nodes, node1 and node2: this
-# machine under two names.  Grid Engine has one.  Each node has all cores and one made-up GPU, of the type tesla.
+# machine under two names.  Grid Engine has one, PBS two (pbs1, pbs2).  Each node has all cores (Grid Engine: 8
+# slots) and one made-up GPU.
 # Configuration and state of both are below DIR; a Slurm or Grid Engine that is already set up here is left alone.
 set -euo pipefail
 
@@ -16,7 +20,12 @@ alive() { [ -s "$1" ] && kill -0 "$(cat "$1")" 2>/dev/null; }
 
 packages=(slurmctld slurmd slurm-client munge gridengine-master gridengine-exec gridengine-client)
 slurm_clients=(sbatch squeue sacct scontrol scancel srun sinfo)
-grid_clients=(qsub qstat qacct qdel qrsh qconf qmod qhost)
+pbs_clients=(qsub qstat qdel qmgr pbsnodes qrerun qhold qrls qsig qterm)
+prefix=${OPENPBS_PREFIX:-/opt/pbs}
+pbs_needs=(gcc g++ make libtool autoconf automake swig libhwloc-dev libx11-dev libxt-dev libxext-dev libxft-dev
+  libedit-dev libical-dev ncurses-dev perl postgresql postgresql-contrib postgresql-server-dev-all python3-dev tcl-dev
+  tk-dev libexpat-dev libssl-dev zlib1g-dev)
+grid_clients=(qsub qstat qacct qdel qrsh qrls qconf qmod qhost)
 
 install_packages() {
   local package missing=()
@@ -40,13 +49,39 @@ install_packages() {
   "${get[@]}" msmtp-mta "${missing[@]}" </dev/null >/dev/null
 }
 
+# A few minutes.  Python 3.11 has no eval.h any more, and `make install` leaves pbs_iff without the bit that it needs.
+build_pbs() {
+  local source=$1 work
+  export DEBIAN_FRONTEND=noninteractive
+  apt-get -qq -y -o DPkg::Lock::Timeout=300 install --no-install-recommends "${pbs_needs[@]}" </dev/null >/dev/null
+  work=$(mktemp -d)
+  if git -C "$source" rev-parse -q --verify 'v23.06.06^{commit}' >/dev/null 2>&1; then
+    git -C "$source" archive v23.06.06 | tar -x -C "$work"
+  else
+    cp -r "$source/." "$work"
+  fi
+  (
+    cd "$work"
+    sed -i '/#include <eval.h>/d' src/lib/Libpython/*.c
+    ./autogen.sh
+    ./configure --prefix="$prefix" PYTHON=/usr/bin/python3
+    nice make -j"$(nproc)"
+    make install
+  ) >"$work/build.log" 2>&1 || { tail -n 20 "$work/build.log" >&2; fail "OpenPBS was not built"; }
+  chmod 4755 "$prefix/sbin/pbs_iff" "$prefix/sbin/pbs_rcp"
+  rm -rf "$work"
+}
+
 name_of() { printf 'envbuild-%s\n' "$(printf '%s' "$1" | md5sum | cut -c 1-8)"; }
 
 inside() { nsenter --net="/run/netns/$space" -- env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin "$@"; }
 
+# a function cannot be run by timeout
+limited() { if [ "$(type -t "$1")" = function ]; then "$@"; else timeout 5 "$@"; fi; }
+
 wait_for() {
   local end=$((SECONDS + 30))
-  until timeout 5 "$@" >/dev/null 2>&1; do
+  until limited "$@" >/dev/null 2>&1; do
     [ "$SECONDS" -lt "$end" ] || fail "did not start: $*"
     sleep 0.1
   done
@@ -157,15 +192,14 @@ start_grid_engine() {
 }
 
 configure_grid_engine() {
-  local dir=$1/grid cpus
-  cpus=$(nproc)
+  local dir=$1/grid
   mkdir -p "$dir"
   qconf -ss 2>/dev/null | grep -qx localhost || qconf -as localhost
   qconf -sh | grep -qx localhost || qconf -ah localhost
   qconf -sc | sed '/^gpu /d' >"$dir/complex"
   echo 'gpu gpu INT <= YES JOB 0 0' >>"$dir/complex"
   qconf -Mc "$dir/complex"
-  printf '%s\n' 'hostname localhost' 'load_scaling NONE' "complex_values slots=$cpus,gpu=1" 'user_lists NONE' \
+  printf '%s\n' 'hostname localhost' 'load_scaling NONE' "complex_values slots=8,gpu=1" 'user_lists NONE' \
     'xuser_lists NONE' 'projects NONE' 'xprojects NONE' 'usage_scaling NONE' 'report_variables NONE' >"$dir/host"
   if qconf -sel | grep -qx localhost; then qconf -Me "$dir/host"; else qconf -Ae "$dir/host"; fi
   printf '%s\n' 'pe_name smp' 'slots 999' 'user_lists NONE' 'xuser_lists NONE' 'start_proc_args NONE' \
@@ -176,12 +210,80 @@ configure_grid_engine() {
     -e 's/^flush_finish_sec .*/flush_finish_sec 1/' >"$dir/sched"
   qconf -Msconf "$dir/sched"
   if ! qconf -sql 2>/dev/null | grep -qx all.q; then
-    qconf -sq | sed -e 's/^qname .*/qname all.q/' -e 's/^hostlist .*/hostlist localhost/' -e "s/^slots .*/slots $cpus/" \
+    qconf -sq | sed -e 's/^qname .*/qname all.q/' -e 's/^hostlist .*/hostlist localhost/' -e "s/^slots .*/slots 8/" \
       -e 's/^pe_list .*/pe_list smp/' -e 's#^shell  *.*#shell /bin/bash#' -e 's/^notify .*/notify 00:00:02/' \
       -e 's/^shell_start_mode .*/shell_start_mode unix_behavior/' -e 's/^load_thresholds .*/load_thresholds NONE/' >"$dir/queue"
     qconf -Aq "$dir/queue"
   fi
 }
+
+pbs_in() {
+  local node=$1
+  shift
+  nsenter -t "$(cat "$pbs_dir/$node.pid")" -n -u -m -- env -i PATH="$prefix/bin:/usr/sbin:/usr/bin:/sbin:/bin" LANG=C.UTF-8 "$@"
+}
+
+# Two nodes in two networks that are joined by a cable; each has an /etc/pbs.conf of its own, and PBS_HOME lies below a
+# folder that only root may write to, as PBS insists on.
+start_pbs() {
+  local dir=$1 node number home server client
+  [ -x "$prefix/bin/qsub" ] || fail "no OpenPBS in $prefix (install OPENPBS builds it)"
+  pbs_dir=$dir/pbs home=/var/spool/$space-pbs
+  mkdir -p "$pbs_dir/bin" "$home"
+  printf '%s\n' '127.0.0.1 localhost' '10.96.0.1 pbs1' '10.96.0.2 pbs2' >"$pbs_dir/hosts"
+  [ -e /etc/pbs.conf ] || : >/etc/pbs.conf
+  mkdir -p /run/postgresql
+  for number in 1 2; do
+    node=pbs$number server=$((number == 1))
+    ip netns add "$space-$number"
+    ip -n "$space-$number" link set lo up
+    printf '%s\n' PBS_EXEC="$prefix" PBS_SERVER=pbs1 PBS_START_SERVER=$server PBS_START_SCHED=$server \
+      PBS_START_COMM=$server PBS_START_MOM=1 PBS_HOME="$home/$number" PBS_CORE_LIMIT=0 PBS_SCP=/bin/cp >"$pbs_dir/$node.conf"
+    # shellcheck disable=SC2016  # the inner shell expands its own arguments
+    setsid nsenter --net="/run/netns/$space-$number" unshare --uts --mount sh -c \
+      'hostname "$1" && mount --bind "$2/hosts" /etc/hosts && mount --bind "$2/$1.conf" /etc/pbs.conf &&
+       mount -t tmpfs tmpfs /run/postgresql && chmod 1777 /run/postgresql && exec sleep infinity' sh "$node" "$pbs_dir" \
+      </dev/null >/dev/null 2>&1 &
+    echo $! >"$pbs_dir/$node.pid"
+  done
+  local cable=${space##*-}
+  ip link add "a$cable" netns "$space-1" type veth peer name "b$cable" netns "$space-2"
+  ip -n "$space-1" address add 10.96.0.1/24 dev "a$cable"
+  ip -n "$space-2" address add 10.96.0.2/24 dev "b$cable"
+  ip -n "$space-1" link set "a$cable" up
+  ip -n "$space-2" link set "b$cable" up
+  wait_for pbs_ready pbs1
+  wait_for pbs_ready pbs2
+  # what PBS says goes into a file: whoever starts it wants to know why it did not
+  trap 'tail -n 5 "$pbs_dir/log" >&2' ERR
+  set -E
+  pbs_in pbs1 "$prefix/libexec/pbs_postinstall" server 23.06.06 "$prefix" "$home/1" "" sameconf >"$pbs_dir/log" 2>&1
+  pbs_in pbs2 "$prefix/libexec/pbs_postinstall" execution 23.06.06 "$prefix" "$home/2" "" sameconf >>"$pbs_dir/log" 2>&1
+  sed -i 's/^resources: "/resources: "ngpus, /' "$home/1/sched_priv/sched_config"
+  rm -f /etc/profile.d/pbs.sh /etc/profile.d/pbs.csh /lib/systemd/system/pbs.service
+  for number in 1 2; do
+    # shellcheck disable=SC2016  # words of PBS
+    printf '%s\n' '$clienthost pbs1' '$usecp *:/ /' '$enforce mem' '$min_check_poll 2' '$max_check_poll 5' \
+      >"$home/$number/mom_priv/config"
+    pbs_in "pbs$number" "$prefix/libexec/pbs_init.d" start >>"$pbs_dir/log" 2>&1
+  done
+  for client in "${pbs_clients[@]}"; do
+    # shellcheck disable=SC2016  # the client's own shell expands it
+    printf '#!/bin/sh\nexec nsenter -t %s -n -u -m -- sh -c '"'"'cd "$0" && exec "$@"'"'"' "$PWD" %s "$@"\n' \
+      "$(cat "$pbs_dir/pbs1.pid")" "$prefix/bin/$client" >"$pbs_dir/bin/$client"
+    chmod 755 "$pbs_dir/bin/$client"
+  done
+  wait_for "$pbs_dir/bin/qmgr" -c 'create node pbs2'
+  # tests run as root
+  "$pbs_dir/bin/qmgr" -c 'set server acl_roots += root@*'
+  "$pbs_dir/bin/qmgr" -c 'set server job_history_enable = true'
+  "$pbs_dir/bin/qmgr" -c 'create resource ngpus type=long,flag=nh' >>"$pbs_dir/log" 2>&1
+  for node in pbs1 pbs2; do "$pbs_dir/bin/qmgr" -c "set node $node resources_available.ngpus = 1"; done
+  wait_for sh -c "[ \"\$('$pbs_dir/bin/pbsnodes' -a | grep -c ' state = free')\" = 2 ]"
+  printf '%s\n' "$pbs_dir/bin"
+}
+
+pbs_ready() { [ "$(pbs_in "$1" hostname)" = "$1" ]; }
 
 start() {
   local dir=$1
@@ -200,9 +302,23 @@ start() {
   printf '%s\n' "$dir/bin"
 }
 
-# Everything that runs in the namespace was started by these schedulers.
+# Everything that runs in the namespaces was started by these schedulers.
 stop() {
-  local signal
+  local dir=$1 number
+  pbs_dir=$dir/pbs
+  if [ -e "/run/netns/$space-1" ]; then
+    # PostgreSQL wants to be asked
+    pbs_in pbs1 sh -c "$prefix/bin/qterm -t quick; $prefix/libexec/pbs_init.d stop" >/dev/null 2>&1 || true
+    for number in 1 2; do
+      empty "$space-$number"
+    done
+    rm -rf "/var/spool/$space-pbs"
+  fi
+  empty "$space"
+}
+
+empty() {
+  local space=$1 signal
   [ -e "/run/netns/$space" ] || return 0
   for signal in TERM TERM KILL; do
     ip netns pids "$space" | xargs -r kill "-$signal" 2>/dev/null || true
@@ -215,11 +331,14 @@ stop() {
 }
 
 case ${1-} in
-  install) install_packages ;;
-  start | stop)
+  install)
+    install_packages
+    [ -z "${2-}" ] || build_pbs "$(realpath "$2")"
+    ;;
+  start | start-pbs | stop)
     dir=$(realpath -m "${2:?a folder is missing}")
     space=$(name_of "$dir")
-    "$1" "$dir"
+    "${1//-/_}" "$dir"
     ;;
   *) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
 esac

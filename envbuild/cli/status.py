@@ -10,11 +10,9 @@ import click
 from envbuild.cli.complete import complete_job
 from envbuild.cli.output import print_table
 from envbuild.context import Context
-from envbuild.errors import EnvbuildError
 from envbuild.job.model import Record
-from envbuild.job.monitor import exit_code, is_stopped, status_of
-from envbuild.job.records import find_record, load_records, plain_id, read_receipts
-from envbuild.job.sites import load_site
+from envbuild.job.records import find_record, load_records, plain_id
+from envbuild.job.state import find_state
 
 COLUMNS = ("job", "site", "name", "submitted", "state", "detail")
 LAST = 20
@@ -27,12 +25,12 @@ LAST = 20
 def command(context: Context, *, job: str | None, as_json: bool) -> None:
     """Tell the state of one job, or of the last ones submitted from this folder.
 
-    A job that has left its receipt has ended, whatever the scheduler says. A job without a receipt
-    that the scheduler does not know is shown as unknown, not as finished.
+    A job that has left its receipt has ended, whatever the scheduler says. A job without a receipt that the scheduler
+    does not know is shown as unknown, not as finished.
     """
     folder = context.settings.cwd
     records = (find_record(job, folder),) if job else load_records(folder)[-LAST:]
-    rows = [job_row(record, context) for record in records]
+    rows = [row(record, context) for record in records]
     if as_json:
         click.echo(json.dumps(rows, indent=1))
         return
@@ -42,47 +40,14 @@ def command(context: Context, *, job: str | None, as_json: bool) -> None:
     print_table(COLUMNS, [tuple(item.values()) for item in rows])
 
 
-def job_row(record: Record, context: Context) -> dict[str, Any]:
+def row(record: Record, context: Context) -> dict[str, Any]:
     """Return a job's state as a row of the table."""
-    known = {
+    state = find_state(record, context)
+    return {
         "job": plain_id(record.id),
         "site": record.site,
         "name": record.name,
         "submitted": record.submitted,
+        "state": state.word,
+        "detail": state.detail,
     }
-    receipts = read_receipts(record, context.settings.cwd)
-    whole = len(receipts) >= max(1, len(record.tasks))
-    state, detail = (
-        ("", "") if whole and not is_stopped(receipts) else _ask_scheduler(record, context)
-    )
-    why = detail if state == "ended" else ""
-    if whole and state not in ("queued", "running"):
-        code = exit_code(receipts)
-        signals = {receipt.signal for receipt in receipts if receipt.signal}
-        detail = f"code {code} on {receipts[0].node}" + (
-            f", signal {', '.join(sorted(signals))}" if signals else ""
-        )
-        reasons = {receipt.reason for receipt in receipts if receipt.reason} or {why}
-        detail += "".join(f", {reason}" for reason in sorted(reasons) if reason)
-        return {**known, "state": "succeeded" if code == 0 else "failed", "detail": detail}
-    if record.cancelled and state == "unknown" and not receipts:
-        return {**known, "state": "cancelled", "detail": "before it started"}
-    if record.tasks:
-        detail = (
-            f"{len(receipts)} of {len(record.tasks)} tasks ended{', ' if detail else ''}{detail}"
-        )
-    return {**known, "state": state, "detail": detail}
-
-
-def _ask_scheduler(record: Record, context: Context) -> tuple[str, str]:
-    try:
-        site = load_site(record.site, context.settings)
-    except EnvbuildError as error:
-        return "unknown", str(error)
-    found = status_of(record, site, context.settings, context.runner)
-    if found.stuck:
-        return "stuck", found.reason
-    if found.phase == "ended":
-        code = f" (exit code {found.code})" if found.code is not None else ""
-        return "ended", f"{found.reason or 'without a receipt'}{code}"
-    return found.phase, found.reason or (f"on {found.node}" if found.node else "")

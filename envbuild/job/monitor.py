@@ -251,7 +251,7 @@ def wait(
         settled = gone >= SETTLED or not receipts.stopped
         if receipts.whole and settled:
             tail.move()
-            if receipts.stopped and (why := _why(status)):
+            if receipts.stopped and (why := reason_of_end(status)):
                 say(f"job {plain_id(record.id)}: {why}")
             return receipts.all
         if gone > _grace(record, status):
@@ -272,7 +272,7 @@ def is_stopped(receipts: tuple[Receipt, ...]) -> bool:
     return any(receipt.signal for receipt in receipts)
 
 
-def _why(status: Status) -> str:
+def reason_of_end(status: Status) -> str:
     """Return the scheduler's word on the end of a job that says more than the command's code."""
     plain = status.reason.startswith(("it failed", "signal ")) or status.phase != "ended"
     return "" if plain else status.reason
@@ -308,6 +308,9 @@ def _lost(record: Record, site: Site, status: Status, project: Path) -> HostErro
         what = f"job {record.id} ended without a receipt{code}; its log says: {evidence}"
     elif status.phase == "ended":
         reason = status.reason or "it was ended from outside, or its receipt could not be written"
+        after = record.job.intent.after if record.job else ()
+        if after and not logs:
+            reason += f"; it follows {', '.join(after)}, which may have failed"
         what = f"job {record.id} ended without a receipt: {reason}{code}"
     else:
         what = f"job {record.id} is gone: {status.reason}, and it left no receipt"

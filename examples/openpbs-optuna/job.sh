@@ -44,7 +44,7 @@ reserve_receipt() {
 }
 
 finish() {
-  local code=$?
+  local code=$? text
   trap '' TERM INT USR1 USR2
   [ -z "$watch" ] || kill "$watch" 2>/dev/null
   case $code$signal in
@@ -53,12 +53,15 @@ finish() {
     code=143
     ;;
   esac
-  {
+  text=$(
     printf '{"schema":1,"job":"%s","task":"%s","name":"%s","site":"%s","code":%d,"signal":"%s","reason":"%s","node":"%s",' \
       "$id" "$task" "$name" "$site" "$code" "$signal" "$reason" "$(hostname)"
-    printf '"started":"%s","ended":"%s","image":"%s","lock":"%s","commit":"%s","gpus":[%s],"driver":"%s"}\n' \
+    printf '"started":"%s","ended":"%s","image":"%s","lock":"%s","commit":"%s","gpus":[%s],"driver":"%s"}' \
       "$started" "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$digest" "$lock" "$commit" "$gpus" "$driver"
-  } 1<>"$receipt.part"
+  )
+  # over the place that is kept, not into an empty file
+  printf '%s\n' "$text" 1<>"$receipt.part"
+  truncate -s $((${#text} + 1)) -- "$receipt.part" 2>/dev/null
   mv -f -- "$receipt.part" "$receipt"
   printf 'envbuild: ended with code %d%s\n' "$code" "${reason:+: $reason}"
   exit "$code"
@@ -98,7 +101,7 @@ describe_job() {
 
 # in the background, because bash hears a signal while it waits, but not while a command has the foreground
 supervise() {
-  local code
+  local code last
   # a signal that came before the command did
   case $signal in TERM | INT | USR2) exit 143 ;; esac
   "$@" &
@@ -108,6 +111,10 @@ supervise() {
     code=$?
     kill -0 "$child" 2>/dev/null || break
   done
+  # a wait that a signal has ended gives the signal's number, even if the command ended at the same moment
+  wait "$child" 2>/dev/null
+  last=$?
+  [ "$last" -eq 127 ] || code=$last
   child=
   return "$code"
 }

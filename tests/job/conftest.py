@@ -21,22 +21,42 @@ SITES = {
     '[resources]\ngpu = "gpus"\ngpu-types = ["tesla"]\ngpus-per-node = 1\nmemory = "mem"\n',
     "gridengine": '[site]\nname = "gridengine"\nscheduler = "gridengine"\n'
     '[resources]\ngpu = "consumable"\nparallel-environment = "smp"\n',
+    "pbs": '[site]\nname = "pbs"\nscheduler = "pbs"\n[fields]\npartition = "workq"\n'
+    '[resources]\ngpu = "ngpus"\nmemory = "mem"\n',
 }
+PBS = Path(os.environ.get("OPENPBS_PREFIX", "/opt/pbs"))
+"""Where scripts/setup-schedulers.sh builds OpenPBS, which is in no Debian release."""
 
 
 @pytest.fixture(scope="session")
 def clients(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The folder of the clients of a Slurm and a Grid Engine that run on this machine, seen by nobody else."""
     folder = tmp_path_factory.mktemp("schedulers")
+    yield from started(folder, "start")
+
+
+@pytest.fixture(scope="session")
+def pbs_clients(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder of the clients of a PBS of two nodes, where OpenPBS is installed."""
+    if not (PBS / "bin/qsub").is_file():
+        pytest.skip(f"not installed: OpenPBS in {PBS} (scripts/setup-schedulers.sh install SOURCE)")
+    yield from started(tmp_path_factory.mktemp("pbs"), "start-pbs")
+
+
+def started(folder: Path, verb: str) -> Iterator[Path]:
+    """Start schedulers, and stop what was started in the end."""
     run = LocalRunner()
-    started = run(
-        Command(argv=("bash", str(SCRIPT), "start", str(folder)), timeout=120), check=False
-    )
+    # for a disk that is full: nodes have mounts of their own, and see those that are there when they start
+    small = folder / "small"
+    small.mkdir()
+    run(Command(argv=("mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(small)), timeout=10))
+    done = run(Command(argv=("bash", str(SCRIPT), verb, str(folder)), timeout=120), check=False)
     try:
-        assert started.code == 0, started.stderr
-        yield Path(started.stdout.splitlines()[-1])
+        assert done.code == 0, done.stderr
+        yield Path(done.stdout.splitlines()[-1])
     finally:
         run(Command(argv=("bash", str(SCRIPT), "stop", str(folder)), timeout=60), check=False)
+        run(Command(argv=("umount", str(small)), timeout=10), check=False)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,9 +102,15 @@ def site(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def project(clients: Path, tmp_path: Path) -> Project:
     """An empty project; its caller has variables that no job may see."""
-    os.link(tiny_image(), tmp_path / "tiny.sif") if _same_disk(tmp_path) else shutil.copy(
-        tiny_image(), tmp_path / "tiny.sif"
-    )
+    return make_project(tmp_path, clients)
+
+
+def make_project(tmp_path: Path, clients: Path) -> Project:
+    """Make a folder with an image and sites; its caller has variables that no job may see."""
+    if _same_disk(tmp_path):
+        os.link(tiny_image(), tmp_path / "tiny.sif")
+    else:
+        shutil.copy(tiny_image(), tmp_path / "tiny.sif")
     (tmp_path / "sites").mkdir()
     for name, text in SITES.items():
         (tmp_path / f"sites/{name}.toml").write_text(text)

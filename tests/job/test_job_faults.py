@@ -8,13 +8,17 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from envbuild.errors import EnvbuildError, HostError, ToolFailedError, UsageError
+from envbuild.job.compose import check_name, name_of_file
 from envbuild.job.model import Job, Record
 from envbuild.job.monitor import Clock, Tail, exit_code, status_of, wait
 from envbuild.job.preflight import check_client, check_predecessors
-from envbuild.job.records import load_records, receipt_files, save_record
+from envbuild.job.records import find_record, load_records, receipt_files, save_record
+from envbuild.job.schedulers import SCHEDULERS, scheduler_of
+from envbuild.job.schedulers.protocol import check_owned
 from envbuild.job.sites import load_site
 from envbuild.job.submit import submit
 from envbuild.run import Command, LocalRunner, Result
@@ -494,3 +498,145 @@ def test_a_stopped_job_that_is_unknown_for_a_moment_has_not_ended(fake: Fake) ->
         9.0: lambda: watch.receipt(6),
     }
     assert watch.wait() == 6
+
+
+DOWN = {
+    "amane": "slurm_load_jobs error: Unable to contact slurm controller (connect failure)",
+    "tsubame4": "error: unable to send message to qmaster using port 6444: got send error",
+    "abci3": "Connection refused; qstat: cannot connect to server pbs1 (errno=111)",
+}
+
+
+def test_a_scheduler_that_does_not_answer_is_waited_for(fake: Fake, site_name: str) -> None:
+    """An upgrade of the controller takes longer than any limit; the receipt still counts."""
+    fake.client(
+        f"echo '{DOWN[site_name]}' >&2; exit 1", "squeue", "sacct", "scontrol", "qstat", "qacct"
+    )
+    watch = Watch(fake, site_name)
+    watch.events = {2000.0: lambda: watch.receipt(3)}
+    assert watch.wait() == 3
+    [said] = watch.said
+    assert "the scheduler does not answer" in said
+    assert DOWN[site_name].rpartition("; ")[2][:40] in said
+
+
+def test_a_client_that_is_gone_is_no_silence(fake: Fake, site_name: str) -> None:
+    """Somebody follows a job on a machine without the scheduler: that is said, and not waited for."""
+    watch = Watch(fake, site_name)
+    with pytest.raises(HostError) as told:
+        watch.wait()
+    assert "was not found" in told.value.what
+
+
+def test_logs_of_an_array_are_listed_not_opened(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake.client("echo '42_1|RUNNING|None|n1'", "squeue")
+    watch = Watch(fake, "amane", tasks=tuple(range(1, 1001)))
+    opened = []
+    real = Path.open
+
+    def counted(path: Path, *words: object, **more: object) -> object:
+        opened.append(path)
+        return real(path, *words, **more)  # type: ignore[call-overload]
+
+    def all_end() -> None:
+        for path in receipt_files(watch.record, fake.settings.cwd):
+            path.write_text('{"job":"42","name":"x","code":0,"node":"n","started":"a","ended":"b"}')
+
+    watch.events = {60.0: all_end}
+    monkeypatch.setattr(Path, "open", counted)
+    assert watch.wait() == 0
+    assert len(opened) <= 3000, "each receipt once, when it is there"
+
+
+@pytest.mark.parametrize(
+    "name", ["", "-x", "a b", "../up", "a$(id)", "a\nb", 'a"b', "a:b", "x" * 65]
+)
+def test_names_that_are_none(name: str) -> None:
+    with pytest.raises(UsageError, match="is no name of a job"):
+        check_name(name)
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [("x$(id).sif", "x-id"), ("my image.sif", "my-image"), ("ünï.sif", "uni"), ("日本.sif", "job")],
+)
+def test_a_files_name_becomes_a_jobs(file: str, name: str) -> None:
+    assert name_of_file(Path(file)) == name
+    check_name(name)
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "option", "flag"),
+    [
+        ("slurm", "--array=1-3", "--array"),
+        ("slurm", "-a 1-3", "--array"),
+        ("slurm", "-ofile", "--output"),
+        ("slurm", "--comment='two words'", None),
+        ("slurm", "--mail-type=END", None),
+        ("slurm", "--gres=gpu:a100:1", None),
+        ("gridengine", "-t 1-3", "--array"),
+        ("gridengine", "-notify", None),
+        ("gridengine", "-now n", None),
+        ("pbs", "-J1-3", "--array"),
+        ("pbs", "-l select=2:ncpus=1", "--nodes, --gpus, --cpus"),
+        ("pbs", "-lselect=2", "--nodes, --gpus, --cpus"),
+        ("pbs", "-l place=excl", None),
+        ("pbs", "-W depend=afterok:1", "--after"),
+        ("pbs", "-W group_list=x", None),
+    ],
+)
+def test_options_that_envbuild_owns(scheduler: str, option: str, flag: str | None) -> None:
+    features = SCHEDULERS[scheduler].features
+    if flag is None:
+        check_owned(features, (option,))
+        return
+    with pytest.raises(UsageError) as told:
+        check_owned(features, (option,))
+    assert told.value.hint == f"the flag for it: {flag}"
+
+
+@pytest.mark.parametrize(
+    ("site_name", "record_id", "line"),
+    [
+        ("amane", "42", ("scancel", "42_3")),
+        ("tsubame4", "42", ("qdel", "42", "-t", "3")),
+        ("abci3", "42[].pbs1", ("qdel", "42[3].pbs1")),
+    ],
+)
+def test_one_task_is_cancelled(
+    fake: Fake, site_name: str, record_id: str, line: tuple[str, ...]
+) -> None:
+    site = load_site(site_name, fake.settings)
+    assert scheduler_of(site).cancel(record_id, 3) == line
+
+
+@pytest.mark.parametrize("text", ["42[3]", "42_3", "42.3", "amane:42[3]"])
+def test_an_id_may_name_one_task(fake: Fake, text: str) -> None:
+    Watch(fake, "amane", tasks=(1, 2, 3))
+    assert find_record(text, fake.settings.cwd).tasks == (3,)
+    with pytest.raises(UsageError, match="has no task 9"):
+        find_record(text.replace("3", "9"), fake.settings.cwd)
+
+
+def test_an_array_is_followed_by_its_whole_id(fake: Fake) -> None:
+    """PBS deletes what follows 42 where the array is 42[]."""
+    watch = Watch(fake, "abci3", tasks=(1, 2))
+    save_record(msgspec.structs.replace(watch.record, id="42[].pbs1"), fake.settings.cwd)
+    assert follower(fake, "abci3").intent.after == ("42[].pbs1",)
+
+
+def test_a_job_that_never_started_was_cancelled(fake: Fake, site_name: str) -> None:
+    """Grid Engine forgets it at once."""
+    fake.client(UNKNOWN, "squeue", "sacct", "scontrol", "qstat", "qacct")
+    watch = Watch(fake, site_name)
+    watch.record = msgspec.structs.replace(watch.record, cancelled=True)
+    with pytest.raises(HostError, match="was cancelled before it started"):
+        watch.wait()
+    assert watch.time < 20
+
+
+def test_an_id_that_was_printed_before_the_client_hung(fake: Fake, site_name: str) -> None:
+    fake.client("echo 42; exec sleep 30", "sbatch", "qsub")
+    assert hand_in(fake, site_name).id == "42"

@@ -75,6 +75,7 @@ class GridEngine:
         strangers=(Banner(title="PBS", argv=("qsub", "--version"), pattern=r"^pbs_version = \S+"),),
         tests_success=False,
         types_only=True,
+        joins_options=False,
         array_from=1,
         array_source="qsub(1), -t",
         unknown=r"error: job id \d+ not found|do not exist",

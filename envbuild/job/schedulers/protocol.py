@@ -71,7 +71,8 @@ class Features:
     GPUs by type, go with [[type]] alone.  ``starts_ranks``: it has a starter of its own for ranks, which tells each
     its number.  ``array_from`` and ``array_least`` are the first number and the fewest tasks of an array.
     ``unknown`` is how a client says that there is no such job: whatever else it says when it fails, is no answer.
-    ``owned`` are options that envbuild writes, with the flag that gives them.  ``accounts`` are variables that name
+    ``owned`` are options that envbuild writes, with the flag that gives them; ``joins_options``: the value of one of a
+    single letter may follow without a blank.  ``accounts`` are variables that name
     the account.  ``banner`` is its own client's word, ``strangers`` those of others that have clients of the same name.
     """
 
@@ -90,6 +91,7 @@ class Features:
     types_only: bool = False
     starts_ranks: bool = False
     appends_log: bool = False
+    joins_options: bool = True
     array_from: int = 0
     array_least: int = 1
     array_source: str = ""
@@ -189,21 +191,23 @@ def check_quotes(text: str, where: str) -> None:
 def check_owned(features: Features, options: Words) -> None:
     """Raise UsageError for an option that envbuild writes itself: the job would get it twice, or lose its log."""
     for text in options:
-        words = shlex.split(text)
-        name = words[0].partition("=")[0] if words[0].startswith("--") else words[0]
-        value = words[1] if len(words) > 1 else ""
-        key = value.partition("=")[0]
         for option, flag in features.owned.items():
-            # "-l select=2", "-lselect=2", "-t 1-3", "-t1-3", "--array=1-3"; -W of PBS has many meanings
-            apart = option in (name, f"{name}{key}")
-            joined = not option.startswith("--") and re.match(rf"{option}(?![a-z_])", name)
-            if apart or joined:
+            if _is_option(shlex.split(text), option, joined=features.joins_options):
                 hint = f"the flag for it: {flag}" if flag else "jobs of envbuild cannot have it"
                 raise UsageError(
                     f"{text!r} is an option that envbuild itself gives to {features.title}",
                     where="--option",
                     hint=hint,
                 )
+
+
+def _is_option(words: list[str], option: str, *, joined: bool) -> bool:
+    """Tell whether words are this option: "--array=1-3", "-t 1-3", "-lselect=2", "-l select=2"."""
+    name = words[0].partition("=")[0]
+    if option.startswith("--") or not joined:
+        return name == option
+    # options of one letter, whose value may follow at once (getopt(3)); "-lselect" is a resource of -l
+    return not name.startswith("--") and "".join(words[:2]).startswith(option)
 
 
 def command_words(options: Iterable[Words]) -> Words:

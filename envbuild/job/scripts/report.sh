@@ -13,7 +13,7 @@ reserve_receipt() {
 }
 
 finish() {
-  local code=$?
+  local code=$? text
   trap '' TERM INT USR1 USR2
   [ -z "$watch" ] || kill "$watch" 2>/dev/null
   case $code$signal in
@@ -22,12 +22,15 @@ finish() {
     code=143
     ;;
   esac
-  {
+  text=$(
     printf '{"schema":1,"job":"%s","task":"%s","name":"%s","site":"%s","code":%d,"signal":"%s","reason":"%s","node":"%s",' \
       "$id" "$task" "$name" "$site" "$code" "$signal" "$reason" "$(hostname)"
-    printf '"started":"%s","ended":"%s","image":"%s","lock":"%s","commit":"%s","gpus":[%s],"driver":"%s"}\n' \
+    printf '"started":"%s","ended":"%s","image":"%s","lock":"%s","commit":"%s","gpus":[%s],"driver":"%s"}' \
       "$started" "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$digest" "$lock" "$commit" "$gpus" "$driver"
-  } 1<>"$receipt.part"
+  )
+  # over the place that is kept, not into an empty file
+  printf '%s\n' "$text" 1<>"$receipt.part"
+  truncate -s $((${#text} + 1)) -- "$receipt.part" 2>/dev/null
   mv -f -- "$receipt.part" "$receipt"
   printf 'envbuild: ended with code %d%s\n' "$code" "${reason:+: $reason}"
   exit "$code"

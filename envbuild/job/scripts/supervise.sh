@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2034,SC2154,SC2317
 # in the background, because bash hears a signal while it waits, but not while a command has the foreground
 supervise() {
-  local code
+  local code last
   # a signal that came before the command did
   case $signal in TERM | INT | USR2) exit 143 ;; esac
   "$@" &
@@ -11,6 +11,10 @@ supervise() {
     code=$?
     kill -0 "$child" 2>/dev/null || break
   done
+  # a wait that a signal has ended gives the signal's number, even if the command ended at the same moment
+  wait "$child" 2>/dev/null
+  last=$?
+  [ "$last" -eq 127 ] || code=$last
   child=
   return "$code"
 }
