@@ -47,16 +47,19 @@ def started(folder: Path, verb: str) -> Iterator[Path]:
     """Start schedulers, and stop what was started in the end."""
     run = LocalRunner()
     # for a disk that is full: nodes have mounts of their own, and see those that are there when they start
-    small = folder / "small"
-    small.mkdir()
-    run(Command(argv=("mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(small)), timeout=10))
+    disks = [folder / "small" / scheduler for scheduler in SITES]
+    for disk in disks:
+        disk.mkdir(parents=True)
+        words = ("mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk))
+        run(Command(argv=words, timeout=10))
     done = run(Command(argv=("bash", str(SCRIPT), verb, str(folder)), timeout=120), check=False)
     try:
         assert done.code == 0, done.stderr
         yield Path(done.stdout.splitlines()[-1])
     finally:
         run(Command(argv=("bash", str(SCRIPT), "stop", str(folder)), timeout=60), check=False)
-        run(Command(argv=("umount", str(small)), timeout=10), check=False)
+        for disk in disks:
+            run(Command(argv=("umount", str(disk)), timeout=10), check=False)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
