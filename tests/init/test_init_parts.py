@@ -1,0 +1,267 @@
+"""The readers of init one by one: definitions, imports, the tree, setup.py, notebooks, proposals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from envbuild.project.container import is_dockerfile, read_container
+from envbuild.project.imports import compiling_file, imported_modules, notebook_cells, top_module
+from envbuild.project.model import FileFindings, Requirement
+from envbuild.project.notebook import read_notebook
+from envbuild.project.propose import (
+    BaseNeeds,
+    for_debian,
+    propose_base,
+    propose_system,
+    takes_debian_packages,
+)
+from envbuild.project.setup_py import read_setup_py
+from envbuild.project.tree import is_about_developing, is_aside, is_list, scan_project
+from tests.init.projects import notebook, write
+
+
+def need(text: str) -> Requirement:
+    return Requirement(
+        text=text, name=text.split("=", maxsplit=1)[0].split("<", maxsplit=1)[0], where="a list"
+    )
+
+
+def names(findings: FileFindings | None) -> list[str]:
+    assert findings is not None
+    return [one.text for one in findings.requirements]
+
+
+# ------------------------------------------------------------------ container
+
+
+def test_a_definition_is_taken_apart(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "image.def": """\
+Bootstrap: docker
+From: pytorch/pytorch:2.1.2-cuda11.8-cudnn8-runtime
+
+%files
+    model /opt/model
+
+%post
+    apt-get update && apt-get install -y ffmpeg build-essential
+    pip install --no-cache-dir einops==0.7.0
+    echo ready > /etc/ready
+
+%environment
+    export OMP_NUM_THREADS=4
+    export PATH=/opt/x/bin:$PATH
+
+%runscript
+    exec python /opt/model/run.py "$@"
+""",
+        },
+    )
+    found = read_container(tmp_path / "image.def", tmp_path)
+    assert found.image == "docker://pytorch/pytorch:2.1.2-cuda11.8-cudnn8-runtime"
+    assert (names(found), found.system, found.build) == (
+        ["einops==0.7.0"],
+        ("ffmpeg",),
+        ("build-essential",),
+    )
+    assert found.post == ("echo ready > /etc/ready",)
+    assert found.cuda == "11.8"
+    assert found.command == ("python", "/opt/model/run.py")
+    assert found.environment == (("OMP_NUM_THREADS", "4"),)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "is_docker"),
+    [
+        ("Dockerfile", "FROM python:3.11\n", True),
+        ("gpu.dockerfile", "FROM python:3.11\n", True),
+        ("Containerfile", "FROM python:3.11\n", True),
+        ("image.def", "Bootstrap: docker\nFrom: debian:12\n", False),
+        ("Singularity.gpu", "Bootstrap: docker\nFrom: debian:12\n", False),
+    ],
+)
+def test_kinds_of_definitions(name: str, text: str, *, is_docker: bool) -> None:
+    assert is_dockerfile(Path(name), text) is is_docker
+
+
+# ------------------------------------------------------------------ what code imports
+
+PROGRAM = """\
+import torch, numpy as np
+from google.cloud import storage
+try:
+    import apex
+except ImportError:
+    apex = None
+def later():
+    import pandas
+"""
+
+
+def test_what_is_imported_at_every_start_is_certain(tmp_path: Path) -> None:
+    files = {
+        "train.py": PROGRAM,
+        "own.py": "import os\n",
+        "tests/test_train.py": "import pytest\nimport own\n",
+        "broken.ipynb": "{",
+    }
+    found, notes = imported_modules(scan_project(write(tmp_path, files)))
+    certain = {one.module: one.certain for one in found}
+    assert certain == {
+        "apex": False,
+        "google.cloud": True,
+        "numpy": True,
+        "pandas": False,
+        "pytest": False,
+        "torch": True,
+    }
+    assert notes == ("broken.ipynb is not read: not a notebook as Jupyter writes it",)
+
+
+def test_code_that_compiles_when_it_runs(tmp_path: Path) -> None:
+    write(tmp_path, {"a.py": "# torch.compile is slow\n", "b.py": "model = torch.compile(model)\n"})
+    assert compiling_file(scan_project(tmp_path)) == "b.py"
+    (tmp_path / "b.py").unlink()
+    assert compiling_file(scan_project(tmp_path)) is None
+
+
+def test_cells_and_names() -> None:
+    assert notebook_cells(notebook("import a", "b = 1")) == ["import a", "b = 1"]
+    assert notebook_cells("[]") is None
+    assert [top_module(name) for name in ("a.b.c", "google.cloud.x", "ruamel.yaml")] == [
+        "a",
+        "google.cloud",
+        "ruamel.yaml",
+    ]
+
+
+# ------------------------------------------------------------------ tree
+
+
+def test_what_a_tree_holds(tmp_path: Path) -> None:
+    files = {
+        "requirements.txt": "",
+        "requirements-dev.txt": "",
+        "a/b/requirements.txt": "",
+        "pkg/__init__.py": "",
+        "run.py": "",
+        "setup.py": "",
+        "part/pyproject.toml": "",
+        "x.ipynb": "",
+        "third_party/lib/code.py": "",
+        ".git/hook.py": "",
+        "env/pyvenv.cfg": "",
+        "env/lib/deep.py": "",
+    }
+    tree = scan_project(write(tmp_path, files))
+    assert [str(path) for path in tree.lists] == [
+        "requirements.txt",
+        "setup.py",
+        "part/pyproject.toml",
+    ]
+    assert [str(path) for path in tree.aside] == ["requirements-dev.txt"]
+    assert [str(path) for path in tree.code] == ["run.py", "pkg/__init__.py"]
+    assert [str(path) for path in tree.notebooks] == ["x.ipynb"]
+    assert tree.parts == {Path("part")}
+    assert {"pkg", "run", "lib"} <= tree.modules
+    assert not tree.cut
+
+
+@pytest.mark.parametrize(
+    ("path", "lists", "developing", "aside"),
+    [
+        ("requirements.txt", True, False, False),
+        ("requirements/base.in", True, False, False),
+        ("docs/requirements.txt", True, True, True),
+        ("environment_gpu.yml", True, False, False),
+        ("config.yml", False, False, False),
+        ("Dockerfile.dev", True, True, False),
+        ("src/test_a.py", False, True, True),
+        ("src/main.py", False, False, False),
+    ],
+)
+def test_what_names_of_files_say(path: str, *, lists: bool, developing: bool, aside: bool) -> None:
+    one = Path(path)
+    assert (is_list(one), is_about_developing(one), is_aside(one)) == (lists, developing, aside)
+
+
+# ------------------------------------------------------------------ setup.py
+
+
+def test_setup_py_is_read_and_not_run(tmp_path: Path) -> None:
+    text = """\
+import sys
+from setuptools import setup
+sys.exit("never run")
+"""
+    write(tmp_path, {"setup.py": text})
+    assert read_setup_py(tmp_path / "setup.py", tmp_path) is None
+    handed = "install_requires=['numpy>=1.20', 'torch'], python_requires='>=3.8', name='My_Kit'"
+    write(tmp_path, {"setup.py": f"from setuptools import setup\nsetup({handed})\n"})
+    found = read_setup_py(tmp_path / "setup.py", tmp_path)
+    assert names(found) == ["numpy>=1.20", "torch"]
+    assert found is not None
+    assert (found.python, found.project, found.complete) == (">=3.8", "my-kit", False)
+
+
+def test_setup_py_that_reads_a_list_of_its_project(tmp_path: Path) -> None:
+    code = "setup(install_requires=[line for line in open('requirements.txt') if check(line)])"
+    write(tmp_path, {"setup.py": f"from setuptools import setup\n{code}\n"})
+    found = read_setup_py(tmp_path / "setup.py", tmp_path)
+    assert found is not None
+    assert found.notes == (
+        "setup.py computes its requirements; it is not run, so they are not known",
+    )
+    write(tmp_path, {"requirements.txt": "einops\nrich>=13\n"})
+    assert names(read_setup_py(tmp_path / "setup.py", tmp_path)) == ["einops", "rich>=13"]
+    write(tmp_path, {"setup.py": "print 'Python 2'\n"})
+    old = read_setup_py(tmp_path / "setup.py", tmp_path)
+    assert old is not None
+    assert old.notes == ("setup.py is not read: no Python 3",)
+
+
+# ------------------------------------------------------------------ notebooks
+
+
+def test_what_a_notebook_installs(tmp_path: Path) -> None:
+    cells = (
+        "!pip install -q einops==0.7 \\\n  rich",
+        "%%bash\napt-get install -y graphviz\npip install timm",
+        "import numpy",
+    )
+    write(tmp_path, {"a.ipynb": notebook(*cells), "b.ipynb": notebook("import numpy")})
+    found = read_notebook(tmp_path / "a.ipynb", tmp_path)
+    assert names(found) == ["einops==0.7", "rich", "timm"]
+    assert found is not None
+    assert found.system == ("graphviz",)
+    assert read_notebook(tmp_path / "b.ipynb", tmp_path) is None
+
+
+# ------------------------------------------------------------------ proposals
+
+
+def test_bases_that_are_proposed() -> None:
+    bare = propose_base(BaseNeeds(python=">=3.12"))
+    assert (bare.base.bootstrap, bare.base.framework) == ("debian:trixie", None)
+    torch = propose_base(BaseNeeds(framework=need("torch==2.1.2")))
+    assert (torch.base.bootstrap, torch.base.framework) == ("debian:bookworm", "torch==2.1.2")
+    image = propose_base(BaseNeeds(image="docker://example.invalid/lab/base:1"))
+    assert image.base.image == "docker://example.invalid/lab/base:1"
+
+
+def test_debian_packages_that_are_proposed() -> None:
+    run, build = propose_system([need("opencv-python"), need("mpi4py==4.0"), need("numpy")])
+    assert run["libgl1"] == "opencv-python"
+    assert "mpi4py" in build.values()
+    notes: list[str] = []
+    assert for_debian(["libgl1-mesa-glx", "ffmpeg"], notes) == ("libgl1", "ffmpeg")
+    assert notes == ["libgl1-mesa-glx is called libgl1 in Debian"]
+    known = (
+        "docker://pytorch/pytorch:2.1.2-cuda11.8-cudnn8-runtime"  # Ubuntu 22.04, says the catalogue
+    )
+    assert takes_debian_packages(known) is True
+    assert takes_debian_packages("docker://example.invalid/lab/base:1") is False
