@@ -44,7 +44,7 @@ def find_packers(machine: str, context: Context) -> tuple[PackerFile, ...]:
         return msgspec.json.decode(path.read_bytes(), type=tuple[PackerFile, ...])
     except (OSError, *UNREADABLE):
         pass  # asked for the first time, or cut short by a full disk
-    from envbuild.resolve.pinned_wheel import pinned_wheels  # late: once for each version
+    from envbuild.resolve.sources.pinned_wheel import pinned_wheels  # late: once for each version
 
     bases = [
         BaseFacts(image=LIBRARY, python=f"{python}.0", machine=machine, glibc=GLIBC)

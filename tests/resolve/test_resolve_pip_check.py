@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from envbuild.resolve.pip_check import broken_requirements
+from envbuild.resolve.conflict.pip_check import broken_requirements
 from envbuild.resolve.stubs import plan_stubs
 from tests.resolve.conftest import base
 

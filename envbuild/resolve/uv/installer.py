@@ -30,7 +30,7 @@ def find_installer(resolver: Resolver, facts: BaseFacts, context: Context) -> tu
         return msgspec.json.decode(path.read_bytes(), type=tuple[Found, ...])
     except (OSError, *UNREADABLE):
         pass  # asked for the first time, or cut short by a full disk
-    from envbuild.resolve.pinned_wheel import pinned_wheel  # late: once for each version
+    from envbuild.resolve.sources.pinned_wheel import pinned_wheel  # late: once for each version
 
     oldest = ".".join(map(str, OLDEST_PYTHON))
     python = facts.python if python_minor(facts) >= OLDEST_PYTHON else oldest

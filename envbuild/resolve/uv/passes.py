@@ -19,9 +19,9 @@ from packaging.version import Version
 
 from envbuild.errors import EnvbuildError, HostError
 from envbuild.resolve.conflict.explain import ConflictError, Problem, held_reason, plain_warning
+from envbuild.resolve.conflict.pip_check import broken_requirements
 from envbuild.resolve.couplings import Coupling
 from envbuild.resolve.model import HeldBack
-from envbuild.resolve.pip_check import broken_requirements
 from envbuild.resolve.pylock import Chosen
 from envbuild.resolve.uv.ancient_releases import without_ancient
 from envbuild.resolve.uv.query import Question
