@@ -1,4 +1,4 @@
-"""Folders of the user's in which programs inside an image keep what they download and compile (docs/howto-data.md)."""
+"""The user's folders in which programs of an image keep things (docs/howto-data.md)."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ HEAD = 64 * 1024
 class Caches:
     """What is kept.
 
-    ``folders`` are (folder of this machine, path below HOME in the container); ``variables`` are set to paths below
-    HOME; ``given`` are variables that the user has set to a folder already, which is seen at its own path; ``made``
-    are the folders of this machine that must be there.
+    ``folders`` are (folder of this machine, path below HOME in the container); ``variables`` are
+    set to paths below HOME; ``given`` are variables that the user has set to a folder already, which is
+    seen at its own path; ``made`` are the folders of this machine that must be there.
     """
 
     folders: tuple[tuple[str, str], ...] = ()
@@ -47,9 +47,10 @@ def plan_caches(
     wanted: bool | tuple[str, ...] = True,
     taken: Collection[str] = (),
 ) -> Caches:
-    """Decide what is kept for an image; ``wanted`` is [run] caches, ``taken`` are variables that others have set.
+    """Decide what is kept for an image.
 
-    Nothing is kept where the recipe or the settings say so.  Raises UsageError for a folder that cannot be bound.
+    ``wanted`` is [run] caches, ``taken`` are variables that others have set.  Nothing is kept where
+    the recipe or the settings say so.  Raises UsageError for a folder that cannot be bound.
     """
     top = settings.caches
     if top is None or wanted is False:
@@ -95,9 +96,10 @@ def make_folders(caches: Caches) -> None:
 
 
 def image_mark(image: Path) -> str:
-    """Return what tells an image from all others, without reading gigabytes: a digest over the head of its file.
+    """Return a mark that no other image has: a digest over the head of its file.
 
-    The head of a SIF holds its id, and name, size and time of every object; envbuild derives the id from the lock.
+    The head of a SIF holds its id, and name, size and time of every object; envbuild derives the id
+    from the lock.  So no gigabytes have to be read.
     """
     if image.is_dir():  # a sandbox
         return hashlib.sha256(os.fsencode(image.absolute())).hexdigest()[:16]
@@ -106,10 +108,11 @@ def image_mark(image: Path) -> str:
 
 
 def make_scratch(tmpdir: Path, processes: Path = Path("/proc")) -> Path:
-    """Make the folder that is /tmp in this process's container, and remove those of processes that have ended.
+    """Make the folder that is /tmp in this process's container, and remove those of ended ones.
 
-    The runtime gives ordinary users a /tmp of 64 MB.  Nobody is left to remove the folder when the runtime ends, which
-    takes the place of this process; so the next run does.  Raises OSError where the folder cannot be made.
+    The runtime gives ordinary users a /tmp of 64 MB.  It takes the place of this process, so nobody
+    is left to remove the folder when it ends: the next run does.  Raises OSError where the folder
+    cannot be made.
     """
     # numbers of processes mean something on one host, in one namespace
     space = (processes / "self/ns/pid").readlink().name.strip("pid:[]")

@@ -1,13 +1,13 @@
-"""Root of a namespace whose ids own nothing on this machine: for foreign code, where root runs envbuild.
+"""Root of a namespace whose ids own nothing here: for foreign code, where root runs envbuild.
 
-Without it, what runs as root in a container is the machine's root as soon as a file of the kernel is concerned
-(``/proc/sys/kernel/core_pattern``): user 0 of Apptainer's own namespaces is the user who started it.
+Without it, what runs as root in a container is the machine's root for the files of the kernel
+(``/proc/sys/kernel/core_pattern``): user 0 of Apptainer's own namespaces is who started it.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,10 +17,11 @@ from envbuild.run import Command, Runner
 IDS = 65536
 """Ids that a Debian root uses (Debian policy 9.2.2)."""
 STASHES = ("/mnt", "/media", "/srv", "/opt")
-"""Folders that every Linux has (FHS 3.0); one of them is covered in the run's own mount namespace."""
+"""Folders that every Linux has (FHS 3.0); a run covers one in its own mount namespace."""
 SCRIPT = """\
 set -eu
-# The ids of this run may enter no closed folder: what it needs is shown under its own name, over empty ones.
+# The ids of this run may enter no closed folder: what it needs is shown under its own name,
+# over empty folders.
 # Arguments: owner of what it may write, folder to stash things in, folder to start in, KIND:PATH…
 owner=$1 stash=$2 start=$3; shift 3
 mount -t tmpfs -o mode=755,size=1m envbuild "$stash"
@@ -43,7 +44,12 @@ while [ $number -lt $count ]; do
     number=$((number + 1))
     eval "path=\\$path$number"
     if [ ! -e "$path" ]; then
-        if [ -d "$stash/$number" ]; then mkdir -p "$path"; else mkdir -p "${path%/*}"; : >"$path"; fi
+        if [ -d "$stash/$number" ]; then
+            mkdir -p "$path"
+        else
+            mkdir -p "${path%/*}"
+            : >"$path"
+        fi
     fi
     mount --rbind "$stash/$number" "$path"
     umount -l "$stash/$number"
@@ -61,7 +67,7 @@ WORKING: set[tuple[Cage, tuple[str, ...]]] = set()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cage:
-    """Ids of the machine's root that own nothing: the first and the count, of users and of groups."""
+    """Ids of root that own nothing: the first and the count, of users and of groups."""
 
     program: str
     uids: tuple[int, int]
@@ -70,7 +76,7 @@ class Cage:
     def around(
         self, command: Command, *, show: Iterable[Path], write: Iterable[Path] = ()
     ) -> Command:
-        """Return a command that runs another one there: it sees ``show``, and may write in ``write``.
+        """Return a command that runs another there: it sees ``show``, and may write in ``write``.
 
         Of the machine's files it sees what every user may see, but no home folder.
         """
@@ -81,45 +87,46 @@ class Cage:
         listed = [f"{kind}:{path}" for path, kind in shown.items()]
         # when all has been stashed
         listed += [f"cover:{folder}" for folder in closed_folders(shown)]
-        stash = next(
-            folder for folder in STASHES if not any(path.is_relative_to(folder) for path in shown)
-        )
-        inner = (
-            *(
-                self.program,
-                "--user",
-                f"--map-users={self.uids[0]},0,{IDS}",
-                f"--map-groups={self.gids[0]},0,{IDS}",
-            ),
-            *(
-                "--setuid",
-                "0",
-                "--setgid",
-                "0",
-                "--mount",
-                "--pid",
-                "--fork",
-                "--kill-child",
-                "--mount-proc",
-            ),
-        )
-        told = (f"{self.uids[0]}:{self.gids[0]}", stash, str(command.cwd or "/"), *listed)
-        outer = (self.program, "--mount", "sh", "-c", SCRIPT, "envbuild-cage", *told, "--")
-        kept = {
-            key: value
-            for key, value in (command.env or {}).items()
-            if not key.endswith(FOLDERS_OF_ROOT) or Path(value) in named
-        }
-        own = {"HOME": f"{stash}/home", "TMPDIR": f"{stash}/tmp"}  # noqa: S108  (the run's own)
-        # a folder that it may write in is as good as these
-        own |= {key: value for key, value in kept.items() if key in own and Path(value) in named}
-        return replace(
-            command, argv=(*outer, *inner, "--", *command.argv), cwd=None, env={**kept, **own}
-        )
+        stash = _free_stash(shown)
+        owner = f"{self.uids[0]}:{self.gids[0]}"
+        arguments = (owner, stash, str(command.cwd or "/"), *listed)
+        outer = (self.program, "--mount", "sh", "-c", SCRIPT, "envbuild-cage", *arguments, "--")
+        env = _own_folders(command.env or {}, stash, named)
+        argv = (*outer, *self._namespaces(), "--", *command.argv)
+        return replace(command, argv=argv, cwd=None, env=env)
+
+    def _namespaces(self) -> tuple[str, ...]:
+        """Return what starts a command as root of these ids, in namespaces of its own."""
+        maps = (f"--map-users={self.uids[0]},0,{IDS}", f"--map-groups={self.gids[0]},0,{IDS}")
+        root = ("--setuid", "0", "--setgid", "0")
+        processes = ("--pid", "--fork", "--kill-child", "--mount-proc")
+        return (self.program, "--user", *maps, *root, "--mount", *processes)
+
+
+def _free_stash(shown: Iterable[Path]) -> str:
+    """Return the folder that the run covers: one that holds nothing of what it is shown."""
+    paths = list(shown)
+    return next(
+        folder for folder in STASHES if not any(path.is_relative_to(folder) for path in paths)
+    )
+
+
+def _own_folders(env: Mapping[str, str], stash: str, named: Mapping[Path, str]) -> dict[str, str]:
+    """Return a run's variables: folders of root's are left out where the run does not see them."""
+    own = {"HOME": f"{stash}/home", "TMPDIR": f"{stash}/tmp"}  # noqa: S108  (the run's own)
+    kept = {}
+    for key, value in env.items():
+        is_seen = Path(value) in named
+        if is_seen or not key.endswith(FOLDERS_OF_ROOT):
+            kept[key] = value
+        # a folder that it may write in is as good as its own
+        if is_seen and key in own:
+            own[key] = value
+    return {**kept, **own}
 
 
 def closed_folders(shown: Iterable[Path]) -> tuple[str, ...]:
-    """Return the folders to cover: homes, and the outermost on the way to a path that is closed to others."""
+    """Return the folders to cover: homes, and the outermost closed one on the way to a path."""
     found = {place for place in ALWAYS_CLOSED if Path(place).is_dir()}
     for path in shown:
         for folder in reversed(path.parents):

@@ -110,7 +110,10 @@ KNOWN_FAILURES = (
 
 
 def explain_failure(result: Result) -> EnvbuildError:
-    """Turn a failed run of the runtime into the error that says what to do; unknown texts keep their last lines."""
+    """Turn a failed run of the runtime into the error that says what to do.
+
+    Of an unknown text the last lines are kept.
+    """
     text = re.sub(r"\x1b\[[0-9;]*m", "", f"{result.stderr}\n{result.stdout}")
     for known in KNOWN_FAILURES:
         found = re.search(known.pattern, text)

@@ -1,7 +1,7 @@
-"""How much of anything is read from hostile input: every limit with its reason, and what keeps count.
+"""How much of anything is read from hostile input: each limit with its reason, and what counts.
 
-A small input never takes more than some 512 MB of memory or a minute. Where an honest input may be large, the limit
-grows with the size of what was sent: whoever wants much done has to send much.
+A small input never takes more than some 512 MB of memory or a minute. Where an honest input may be
+large, the limit grows with the size of what was sent: whoever wants much done has to send much.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ NAME = 255
 DEPTH = 255
 """Folders in each other; real trees have some 30, and every level costs each name below it."""
 HEADER = MIB
-"""Bytes of one tar header that describes a member; the largest honest ones hold an attribute of 64 KiB."""
+"""Bytes of a tar header that describes a member; the largest honest ones hold 64 KiB."""
 COMMON_HEADERS = 64 * KIB
-"""Bytes of tar headers for all members together, which each member is given a copy of; git writes 52."""
+"""Bytes of tar headers for all members; each member gets a copy of them.  git writes 52."""
 CHAIN = 16
-"""Headers before one member; tar programs write at most three, and each is one more call within the last."""
+"""Headers before one member: each is a call within the last.  Tar programs write at most three."""
 SCRIPT = 16 * MIB
-"""Bytes of a wheel's script, which is rewritten in memory; the largest honest ones are programs of some megabytes."""
+"""Bytes of a wheel's script, which is rewritten in memory; honest ones have some megabytes."""
 WHOLE = {"RECORD": 64 * MIB, "WHEEL": MIB, "METADATA": 4 * MIB, "entry_points.txt": MIB}
-"""Bytes of a wheel's files that are read as a whole; the RECORD of 300,000 files has 40 MB, the others some kB."""
+"""Bytes of files that are read as a whole: the RECORD of 300,000 files has 40 MB, the others kB."""
 TEXT = 4 * MIB
 """Bytes that are read of a source archive's pyproject.toml; what is longer does not parse."""
 LIBRARY = 64 * MIB
@@ -45,17 +45,17 @@ TOKEN = MIB
 CHALLENGE = 8 * KIB
 """Bytes of the header in which a registry says who may give a token."""
 ANSWER_SECONDS = 180.0
-"""How long a server may take over one answer that is read whole (a manifest, a list, a page), whatever it sends."""
+"""How long a server may take over an answer that is read whole: a manifest, a list, a page."""
 PAGE = 64 * MIB
-"""Bytes of a project's page on an index, after decompression; the largest ones have a few million."""
+"""Bytes of a project's page on an index, unpacked; the largest have a few million."""
 QUESTION_SECONDS = 300.0
-"""One call of uv, which fetches some hundred pages and metadata files at once; a cold one took 34 s."""
+"""One call of uv, which fetches some hundred pages at once; a cold one took 34 s."""
 RESOLUTION_SECONDS = 900.0
 """All calls of uv for one resolution; a cold one with twenty calls took 60 s."""
 SEARCH_SECONDS = 5.0
-"""How long an address gets to answer whole when the slow one is looked for, after a limit was reached."""
+"""How long each address gets to answer when the slow one of several is looked for."""
 FILE_SECONDS = 600.0
-"""What the download of any file gets, however small it is; a larger one gets its size at SLOWEST_FILE on top."""
+"""What the download of any file gets; its size at SLOWEST_FILE comes on top."""
 SLOWEST_FILE = 8 * KIB
 """Bytes a second of a whole download: a server that drips is not waited for as long as it likes."""
 BACKEND_SECONDS = 120.0
@@ -63,7 +63,7 @@ BACKEND_SECONDS = 120.0
 RESTARTS = 5
 """How often a download starts from its first byte because the server does not continue."""
 ATTRIBUTES = 128 * KIB
-"""Bytes of the extended attributes of one file: Linux lists 64 KiB of names and holds values of 64 KiB."""
+"""Bytes of the extended attributes of a file: Linux has 64 KiB of names, and of each value."""
 PROJECT = 64 * MIB
 """Bytes of a bundle's recipe, lock and scripts; a lock of 1000 packages has 300 kB."""
 ENTRY = 200
@@ -79,7 +79,7 @@ def most_names(size: int) -> int:
 
 
 def most_content(size: int) -> int:
-    """Return the bytes that may come out of a packed file of so many bytes: zeros pack a thousandfold and more."""
+    """Return the bytes that may come out of so many packed ones: zeros pack a thousandfold."""
     return 8 * GIB + 100 * size
 
 
@@ -94,8 +94,10 @@ class Room:
         """Use some of it.  Raises IntegrityError where that is more than is left."""
         self.left -= amount
         if self.left < 0:
-            what = f"{self._what} more than {self._limit // KIB} KiB, which no honest file of its size does"
-            raise IntegrityError(what)
+            limit = f"{self._limit // KIB} KiB"
+            raise IntegrityError(
+                f"{self._what} more than {limit}, which no honest file of its size does"
+            )
 
 
 def require_path(path: str) -> None:
@@ -105,16 +107,18 @@ def require_path(path: str) -> None:
     data = path.encode("utf-8", "surrogateescape")
     parts = data.split(b"/")
     if len(data) > PATH or len(parts) > DEPTH or max(map(len, parts)) > NAME:
-        what = f"holds {path[:60]!r}…, a path of {len(data)} bytes and {len(parts)} parts, which no file system can hold"
-        raise IntegrityError(what)
+        size = f"{len(data)} bytes and {len(parts)} parts"
+        raise IntegrityError(
+            f"holds {path[:60]!r}…, a path of {size}, which no file system can hold"
+        )
 
 
 @contextmanager
 def reading(what: str, where: str, *, passing: tuple[type[Exception], ...] = ()) -> Iterator[None]:
     """Turn whatever a library raises over hostile bytes into IntegrityError.
 
-    The errors of libraries have no class in common.  Our own errors pass, with the place where they were met; so do
-    those of a full disk, and the classes in ``passing``.
+    The errors of libraries have no class in common.  Our own errors pass, with the place where they
+    were met; so do those of a full disk, and the classes in ``passing``.
     """
     try:
         yield
@@ -128,9 +132,7 @@ def reading(what: str, where: str, *, passing: tuple[type[Exception], ...] = ())
     except Exception as error:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise
-        told = (
-            "nested too deeply"
-            if isinstance(error, RecursionError)
-            else str(error) or type(error).__name__
-        )
-        raise IntegrityError(f"{what}: {told[:300]}", where=where) from error
+        reason = str(error) or type(error).__name__
+        if isinstance(error, RecursionError):
+            reason = "nested too deeply"
+        raise IntegrityError(f"{what}: {reason[:300]}", where=where) from error

@@ -1,4 +1,4 @@
-"""Read tar archives of strangers: tarfile, with limits on what it would believe or keep in memory."""
+"""Read tar archives of strangers: tarfile, with limits on what it believes and keeps in memory."""
 
 from __future__ import annotations
 
@@ -18,27 +18,29 @@ DESCRIBING = (
     tarfile.GNUTYPE_LONGNAME,
     tarfile.GNUTYPE_LONGLINK,
 )
-"""Headers that tell more of the next member, or of all: tarfile reads them as a whole."""
+"""Headers that describe the next member, or all: tarfile reads each as a whole."""
 
 
 def open_tar(file: IO[bytes] | Any, size: int, *, mode: str = "r:") -> tarfile.TarFile:
-    """Open a tar for reading, "r:" (any order), "r|" (one pass) or "r:*" (packed or not); ``size`` is the file's.
+    """Open a tar for reading: "r:" (any order), "r|" (one pass) or "r:*" (packed or not).
 
+    ``size`` is the file's.
     Raises tarfile.TarError for what is none.  Names are UTF-8 whatever the locale.
     """
-    told: Any = {
+    options: Any = {
         "mode": mode,
         "tarinfo": _member_class(size),
         "encoding": "utf-8",
         "errors": "surrogateescape",
     }
-    opened: tarfile.TarFile = tarfile.open(fileobj=file, **told)  # noqa: SIM115  (lent)
+    # the caller closes it
+    opened: tarfile.TarFile = tarfile.open(fileobj=file, **options)  # noqa: SIM115
     return opened
 
 
 @contextmanager
 def opened_members(path: Path) -> Iterator[tuple[tarfile.TarFile, Iterator[tarfile.TarInfo]]]:
-    """Lend a tar, packed or not, and its members.  Raises tarfile.TarError for what is none; see members."""
+    """Open a tar, packed or not, and its members.  Raises what open_tar and members raise."""
     size = path.stat().st_size
     with path.open("rb") as file, open_tar(file, size, mode="r:*") as tar:
         yield tar, members(tar, size)
@@ -47,7 +49,7 @@ def opened_members(path: Path) -> Iterator[tuple[tarfile.TarFile, Iterator[tarfi
 def members(tar: tarfile.TarFile, size: int) -> Iterator[tarfile.TarInfo]:
     """Yield the members of a tar that was sent in ``size`` bytes.
 
-    Raises IntegrityError for one that no file system could hold, tarfile.TarError for a damaged tar.
+    Raises IntegrityError for one that no file system could hold, tarfile.TarError for damage.
     """
     names = Room(limits.most_names(size), "its names take")
     content = Room(limits.most_content(size), "it unpacks to")
@@ -62,14 +64,15 @@ def members(tar: tarfile.TarFile, size: int) -> Iterator[tarfile.TarInfo]:
 
 
 def _member_class(size: int) -> type[tarfile.TarInfo]:
-    """Return the class of one archive's members: it refuses headers before tarfile reads what they announce."""
+    """Return the class of an archive's members: it refuses headers before tarfile believes them."""
     common = Room(limits.COMMON_HEADERS, "its headers for all members take")
     describing = Room(limits.most_names(size), "its headers take")
     chain = 0
 
     class Member(tarfile.TarInfo):
-        # The entry point that tarfile's source leaves to subclasses; `frombuf` and `fromtarfile` are no
-        # longer called for members since CPython's gh-141707 (in Debian's 3.11.2-6+deb12u7 and later).
+        # The entry point that tarfile's source leaves to subclasses; `frombuf` and `fromtarfile`
+        # are no longer called for members since CPython's gh-141707 (in Debian's
+        # 3.11.2-6+deb12u7 and later).
         def _proc_member(self, archive: tarfile.TarFile) -> Any:
             nonlocal chain
             if self.type == tarfile.GNUTYPE_SPARSE:
