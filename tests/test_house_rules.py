@@ -200,6 +200,20 @@ def test_foundations_know_no_stage() -> None:
             assert not known, f"{name} imports {known}"
 
 
+def test_the_command_line_leaves_the_stages_to_app() -> None:
+    """Modules of cli import records and readers of stages, but nothing that resolves, plans or builds."""
+    doers = ("resolve", "net", "plan", "formats", "lock.decide", "build.make", "build.assemble")
+    doing = tuple(f"envbuild.{doer}" for doer in doers)
+    found = {
+        f"{name}: {module}"
+        for name, tree in OURS.items()
+        if _part(name) == "cli"
+        for module in _imports(tree)
+        if module.startswith(doing)
+    }
+    assert not found
+
+
 def test_no_import_cycles() -> None:
     """Late imports count: a cycle hidden in a function is one all the same.  Names for the type checker alone do not."""
     graph = {

@@ -178,9 +178,9 @@ ALIASES = {
 }
 """What people type out of habit with other tools, and the verb that is meant."""
 COMMAND_VERBS = ("exec", "shell", "run", "watch")
-"""LazyGroup that return the exit code of the user's own command, so that envbuild's failures have one of their own."""
+"""Verbs that return the exit code of the user's own command, so that envbuild's failures have one of their own."""
 WORD_VERBS = (*COMMAND_VERBS, "job", "submit")
-"""LazyGroup that end with a command of the user's, whose options are not ours."""
+"""Verbs that end with a command of the user's, whose options are not ours."""
 
 SWITCHES = ("-v", "-vv", "--verbose", "-q", "--quiet")
 

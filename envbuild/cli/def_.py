@@ -6,15 +6,11 @@ from pathlib import Path
 
 import click
 
+from envbuild.app.definition import definition_text, dockerfile_text
 from envbuild.app.lock import require_fresh_lock
 from envbuild.app.source import find_named_source
 from envbuild.cli.complete import complete_recipe
 from envbuild.context import Context
-from envbuild.lock.model import Lock
-from envbuild.plan.apptainer import render_definition
-from envbuild.plan.definition import plan_definition, plan_dockerfile
-from envbuild.plan.dockerfile import render_dockerfile
-from envbuild.recipe.model import Recipe
 from envbuild.store.atomic import write_text
 
 
@@ -37,13 +33,3 @@ def command(context: Context, *, name: str | None, syntax: str, output: Path | N
         click.echo(text, nl=False)
     else:
         write_text(context.settings.cwd / output, text)
-
-
-def dockerfile_text(recipe: Recipe, lock: Lock) -> str:
-    """Return the Dockerfile of a recipe's lock as text.  Raises UsageError for a base that no engine knows."""
-    return render_dockerfile(plan_dockerfile(recipe, lock))
-
-
-def definition_text(recipe: Recipe, lock: Lock) -> str:
-    """Return the definition of a recipe's lock as text."""
-    return render_definition(plan_definition(recipe, lock))

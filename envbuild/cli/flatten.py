@@ -11,7 +11,7 @@ from envbuild.build.image.flatten import flatten_image
 from envbuild.cli.complete import complete_image
 from envbuild.cli.output import json_option, print_json
 from envbuild.context import Context
-from envbuild.store.atomic import os_errors_as, sync_folder
+from envbuild.store.atomic import publish
 from envbuild.store.units import human_bytes
 
 
@@ -35,10 +35,7 @@ def command(context: Context, *, image: str, output: Path | None, as_json: bool)
     target = context.settings.cwd / output if output else source
     with context.store.beside(target) as partial, context.report.stage(f"flatten {source.name}"):
         digest = flatten_image(source, partial)
-        with os_errors_as(target):
-            partial.chmod(0o755)
-            partial.replace(target)
-            sync_folder(target.parent)
+        publish(partial, target)
     size = target.stat().st_size
     if as_json:
         print_json({"image": str(target), "size": size, "tree": digest})

@@ -6,13 +6,12 @@ import click
 import msgspec
 
 from envbuild.app.lock import require_lock
+from envbuild.app.root_script import script_text
 from envbuild.app.source import find_named_source
 from envbuild.cli.complete import complete_recipe
 from envbuild.cli.list_ import RecipeRow, recipe_row
 from envbuild.cli.output import json_option, print_json
 from envbuild.context import Context
-from envbuild.lock.model import Lock
-from envbuild.plan.definition import plan_definition
 from envbuild.recipe.model import Source
 from envbuild.shelf.sanitize import sanitize_text
 
@@ -67,35 +66,3 @@ def _recipe_state(source: Source, about: RecipeRow) -> dict[str, str | list[str]
         "image": about.image_text,
         "last-verdict": about.verdict_text,
     }
-
-
-def script_text(source: Source, lock: Lock) -> str:
-    """Return, as a shell script with remarks, what a build runs as root, and what its check runs as the user."""
-    recipe = source.recipe
-    plan = plan_definition(recipe, lock)
-    flat = f"runs none of it, but {_of_flat(lock, len(recipe.system.post))}"
-    parts = [
-        f"# What envbuild make {recipe.name} runs as root: root of a user namespace, which has your rights outside.",
-        f"# --mode flat {flat}.",
-        *_script_part("outside the image, in its root folder (%setup)", plan.setup),
-        *_script_part("inside the image (%post)", plan.post),
-    ]
-    if recipe.check.script:
-        text = (source.path.parent / recipe.check.script).read_text("utf-8").splitlines()
-        parts += _script_part(
-            f"its check runs {recipe.check.script} inside the sealed image, as you", tuple(text)
-        )
-    return "\n".join(parts) + "\n"
-
-
-def _script_part(title: str, lines: tuple[str, ...]) -> list[str]:
-    return ["", f"# ---- {title} ----", *lines] if lines else []
-
-
-def _of_flat(lock: Lock, post: int) -> str:
-    debian = len(lock.installed_debian)
-    sources = sum(package.is_sdist for package in lock.python)
-    return (
-        f"the maintainer scripts of {debian} Debian packages, the set-up programs of {sources} source packages and "
-        f"{post} lines of [system] post"
-    )

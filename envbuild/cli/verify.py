@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from envbuild.app.image import find_image, refuse_old_image
-from envbuild.app.spec import build_spec
-from envbuild.build.image.verify import Verification, read_embedded_info, verify_image
-from envbuild.build.model import BuildSpec
+from envbuild.app.verify import find_lock_of_image
+from envbuild.build.image.verify import Verification, verify_image
 from envbuild.cli.complete import complete_image
 from envbuild.cli.output import json_option, print_json
 from envbuild.context import Context
-from envbuild.errors import EnvbuildError, UsageError
-from envbuild.lock.digest import lock_digest
-from envbuild.lock.model import Lock
-from envbuild.lock.read import read_lock
-from envbuild.recipe.find import find_recipe
 
 SHOWN = 20
 HOLDS = {
@@ -42,37 +34,13 @@ def command(context: Context, *, image: str, as_json: bool) -> int:
     path = found_image.path
     way_out = f"to compare it with the lock inside it: envbuild verify ./{path.name}"
     refuse_old_image(found_image, way_out)
-    lock, order = _lock_of(path, image, context)
+    lock, order = find_lock_of_image(path, image, context)
     found = verify_image(path, lock, order, context)
     if as_json:
         print_json(found)
     else:
         _print_verification(found)
     return 1 if found.holds == "differs" else 0
-
-
-def _lock_of(path: Path, image: str, context: Context) -> tuple[Lock, BuildSpec | None]:
-    """Return the lock to compare with and, where its recipe is at hand, the order that makes the image."""
-    carried = read_embedded_info(path)
-    name = carried.note.recipe if carried.note else Path(image).stem
-    try:
-        source = find_recipe(name, context.settings)
-        lock = read_lock(source.lock)
-    except EnvbuildError as error:
-        if carried.lock is None:
-            raise UsageError(
-                "carries no lock, and there is no recipe of its name",
-                where=str(path),
-                hint=error.hint,
-            ) from error
-        return carried.lock, None
-    if carried.lock is not None and lock_digest(lock) != lock_digest(carried.lock):
-        context.report.say(
-            f"{source.lock} is another lock; comparing with the one inside the image"
-        )
-        return carried.lock, None
-    mode = carried.note.mode if carried.note else "fakeroot"
-    return lock, build_spec(source, lock, path, mode)
 
 
 def _print_verification(found: Verification) -> None:

@@ -1,0 +1,59 @@
+"""Compare a lock with the newest releases of its packages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from packaging.version import Version
+
+from envbuild.base.model import BaseFacts
+from envbuild.context import Context
+from envbuild.lock.model import Lock
+from envbuild.net.index import index_url
+from envbuild.resolve.uv.newest import newest_releases
+from envbuild.store.units import count_noun
+
+
+def find_newest(lock: Lock, context: Context) -> Mapping[str, str]:
+    """Ask the indexes for the newest release of each package that a lock installs."""
+    base = lock.base
+    facts = BaseFacts(
+        image=base.reference, python=base.python, machine=base.machine, glibc=base.glibc
+    )
+    packages = lock.installed
+    named = dict.fromkeys(p.index for p in packages if p.index)
+    with context.report.stage(
+        f"ask for the newest releases of {count_noun(len(packages), 'package')}"
+    ):
+        return newest_releases(
+            [p.name for p in packages],
+            facts,
+            indexes={
+                **{name: index_url(context.settings, context.runner, name) for name in named},
+                "default": index_url(context.settings, context.runner),
+            },
+            context=context,
+        )
+
+
+def outdated_rows(
+    lock: Lock, newest: Mapping[str, str], *, everything: bool
+) -> list[tuple[str, str, str, str]]:
+    """Return name, locked version, newest one and the reason, for what is newer."""
+    reasons = {hold.name: hold.reason for hold in lock.held_back}
+    default = (
+        f"the lock is as of {lock.as_of}" if lock.as_of else "envbuild lock --upgrade may take it"
+    )
+    rows = []
+    for package in lock.installed:
+        release = newest.get(package.name)
+        if release is None or Version(release) <= Version(package.version):
+            continue
+        if everything or "(direct)" in package.via:
+            reason = reasons.get(package.name, _group_reason(package.group, default))
+            rows.append((package.name, package.version, release, reason))
+    return rows
+
+
+def _group_reason(group: str, default: str) -> str:
+    return "the recipe's framework decides" if group == "framework" else default
