@@ -214,21 +214,23 @@ def _type(intent: Intent, site: Site) -> tuple[NodeType, int]:
     """Choose the smallest type that holds the job, else as many of the largest as give exactly the GPUs asked for."""
     if intent.gpus == 0:
         return _without_gpu(intent, site)
-    whole = sorted(
-        (row for row in site.type if row.gpus and not row.shared_gpu),
-        key=lambda row: (row.gpus, row.cpus),
-    )
+    # a part of a GPU is never chosen by itself
+    whole = [row for row in site.type if row.gpus and not row.shared_gpu]
+    whole.sort(key=lambda row: (row.gpus, row.cpus))
     if not whole:
         refuse(site, "gpus", "it has none")
     nodes = intent.nodes or 1
     for row in whole:
-        if row.gpus * nodes == intent.gpus and nodes <= (row.most or nodes) and _holds(row, intent):
+        exact = row.gpus * nodes == intent.gpus
+        allowed = row.most is None or nodes <= row.most
+        if exact and allowed and _holds(row, intent):
             return row, nodes
     largest = whole[-1]
     if intent.nodes is None and intent.gpus % largest.gpus == 0:
         return largest, intent.gpus // largest.gpus
-    amounts = ", ".join(str(row.gpus) for row in {row.gpus: row for row in whole}.values())
-    rule = f"{intent.gpus} GPUs{f' on {nodes} nodes' if intent.nodes else ''} cannot be had exactly"
+    amounts = ", ".join(str(count) for count in sorted({row.gpus for row in whole}))
+    place = f" on {nodes} nodes" if intent.nodes else ""
+    rule = f"{intent.gpus} GPUs{place} cannot be had exactly"
     return refuse(
         site, "gpus", rule, f"it hands out {amounts} per node, or whole multiples of {largest.gpus}"
     )
@@ -250,5 +252,7 @@ def _without_gpu(intent: Intent, site: Site) -> tuple[NodeType, int]:
 
 def _holds(row: NodeType, intent: Intent) -> bool:
     memory = parse_memory(row.memory, row.name) if row.memory else None
-    enough = intent.memory is None or memory is None or intent.memory <= memory
-    return enough and (intent.cpus or 1) * (intent.tasks or 1) <= row.cpus * (intent.nodes or 1)
+    if intent.memory is not None and memory is not None and intent.memory > memory:
+        return False
+    cores = (intent.cpus or 1) * (intent.tasks or 1)
+    return cores <= row.cpus * (intent.nodes or 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import unicodedata
 from collections.abc import Mapping
@@ -152,7 +153,8 @@ def check_visible(
     job: Job, site: Site, settings: Settings, binds: tuple[Bind, ...]
 ) -> tuple[str, ...]:
     """Test the inputs of every task; return warnings about links of the project that lead out of it."""
-    words = tuple(dict.fromkeys(word for row in (job.rows or (job.argv,)) for word in row))
+    # each word once: the rows of a table share most of theirs
+    words = tuple(dict.fromkeys(itertools.chain(*(job.rows or (job.argv,)))))
     check_stage(job.intent.stage, settings.cwd)
     shown = (
         *visible_folders(site, settings, binds),

@@ -75,6 +75,8 @@ def make_intent(wanted: Wanted, flags: Flags, *, where: str = "[job]") -> Intent
     walltime, walltime_place = pick("walltime")
     array, array_place = pick("array")
     output, output_place = pick("output")
+    # a folder is shown at its own path, which has no slash at its end
+    stage = [path.rstrip("/") for path in (*wanted.stage, *flags.stage)]
     return Intent(
         gpus=gpus,
         gpu_type=kind,
@@ -92,7 +94,7 @@ def make_intent(wanted: Wanted, flags: Flags, *, where: str = "[job]") -> Intent
         environment=tuple(dict.fromkeys((*wanted.environment, *flags.environment))),
         output=None if output is None else _output(output, output_place),
         inputs=(*wanted.inputs, *flags.inputs),
-        stage=tuple(dict.fromkeys(path.rstrip("/") for path in (*wanted.stage, *flags.stage))),
+        stage=tuple(dict.fromkeys(stage)),
         trial=flags.trial,
         options=tuple(_option(text) for text in flags.options),
     )
@@ -117,7 +119,7 @@ def _word(text: str | None, place: str) -> str | None:
 
 
 def _ids(texts: tuple[str, ...], place: str) -> tuple[str, ...]:
-    ids = tuple(part for text in texts for part in text.split(",") if part)
+    ids = tuple(part for part in ",".join(texts).split(",") if part)
     for job in ids:
         if not re.fullmatch(r"\d+(\[\])?(\.[\w.-]+)?", job):
             raise UsageError(f"{job!r} is no id of a job", where=place)

@@ -142,7 +142,7 @@ def _starter(job: Job, site: Site, scheduler: Scheduler, each: int, name: str = 
     by_srun = _by_srun(site, scheduler, job)
     own = ""
     if job.intent.launcher == "mpi" or not by_srun:
-        own = join_words(word for text in mpi.arguments for word in text.split())
+        own = join_words(" ".join(mpi.arguments).split())
     if by_srun:
         start = f"srun --nodes={nodes} --ntasks={nodes * each} --ntasks-per-node={each} --kill-on-bad-exit=1"
     elif mpi.kind == "openmpi":

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from envbuild import __version__
 from envbuild.job.container import enter_function, node_local_function
 from envbuild.job.launch import launch, module_names
-from envbuild.job.model import Job
+from envbuild.job.model import Image, Job
 from envbuild.job.records import FOLDER
 from envbuild.job.schedulers.protocol import (
     Scheduler,
@@ -30,20 +30,24 @@ TRAPS = "".join(f"trap 'stop {name}' {name}\n" for name in ("TERM", "INT", "USR1
 
 def render(job: Job, site: Site, scheduler: Scheduler) -> str:
     """Return the whole script; raises UsageError for what the scheduler cannot say."""
+    shell = scheduler.features.shell
+    # an interactive job has the terminal: its signals go to the command by themselves
+    supervise = DIRECT if job.interactive else script_text("supervise.sh")
+    traps = "" if job.interactive else TRAPS
+    gpus = shell.gpus.replace("@name@", site.resources.gpu_name) if job.allocation.gpus else ""
+    container = _container(job, site, scheduler) if job.image else ""
     parts = [
         _head(job, site, scheduler),
         _start(job, site, scheduler),
         script_text("report.sh"),
-        DIRECT if job.interactive else script_text("supervise.sh"),
-        scheduler.features.shell.tell_ranks,
-        "reserve_receipt\ntrap finish EXIT\n" + ("" if job.interactive else TRAPS),
-        scheduler.features.shell.gpus.replace("@name@", site.resources.gpu_name)
-        if job.allocation.gpus
-        else "",
+        supervise,
+        shell.tell_ranks,
+        f"reserve_receipt\ntrap finish EXIT\n{traps}",
+        gpus,
         "describe_job\n",
         _check_predecessors(job),
         _prepare(job, site, scheduler),
-        _container(job, site, scheduler) if job.image else "",
+        container,
         _watch(job, scheduler),
         _command(job),
         launch(job, site, scheduler),
@@ -90,17 +94,19 @@ def _shell_pattern(pattern: str) -> str:
 
 def _start(job: Job, site: Site, scheduler: Scheduler) -> str:
     """Return the variables that all functions read, and the way to the project and its log."""
-    features, image = scheduler.features, job.image
+    features = scheduler.features
+    # a job without an image runs the command on the node itself
+    image = job.image or Image(path="", digest="")
     folder = shlex.quote(str(PurePosixPath(log_pattern(job)).parent))
     limit = job.intent.walltime
     values = {
         "name": job.name,
         "site": site.name,
         "commit": job.commit,
-        "image": image.path if image else "",
-        "stamp": image.stamp if image else "",
-        "digest": image.digest if image else "",
-        "lock": (image.lock or "") if image else "",
+        "image": image.path,
+        "stamp": image.stamp,
+        "digest": image.digest,
+        "lock": image.lock or "",
         "walltime": "" if limit is None else str(limit),
     }
     lines = [

@@ -166,14 +166,14 @@ class HostFacts(_Section, frozen=True):
     architecture: Machine = "x86_64"
 
 
-class GridEngine(_Section, frozen=True):
+class GridEngineKeys(_Section, frozen=True):
     """[gridengine]: whether qsub is asked to refuse what can never run (``-w e``), whether ``-notify`` works."""
 
     verify: bool = True
     notify: bool = True
 
 
-class Pbs(_Section, frozen=True):
+class PbsKeys(_Section, frozen=True):
     """[pbs]: whether the node type is the queue (ABCI 3.0), keys of every chunk, and the key that names a GPU's type."""
 
     type_is_queue: bool = False
@@ -197,8 +197,8 @@ class Site(_Section, frozen=True):
     build: Build = Build()
     gpu: tuple[Gpu, ...] = ()
     host: HostFacts = HostFacts()
-    gridengine: GridEngine = GridEngine()
-    pbs: Pbs = Pbs()
+    gridengine: GridEngineKeys = GridEngineKeys()
+    pbs: PbsKeys = PbsKeys()
 
     @property
     def name(self) -> str:

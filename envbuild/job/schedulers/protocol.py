@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 from collections.abc import Callable, Iterable
@@ -177,7 +178,7 @@ def user_options(job: Job, site: Site) -> Words:
 
 def split_options(options: Iterable[str]) -> Words:
     """Return options that a site file or a user wrote as the words of a command line."""
-    return tuple(word for text in options for word in shlex.split(text))
+    return tuple(itertools.chain.from_iterable(map(shlex.split, options)))
 
 
 def check_quotes(text: str, where: str) -> None:
@@ -212,7 +213,7 @@ def _is_option(words: list[str], option: str, *, joined: bool) -> bool:
 
 def command_words(options: Iterable[Words]) -> Words:
     """Return options as the words of a command line."""
-    return tuple(word for option in options for word in option)
+    return tuple(itertools.chain.from_iterable(options))
 
 
 def array_text(job: Job, *, limit: str = "%") -> str:

@@ -225,6 +225,7 @@ def _read_queue(result: Result, job: str) -> Status | None:  # noqa: ARG001
     for row in rows:
         if row[1] in RUNNING:
             return Status(phase="running", node=row[3])
+    # tasks of an array that have ended are shown beside those that wait
     if all(state in QUEUED for state in states):
         reason = "" if rows[0][2] == "None" else rows[0][2]
         return Status(phase="queued", reason=STUCK.get(reason, reason), stuck=reason in STUCK)
@@ -233,11 +234,10 @@ def _read_queue(result: Result, job: str) -> Status | None:  # noqa: ARG001
 
 def _read_accounting(result: Result, job: str) -> Status | None:  # noqa: ARG001
     rows = [line.split("|", 4) for line in result.stdout.splitlines() if line.count("|") >= 4]
-    return (
-        None
-        if result.code or not rows
-        else _merged([(row[1], row[2], row[3], row[4]) for row in rows])
-    )
+    # accounting may be switched off, or not know the job yet
+    if result.code or not rows:
+        return None
+    return _merged([(row[1], row[2], row[3], row[4]) for row in rows])
 
 
 def _read_controller(result: Result, job: str) -> Status | None:  # noqa: ARG001
