@@ -422,3 +422,30 @@ def test_code_for_one_gpu_alone_runs_on_no_other() -> None:
         lookup.runs_on(103, (100,), (), (100,)) == "sass"
     )  # plain code beside it runs on 10.3 too
     assert lookup.runs_on(103, (), (), (100,)) is None
+
+
+OLDEST = {
+    "9.0": "384.81", "9.1": "390.46", "9.2": "396.26", "10.0": "410.48", "10.1": "418.39", "10.2": "440.33",
+    "11.0": "450.36.06", "11.1": "450.80.02", "11.2": "450.80.02", "11.3": "450.80.02", "11.4": "450.80.02",
+    "11.5": "450.80.02", "11.6": "450.80.02", "11.7": "450.80.02", "11.8": "450.80.02", "12.0": "525.60.13",
+    "12.1": "525.60.13", "12.2": "525.60.13", "12.3": "525.60.13", "12.4": "525.60.13", "12.5": "525.60.13",
+    "12.6": "525.60.13", "12.8": "525.60.13", "12.9": "525.60.13", "13.0": "580.65.06", "13.1": "580.65.06",
+    "13.2": "580.65.06", "12": "525.60.13", "13": "580.65.06",
+}  # fmt: skip
+"""Oldest drivers on Linux x86_64 (CUDA toolkit release notes, table "CUDA Toolkit and Minimum Required Driver")."""
+NEWEST = {
+    "384.81": "9.0", "410.104": "10.0", "418.87": "10.1", "440.33": "10.2", "450.80.02": "11.8", "470.57": "11.8",
+    "510.47": "11.8", "515.65": "11.8", "525.60.13": "12.9", "535.104": "12.9", "550.54": "12.9", "565.57": "12.9",
+    "570.26": "12.9", "580.65.06": "13.2", "595.45.04": "13.2",
+}  # fmt: skip
+"""Newest toolkit whose machine code a driver runs, by the same table and minor-version compatibility."""
+
+
+@pytest.mark.parametrize(("toolkit", "driver"), OLDEST.items())
+def test_the_oldest_driver_of_each_toolkit_is_the_published_one(toolkit: str, driver: str) -> None:
+    assert lookup.oldest_driver(toolkit) == driver
+
+
+@pytest.mark.parametrize(("driver", "toolkit"), NEWEST.items())
+def test_the_newest_toolkit_of_a_driver_is_the_published_one(driver: str, toolkit: str) -> None:
+    assert lookup.newest_toolkit(driver) == toolkit
