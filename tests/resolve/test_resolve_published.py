@@ -285,7 +285,8 @@ def test_every_stand_in_is_published_or_said_to_be_elsewhere(published: Publishe
     names = named(aliases)
     with ThreadPoolExecutor(WORKERS) as pool:
         modules = dict(zip(names, pool.map(published.modules, names), strict=True))
-    assert {name for name, held in modules.items() if not held} == set(aliases.elsewhere)
+    without_wheels = {name for name, held in modules.items() if not held}
+    assert without_wheels == {*aliases.elsewhere, "chainer"}  # which is a source archive alone
 
 
 @pytest.mark.live
