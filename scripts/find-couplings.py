@@ -20,7 +20,7 @@ import sys
 import tarfile
 import zipfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -146,8 +146,9 @@ def main() -> None:
     with make_client(settings) as client:
         finder = Finder(Published(settings, client), options.releases, options.against)
         with ThreadPoolExecutor(WORKERS) as pool:
-            for text in pool.map(finder.report, names):
-                print(text, end="", flush=True)
+            # a large package may take minutes: the others are printed as they come
+            for done in as_completed([pool.submit(finder.report, name) for name in names]):
+                print(done.result(), end="", flush=True)
 
 
 class Finder:
