@@ -34,9 +34,10 @@ GRACE = dt.timedelta(days=30)
 
 
 def newest_pin(releases: Mapping[str, Release], packages: int) -> dt.date | None:
-    """Return the day until which a framework may have come out: that of the newest release that is pinned or asked for.
+    """Return the day of the newest pinned release: a framework may be that young.
 
-    None where nothing is pinned, or too little to tell; a pin of a package that is used with a framework alone tells.
+    None where nothing is pinned, or too little to tell; a pin of a package that is used with a
+    framework alone tells.
     """
     days = [release.day for release in releases.values() if release.day is not None]
     pinned = {
@@ -50,7 +51,7 @@ def newest_pin(releases: Mapping[str, Release], packages: int) -> dt.date | None
 
 
 def keras_2_only(requirements: Sequence[Requirement], releases: Mapping[str, Release]) -> list[str]:
-    """Return the packages that need Keras 2: keras before 3, and what had no release since TensorFlow has Keras 3."""
+    """Return the packages that need Keras 2: keras<3, and what had no release since Keras 3."""
     found = []
     for requirement in requirements:
         bounds = bounds_of(requirement)
@@ -72,7 +73,7 @@ def keras_2_only(requirements: Sequence[Requirement], releases: Mapping[str, Rel
 
 
 def shared_pythons(releases: Mapping[str, Release]) -> tuple[str, ...]:
-    """Return the Python series that most of the pinned releases can be had for; none where nothing is pinned."""
+    """Return the Python series that most of the pinned releases have files for."""
     pinned = (release.pythons for release in releases.values() if release.exact)
     counts = Counter(chain.from_iterable(pinned))
     most = max(counts.values(), default=0)
@@ -84,10 +85,10 @@ def shared_pythons(releases: Mapping[str, Release]) -> tuple[str, ...]:
 
 
 def torch_bounds(requirement: Requirement) -> str:
-    """Return the bounds of PyTorch that those of a companion mean: torchvision==0.15.2 goes with torch>=2.0,<2.1.
+    """Return the bounds of PyTorch for a companion: torchvision==0.15.2 needs torch>=2.0,<2.1.
 
-    Empty where the companion has no bounds from above.  torchaudio has PyTorch's own numbers since 2.0, torchvision is
-    one line ahead (their installation tables).
+    Empty where the companion has no bounds from above.  torchaudio has PyTorch's own numbers
+    since 2.0, torchvision is one line ahead (their installation tables).
     """
     bounds = SpecifierSet(bounds_of(requirement))
     if requirement.name not in TORCH_LINES or not any(

@@ -1,4 +1,4 @@
-"""From what files ask for to what a recipe says: one line a package, right names, without what the base brings."""
+"""Clean requirements: one line a package, right names, without what the base brings."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ BASE_BRINGS = (
     "nvidia-*", "cuda-*", "triton", "pytorch-triton", "tensorflow-estimator", "tensorflow-io-gcs-filesystem", "jaxlib",
     "jax-cuda*", "tensorflow-intel", "tf-estimator-nightly", "cudatoolkit", "cudnn", "libclang",
 )  # fmt: skip
-"""Distributions that a framework's own wheels ask for; NVIDIA's tools of the list below are no part of it."""
+"""Distributions that a framework's own wheels ask for, but for those of the next list."""
 NOT_BROUGHT = ("nvidia-ml-py*", "nvidia-dali*", "nvidia-pyindex", "nvidia-modelopt*", "cuda-python")
 COMPANIONS = {"torchvision", "torchaudio", "torchtext", "torchdata"}
-"""Distributions with one release for each release of PyTorch: another pin than the framework's has no solution."""
+"""Distributions with one release for each release of PyTorch."""
 
 
 @dataclass(slots=True)
 class Cleaned:
-    """The needs of a recipe; ``frameworks`` are those asked for, in order; ``dropped`` and ``notes`` are told.
+    """The requirements of a recipe; ``dropped`` and ``notes`` become comments.
 
-    ``system`` are Debian packages that stand for needs; ``cuda`` is the CUDA version that a framework's pin names.
+    ``frameworks`` are those asked for, in order.  ``system`` are Debian packages that stand for
+    requirements; ``cuda`` is the CUDA version that a framework's pin names.
     """
 
     requirements: list[Requirement] = field(default_factory=list)
@@ -94,7 +95,7 @@ def bounds_of(requirement: Requirement) -> str:
 
 
 def merge_requirements(requirements: Iterable[Requirement], found: Cleaned) -> list[Requirement]:
-    """Return one need for each name: the one with an exact version, else the first with bounds, else the first.
+    """Return one requirement a name: the pinned one, else the first with bounds, else the first.
 
     Lines of one name with different markers all stay.
     """
@@ -143,7 +144,7 @@ def _without_build(requirement: Requirement, found: Cleaned) -> Requirement:
 
 
 def _one_of_each(found: Cleaned) -> None:
-    """Keep one of several distributions that write the same files: two opencv's, two onnxruntimes."""
+    """Keep one of several distributions that write the same files: two OpenCVs."""
     for module, group in load_aliases().exclusive.items():
         there = [requirement for requirement in found.requirements if requirement.name in group]
         if len(there) < 2:
@@ -191,7 +192,7 @@ def companion_unpinned(requirement: Requirement) -> Requirement:
 def without_others(
     requirements: Iterable[Requirement], python: str | None, found: Cleaned
 ) -> list[Requirement]:
-    """Drop needs whose marker does not hold on the base: Linux on x86_64, a Python series where it is known."""
+    """Drop requirements whose marker does not hold on the base."""
     there = {
         "sys_platform": "linux",
         "platform_system": "Linux",

@@ -1,4 +1,7 @@
-"""Read cog.yaml, from which Cog (Replicate) builds an image: https://github.com/replicate/cog/blob/main/docs/yaml.md."""
+"""Read cog.yaml, from which Cog builds an image.
+
+Its form: https://github.com/replicate/cog/blob/main/docs/yaml.md
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from envbuild.project.tree import read_text, shown_path
 
 
 def read_cog(path: Path, root: Path) -> FileFindings | None:
-    """Read what the section "build" asks for; None where there is none.  Raises UsageError for text that is no YAML."""
+    """Read the section "build", None where there is none.  Raises UsageError for bad YAML."""
     file = shown_path(path, root)
     try:
         data: Any = yaml.safe_load(read_text(path) or "")

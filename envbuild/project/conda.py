@@ -1,4 +1,4 @@
-"""Read a conda environment file: its packages as what the index or Debian calls them, and its pip section."""
+"""Read a conda environment file: its packages by other names, and its pip section."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class _CondaReader:
         )
 
     def _direct(self) -> frozenset[str]:
-        """Return the pip section of a dump where people wrote it: with next to nothing that others bring."""
+        """Return the pip section of a dump, if people wrote it themselves."""
         brought = self.direct & set(load_names().transitive.names)
         return frozenset(self.direct) if len(brought) <= 0.1 * len(self.direct) else frozenset()
 
@@ -161,7 +161,7 @@ def compiler_note(name: str, bounds: str, where: str) -> str | None:
 
 
 def _pip_lines(text: str) -> list[str]:
-    """Return the lines of a pip section that was written as text; several names on one line are taken apart."""
+    """Return the lines of a pip section that is text; several names on a line are split."""
     found: list[str] = []
     for line in text.splitlines():
         plain = not re.search(r"[;@#]|^\s*-", line)
@@ -170,7 +170,7 @@ def _pip_lines(text: str) -> list[str]:
 
 
 def conda_cuda(name: str, wish: str) -> str | None:
-    """Return the CUDA version that a conda package pins: cudatoolkit=11.3, pytorch-cuda=12.1, a build of cuda113."""
+    """Return the CUDA version that a conda package pins, as in cudatoolkit=11.3."""
     if re.fullmatch(
         r"cudatoolkit(-dev)?|pytorch-cuda|cuda|cuda-(toolkit|runtime|version|nvcc|cudart)", name
     ):
@@ -180,7 +180,7 @@ def conda_cuda(name: str, wish: str) -> str | None:
 
 
 def conda_bounds(wish: str) -> str:
-    """Return conda's version wish as PEP 440 has it: "=1.2" is "==1.2.*", "=1.2.3=py36_0" is "==1.2.3"."""
+    """Return conda's bounds in the form of PEP 440: "=1.2" is "==1.2.*"."""
     if "|" in wish or "[" in wish:
         return ""  # a choice: PEP 440 has none
     wish = re.sub(r"(?<=[<>=!~])\s+(?=\d)", "", wish)

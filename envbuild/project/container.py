@@ -55,7 +55,7 @@ BUILD_SYSTEM = re.compile(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Parts:
-    """A definition taken apart: ``start`` is what it starts from, ``image`` the same if that can be a base.
+    """A definition in parts: ``start`` is its base, ``image`` the same if envbuild can use it.
 
     ``apart`` tells that each line is a shell of its own; ``copies`` are (source, destination).
     """
@@ -159,7 +159,7 @@ def _read_docker(text: str, file: str) -> _Parts:
 
 
 def _stage_chain(stages: list[DockerfileStage]) -> list[DockerfileStage]:
-    """Return the last stage after those that it starts from by their names (``FROM image AS name``)."""
+    """Return the last stage after those that it starts from (``FROM image AS name``)."""
     chain = [stages[-1]]
     index = len(stages) - 1
     while (before := _parent_stage(stages[:index], chain[0].start)) is not None:
@@ -234,7 +234,7 @@ def _copies(lines: Iterable[str]) -> Iterable[tuple[str, str]]:
 
 
 def _local_image(start: str, path: Path) -> tuple[str | None, str]:
-    """Return the base of a definition that starts from a file: the file, or the image it was pulled from.
+    """Return the base of a definition that starts from a file.
 
     apptainer pull calls docker://MAKER/NAME:TAG the file NAME_TAG.sif.
     """
@@ -270,7 +270,7 @@ def _listed_packages(found: ShellFindings, parts: _Parts, path: Path, root: Path
 
 
 def _in_project(name: str, parts: _Parts, path: Path, root: Path) -> Path | None:
-    """Find a file that a definition names inside the image: by what was copied there, else by its name."""
+    """Find the project's file for a path inside the image: by the copies, else by its name."""
     wanted = Path(name).name
     copied = [
         source
@@ -287,7 +287,7 @@ def _in_project(name: str, parts: _Parts, path: Path, root: Path) -> Path | None
 
 
 def _with_lists(found: ShellFindings, parts: _Parts, path: Path, root: Path) -> FileFindings:
-    """Add the lists that a definition installs from, found by their names beside it or in the project."""
+    """Add the lists that a definition installs from."""
     file = shown_path(path, root)
     requirements, aside, notes = list(found.requirements), list(found.aside), list[str]()
     python = cuda = None
@@ -327,7 +327,7 @@ def _python_of(start: str) -> str | None:
 
 
 def _base_image(name: str) -> str | None:
-    """Return an image of a registry as a base; None where it is a plain Linux, or known only when it is built."""
+    """Return a registry's image as a base; None for a plain Linux or a variable."""
     name = name.removeprefix("docker://")
     if not name or PLAIN.match(name) or "$" in name or name == "scratch":
         return None
@@ -335,7 +335,7 @@ def _base_image(name: str) -> str | None:
 
 
 def _start_command(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return what the image starts, where that is a program and its words; what it hands on is left out."""
+    """Return the program that the image starts, with its words; no shell, no variables."""
     words = tuple(word for word in words if word != "$@")
     shells = {"bash", "/bin/bash", "sh", "/bin/sh", "zsh"}
     if not words or words[0] in shells or re.search(r"[$\n]", "".join(words)):

@@ -1,4 +1,4 @@
-"""The CUDA version that a project names: in a local version, an index, a conda pin, the tag of an image."""
+"""Find the CUDA version in a version, an index, a conda pin or the tag of an image."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LOCAL = re.compile(r"(?:\+|%2[Bb])[\w.]*?cu(?:da)?(\d{2,3})")
 
 
 def cuda_of(text: str) -> str | None:
-    """Return the CUDA version in a text such as "2.0.1+cu118", ".../whl/cu118", "cuda:11.3.1-runtime", "jax[cuda12]".
+    """Return the CUDA version in a text such as "2.0.1+cu118" or "cuda:11.3.1-runtime".
 
     Wheels write it without a dot: "118" is 11.8, "92" is 9.2, "12" is any 12.
     """

@@ -94,7 +94,7 @@ def read_pyproject(path: Path, root: Path) -> FileFindings | None:
 
 
 def _read_workspace(data: Mapping[str, Any], folder: Path, root: Path) -> list[FileFindings]:
-    """Read the members of a uv workspace: their code is the project's own, what they ask for is needed."""
+    """Read the members of a uv workspace: they are parts of the project."""
     found: list[FileFindings] = []
     for pattern in _list_of(_table_at(data, "tool", "uv", "workspace").get("members")):
         if (
@@ -114,7 +114,7 @@ def _without_sources(
     own: Collection[str | None],
     file: str,
 ) -> tuple[tuple[Requirement, ...], tuple[tuple[str, str], ...]]:
-    """Take out what uv or Poetry find elsewhere than on an index: on a public one, that name could be anybody's."""
+    """Take out what comes from no index: on a public one, that name could be anybody's."""
     tables = {
         **_table_at(data, "tool", "uv", "sources"),
         **_table_at(data, "tool", "poetry", "dependencies"),

@@ -11,7 +11,7 @@ HEADER = re.compile(r"\s*([A-Za-z]\w*)\s*:\s*(.*?)\s*$")
 
 @dataclass(slots=True)
 class DefinitionStage:
-    """One stage: ``header`` with keys in lower case, ``sections`` with their lines; several of one name are joined."""
+    """One stage: ``header`` with keys in lower case, ``sections`` with their lines."""
 
     header: dict[str, str] = field(default_factory=dict)
     sections: dict[str, list[str]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Gather the direct requirements: what lists ask for, and what the code imports and no list names."""
+"""Find the direct requirements: those of lists, and imports that no list names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WITH_TENSORFLOW = ("keras", "tensorboard", "protobuf", "absl-py")
 def listed_requirements(
     builder: DraftBuilder, used: frozenset[str], index: PackageIndex
 ) -> list[Requirement]:
-    """Return what lists ask for: direct lists as they are, dumps only where there is no direct list, reduced."""
+    """Return what lists ask for; a dump counts only where there is no direct list."""
     direct = [
         findings
         for findings in builder.gathered.all_findings
@@ -109,7 +109,7 @@ def imported_requirements(
 
 
 def _name_of(text: str) -> str | None:
-    """Return the name in a requirement that is not taken: "NAME @ git+…", "git+…#egg=NAME", the end of an address."""
+    """Return the name in a requirement that is not taken: "NAME @ git+…", "git+…#egg=NAME"."""
     egg = re.search(r"[#&]egg=([\w.-]+)", text)
     direct = re.match(r"([A-Za-z0-9][\w.-]*)\s*(\[[^]]*\])?\s*(@|[<>=!~;]|$)", text)
     end = re.search(r"/([A-Za-z0-9][\w.-]*?)(\.git)?(@[^/]*)?/?$", text)
@@ -118,7 +118,7 @@ def _name_of(text: str) -> str | None:
 
 
 def _has_name(module: str, names: set[str], *, known: bool) -> bool:
-    """Whether a package is called as a module; of a module that no table knows, a word of the name is enough."""
+    """Whether a package is called as a module; for an unknown one a part of the name will do."""
     name = canonicalize_name(module)
     if name in names or known or len(name) <= 2:
         return name in names

@@ -1,8 +1,9 @@
 """Take a Dockerfile apart: its stages, each with what it starts from, runs, copies and sets.
 
-spython reads the instructions of a stage.  They are prepared for it, since it takes a file line by line: continued
-lines are joined, here-documents taken out, and variables of ARG and ENV filled in as Docker does it.  What is only
-known when it is built keeps its ``$``, and so does what is called a secret.
+spython reads the instructions of a stage.  They are prepared for it, since it takes a file line by
+line: continued lines are joined, here-documents taken out, and variables of ARG and ENV filled in
+as Docker does it.  What is only known when it is built keeps its ``$``, and so does what is called
+a secret.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ WITHOUT_VARIABLES = {"run", "cmd", "entrypoint", "shell", "healthcheck", "onbuil
 class DockerfileStage:
     """One stage: ``start`` is an image or an earlier stage, ``lines`` are shell lines in order.
 
-    ``instructions`` are those for spython, one a line; ``copies`` are (source, destination); ``variables`` is what ENV
-    sets, ``known`` also what ARG has as default.
+    ``instructions`` are those for spython, one a line; ``copies`` are (source, destination);
+    ``variables`` is what ENV sets, ``known`` also what ARG has as default.
     """
 
     start: str
@@ -62,7 +63,8 @@ def read_dockerfile(text: str) -> list[DockerfileStage]:
 def _take_apart(stage: DockerfileStage) -> None:
     """Let spython read what a stage copies and starts.
 
-    It prints, raises anything, and ends the process where it cannot go on: such a stage copies and starts nothing.
+    It prints, raises anything, and ends the process where it cannot go on: such a stage copies
+    and starts nothing.
     """
     from spython.logger import bot  # late: slow, and few projects have a Dockerfile
     from spython.main.parse.parsers import DockerParser

@@ -70,7 +70,7 @@ def draft_recipe(
     driver: str | None = None,
     gpu: str | None = None,
 ) -> RecipeDraft:
-    """Make a draft: direct dependencies, a base, Debian packages, and comments on what is not certain."""
+    """Draft a recipe: dependencies, a base, Debian packages, and comments on doubts."""
     builder = DraftBuilder(gathered)
     modules = {one.module: distribution_of(one.module) for one in gathered.imports}
     used = frozenset(name for name in modules.values() if name)
@@ -157,7 +157,7 @@ def without_proposals(made: RecipeDraft, refused: Sequence[Proposal]) -> RecipeD
 def _without_base(
     recipe: Recipe, proposal: Proposal, below: dict[str, tuple[str, ...]]
 ) -> tuple[Recipe, dict[str, tuple[str, ...]]]:
-    """Return a recipe on a bare Debian that still asks for its framework: no image is for the CPU by accident."""
+    """Return a recipe on a bare Debian that still asks for its framework."""
     shown, *frameworks = proposal.values
     names = tuple(sorted({*recipe.python.dependencies, *frameworks}))
     recipe = msgspec.structs.replace(
@@ -215,7 +215,7 @@ def _note_cleaning(builder: DraftBuilder, cleaned: Cleaned) -> None:
 
 
 def _sort_frameworks(builder: DraftBuilder, cleaned: Cleaned) -> None:
-    """Sort the frameworks that are asked for; where none is, take what the code or the other packages need."""
+    """Sort the frameworks; where none is asked for, take what code or packages need."""
     if not cleaned.frameworks:
         cleaned.frameworks += _implied_frameworks(builder, cleaned)
     cleaned.frameworks.sort(
@@ -238,7 +238,7 @@ def _sort_frameworks(builder: DraftBuilder, cleaned: Cleaned) -> None:
 def _upper_bound(
     builder: DraftBuilder, cleaned: Cleaned, framework: Requirement
 ) -> tuple[str, str]:
-    """Return bounds that nobody wrote down but that hold all the same, and why; empty where there are none."""
+    """Return bounds that no list has but that hold all the same, and why."""
     if framework_name(framework.name) == "torch":
         for requirement in cleaned.requirements:
             bounds = torch_bounds(requirement)
@@ -258,7 +258,7 @@ def _upper_bound(
 
 
 def _implied_frameworks(builder: DraftBuilder, cleaned: Cleaned) -> list[Requirement]:
-    """Return the framework that files import, else the one that most packages are nothing without."""
+    """Return the framework that files import, else the one that most packages need."""
     imported = [
         one
         for one in builder.gathered.imports
@@ -290,7 +290,7 @@ def _implied_frameworks(builder: DraftBuilder, cleaned: Cleaned) -> list[Require
 
 
 def _is_own_import(one: ImportedModule) -> bool:
-    """Whether an import tells a framework: of a program that may do without it too, but not of a notebook or a test."""
+    """Whether an import tells the framework: not one of a notebook or a test."""
     path = Path(one.where)
     return one.certain or (path.suffix == ".py" and not is_aside(path))
 
@@ -358,7 +358,7 @@ def _extra_frameworks(builder: DraftBuilder, cleaned: Cleaned, base: BaseSection
 
 
 def _framework_of(base: BaseSection) -> str | None:
-    """Return the framework that an image's name promises: .../pytorch:1.5, nvcr.io/nvidia/tensorflow."""
+    """Return the framework in an image's name: nvcr.io/nvidia/tensorflow."""
     words = re.split(r"[^a-z0-9]+", (base.image or "").lower())
     return next((name for word in words if (name := framework_name(word))), None)
 
@@ -424,14 +424,14 @@ def _tell_refused(builder: DraftBuilder) -> None:
 
 
 def _in_project(word: str, root: Path) -> str:
-    """Return a word of a command; the path of a script that was copied becomes the script's name."""
+    """Return a word of a command; the path of a copied script becomes its name."""
     name = word.rpartition("/")[2]
     copied = word.startswith("/") and name != "" and (root / name).is_file()
     return name if copied else word
 
 
 def _run_section(builder: DraftBuilder) -> RunSection:
-    """Return the command and variables of a definition; a script that it copied is the one in the project's folder."""
+    """Return the command and variables of a definition."""
     all_findings, root = builder.gathered.all_findings, builder.gathered.tree.root
     command = next((findings.command for findings in all_findings if findings.command), ())
     command = tuple(_in_project(word, root) for word in command)

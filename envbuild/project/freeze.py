@@ -1,4 +1,4 @@
-"""Reduce a dump of a whole environment (pip freeze, conda env export, pip-compile) to the packages at its roots."""
+"""Reduce a dump of a whole environment (pip freeze) to the packages at its roots."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def find_roots(
 ) -> tuple[Requirement, ...]:
     """Return the needs that no other one requires, and those that the code imports itself.
 
-    ``requires`` maps canonicalize_name names to the names that they require; of names that require each other in a ring the
-    first one stays.
+    ``requires`` maps canonical names to the names that they require; of names that require each
+    other in a ring the first one stays.
     """
     listed = {requirement.name for requirement in requirements}
     brought: set[str] = set()
@@ -70,7 +70,7 @@ def guess_roots(
 
 
 def requirements_of(requirements: tuple[Requirement, ...], context: Context) -> Requires:
-    """Ask the index what the pinned packages require: their metadata alone, nothing is built or run.
+    """Ask the index what the pinned packages require; nothing is built or run.
 
     A package that is not on the index requires nothing that is known.  Raises NetworkError.
     """

@@ -33,14 +33,14 @@ PLAIN_LISTS = (
     "pip_requirements.txt",
     "pip-requirements.txt",
 )
-"""Lists that are taken alone where there are others beside them (requirements-gpu.txt and so on)."""
+"""Lists that are taken alone, without their variants (requirements-gpu.txt)."""
 MOST_PARTS = 100
 """Projects inside a project whose names are read."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProjectFindings:
-    """What a project's files say, the code's imports, and what was left out; ``name`` is what a recipe is called.
+    """What a project's files say and its code imports; ``name`` is the recipe's.
 
     ``own`` are the (canonicalize_name) names of projects inside this one.
     """
@@ -56,7 +56,8 @@ class ProjectFindings:
 def gather_findings(place: Path) -> ProjectFindings:
     """Read a project folder, or one file of it.
 
-    Raises UsageError for a place that does not exist, that says nothing, or a single file that cannot be read.
+    Raises UsageError for a place that does not exist, that says nothing, or a single file that
+    cannot be read.
     """
     if place.is_dir():
         return _gather_folder(place)
@@ -127,7 +128,7 @@ def _read_all(paths: tuple[Path, ...], root: Path, notes: list[str]) -> list[Fil
 
 
 def _framework_lists(left: tuple[Path, ...], all_findings: list[FileFindings]) -> tuple[Path, ...]:
-    """Return the list beside the others that is about the framework, where these name none (requirements-jax.txt)."""
+    """Return the list about the framework (requirements-jax.txt), where the others name none."""
     named = chain.from_iterable(findings.requirements for findings in all_findings)
     if any(framework_name(requirement.name) for requirement in named):
         return ()
@@ -193,7 +194,7 @@ READERS: dict[str, Callable[[Path, Path], FileFindings | None]] = {
 
 
 def read_list(path: Path, root: Path) -> FileFindings | None:
-    """Read one list by its kind.  Raises UsageError for one that cannot be read, or that links out of the project."""
+    """Read one list by its kind.  Raises UsageError for what cannot be read or lies outside."""
     if not is_inside(path, root):
         raise UsageError(
             "is a link that leads out of the project, or nowhere", where=shown_path(path, root)
@@ -210,7 +211,7 @@ def read_list(path: Path, root: Path) -> FileFindings | None:
 
 
 def choose_lists(lists: tuple[Path, ...]) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
-    """Return the lists to read and those to leave: the root's before folders', one of a kind before its variants."""
+    """Return the lists to read and those to leave: the nearest to the root, no variants."""
     chosen: list[Path] = []
     at_root = any(len(path.parts) == 1 for path in lists)
     near = [path for path in lists if not at_root or _is_near(path)]
@@ -257,7 +258,7 @@ def _is_near(path: Path) -> bool:
 
 
 def _is_docker(path: Path) -> bool:
-    """Whether a definition is Docker's: an Apptainer definition beside it is nearer to what is made here."""
+    """Whether a definition is Docker's: one of Apptainer beside it comes first."""
     return "ockerfile" in path.name or path.name == "Containerfile"
 
 

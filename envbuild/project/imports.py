@@ -30,10 +30,11 @@ DOTTED = ("google", "ruamel", "mpl_toolkits")
 
 
 def imported_modules(tree: ProjectTree) -> tuple[tuple[ImportedModule, ...], tuple[str, ...]]:
-    """Return the modules that are neither Python's nor the project's own, sorted, and notes on files left out.
+    """Return the imported modules of others, sorted, and notes on files left out.
 
-    What only files import that the project's own programs do not load, or notebooks beside code, is not certain.
-    A file is taken apart only when it has a name that is not known yet, so that thousands of files take seconds.
+    What only files import that the project's own programs do not load, or notebooks beside
+    code, is not certain. A file is taken apart only when it has a name that is not known yet,
+    so that thousands of files take seconds.
     """
     notes: list[str] = []
     named: dict[Path, frozenset[str]] = {}
@@ -62,7 +63,7 @@ def imported_modules(tree: ProjectTree) -> tuple[tuple[ImportedModule, ...], tup
 
 
 def compiling_file(tree: ProjectTree) -> str | None:
-    """Return the first file that uses torch.compile or Triton, which build code when the program runs."""
+    """Return the first file that uses torch.compile or Triton: they compile at run time."""
     for path in (*tree.code, *tree.notebooks):
         text = _source_text(tree.root / path, [], path.as_posix())
         if text and not is_aside(path) and COMPILING.search(text):
@@ -71,12 +72,12 @@ def compiling_file(tree: ProjectTree) -> str | None:
 
 
 def _is_program(notebook: Path, tree: ProjectTree) -> bool:
-    """Whether a notebook is what the project is run by: no list says what it needs, and it is not beside code."""
+    """Whether a notebook is the project's program: there is no list, and no code beside it."""
     return not tree.lists and (not tree.code or len(notebook.parts) == 1)
 
 
 def old_tensorflow(tree: ProjectTree) -> str | None:
-    """Return the first of the project's files that calls what TensorFlow 2 has no more, None where none does."""
+    """Return the first file that calls what TensorFlow 2 has no more, None without one."""
     for path in tree.code:
         text = read_text(tree.root / path) or ""
         if (
@@ -95,7 +96,7 @@ def _modules_of_lines(text: str) -> Iterable[str]:
 
 
 def _named_modules(match: re.Match[str]) -> list[str]:
-    """Return the dotted modules that a line may import, with the names of ``from``: they may be modules too."""
+    """Return the dotted modules that a line may import; names after ``from`` may be such."""
     first, rest = match[1], match[2].split("#")[0]
     if match[0].lstrip().startswith("import"):
         return [first, *re.findall(r",\s*([A-Za-z_][\w.]*)", rest)]
@@ -137,7 +138,7 @@ def notebook_cells(text: str) -> list[str] | None:
 
 
 def _cell_code(cell: str) -> str:
-    """Return a cell's Python: lines of the shell and of magics are not, what a magic only measures is."""
+    """Return a cell's Python, without the lines of the shell and of magics."""
     text = MEASURED.sub("", cell)
     return (
         ""

@@ -55,10 +55,11 @@ class _Pages:
 def look_up(
     requirements: Iterable[Requirement], wanted: frozenset[str], context: Context
 ) -> tuple[dict[str, Release], dict[str, str]]:
-    """Return the releases that requirements pin or start from, by name, and which distribution has which module.
+    """Return the releases that requirements name, and distributions by module.
 
-    Modules of ``wanted`` are also looked for in what the requirements require, directly or not.  A package that the
-    index has not, or that it does not tell of, is missing in both.  Raises NetworkError.
+    Modules of ``wanted`` are also looked for in what the requirements require, directly or not.
+    A package that the index has not, or that it does not tell of, is missing in both.  Raises
+    NetworkError.
     """
     names = {requirement.name: requirement for requirement in requirements}
     pages, modules = _read_pages(names.values(), context)
@@ -145,7 +146,7 @@ def _file_version(file: str) -> Version | None:
 
 
 def _asked_version(asked: Pep508, files: Mapping[Version, object]) -> Version | None:
-    """Return the release that a requirement pins, or starts from (>=, ~=, ==1.2.*); None where it is not there."""
+    """Return the release that a requirement pins or starts from, None if it is not there."""
     for operators in (("==", "==="), ("~=", ">=", ">")):
         for bound in asked.specifier:
             if bound.operator not in operators:
@@ -198,7 +199,7 @@ def _allows_python(requires_python: str | None, minor: str) -> bool:
 
 
 def _runs_on(python: str, abi: str, minor: str) -> bool:
-    """Whether a wheel with these tags runs on a Python series: cp39, py3, py2.py3; abi3 on later ones too."""
+    """Whether a wheel with these tags runs on a Python series; abi3 on later ones too."""
     wanted = int(minor.partition(".")[2])
     for tag in python.split("."):
         exact = re.fullmatch(r"cp3(\d+)", tag)

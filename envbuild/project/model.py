@@ -12,7 +12,7 @@ from envbuild.recipe.model import Recipe
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Requirement:
-    """One requirement: ``text`` is PEP 508, ``name`` canonical, ``where`` the file and line that say so."""
+    """One requirement: PEP 508 ``text``, canonical ``name``, ``where`` with file and line."""
 
     text: str
     name: str
@@ -23,13 +23,15 @@ class Requirement:
 class FileFindings:
     """What one file says about the environment.
 
-    ``needs`` are index packages; ``aside`` are requirements that a recipe cannot express (addresses, paths), as
-    (text, reason); ``system`` and ``build`` Debian packages; ``post`` shell lines of a definition that are no package
-    installation; ``image`` the container image it starts from; ``python`` a version specifier; ``frozen`` tells a dump
-    of a whole environment; ``direct`` names those of a dump that the dump itself calls direct (pip-compile does);
-    ``notes`` are told to the user; ``project`` is what the project itself is called (canonical); ``cuda`` the CUDA
-    version that it names; ``refused`` shell lines and variables that are not taken, as (text, reason); ``complete``
-    tells that a list is kept with care, because others install by it; ``title`` is what an environment is called.
+    ``needs`` are index packages; ``aside`` are requirements that a recipe cannot express
+    (addresses, paths), as (text, reason); ``system`` and ``build`` Debian packages; ``post``
+    shell lines of a definition that are no package installation; ``image`` the container image
+    it starts from; ``python`` a version specifier; ``frozen`` tells a dump of a whole
+    environment; ``direct`` names those of a dump that the dump itself calls direct (pip-compile
+    does); ``notes`` are told to the user; ``project`` is what the project itself is called
+    (canonical); ``cuda`` the CUDA version that it names; ``refused`` shell lines and variables
+    that are not taken, as (text, reason); ``complete`` tells that a list is kept with care,
+    because others install by it; ``title`` is what an environment is called.
     """
 
     file: str
@@ -56,8 +58,8 @@ class FileFindings:
 class Release:
     """The release of a package that a requirement pins (``exact``) or starts from.
 
-    ``day`` is when it came out, ``pythons`` the Python series that can have it without compiling ("3.9"); ``latest`` is
-    the day of the package's newest release.
+    ``day`` is when it came out, ``pythons`` the Python series that can have it without
+    compiling ("3.9"); ``latest`` is the day of the package's newest release.
     """
 
     day: dt.date | None
@@ -72,13 +74,13 @@ class PackageIndex(Protocol):
     def reduce(
         self, requirements: tuple[Requirement, ...], imported: frozenset[str]
     ) -> tuple[tuple[Requirement, ...], str]:
-        """Reduce a dump to its roots, given the distributions that the code imports; also say how it was found out."""
+        """Reduce a dump to its roots, given what the code imports; also say how."""
         ...  # pragma: no cover
 
     def look_up(
         self, requirements: tuple[Requirement, ...], wanted: frozenset[str] = frozenset()
     ) -> tuple[Mapping[str, Release], Mapping[str, str]]:
-        """Return releases by the requirements' names, and distributions by the modules that they have.
+        """Return releases by the requirements' names, and distributions by module.
 
         Modules of ``wanted`` are looked for in what the requirements require, too.
         """
@@ -87,7 +89,7 @@ class PackageIndex(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImportedModule:
-    """A module that ``files`` files import, ``where`` first; ``certain``: at the top of one that is no test."""
+    """A module, how many ``files`` import it, ``where`` first, and whether at every start."""
 
     module: str
     where: str
@@ -112,7 +114,8 @@ class Proposal:
 class RecipeDraft:
     """A recipe to be, and what people should know: ``beside`` are comments by (section, key, item).
 
-    ``head`` are comment lines at the top, ``below`` comment lines under a section; ``proposals`` are in the recipe.
+    ``head`` are comment lines at the top, ``below`` comment lines under a section;
+    ``proposals`` are in the recipe.
     """
 
     recipe: Recipe

@@ -1,4 +1,4 @@
-"""What things are called: modules, conda packages, wrong names, Debian packages (data/names.toml)."""
+"""Names of modules, conda and Debian packages as distributions (data/names.toml)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _modules() -> dict[str, str]:
 
 
 def distribution_of(module: str) -> str | None:
-    """Return the distribution of a (dotted) module: "" where no index has it, None where no table knows it."""
+    """Return the distribution of a module: "" where no index has it, None if unknown."""
     known = _modules()
     parts = module.split(".")
     dotted = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
@@ -54,9 +54,10 @@ def is_known_distribution(name: str) -> bool:
 
 
 def conda_name(package: str) -> str | None:
-    """Return what a conda package is elsewhere: a distribution, "", "system:NAME", or None where no table knows.
+    """Return what a conda package is elsewhere: a distribution, "", "system:NAME" or None.
 
-    A name that no table has is never taken for a distribution of the same name: on an index it could be anybody's.
+    A name that no table has is never taken for a distribution of the same name: on an index it
+    could be anybody's.
     """
     names = load_names()
     if package in names.conda:
@@ -66,7 +67,7 @@ def conda_name(package: str) -> str | None:
 
 
 def implied_framework(name: str) -> str | None:
-    """Return the framework that a distribution is nothing without: "torch" for lightning; None for any other."""
+    """Return the framework that a distribution needs: "torch" for lightning; else None."""
     for framework, patterns in load_names().implies.items():
         if any(fnmatchcase(name, pattern) for pattern in patterns):
             return framework
@@ -74,9 +75,10 @@ def implied_framework(name: str) -> str | None:
 
 
 def debian_name(package: str) -> str | None:
-    """Return what a package of Ubuntu is called in Debian: "" where Debian has none, None where no table knows it.
+    """Return Debian's name of an Ubuntu package: "" where it has none, None if unknown.
 
-    Names with the version of a compiler or a library's old release become the plain or the present one.
+    Names with the version of a compiler or a library's old release become the plain or the
+    present one.
     """
     table = load_names().debian
     return next((table[name] for name in table if fnmatchcase(package, name)), None)

@@ -1,4 +1,4 @@
-"""What never goes from a project's files into a recipe: secrets; and characters that no terminal should get."""
+"""Keep secrets out of recipes, and control characters off the terminal."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def is_loader(name: str) -> bool:
 
 
 def has_secret(text: str) -> bool:
-    """Whether a shell line, a command or a value has a user in an address, or what looks like a key."""
+    """Whether a text has a user in an address, or what looks like a key."""
     assigned = re.findall(r"\b([A-Za-z_]\w*)=(?=[^\s$=])", text)
     if any(shape.search(text) for shape in (USER, KNOWN, GIVEN, SPOKEN)):
         return True
@@ -54,5 +54,5 @@ def without_secrets(text: str) -> str:
 
 
 def as_printable(text: str) -> str:
-    """Return a text without control characters: a file's name may hold what moves a terminal's cursor."""
+    """Return a text without control characters: names of files may hold some."""
     return "".join(char if char.isprintable() else "?" for char in text)

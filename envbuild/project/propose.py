@@ -30,8 +30,9 @@ NO_PYTHON = re.compile(r"docker://(docker\.io/|nvcr\.io/)?nvidia/(cuda|cudagl|op
 class BaseNeeds:
     """What a project says of its base; None or empty: nothing.
 
-    ``python`` is what it declares, ``pythons`` the series that its pinned packages can be had for; ``until`` is the day
-    of its newest pin, ``cuda`` the CUDA version that it names; ``driver`` and ``gpu`` are those of the nodes to run on.
+    ``python`` is what it declares, ``pythons`` the series that its pinned packages can be had
+    for; ``until`` is the day of its newest pin, ``cuda`` the CUDA version that it names;
+    ``driver`` and ``gpu`` are those of the nodes to run on.
     """
 
     framework: Requirement | None = None
@@ -46,7 +47,7 @@ class BaseNeeds:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProposedBase:
-    """A base, why, what to beware of, whether it holds the very release that was asked for, and its Python series."""
+    """A base with the reason and warnings; ``exact``: it holds the release asked for."""
 
     base: BaseSection
     reason: str
@@ -56,10 +57,11 @@ class ProposedBase:
 
 
 def propose_base(wanted: BaseNeeds) -> ProposedBase:
-    """Choose a base: the image that the project's own definition starts from, else the catalogue's best.
+    """Choose a base: the project's own image, else the best of the catalogue.
 
-    An image that is known to hold another release than the project's lists ask for is not taken.  Where no base has all
-    that was asked for, the framework counts, then the Pythons of the pinned packages, then the CUDA version.
+    An image that is known to hold another release than the project's lists ask for is not
+    taken.  Where no base has all that was asked for, the framework counts, then the Pythons of
+    the pinned packages, then the CUDA version.
     """
     notes: list[str] = []
     if wanted.image and not NO_PYTHON.match(wanted.image):
@@ -98,7 +100,7 @@ def is_held(framework: Requirement) -> bool:
 
 
 def _other_release(image: str, framework: Requirement | None) -> str | None:
-    """Return in words why an image does not hold what the lists ask for; None where it does or nobody knows."""
+    """Return why an image does not hold what the lists ask for, None if it may."""
     text = bounds_of(framework) if framework is not None else ""
     if framework is None or not text:
         return None
@@ -119,7 +121,7 @@ def _other_release(image: str, framework: Requirement | None) -> str | None:
 
 
 def _held_by(image: str) -> tuple[str | None, str | None]:
-    """Return the framework of an image and its release, by the catalogue or by the maker's own tag."""
+    """Return the framework of an image and its release, by catalogue or tag."""
     entry = next((entry for entry in catalogue_entries() if entry.reference == image), None)
     if entry is not None and entry.version is not None:
         return entry.framework, entry.version
@@ -156,7 +158,7 @@ def _base_queries(wanted: BaseNeeds, framework: Requirement) -> Iterator[BaseQue
 
 
 def _first_match(wish: BaseQuery, framework: Requirement | None = None) -> BaseMatch | None:
-    """Return the best base for a wish; of those for a framework's bare name, the one nearest to the pinned release."""
+    """Return the best base for a query; if several fit, the one nearest to the pin."""
     try:
         choices, _ = suggest_bases(wish)
     except UsageError:
@@ -223,7 +225,7 @@ def _proposed_base(
 def _left_out(
     entry: CatalogueEntry, wanted: BaseNeeds, framework: Requirement, *, exact: bool
 ) -> Iterator[str]:
-    """Say which wishes a base does not fulfil, and what decided where a wish was not the user's own word."""
+    """Return what a base does not fulfil, and what decided instead."""
     series = _python_series(entry)
     if not exact:
         yield f"base: no base holds {framework.text}; {entry.version} is the nearest"
@@ -268,7 +270,7 @@ def _bare_base(wanted: BaseNeeds) -> ProposedBase:
 
 
 def propose_system(requirements: Sequence[Requirement]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return Debian packages to run with and to build with, each with the distribution that wants it."""
+    """Return Debian packages to run and to build with, and the distribution for each."""
     table = load_names().system
     run: dict[str, str] = {}
     build: dict[str, str] = {}
@@ -281,7 +283,7 @@ def propose_system(requirements: Sequence[Requirement]) -> tuple[dict[str, str],
 
 
 def for_debian(names: Sequence[str], notes: list[str]) -> tuple[str, ...]:
-    """Return packages of Ubuntu as Debian calls them; what changed, and what Debian has not, is noted."""
+    """Return Debian's names of Ubuntu's packages; changes are noted."""
     found: list[str] = []
     for name in names:
         other = debian_name(name)
@@ -296,7 +298,7 @@ def for_debian(names: Sequence[str], notes: list[str]) -> tuple[str, ...]:
 
 
 def takes_debian_packages(image: str) -> bool:
-    """Whether the catalogue knows what an image's system is, and its Debian packages can be locked."""
+    """Whether an image is of a known system whose Debian packages can be locked."""
     from envbuild.base.debian.distribution import release_of  # late: few bases are Debian's
 
     distro = next((entry.distro for entry in catalogue_entries() if entry.reference == image), None)

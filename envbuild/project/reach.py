@@ -1,4 +1,4 @@
-"""Tell which of a project's files its own programs load: what the others import, it may do without."""
+"""Find the files that a project's own programs load."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ TOOLS = {"conftest", "noxfile", "tasks", "fabfile", "versioneer", "cog_predict"}
 def loaded_files(tree: ProjectTree, names: Mapping[Path, frozenset[str]]) -> frozenset[Path]:
     """Return the files that the programs at the root and the project's packages load.
 
-    ``names`` are the dotted modules that each file imports.  Packages are folders with an __init__.py at the root, in
-    src; a folder that is a project of its own counts only if it is imported.  Where there are no programs, every file
-    counts that is no test and no tool.
+    ``names`` are the dotted modules that each file imports.  Packages are folders with an
+    __init__.py at the root, in src; a folder that is a project of its own counts only if it is
+    imported.  Where there are no programs, every file counts that is no test and no tool.
     """
     code = [path for path in tree.code if not is_aside(path)]
     if not code:
@@ -79,7 +79,7 @@ def _is_below(path: PurePath, folder: PurePath) -> bool:
 
 
 def _modules(tree: ProjectTree) -> dict[str, list[Path]]:
-    """Map every dotted name that a file can be imported by, from the root or from a folder of it, to the file."""
+    """Map every dotted name that a file can be imported by to the file."""
     found: dict[str, list[Path]] = {}
     for path in tree.code:
         parts = (*path.parts[:-1], path.stem) if path.name != "__init__.py" else path.parts[:-1]

@@ -1,4 +1,4 @@
-"""Read requirements*.txt as pip does: -r, -c, markers, extras, addresses, continued lines, hashes."""
+"""Read requirements*.txt as pip does: includes, markers, addresses, hashes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ VIA = re.compile(r"#\s+via\b|^\s+#\s{1,3}(-r\s|via\b)", re.MULTILINE)
 
 
 def parse_requirement(text: str, where: str) -> Requirement | None:
-    """Return the need that a PEP 508 line stands for; None where it is none, or is an address."""
+    """Return the requirement in a PEP 508 line; None where it is none, or an address."""
     cleaned = re.sub(r"\s+#.*$", "", text.strip()).strip().rstrip(";,").strip()
     try:
         requirement = Pep508(cleaned)
@@ -49,10 +49,11 @@ def parse_requirement(text: str, where: str) -> Requirement | None:
 
 
 def parse_wheel_address(text: str, where: str) -> Requirement | None:
-    """Return the need that the address of a CUDA wheel stands for: its name and version, local part and all.
+    """Return the requirement for the address of a CUDA wheel: its name and whole version.
 
-    ``torch @ https://HOST/torch-2.0.1%2Bcu118-cp310-cp310-linux_x86_64.whl`` is torch==2.0.1+cu118.  None for any other
-    address: a wheel without a local part may hold anything under its name.
+    ``torch @ https://HOST/torch-2.0.1%2Bcu118-cp310-cp310-linux_x86_64.whl`` is
+    torch==2.0.1+cu118.  None for any other address: a wheel without a local part may hold
+    anything under its name.
     """
     match = re.search(r"://[^\s#?]*/([^/\s#?]+\.whl)", text)
     if match is None or cuda_of(unquote(match[1])) is None:
@@ -222,7 +223,7 @@ def logical_lines(text: str) -> list[tuple[int, str]]:
 
 
 def is_dump(requirements: tuple[Requirement, ...], text: str) -> bool:
-    """Whether a list is a whole environment written down (pip freeze, pip-compile, uv), not direct requirements.
+    """Whether a list is a dump of a whole environment (pip freeze, pip-compile, uv).
 
     Everything is pinned by == and there are packages among them that nobody asks for directly.
     """
@@ -235,7 +236,7 @@ def is_dump(requirements: tuple[Requirement, ...], text: str) -> bool:
 
 
 def called_direct(text: str) -> frozenset[str]:
-    """Return the names that a compiled list itself calls direct: their "via" names a requirements file or a project."""
+    """Return the names that a compiled list calls direct: their "via" names a file."""
     found: set[str] = set()
     name, open_via = "", False
     for line in text.splitlines():

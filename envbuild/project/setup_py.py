@@ -1,4 +1,4 @@
-"""Read setup.py without running it: what it hands to setup(), and lists that it reads from a requirements file."""
+"""Read what a setup.py hands to setup(), without running it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Texts(dict[str, str]):
 
 
 def read_setup_py(path: Path, root: Path) -> FileFindings | None:
-    """Read install_requires and python_requires from a setup.py's text; None where it calls no setup().
+    """Read a setup.py's install_requires and python_requires; None without setup().
 
     Nothing in it is run.  What cannot be told from the text alone is noted.
     """
@@ -78,7 +78,7 @@ def read_setup_py(path: Path, root: Path) -> FileFindings | None:
 
 
 def _from_file(path: Path, root: Path, text: str, handed: Handed) -> FileFindings:
-    """Take the requirements file with the shortest name of those that a setup.py names which computes its list."""
+    """Take the list with the shortest name of those that a computing setup.py names."""
     file = shown_path(path, root)
     for name in sorted(
         {match[1] for match in LIST.finditer(text)}, key=lambda name: (len(name), name)

@@ -47,7 +47,7 @@ HOUSEKEEPING = re.compile(
     r"|.*MINI(CONDA|FORGE)\b.*|.*get-pip\.py|.*\bget-poetry\.py|.*\binstall\.python-poetry|poetry\s+config|git config\b"
     r"|(bash|sh)\s+\S*(conda|mamba|forge)\S*\.sh|dpkg --add-architecture|apt-mark\b|groupadd\b|useradd\b|adduser\b)"
 )
-"""Lines that prepare or tidy what the packages themselves do in a recipe, or bring a Python that the base has."""
+"""Lines that a recipe does not need: they prepare, tidy, or install Python."""
 FETCHES = re.compile(
     r"(\S*/)?(wget|curl|aria2c|axel|svn|rsync|gdown|gsutil|aws|huggingface-cli|hf|npm|yarn|cargo|go|cpan|cpanm|Rscript|R|add-apt-repository"
     r"|apt-add-repository|apt-key|snap)\b|git\s+(clone|pull|fetch|submodule|lfs)\b|git\s.*\bclone\b|.*\b(wget|curl)\b.*\|"
@@ -68,11 +68,11 @@ OF_FILE = re.compile(
 
 @dataclass(slots=True)
 class ShellFindings:
-    """What shell lines install; ``lists`` are requirement files, ``post`` the lines that do something else.
+    """What shell lines install; ``lists`` are files for pip, ``post`` all other lines.
 
-    ``debian_lists`` are files of names for apt; ``cuda`` is the CUDA version of an index; ``refused`` are lines that
-    are not taken, with the reason; ``gone`` are names of what those would have fetched, ``here`` the line that changed
-    the folder last.
+    ``debian_lists`` are files of names for apt; ``cuda`` is the CUDA version of an index;
+    ``refused`` are lines that are not taken, with the reason; ``gone`` are names of what those
+    would have fetched, ``here`` the line that changed the folder last.
     """
 
     requirements: list[Requirement] = field(default_factory=list)
@@ -91,10 +91,10 @@ class ShellFindings:
 
 
 def read_lines(lines: list[str], where: str, *, apart: bool = False) -> ShellFindings:
-    """Read shell lines, joined and split at && and ;.  A block (if, for, here-document) is kept whole.
+    """Read shell lines, joined and split at && and ;.  A block is kept whole.
 
-    ``apart`` tells that each line is a shell of its own, as in a Dockerfile, where a line that is nothing but ``cd`` is
-    WORKDIR: the next ones start there.
+    ``apart`` tells that each line is a shell of its own, as in a Dockerfile, where a line that
+    is nothing but ``cd`` is WORKDIR: the next ones start there.
     """
     found = ShellFindings()
     depth, until, folder, workdir = 0, "", "", ""
@@ -255,7 +255,7 @@ def _after_options(words: list[str]) -> list[str]:
 
 
 def _keep_line(command: str, found: ShellFindings) -> None:
-    """Keep a line that is no installation; refuse one that cannot work, does harm or holds a secret."""
+    """Keep a line, or refuse one that cannot work, does harm or holds a secret."""
     shown = without_secrets(command)[:160]
     if has_secret(command):
         found.refused.append((shown, "it holds a secret"))
@@ -275,7 +275,7 @@ def _names_file(file: str, command: str) -> bool:
 
 
 def removes_framework(command: str) -> bool:
-    """Whether a shell line takes a framework out of the image: pip or conda by its name, rm by its folder."""
+    """Whether a shell line takes a framework out of the image: by pip, conda or rm."""
     removed = re.search(r"\b(?:pip[0-9.]*|conda|mamba)\s+(?:uninstall|remove)\s+(.*)", command)
     if removed:
         return any(framework_name(word) is not None for word in removed[1].split())
@@ -286,7 +286,7 @@ def removes_framework(command: str) -> bool:
 
 
 def _fetched_names(command: str) -> set[str]:
-    """Return the names of files and folders that a line brings: the end of an address, what -O or -o names."""
+    """Return the names of files and folders that a line downloads."""
     words = [word.strip("\"'") for word in command.split()]
     ends = [
         word.rstrip("/").rsplit("/", 1)[-1]

@@ -23,11 +23,11 @@ ENVIRONMENT = {"pyvenv.cfg", "conda-meta"}
 MOST_FILES = 50_000
 """Files after which a folder is not looked through further."""
 DEEPEST = 60
-"""Folders below one another that are looked into; code lies higher, and a path may have 4,096 bytes."""
+"""Folders below one another that are read; a path may have 4,096 bytes."""
 LARGEST = 4 * 1024 * 1024
 """Bytes; a list or a piece of code above this is data."""
 DEEPEST_LIST = 1
-"""Folders below the project's in which lists are looked for (requirements/base.txt, docker/Dockerfile)."""
+"""Folders below the project's in which lists are looked for (docker/Dockerfile)."""
 LISTS = re.compile(
     r"(pyproject\.toml|setup\.py|setup\.cfg|Pipfile|cog\.yaml|[\w.-]*?(conda|env|environment)[\w.-]*\.ya?ml|requirements?[\w.-]*\.(txt|in|pip)"
     r"|pip[-_]?requirements?\.txt|Dockerfile[\w.-]*|[\w.-]+\.[Dd]ockerfile|Containerfile|[\w.-]+\.def|Singularity[\w.-]*)"
@@ -47,10 +47,11 @@ TEST_FOLDERS = {
 class ProjectTree:
     """A project's files, as paths below ``root``.
 
-    ``lists`` say what it needs; ``aside`` are lists about developing it; ``code`` and ``notebooks`` are its own, those
-    nearest to the root first; ``modules`` are the names that its own code can be imported by; ``parts`` are folders
-    that are projects of their own inside it (they have a setup.py or pyproject.toml); ``outside`` are links that lead
-    out of it, which are not read; ``cut`` tells that there are more files than were looked at.
+    ``lists`` say what it needs; ``aside`` are lists about developing it; ``code`` and
+    ``notebooks`` are its own, those nearest to the root first; ``modules`` are the names that
+    its own code can be imported by; ``parts`` are folders that are projects of their own inside
+    it (they have a setup.py or pyproject.toml); ``outside`` are links that lead out of it,
+    which are not read; ``cut`` tells that there are more files than were looked at.
     """
 
     root: Path
@@ -65,7 +66,7 @@ class ProjectTree:
 
 
 def scan_project(root: Path) -> ProjectTree:
-    """Look through a folder; links to folders are not followed.  Raises UsageError when it cannot be read."""
+    """Look through a folder, not through links.  Raises UsageError if it cannot be read."""
     try:
         with os.scandir(root) as entries:
             next(entries, None)
@@ -107,7 +108,7 @@ def scan_project(root: Path) -> ProjectTree:
 
 
 def _walk_files(root: Path) -> Iterator[tuple[Path, str]]:
-    """Yield what is below a folder with its kind: "file", "folder", "link out", "vendored"; the nearest first."""
+    """Yield what is below a folder with its kind (see _entry_kind), the nearest first."""
     level = [root]
     for _ in range(DEEPEST):
         below: list[Path] = []
@@ -176,7 +177,7 @@ def is_aside(path: Path) -> bool:
 
 
 def is_inside(path: Path, root: Path) -> bool:
-    """Whether a path leads to a place below the root, links followed; one that links to itself leads nowhere."""
+    """Whether a path leads to a place below the root, links followed."""
     try:
         return path.resolve().is_relative_to(root.resolve())
     except (OSError, RuntimeError):
