@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -89,55 +91,80 @@ OUTPUT = 'error: can\'t open output file "/nonexistent/x": No such file or direc
             ),
         ),
         ("gridengine", 1, "qacct-unknown.txt", "99999", None),
-        ("pbs", 0, "qstat-running.json", "0.vm", Status(phase="running", node="vm")),
+        ("pbs", 0, "qstat-running.json", "3.pbs1", Status(phase="running", node="pbs2")),
         (
             "pbs",
-            0,
+            2,
             "qstat-failed.json",
-            "0.vm",
-            Status(phase="ended", reason="it failed", code=3, node="vm"),
+            "0.pbs1",
+            Status(phase="ended", reason="it failed", code=3, node="pbs1"),
         ),
         (
             "pbs",
             0,
             "qstat-never.json",
-            "5.vm",
+            "2.pbs1",
             Status(
                 phase="queued",
-                reason="Can Never Run: Insufficient amount of resource: ngpus (R: 5 A: 1 T: 1)",
+                reason="Can Never Run: Insufficient amount of resource: ngpus (R: 5 A: 2 T: 2)",
                 stuck=True,
             ),
         ),
+        ("pbs", 0, "qstat-held.json", "7.pbs1", Status(phase="queued", reason="held")),
         (
             "pbs",
-            0,
+            2,
             "qstat-deleted.json",
-            "6.vm",
-            Status(phase="ended", reason="signal 15 ended it", code=143, node="vm"),
+            "4.pbs1",
+            Status(phase="ended", reason="it was cancelled", node="pbs2"),
         ),
         (
             "pbs",
-            0,
+            2,
+            "qstat-array-deleted.json",
+            "8[].pbs1",
+            Status(phase="ended", reason="it was cancelled before it ran"),
+        ),
+        (
+            "pbs",
+            2,
             "qstat-time.json",
             "7.vm",
             Status(phase="ended", reason="it reached its time limit", node="vm"),
         ),
         (
             "pbs",
-            0,
+            2,
             "qstat-dependency.json",
-            "8.vm",
+            "6.pbs1",
             Status(phase="ended", reason="it ended without having run"),
         ),
-        ("pbs", 0, "qstat-empty.json", "9.vm", None),
+        ("pbs", 0, "qstat-empty.json", "9.pbs1", None),
         ("pbs", 0, "qstat-broken.json", "0.vm", None),
-        ("pbs", 1, "qstat-text.txt", "0.vm", Status(phase="running", node="vm")),
+        ("pbs", 1, "qstat-text.txt", "3.pbs1", Status(phase="running", node="pbs2")),
     ],
 )
 def test_states(
     scheduler: str, question: int, file: str, job: str, expected: Status | None
 ) -> None:
     assert read(scheduler, question, file, job) == expected
+
+
+@pytest.mark.parametrize(
+    ("file", "known"),
+    [("finished", True), ("unknown", True), ("down", False)],
+)
+def test_what_pbs_says_of_a_job_that_it_does_not_know(file: str, known: bool) -> None:
+    """A server that cannot be reached says something else, and that is no answer."""
+    text = (RECORDED / f"pbs/qstat-{file}.err").read_text()
+    assert bool(re.search(SCHEDULERS["pbs"].features.unknown, text)) == known
+
+
+def test_pbs_without_history_says_so() -> None:
+    said = replace(result(""), stderr=(RECORDED / "pbs/qstat-no-history.err").read_text())
+    found = SCHEDULERS["pbs"].questions("3.pbs1")[2].read(said, "3.pbs1")
+    assert found is not None
+    assert (found.phase, found.reason[:24]) == ("unknown", "PBS keeps no history (jo")
 
 
 def test_grid_engine_says_why_a_job_is_stuck() -> None:

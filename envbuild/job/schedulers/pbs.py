@@ -237,9 +237,14 @@ def _status(fields: dict[str, str]) -> Status | None:
 
 
 def _ended(code: str | None, comment: str, node: str) -> Status:
+    cancelled = "and terminated" in comment  # "… and terminated by root@server" after qdel
     if code is None or not re.fullmatch(r"-?\d+", code):
-        return Status(phase="ended", reason=comment or "it ended without having run", node=node)
+        reason = "it was cancelled before it ran" if cancelled else comment
+        return Status(phase="ended", reason=reason or "it ended without having run", node=node)
     number = int(code)
+    if cancelled and number in (0, 1):
+        # an array that was deleted has no code of its own
+        return Status(phase="ended", reason="it was cancelled", node=node)
     if number < 0:
         return Status(
             phase="ended",
