@@ -16,8 +16,9 @@ from envbuild.project.cuda import cuda_of
 from envbuild.project.model import Requirement
 
 BASE_BRINGS = (
-    "nvidia-*", "cuda-*", "triton", "pytorch-triton", "tensorflow-estimator", "tensorflow-io-gcs-filesystem", "jaxlib",
-    "jax-cuda*", "tensorflow-intel", "tf-estimator-nightly", "cudatoolkit", "cudnn", "libclang",
+    "nvidia-*", "cuda-*", "triton", "pytorch-triton", "tensorflow-estimator",
+    "tensorflow-io-gcs-filesystem", "jaxlib", "jax-cuda*", "tensorflow-intel",
+    "tf-estimator-nightly", "cudatoolkit", "cudnn", "libclang",
 )  # fmt: skip
 """Distributions that a framework's own wheels ask for, but for those of the next list."""
 NOT_BROUGHT = ("nvidia-ml-py*", "nvidia-dali*", "nvidia-pyindex", "nvidia-modelopt*", "cuda-python")
@@ -123,7 +124,8 @@ def merge_requirements(requirements: Iterable[Requirement], found: Cleaned) -> l
         )
         if others:
             found.notes.append(
-                f"{best.name} is asked for twice; taken: {best.text} ({best.where}), left: {', '.join(others)}"
+                f"{best.name} is asked for twice; taken: {best.text} ({best.where}), left: "
+                f"{', '.join(others)}"
             )
         kept.append(best)
     return kept
@@ -138,7 +140,8 @@ def _without_build(requirement: Requirement, found: Cleaned) -> Requirement:
             found.cuda = cuda
         said = f" (CUDA {cuda})" if cuda else ""
         found.notes.append(
-            f"{requirement.where}: {requirement.text}{said} is written as {text}: the index has no builds with a local part"
+            f"{requirement.where}: {requirement.text}{said} is written as {text}: the index "
+            "has no builds with a local part"
         )
     return Requirement(text=text, name=requirement.name, where=requirement.where)
 
@@ -155,7 +158,8 @@ def _one_of_each(found: Cleaned) -> None:
         found.requirements.append(kept)
         names = ", ".join(requirement.name for requirement in there)
         found.notes.append(
-            f"{names} write the same files ({module}); only one may be installed: {kept.name} is taken"
+            f"{names} write the same files ({module}); only one may be installed: "
+            f"{kept.name} is taken"
         )
 
 

@@ -157,7 +157,10 @@ def compiler_note(name: str, bounds: str, where: str) -> str | None:
         r"cuda|cuda-(toolkit|nvcc|compiler|dev)|cudatoolkit-dev|nvcc(_linux-64)?", name
     ):
         return None
-    return f"{where}: {name}{bounds} is CUDA's compiler: the base brings CUDA; where code is compiled, take a -devel image"
+    return (
+        f"{where}: {name}{bounds} is CUDA's compiler: the base brings CUDA; "
+        "where code is compiled, take a -devel image"
+    )
 
 
 def _pip_lines(text: str) -> list[str]:

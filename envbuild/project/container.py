@@ -22,8 +22,10 @@ from envbuild.project.shellwords import ShellFindings, read_lines
 from envbuild.project.tree import LARGEST, is_inside, read_text, shown_path
 
 PLAIN = re.compile(
-    r"(docker\.io/)?((library/)?(ubuntu|debian|python|pypy|centos|rockylinux|almalinux|fedora|alpine|busybox)|continuumio/\w+"
-    r"|condaforge/\w+|mambaorg/\w+|mcr\.microsoft\.com/devcontainers/\S+|jupyter/(base|minimal|scipy)-notebook"
+    r"(docker\.io/)?((library/)?(ubuntu|debian|python|pypy|centos|rockylinux|almalinux|fedora"
+    r"|alpine|busybox)|continuumio/\w+"
+    r"|condaforge/\w+|mambaorg/\w+|mcr\.microsoft\.com/devcontainers/\S+|jupyter/(base"
+    r"|minimal|scipy)-notebook"
     r"|ghcr\.io/astral-sh/uv|gcr\.io/google-appengine/\w+)(:|$|@)"
 )
 """Images that bring no framework, or conda alone: a bootstrap does the same."""
@@ -43,8 +45,10 @@ FOR_DEVELOPERS = {
 ASIDE = ("setup", "startscript", "test")
 """Sections that are named and not taken."""
 NEEDLESS_SYSTEM = re.compile(
-    r"(python[23]?(\.\d+)?(-(pip|venv|distutils|setuptools|wheel|minimal|apt|virtualenv))?|python3?\.\d+-(dev|tk)|apt-utils|apt-transport-https|ca-certificates"
-    r"|software-properties-common|gnupg2?|sudo|locales|tzdata|dialog|cuda-.*|lib(cu[a-z]+|npp|nvjpeg)(-dev)?-\d+-\d+|libcudnn\d.*|libnccl.*|nvidia-.*)"
+    r"(python[23]?(\.\d+)?(-(pip|venv|distutils|setuptools|wheel|minimal|apt|virtualenv))?"
+    r"|python3?\.\d+-(dev|tk)|apt-utils|apt-transport-https|ca-certificates"
+    r"|software-properties-common|gnupg2?|sudo|locales|tzdata|dialog|cuda-.*|lib(cu[a-z]+|npp"
+    r"|nvjpeg)(-dev)?-\d+-\d+|libcudnn\d.*|libnccl.*|nvidia-.*)"
 )
 """Debian packages that a definition installs for its own building, or that the base brings."""
 BUILD_SYSTEM = re.compile(
@@ -219,7 +223,10 @@ def _assignments(lines: Iterable[str]) -> Iterable[tuple[str, str]]:
             words = shlex.split(line, comments=True)
         except ValueError:
             continue
-        yield from (tuple(word.split("=", 1)) for word in words if re.match(r"[A-Za-z_]\w*=", word))  # type: ignore[misc]
+        for word in words:
+            name, equals, value = word.partition("=")
+            if equals and re.fullmatch(r"[A-Za-z_]\w*", name):
+                yield name, value
 
 
 def _copies(lines: Iterable[str]) -> Iterable[tuple[str, str]]:
@@ -261,7 +268,8 @@ def _listed_packages(found: ShellFindings, parts: _Parts, path: Path, root: Path
         text = read_text(other) if other is not None else None
         if text is None:
             found.notes.append(
-                f"{shown_path(path, root)} installs Debian packages from {name}, which is not in the project"
+                f"{shown_path(path, root)} installs Debian packages from {name}, which is "
+                "not in the project"
             )
         else:
             words = re.sub(r"#.*", "", text).split()

@@ -33,13 +33,15 @@ def listed_requirements(
         if enough:
             builder.note(
                 "python",
-                f"{findings.file} is a dump of a whole environment: the direct lists were taken instead",
+                f"{findings.file} is a dump of a whole environment: the direct lists were "
+                "taken instead",
             )
             continue
         roots, how = _roots_of_dump(findings, used, index)
         builder.note(
             "python",
-            f"{findings.file} is a dump of {len(findings.requirements)} packages; {len(roots)} are its roots ({how})",
+            f"{findings.file} is a dump of {len(findings.requirements)} packages; "
+            f"{len(roots)} are its roots ({how})",
         )
         requirements += roots
     for findings in builder.gathered.all_findings:
@@ -52,7 +54,8 @@ def listed_requirements(
     if parts:
         builder.note(
             "python",
-            f"not taken: {', '.join(parts)}: part of this project, whose folder is bound when it runs",
+            f"not taken: {', '.join(parts)}: part of this project, whose folder is bound "
+            "when it runs",
         )
     return [requirement for requirement in requirements if requirement.name not in ourselves]
 
@@ -96,7 +99,8 @@ def imported_requirements(
         elif not dist:
             builder.note(
                 "python",
-                f"not taken: {one.module} ({one.where}): no index has it; it is built from its own repository",
+                f"not taken: {one.module} ({one.where}): no index has it; it is built from "
+                "its own repository",
             )
         elif _is_there(dist, named | elsewhere):
             continue
@@ -159,15 +163,18 @@ def _tell_imports(
     for one in certain[:MOST_NAMED]:
         builder.note(
             "python",
-            f"unknown: the module {one.module} ({one.where}) is in no table; add the package that has it",
+            f"unknown: the module {one.module} ({one.where}) is in no table; add the package "
+            "that has it",
         )
     if len(certain) > MOST_NAMED:
         builder.note(
             "python",
-            f"unknown: and {len(certain) - MOST_NAMED} more: {name_few([one.module for one in certain[MOST_NAMED:]])}",
+            f"unknown: and {len(certain) - MOST_NAMED} more: "
+            f"{name_few([one.module for one in certain[MOST_NAMED:]])}",
         )
     if optional:
         builder.note(
             "python",
-            f"imported and in no list, but not needed at every start, so not taken: {name_few(optional)}",
+            "imported and in no list, but not needed at every start, so not taken: "
+            f"{name_few(optional)}",
         )

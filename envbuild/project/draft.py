@@ -168,7 +168,8 @@ def _without_base(
     if not frameworks:
         return recipe, below
     word = framework_name(frameworks[0])
-    note = f"not taken: {shown}. For another one: envbuild base suggest --framework {word}; for the CPU: cpu = true"
+    another = f"envbuild base suggest --framework {word}"
+    note = f"not taken: {shown}. For another one: {another}; for the CPU: cpu = true"
     return recipe, {**below, "base": (*below.get("base", ()), note)}
 
 
@@ -182,7 +183,8 @@ def _tell_compiled(builder: DraftBuilder) -> None:
     if found:
         builder.note(
             "python",
-            f"{name_few(sorted(found))}: source only on the index, compiled for the GPU: take a base with nvcc (a -devel "
+            f"{name_few(sorted(found))}: source only on the index, compiled for the GPU: "
+            "take a base with nvcc (a -devel "
             "image), or their makers' wheels by an index of your own ([python] indexes)",
         )
 
@@ -268,7 +270,7 @@ def _implied_frameworks(builder: DraftBuilder, cleaned: Cleaned) -> list[Require
         most = max(imported, key=lambda one: (one.certain, one.files))
         return [Requirement(text=most.module, name=most.module, where=f"imported in {most.where}")]
     if any(requirement.name == "keras" for requirement in cleaned.requirements):
-        # Keras computes nothing by itself, and TensorFlow is the backend that it takes where nobody says another
+        # Keras computes nothing by itself; TensorFlow is its backend where nobody names another
         return [
             Requirement(
                 text="tensorflow", name="tensorflow", where="imported by keras as its backend"
@@ -353,7 +355,8 @@ def _extra_frameworks(builder: DraftBuilder, cleaned: Cleaned, base: BaseSection
             builder.requirements.append(requirement)
             builder.note(
                 "python",
-                f"{requirement.name} is a second framework: it brings its own CUDA libraries beside the base's",
+                f"{requirement.name} is a second framework: it brings its own CUDA libraries "
+                "beside the base's",
             )
 
 
@@ -389,7 +392,8 @@ def _choose_system(builder: DraftBuilder, cleaned: Cleaned, base: BaseSection) -
         if every:
             builder.note(
                 "system",
-                f"Debian packages that are wanted, if the image has not got them: {' '.join(every)}",
+                "Debian packages that are wanted, if the image has not got them: "
+                f"{' '.join(every)}",
             )
         return SystemSection(post=post)
     for name, why in added.items():
@@ -455,7 +459,10 @@ def _head_lines(builder: DraftBuilder) -> tuple[str, ...]:
     code = len(gathered.tree.code) + len(gathered.tree.notebooks)
     parts = [part for part in (read, f"the imports of {code} files" if code else "") if part]
     lines = [
-        f"Drafted by envbuild init from {' and '.join(parts)}.  Look it over; then: envbuild lock {gathered.name}"
+        (
+            f"Drafted by envbuild init from {' and '.join(parts)}.  Look it over; then: envbuild "
+            f"lock {gathered.name}"
+        )
     ]
     notes = list(chain.from_iterable(findings.notes for findings in gathered.all_findings))
     every = tuple(dict.fromkeys((*gathered.notes, *notes)))

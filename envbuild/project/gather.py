@@ -87,17 +87,24 @@ def _gather_folder(root: Path) -> ProjectFindings:
         all_findings += [findings for findings in said if findings is not None]
     aside = (*left, *tree.aside)
     if aside:
-        names = ", ".join(_path_name(path) for path in aside[:6]) + (" …" if len(aside) > 6 else "")
+        names = ", ".join(map(_path_name, aside[:6])) + (" …" if len(aside) > 6 else "")
         notes.append(f"lists that are not taken: {names}")
     found, told = imported_modules(tree)
     if not all_findings and not tree.code and not tree.notebooks:
         raise UsageError(
-            "nothing here says what the project needs: no list of requirements, no definition, no Python code",
+            "nothing here says what the project needs: no list of requirements, no "
+            "definition, no Python code",
             where=as_printable(str(root)),
             hint="name the project's folder or one of its files: envbuild init path/to/project",
         )
-    return ProjectFindings(name=recipe_name(root.resolve().name), all_findings=tuple(all_findings), imports=found, tree=tree,
-                    notes=(*notes, *told), own=_own_names(tree))  # fmt: skip
+    return ProjectFindings(
+        name=recipe_name(root.resolve().name),
+        all_findings=tuple(all_findings),
+        imports=found,
+        tree=tree,
+        notes=(*notes, *told),
+        own=_own_names(tree),
+    )
 
 
 def _own_names(tree: ProjectTree) -> frozenset[str]:
@@ -144,7 +151,8 @@ def _gather_file(path: Path) -> ProjectFindings:
     root = path.parent
     stem = path.name.split(".")[0] if path.name.count(".") else path.name
     generic = re.match(
-        r"(requirements?|environment|env|pyproject|setup|Pipfile|Dockerfile|Singularity|Containerfile)",
+        r"(requirements?|environment|env|pyproject|setup|Pipfile|Dockerfile|Singularity"
+        r"|Containerfile)",
         path.name,
     )
     name = recipe_name(root.resolve().name if generic else stem)
@@ -248,13 +256,7 @@ NEAR = re.compile(
 def _is_near(path: Path) -> bool:
     """Whether a list is at the root, or in a folder that is there for lists."""
     folder = path.parts[0].lower() if len(path.parts) > 1 else ""
-    return (
-        re.match(
-            r"$|req|env|conda|docker|container|singularity|apptainer|install|setup|config|build|deploy",
-            folder,
-        )
-        is not None
-    )
+    return NEAR.match(folder) is not None
 
 
 def _is_docker(path: Path) -> bool:

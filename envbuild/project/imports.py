@@ -21,7 +21,8 @@ MEASURED = re.compile(r"(\s*%%(capture|time|timeit|prun|memit)\b[^\n]*(\n|$))+")
 """Magics over a cell that is Python all the same."""
 COMPILING = re.compile(r"^[^#\n]*\btorch\.compile\b|^\s*(?:import|from) triton\b", re.MULTILINE)
 OLD = re.compile(
-    r"\btf\.(placeholder|Session|InteractiveSession|contrib|flags|app\.run|get_variable|layers|variable_scope|ConfigProto)\b"
+    r"\btf\.(placeholder|Session|InteractiveSession|contrib|flags|app\.run|get_variable"
+    r"|layers|variable_scope|ConfigProto)\b"
     r"|tensorflow\.contrib\b"
 )
 """What TensorFlow 1 has and TensorFlow 2 has not, under the name tf."""

@@ -12,7 +12,8 @@ LOADERS = {"LD_PRELOAD", "LD_AUDIT"}
 """Variables that load a library of another image into every program."""
 USER = re.compile(r"(?<=://)[^/@\s'\"]+@")
 KNOWN = re.compile(
-    r"\b(sk-[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}|hf_[A-Za-z0-9]{16,}"
+    r"\b(sk-[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}"
+    r"|hf_[A-Za-z0-9]{16,}"
     r"|AKIA[A-Z0-9]{12,}|xox[abprs]-[\w-]{10,}|AIza[\w-]{20,}|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*)"
 )
 """Shapes of keys that services give out."""
@@ -23,7 +24,8 @@ GIVEN = re.compile(
 """A word that names a secret, with a value after it (--token abcdef, ?access_token=abcdef)."""
 
 SPOKEN = re.compile(
-    r"\b(?:password|token|secret)\s+(?=\S*\d)[^\s$]{6,}|\b(?:Bearer|Basic)\s+[A-Za-z0-9._~+/=-]{8,}|\bchpasswd\b",
+    r"\b(?:password|token|secret)\s+(?=\S*\d)[^\s$]{6,}|\b(?:Bearer"
+    r"|Basic)\s+[A-Za-z0-9._~+/=-]{8,}|\bchpasswd\b",
     re.IGNORECASE,
 )
 """A secret after a space: in a .netrc, in a header, for chpasswd."""

@@ -25,7 +25,8 @@ NO_ADDRESS = (
 OPTION = re.compile(r"\s+--?[a-z].*$")
 EGG = re.compile(r"[#&]egg=([A-Za-z0-9._-]+)")
 ADDRESS = re.compile(
-    r"[a-z+]+://|git\+|file:|\.{1,2}/|/|\.$|\.\[|[\w.\[\],-]+\s*@\s*\S+:|\S+\.(whl|tar\.gz|zip)(\s|$)"
+    r"[a-z+]+://|git\+|file:|\.{1,2}/|/|\.$|\.\[|[\w.\[\],-]+\s*@\s*\S+:|\S+\.(whl|tar\.gz"
+    r"|zip)(\s|$)"
 )
 VIA = re.compile(r"#\s+via\b|^\s+#\s{1,3}(-r\s|via\b)", re.MULTILINE)
 
@@ -131,14 +132,15 @@ class _RequirementsReader:
                 (without_secrets(line)[:120], f"{where}: not a requirement as PEP 508 has it")
             )
         elif constraints:
-            self.bounds[found.name] = found.text[len(re.match(r"[\w.-]+", found.text)[0]) :]  # type: ignore[index]
+            self.bounds[found.name] = re.sub(r"^[\w.-]+", "", found.text)
         else:
             self.requirements.append(found)
 
     def _included(self, name: str, path: Path, *, constraints: bool) -> None:
         if re.match(r"[a-z]+://", name):
             self.notes.append(
-                f"{shown_path(path, self.root)} includes {without_secrets(name)}, which is not fetched"
+                f"{shown_path(path, self.root)} includes {without_secrets(name)}, which is "
+                "not fetched"
             )
             return
         self.read(path.parent / name, constraints=constraints)
@@ -157,7 +159,8 @@ class _RequirementsReader:
                 " (CUDA builds come with the base)" if "pytorch" in line or cuda_of(line) else ""
             )
             self.notes.append(
-                f"{where}: {option} is left out: name the index in [python] indexes if it is needed{known}"
+                f"{where}: {option} is left out: name the index in [python] indexes if it is "
+                f"needed{known}"
             )
         elif option not in (
             "--no-binary",

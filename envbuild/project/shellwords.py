@@ -31,26 +31,35 @@ INDEX = {
     "--default-index",
 }
 WITH_VALUE = {
-    *INDEX, "-t", "--target", "--trusted-host", "--timeout", "--default-timeout", "--root", "--prefix", "--cache-dir",
-    "-c", "--constraint", "-n", "--name", "-p", "--channel", "--progress-bar", "--retries", "--global-option",
-    "--python", "--install-option", "--config-settings", "-C", "-o", "--build-option", "--no-binary",
-    "--only-binary", "--platform",
-    "--python-version", "--implementation", "--abi", "--upgrade-strategy", "--report", "--src", "--proxy", "--cert",
+    *INDEX, "-t", "--target", "--trusted-host", "--timeout", "--default-timeout", "--root",
+    "--prefix", "--cache-dir", "-c", "--constraint", "-n", "--name", "-p", "--channel",
+    "--progress-bar", "--retries", "--global-option", "--python", "--install-option",
+    "--config-settings", "-C", "-o", "--build-option", "--no-binary", "--only-binary",
+    "--platform", "--python-version", "--implementation", "--abi", "--upgrade-strategy",
+    "--report", "--src", "--proxy", "--cert",
 }  # fmt: skip
 HOUSEKEEPING = re.compile(
-    r"(rm\s+-r?f?\S*\s+(/var/lib/apt|/var/cache|/root/\.cache|~/\.cache|/tmp)|export DEBIAN_FRONTEND|set -|true$|:$"
-    r"|echo\b(?!.*>)|printf\b(?!.*>)|ldconfig$|date$|uname\b|ls\b|pwd$|which\b|exit 0$|sync$|hash -r$"
+    r"(rm\s+-r?f?\S*\s+(/var/lib/apt|/var/cache|/root/\.cache|~/\.cache|/tmp)"
+    r"|export DEBIAN_FRONTEND|set -|true$|:$"
+    r"|echo\b(?!.*>)|printf\b(?!.*>)|ldconfig$|date$|uname\b|ls\b|pwd$|which\b|exit 0$|sync$"
+    r"|hash -r$"
     r"|export (LC_ALL|LANG|PATH|LD_LIBRARY_PATH|CUDA_HOME)|mkdir (-p )?/(work|app|src|code)\S*$"
     r"|(source|\.)\s+\S*(conda\.sh|activate|bashrc|profile)\b|eval\s+.*(conda|mamba)"
-    r"|update-alternatives\b|update-ca-certificates|(\S*/)?(python[0-9.]*\s+-m\s+)?(virtualenv|venv|ensurepip)\b"
-    r"|\S*/?python[0-9.]*\s+(--version|-V)$|nvcc --version|nvidia-smi|.*[Mm]ini(conda|forge)3?\b.*|.*micro\.mamba\.pm"
-    r"|.*MINI(CONDA|FORGE)\b.*|.*get-pip\.py|.*\bget-poetry\.py|.*\binstall\.python-poetry|poetry\s+config|git config\b"
-    r"|(bash|sh)\s+\S*(conda|mamba|forge)\S*\.sh|dpkg --add-architecture|apt-mark\b|groupadd\b|useradd\b|adduser\b)"
+    r"|update-alternatives\b|update-ca-certificates"
+    r"|(\S*/)?(python[0-9.]*\s+-m\s+)?(virtualenv|venv|ensurepip)\b"
+    r"|\S*/?python[0-9.]*\s+(--version|-V)$|nvcc --version|nvidia-smi|.*[Mm]ini(conda"
+    r"|forge)3?\b.*|.*micro\.mamba\.pm"
+    r"|.*MINI(CONDA|FORGE)\b.*|.*get-pip\.py|.*\bget-poetry\.py|.*\binstall\.python-poetry"
+    r"|poetry\s+config|git config\b"
+    r"|(bash|sh)\s+\S*(conda|mamba|forge)\S*\.sh|dpkg --add-architecture|apt-mark\b"
+    r"|groupadd\b|useradd\b|adduser\b)"
 )
 """Lines that a recipe does not need: they prepare, tidy, or install Python."""
 FETCHES = re.compile(
-    r"(\S*/)?(wget|curl|aria2c|axel|svn|rsync|gdown|gsutil|aws|huggingface-cli|hf|npm|yarn|cargo|go|cpan|cpanm|Rscript|R|add-apt-repository"
-    r"|apt-add-repository|apt-key|snap)\b|git\s+(clone|pull|fetch|submodule|lfs)\b|git\s.*\bclone\b|.*\b(wget|curl)\b.*\|"
+    r"(\S*/)?(wget|curl|aria2c|axel|svn|rsync|gdown|gsutil|aws|huggingface-cli|hf|npm|yarn"
+    r"|cargo|go|cpan|cpanm|Rscript|R|add-apt-repository"
+    r"|apt-add-repository|apt-key|snap)\b|git\s+(clone|pull|fetch|submodule|lfs)\b"
+    r"|git\s.*\bclone\b|.*\b(wget|curl)\b.*\|"
 )
 """Lines that need a network, which a build has not."""
 OURSELVES = re.compile(
@@ -62,7 +71,8 @@ CHANGES_FOLDER = re.compile(r"(cd|pushd)\s|popd$")
 """Kept before a line that is kept, for that may be about files there."""
 DEBIAN = re.compile(r"[a-z0-9][a-z0-9+.-]+")
 OF_FILE = re.compile(
-    r"[\"']?(?:\$\(\s*(?:cat\s+|<\s*|grep\s+\S+\s+(?:\S+\s+)?)([\w./-]+)\s*\)|`\s*cat\s+([\w./-]+)\s*`)[\"']?"
+    r"[\"']?(?:\$\(\s*(?:cat\s+|<\s*|grep\s+\S+\s+(?:\S+\s+)?)([\w./-]+)\s*\)"
+    r"|`\s*cat\s+([\w./-]+)\s*`)[\"']?"
 )
 
 
@@ -131,7 +141,8 @@ def read_lines(lines: list[str], where: str, *, apart: bool = False) -> ShellFin
             folder = found.here = workdir
     if until:
         found.notes.append(
-            f"{where}: a here-document is not closed with {until}, so what follows it may be missing"
+            f"{where}: a here-document is not closed with {until}, so what follows it may be "
+            "missing"
         )
     return found
 
@@ -360,7 +371,8 @@ def _pip_option(flag: str, value: str, found: ShellFindings, where: str) -> None
     elif flag in INDEX:
         found.cuda = found.cuda or cuda_of(value)
         told = " (CUDA builds come with the base)" if cuda_of(value) else ""
-        note = f"{where}: pip's {flag} is left out: name the index in [python] indexes if it is needed{told}"
+        hint = f"name the index in [python] indexes if it is needed{told}"
+        note = f"{where}: pip's {flag} is left out: {hint}"
         found.notes += [] if note in found.notes else [note]
 
 

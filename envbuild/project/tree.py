@@ -13,9 +13,9 @@ from envbuild.errors import UsageError
 from envbuild.project.private import as_printable
 
 SKIPPED = {
-    "__pycache__", "node_modules", "site-packages", "dist-packages", "build", "dist", "wandb", "runs",
-    "third_party", "thirdparty", "3rdparty", "vendor", "vendors", "vendored", "external", "externals", "extern",
-    "submodules", "submodule", "lockfiles",
+    "__pycache__", "node_modules", "site-packages", "dist-packages", "build", "dist", "wandb",
+    "runs", "third_party", "thirdparty", "3rdparty", "vendor", "vendors", "vendored", "external",
+    "externals", "extern", "submodules", "submodule", "lockfiles",
 }  # fmt: skip
 """Folders whose content is not the project's own."""
 ENVIRONMENT = {"pyvenv.cfg", "conda-meta"}
@@ -29,17 +29,21 @@ LARGEST = 4 * 1024 * 1024
 DEEPEST_LIST = 1
 """Folders below the project's in which lists are looked for (docker/Dockerfile)."""
 LISTS = re.compile(
-    r"(pyproject\.toml|setup\.py|setup\.cfg|Pipfile|cog\.yaml|[\w.-]*?(conda|env|environment)[\w.-]*\.ya?ml|requirements?[\w.-]*\.(txt|in|pip)"
-    r"|pip[-_]?requirements?\.txt|Dockerfile[\w.-]*|[\w.-]+\.[Dd]ockerfile|Containerfile|[\w.-]+\.def|Singularity[\w.-]*)"
+    r"(pyproject\.toml|setup\.py|setup\.cfg|Pipfile|cog\.yaml|[\w.-]*?(conda|env"
+    r"|environment)[\w.-]*\.ya?ml|requirements?[\w.-]*\.(txt|in|pip)"
+    r"|pip[-_]?requirements?\.txt|Dockerfile[\w.-]*|[\w.-]+\.[Dd]ockerfile|Containerfile"
+    r"|[\w.-]+\.def|Singularity[\w.-]*)"
 )
 ASIDE = re.compile(
-    r"(^|[-_./])(dev|devel|develop|development|devcontainer|test|tests|testing|doc|docs|lint|linting|ci|style|build|release|rtd"
+    r"(^|[-_./])(dev|devel|develop|development|devcontainer|test|tests|testing|doc|docs|lint"
+    r"|linting|ci|style|build|release|rtd"
     r"|deprecated|old|example|examples|actions|workflows)([-_./]|$)"
 )
 """Names of lists that are not about running the project."""
 TEST_FOLDERS = {
-    "test", "tests", "testing", "docs", "doc", "examples", "example", "benchmarks", "benchmark", "scripts", "tools",
-    "ci", "convert", "demo", "demos", "optional", "web-demos", "web_demo", "app", "apps", "evaluations",
+    "test", "tests", "testing", "docs", "doc", "examples", "example", "benchmarks", "benchmark",
+    "scripts", "tools", "ci", "convert", "demo", "demos", "optional", "web-demos", "web_demo",
+    "app", "apps", "evaluations",
 }  # fmt: skip
 
 
