@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -187,57 +186,12 @@ def wait_for(project: Project, job: str, text: str) -> None:
     raise AssertionError(project.run("status", job).stdout)
 
 
-@pytest.mark.parametrize("site", ["gridengine", "local"])
+@pytest.mark.parametrize("site", ["local"])
 def test_a_job_is_stopped_at_its_time_limit(project: Project, site: str) -> None:
     result = project.run(
         "submit", "./tiny.sif", "--on", site, "--walltime", "3s", "--wait", "--", "sleep", "50"
     )
     assert result.code not in (0, 7), result.stderr
-
-
-@pytest.mark.slow
-def test_slurm_stops_a_job_at_its_time_limit(project: Project) -> None:
-    """Slurm's shortest limit is a minute."""
-    words = (
-        "submit",
-        "./tiny.sif",
-        "--on",
-        "slurm",
-        "--walltime",
-        "1m",
-        "--wait",
-        "--",
-        "sleep",
-        "200",
-    )
-    result = project.run(*words, timeout=150)
-    assert result.code != 0
-    assert "signal TERM" in result.stdout
-
-
-@pytest.mark.parametrize("site", ["slurm", "gridengine"])
-def test_an_impossible_job_is_refused_not_left_waiting(project: Project, site: str) -> None:
-    words = ("--memory", "900GiB") if site == "slurm" else ("--gpus", "9")
-    result = project.run("submit", "./tiny.sif", "--on", site, *words, "--", "true")
-    assert result.code == 7
-    expected = {
-        "slurm": "no node has what the job asks for",
-        "gridengine": "no queue can ever run this job",
-    }
-    assert expected[site] in result.stderr
-
-
-def test_what_slurm_accepts_and_can_never_run_is_told_at_once(project: Project) -> None:
-    result = project.run(
-        "submit", "./tiny.sif", "--on", "slurm", "--gpus", "9", "--wait", "--", "true"
-    )
-    assert result.code == 125
-    assert (
-        "will never start: the partition has not enough nodes of the kind it asks for"
-        in result.stderr
-    )
-    [job] = re.findall(r"envbuild cancel (\d+)", result.stderr)
-    assert project.run("cancel", job).code == 0
 
 
 def test_control_c_leaves_the_job_alone(project: Project, site: str) -> None:
@@ -269,13 +223,6 @@ def test_control_c_leaves_the_job_alone(project: Project, site: str) -> None:
         for path in (project.folder / ".envbuild/jobs").glob(f"{site}-*.json")
     ]
     assert project.run("logs", job, "-f").code == 6
-
-
-def test_an_unknown_partition_is_told(project: Project) -> None:
-    result = project.run("submit", "./tiny.sif", "--on", "slurm:nosuch", "--", "true")
-    assert result.code == 7
-    assert "no queue can ever run this job; sbatch said:" in result.stderr
-    assert "invalid partition specified: nosuch" in result.stderr
 
 
 def test_a_check_on_a_node_brings_its_verdict_back_after_a_lost_connection(
@@ -343,28 +290,3 @@ def test_an_image_is_built_by_a_job_whose_node_has_no_network(project: Project) 
     run = project.run("submit", "small", "--on", "slurm", "--wait", "--", "python", "-c", code)
     assert run.code == 0, run.stderr
     assert "1.16.0" in run.stdout.splitlines()
-
-
-@pytest.mark.parametrize("kind", ["slurm", "gridengine"])
-def test_a_scheduler_describes_itself_and_a_node_is_probed(project: Project, kind: str) -> None:
-    assert project.run("site", "init", "mine", "--scheduler", kind).code == 0
-    text = (project.folder / "sites/mine.toml").read_text()
-    assert f'scheduler = "{kind}"' in text
-    expected = {
-        "slurm": 'gpu = "gres"',
-        "gridengine": 'gpu-per = "job"  # consumable JOB in qconf -sc',
-    }
-    assert expected[kind] in text
-    probed = project.run("site", "probe", "--on", "mine")
-    assert probed.code == 0, probed.stdout + probed.stderr
-    assert re.search(
-        r'^\[host\]\nglibc = "\d\.\d+"$',
-        (project.folder / "sites/mine.toml").read_text(),
-        re.MULTILINE,
-    )
-    ran = project.run(
-        "submit", "./tiny.sif", "--on", "mine", "--gpus", "1", "--wait", "--", "sh", "-c", "exit 3"
-    )
-    assert ran.code == 3, ran.stderr
-    shown = project.run("site", "list").stdout
-    assert re.search(rf"^mine +{kind} +\S+/sites/mine\.toml", shown, re.MULTILINE)

@@ -38,10 +38,6 @@ inside = { OMPI_MCA_btl_vader_single_copy_mechanism = "none" }
 """
 
 
-def client(project: Project, *argv: str) -> str:
-    return LocalRunner()(Command(argv=argv, env=project.environment, timeout=20)).stdout
-
-
 def wait_for(project: Project, job: str, text: str) -> None:
     end = time.monotonic() + 40
     while time.monotonic() < end:
@@ -202,8 +198,8 @@ def test_scratch_that_is_not_set_on_the_node_is_an_error(project: Project) -> No
     site = project.folder / "sites/mine.toml"
     site.write_text('[site]\nname = "mine"\nscheduler = "local"\n[folders]\nscratch = "$SCRATCH"\n')
     result = project.run("submit", "./tiny.sif", "--on", "mine", "--wait", "--", "touch", "ran")
-    assert result.code not in (0, 125), result.stderr
-    assert "SCRATCH: is not set on this node" in result.stdout
+    assert result.code == 125, result.stderr
+    assert "SCRATCH is not set on this node" in result.stdout
     assert not (project.folder / "ran").exists()
 
 
@@ -269,30 +265,6 @@ HOG = "a=aaaaaaaa; i=0; while [ $i -lt 25 ]; do a=$a$a; i=$((i+1)); done; sleep 
 """A string of 256 MB."""
 
 
-def test_a_job_that_takes_too_much_memory_is_told_so(project: Project) -> None:
-    words = (
-        "submit",
-        "./tiny.sif",
-        "--on",
-        "slurm",
-        "--memory",
-        "60MiB",
-        "--wait",
-        "--",
-        "sh",
-        "-c",
-        HOG,
-    )
-    result = project.run(*words)
-    assert result.code in (125, 137), result.stdout + result.stderr
-    assert "survived" not in result.stdout
-    assert "exceeded memory limit" in result.stdout
-    if result.code == 125:
-        assert re.search(
-            "without a receipt.*its log says: .*[Ee]xceeded (job )?memory", result.stderr
-        )
-
-
 def test_grid_engines_limit_of_memory_ends_the_command(project: Project) -> None:
     site = project.folder / "sites/gridengine.toml"
     site.write_text(site.read_text() + 'memory = "h_vmem"\n')
@@ -312,35 +284,3 @@ def test_grid_engines_limit_of_memory_ends_the_command(project: Project) -> None
     result = project.run(*words)
     assert result.code not in (0, 125), result.stdout + result.stderr
     assert "survived" not in result.stdout
-
-
-def test_a_job_whose_node_fails_is_waited_for_until_it_has_run_again(project: Project) -> None:
-    """Slurm puts it back into the queue; the receipt of the first run is not its end."""
-    text = "if [ -e ran ]; then exit 6; fi; touch ran; echo up; sleep 60"
-    job = project.submit("--on", "slurm", "--option=--nodelist=node2", "--", "sh", "-c", text)
-    wait_for(project, job, "up\n")
-    try:
-        client(project, "scontrol", "requeue", job)
-        # the second start would wait two minutes
-        end = time.monotonic() + 30
-        while (
-            "PENDING" not in client(project, "squeue", "-h", "-j", job, "-o", "%T")
-            and time.monotonic() < end
-        ):
-            time.sleep(0.3)
-        [row] = json.loads(project.run("status", job, "--json").stdout)
-        assert row["state"] == "queued", row
-        # slurmd clears the first run away; a second one that starts in the same second loses its script with it
-        while (
-            "idle" not in client(project, "sinfo", "-h", "-n", "node2", "-o", "%T")
-            and time.monotonic() < end
-        ):
-            time.sleep(0.3)
-        time.sleep(2)
-        client(project, "scontrol", "update", f"jobid={job}", "starttime=now")
-        followed = project.run("logs", job, "-f")
-        assert followed.code == 6, (
-            followed.stdout + followed.stderr + client(project, "scontrol", "show", "job", job)
-        )
-    finally:
-        project.run("cancel", job)
