@@ -260,21 +260,6 @@ SICK = (
         source="tensorflow#63362",
     ),
     sick(
-        "tensorflow 2.16.1 with another cuDNN first in LD_LIBRARY_PATH",
-        "tf216",
-        of(
-            *tf("2.16.1", "nvidia-cudnn-cu12==8.9.7.29", "--no-deps nvidia-cudnn-cu12==8.6.0.163"),
-            copy={"nvidia/cudnn/lib/*": "cuda/lib64"},
-            environment={"LD_LIBRARY_PATH": "{tree}/cuda/lib64:" + PATH},
-        ),
-        "import ctypes; print('CUDNN', ctypes.CDLL('libcudnn.so.8').cudnnGetVersion())",
-        r"CUDNN 8[67]\d\d",
-        "tensorflow",
-        "cuda-match",
-        r"compiled with cuDNN 8\.9; (?:it loads|the image has) 8\.[67]",
-        hint="LD_LIBRARY_PATH|nvidia-cudnn",
-    ),
-    sick(
         "torch over tensorflow 2.16: cuDNN 9 for cuDNN 8",
         "tf216",
         of(*tf("2.16.2", CUDNN8), T251),
