@@ -15,12 +15,11 @@ from envbuild.project.model import Requirement
 from envbuild.project.names import conda_name
 from envbuild.project.private import has_secret, without_secrets
 from envbuild.project.requirements import NO_ADDRESS, parse_requirement, parse_wheel_address
+from envbuild.project.shell_syntax import CONDA, join_lines, program_of, split_commands
 
 PREFIXES = {"sudo", "command", "exec", "time", "env", "nohup"}
 SHELLS = {"bash", "sh", "zsh", "dash"}
 APT = {"apt-get", "apt", "aptitude", "apt-fast"}
-PIP = re.compile(r"(\S*/)?pip[0-9.]*$")
-CONDA = {"conda", "mamba", "micromamba"}
 INDEX = {
     "-i",
     "--index-url",
@@ -124,7 +123,7 @@ def read_lines(lines: list[str], where: str, *, apart: bool = False) -> ShellFin
             _keep_line(line, found)
             continue
         kept = len(found.post)
-        for command in _split_commands(line):
+        for command in split_commands(line):
             if CHANGES_FOLDER.match(command):
                 folder = found.here = command
                 continue
@@ -147,64 +146,6 @@ def read_lines(lines: list[str], where: str, *, apart: bool = False) -> ShellFin
     return found
 
 
-def join_lines(lines: list[str]) -> list[str]:
-    """Return logical lines: continued ones in one, comments and empty ones left out."""
-    found: list[str] = []
-    pending = ""
-    for raw in lines:
-        line = raw.strip()
-        if not line or line.startswith("#"):
-            continue
-        pending += line.removesuffix("\\")
-        if line.endswith(("\\", "&&", "||")):
-            pending += " "
-            continue
-        pending = (
-            re.sub(r"\s#\s.*$", "", pending)
-            if pending.count("'") + pending.count('"') == 0
-            else pending
-        )
-        found.append(
-            " ".join(pending.split())
-            if "'" not in pending and '"' not in pending
-            else pending.strip()
-        )
-        pending = ""
-    return [*found, pending.strip()] if pending.strip() else found
-
-
-def _split_commands(line: str) -> list[str]:
-    """Split at && and ; outside of quotes; a pipe or || stays in its command, but for "|| true"."""
-    try:
-        lexer = shlex.shlex(line, posix=False, punctuation_chars=";&")
-        lexer.whitespace_split = True
-        lexer.commenters = ""
-        words = list(lexer)
-    except ValueError:
-        return [line]
-    found: list[list[str]] = [[]]
-    for word in words:
-        if word in ("&&", ";"):
-            found.append([])
-        else:
-            found[-1].append(word)
-    commands = (
-        re.sub(r"\s*\|\|\s*(true|:|exit 0)$", "", " ".join(words)) for words in found if words
-    )
-    return [_without_brackets(command) for command in commands if command.strip("() ")]
-
-
-def _without_brackets(command: str) -> str:
-    """Take off the bracket of a subshell that is split."""
-    if command.startswith("("):
-        command = command[1:].strip()
-    return (
-        command[:-1].strip()
-        if command.endswith(")") and command.count("(") < command.count(")")
-        else command
-    )
-
-
 def _read_command(command: str, found: ShellFindings, where: str) -> None:
     try:
         words = shlex.split(command)
@@ -215,10 +156,10 @@ def _read_command(command: str, found: ShellFindings, where: str) -> None:
         words = words[1:]
     if not words:
         return
-    program, rest = _program_of(words)
+    program, rest = program_of(words)
     installs = program in APT or program in CONDA or program == "pip"
     if program in SHELLS and len(rest) > 1 and re.match(r"-\w*c$", rest[0]):
-        for one in _split_commands(rest[1]):
+        for one in split_commands(rest[1]):
             _read_command(one, found, where)
     elif installs and not {"|", "||"} & set(words):
         _read_install(program, rest, command, found, where)
@@ -242,27 +183,6 @@ def _installs_ourselves(program: str, rest: list[str]) -> bool:
     if program in ("poetry", "uv", "pdm", "pipenv"):
         return rest[:1] in (["install"], ["sync"])
     return program.startswith("python") and rest[:1] == ["setup.py"] and len(rest) > 1
-
-
-def _program_of(words: list[str]) -> tuple[str, list[str]]:
-    """Return the program and its words; every way to call pip is "pip"."""
-    program, rest = words[0].rsplit("/", 1)[-1], words[1:]
-    if program in CONDA and rest[:1] == ["run"]:
-        inner = _after_options(rest[1:])
-        return _program_of(inner) if inner else (program, rest)
-    if re.fullmatch(r"python[0-9.]*", program) and rest[:2] == ["-m", "pip"]:
-        return "pip", rest[2:]
-    if program == "uv" and rest[:1] == ["pip"]:
-        return "pip", rest[1:]
-    return ("pip", rest) if PIP.match(program) else (program, rest)
-
-
-def _after_options(words: list[str]) -> list[str]:
-    """Return a command without the options before it ("-n NAME", "--no-capture-output")."""
-    index = 0
-    while index < len(words) and words[index].startswith("-"):
-        index += 2 if words[index] in ("-n", "--name", "-p", "--prefix") else 1
-    return words[index:]
 
 
 def _keep_line(command: str, found: ShellFindings) -> None:

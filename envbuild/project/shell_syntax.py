@@ -1,0 +1,88 @@
+"""Join and split shell lines, and find the program that a command runs."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+PIP = re.compile(r"(\S*/)?pip[0-9.]*$")
+CONDA = {"conda", "mamba", "micromamba"}
+
+
+def join_lines(lines: list[str]) -> list[str]:
+    """Return logical lines: continued ones in one, comments and empty ones left out."""
+    found: list[str] = []
+    pending = ""
+    for raw in lines:
+        line = raw.strip()
+        if not line or line.startswith("#"):
+            continue
+        pending += line.removesuffix("\\")
+        if line.endswith(("\\", "&&", "||")):
+            pending += " "
+            continue
+        pending = (
+            re.sub(r"\s#\s.*$", "", pending)
+            if pending.count("'") + pending.count('"') == 0
+            else pending
+        )
+        found.append(
+            " ".join(pending.split())
+            if "'" not in pending and '"' not in pending
+            else pending.strip()
+        )
+        pending = ""
+    return [*found, pending.strip()] if pending.strip() else found
+
+
+def split_commands(line: str) -> list[str]:
+    """Split at && and ; outside of quotes; a pipe or || stays in its command, but for "|| true"."""
+    try:
+        lexer = shlex.shlex(line, posix=False, punctuation_chars=";&")
+        lexer.whitespace_split = True
+        lexer.commenters = ""
+        words = list(lexer)
+    except ValueError:
+        return [line]
+    found: list[list[str]] = [[]]
+    for word in words:
+        if word in ("&&", ";"):
+            found.append([])
+        else:
+            found[-1].append(word)
+    commands = (
+        re.sub(r"\s*\|\|\s*(true|:|exit 0)$", "", " ".join(words)) for words in found if words
+    )
+    return [_without_brackets(command) for command in commands if command.strip("() ")]
+
+
+def _without_brackets(command: str) -> str:
+    """Take off the bracket of a subshell that is split."""
+    if command.startswith("("):
+        command = command[1:].strip()
+    return (
+        command[:-1].strip()
+        if command.endswith(")") and command.count("(") < command.count(")")
+        else command
+    )
+
+
+def program_of(words: list[str]) -> tuple[str, list[str]]:
+    """Return the program and its words; every way to call pip is "pip"."""
+    program, rest = words[0].rsplit("/", 1)[-1], words[1:]
+    if program in CONDA and rest[:1] == ["run"]:
+        inner = _after_options(rest[1:])
+        return program_of(inner) if inner else (program, rest)
+    if re.fullmatch(r"python[0-9.]*", program) and rest[:2] == ["-m", "pip"]:
+        return "pip", rest[2:]
+    if program == "uv" and rest[:1] == ["pip"]:
+        return "pip", rest[1:]
+    return ("pip", rest) if PIP.match(program) else (program, rest)
+
+
+def _after_options(words: list[str]) -> list[str]:
+    """Return a command without the options before it ("-n NAME", "--no-capture-output")."""
+    index = 0
+    while index < len(words) and words[index].startswith("-"):
+        index += 2 if words[index] in ("-n", "--name", "-p", "--prefix") else 1
+    return words[index:]
