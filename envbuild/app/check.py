@@ -71,10 +71,12 @@ def check_and_save(
     """
     recorded = recorded_digest(image, context.store) if compare else None
     digest_of = known_digest if recorded is None else fresh_digest
+    recipe = source.recipe if source else None
+    project = request.project if source else None
     with context.report.stage(title):
         report = check_image(
             image,
-            recipe=source.recipe if source else None,
+            recipe=recipe,
             script=check_script(source),
             lock=lock,
             runtime=context.runtime,
@@ -88,7 +90,7 @@ def check_and_save(
             records=_base_records(lock, context.store),
             environment=context.settings.environment,
             target=request.node,
-            project=request.project if source else None,
+            project=project,
         )
     save(report, context.store)
     return report

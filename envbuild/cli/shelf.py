@@ -123,13 +123,9 @@ def list_command(context: Context, *, as_json: bool) -> None:
             held: int | str = len(open_shelf(name, context.settings, context.runner).numbers)
         except EnvbuildError as error:
             held = f"not there: {error.what}"
-        trust = (
-            "signed only"
-            if shelf.require_signed
-            else "signatures checked"
-            if shelf.pinned
-            else "unsigned"
-        )
+        trust = "signatures checked" if shelf.pinned else "unsigned"
+        if shelf.require_signed:
+            trust = "signed only"
         rows.append({"shelf": name, "names": held, "trust": trust, "url": shelf.url})
     if as_json:
         print_json(rows)
