@@ -252,7 +252,7 @@ def _oci_layers(
 
 
 def _fetch_base(lock: Lock, context: Context) -> dict[str, str]:
-    """Bring the locked base into the store and return the header of a build from there."""
+    """Fetch the locked base into the store and return the header of a build from there."""
     return dict(fetch_base(locked_reference(lock), context))
 
 

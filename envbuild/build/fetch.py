@@ -1,4 +1,4 @@
-"""Bring what a lock names.
+"""Fetch what a lock names.
 
 Every file into the store, and the Debian roots that are made from them.
 """

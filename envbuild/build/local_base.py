@@ -29,7 +29,7 @@ def base_download_size(lock: Lock, store: Store) -> int:
 
 
 def with_local_base(definition: str, lock: Lock, context: Context) -> str:
-    """Bring the locked base into the store and return the definition that starts from there.
+    """Fetch the locked base into the store and return the definition that starts from there.
 
     That of a bootstrap comes back as it was.
     """

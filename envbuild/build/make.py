@@ -108,7 +108,7 @@ def _built_from_definition(order: BuildSpec, context: Context) -> Iterator[Path]
 def prepare_build(
     order: BuildSpec, context: Context, target: Path | None = None
 ) -> Iterator[DefinitionBuild]:
-    """Bring all that a build from the definition needs and lend the request.
+    """Fetch all that a build from the definition needs and yield the request.
 
     Without ``target`` in a working folder.
     """

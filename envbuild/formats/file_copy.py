@@ -179,7 +179,7 @@ def _write_all(view: memoryview, target: int, at: int, past: int | None) -> None
 
 @contextmanager
 def _bypass_cache(target: int, at: int, size: int) -> Iterator[int | None]:
-    """Lend a second descriptor of an open file that writes past the cache.
+    """Yield a second descriptor of an open file that writes past the cache.
 
     None where that cannot be, or is no use.
     """

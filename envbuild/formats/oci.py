@@ -112,8 +112,8 @@ class OciConfig(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def command(self) -> tuple[str, ...]:
         """Entry point and its arguments: what the image runs when nothing else is asked for."""
-        told = self.config or _Command()
-        return (*(told.entrypoint or ()), *(told.cmd or ()))
+        command = self.config or _Command()
+        return (*(command.entrypoint or ()), *(command.cmd or ()))
 
 
 class OciImage(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,11 +146,11 @@ def read_document(
     no such document.
     """
     body = _read_object(data, where)
-    told = body.get("mediaType") or media_type.partition(";")[0].strip()
-    if body.get("schemaVersion") == 1 or "docker.distribution.manifest.v1" in str(told):
+    media = body.get("mediaType") or media_type.partition(";")[0].strip()
+    if body.get("schemaVersion") == 1 or "docker.distribution.manifest.v1" in str(media):
         hint = "pull and push it once with a newer Docker: that converts it"
         raise UsageError("is in Docker's old manifest format (schema 1)", where=where, hint=hint)
-    kind: type[Index | Manifest] = Index if told in INDEXES or "manifests" in body else Manifest
+    kind: type[Index | Manifest] = Index if media in INDEXES or "manifests" in body else Manifest
     try:
         document = msgspec.convert(body, kind)
     except msgspec.ValidationError as error:
@@ -165,8 +165,8 @@ def read_image(data: bytes, media_type: str, *, where: str, sif: bool = False) -
     document = read_document(data, media_type, where=where, sif=sif)
     if isinstance(document, Index):
         raise IntegrityError("is a list of images where one image was expected", where=where)
-    told = _read_object(data, where).get("mediaType") or media_type or MANIFESTS[0]
-    return OciImage(digest=digest_of(data), raw=data, media_type=str(told), manifest=document)
+    media = _read_object(data, where).get("mediaType") or media_type or MANIFESTS[0]
+    return OciImage(digest=digest_of(data), raw=data, media_type=str(media), manifest=document)
 
 
 def read_config(data: bytes, *, where: str) -> OciConfig:

@@ -48,7 +48,7 @@ def require_hidden(name: str) -> None:
 
 @contextmanager
 def open_layer(path: Path) -> Iterator[tuple[HashedStream, tarfile.TarFile]]:
-    """Lend a layer's tar (plain, gzip or zstd) for one pass, and the stream under it."""
+    """Yield a layer's tar (plain, gzip or zstd) for one pass, and the stream under it."""
     with path.open("rb") as raw:
         size = path.stat().st_size
         stream = HashedStream(open_decompressed(raw), size)

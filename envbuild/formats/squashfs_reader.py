@@ -335,7 +335,7 @@ def read_tree(
 ) -> dict[str, Entry]:
     """Return the whole tree with the hashes of all contents.
 
-    ``advance`` is told how many bytes were hashed.
+    ``advance`` gets how many bytes were hashed.
 
     Raises IntegrityError for whatever is damaged.
     """

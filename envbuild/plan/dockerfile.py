@@ -61,18 +61,18 @@ def render_dockerfile(
 
 
 def _render_base(header: Pairs, root: str | None) -> str:
-    told = dict(header)
-    kind = told["Bootstrap"]
+    fields = dict(header)
+    kind = fields["Bootstrap"]
     if kind == "scratch":
         return f"FROM scratch\n{f'ADD {root}' if root else f'COPY --from=root {TARGET}/'} /\n"
     if kind not in FROM:
         raise UsageError(
-            f"a Dockerfile cannot start from {kind}: {told['From']}",
+            f"a Dockerfile cannot start from {kind}: {fields['From']}",
             hint="take a base from a registry (docker://…), or build with --mode fakeroot",
         )
-    if not re.fullmatch(r"[A-Za-z0-9._:/@\[\]-]+", told["From"]):
-        raise UsageError(f"{told['From']!r} cannot stand in a Dockerfile")
-    return f"FROM {told['From']}\nUSER root\n"
+    if not re.fullmatch(r"[A-Za-z0-9._:/@\[\]-]+", fields["From"]):
+        raise UsageError(f"{fields['From']!r} cannot stand in a Dockerfile")
+    return f"FROM {fields['From']}\nUSER root\n"
 
 
 def _quote_value(value: str) -> str:

@@ -57,10 +57,10 @@ def config_of_tree(tree: Tree, kept: Sequence[CachedPart], *, compressor: str) -
 def parse_labels(text: str) -> dict[str, str]:
     """Return the labels of a file that an image brought; none of one that is damaged."""
     try:
-        told = json.loads(text)
+        data = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    found = told.items() if isinstance(told, dict) else ()
+    found = data.items() if isinstance(data, dict) else ()
     return {key: value for key, value in found if isinstance(value, str)}
 
 

@@ -29,11 +29,11 @@ def describe_difference(one: Path, two: Path) -> str:
     with ThreadPoolExecutor(len(os.sched_getaffinity(0)), "hash") as pool:
         for a, b in zip(first, second, strict=True):
             if a.data_type == PARTITION:
-                told = _compare_partitions((one, a), (two, b), pool)
+                difference = _compare_partitions((one, a), (two, b), pool)
             else:
-                told = "" if _same_bytes((one, a), (two, b)) else "its text differs"
-            if told:
-                return f"{_object_title(a)}: {told}"
+                difference = "" if _same_bytes((one, a), (two, b)) else "its text differs"
+            if difference:
+                return f"{_object_title(a)}: {difference}"
     return ""
 
 

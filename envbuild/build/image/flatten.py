@@ -113,10 +113,10 @@ def _data_objects(sif: SifFile, note: ImageNote) -> tuple[SifPart, ...]:
 
 def _flat_metadata(content: bytes) -> bytes:
     try:
-        told = json.loads(content)
-        attributes = told["data"]["attributes"]
+        document = json.loads(content)
+        attributes = document["data"]["attributes"]
         attributes["labels"]["envbuild.mode"] = "flat"
         attributes["helpfile"] = attributes["helpfile"].removesuffix(LAYERED_HELP)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise IntegrityError(f"its object {METADATA} is damaged: {error!r}") from error
-    return json.dumps(told, sort_keys=True).encode()
+    return json.dumps(document, sort_keys=True).encode()

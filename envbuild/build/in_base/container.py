@@ -62,11 +62,11 @@ class Container:
         )
         result = self.context.runner(command, check=False)
         if result.code != 0:
-            told = explain_failure(result)
+            failure = explain_failure(result)
             raise ToolFailedError.of(
                 result,
-                told.what,
-                hint=told.hint,
+                failure.what,
+                hint=failure.hint,
             )
         return result
 

@@ -66,7 +66,7 @@ class Exchange:
 
 @contextmanager
 def open_exchange(work: Path) -> Iterator[Exchange]:
-    """Lend the folders of one run, new ones, below a working folder that no run sees."""
+    """Yield the folders of one run, new ones, below a working folder that no run sees."""
     top = work / f"run-{os.urandom(6).hex()}"
     made = Exchange(given=top / "given", out=top / "out")
     with os_errors_as(top):

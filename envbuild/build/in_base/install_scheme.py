@@ -92,23 +92,23 @@ def ask_scheme(inside: Container) -> bytes:
         return result_bytes(between.out, "scheme.json")
 
 
-def keep_scheme(told: bytes, path: Path) -> None:
-    """Keep what a Python told, for everybody who starts from the same image."""
-    write_sealed(path, told)
+def keep_scheme(answer: bytes, path: Path) -> None:
+    """Keep the answer of a Python, for everybody who starts from the same image."""
+    write_sealed(path, answer)
 
 
 def cached_scheme(base: LockedBase, store: Store) -> bytes | None:
-    """Return what the Python of a base told before."""
+    """Return the kept answer of a base's Python."""
     return read_sealed(store.scheme(base.digest, base.python_path))
 
 
-def read_scheme(told: bytes, base: LockedBase, tree: Tree) -> Scheme:
+def read_scheme(answer: bytes, base: LockedBase, tree: Tree) -> Scheme:
     """Return the scheme of a base, with all links of its tree resolved.
 
     Raises HostError for nonsense.
     """
     try:
-        data = msgspec.json.decode(told, type=_SchemeAnswer)
+        data = msgspec.json.decode(answer, type=_SchemeAnswer)
     except UNREADABLE as error:
         raise HostError(
             f"its Python does not tell where it keeps packages: {error}", where=base.reference

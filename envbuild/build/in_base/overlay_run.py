@@ -238,10 +238,10 @@ class _OverlayRun:
 
 
 def _run_failure(script: OverlayScript, result: Result) -> ToolFailedError:
-    told = explain_failure(result)
+    failure = explain_failure(result)
     refused = REFUSED.search(result.stderr)
     return ToolFailedError.of(
         result,
-        f"{script.name}: {told.what}",
-        hint=NO_OVERLAY if refused else told.hint or script.hint,
+        f"{script.name}: {failure.what}",
+        hint=NO_OVERLAY if refused else failure.hint or script.hint,
     )

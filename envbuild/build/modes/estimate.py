@@ -1,4 +1,4 @@
-"""How much a build will download, keep and take, told before it starts.
+"""How much a build will download, keep and take.
 
 And whether there is room for it.
 """
@@ -89,17 +89,17 @@ def check_space(
         for quota, counting in counted.values():
             limit = quota.hard or quota.limit
             if limit is not None and quota.room is not None:
-                told = f"{human_bytes(quota.room)} are left of {quota.owner} quota of {human_bytes(limit)}"
-                _require_room(counting, quota.room, told)
+                room = f"{human_bytes(quota.room)} are left of {quota.owner} quota of {human_bytes(limit)}"
+                _require_room(counting, quota.room, room)
 
 
-def _require_room(members: Sequence[Need], free: int, told: str) -> None:
+def _require_room(members: Sequence[Need], free: int, room: str) -> None:
     total = sum(size for _, size, _ in members)
     if free >= total:
         return
     names = " or ".join(dict.fromkeys(setting for _, _, setting in members))
     raise SpaceError(
-        f"{human_bytes(total)} are needed, {told}",
+        f"{human_bytes(total)} are needed, {room}",
         where=", ".join(str(path) for path, _, _ in members),
         hint=f"free space there, or point {names} to a larger file system",
     )

@@ -31,7 +31,7 @@ class Fakeroot:
     def commands(self, request: DefinitionBuild, runtime: Runtime) -> tuple[Command, ...]:
         """Return the build command.
 
-        The files are bound in, and %setup is told of the root that is there already. Apptainer
+        The files are bound in, and %setup gets the root that is there already. Apptainer
         mounts the host's /tmp and /var/tmp while %post runs; folders of the build's own take their
         place.
         """

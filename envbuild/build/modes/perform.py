@@ -28,7 +28,7 @@ KEEP_LOGS = 20
 
 @contextmanager
 def supplied_files(lock: Lock, store: Store) -> Iterator[Path]:
-    """Lend a folder that holds every locked file but the base's, under its own name.
+    """Yield a folder that holds every locked file but the base's, under its own name.
 
     They are copies: what runs as root in a build could make a link to the store writable. Raises
     IntegrityError where the store has lost or changed one meanwhile.
@@ -62,7 +62,7 @@ def run_build(
     """Build ``request.target``.
 
     Raises UsageError for an unknown mode, SpaceError for a full disk, HostError for what the host
-    lacks; the log of a failed build stays and its path is told.
+    lacks; the log of a failed build stays, and the error names it.
     """
     make_builder = MODES[mode].builder if mode in MODES else None
     if make_builder is None:
@@ -98,14 +98,14 @@ def _told(command: Command, report: Reporter) -> Command:
 
 
 def _build_failure(result: Result, request: DefinitionBuild) -> ToolFailedError | SpaceError:
-    told = explain_failure(result)
+    failure = explain_failure(result)
     more = f"the whole log: {request.log}"
-    hint = f"{told.hint}\n{more}" if told.hint else more
-    if isinstance(told, SpaceError):
-        return SpaceError(told.what, where=str(request.tmpdir), hint=hint)
+    hint = f"{failure.hint}\n{more}" if failure.hint else more
+    if isinstance(failure, SpaceError):
+        return SpaceError(failure.what, where=str(request.tmpdir), hint=hint)
     return ToolFailedError.of(
         result,
-        f"the build of {request.name} failed: {told.what}",
+        f"the build of {request.name} failed: {failure.what}",
         hint=hint,
     )
 

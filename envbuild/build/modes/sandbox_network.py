@@ -1,4 +1,4 @@
-"""What a sandbox is told of this machine, so that apt-get and pip work in it.
+"""What a sandbox has to know of this machine, so that apt-get and pip work in it.
 
 Mirror, index, certificates, proxies. All of it lies in one folder and one file of environment,
 which are never packed: an address may hold a password.

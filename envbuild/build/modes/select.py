@@ -115,8 +115,8 @@ class ModeChoice:
 
     def __str__(self) -> str:
         """Say it in one line."""
-        told = f"mode {self.mode}: {MODES[self.mode].auto_reason}"
-        return told + "".join(f"; not {mode}, for {why}" for mode, why in self.passed_over)
+        text = f"mode {self.mode}: {MODES[self.mode].auto_reason}"
+        return text + "".join(f"; not {mode}, for {why}" for mode, why in self.passed_over)
 
 
 def read_capabilities(
@@ -158,7 +158,7 @@ def read_capabilities(
 def select_mode(
     recipe: Recipe,
     lock: Lock,
-    ground: HostCapabilities,
+    host: HostCapabilities,
     *,
     roots: Collection[str],
     trust: Trust = OWN,
@@ -170,14 +170,14 @@ def select_mode(
     """
     passed: list[tuple[str, str]] = []
     for mode in (row.name for row in ROWS if row.auto_reason):
-        why = mode_blocker(mode, recipe, lock, ground, root_is_made=mode in roots, trust=trust)
+        why = mode_blocker(mode, recipe, lock, host, root_is_made=mode in roots, trust=trust)
         if why is None:
             return ModeChoice(mode=mode, passed_over=tuple(passed))
         passed.append((mode, why))
     reasons = "".join(f"\n  {mode}: {why}" for mode, why in passed)
     raise HostError(
         f"{recipe.name} cannot be built on this machine:{reasons}",
-        hint=_give_advice(ground, passed),
+        hint=_give_advice(host, passed),
     )
 
 
@@ -185,24 +185,24 @@ def require_mode(
     mode: str,
     recipe: Recipe,
     lock: Lock,
-    ground: HostCapabilities,
+    host: HostCapabilities,
     *,
     roots: Collection[str],
     trust: Trust = OWN,
 ) -> None:
     """Raise HostError where the mode that somebody asked for does not work on this machine."""
-    why = mode_blocker(mode, recipe, lock, ground, root_is_made=mode in roots, trust=trust)
+    why = mode_blocker(mode, recipe, lock, host, root_is_made=mode in roots, trust=trust)
     if why is not None:
         what = f"{recipe.name} cannot be built with --mode {mode} on this machine: {why}"
         raise HostError(
             what,
-            hint=f"leave --mode out for a way that works here, or:\n{_give_advice(ground, [(mode, why)])}",
+            hint=f"leave --mode out for a way that works here, or:\n{_give_advice(host, [(mode, why)])}",
         )
 
 
-def require_trust(recipe: Recipe, lock: Lock, ground: HostCapabilities, trust: Trust) -> None:
+def require_trust(recipe: Recipe, lock: Lock, host: HostCapabilities, trust: Trust) -> None:
     """Raise HostError where even a check of the image would run foreign code on this machine."""
-    why = exposure("flat", lock, ground, trust)
+    why = exposure("flat", lock, host, trust)
     if why is not None:
         raise HostError(f"{recipe.name} cannot be used on this machine: {why}", hint=ROOT_ADVICE)
 
@@ -232,18 +232,18 @@ def mode_blocker(
     mode: str,
     recipe: Recipe,
     lock: Lock,
-    ground: HostCapabilities,
+    host: HostCapabilities,
     *,
     root_is_made: bool,
     trust: Trust = OWN,
 ) -> str | None:
     """Return what stands in the way of a mode, None where nothing does."""
-    return exposure(mode, lock, ground, trust) or next(
-        _mode_blockers(mode, recipe, lock, ground, root_is_made=root_is_made), None
+    return exposure(mode, lock, host, trust) or next(
+        _mode_blockers(mode, recipe, lock, host, root_is_made=root_is_made), None
     )
 
 
-def exposure(mode: str, lock: Lock, ground: HostCapabilities, trust: Trust) -> str | None:
+def exposure(mode: str, lock: Lock, host: HostCapabilities, trust: Trust) -> str | None:
     """Return what foreign code could reach in a mode without leave (docs/security.md)."""
     source = any(package.is_sdist and package.source is None for package in lock.python)
     brought = (
@@ -253,8 +253,8 @@ def exposure(mode: str, lock: Lock, ground: HostCapabilities, trust: Trust) -> s
     )
     if not (trust.origin or source) or MODES[mode].by_engine:
         return None
-    if ground.root and not ground.mapped:
-        safe = trust.as_root or (ground.caged and not MODES[mode].is_tree)
+    if host.root and not host.mapped:
+        safe = trust.as_root or (host.caged and not MODES[mode].is_tree)
         return (
             None
             if safe
@@ -266,39 +266,39 @@ def exposure(mode: str, lock: Lock, ground: HostCapabilities, trust: Trust) -> s
 
 
 def _mode_blockers(
-    mode: str, recipe: Recipe, lock: Lock, ground: HostCapabilities, *, root_is_made: bool
+    mode: str, recipe: Recipe, lock: Lock, host: HostCapabilities, *, root_is_made: bool
 ) -> Iterator[str]:
-    if ground.containers is not None:
-        yield ground.containers
+    if host.containers is not None:
+        yield host.containers
     if recipe.base.bootstrap is not None:
-        may = ground.root or ground.ids
-        if not root_is_made and "mmdebstrap" in ground.missing:
-            yield ground.missing["mmdebstrap"]
+        may = host.root or host.ids
+        if not root_is_made and "mmdebstrap" in host.missing:
+            yield host.missing["mmdebstrap"]
         if not root_is_made and not may:
             yield f"{NO_IDS} to make a Debian root with"
         if MODES[mode].needs_ids and not may:
             yield f"{NO_IDS} to unpack a Debian root with"
     if MODES[mode].is_assembled and runs_inside(recipe, lock):
-        yield from _blockers_inside(ground)
-    if MODES[mode].is_layered and ground.layers is not None:
-        yield f"{ground.layers}, and an image of layers cannot be run without"
-    if MODES[mode].needs_mksquashfs and "mksquashfs" in ground.missing:
-        yield ground.missing["mksquashfs"]
+        yield from _blockers_inside(host)
+    if MODES[mode].is_layered and host.layers is not None:
+        yield f"{host.layers}, and an image of layers cannot be run without"
+    if MODES[mode].needs_mksquashfs and "mksquashfs" in host.missing:
+        yield host.missing["mksquashfs"]
 
 
-def _blockers_inside(ground: HostCapabilities) -> Iterator[str]:
-    if not (ground.root or ground.ids):
+def _blockers_inside(host: HostCapabilities) -> Iterator[str]:
+    if not (host.root or host.ids):
         yield f"{NO_IDS} to run Debian packages' scripts and [system] post with"
-    if not ground.fuse:
+    if not host.fuse:
         yield "/dev/fuse cannot be opened, and Debian packages' scripts and [system] post need it"
-    if "fuse-overlayfs" in ground.missing:
-        yield ground.missing["fuse-overlayfs"]
+    if "fuse-overlayfs" in host.missing:
+        yield host.missing["fuse-overlayfs"]
 
 
-def _give_advice(ground: HostCapabilities, passed: list[tuple[str, str]]) -> str:
+def _give_advice(host: HostCapabilities, passed: list[tuple[str, str]]) -> str:
     if any("root's own rights" in why for _, why in passed):
         return ROOT_ADVICE
-    if ground.containers is None and any("subuid" in why for _, why in passed):
+    if host.containers is None and any("subuid" in why for _, why in passed):
         lines = (
             "root can give the user ids: usermod --add-subuids 100000-165535 --add-subgids 100000-165535 USER;",
             'without root: take an image as base (image = "docker://…"), or a store that has the Debian root already',
