@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html.parser import HTMLParser
 from urllib.parse import unquote, urljoin, urlsplit
 
@@ -50,19 +49,19 @@ def links_of_json(data: bytes, page: str) -> tuple[Link, ...]:
     except UNREADABLE as error:
         raise PageError(f"is not an index page: {error}") from error
     _check_version(content.meta.version)
-    return _usable_links(
-        _make_link(
-            page,
-            file.url,
-            name=file.filename,
+    found = []
+    for file in content.files:
+        written = Link(
+            file=file.filename,
+            url=file.url,
             sha256=file.hashes.get("sha256"),
             size=file.size,
             uploaded=file.uploaded,
             yanked=file.yanked is not False,
             requires_python=file.requires_python,
         )
-        for file in content.files
-    )
+        found.append(_usable_link(written, page, local=page.startswith("file:")))
+    return tuple(link for link in found if link is not None)
 
 
 def links_of_html(text: str, page: str) -> tuple[Link, ...]:
@@ -78,18 +77,18 @@ def links_of_html(text: str, page: str) -> tuple[Link, ...]:
         base = urljoin(page, parser.base) if parser.base else page
     except ValueError as error:
         raise PageError(f"has an unusable base address: {error}") from error
-    return _usable_links(
-        _make_link(
-            base,
-            anchor["href"],
+    found = []
+    for anchor in parser.anchors:
+        written = Link(
+            file=_name_in(anchor["href"]),
+            url=anchor["href"],
             sha256=_fragment_hash(anchor["href"]),
             uploaded=anchor.get("data-upload-time"),
             yanked="data-yanked" in anchor,
             requires_python=anchor.get("data-requires-python"),
-            local=page.startswith("file:"),
         )
-        for anchor in parser.anchors
-    )
+        found.append(_usable_link(written, base, local=page.startswith("file:")))
+    return tuple(link for link in found if link is not None)
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -135,46 +134,46 @@ def _check_version(version: str) -> None:
         raise PageError(f"is of version {version[:20]!r}; this envbuild reads version 1")
 
 
-def _usable_links(links: Iterable[Link | None]) -> tuple[Link, ...]:
-    return tuple(link for link in links if link is not None)
-
-
 def _fragment_hash(href: str) -> str | None:
     found = re.search(r"#(?:.*&)?sha256=([^&]*)", href)
     return found[1] if found else None
 
 
-def _make_link(
-    page: str,
-    href: str,
-    *,
-    name: str | None = None,
-    sha256: str | None = None,
-    size: int | None = None,
-    uploaded: str | None = None,
-    yanked: bool = False,
-    requires_python: str | None = None,
-    local: bool | None = None,
-) -> Link | None:
-    """Return a link's record, None for no package file or a forbidden address."""
+def _name_in(href: str) -> str:
+    """Return the file name at the end of an address, "" where it is none."""
     try:
-        parts = urlsplit(urljoin(page, href.strip()))
+        return unquote(urlsplit(href.strip()).path.rsplit("/", 1)[-1])
+    except ValueError:
+        return ""
+
+
+def _usable_link(written: Link, page: str, *, local: bool) -> Link | None:
+    """Check a link as a page wrote it: absolute, of a package file, with sane values, or None.
+
+    Only a ``local`` page may lead to files of this machine.
+    """
+    try:
+        parts = urlsplit(urljoin(page, written.url.strip()))
         _ = parts.port
     except ValueError:
         return None
-    file = unquote(parts.path.rsplit("/", 1)[-1]) if name is None else name
-    if local is None:
-        local = page.startswith("file:")
     allowed = ("http", "https", "file") if local else ("http", "https")
-    if len(file) > 255 or not ARCHIVE.fullmatch(file) or parts.scheme not in allowed:
+    if (
+        len(written.file) > 255
+        or not ARCHIVE.fullmatch(written.file)
+        or parts.scheme not in allowed
+    ):
         return None
-    digest = (sha256 or "").lower()
-    return Link(
-        file=file,
+    sha256, size, uploaded = (written.sha256 or "").lower(), written.size, written.uploaded
+    if size is not None and size < 0:
+        size = None
+    if uploaded is not None and not TIME.fullmatch(uploaded):
+        uploaded = None
+    return replace(
+        written,
         url=parts._replace(fragment="").geturl(),
-        sha256=digest if HASH.fullmatch(digest) else None,
-        size=size if size is not None and size >= 0 else None,
-        uploaded=uploaded if uploaded and TIME.fullmatch(uploaded) else None,
-        yanked=yanked,
-        requires_python=requires_python or None,
+        sha256=sha256 if HASH.fullmatch(sha256) else None,
+        size=size,
+        uploaded=uploaded,
+        requires_python=written.requires_python or None,
     )

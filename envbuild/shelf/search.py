@@ -46,42 +46,32 @@ def search_entries(
     the name of a GPU on which the image passed its check.
     """
     asked = tuple(word.casefold() for word in words)
-    ranked = []
+    filtered = bool(framework or gpu or cuda)
+    ranked: list[tuple[int, SearchResult]] = []
     for library in libraries:
         known = library.last_verified.read_heads()
         for name, found in library.newest_entries().items():
             if isinstance(found, IntegrityError):
-                if all(word in name.casefold() for word in asked) and not (
-                    framework or gpu or cuda
-                ):
-                    ranked.append(
-                        (0, SearchResult(shelf=library.name, name=name, state=f"refused: {found}"))
-                    )
+                if not filtered and all(word in name.casefold() for word in asked):
+                    refused = f"refused: {found}"
+                    ranked.append((0, SearchResult(shelf=library.name, name=name, state=refused)))
+                continue
+            rank = _rank_entry(found.entry, asked)
+            if rank is None:
                 continue
             if _fits_filters(found.entry, framework=framework, gpu=gpu, cuda=cuda):
-                rank = _rank_entry(found.entry, asked)
-                if rank is not None:
-                    behind = name in known and found.entry.number < known[name].number
-                    ranked.append(
-                        (
-                            rank,
-                            search_result(
-                                library.name, found, "refused: rolled back" if behind else ""
-                            ),
-                        )
-                    )
-    return tuple(
-        search_result
-        for _, search_result in sorted(
-            ranked, key=lambda item: (item[0], item[1].name, item[1].shelf)
-        )
-    )
+                behind = name in known and found.entry.number < known[name].number
+                state = "refused: rolled back" if behind else ""
+                ranked.append((rank, search_result(library.name, found, state)))
+    ranked.sort(key=lambda item: (item[0], item[1].name, item[1].shelf))
+    return tuple(result for _, result in ranked)
 
 
 def search_result(shelf: str, stored: StoredEntry, state: str = "") -> SearchResult:
     """Return the row of an entry."""
     entry, about = stored.entry, stored.entry.about
     last = max(entry.verdicts, key=lambda one: (one.target is None, one.when), default=None)
+    has_image = entry.image is not None and entry.image.pieces is not None
     return SearchResult(
         shelf=shelf,
         name=entry.name,
@@ -94,7 +84,7 @@ def search_result(shelf: str, stored: StoredEntry, state: str = "") -> SearchRes
         base=about.base,
         who=entry.who,
         when=entry.when,
-        image=entry.image is not None and entry.image.pieces is not None,
+        image=has_image,
         verdict=f"{last.outcome} {last.when[:10]}" if last else "",
         gpu=_proven_gpus(entry),
         state=state,

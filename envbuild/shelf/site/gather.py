@@ -62,6 +62,9 @@ def page_of(
     signer = ""
     if taken.signer is not None:
         signer = taken.signer.principal or f"{taken.signer.key} (not pinned)"
+    size, size_of, image = sum(row[3] for row in sizes), "packages", ""
+    if entry.image is not None:
+        size, size_of, image = entry.image.size, "image", entry.image.digest
     return EntryPage(
         name=entry.name,
         digest=taken.stored.digest,
@@ -75,10 +78,10 @@ def page_of(
         who=entry.who,
         day=entry.when[:10],
         signer=signer,
-        size=entry.image.size if entry.image else sum(row[3] for row in sizes),
-        size_of="image" if entry.image else "packages",
+        size=size,
+        size_of=size_of,
         lock=entry.locked,
-        image=entry.image.digest if entry.image else "",
+        image=image,
         direct=about.direct,
         proofs=list_proofs(history),
         roots=dependency_tree(lock),
