@@ -437,7 +437,8 @@ def one_task_of_an_array_is_cancelled(place: Place) -> None:
 def the_time_limit_is_named(place: Place) -> None:
     limit = place.pick(slurm="1m", gridengine="5s", pbs="5s")
     result = place.shell("sleep 300", "--walltime", limit, code=None)
-    assert result.code not in (0, 125), result.stderr
+    # on a busy machine PBS may kill before the receipt is written, and its word counts then
+    assert result.code != 0, result.stderr
     assert "it reached its time limit" in result.stdout + result.stderr, (
         result.stdout + result.stderr
     )
