@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from packaging.utils import canonicalize_name
 
 from envbuild.check.contaminated_home import CONDA, PATH_MODULE, USER_MODULE
 from envbuild.check.model import Level
@@ -83,7 +84,7 @@ class Expected:
         if self.framework is None:
             return False
         words = [word for line in self.asked for word in re.findall(r"[\w.-]+", line)]
-        named = any(lookup.matches(canonical(word), self.framework.cpu) for word in words)
+        named = any(lookup.matches(canonicalize_name(word), self.framework.cpu) for word in words)
         return named or any("+cpu" in line for line in self.asked)
 
     def for_framework(self, framework: Framework) -> Expected:
@@ -147,45 +148,42 @@ def expect(
     )
 
 
-def canonical(name: str) -> str:
-    """Return a distribution's name as all spellings of it compare (PEP 503)."""
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
 def requirement_name(line: str) -> str | None:
     """Return the canonical name that a PEP 508 line asks for, None for a path or a bare URL."""
     found = re.match(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:$|[\[<>=!~;(@,\s])", line)
-    return canonical(found[1]) if found else None
+    return canonicalize_name(found[1]) if found else None
 
 
 def _locked(lock: Lock) -> dict[str, str]:
-    versions = {canonical(item.alias_of or item.name): item.version for item in lock.provided}
-    versions.update({canonical(item.name): item.version for item in lock.installed})
+    versions = {
+        canonicalize_name(item.alias_of or item.name): item.version for item in lock.provided
+    }
+    versions.update({canonicalize_name(item.name): item.version for item in lock.installed})
     return dict(sorted(versions.items()))
 
 
 def _direct(recipe: Recipe | None, lock: Lock | None) -> tuple[str, ...]:
-    lines = _lines(recipe, lock)
-    aliases = (
-        {canonical(item.name): canonical(item.alias_of) for item in lock.provided if item.alias_of}
-        if lock
-        else {}
-    )
-    names = [name for name in map(requirement_name, lines) if name]
-    names += [canonical(p.name) for p in lock.python if p.source is not None] if lock else []
+    """Return the direct distributions; one that another stands for in the base under the other's name."""
+    names = [name for name in map(requirement_name, _lines(recipe, lock)) if name]
+    aliases: dict[str, str] = {}
+    if lock is not None:
+        names += [canonicalize_name(p.name) for p in lock.python if p.source is not None]
+        for item in lock.provided:
+            if item.alias_of:
+                aliases[canonicalize_name(item.name)] = canonicalize_name(item.alias_of)
     return tuple(dict.fromkeys(aliases.get(name, name) for name in names))
 
 
 def _lines(recipe: Recipe | None, lock: Lock | None) -> tuple[str, ...]:
-    return recipe.python.dependencies if recipe else lock.direct if lock else ()
+    if recipe is not None:
+        return recipe.python.dependencies
+    return () if lock is None else lock.direct
 
 
 def _named(recipe: Recipe | None) -> tuple[str, ...]:
-    return (
-        tuple(text for text in (recipe.check.framework, recipe.base.framework) if text)
-        if recipe
-        else ()
-    )
+    if recipe is None:
+        return ()
+    return tuple(text for text in (recipe.check.framework, recipe.base.framework) if text)
 
 
 def _framework(
@@ -202,7 +200,9 @@ def _framework(
 def _protected(lock: Lock | None) -> tuple[str, ...]:
     """Return patterns of the distributions whose files must be as they were installed."""
     locked = (
-        [canonical(item.name) for item in lock.python if item.group == "framework"] if lock else []
+        [canonicalize_name(item.name) for item in lock.python if item.group == "framework"]
+        if lock
+        else []
     )
     return tuple(dict.fromkeys([*locked, *frameworks_patterns()]))
 

@@ -173,8 +173,9 @@ class ProbeRunner:
         if result.timed_out:
             fault = f"the script was not finished after {SCRIPT_LIMIT:.0f} s"
             return Answer(data=None, fault=fault, seconds=result.seconds, noise=noise)
-        printed = result.stdout.strip().splitlines() if result.code == 0 else []
-        last = printed[-1][:300] if printed else (noise[-1] if noise else "nothing")
+        last = noise[-1] if noise else "nothing"
+        if result.code == 0 and result.stdout.strip():
+            last = result.stdout.strip().splitlines()[-1][:300]
         run = ScriptRun(code=result.code, last_line=last, last_lines=noise)
         return Answer(data=run, seconds=result.seconds, noise=noise)
 

@@ -6,9 +6,10 @@ import contextlib
 import re
 from typing import TYPE_CHECKING
 
+from packaging.utils import canonicalize_name
+
 from envbuild.check.checks.libraries import toolkit_of
 from envbuild.check.evidence import Evidence, Verdict, failed, listing, passed, skipped
-from envbuild.check.plan import canonical
 from envbuild.data import lookup
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def _wrong_parts(evidence: Evidence, versions: dict[str, str]) -> list[tuple[str
         "python_full_version": python,
         "python_version": ".".join(python.split(".")[:2]),
     }
-    wrong = []
+    wrong: list[tuple[str, str]] = []
     holders = {owner.name: env for owner in installed.owners.get(framework.module, ())}
     if framework.name == "jax":
         # the plug-in's extra names the CUDA wheels that it was built with
@@ -114,7 +115,7 @@ def _wrong_parts(evidence: Evidence, versions: dict[str, str]) -> list[tuple[str
         for line in installed.requires.get(holder, ()):
             with contextlib.suppress(InvalidRequirement):
                 wish = Requirement(line)
-                name = canonical(wish.name)
+                name = canonicalize_name(wish.name)
                 asked = wish.marker is None or wish.marker.evaluate(env)
                 if not asked or not lookup.matches(name, framework.protected):
                     continue
@@ -128,10 +129,10 @@ def _wrong_parts(evidence: Evidence, versions: dict[str, str]) -> list[tuple[str
 
 def _lost_partners(rows: list[Coupling], versions: dict[str, str]) -> list[tuple[str, str, str]]:
     """Return packages whose rule asks for another one beside them that is not installed."""
-    lost = []
+    lost: list[tuple[str, str, str]] = []
     for row in rows:
         if row.package in versions and row.also:
-            partner = canonical(re.split(r"[<>=!~\s]", row.also)[0])
+            partner = canonicalize_name(re.split(r"[<>=!~\s]", row.also)[0])
             if partner not in versions:
                 lost.append((row.package, partner, row.reason))
     return lost

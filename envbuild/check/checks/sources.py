@@ -199,15 +199,11 @@ def _asked(tree: ast.AST) -> Iterator[ast.expr]:
 def _is_probe(node: ast.expr) -> bool:
     if not isinstance(node, ast.Attribute) or node.attr not in PROBES:
         return False
-    before = node.value
-    name = (
-        before.attr
-        if isinstance(before, ast.Attribute)
-        else before.id
-        if isinstance(before, ast.Name)
-        else ""
-    )
-    return name in PROBES[node.attr]
+    match node.value:
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return name in PROBES[node.attr]
+        case _:
+            return False
 
 
 def _choices(tree: ast.AST) -> Iterator[ast.stmt | ast.expr]:

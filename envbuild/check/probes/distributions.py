@@ -160,15 +160,10 @@ def module_file(name):
         spec = importlib.util.find_spec(name.split(".")[0])
     except (ImportError, ValueError, AttributeError):
         return None
-    return (
-        spec.origin
-        if spec and spec.origin
-        else (
-            list(spec.submodule_search_locations)[0]
-            if spec and spec.submodule_search_locations
-            else None
-        )
-    )
+    if spec is None:
+        return None
+    folders = list(spec.submodule_search_locations or ())
+    return spec.origin or (folders[0] if folders else None)
 
 
 def all_records():

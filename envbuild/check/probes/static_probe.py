@@ -59,10 +59,14 @@ def compare(folder, row, limit):
     try:
         if size.isdigit() and int(size) != os.stat(full).st_size:
             return "changed"
-        same = matches_digest(full, digest, limit) if to_hash else None
+        if not to_hash:
+            return "sized"
+        same = matches_digest(full, digest, limit)
     except OSError:
         return "missing"
-    return "sized" if same is None else ("hashed" if same else "changed")
+    if same is None:
+        return "sized"
+    return "hashed" if same else "changed"
 
 
 def shared_starts(records):
@@ -160,7 +164,9 @@ def torch_build(folder):
 def onnxruntime_build(folder):
     text = read(os.path.join(folder, "onnxruntime", "capi", "build_and_package_info.py"))
     found = re.search(r"^cuda_version\s*=\s*['\"]([\d.]+)['\"]", text, re.M)
-    return {"cuda": found.group(1) if found else None, "is_cuda": found is not None} if text else {}
+    if not text:
+        return {}
+    return {"cuda": found.group(1) if found else None, "is_cuda": found is not None}
 
 
 def framework_builds(names):
@@ -218,11 +224,12 @@ def verify_all(records):
             or not any(fnmatch.fnmatch(name, p) for p in PARAMETERS["protected"])
         ):
             continue
-        own = any(fnmatch.fnmatch(name, p) for p in PARAMETERS["hashed"])
-        how = "all" if PARAMETERS["hash_all"] else "code" if own else "none"
-        verified[name] = verify(
-            item, rows, how, None if PARAMETERS["hash_all"] else PARAMETERS["hash_limit"], shared
-        )
+        how, limit = "none", PARAMETERS["hash_limit"]
+        if PARAMETERS["hash_all"]:
+            how, limit = "all", None
+        elif any(fnmatch.fnmatch(name, p) for p in PARAMETERS["hashed"]):
+            how = "code"
+        verified[name] = verify(item, rows, how, limit, shared)
     return verified
 
 

@@ -149,7 +149,10 @@ document["build"] = {
 }
 document["is_cuda"] = bool(tf.test.is_built_with_cuda())
 first = tf.__version__.startswith("1.")
-document["devices"] = ["cpu"] if ON_CPU else list_gpus_1() if first else list_gpus()
+if ON_CPU:
+    document["devices"] = ["cpu"]
+else:
+    document["devices"] = list_gpus_1() if first else list_gpus()
 every(
     document,
     len(document["devices"]),
