@@ -117,9 +117,9 @@ def load_settings(
         return default
 
     cache = Path(env.get("XDG_CACHE_HOME") or home / ".cache")
-    store = pick("store", "ENVBUILD_STORE", "store", "path", str(cache / "envbuild"))
+    store = pick("store", "ENVBUILD_STORE", "store", "path", str(cache / "envbuild")) or ""
     caches = pick("caches", "ENVBUILD_CACHES", "caches", "folder", str(cache / "envbuild-caches"))
-    tmpdir = pick("tmpdir", "TMPDIR", "build", "tmpdir", "/tmp")  # noqa: S108  (the documented default)
+    tmpdir = pick("tmpdir", "TMPDIR", "build", "tmpdir", "/tmp") or ""  # noqa: S108  (documented)
     indexes = dict(data.get("indexes", {}))
     default_index = pick("index", "ENVBUILD_INDEX", "indexes", "default", None)
     if default_index:
@@ -129,28 +129,30 @@ def load_settings(
         if env.get("ENVBUILD_RECIPES")
         else data.get("recipes", {}).get("folders", [])
     )
-    certificates = env.get("SSL_CERT_FILE") or env.get("PIP_CERT") or env.get("REQUESTS_CA_BUNDLE")
+    recipe_folders = [_absolute(str(folder), home, here) for folder in folders if folder]
+    tables = data.get("registries", {})
+    registries = {host: _registry(host, table, config) for host, table in tables.items()}
+    downloads = _downloads(data, config)
+    below = [_absolute(path, home, here) for path in _stores_below(env, data, config)]
+    bundle = env.get("SSL_CERT_FILE") or env.get("PIP_CERT") or env.get("REQUESTS_CA_BUNDLE")
+    certificates = Path(bundle) if bundle else None
     return Settings(
-        store=_absolute(store or "", home, here),
-        recipe_folders=tuple(_absolute(str(folder), home, here) for folder in folders if folder),
+        store=_absolute(store, home, here),
+        recipe_folders=tuple(recipe_folders),
         shipped=shipped_folder(),
-        tmpdir=_absolute(tmpdir or "", home, here),
+        tmpdir=_absolute(tmpdir, home, here),
         home=home,
         cwd=here,
         indexes=indexes,
-        registries={
-            host: _registry(host, told, config) for host, told in data.get("registries", {}).items()
-        },
+        registries=registries,
         ubuntu_mirror=pick("ubuntu_mirror", "ENVBUILD_UBUNTU_MIRROR", "mirrors", "ubuntu", None),
         debian_mirror=pick("debian_mirror", "ENVBUILD_DEBIAN_MIRROR", "mirrors", "debian", None),
-        certificates=Path(certificates) if certificates else None,
-        downloads=_downloads(data, config),
+        certificates=certificates,
+        downloads=downloads,
         runtime=pick("runtime", "ENVBUILD_RUNTIME", "runtime", "program", None),
         environment=env,
         origin=origin,
-        stores_below=tuple(
-            _absolute(path, home, here) for path in _stores_below(env, data, config)
-        ),
+        stores_below=tuple(below),
         config=config,
         caches=None if caches in (None, "none") else _absolute(str(caches), home, here),
     )

@@ -87,7 +87,7 @@ def search_path():
 # ---- distributions
 
 
-def canonical(name):
+def normalize_name(name):
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -169,14 +169,17 @@ def read_dist(files, folder, entry):
     else:
         modules = modules_of_record((record or b"").decode("utf-8", "replace"))
     requires_python = message.get("Requires-Python")
+    if requires_python is not None:
+        requires_python = str(requires_python).strip()
+    installer = read_text(files, os.path.join(info, "INSTALLER")) or ""
     return {
         "name": name,
         "version": version,
         "requires": requires,
-        "requires_python": None if requires_python is None else str(requires_python).strip(),
+        "requires_python": requires_python,
         "location": folder,
         "record": None if record is None else hashlib.sha256(record).hexdigest(),
-        "installer": (read_text(files, os.path.join(info, "INSTALLER")) or "").strip() or None,
+        "installer": installer.strip() or None,
         "modules": modules,
         "notes": notes,
     }
@@ -195,7 +198,7 @@ def read_dists(files, path):
             dist = read_dist(files, place, entry)
             if dist is None:
                 continue
-            here.setdefault(canonical(dist["name"]), []).append(dist)
+            here.setdefault(normalize_name(dist["name"]), []).append(dist)
         for key, dists in here.items():
             # several in one folder are what an interrupted upgrade leaves behind: the whole one counts
             dists.sort(key=lambda dist: ("no METADATA" in dist["notes"], dist["record"] is None))
@@ -231,7 +234,7 @@ def read_apt(files):
     return sorted(found)
 
 
-def glibc():
+def read_glibc():
     try:
         name, version = os.confstr("CS_GNU_LIBC_VERSION").split()
         return version if name == "glibc" else None
@@ -239,7 +242,7 @@ def glibc():
         return None
 
 
-def created(files, dists):
+def find_newest_time(files, dists):
     """The newest time of what is installed, in seconds since 1970: when the image's content was made."""
     paths = ["/var/lib/dpkg/status", "/lib/apk/db/installed", "/var/lib/rpm"]
     paths += [dist["location"] for dist in dists]
@@ -352,14 +355,18 @@ def constraint_files(files, prefix):
 
 
 def read_constraints(files, prefix):
-    texts = [read_text(files, path) for path in constraint_files(files, prefix)]
-    return "".join(text if text.endswith("\n") else text + "\n" for text in texts if text) or None
+    found = ""
+    for path in constraint_files(files, prefix):
+        text = read_text(files, path)
+        if text:
+            found += text if text.endswith("\n") else text + "\n"
+    return found or None
 
 
 # ---- this Python
 
 
-def abi():
+def read_abi():
     """cp311, cp37m, … from SOABI (cpython-311-x86_64-linux-gnu)."""
     match = re.match(r"^cpython-(\w+)", sysconfig.get_config_var("SOABI") or "")
     return (
@@ -369,23 +376,23 @@ def abi():
     )
 
 
-def interpreter():
+def describe_interpreter():
     """What only a running Python knows of itself."""
     return {
         "python_path": sys.executable,
         "python": platform.python_version(),
         "implementation": sys.implementation.name,
-        "abi": abi(),
+        "abi": read_abi(),
         "prefix": sys.prefix,
         "stdlib": sysconfig.get_path("stdlib"),
         "path": search_path(),
         "machine": platform.machine(),
-        "glibc": glibc(),
+        "glibc": read_glibc(),
     }
 
 
 def read_facts(files, python):
-    """All facts, from a system's files and from what is known of its Python (as interpreter() tells it)."""
+    """All facts, from a system's files and from what is known of its Python (as describe_interpreter() tells it)."""
     facts = dict(python)
     path, stdlib, prefix = facts.pop("path"), facts.pop("stdlib"), facts["prefix"]
     dists = read_dists(files, path)
@@ -393,7 +400,7 @@ def read_facts(files, python):
         site=[p for p in path if os.path.basename(p) in ("site-packages", "dist-packages")],
         externally_managed=files.exists(os.path.join(stdlib, "EXTERNALLY-MANAGED")),
         release=read_release(files),
-        created=created(files, dists),
+        created=find_newest_time(files, dists),
         dists=dists,
         apt=read_apt(files),
         libraries=read_libraries(files, path, prefix),
@@ -408,7 +415,7 @@ def main():
     # names that are no text (surrogates of undecodable bytes) become question marks
     line = (
         "ENVBUILD-FACTS "
-        + json.dumps(read_facts(Files(), interpreter()), ensure_ascii=False)
+        + json.dumps(read_facts(Files(), describe_interpreter()), ensure_ascii=False)
         + "\n"
     )
     sys.stdout.buffer.write(line.encode("utf-8", "replace"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import msgspec
 
-from envbuild.app.doctor.examine import examine
+from envbuild.app.doctor.examine import examine_machine
 from envbuild.app.doctor.finding import Finding
 from envbuild.context import Context
 from envbuild.errors import HostError
@@ -20,7 +20,7 @@ def command(context: Context, *, as_json: bool) -> int:
     Each line says that something is fine, works in another way, or is broken and how to repair it.
     The exit code is 7 when something is broken that `envbuild make` needs.
     """
-    findings = examine(context.settings, context.runner)
+    findings = examine_machine(context.settings, context.runner)
     broken = any(finding.verdict == "broken" for finding in findings)
     if as_json:
         click.echo(

@@ -230,13 +230,14 @@ def search_command(
 
 
 def _search_row(row: SearchResult) -> dict[str, object]:
+    framework, cuda, verdict = (text or "-" for text in (row.framework, row.cuda, row.verdict))
     return {
         "name": f"{row.shelf}/{row.name}",
-        "framework": row.framework or "-",
-        "cuda": row.cuda or "-",
+        "framework": framework,
+        "cuda": cuda,
         "python": row.python,
         "image": "yes" if row.image else "-",
-        "last verdict": row.verdict or "-",
+        "last verdict": verdict,
         "summary": sanitize_text(row.state or row.summary),
     }
 

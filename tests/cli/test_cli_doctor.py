@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envbuild.app.doctor import network, places, programs, rights
-from envbuild.app.doctor.examine import examine
+from envbuild.app.doctor.examine import examine_machine
 from envbuild.app.doctor.finding import GB, Finding
 from envbuild.app.doctor.places import judge_space
 from envbuild.cli import doctor
@@ -167,7 +167,7 @@ def test_a_bug_of_one_probe_hides_no_other_finding(
 
     monkeypatch.setattr("envbuild.app.doctor.programs.examine_packer", broken)
     monkeypatch.setattr("envbuild.tools._uv", broken)
-    found = {finding.name: finding for finding in examine(user_settings, LocalRunner())}
+    found = {finding.name: finding for finding in examine_machine(user_settings, LocalRunner())}
     for name in ("mksquashfs", "uv"):
         assert found[name].verdict == "differs"
         assert (
@@ -600,5 +600,5 @@ def test_a_broken_setting_is_a_finding_not_the_end(tmp_path: Path) -> None:
 @pytest.mark.live
 @needs("apptainer", "mksquashfs", "unsquashfs", "mmdebstrap", "newuidmap")
 def test_this_machine(user_settings: Settings) -> None:
-    findings = examine(user_settings, LocalRunner())
+    findings = examine_machine(user_settings, LocalRunner())
     assert [finding for finding in findings if finding.verdict == "broken"] == []

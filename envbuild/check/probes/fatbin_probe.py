@@ -42,7 +42,7 @@ def fatbin_sections(fd, size):
     ]
 
 
-def region(fd, at, size):
+def read_region(fd, at, size):
     """(end, kinds and capabilities) of the region at an offset; None where there is none."""
     head = os.pread(fd, 16, at)
     if len(head) < 16:
@@ -60,19 +60,19 @@ def region(fd, at, size):
         if kind not in (1, 2) or header < 32 or here + header + length > end:
             break
         (flags,) = struct.unpack("<I", os.pread(fd, 4, here + 40))
-        found.add((suffixed(kind, flags), struct.unpack_from("<I", entry, 28)[0]))
+        found.add((classify_entry(kind, flags), struct.unpack_from("<I", entry, 28)[0]))
         here += header + length
     return end, frozenset(found)
 
 
-def suffixed(kind, flags):
+def classify_entry(kind, flags):
     """The kind of an entry: sm_90a runs on its own GPU alone; sm_100f on its family, as plain machine code does."""
     if flags & ONE_GPU:
         return EXACT
     return FAMILY if kind == PTX and flags & ONE_FAMILY else kind
 
 
-def scan(path, deadline):
+def scan_file(path, deadline):
     """Count the regions of one file by the set of their kinds and capabilities."""
     counts = collections.Counter()
     fd = os.open(path, os.O_RDONLY)
@@ -84,20 +84,20 @@ def scan(path, deadline):
                 piece = os.pread(fd, min(PIECE, end - at), at)
                 if not piece:
                     break
-                at = walk(fd, piece, at, size, counts)
+                at = count_regions(fd, piece, at, size, counts)
     finally:
         os.close(fd)
     return size, counts
 
 
-def walk(fd, piece, base, size, counts):
+def count_regions(fd, piece, base, size, counts):
     """Count the regions that begin in a piece; returns where to read on."""
     here = 0
     while True:
         found = piece.find(MAGIC, here)
         if found < 0:
             return base + max(len(piece) - len(MAGIC) + 1, 1)
-        seen = region(fd, base + found, size)
+        seen = read_region(fd, base + found, size)
         if seen is None:
             here = found + 4
             continue
@@ -107,7 +107,7 @@ def walk(fd, piece, base, size, counts):
             return seen[0]
 
 
-def matching(patterns):
+def find_files(patterns):
     """Files below site-packages whose relative path matches."""
     folders = [f for f in sys.path if os.path.basename(f) in ("site-packages", "dist-packages")]
     found, seen = [], set()
@@ -131,25 +131,25 @@ def matching(patterns):
     return found
 
 
+def describe_code(code, count):
+    """The capabilities in a region by the kind of their code, and how many such regions there are."""
+    sass = {number for kind, number in code if kind in (SASS, FAMILY)}
+    ptx = [number for kind, number in code if kind == PTX]
+    exact = {number for kind, number in code if kind == EXACT}
+    return {"count": count, "sass": sorted(sass), "ptx": sorted(ptx), "exact": sorted(exact)}
+
+
 def main():
     started = time.time()
     deadline = started + PARAMETERS["limit"]
     files, total, unread = [], 0, []
-    for relative, path in matching(PARAMETERS["files"])[:MOST]:
+    for relative, path in find_files(PARAMETERS["files"])[:MOST]:
         if time.time() > deadline:
             unread.append(relative)
             continue
-        size, counts = scan(path, deadline)
+        size, counts = scan_file(path, deadline)
         total += size
-        regions = [
-            {
-                "count": count,
-                "sass": sorted({number for kind, number in code if kind in (SASS, FAMILY)}),
-                "ptx": sorted(number for kind, number in code if kind == PTX),
-                "exact": sorted({number for kind, number in code if kind == EXACT}),
-            }
-            for code, count in counts.most_common(50)
-        ]
+        regions = [describe_code(code, count) for code, count in counts.most_common(50)]
         if regions:
             files.append({"path": relative, "regions": regions})
     took = time.time() - started

@@ -30,7 +30,7 @@ def last_line(error):
     return text.strip().splitlines()[-1][:500] if text.strip() else type(error).__name__
 
 
-def frames(error):
+def list_files(error):
     """The files of a traceback and of those behind it, innermost first, each once."""
     found, seen = [], set()
     while error is not None and id(error) not in seen:
@@ -41,7 +41,7 @@ def frames(error):
     return [path for number, path in enumerate(found) if path not in found[:number]]
 
 
-def blamed(records, paths, name, error):
+def find_blamed(records, paths, name, error):
     """The distributions to look at for a failure, nearest first.
 
     That is the owner of the module that the error names (a newer release may have taken away what is wanted), then the
@@ -52,24 +52,26 @@ def blamed(records, paths, name, error):
         for path in item["paths"]:
             owner.setdefault(os.path.join(item["folder"], path), item["name"])
     lacking = LACKING.search(error)
-    named = [group.lower() for group in lacking.groups() if group] if lacking else []
-    names = [item["name"] for module in named for item in nearest_owners(records, module)]
+    names = []
+    for group in lacking.groups() if lacking else ():
+        if group:
+            names += nearest_owners(records, group.lower())
     names += [owner[path] for path in paths if path in owner]
-    names += [item["name"] for item in nearest_owners(records, name)]
+    names += nearest_owners(records, name)
     return [item for number, item in enumerate(names) if item not in names[:number]]
 
 
 def nearest_owners(records, module):
-    """Owners of a module, else of the nearest one above it that has any."""
+    """Names of a module's owners, else of those of the nearest one above it that has any."""
     while module:
-        found = owners(records, module)
+        found = [item["name"] for item in owners(records, module)]
         if found:
             return found
         module = module.rpartition(".")[0]
     return []
 
 
-def attempt(name, say):
+def attempt_import(name, say):
     """Import one module and say how it went."""
     started = time.time()
     imported = False
@@ -79,7 +81,7 @@ def attempt(name, say):
         imported = True
         if getattr(module, "__file__", None) is None and name in EMPTIED:
             raise ImportError("%s/__init__.py is gone: an uninstall took it away" % name)
-        take(module, name, PARAMETERS["uses"].get(name, ()))
+        take_names(module, name, PARAMETERS["uses"].get(name, ()))
         version = getattr(module, "__version__", None)
         document = {
             "ok": True,
@@ -91,7 +93,7 @@ def attempt(name, say):
             "ok": False,
             "error": last_line(error),
             "kind": type(error).__name__,
-            "blame": frames(error),
+            "blame": list_files(error),
         }
         document["used"] = imported
     document["seconds"] = round(time.time() - started, 3)
@@ -99,7 +101,7 @@ def attempt(name, say):
     return document["ok"]
 
 
-def take(module, name, wanted):
+def take_names(module, name, wanted):
     """Take names from a module as "from module import name" does: attributes, else modules below it."""
     for one in wanted:
         if not hasattr(module, one):
@@ -156,17 +158,18 @@ def entries_to_try(records):
     """The programs whose distribution and module are here."""
     here = {item["name"] for item, _ in records if not item["shadowed"]}
 
-    def has(patterns):
-        return any(fnmatch.fnmatch(name, pattern) for name in here for pattern in patterns)
+    def has(pattern):
+        return any(fnmatch.fnmatch(name, pattern) for name in here)
 
-    return [
-        entry
-        for entry in PARAMETERS["entries"]
-        if has(entry["dists"])
-        and all(has([name]) for name in entry["beside"])
-        and (not entry["when"] or os.environ.get(entry["when"]))
-        and (owners(records, entry["module"]) or module_file(entry["module"]))
-    ]
+    found = []
+    for entry in PARAMETERS["entries"]:
+        if not any(map(has, entry["dists"])) or not all(map(has, entry["beside"])):
+            continue
+        if entry["when"] and not os.environ.get(entry["when"]):
+            continue
+        if owners(records, entry["module"]) or module_file(entry["module"]):
+            found.append(entry)
+    return found
 
 
 def in_child(work, limit):
@@ -200,7 +203,7 @@ def in_child(work, limit):
             os._exit(status)  # no exit handlers: some frameworks hang or crash in theirs
     os.close(said_w)
     os.close(noise_w)
-    said, noise, timed_out = drain(said_r, noise_r, started + limit)
+    said, noise, timed_out = drain_pipes(said_r, noise_r, started + limit)
     if timed_out:
         os.killpg(child, signal.SIGKILL)
     status = os.waitpid(child, 0)[1]
@@ -219,7 +222,7 @@ def in_child(work, limit):
     return result
 
 
-def drain(said_r, noise_r, deadline):
+def drain_pipes(said_r, noise_r, deadline):
     """Read both pipes until the child's end of the first closes; keeps the noise's last part only."""
     said, noise, timed_out = b"", b"", False
     open_fds = [said_r, noise_r]
@@ -246,7 +249,7 @@ def drain(said_r, noise_r, deadline):
     return said, noise, timed_out
 
 
-def outcome(result, limit):
+def read_outcome(result, limit):
     """Turn a process's end into one answer."""
     if result["lines"]:
         document = result["lines"][-1]
@@ -273,7 +276,9 @@ def outcome(result, limit):
 def import_all(names, limit):
     answers = {}
     for name in names:
-        answers[name] = outcome(in_child(lambda say, name=name: attempt(name, say), limit), limit)
+        answers[name] = read_outcome(
+            in_child(lambda say, name=name: attempt_import(name, say), limit), limit
+        )
     return answers
 
 
@@ -282,7 +287,7 @@ def try_entries(entries, limit):
     answers = {}
     for entry in entries:
         result = in_child(lambda say, entry=entry: attempt_entry(entry, say), limit)
-        answers["entry:" + entry["name"]] = outcome(result, limit)
+        answers["entry:" + entry["name"]] = read_outcome(result, limit)
     return answers
 
 
@@ -291,17 +296,17 @@ def with_first(first, names, limit, entries):
 
     def work(say):
         say({"name": first, "answer": None})
-        if attempt(first, lambda document: say({"name": first, "answer": document})):
+        if attempt_import(first, lambda document: say({"name": first, "answer": document})):
             for name in names:
-                result = in_child(lambda inner, name=name: attempt(name, inner), limit)
-                say({"name": name, "answer": outcome(result, limit)})
+                result = in_child(lambda inner, name=name: attempt_import(name, inner), limit)
+                say({"name": name, "answer": read_outcome(result, limit)})
             for name, document in try_entries(entries, limit).items():
                 say({"name": name, "answer": document})
 
     result = in_child(work, limit * (len(names) + len(entries) + 1))
     answers = {line["name"]: line["answer"] for line in result["lines"] if line["answer"]}
     if first not in answers:
-        answers[first] = outcome(dict(result, lines=[]), limit)
+        answers[first] = read_outcome(dict(result, lines=[]), limit)
     elif not answers[first]["ok"]:
         answers[first]["noise"] = result["noise"]
     return answers
@@ -317,8 +322,9 @@ def wanted_modules(records):
     alone = direct is None
     direct = likely_direct(records) if alone else direct
     named = direct_imports(records, direct)
-    names = [module for name in direct for module in named.get(name, ())]
-    every = []
+    names, every = [], []
+    for name in direct:
+        names += named.get(name, ())
     used = [name for name in PARAMETERS["uses"] if owners(records, name.split(".")[0])]
     for name in found[:1] + names + PARAMETERS["modules"] + used:
         if name not in every:
@@ -330,9 +336,9 @@ def wanted_modules(records):
 def likely_direct(records):
     """Distributions that somebody asked for, as far as an image alone shows it: nothing else asks for them."""
     wanted, candidates = set(), []
-    frameworks = {
-        one["name"] for module in PARAMETERS["frameworks"] for one in owners(records, module)
-    }
+    frameworks = set()
+    for module in PARAMETERS["frameworks"]:
+        frameworks.update(one["name"] for one in owners(records, module))
     for item, _ in records:
         head = read(os.path.join(item["info"], "METADATA")).split("\n\n", 1)[0]
         lines = re.findall(r"^Requires-Dist:[ \t]*([\w.-]+)([^\n]*)", head, re.M | re.I)
@@ -374,7 +380,9 @@ def main():
     for name, document in answers.items():
         if not document["ok"]:
             document["used"] = document.get("used", False) or name not in asked
-            document["blame"] = blamed(records, document.get("blame", ()), name, document["error"])
+            document["blame"] = find_blamed(
+                records, document.get("blame", ()), name, document["error"]
+            )
     programs = {name.partition(":")[2]: document for name, document in tried.items()}
     answer({"modules": answers, "entries": programs})
 

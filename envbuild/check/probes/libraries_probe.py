@@ -57,15 +57,16 @@ def shared_objects(folders):
     return found, tools
 
 
-def compilers():
+def find_compilers():
     """What Triton and Inductor build their own code with when a program runs: compilers on PATH, and Python's header."""
     folders = [folder for folder in os.environ.get("PATH", "").split(":") if folder]
 
     def first(*names):
-        places = [os.path.join(folder, name) for name in names for folder in folders]
-        return [place for place in places if os.path.isfile(place) and os.access(place, os.X_OK)][
-            :1
-        ]
+        for name in names:
+            for place in [os.path.join(folder, name) for folder in folders]:
+                if os.path.isfile(place) and os.access(place, os.X_OK):
+                    return [place]
+        return []
 
     includes = [sysconfig.get_paths()["include"]] + [
         place for place in os.environ.get("CPATH", "").split(":") if place
@@ -80,7 +81,10 @@ def compilers():
 
 def other_tools(tools):
     """The same tools on PATH and in the toolkit's own folder, where XLA looks too."""
-    roots = sorted(root for pattern in PARAMETERS["toolkits"] for root in glob.glob(pattern))
+    roots = []
+    for pattern in PARAMETERS["toolkits"]:
+        roots += glob.glob(pattern)
+    roots.sort()
     places = [
         os.path.join(folder, "ptxas") for folder in os.environ.get("PATH", "").split(":") if folder
     ]
@@ -93,7 +97,7 @@ def other_tools(tools):
     return tools
 
 
-def survey(search, objects):
+def survey_objects(search, objects):
     """What is missing, what is only found elsewhere below site-packages, and what could not be read."""
     inside = {}
     for path in objects:
@@ -129,7 +133,7 @@ def survey(search, objects):
                 if place not in seen:
                     seen.add(place)
                     queue.append(place)
-    lacking = {path for paths in missing.values() for path in paths}
+    lacking = set().union(*missing.values())
     needed_by = {path: needers.get(os.path.realpath(path), []) for path in sorted(lacking)}
     return missing, preloaded, damaged, outdated, foreign, needed_by
 
@@ -184,12 +188,12 @@ def is_named(path, folders):
             continue
         top = os.path.join(folder, path[len(folder) + 1 :].split("/", 1)[0])
         for parent, _, names in os.walk(top if os.path.isdir(top) else folder):
-            if any(holds(os.path.join(parent, name), word) for name in names):
+            if any(holds_word(os.path.join(parent, name), word) for name in names):
                 return True
     return False
 
 
-def holds(place, word):
+def holds_word(place, word):
     """Tell whether a Python file has a word in it."""
     if not place.endswith((".py", ".json")):
         return False
@@ -210,9 +214,9 @@ def needed_versions(elf):
 def opened_libraries(search, objects, folders, row, library_path):
     """What a framework opens at run time: soname -> where it is found from the object that opens it."""
     process = Process(search, library_path)
-    callers = [path for pattern in row["openers"] for path in under(objects, folders, pattern)]
+    callers = find_objects(objects, folders, row["openers"])
     caller = callers[0] if callers else None
-    for path in [one for pattern in row["before"] for one in under(objects, folders, pattern)]:
+    for path in find_objects(objects, folders, row["before"]):
         process.load(path)
     if caller:
         process.load(caller)
@@ -224,12 +228,13 @@ def opened_libraries(search, objects, folders, row, library_path):
     return places
 
 
-def under(objects, folders, pattern):
-    """Objects whose path below a folder of packages matches a shell pattern."""
+def find_objects(objects, folders, patterns):
+    """Objects whose path below a folder of packages matches a shell pattern, in its order."""
     found = []
-    for folder in folders:
-        whole = os.path.join(glob.escape(folder), pattern)
-        found += [path for path in glob.glob(whole) if path in objects or os.path.isfile(path)]
+    for pattern in patterns:
+        for folder in folders:
+            paths = glob.glob(os.path.join(glob.escape(folder), pattern))
+            found += [path for path in paths if path in objects or os.path.isfile(path)]
     return found
 
 
@@ -242,8 +247,8 @@ def wanted_libraries(search, objects, folders, row):
     places = opened_libraries(search, objects, folders, row, search.library_path)
     if any(folder != RUNTIME_LIBRARIES for folder in search.library_path):
         return places
-    cached = sorted({os.path.dirname(path) for paths in search.cache.values() for path in paths})
-    others = opened_libraries(search, objects, folders, row, cached)
+    cached = {os.path.dirname(path) for path in set().union(*search.cache.values())}
+    others = opened_libraries(search, objects, folders, row, sorted(cached))
     for name, place in places.items():
         if others[name]["real"] != place["real"]:
             place["nv"] = others[name]["real"]
@@ -279,7 +284,7 @@ def ask_cudnn(path):
     return "%d.%d.%d" % (number // step, number % step // 100, number % 100)
 
 
-def copies(search, objects, patterns):
+def find_copies(search, objects, patterns):
     """Every copy of a family of libraries: below site-packages, in LD_LIBRARY_PATH, the cache and default folders."""
     found = {}
     wanted = [(pattern, re.compile(fnmatch.translate(pattern))) for pattern in patterns]
@@ -295,12 +300,17 @@ def copies(search, objects, patterns):
     return {pattern: sorted(places) for pattern, places in sorted(found.items())}
 
 
+def sort_paths(by_name, most=None):
+    """The same names with their paths in order, at most so many of each."""
+    return {name: sorted(paths)[:most] for name, paths in by_name.items()}
+
+
 def main():
     started = time.time()
     search = Search()
     folders = site_folders()
     objects, tools = shared_objects(folders)
-    missing, preloaded, damaged, outdated, foreign, needed_by = survey(search, objects)
+    missing, preloaded, damaged, outdated, foreign, needed_by = survey_objects(search, objects)
     known = set(objects)
     places = {
         framework: wanted_libraries(search, known, folders, row)
@@ -313,19 +323,16 @@ def main():
             "foreign": foreign,
             "damaged": damaged[:SHOWN],
             "damaged_count": len(damaged),
-            "missing": {name: sorted(paths) for name, paths in missing.items()},
-            "outdated": {
-                name: {version: sorted(paths)[:SHOWN] for version, paths in versions.items()}
-                for name, versions in sorted(outdated.items())
-            },
-            "preloaded": {name: sorted(paths)[:SHOWN] for name, paths in preloaded.items()},
+            "missing": sort_paths(missing),
+            "outdated": {name: sort_paths(outdated[name], SHOWN) for name in sorted(outdated)},
+            "preloaded": sort_paths(preloaded, SHOWN),
             "other_pythons": for_other_pythons(objects)[:SHOWN],
             "needed_by": needed_by,
             "idle": idle_objects(needed_by, folders),
             "wanted": places,
             "cudnn": cudnn_versions(places),
-            "copies": copies(search, objects, PARAMETERS["families"]),
-            "tools": dict(other_tools(tools), **compilers()),
+            "copies": find_copies(search, objects, PARAMETERS["families"]),
+            "tools": dict(other_tools(tools), **find_compilers()),
             "library_path": search.library_path,
             "cached": len(search.cache),
             "seconds": round(time.time() - started, 3),

@@ -52,7 +52,7 @@ def matches_digest(path, digest, limit):
     return base64.urlsafe_b64encode(seen.digest()).rstrip(b"=").decode() == expected.rstrip("=")
 
 
-def compare(folder, row, limit):
+def compare_file(folder, row, limit):
     """One file against its row: "hashed", "sized", "changed" or "missing"."""
     path, digest, size, to_hash = row
     full = os.path.normpath(os.path.join(folder, path))
@@ -84,14 +84,14 @@ def shared_starts(records):
     return {path for path in empty if counts[path] > 1}
 
 
-def verify(item, rows, hashed, limit, shared):
+def verify_files(item, rows, hashed, limit, shared):
     """Compare the files of one distribution with its RECORD; returns counts and the first faults."""
     jobs = list(rows_to_verify(rows, hashed, shared))
     outcomes = [None] * len(jobs)
 
     def work(first):
         for at in range(first, len(jobs), WORKERS):
-            outcomes[at] = compare(item["folder"], jobs[at], limit)
+            outcomes[at] = compare_file(item["folder"], jobs[at], limit)
 
     threads = [
         threading.Thread(target=work, args=(first,)) for first in range(min(WORKERS, len(jobs)))
@@ -109,7 +109,7 @@ def verify(item, rows, hashed, limit, shared):
     return result
 
 
-def overlaps(records):
+def find_overlaps(records):
     """Pairs of distributions of one folder that claim the same files, how many, and how many of them differ."""
     first, pairs = {}, {}
     for index, (item, rows) in enumerate(records):
@@ -183,8 +183,13 @@ def framework_builds(names):
     return builds
 
 
-def interpreter():
+def describe_interpreter():
     user = site.getusersitepackages()
+    variables = {key: value for key, value in sorted(os.environ.items()) if VARIABLES.match(key)}
+    pythonpath = os.environ.get("PYTHONPATH", "").split(":")
+    preload = re.split(r"[: ]+", os.environ.get("LD_PRELOAD", ""))
+    missing = [entry for entry in pythonpath if entry and not os.path.exists(entry)]
+    preload_missing = [entry for entry in preload if "/" in entry and not os.path.exists(entry)]
     return {
         "python": "%d.%d.%d" % sys.version_info[:3],
         "executable": sys.executable,
@@ -196,19 +201,9 @@ def interpreter():
             "path": user,
             "in_path": user in sys.path,
         },
-        "environment": {
-            key: value for key, value in sorted(os.environ.items()) if VARIABLES.match(key)
-        },
-        "missing_folders": [
-            entry
-            for entry in os.environ.get("PYTHONPATH", "").split(":")
-            if entry and not os.path.exists(entry)
-        ],
-        "preload_missing": [
-            entry
-            for entry in re.split(r"[: ]+", os.environ.get("LD_PRELOAD", ""))
-            if "/" in entry and not os.path.exists(entry)
-        ],
+        "environment": variables,
+        "missing_folders": missing,
+        "preload_missing": preload_missing,
     }
 
 
@@ -229,7 +224,7 @@ def verify_all(records):
             how, limit = "all", None
         elif any(fnmatch.fnmatch(name, p) for p in PARAMETERS["hashed"]):
             how = "code"
-        verified[name] = verify(item, rows, how, limit, shared)
+        verified[name] = verify_files(item, rows, how, limit, shared)
     return verified
 
 
@@ -253,18 +248,13 @@ def lost_records(records):
 
 def installed_for_user(homes):
     """Distributions in a home folder of the image: "pip install --user" in its definition."""
-    folders = [
-        path
-        for home in homes
-        for path in glob.glob(os.path.join(home, ".local/lib/python3*/site-packages"))
-    ]
-    return {
-        folder: sorted(
-            name.split("-")[0] for name in os.listdir(folder) if name.endswith(".dist-info")
-        )
-        for folder in folders
-        if os.access(folder, os.R_OK)
-    }
+    found = {}
+    for home in homes:
+        for folder in glob.glob(os.path.join(home, ".local/lib/python3*/site-packages")):
+            if os.access(folder, os.R_OK):
+                infos = [name for name in os.listdir(folder) if name.endswith(".dist-info")]
+                found[folder] = sorted(name.split("-")[0] for name in infos)
+    return found
 
 
 def closed_to_others(records):
@@ -272,12 +262,11 @@ def closed_to_others(records):
     closed = []
     for item, rows in records:
         paths = [item["folder"], item["info"], os.path.join(item["info"], "METADATA")]
-        first = next(
-            (path for path, digest, _ in rows or () if digest and not path.startswith("..")), None
-        )
-        if first:
-            whole = os.path.join(item["folder"], first)
-            paths += [whole, os.path.dirname(whole)]
+        for path, digest, _ in rows or ():
+            if digest and not path.startswith(".."):
+                whole = os.path.join(item["folder"], path)
+                paths += [whole, os.path.dirname(whole)]
+                break
         if not all(map(open_to_others, paths)):
             closed.append(item["name"])
     return sorted(set(closed))
@@ -292,7 +281,7 @@ def open_to_others(path):
     return mode & needed == needed
 
 
-def requirements(records, names):
+def read_requirements(records, names):
     """What distributions ask for in their metadata, by name."""
     found = {}
     for item, _ in records:
@@ -307,7 +296,7 @@ def requirements(records, names):
 def main():
     started = time.time()
     records = all_records()
-    document = interpreter()
+    document = describe_interpreter()
     document["owners"] = {module: owners(records, module) for module in PARAMETERS["modules"]}
     document["files"] = {
         module: module_file(module) for module in PARAMETERS["modules"] if "." not in module
@@ -318,14 +307,11 @@ def main():
     document["lost_records"] = lost_records(records)
     document["for_user"] = installed_for_user(PARAMETERS["homes"])
     document["closed"] = closed_to_others(records)
-    holders = {
-        one["name"]
-        for module in PARAMETERS["frameworks"]
-        for one in document["owners"].get(module, ())
-    }
-    holders |= {item["name"] for item, _ in records if item["name"].startswith("jax-cuda")}
-    document["requires"] = requirements(records, holders)
-    document["overlaps"] = overlaps(records)
+    holders = {item["name"] for item, _ in records if item["name"].startswith("jax-cuda")}
+    for module in PARAMETERS["frameworks"]:
+        holders.update(one["name"] for one in document["owners"].get(module, ()))
+    document["requires"] = read_requirements(records, holders)
+    document["overlaps"] = find_overlaps(records)
     document["dists"] = [
         {
             key: item[key]
