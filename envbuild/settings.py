@@ -44,16 +44,16 @@ class Registry:
 class Settings:
     """What this machine and this user configured.
 
-    ``store`` is the folder of the content-addressed store, ``stores_below`` are other ones that are only read,
-    ``tmpdir`` is where builds work; ``indexes`` maps names to
-    package index URLs ("default" is the index for everything that names none; absent: the resolver's own default);
-    ``registries`` maps hosts of container registries ("docker.io", "127.0.0.1:5000") to how they are reached;
-    ``debian_mirror`` and ``ubuntu_mirror`` are URLs (None: ask apt); ``certificates`` is a CA
-    bundle file (None: the system's);
-    ``environment`` is the process environment that children get; ``origin`` tells where each value came from;
-    ``config`` is the user's settings file, whether it exists or not; ``host_builds`` tells that the user lets source
-    archives of an index run on this machine, which no variable and no file says for him; ``caches`` is the folder in
-    which programs inside images keep downloads and compiled code (None: nowhere).
+    ``store`` is the folder of the content-addressed store, ``stores_below`` are other ones that are
+    only read, ``tmpdir`` is where builds work; ``indexes`` maps names to package index URLs
+    ("default" is the index for everything that names none; absent: the resolver's own default);
+    ``registries`` maps hosts of container registries ("docker.io", "127.0.0.1:5000") to how they
+    are reached; ``debian_mirror`` and ``ubuntu_mirror`` are URLs (None: ask apt); ``certificates``
+    is a CA bundle file (None: the system's); ``environment`` is the process environment that
+    children get; ``origin`` tells where each value came from; ``config`` is the user's settings
+    file, whether it exists or not; ``host_builds`` tells that the user lets source archives of an
+    index run on this machine, which no variable and no file says for him; ``caches`` is the folder
+    in which programs inside images keep downloads and compiled code (None: nowhere).
     """
 
     store: Path
@@ -89,9 +89,9 @@ def load_settings(
 ) -> Settings:
     """Read the settings of this user.
 
-    Variables: ENVBUILD_STORE, ENVBUILD_STORE_BELOW (folders, separated by ":"),
-    ENVBUILD_CONFIG, ENVBUILD_RECIPES (folders, separated by ":"), ENVBUILD_INDEX,
-    ENVBUILD_DEBIAN_MIRROR, ENVBUILD_RUNTIME, ENVBUILD_CACHES (a folder, or "none"), TMPDIR, XDG_CACHE_HOME,
+    Variables: ENVBUILD_STORE, ENVBUILD_STORE_BELOW (folders, separated by ":"), ENVBUILD_CONFIG,
+    ENVBUILD_RECIPES (folders, separated by ":"), ENVBUILD_INDEX, ENVBUILD_DEBIAN_MIRROR,
+    ENVBUILD_RUNTIME, ENVBUILD_CACHES (a folder, or "none"), TMPDIR, XDG_CACHE_HOME,
     XDG_CONFIG_HOME.
     Raises UsageError for a settings file that does not parse or has unknown keys.
     """
@@ -177,7 +177,7 @@ def _stores_below(env: Mapping[str, str], data: Mapping[str, Any], config: Path)
 
 
 def shipped_folder() -> Path:
-    """Return the folder that holds the shipped ``recipes`` and ``lockfiles``: in the wheel, or the source tree."""
+    """Return the folder of the shipped ``recipes`` and ``lockfiles``: in the wheel or source tree."""
     package = Path(__file__).resolve().parent
     return package / "shipped" if (package / "shipped").is_dir() else package.parent
 

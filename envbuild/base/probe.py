@@ -1,10 +1,12 @@
 """Read the facts of an image from inside: prints one line of JSON.
 
-It runs on any Python from 3.6 on with its standard library alone, is fed on stdin, writes nothing, imports nothing that
-is installed, and survives whatever it finds: a file that cannot be read is a file that is not there.
+It runs on any Python from 3.6 on with its standard library alone, is fed on stdin, writes nothing,
+imports nothing that is installed, and survives whatever it finds: a file that cannot be read is a
+file that is not there.
 
-What looks at files does so through `Files`, and what is known of the interpreter is one dictionary: static.py hands
-over the layers of an image that is not running, and what their files tell of its Python.
+What looks at files does so through `Files`, and what is known of the interpreter is one dictionary:
+static.py hands over the layers of an image that is not running, and what their files tell of its
+Python.
 """
 
 import configparser
@@ -92,7 +94,7 @@ def normalize_name(name):
 
 
 def from_file_name(entry):
-    """numpy-1.26.4.dist-info, numpy-1.26.4-py3.11.egg-info, numpy.egg-info -> (name, version or None)"""
+    """(name, version or None) of numpy-1.26.4-py3.11.egg-info, numpy.egg-info and the like."""
     stem = re.sub(r"\.(dist-info|egg-info|egg)$", "", entry)
     parts = stem.split("-")
     return parts[0], parts[1] if len(parts) > 1 else None
@@ -200,7 +202,7 @@ def read_dists(files, path):
                 continue
             here.setdefault(normalize_name(dist["name"]), []).append(dist)
         for key, dists in here.items():
-            # several in one folder are what an interrupted upgrade leaves behind: the whole one counts
+            # several in one folder are what an interrupted upgrade leaves: the whole one counts
             dists.sort(key=lambda dist: ("no METADATA" in dist["notes"], dist["record"] is None))
             chosen, others = dists[0], dists[1:]
             for other in others:
@@ -243,7 +245,7 @@ def read_glibc():
 
 
 def find_newest_time(files, dists):
-    """The newest time of what is installed, in seconds since 1970: when the image's content was made."""
+    """The newest time of what is installed (seconds since 1970): when the content was made."""
     paths = ["/var/lib/dpkg/status", "/lib/apk/db/installed", "/var/lib/rpm"]
     paths += [dist["location"] for dist in dists]
     times = [time for time in map(files.mtime, set(paths)) if time is not None]
@@ -282,7 +284,7 @@ def loader_folders(files, prefix):
 
 
 def read_libraries(files, path, prefix):
-    """[soname, real path] of CUDA's runtime, cuDNN, NCCL and libcuda, in the loader's order, wheels last."""
+    """[soname, real path] of CUDA's runtime, cuDNN, NCCL, libcuda: loader's order, wheels last."""
     folders = loader_folders(files, prefix)
     for folder in path:
         folders += files.glob(os.path.join(glob.escape(folder), "nvidia", "*", "lib"))
@@ -392,7 +394,7 @@ def describe_interpreter():
 
 
 def read_facts(files, python):
-    """All facts, from a system's files and from what is known of its Python (as describe_interpreter() tells it)."""
+    """All facts, from a system's files and what is known of its Python (describe_interpreter)."""
     facts = dict(python)
     path, stdlib, prefix = facts.pop("path"), facts.pop("stdlib"), facts["prefix"]
     dists = read_dists(files, path)

@@ -20,7 +20,7 @@ Probe = Callable[[], Finding | Iterable[Finding]]
 def examine_machine(
     settings: Settings, runner: Runner, host: Host | None = None
 ) -> tuple[Finding, ...]:
-    """Examine this machine, all that is slow in parallel; a probe that fails is a broken finding."""
+    """Examine this machine, all slow parts in parallel; a failed probe becomes a broken finding."""
     facts = host or read_host()
     # uv's finder reads Python's configuration, which two threads at once cannot the first time
     uv = _guarded("uv", partial(programs.examine_tool, "uv", settings, runner))

@@ -1,12 +1,13 @@
-"""For which GPUs shared objects hold code: a walk over NVIDIA's fatbinary headers, without GPU, toolkit or import.
+"""For which GPUs shared objects hold code, by their fatbinary headers: no GPU, toolkit or import.
 
-Layout as observed (not published): a region starts with the magic number, version 1, header size 16 and the size of
-what follows; in it are entries: kind (1 portable code, PTX; 2 machine code, SASS), header size, size, and the
-capability times ten at byte 28, and flags at byte 40, of which bit 20 is the "a" of sm_90a and bit 21 the "f" of
-sm_100f (as nvcc 13.0 writes them and cuobjdump reads them).  Of an ELF file with a section of such regions only that is read, and of a region
-only its headers.
+Layout as observed (not published): a region starts with the magic number, version 1, header size 16
+and the size of what follows; in it are entries: kind (1 portable code, PTX; 2 machine code, SASS),
+header size, size, and the capability times ten at byte 28, and flags at byte 40, of which bit 20 is
+the "a" of sm_90a and bit 21 the "f" of sm_100f (as nvcc 13.0 writes them and cuobjdump reads them).
+Of an ELF file with a section of such regions only that is read, and of a region only its headers.
 
-Parameters: ``files`` (shell patterns over paths relative to site-packages), ``limit`` (seconds for all).
+Parameters: ``files`` (shell patterns over paths relative to site-packages), ``limit`` (seconds for
+all).
 """
 
 import collections
@@ -23,7 +24,7 @@ MOST = 500
 
 
 def fatbin_sections(fd, size):
-    """(offset, size) of the sections that hold regions; the whole file where there is no table of sections."""
+    """(offset, size) of the sections that hold regions; the whole file where no table is."""
     head = os.pread(fd, 64, 0)
     if len(head) < 64 or head[:4] != b"\x7fELF" or head[4] != 2:
         return []
@@ -66,7 +67,7 @@ def read_region(fd, at, size):
 
 
 def classify_entry(kind, flags):
-    """The kind of an entry: sm_90a runs on its own GPU alone; sm_100f on its family, as plain machine code does."""
+    """The kind of an entry: sm_90a runs on its GPU alone; sm_100f on its family, like plain code."""
     if flags & ONE_GPU:
         return EXACT
     return FAMILY if kind == PTX and flags & ONE_FAMILY else kind
@@ -132,7 +133,7 @@ def find_files(patterns):
 
 
 def describe_code(code, count):
-    """The capabilities in a region by the kind of their code, and how many such regions there are."""
+    """The capabilities in a region by the kind of code, and how many such regions there are."""
     sass = {number for kind, number in code if kind in (SASS, FAMILY)}
     ptx = [number for kind, number in code if kind == PTX]
     exact = {number for kind, number in code if kind == EXACT}

@@ -1,10 +1,12 @@
 """Import modules, each in a process of its own, with its time and its traceback's last line.
 
-Parameters: ``frameworks`` (modules of which the first that is installed is imported once and then shared by the
-processes of the others, because several of them need it and it is slow), ``direct`` (distributions whose modules are
-imported; None: those that no other one asks for and that hold compiled code or use a framework), ``modules`` (further
-import names), ``entries`` (programs for packages that open more when they run, data/entry_points.toml), ``uses`` (module -> names in it that the project takes; tried where a
-distribution has that module or what it lies in), ``limit`` (seconds for each).
+Parameters: ``frameworks`` (modules of which the first that is installed is imported once and then
+shared by the processes of the others, because several of them need it and it is slow), ``direct``
+(distributions whose modules are imported; None: those that no other one asks for and that hold
+compiled code or use a framework), ``modules`` (further import names), ``entries`` (programs for
+packages that open more when they run, data/entry_points.toml), ``uses`` (module -> names in it that
+the project takes; tried where a distribution has that module or what it lies in), ``limit``
+(seconds for each).
 A process that crashes, hangs or prints without end is an answer, not an accident.
 """
 
@@ -19,8 +21,9 @@ KEPT = 16384
 MOST_ALONE = 20
 """Distributions that are imported at most where nothing says what was asked for."""
 LACKING = re.compile(
-    r"cannot import name '\w+' from (?:partially initialized module )?'([\w.]+)'|module '([\w.]+)' has no attribute"
-    r"|No module named '([\w.]+)'|\b(numpy)\.(?:dtype size changed|core\.multiarray failed)|using (NumPy) 1"
+    r"cannot import name '\w+' from (?:partially initialized module )?'([\w.]+)'"
+    r"|module '([\w.]+)' has no attribute|No module named '([\w.]+)'"
+    r"|\b(numpy)\.(?:dtype size changed|core\.multiarray failed)|using (NumPy) 1"
 )
 """The module that lacks what another one wants of it, as Python and numpy say it."""
 
@@ -44,8 +47,9 @@ def list_files(error):
 def find_blamed(records, paths, name, error):
     """The distributions to look at for a failure, nearest first.
 
-    That is the owner of the module that the error names (a newer release may have taken away what is wanted), then the
-    owners of the traceback's files in its order, then those of the module itself.
+    That is the owner of the module that the error names (a newer release may have taken away what
+    is wanted), then the owners of the traceback's files in its order, then those of the module
+    itself.
     """
     owner = {}
     for item, _ in records:
@@ -102,7 +106,7 @@ def attempt_import(name, say):
 
 
 def take_names(module, name, wanted):
-    """Take names from a module as "from module import name" does: attributes, else modules below it."""
+    """Take names as "from module import name" does: attributes, else modules below it."""
     for one in wanted:
         if not hasattr(module, one):
             try:
@@ -118,7 +122,7 @@ def take_names(module, name, wanted):
 
 UNKNOWN_NAME = (AttributeError, ModuleNotFoundError, NameError, TypeError)
 EMPTIED = set()
-"""Import names whose own start file an installer wrote and that is gone: Python takes the folder for a namespace."""
+"""Import names whose __init__.py was installed and is gone: Python sees a namespace."""
 
 
 def note_emptied(records, names):
@@ -223,7 +227,7 @@ def in_child(work, limit):
 
 
 def drain_pipes(said_r, noise_r, deadline):
-    """Read both pipes until the child's end of the first closes; keeps the noise's last part only."""
+    """Read both pipes until the child's end of the first closes; keeps the end of the noise."""
     said, noise, timed_out = b"", b"", False
     open_fds = [said_r, noise_r]
     while said_r in open_fds:
@@ -292,7 +296,7 @@ def try_entries(entries, limit):
 
 
 def with_first(first, names, limit, entries):
-    """Import ``first`` once, then the others in processes forked from that one, and programs that want it."""
+    """Import ``first`` once; the others, and programs that want it, in forks of that process."""
 
     def work(say):
         say({"name": first, "answer": None})
@@ -313,7 +317,7 @@ def with_first(first, names, limit, entries):
 
 
 def wanted_modules(records):
-    """The framework's module (None: there is none), all to be imported, each once, and which the recipe asks for."""
+    """The framework's module or None, all to import, those the recipe asks for, those guessed."""
     candidates = PARAMETERS["frameworks"]
     found = [name for name in candidates if owners(records, name)]
     if len(candidates) == 1 and module_file(candidates[0]):
@@ -334,7 +338,7 @@ def wanted_modules(records):
 
 
 def likely_direct(records):
-    """Distributions that somebody asked for, as far as an image alone shows it: nothing else asks for them."""
+    """Distributions that somebody asked for, as far as an image shows: no other asks for them."""
     wanted, candidates = set(), []
     frameworks = set()
     for module in PARAMETERS["frameworks"]:

@@ -1,12 +1,13 @@
-"""Whether every shared object below site-packages finds the libraries it needs, without running any of them.
+"""Whether every shared object below site-packages finds its libraries, without running any.
 
-A library that is only found elsewhere below site-packages counts
-as "preloaded": its package loads it itself before (wheels of PyTorch, TensorFlow plug-ins, NVIDIA's own).
+A library that is only found elsewhere below site-packages counts as "preloaded": its package loads
+it itself before (wheels of PyTorch, TensorFlow plug-ins, NVIDIA's own).
 
-Parameters: ``wanted`` (import name of a framework -> ``openers``, shell patterns of the objects that open libraries at
-run time, the first that is there counts; ``before``, objects that are loaded before; ``names``, the sonames that some
-release opens), ``families`` (shell patterns of libraries of which every copy is listed), ``toolkits`` (patterns of
-folders where CUDA is installed), ``driver`` (patterns of sonames that come with the driver).
+Parameters: ``wanted`` (import name of a framework -> ``openers``, shell patterns of the objects
+that open libraries at run time, the first that is there counts; ``before``, objects that are loaded
+before; ``names``, the sonames that some release opens), ``families`` (shell patterns of libraries
+of which every copy is listed), ``toolkits`` (patterns of folders where CUDA is installed),
+``driver`` (patterns of sonames that come with the driver).
 """
 
 import fnmatch
@@ -38,7 +39,7 @@ def site_folders():
 
 
 def shared_objects(folders):
-    """Every file below the folders that is called like a shared object, and the tools among them by name."""
+    """Every file that is called like a shared object, and the tools among them by name."""
     found, tools, count = [], {name: [] for name in TOOLS}, 0
     stack = list(folders)
     while stack and count < BIGGEST_TREE:
@@ -58,7 +59,7 @@ def shared_objects(folders):
 
 
 def find_compilers():
-    """What Triton and Inductor build their own code with when a program runs: compilers on PATH, and Python's header."""
+    """What Triton and Inductor build code with at run time: compilers on PATH, Python's header."""
     folders = [folder for folder in os.environ.get("PATH", "").split(":") if folder]
 
     def first(*names):
@@ -98,7 +99,7 @@ def other_tools(tools):
 
 
 def survey_objects(search, objects):
-    """What is missing, what is only found elsewhere below site-packages, and what could not be read."""
+    """What is missing, what is only elsewhere below site-packages, what could not be read."""
     inside = {}
     for path in objects:
         inside.setdefault(os.path.basename(path), path)
@@ -139,7 +140,7 @@ def survey_objects(search, objects):
 
 
 def idle_objects(needed_by, folders):
-    """Objects that lack a library and that nothing loads: no module, needed by none, named by no Python file.
+    """Objects that lack a library and that nothing loads: no module, not needed, in no Python file.
 
     What NVIDIA's wheels hold is opened by others, so it counts.
     """
@@ -152,7 +153,7 @@ def idle_objects(needed_by, folders):
 
 
 def for_other_pythons(objects):
-    """Modules of which a package has builds for other Pythons only: the wheel was not made for this one."""
+    """Modules that a package has for other Pythons only: the wheel was not made for this one."""
     stems, here = {}, set()
     for path in objects:
         folder, name = os.path.split(path)
@@ -168,7 +169,7 @@ def for_other_pythons(objects):
 
 
 def is_module(path):
-    """Tell whether Python imports a shared object, or a package opens it as its own: by its name, else by its start."""
+    """Tell whether Python or its package loads a shared object: by its name, else by its start."""
     name = os.path.basename(path)
     if not name.startswith("lib") or ".cpython-" in name or name.endswith(".abi3.so"):
         return True
@@ -180,7 +181,7 @@ def is_module(path):
 
 
 def is_named(path, folders):
-    """Tell whether a Python file of the same package names a shared object, to open it with ctypes."""
+    """Tell whether a Python file of its package names a shared object, to open it with ctypes."""
     stem = re.escape(os.path.basename(path).split(".so")[0].replace("lib", "", 1)).encode()
     word = re.compile(rb"\b(?:lib)?" + stem + rb"\b")
     for folder in folders:
@@ -212,7 +213,7 @@ def needed_versions(elf):
 
 
 def opened_libraries(search, objects, folders, row, library_path):
-    """What a framework opens at run time: soname -> where it is found from the object that opens it."""
+    """What a framework opens at run time: soname -> where the object that opens it finds it."""
     process = Process(search, library_path)
     callers = find_objects(objects, folders, row["openers"])
     caller = callers[0] if callers else None
@@ -239,10 +240,10 @@ def find_objects(objects, folders, patterns):
 
 
 def wanted_libraries(search, objects, folders, row):
-    """Where opened libraries are found, under both orders: ``nv`` where Apptainer 1.5 makes another choice.
+    """Where opened libraries are found, in both orders: ``nv`` where Apptainer 1.5 differs.
 
-    Where an image sets no LD_LIBRARY_PATH, --nv of Apptainer 1.5 puts every folder of its ldconfig there
-    (action_script.sh), so that they come before RUNPATH.
+    Where an image sets no LD_LIBRARY_PATH, --nv of Apptainer 1.5 puts every folder of its ldconfig
+    there (action_script.sh), so that they come before RUNPATH.
     """
     places = opened_libraries(search, objects, folders, row, search.library_path)
     if any(folder != RUNTIME_LIBRARIES for folder in search.library_path):
@@ -267,7 +268,7 @@ def cudnn_versions(places):
 
 
 def ask_cudnn(path):
-    """Call cudnnGetVersion() in a process of its own; needs no GPU.  9.1.0 is 90100, 8.9.4 is 8904."""
+    """Call cudnnGetVersion() in its own process; needs no GPU.  9.1.0 is 90100, 8.9.4 is 8904."""
     code = "import ctypes, sys; print(ctypes.CDLL(sys.argv[1]).cudnnGetVersion())"
     folder = os.path.dirname(path)
     try:
@@ -285,7 +286,7 @@ def ask_cudnn(path):
 
 
 def find_copies(search, objects, patterns):
-    """Every copy of a family of libraries: below site-packages, in LD_LIBRARY_PATH, the cache and default folders."""
+    """Every copy of a family: in site-packages, LD_LIBRARY_PATH, the cache, default folders."""
     found = {}
     wanted = [(pattern, re.compile(fnmatch.translate(pattern))) for pattern in patterns]
     paths = list(objects)

@@ -1,4 +1,4 @@
-"""Does ONNX Runtime compute on the GPUs, with its way back to the CPU switched off.  Not yet seen on a GPU."""
+"""Does ONNX Runtime compute on the GPUs, its CPU fallback switched off.  Not yet seen on a GPU."""
 
 import onnxruntime
 

@@ -1,9 +1,10 @@
-"""What is installed: distributions, who owns which module, files against RECORD, the interpreter's environment.
+"""What is installed: distributions, owners of modules, files against RECORD, the interpreter.
 
-Parameters: ``protected`` (shell patterns of distributions whose files are verified), ``hashed`` (those of them whose
-code is hashed; all other files are compared by size), ``hash_limit`` (bytes; larger files are compared by size too),
-``hash_all`` (hash every file whatever its size), ``modules`` (whose owners are wanted), ``direct`` (distributions whose
-import names are wanted), ``homes`` (the image's own), ``frameworks`` (whose build is read).
+Parameters: ``protected`` (shell patterns of distributions whose files are verified), ``hashed``
+(those of them whose code is hashed; all other files are compared by size), ``hash_limit`` (bytes;
+larger files are compared by size too), ``hash_all`` (hash every file whatever its size),
+``modules`` (whose owners are wanted), ``direct`` (distributions whose import names are wanted),
+``homes`` (the image's own), ``frameworks`` (whose build is read).
 """
 
 import base64
@@ -17,7 +18,8 @@ import time
 SHOWN = 20
 WORKERS = 4
 VARIABLES = re.compile(
-    r"^(PYTHON|LD_|PIP_|CONDA|VIRTUAL_ENV|CUDA|NVIDIA|XLA|JAX|TF_|KERAS|NUMBA|USE_|ACCELERATE|HIP|ROCR|HOME$|PATH$)"
+    r"^(PYTHON|LD_|PIP_|CONDA|VIRTUAL_ENV|CUDA|NVIDIA|XLA|JAX|TF_|KERAS|NUMBA|USE_|ACCELERATE"
+    r"|HIP|ROCR|HOME$|PATH$)"
 )
 
 
@@ -70,9 +72,11 @@ def compare_file(folder, row, limit):
 
 
 def shared_starts(records):
-    """Paths of __init__.py that several distributions install, some of them empty: the last one wins, and an uninstall takes it along.
+    """Paths of __init__.py that several distributions install, some of them empty.
 
-    All wheels of NVIDIA have nvidia/__init__.py; without it Python takes the folder for a namespace, which does as well.
+    The last one wins, and an uninstall takes it along.
+    All wheels of NVIDIA have nvidia/__init__.py; without it Python takes the folder for a
+    namespace, which does as well.
     """
     counts, empty = {}, set()
     for _, rows in records:
@@ -85,7 +89,7 @@ def shared_starts(records):
 
 
 def verify_files(item, rows, hashed, limit, shared):
-    """Compare the files of one distribution with its RECORD; returns counts and the first faults."""
+    """Compare a distribution's files with its RECORD; returns counts and the first faults."""
     jobs = list(rows_to_verify(rows, hashed, shared))
     outcomes = [None] * len(jobs)
 
@@ -110,7 +114,7 @@ def verify_files(item, rows, hashed, limit, shared):
 
 
 def find_overlaps(records):
-    """Pairs of distributions of one folder that claim the same files, how many, and how many of them differ."""
+    """Pairs of distributions of a folder that claim the same files, how many, how many differ."""
     first, pairs = {}, {}
     for index, (item, rows) in enumerate(records):
         for path, digest, _ in rows or ():
@@ -130,7 +134,7 @@ def find_overlaps(records):
 
 
 def tensorflow_build(folder):
-    """CUDA of a TensorFlow from its generated build_info.py, which is not imported (that would load TensorFlow)."""
+    """CUDA of a TensorFlow from its build_info.py, unimported (that would load TensorFlow)."""
     for package in ("tensorflow", "tensorflow_core"):
         text = read(os.path.join(folder, package, "python", "platform", "build_info.py"))
         if not text:
@@ -208,7 +212,7 @@ def describe_interpreter():
 
 
 def verify_all(records):
-    """The files of every protected distribution; code of the framework's own is hashed, all else compared by size."""
+    """The files of protected distributions: a framework's own code by hash, all else by size."""
     verified = {}
     shared = shared_starts(records)
     for item, rows in records:
@@ -229,7 +233,7 @@ def verify_all(records):
 
 
 def lost_records(records):
-    """Protected distributions that an installer registered and whose list of files is gone or holds no file."""
+    """Protected distributions of an installer whose list of files is gone or holds no file."""
     lost = []
     for item, rows in records:
         by_installer = item["info"].endswith(".dist-info") and os.path.isfile(
