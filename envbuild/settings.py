@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -124,11 +124,7 @@ def load_settings(
     default_index = pick("index", "ENVBUILD_INDEX", "indexes", "default", None)
     if default_index:
         indexes["default"] = default_index
-    folders = (
-        env["ENVBUILD_RECIPES"].split(":")
-        if env.get("ENVBUILD_RECIPES")
-        else data.get("recipes", {}).get("folders", [])
-    )
+    folders = _recipe_folders(env, data)
     recipe_folders = [_absolute(str(folder), home, here) for folder in folders if folder]
     tables = data.get("registries", {})
     registries = {host: _registry(host, table, config) for host, table in tables.items()}
@@ -165,6 +161,13 @@ def _downloads(data: Mapping[str, Any], config: Path) -> int:
     return downloads
 
 
+def _recipe_folders(env: Mapping[str, str], data: Mapping[str, Any]) -> Sequence[Any]:
+    if env.get("ENVBUILD_RECIPES"):
+        return env["ENVBUILD_RECIPES"].split(":")
+    folders: Sequence[Any] = data.get("recipes", {}).get("folders", [])
+    return folders
+
+
 def _stores_below(env: Mapping[str, str], data: Mapping[str, Any], config: Path) -> list[str]:
     if env.get("ENVBUILD_STORE_BELOW"):
         return [path for path in env["ENVBUILD_STORE_BELOW"].split(":") if path]
@@ -177,7 +180,7 @@ def _stores_below(env: Mapping[str, str], data: Mapping[str, Any], config: Path)
 
 
 def shipped_folder() -> Path:
-    """Return the folder of the shipped ``recipes`` and ``lockfiles``: in the wheel or source tree."""
+    """Return the folder of shipped ``recipes`` and ``lockfiles``: in the wheel or source tree."""
     package = Path(__file__).resolve().parent
     return package / "shipped" if (package / "shipped").is_dir() else package.parent
 

@@ -1,4 +1,4 @@
-"""``envbuild shelf``: put locked recipes where the lab finds them, take them when they prove true."""
+"""``envbuild shelf``: put locked recipes where the lab finds them; take what proves true."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def read_region(fd, at, size):
 
 
 def classify_entry(kind, flags):
-    """The kind of an entry: sm_90a runs on its GPU alone; sm_100f on its family, like plain code."""
+    """An entry's kind: sm_90a runs on its GPU alone, sm_100f on its family like plain code."""
     if flags & ONE_GPU:
         return EXACT
     return FAMILY if kind == PTX and flags & ONE_FAMILY else kind
