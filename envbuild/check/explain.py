@@ -24,7 +24,7 @@ TROUBLE = re.compile(
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True):
-    """A message that was found: the first line with it (1 is the first of the log) and how many there are."""
+    """A message that was found: its first line (the log begins with 1) and how many there are."""
 
     name: str
     cause: str
@@ -36,7 +36,10 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """What a log says: known messages, causes first; ``trouble`` are the last lines that look like errors otherwise."""
+    """What a log says: known messages, causes first.
+
+    ``trouble`` are the last lines that look like errors otherwise.
+    """
 
     known: tuple[Known, ...]
     lines: int
@@ -61,7 +64,7 @@ def rules() -> tuple[LogRule, ...]:
 
 
 def explain(pieces: Iterable[str]) -> Explanation:
-    """Explain a log that comes in pieces of any size; only one piece and what was found are held in memory."""
+    """Explain a log that comes in pieces of any size, of which one at a time is held in memory."""
     found: dict[str, Known] = {}
     trouble: list[str] = []
     lines = 0
@@ -70,14 +73,13 @@ def explain(pieces: Iterable[str]) -> Explanation:
             _search(rule, block, lines, found)
         trouble = [*trouble, *(one[0].strip() for one in TROUBLE.finditer(block))][-5:]
         lines += block.count("\n")
-    told = [
-        found[rule.name]
-        for rule in rules()
-        if rule.name in found and not any(name in found for name in rule.follows)
-    ]
+    causes = [rule for rule in rules() if not any(name in found for name in rule.follows)]
+    told = [found[rule.name] for rule in causes if rule.name in found]
     # what does no harm comes last, and does not hide messages that nobody knows
     told.sort(key=is_harmless)
-    unknown = () if told and not is_harmless(told[0]) else tuple(line[:300] for line in trouble)
+    if told and not is_harmless(told[0]):
+        trouble = []
+    unknown = tuple(line[:300] for line in trouble)
     return Explanation(known=tuple(told), lines=lines, trouble=unknown)
 
 
@@ -110,7 +112,10 @@ def _search(rule: LogRule, block: str, before: int, found: dict[str, Known]) -> 
 
 
 def _blocks(pieces: Iterable[str]) -> Iterator[str]:
-    """Join pieces into blocks of whole lines, without colours; of a progress bar only what it showed last counts."""
+    """Join pieces into blocks of whole lines, without colours.
+
+    Of a progress bar only what it showed last counts.
+    """
     held: list[str] = []
     size = 0
     for piece in pieces:

@@ -91,16 +91,17 @@ def check_image(
         evidence = replace(gather(expected, inside, report), plain=plainly.result())
         digest = known.result()
     findings = (*run_checks(evidence), *as_built(recorded, digest))
-    driver = evidence.driver.data if evidence.driver else None
+    gpus, driver = _describe_driver(evidence)
+    unseen = require_gpu and not present
     return Report(
         image=str(image),
         digest=digest,
-        verdict=verdict_of(findings, unseen=require_gpu and not present),
+        verdict=verdict_of(findings, unseen=unseen),
         findings=findings,
         when=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         level=level,
-        gpu=tuple(device.name for device in driver.cuda.devices) if driver else (),
-        driver=driver.nvml.driver if driver else None,
+        gpu=gpus,
+        driver=driver,
         lock=lock_digest(lock) if lock else None,
         target=str(target) if target else None,
         asked=plan.asked_digest(recipe, script),
@@ -108,20 +109,30 @@ def check_image(
     )
 
 
+def _describe_driver(evidence: Evidence) -> tuple[tuple[str, ...], str | None]:
+    """Return the names of the GPUs and the driver's version, where the driver was asked."""
+    answer = evidence.driver.data if evidence.driver else None
+    if answer is None:
+        return (), None
+    return tuple(device.name for device in answer.cuda.devices), answer.nvml.driver
+
+
 @contextlib.contextmanager
 def _digest_beside(
     image: Path, digest: str | None, digest_of: Callable[[Path], str] | None
 ) -> Iterator[Future[str]]:
-    """Work the image digest out while the probes run: reading gigabytes takes about as long as they do.
+    """Work the image digest out while the probes run.
 
+    Reading gigabytes takes about as long as they do.
     Raises UsageError at once for a file that is no image, or one that cannot run here.
     """
     from envbuild.formats.sif_reader import image_digest
 
     if digest is None:
         require_runnable(image)
+    compute = digest_of or image_digest
     with ThreadPoolExecutor(1, "image-digest") as pool:
-        yield pool.submit(lambda: digest or (digest_of or image_digest)(image))
+        yield pool.submit(lambda: digest or compute(image))
 
 
 def as_built(recorded: str | None, digest: str) -> tuple[Finding, ...]:
@@ -160,8 +171,9 @@ def gpu_present(root: Path = Path("/")) -> bool:
 
 
 def verdict_of(findings: tuple[Finding, ...], *, unseen: bool = False) -> Outcome:
-    """Return "failed" when any finding failed, "skipped" where a required GPU is not here (``unseen``), else "passed".
+    """Return "failed" when any finding failed, else "skipped" or "passed".
 
+    It is "skipped" where a required GPU is not here (``unseen``).
     So a login node without a GPU tells nothing against an image.
     """
     if any(finding.outcome == "failed" for finding in findings):
@@ -170,28 +182,34 @@ def verdict_of(findings: tuple[Finding, ...], *, unseen: bool = False) -> Outcom
 
 
 def gather(expected: plan.Expected, inside: ProbeRunner, report: Reporter) -> Evidence:
-    """Run the probes that need no GPU's time side by side in one container, the script, then the GPU's.
+    """Run the probes: those without GPU time side by side in one container, the script, the GPU's.
 
     Without a GPU the script runs beside the first ones; a GPU may be set to take one process at a time.
     """
     static, imports = plan.static_request(expected), plan.imports_request(expected)
     libraries, driver = plan.libraries_request(), plan.driver_request()
     code = plan.code_request(expected, gpu=inside.gpu)
-    files = (libraries, static, *([code] if code else []), *([driver] if inside.gpu else []))
+    files = [libraries, static]
+    if code:
+        files.append(code)
+    if inside.gpu:
+        files.append(driver)
     run_script = _script_run(expected.script, inside, report)
     with ThreadPoolExecutor(1, "recipe-script") as pool:
         beside = pool.submit(run_script) if not inside.gpu else None
         visit = inside.ask(
             (imports,), files, heard=lambda name: report.detail(f"{plain(name)} done")
         )
+    code_answer = visit.answer(code, Code) if code else None
+    driver_answer = visit.answer(driver, Driver) if inside.gpu else None
     evidence = Evidence(
         expected=expected,
         framework=expected.framework,
         static=visit.answer(static, Static),
         libraries=visit.answer(libraries, LibrarySurvey),
         imports=visit.answer(imports, Imports),
-        code=visit.answer(code, Code) if code else None,
-        driver=visit.answer(driver, Driver) if inside.gpu else None,
+        code=code_answer,
+        driver=driver_answer,
         sources=survey(expected.project) if expected.project else None,
         gpu=inside.gpu,
     )
@@ -220,7 +238,7 @@ def _script_run(
 
 
 def gather_gpu(evidence: Evidence, inside: ProbeRunner, report: Reporter) -> Evidence:
-    """Let every framework compute, in a process of its own: frameworks hold on to the GPU's memory."""
+    """Let every framework compute, each in its own process: it holds on to the GPU's memory."""
     answers = {}
     for framework in evidence.frameworks:
         if framework.probe is None:

@@ -21,7 +21,7 @@ from envbuild.lock.model import Lock
 from envbuild.recipe.model import Recipe
 
 HASH_LIMIT = 4 * 1024 * 1024
-"""Bytes up to which code is hashed at level "quick"; all else is compared by size, which is said."""
+"""Bytes up to which code is hashed at level "quick"; all else is compared by size, as is said."""
 FULL = (
     "product", "memory", "convolution", "tf32", "float16", "bfloat16", "compiled", "training", "speed", "collective"
 )  # fmt: skip
@@ -47,7 +47,7 @@ TOOLKITS = ("/usr/local/cuda*",)
 HOMES = ("/root",)
 """Home folders of an image into which a definition may have installed by mistake."""
 OTHER_CODE = ("[!n]*/*.so", "n[!v]*/*.so", "*.so")
-"""Every shared object but those of NVIDIA's wheels, which hold code for all GPUs of their toolkit."""
+"""Every shared object but NVIDIA's wheels', which hold code for all GPUs of their toolkit."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,7 +83,7 @@ class Expected:
         """Whether a build without CUDA of the framework was asked for by name."""
         if self.framework is None:
             return False
-        words = [word for line in self.asked for word in re.findall(r"[\w.-]+", line)]
+        words = re.findall(r"[\w.-]+", " ".join(self.asked))
         named = any(lookup.matches(canonicalize_name(word), self.framework.cpu) for word in words)
         return named or any("+cpu" in line for line in self.asked)
 
@@ -100,7 +100,7 @@ def _locked_version(locked: Mapping[str, str], framework: Framework) -> str | No
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProbeRequest:
-    """One script to run inside the image; ``limit`` is in seconds, ``parts`` are prepended files of ``probes/``."""
+    """A script to run in the image; ``limit`` in seconds, ``parts`` are prepended (``probes/``)."""
 
     name: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
@@ -118,7 +118,10 @@ def expect(
     project: Path | None = None,
     level: Level = "quick",
 ) -> Expected:
-    """Work out what an image of this recipe and lock should hold; both may be None (an image on its own)."""
+    """Work out what an image of this recipe and lock should hold.
+
+    Both may be None (an image on its own).
+    """
     locked = _locked(lock) if lock else {}
     direct = _direct(recipe, lock)
     framework = _framework(recipe, lock, locked, direct)
@@ -128,15 +131,16 @@ def expect(
         *(lock.direct if lock else ()),
         *_named(recipe),
     )
+    lines = [line for line in _lines(recipe, lock) if ";" in line]
+    conditional = tuple(requirement_name(line) or "" for line in lines)
+    imports = recipe.check.imports if recipe else ()
     return Expected(
         framework=framework,
         version=version,
         asked=asked,
         direct=direct,
-        conditional=tuple(
-            requirement_name(line) or "" for line in _lines(recipe, lock) if ";" in line
-        ),
-        imports=recipe.check.imports if recipe else (),
+        conditional=conditional,
+        imports=imports,
         locked=locked,
         records=dict(records or {}),
         protected=_protected(lock),
@@ -163,7 +167,10 @@ def _locked(lock: Lock) -> dict[str, str]:
 
 
 def _direct(recipe: Recipe | None, lock: Lock | None) -> tuple[str, ...]:
-    """Return the direct distributions; one that another stands for in the base under the other's name."""
+    """Return the direct distributions.
+
+    One that another stands for in the base comes under the other's name.
+    """
     names = [name for name in map(requirement_name, _lines(recipe, lock)) if name]
     aliases: dict[str, str] = {}
     if lock is not None:
@@ -189,7 +196,10 @@ def _named(recipe: Recipe | None) -> tuple[str, ...]:
 def _framework(
     recipe: Recipe | None, lock: Lock | None, locked: Mapping[str, str], direct: tuple[str, ...]
 ) -> Framework | None:
-    """Return the framework named by [check], [base], the lock's base, a direct requirement or any locked package."""
+    """Return the framework in question.
+
+    [check], [base], the lock's base, a direct requirement or any locked package names it.
+    """
     named = [*_named(recipe), lock.base.framework if lock and lock.base.framework else ""]
     names = [name for name in map(requirement_name, named) if name]
     known = [found for found in map(lookup.framework_of, [*names, *direct, *locked]) if found]
@@ -209,11 +219,10 @@ def _protected(lock: Lock | None) -> tuple[str, ...]:
 
 def frameworks_patterns() -> tuple[str, ...]:
     """Return the patterns of all known frameworks, for an image of which nothing else is known."""
-    return tuple(pattern for item in load_frameworks().framework for pattern in _patterns(item))
-
-
-def _patterns(framework: Framework) -> tuple[str, ...]:
-    return (*framework.dists, *framework.protected)
+    patterns: list[str] = []
+    for item in load_frameworks().framework:
+        patterns += (*item.dists, *item.protected)
+    return tuple(patterns)
 
 
 def static_request(expected: Expected) -> ProbeRequest:
@@ -240,7 +249,7 @@ def static_request(expected: Expected) -> ProbeRequest:
 
 
 def libraries_request() -> ProbeRequest:
-    """Ask which shared libraries are found, and where those that any release of a framework would open."""
+    """Ask which shared libraries are found, and where those that any framework would open are."""
     opened = {
         item.module: {
             "openers": item.openers,
@@ -263,15 +272,17 @@ def libraries_request() -> ProbeRequest:
 def imports_request(
     expected: Expected, limit: int = 180, uses: Mapping[str, tuple[str, ...]] | None = None
 ) -> ProbeRequest:
-    """Ask whether the framework, the direct requirements and the recipe's own list import; ``limit`` is for each.
+    """Ask whether the framework, the direct requirements and the recipe's own list import.
 
-    ``uses`` are further modules with names of each: they are tried where a distribution in the image has them.
+    ``limit`` is for each.  ``uses`` are further modules with names of each: they are tried where a
+    distribution in the image has them.
     """
     used = dict(uses or {})
+    frameworks = [item.module for item in _candidates(expected)]
     return ProbeRequest(
         name="import_probe",
         parameters={
-            "frameworks": [item.module for item in _candidates(expected)],
+            "frameworks": frameworks,
             "direct": None if expected.alone else expected.direct,
             "modules": expected.imports,
             "uses": used,
@@ -284,16 +295,20 @@ def imports_request(
 
 
 def code_request(expected: Expected, *, gpu: bool) -> ProbeRequest | None:
-    """Ask for which GPUs the framework holds code; above "quick" all packages.  None where no GPU is in question."""
+    """Ask for which GPUs the framework holds code; above "quick" all packages.
+
+    None where no GPU is in question.
+    """
     deep = expected.level != "quick" and gpu
     if not deep and (expected.target is None or expected.target.capability is None):
         return None
-    files = tuple(pattern for item in _candidates(expected) for pattern in item.code)
+    files: list[str] = []
+    for item in _candidates(expected):
+        files += item.code
+    if expected.level != "quick":
+        files += OTHER_CODE
     limit = 240
-    parameters = {
-        "files": files if expected.level == "quick" else (*files, *OTHER_CODE),
-        "limit": limit,
-    }
+    parameters = {"files": tuple(files), "limit": limit}
     return ProbeRequest(name="fatbin_probe", parameters=parameters, limit=limit + 30.0)
 
 
@@ -313,7 +328,10 @@ def driver_request() -> ProbeRequest:
 
 
 def compute_request(probe: str, level: Level, gpus: int) -> ProbeRequest:
-    """Ask a framework, by its probe, to do a level's tasks on every GPU; ``gpus`` is how many the driver shows."""
+    """Ask a framework, by its probe, to do a level's tasks on every GPU.
+
+    ``gpus`` is how many the driver shows.
+    """
     parameters = {"size": 1024, "tasks": TASKS[level], "seconds": SOAK_SECONDS, "gpus": gpus}
     limit = COMPUTE_LIMIT[level] + (SOAK_SECONDS * max(gpus, 1) if level == "soak" else 0)
     return ProbeRequest(
@@ -327,7 +345,10 @@ def _candidates(expected: Expected) -> tuple[Framework, ...]:
 
 
 def asked_digest(recipe: Recipe | None, script: Path | None) -> str | None:
-    """Return ``sha256:…`` over what a recipe itself wants checked, so that a kept verdict is not taken for another."""
+    """Return ``sha256:…`` over what a recipe itself wants checked.
+
+    So a kept verdict is not taken for another.
+    """
     if recipe is None:
         return None
     text = msgspec.json.encode(recipe.check, order="sorted") + (

@@ -1,4 +1,4 @@
-"""Run probes inside an image and read their answers; what goes wrong in there becomes a fault, not an error."""
+"""Run probes inside an image and read their answers; what fails in there is a fault, no error."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108  (in the image)
 START_LIMIT = 120.0
 """Seconds that a container may take to start and end, beside its probes."""
 PART = re.compile(r"=====envbuild-part (\w+) ([+.]) (.*)")
-"""One line of the supervisor: the probe, whether more of its document follows, and a piece of that."""
+"""One line of the supervisor: the probe, whether more of its document follows, and a piece."""
 
 START_SCRIPT = """\
 import os, sys, tempfile
@@ -44,12 +44,14 @@ with open(path, "wb") as file:
     file.write(sys.stdin.buffer.read())
 os.execv(sys.executable, [sys.executable, path])
 """
-"""Starts a script that comes on stdin from a real file, without which its functions have no source (autograph,
-torch.compile) and its traceback no lines."""
+"""Starts a script that comes on stdin from a real file.
+
+Without one its functions have no source (autograph, torch.compile) and its traceback no lines.
+"""
 
 
 class Container(Protocol):
-    """The part of envbuild.runtime.Runtime that a check uses; it builds commands and starts nothing."""
+    """What a check uses of envbuild.runtime.Runtime: it builds commands and starts nothing."""
 
     def exec_command(
         self,
@@ -65,7 +67,7 @@ class Container(Protocol):
         network: bool = True,
         home: Path | None = None,
     ) -> Command:
-        """Build the command that runs ``argv`` in the image, sealed from the caller or as a plain exec has it."""
+        """Build the command that runs ``argv`` in the image, sealed or as a plain exec has it."""
         ...  # pragma: no cover
 
 
@@ -99,14 +101,14 @@ class ProbeRunner:
         self.runner = runner
         self.gpu = gpu
         self.network = network
-        self.env = {
-            key: value for key, value in (environment or {}).items() if gpu and key in HANDED_ON
-        }
+        self.env: dict[str, str] = {}
+        if gpu and environment:
+            self.env = {key: value for key, value in environment.items() if key in HANDED_ON}
 
     def ask(
         self, *lanes: Sequence[ProbeRequest], heard: Callable[[str], None] | None = None
     ) -> ProbeResults:
-        """Run probes in one container: lanes side by side, the probes of a lane one after the other.
+        """Run probes in one container: lanes side by side, a lane's probes one after the other.
 
         ``heard`` is called with a probe's name as soon as it has ended.
         """
@@ -137,7 +139,10 @@ class ProbeRunner:
         return ProbeResults(self.runner(command, check=False), limit)
 
     def ask_plainly(self, request: ProbeRequest, kind: type[T]) -> Answer[T]:
-        """Run one probe unsealed, as a user with a poisoned home folder, and with nothing of the caller's own."""
+        """Run one probe unsealed, as a user with a poisoned home folder.
+
+        It gets nothing of the caller's own.
+        """
         parameters = msgspec.json.encode(request.parameters).decode()
         with tempfile.TemporaryDirectory(prefix="envbuild-home-") as folder:
             home, temporary = Path(folder) / "home", Path(folder) / "tmp"
@@ -181,7 +186,7 @@ class ProbeRunner:
 
 
 def _plain_environment(given: Mapping[str, str]) -> dict[str, str]:
-    """Return what of a command's environment an unsealed probe gets: the runtime's settings, and PLAIN."""
+    """Return an unsealed probe's part of the environment: the runtime's settings, and PLAIN."""
     kept = {
         key: value
         for key, value in given.items()
@@ -193,7 +198,7 @@ def _plain_environment(given: Mapping[str, str]) -> dict[str, str]:
 
 
 class ProbeResults:
-    """What the probes of one container left behind; ``limit`` is the time that the container had."""
+    """What the probes of one container left behind; ``limit`` is the time the container had."""
 
     def __init__(self, whole: Result, limit: float) -> None:
         self.whole = whole
@@ -201,7 +206,7 @@ class ProbeResults:
         self.parts = split_parts(whole.stdout)
 
     def answer(self, request: ProbeRequest, kind: type[T]) -> Answer[T]:
-        """Return one probe's answer; where the container ended before it, what is said about that."""
+        """Return one probe's answer; where the container ended before, what is said about that."""
         part = self.parts.get(request.name)
         if part is None:
             return read_answer(self.whole, replace(request, limit=self.limit), kind)

@@ -23,9 +23,11 @@ Style = Callable[[str, Outcome], str]
 
 
 def table(report: Report, *, style: Style = lambda text, _: text) -> str:
-    """Write a report as an aligned table with reasons and hints; ``style`` colours the sign of an outcome."""
+    """Write a report as an aligned table with reasons and hints; ``style`` colours an outcome."""
     width = max((len(finding.title) for finding in report.findings), default=0)
-    lines = [line for finding in report.findings for line in _finding_lines(finding, width, style)]
+    lines: list[str] = []
+    for finding in report.findings:
+        lines += _finding_lines(finding, width, style)
     counts = [f"{_count(report, outcome)} {outcome}" for outcome in ("passed", "failed", "skipped")]
     where = f" on {', '.join(report.gpu)}, driver {report.driver}" if report.gpu else ""
     where += f" for {report.target}" if report.target else ""
@@ -63,7 +65,7 @@ def save(report: Report, store: Store) -> None:
 
 
 def kept_reports(digest: str, store: Store) -> tuple[Report, ...]:
-    """Return the reports on an image, oldest first, without those that this envbuild cannot read."""
+    """Return the reports on an image, oldest first; those that cannot be read are left out."""
     found = []
     for path in store.verdicts(digest).glob("*.json"):
         with contextlib.suppress(OSError, *UNREADABLE):
@@ -72,7 +74,10 @@ def kept_reports(digest: str, store: Store) -> tuple[Report, ...]:
 
 
 def last(digest: str, store: Store) -> Report | None:
-    """Return the last verdict on an image itself, else the last one for a kind of node; None where there is none."""
+    """Return the last verdict on an image itself, else the last one for a kind of node.
+
+    None where there is none.
+    """
     reports = kept_reports(digest, store)
     return next(
         (report for report in reversed(reports) if report.target is None),

@@ -9,7 +9,7 @@ from envbuild.check.nvml import Card
 from envbuild.store.units import human_bytes
 
 PATIENCE = 12
-"""Looks without the GPU after which that is said to be wrong (a minute at the usual pace: imports take that long)."""
+"""Looks without the GPU after which that is said to be wrong (a minute: imports take that long)."""
 
 
 def family(pid: int, proc: Path = Path("/proc")) -> frozenset[int]:
@@ -33,7 +33,7 @@ def family(pid: int, proc: Path = Path("/proc")) -> frozenset[int]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Look:
-    """One look: the cards that hold a process of the family, all cards, and the bytes that the family holds."""
+    """One look: the cards with a process of the family, all cards, and the family's bytes."""
 
     mine: tuple[Card, ...]
     cards: tuple[Card, ...]
@@ -50,7 +50,9 @@ class Look:
 def look(pids: frozenset[int], cards: tuple[Card, ...]) -> Look:
     """Find a family on the cards."""
     mine = tuple(card for card in cards if pids & card.processes.keys())
-    memory = sum(held or 0 for card in mine for pid, held in card.processes.items() if pid in pids)
+    memory = 0
+    for card in mine:
+        memory += sum(held or 0 for pid, held in card.processes.items() if pid in pids)
     return Look(mine=mine, cards=cards, memory=memory)
 
 

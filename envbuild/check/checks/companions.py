@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def companions(evidence: Evidence) -> Verdict:
-    """Check whether installed packages are of the releases that go with the framework (data/companions.toml)."""
+    """Check whether packages are of the releases that go with the framework (companions.toml)."""
     if evidence.framework is None:
         return skipped("no known GPU framework is installed, and none was asked for")
     versions = _versions(evidence)
@@ -44,24 +44,7 @@ def companions(evidence: Evidence) -> Verdict:
         if row.package in versions and not _fits(row.constraint, versions[row.package])
     ]
     if broken:
-        # what does not go with the framework is told first: the rest may be a matter of that
-        start = f"{evidence.framework.name} "
-        first = min(broken, key=lambda row: not row.reason.startswith(start))
-        with_whom = first.reason.partition(" (")[0]
-        same = [row.package for row in broken if row.reason.partition(" (")[0] == with_whom]
-        what = (
-            f"{listing([f'{name} {versions[name]}' for name in same])} does not go with {with_whom}"
-        )
-        wanted = _wanted(first.constraint)
-        return failed(
-            f"{what}: it wants {wanted}" if wanted else what,
-            f'put "{first.constraint}" into [python] dependencies'
-            if wanted
-            else f"take {first.package} out",
-            broken={
-                row.package: {"constraint": row.constraint, "source": row.reason} for row in broken
-            },
-        )
+        return _report_broken(evidence.framework.name, broken, versions)
     lost = _lost_partners(rows, versions)
     if lost:
         package, partner, reason = lost[0]
@@ -74,8 +57,26 @@ def companions(evidence: Evidence) -> Verdict:
     return passed(f"{count} packages with a rule about {evidence.framework.name} fit to it")
 
 
+def _report_broken(framework: str, broken: list[Coupling], versions: dict[str, str]) -> Verdict:
+    """Return the failure for packages that a rule refuses."""
+    # what does not go with the framework is told first: the rest may be a matter of that
+    first = min(broken, key=lambda row: not row.reason.startswith(f"{framework} "))
+    with_whom = first.reason.partition(" (")[0]
+    same = [row.package for row in broken if row.reason.partition(" (")[0] == with_whom]
+    what = f"{listing([f'{name} {versions[name]}' for name in same])} does not go with {with_whom}"
+    shown = {row.package: {"constraint": row.constraint, "source": row.reason} for row in broken}
+    wanted = _wanted(first.constraint)
+    if not wanted:
+        return failed(what, f"take {first.package} out", broken=shown)
+    hint = f'put "{first.constraint}" into [python] dependencies'
+    return failed(f"{what}: it wants {wanted}", hint, broken=shown)
+
+
 def _versions(evidence: Evidence) -> dict[str, str]:
-    """Return public versions by name; the framework under its own name, whichever distribution holds it."""
+    """Return public versions by name; that of the framework under its own name.
+
+    Its distribution may have another one.
+    """
     found = {
         dist.name: dist.version.split("+")[0]
         for dist in evidence.installed.dists
@@ -91,7 +92,7 @@ def _versions(evidence: Evidence) -> dict[str, str]:
 
 
 def _wrong_parts(evidence: Evidence, versions: dict[str, str]) -> list[tuple[str, str]]:
-    """Return the framework's own parts (CUDA wheels, triton) that are of another release than it asks for.
+    """Return the framework's own parts (CUDA wheels, triton) of another release than it asks for.
 
     Of its other requirements a vendor's image may have moved some on purpose.
     """

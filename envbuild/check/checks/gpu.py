@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from itertools import chain
 from typing import TypeAlias
 
 import msgspec
@@ -15,7 +16,7 @@ from envbuild.data import lookup
 from envbuild.data.tables import load_cuda
 
 TOLERANCE = 1e-3
-"""Relative error (Frobenius norm) up to which a float32 product of 1024 x 1024 counts as the float64 one.
+"""Relative error (Frobenius norm) up to which a float32 product of 1024 x 1024 counts as right.
 
 Plain float32 comes to about 1e-6 and TensorFloat-32, where it cannot be switched off, to about 3e-4.
 """
@@ -28,7 +29,7 @@ TELLING = re.compile(
 
 
 def driver_works(evidence: Evidence) -> Verdict:
-    """Check whether the driver in the container is the host's, answers, and is new enough for the framework."""
+    """Check whether the container's driver is the host's, answers, and suits the framework."""
     answer = given(evidence.driver)
     cuda, version = answer.cuda, answer.nvml.driver
     shown = {"path": cuda.path, "init": cuda.init, "driver": version, "cuda": cuda.cuda}
@@ -86,7 +87,7 @@ def devices(evidence: Evidence) -> Verdict:
 
 
 def architecture(evidence: Evidence) -> Verdict:
-    """Check whether the framework holds code for these GPUs: machine code, or portable code and a driver for it."""
+    """Check whether the framework has machine code, or portable code and a driver, for the GPUs."""
     found = given(evidence.driver).cuda.devices
     if evidence.framework is None or not found:
         return skipped("there is no framework or no GPU to compare")
@@ -177,7 +178,7 @@ def capability(device: Device) -> int:
 
 Capabilities: TypeAlias = "tuple[int, ...]"
 CodeOf: TypeAlias = "tuple[Capabilities, Capabilities, Capabilities]"
-"""Capabilities (times ten) with machine code, with portable code, and with code for one GPU alone."""
+"""Capabilities (times ten) with machine code, portable code, and code for one GPU alone."""
 
 
 def code_of(evidence: Evidence) -> tuple[CodeOf, str]:
@@ -203,13 +204,14 @@ def code_of(evidence: Evidence) -> tuple[CodeOf, str]:
 
 
 def common_code(files: tuple[CodeFile, ...]) -> CodeOf:
-    """Return the capabilities of machine, portable and single-GPU code that at least half of the regions have.
+    """Return the capabilities (machine, portable, single-GPU) that half of the regions have.
 
     Regions without machine code count only where no other ones are: they are single kernels, and so are those for one
     GPU only (TensorFlow 2.15: 247 regions with machine code for 5.0 to 8.0, 362 with portable code for 8.0 alone).
     """
-    regions = [region for one in files for region in one.regions]
-    telling = [region for region in regions if region.sass or region.exact] or regions
+    regions = list(chain.from_iterable(one.regions for one in files))
+    with_machine_code = [region for region in regions if region.sass or region.exact]
+    telling = with_machine_code or regions
     half = sum(region.count for region in telling) / 2
     sass: Counter[int] = Counter()
     ptx: Counter[int] = Counter()
@@ -231,7 +233,7 @@ def _of_framework(evidence: Evidence, path: str) -> bool:
 
 
 def _arches(words: tuple[str, ...], kind: str) -> tuple[int, ...]:
-    """Read "sm_80"; forms like "sm_90a" run on that very capability only and come beside the plain one."""
+    """Read "sm_80"; "sm_90a" runs on that very capability only and comes beside the plain one."""
     found = [re.fullmatch(rf"{kind}_(\d+)", word) for word in words]
     return tuple(sorted({int(match[1]) for match in found if match}))
 
@@ -270,7 +272,7 @@ def result_shown(one: Computed) -> dict[str, object]:
 
 
 def fault_of(one: Computed, tolerance: float) -> str | None:
-    """Say what is wrong with a result: it failed, is of another device, or wrong; None where nothing is."""
+    """Say whether a result failed, is of another device, or wrong; None where nothing is."""
     if one.failed:
         return one.failed
     if not re.search(r"gpu|cuda", one.device, re.IGNORECASE):

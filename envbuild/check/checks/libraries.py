@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import chain
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -94,8 +95,7 @@ def _cure_of(evidence: Evidence, soname: str, needers: list[str]) -> str:
 def bring(evidence: Evidence, soname: str) -> str:
     """Say how a CUDA library that a program did not find is found: where it is, or who has it."""
     copies = given(evidence.libraries).copies if evidence.libraries else {}
-    named = [path for paths in copies.values() for path in paths if path.endswith(f"/{soname}")]
-    if named:
+    if any(path.endswith(f"/{soname}") for path in chain.from_iterable(copies.values())):
         folders = ":".join(_cuda_folders(evidence))
         return f'write under [run]: environment = {{ LD_LIBRARY_PATH = "{folders}" }}'
     row = lookup.provider_of(soname)
@@ -121,7 +121,7 @@ def _in_two_images(evidence: Evidence, wheel: str | None) -> str | None:
 
 
 def _own_code(evidence: Evidence, path: str) -> bool:
-    """Tell whether a shared object is the framework's own GPU part, which must not lack anything."""
+    """Tell whether a shared object is the framework's own GPU part, which may lack nothing."""
     folders = given(evidence.libraries).folders
     return evidence.framework is not None and lookup.matches(
         relative(path, folders), evidence.framework.code
@@ -131,13 +131,13 @@ def _own_code(evidence: Evidence, path: str) -> bool:
 def _outdated(evidence: Evidence, shown: dict[str, Any]) -> Verdict | None:
     """Return a failure where a library is there and older than what an object was linked with."""
     found = given(evidence.libraries)
-    lacking = [
-        (soname, version, relative(path, found.folders))
-        for soname, versions in found.outdated.items()
-        for version, paths in versions.items()
-        for path in paths
-        if lookup.may_lack(path) is None and not lookup.from_driver(soname)
-    ]
+    lacking: list[tuple[str, str, str]] = []
+    for soname, versions in found.outdated.items():
+        if lookup.from_driver(soname):
+            continue
+        for version, paths in versions.items():
+            objects = [path for path in paths if lookup.may_lack(path) is None]
+            lacking += [(soname, version, relative(path, found.folders)) for path in objects]
     if not lacking:
         return None
     soname, version, path = max(
@@ -153,7 +153,7 @@ def _outdated(evidence: Evidence, shown: dict[str, Any]) -> Verdict | None:
 
 
 def provide(soname: str, toolkit: str | None = None) -> str:
-    """Say how a library gets into the image; ``toolkit`` is the CUDA that its wheel should be for."""
+    """Say how a library gets into the image; ``toolkit`` is the CUDA its wheel should be for."""
     row = lookup.provider_of(soname)
     if row is None:
         return f"find the Debian package that has {soname} (apt-file search {soname}) and add it to [system] packages"
@@ -172,7 +172,7 @@ def relative(path: str, folders: tuple[str, ...]) -> str:
 
 
 def cuda_match(evidence: Evidence) -> Verdict:
-    """Check whether the CUDA and cuDNN that the framework was built for are those that it will load."""
+    """Check whether the framework will load the CUDA and cuDNN that it was built for."""
     framework, built = evidence.framework, evidence.built_for
     if framework is None or framework.name == "chainer":
         return _chainer_alone(evidence) or skipped(
@@ -190,7 +190,7 @@ def cuda_match(evidence: Evidence) -> Verdict:
 
 
 def _chainer_alone(evidence: Evidence) -> Verdict | None:
-    """Return a failure for Chainer without CuPy, which it does not ask for: it goes on with NumPy."""
+    """Return a failure for Chainer without CuPy: it does not ask for it, and goes on with NumPy."""
     chainer = evidence.installed.dist("chainer")
     others = [name for name, owners in evidence.installed.owners.items() if owners]
     if chainer is None or set(others) - {"chainer"}:
@@ -202,7 +202,7 @@ def _chainer_alone(evidence: Evidence) -> Verdict | None:
 
 
 def _opened(evidence: Evidence, name: str, toolkit: str) -> Verdict:
-    """Check the libraries that a framework opens itself, going on without the GPU where one is missing."""
+    """Check the libraries that a framework opens itself; without one it goes on without the GPU."""
     copies, opened = given(evidence.libraries).copies, _places(evidence, toolkit)
     shown = {
         "built_for": {"cuda": toolkit, "cudnn": cudnn_of(evidence)},
@@ -210,10 +210,12 @@ def _opened(evidence: Evidence, name: str, toolkit: str) -> Verdict:
         "copies": copies,
     }
     lost = [soname for soname, place in opened.items() if not place.loads]
-    # what an opened library needs in turn is told by its own name
-    absent = [name for soname in lost for name, _ in opened[soname].lost or ((soname, ""),)]
+    absent: list[str] = []
+    for soname in lost:
+        # what an opened library needs in turn is told by its own name
+        absent += [name for name, _ in opened[soname].lost] or [soname]
     absent = list(dict.fromkeys(absent))
-    places = {PurePosixPath(path).name: path for paths in copies.values() for path in paths}
+    places = {PurePosixPath(path).name: path for path in chain.from_iterable(copies.values())}
     unreached = [soname for soname in absent if soname in places]
     if unreached and unreached == absent:
         folder = relative(
@@ -252,10 +254,10 @@ def _cuda_folders(evidence: Evidence) -> list[str]:
     """Return every folder with CUDA's libraries, those of LD_LIBRARY_PATH first."""
     found = given(evidence.libraries)
     before = [folder for folder in found.library_path if folder != "/.singularity.d/libs"]
-    paths = [
-        path for name, paths in found.copies.items() if "libcuda.so" not in name for path in paths
-    ]
-    folders = {str(PurePosixPath(path).parent) for path in paths}
+    folders: set[str] = set()
+    for name, paths in found.copies.items():
+        if "libcuda.so" not in name:
+            folders.update(str(PurePosixPath(path).parent) for path in paths)
     return [*before, *sorted(folders - set(before))]
 
 
@@ -301,7 +303,7 @@ def _name(evidence: Evidence) -> str:
 
 
 def _linked_places(evidence: Evidence) -> dict[str, Place]:
-    """Return where the libraries are found that a framework is linked with and whose version counts."""
+    """Return where the libraries are that a framework is linked with and whose version counts."""
     framework, cudnn = evidence.framework, cudnn_of(evidence)
     assert framework is not None  # noqa: S101  (cuda_match asks for one)
     found = given(evidence.libraries).wanted.get(framework.module, {})
@@ -310,7 +312,10 @@ def _linked_places(evidence: Evidence) -> dict[str, Place]:
 
 
 def toolkit_of(evidence: Evidence) -> str | None:
-    """Return the CUDA that the installed framework was built for: as its files say, else by its name or release."""
+    """Return the CUDA that the installed framework was built for.
+
+    Its files say so, else its name or release.
+    """
     if evidence.framework is None:
         return None
     if evidence.framework.name == "jax":
@@ -330,27 +335,30 @@ def _toolkit_of_plugin(evidence: Evidence) -> str | None:
 
 
 def cudnn_of(evidence: Evidence) -> str | None:
-    """Return the cuDNN that the installed framework was built for; its release's row knows the minor version."""
+    """Return the cuDNN that the installed framework was built for.
+
+    Its release's row knows the minor version.
+    """
     row = evidence.build
     return row.cudnn if row is not None and row.cudnn else evidence.built_for.cudnn
 
 
 def _loaders(evidence: Evidence) -> tuple[str, ...]:
-    """Return import names whose opened libraries come from NVIDIA's wheels by a path of their own."""
-    found = given(evidence.libraries)
-    places = [(name, place) for name, rows in found.wanted.items() for place in rows.values()]
-    return tuple(name for name, place in places if place.path and "/nvidia/" in place.path)
+    """Return import names that open libraries of NVIDIA's wheels by a path of their own."""
+    loaders: list[str] = []
+    for name, places in given(evidence.libraries).wanted.items():
+        if any(place.path and "/nvidia/" in place.path for place in places.values()):
+            loaders.append(name)
+    return tuple(loaders)
 
 
 def is_cpu_build(evidence: Evidence) -> bool:
     """Tell whether a framework is a distribution that never computes on the GPU."""
-    owners = (
-        evidence.installed.owners.get(evidence.framework.module, ()) if evidence.framework else ()
-    )
-    return bool(owners) and all(
-        lookup.matches(owner.name, evidence.framework.cpu if evidence.framework else ())
-        for owner in owners
-    )
+    framework = evidence.framework
+    if framework is None:
+        return False
+    owners = evidence.installed.owners.get(framework.module, ())
+    return bool(owners) and all(lookup.matches(owner.name, framework.cpu) for owner in owners)
 
 
 def _without_cuda(evidence: Evidence, name: str) -> Verdict:
@@ -417,14 +425,8 @@ def _and_cudnn(evidence: Evidence) -> str:
 
 def _other_majors(soname: str, copies: dict[str, tuple[str, ...]]) -> list[str]:
     stem = soname.split(".so", maxsplit=1)[0]
-    return sorted(
-        {
-            PurePosixPath(path).name
-            for paths in copies.values()
-            for path in paths
-            if f"/{stem}.so." in path
-        }
-    )
+    paths = [path for path in chain.from_iterable(copies.values()) if f"/{stem}.so." in path]
+    return sorted({PurePosixPath(path).name for path in paths})
 
 
 def _cudnn_new_enough(evidence: Evidence, name: str, opened: dict[str, Place]) -> Verdict | None:
@@ -454,7 +456,7 @@ def _cudnn_new_enough(evidence: Evidence, name: str, opened: dict[str, Place]) -
 
 
 def _cudnn_version(evidence: Evidence, path: str) -> str | None:
-    """Return the version of a libcudnn: as it says itself, else of its wheel, else of its file's name."""
+    """Return the version of a libcudnn: its own answer, else its wheel's, else its file name's."""
     said = given(evidence.libraries).cudnn.get(path)
     if said:
         return said

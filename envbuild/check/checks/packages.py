@@ -17,7 +17,7 @@ REBUILD = "build the image again from its lock: envbuild make"
 
 
 def framework_version(evidence: Evidence) -> Verdict:
-    """Check whether the framework is there, in the locked version, and is what Python really imports."""
+    """Check whether the framework is there, in the locked version, and is what Python imports."""
     framework, expected = evidence.framework, evidence.expected
     if framework is None:
         return skipped("no known GPU framework is installed, and none was asked for")
@@ -225,11 +225,9 @@ def entry_points(evidence: Evidence) -> Verdict:
         return skipped("no package is known to open more when it runs")
     rows = {entry.name: entry for entry in load_entry_points().entry}
     shown = {"seconds": {name: one.seconds for name, one in tried.items()}}
-    broken = {
-        name: one
-        for name, one in tried.items()
-        if not one.ok and (evidence.gpu or not _names_driver(one.error))
-    }
+    broken = {name: one for name, one in tried.items() if not one.ok}
+    if not evidence.gpu:
+        broken = {name: one for name, one in broken.items() if not _names_driver(one.error)}
     if broken:
         reasons = [f"{name}: {useful_line(one.error, one.noise)}" for name, one in broken.items()]
         hints = [_entry_cure(evidence, rows[name], broken[name].error) for name in broken]
@@ -241,7 +239,10 @@ def entry_points(evidence: Evidence) -> Verdict:
 
 
 def _entry_cure(evidence: Evidence, entry: EntryPoint, error: str) -> str:
-    """Say how a package gets what it opens: the library that its message names, else the table's own advice."""
+    """Say how a package gets what it opens.
+
+    That is the library that its message names, else the table's own advice.
+    """
     soname = re.search(r"\blib[\w+-]+\.so\.[\d.]*\d", error)
     if soname is None or lookup.provider_of(soname[0]) is None:
         return entry.cure
@@ -258,7 +259,7 @@ USELESS = re.compile(r"^[\W_]*$|^\[?(?:end|start) of|^\^+$|^={3,}|^-{3,}", re.IG
 
 
 def useful_line(error: str, noise: tuple[str, ...] = ()) -> str:
-    """Return an error's line, or where that says nothing the last line before it that looks like one."""
+    """Return an error's line; where it says nothing, the last one before that looks like one."""
     text = error.partition(": ")[2] if ": " in error else error
     if text.strip() and not USELESS.match(text.strip()):
         return error
@@ -283,7 +284,7 @@ def own_script(evidence: Evidence) -> Verdict:
 
 
 def own_sources(evidence: Evidence) -> Verdict:
-    """Check whether the project's own Python asks for the GPU in a way that proves something, and leaves it alone."""
+    """Check whether the project's own Python proves something about the GPU and leaves it alone."""
     found = evidence.sources
     assert found is not None  # noqa: S101  (asked only where a project is known)
     shown = {
@@ -390,7 +391,10 @@ def _cure(evidence: Evidence, answer: Imported) -> str:
 
 
 def _absent(evidence: Evidence) -> list[str]:
-    """Return direct requirements that no distribution of the image meets; a lock's check tells of the locked ones."""
+    """Return direct requirements that no distribution of the image meets.
+
+    A lock's check tells of the locked ones.
+    """
     known = evidence.expected
     asked = [
         name for name in known.direct if name not in known.locked and name not in known.conditional

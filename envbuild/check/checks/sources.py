@@ -1,4 +1,4 @@
-"""The project's own Python, looked through for lines that prove nothing about the GPU or take it away."""
+"""Lines of the project's own Python that prove nothing about the GPU or take it away."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PROBES = {
     "device_count": ("cuda",),
     "list_physical_devices": ("config", "experimental"),
 }
-"""Functions that people ask for a GPU, and the name that must stand before them (tf.test, torch.cuda, tf.config)."""
+"""Functions people ask for a GPU, and the name before each (tf.test, torch.cuda, tf.config)."""
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 INDUCTOR = re.compile(
     r"^[^#\n]*\btorch\.compile\b|^\s*(?:import|from) triton\b|\bfrom torch import .*\bcompile\b",
@@ -37,7 +37,10 @@ HIDDEN = {
     "threading", "token", "tokenize", "torch", "traceback", "types", "typing", "urllib", "uuid", "warnings",
     "weakref", "xml", "zipfile",
 }  # fmt: skip
-"""Modules that frameworks are, or import while they are imported; code.py, test.py and site.py hurt nobody."""
+"""Modules that frameworks are, or import while they are imported.
+
+A code.py, test.py or site.py hurts nobody.
+"""
 SKIPPED = {"node_modules", "site-packages", "dist-packages", "__pycache__", "build", "dist"}
 MOST_FILES = 2000
 MOST_NAMES = 200_000
@@ -46,7 +49,10 @@ BIGGEST = 1 << 20
 
 
 class Suspect(msgspec.Struct, frozen=True, kw_only=True):
-    """One line; ``path`` is relative to the project, ``kind`` "uncalled", "chosen", or "hides" (of a whole file)."""
+    """One line of a file; ``path`` is relative to the project.
+
+    ``kind`` is "uncalled", "chosen", or "hides" (of a whole file).
+    """
 
     path: str
     line: int
@@ -55,7 +61,7 @@ class Suspect(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Survey(msgspec.Struct, frozen=True, kw_only=True):
-    """What was looked through: how many files, which could not be read as Python, does any compile for the GPU.
+    """How many files there are, which are no Python, and whether any compiles for the GPU.
 
     ``inductor`` tells that torch.compile or Triton is used, which need a compiler in the image.
     """
@@ -68,7 +74,10 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def survey(project: Path) -> Survey:
-    """Look through the scripts and notebooks below a folder; hidden folders and environments are left out."""
+    """Look through the scripts and notebooks below a folder.
+
+    Hidden folders and environments are left out.
+    """
     unread, suspects, files, compiles, inductor = [], [], 0, False, False
     found = list(sources(project))
     for path in found:
@@ -95,7 +104,10 @@ def survey(project: Path) -> Survey:
 
 
 def _hiding(project: Path, paths: list[Path]) -> list[Suspect]:
-    """Find files beside scripts that Python takes for a module of the same name: the script's folder comes first."""
+    """Find files beside scripts that Python takes for a module of the same name.
+
+    The script's folder comes first.
+    """
     beside = [path for path in paths if path.parent == project]
     if len(beside) < 2 or any(path.name == "__init__.py" for path in beside):
         return []
@@ -207,7 +219,7 @@ def _is_probe(node: ast.expr) -> bool:
 
 
 def _choices(tree: ast.AST) -> Iterator[ast.stmt | ast.expr]:
-    """Return places that set the variable to a text: os.environ[…] = "0", .setdefault, .update, putenv."""
+    """Return places that set the variable to a text: os.environ[…] = "0", .update or putenv."""
     for node in ast.walk(tree):
         if (
             isinstance(node, ast.Assign)
@@ -228,13 +240,17 @@ def _choices(tree: ast.AST) -> Iterator[ast.stmt | ast.expr]:
 
 
 def _in_update(node: ast.Call) -> bool:
-    named = any(word.arg == VARIABLE and _is_text(word.value) for word in node.keywords)
-    return named or any(
-        isinstance(key, ast.Constant) and key.value == VARIABLE and _is_text(value)
-        for item in node.args
-        if isinstance(item, ast.Dict)
-        for key, value in zip(item.keys, item.values, strict=True)
-    )
+    if any(word.arg == VARIABLE and _is_text(word.value) for word in node.keywords):
+        return True
+    pairs: list[tuple[ast.expr | None, ast.expr]] = []
+    for item in node.args:
+        if isinstance(item, ast.Dict):
+            pairs += zip(item.keys, item.values, strict=True)
+    return any(_is_variable_name(key) and _is_text(value) for key, value in pairs)
+
+
+def _is_variable_name(node: ast.expr | None) -> bool:
+    return isinstance(node, ast.Constant) and node.value == VARIABLE
 
 
 def _is_text(node: ast.expr) -> bool:
@@ -244,7 +260,6 @@ def _is_text(node: ast.expr) -> bool:
 def _is_variable(target: ast.expr) -> bool:
     return (
         isinstance(target, ast.Subscript)
-        and isinstance(target.slice, ast.Constant)
-        and target.slice.value == VARIABLE
+        and _is_variable_name(target.slice)
         and ast.unparse(target.value).endswith("environ")
     )

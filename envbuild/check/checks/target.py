@@ -63,7 +63,7 @@ def _cannot_compile(evidence: Evidence, capability: int) -> bool:
 
 
 def target_driver(evidence: Evidence) -> Verdict:
-    """Check whether the driver of the node is new enough: for CUDA, for portable code, and for the GPU itself."""
+    """Check whether the node's driver is new enough for CUDA, portable code and the GPU itself."""
     target, toolkit = _target(evidence), toolkit_of(evidence)
     if target.driver is None:
         return skipped("no driver was named (--driver)")
@@ -97,7 +97,7 @@ def target_driver(evidence: Evidence) -> Verdict:
 def _portable_code(
     evidence: Evidence, target: Target, supported: str | None, toolkit: str
 ) -> Verdict | None:
-    """Return a failure where only portable code fits the GPU and the driver is older than what made it.
+    """Return a failure where only portable code fits and the driver is older than what made it.
 
     "PTX code … is not supported by minor version compatibility" (NVIDIA's CUDA compatibility guide).
     """
@@ -121,7 +121,10 @@ def _portable_code(
 
 
 def target_glibc(evidence: Evidence) -> Verdict:
-    """Check whether the node's C library matters: the image brings its own, the driver's files are the node's."""
+    """Check whether the node's C library matters.
+
+    The image brings its own; the driver's files are the node's.
+    """
     target, own = _target(evidence), evidence.installed.glibc
     if target.glibc is None:
         return skipped("no C library was named (--glibc)")
@@ -178,15 +181,13 @@ def _scanned(evidence: Evidence) -> dict[str, Any]:
 
 def _others_without(evidence: Evidence, capability: int) -> list[str]:
     """Return files of other packages that hold GPU code and none for a capability."""
-    framework = evidence.framework
-    found = given(evidence.code).files if evidence.code else ()
-    return [
-        one.path
-        for one in found
-        if framework is not None
-        and not lookup.matches(one.path, framework.code)
-        and not any(
-            lookup.runs_on(capability, region.sass, region.ptx, region.exact)
-            for region in one.regions
-        )
-    ]
+    if evidence.framework is None or evidence.code is None:
+        return []
+    others: list[str] = []
+    for one in given(evidence.code).files:
+        if lookup.matches(one.path, evidence.framework.code):
+            continue
+        how = [lookup.runs_on(capability, item.sass, item.ptx, item.exact) for item in one.regions]
+        if not any(how):
+            others.append(one.path)
+    return others
