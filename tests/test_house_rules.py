@@ -256,7 +256,6 @@ PICTURES = {
 KEPT_NAMES = {
     "envbuild.resolve.sources.metadata.tell",  # a method that every open file has
     "envbuild.build.assemble.Hall",
-    "envbuild.check.checks.libraries.bring",
 }
 """Names that still wait for one of the field; a new one is not added."""
 

@@ -13,7 +13,7 @@ from envbuild.base.facts import cached_facts
 from envbuild.build.image.verify import recorded_digest
 from envbuild.check.model import Level, Report
 from envbuild.check.perform import check_image
-from envbuild.check.report import require_verdict, save, table
+from envbuild.check.report import format_report, require_verdict, save_report
 from envbuild.check.target import Target
 from envbuild.context import Context
 from envbuild.errors import CheckFailedError
@@ -92,7 +92,7 @@ def check_and_save(
             target=request.node,
             project=project,
         )
-    save(report, context.store)
+    save_report(report, context.store)
     return report
 
 
@@ -119,5 +119,5 @@ def require_passed(report: Report, what: str, hint: str) -> None:
     """Raise CheckFailedError, with the whole report, for a check that failed or saw no GPU."""
     if report.verdict == "failed":
         failed = failed_checks(report)
-        raise CheckFailedError(f"{what}: {failed}", hint=hint, details=table(report))
+        raise CheckFailedError(f"{what}: {failed}", hint=hint, details=format_report(report))
     require_verdict(report)

@@ -20,7 +20,7 @@ from envbuild.build.make import building
 from envbuild.check import plan
 from envbuild.check.answers import Imports
 from envbuild.check.checks.packages import lacks_driver
-from envbuild.check.checks.uses import uses
+from envbuild.check.checks.uses import find_uses
 from envbuild.check.probe_runner import ProbeRunner
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, HostError
@@ -109,8 +109,8 @@ class ImportTester:
         """
         settings, recipe = self.context.settings, self.source.recipe
         is_project = not self.source.shipped and settings.cwd.resolve() != settings.home.resolve()
-        used = uses(settings.cwd) if is_project else {}
-        request = plan.imports_request(plan.expect(recipe, lock), uses=used)
+        used = find_uses(settings.cwd) if is_project else {}
+        request = plan.imports_request(plan.derive_expected(recipe, lock), uses=used)
         runtime, runner = self.context.runtime, self.context.runner
         probes = ProbeRunner(image, runtime, runner, gpu=False, network=recipe.check.network)
         answer = probes.ask((request,)).answer(request, Imports)

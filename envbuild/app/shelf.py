@@ -10,7 +10,7 @@ from pathlib import Path
 from envbuild.build.image.verify import read_embedded_info
 from envbuild.build.model import UnnamedImage
 from envbuild.build.output_record import matching_output, record_output
-from envbuild.check.report import kept_reports, save
+from envbuild.check.report import kept_reports, save_report
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, HostError, IntegrityError, NetworkError, UsageError
 from envbuild.lock.digest import lock_digest
@@ -190,7 +190,7 @@ def adopt_verdicts(entry: VerifiedEntry, context: Context) -> None:
         return
     if not kept_reports(entry.reports[-1].digest, context.store):
         for report in entry.reports:
-            save(report, context.store)
+            save_report(report, context.store)
 
 
 def published_before(entry: VerifiedEntry, target: Path, context: Context) -> UnnamedImage | None:

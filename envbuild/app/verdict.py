@@ -7,7 +7,7 @@ from pathlib import Path
 from envbuild.base.digests import known_digest
 from envbuild.check.model import Report
 from envbuild.check.plan import asked_digest
-from envbuild.check.report import last
+from envbuild.check.report import find_last_report
 from envbuild.recipe.model import Source
 from envbuild.store.layout import Store
 
@@ -17,7 +17,7 @@ def known_report(image: Path, digest: str | None, source: Source, store: Store) 
 
     None unless it passed, and the recipe asks the same of it today.
     """
-    report = last(digest or known_digest(image, store), store)
+    report = find_last_report(digest or known_digest(image, store), store)
     if report is None or report.verdict != "passed":
         return None
     asked = asked_digest(source.recipe, check_script(source))

@@ -9,7 +9,7 @@ PYTHONS = tuple(f"python3.{minor}" for minor in range(6, 16))
 CONDA = ("CONDA_PREFIX", "CONDA_DEFAULT_ENV", "VIRTUAL_ENV")
 
 
-def poisoned(folder: Path) -> dict[str, str]:
+def poison_home(folder: Path) -> dict[str, str]:
     """Fill a folder with what a user's home may hold; return the environment that such a user has."""
     for python in PYTHONS:
         packages = folder / ".local/lib" / python / "site-packages"

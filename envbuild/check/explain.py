@@ -8,7 +8,7 @@ from functools import cache
 
 import msgspec
 
-from envbuild.check.checks.libraries import provide
+from envbuild.check.checks.libraries import advise_provider
 from envbuild.data.tables import LogRule, load_log_rules
 from envbuild.failures import KNOWN_FAILURES
 
@@ -47,7 +47,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @cache
-def rules() -> tuple[LogRule, ...]:
+def load_rules() -> tuple[LogRule, ...]:
     """Return the rules: those of explain.toml, then the container runtime's own failures."""
     runtime = tuple(
         LogRule(
@@ -63,17 +63,17 @@ def rules() -> tuple[LogRule, ...]:
     return load_log_rules().rule + runtime
 
 
-def explain(pieces: Iterable[str]) -> Explanation:
+def explain_log(pieces: Iterable[str]) -> Explanation:
     """Explain a log that comes in pieces of any size, of which one at a time is held in memory."""
     found: dict[str, Known] = {}
     trouble: list[str] = []
     lines = 0
     for block in _blocks(pieces):
-        for rule in rules():
+        for rule in load_rules():
             _search(rule, block, lines, found)
         trouble = [*trouble, *(one[0].strip() for one in TROUBLE.finditer(block))][-5:]
         lines += block.count("\n")
-    causes = [rule for rule in rules() if not any(name in found for name in rule.follows)]
+    causes = [rule for rule in load_rules() if not any(name in found for name in rule.follows)]
     told = [found[rule.name] for rule in causes if rule.name in found]
     # what does no harm comes last, and does not hide messages that nobody knows
     told.sort(key=is_harmless)
@@ -103,7 +103,7 @@ def _search(rule: LogRule, block: str, before: int, found: dict[str, Known]) -> 
     found[rule.name] = Known(
         name=rule.name,
         cause=rule.cause.format(**groups),
-        do=(provide(first["soname"]), *do) if first.groupdict().get("soname") else do,
+        do=(advise_provider(first["soname"]), *do) if first.groupdict().get("soname") else do,
         source=rule.source,
         line=before + block.count("\n", 0, start) + 1,
         text=block[start : block.find("\n", start)].strip()[:300],

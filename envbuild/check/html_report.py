@@ -38,7 +38,7 @@ summary { cursor: pointer; color: var(--soft); padding: .2rem 0; }
 """
 
 
-def page(report: Report) -> str:
+def format_page(report: Report) -> str:
     """Write a report as a page; whatever an image has answered is shown as text, never as markup."""
     counts = ", ".join(f"{_count(report, word)} {word}" for word in WORDS)
     name = escape(report.image.rsplit("/", 1)[-1])

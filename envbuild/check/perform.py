@@ -25,7 +25,7 @@ from envbuild.check.answers import (
 )
 from envbuild.check.checks.frameworks import frameworks_to_check
 from envbuild.check.checks.gpu import driver_count
-from envbuild.check.checks.sources import survey
+from envbuild.check.checks.sources import survey_project
 from envbuild.check.evidence import Evidence
 from envbuild.check.model import Finding, Level, Outcome, Report
 from envbuild.check.probe_runner import Container, ProbeRunner
@@ -70,7 +70,7 @@ def check_image(
     ``project`` is the folder with the user's own Python, which is looked through.
     Raises UsageError for what is no image, or none for this machine.
     """
-    expected = plan.expect(
+    expected = plan.derive_expected(
         recipe, lock, script=script, records=records, target=target, project=project, level=level
     )
     present = gpu_present() if gpu is None else gpu
@@ -88,7 +88,7 @@ def check_image(
         ThreadPoolExecutor(1, "plain-exec") as pool,
     ):
         plainly = pool.submit(inside.ask_plainly, plain, Plain)
-        evidence = replace(gather(expected, inside, report), plain=plainly.result())
+        evidence = replace(gather_evidence(expected, inside, report), plain=plainly.result())
         digest = known.result()
     findings = (*run_checks(evidence), *as_built(recorded, digest))
     gpus, driver = _describe_driver(evidence)
@@ -181,7 +181,7 @@ def verdict_of(findings: tuple[Finding, ...], *, unseen: bool = False) -> Outcom
     return "skipped" if unseen else "passed"
 
 
-def gather(expected: plan.Expected, inside: ProbeRunner, report: Reporter) -> Evidence:
+def gather_evidence(expected: plan.Expected, inside: ProbeRunner, report: Reporter) -> Evidence:
     """Run the probes: those without GPU time side by side in one container, the script, the GPU's.
 
     Without a GPU the script runs beside the first ones; a GPU may be set to take one process at a time.
@@ -198,7 +198,7 @@ def gather(expected: plan.Expected, inside: ProbeRunner, report: Reporter) -> Ev
     with ThreadPoolExecutor(1, "recipe-script") as pool:
         beside = pool.submit(run_script) if not inside.gpu else None
         visit = inside.ask(
-            (imports,), files, heard=lambda name: report.detail(f"{plain(name)} done")
+            (imports,), files, heard=lambda name: report.detail(f"{format_probe_name(name)} done")
         )
     code_answer = visit.answer(code, Code) if code else None
     driver_answer = visit.answer(driver, Driver) if inside.gpu else None
@@ -210,7 +210,7 @@ def gather(expected: plan.Expected, inside: ProbeRunner, report: Reporter) -> Ev
         imports=visit.answer(imports, Imports),
         code=code_answer,
         driver=driver_answer,
-        sources=survey(expected.project) if expected.project else None,
+        sources=survey_project(expected.project) if expected.project else None,
         gpu=inside.gpu,
     )
     if evidence.static is None or evidence.static.data is None:
@@ -252,6 +252,6 @@ def gather_gpu(evidence: Evidence, inside: ProbeRunner, report: Reporter) -> Evi
     return replace(evidence, compute=first, computes=answers)
 
 
-def plain(name: str) -> str:
+def format_probe_name(name: str) -> str:
     """Write a probe's name for people."""
     return name.replace("_", " ")

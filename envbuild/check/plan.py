@@ -108,7 +108,7 @@ class ProbeRequest:
     limit: float = 120.0
 
 
-def expect(
+def derive_expected(
     recipe: Recipe | None,
     lock: Lock | None,
     *,

@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from envbuild.check.answers import Answer, ScriptRun, killed_by
-from envbuild.check.contaminated_home import poisoned
+from envbuild.check.contaminated_home import poison_home
 from envbuild.check.plan import ProbeRequest
 from envbuild.failures import explain_failure
 from envbuild.limits import UNREADABLE
@@ -158,7 +158,7 @@ class ProbeRunner:
                 network=False,
                 home=home,
             )
-            environment = {**_plain_environment(command.env or {}), **poisoned(home)}
+            environment = {**_plain_environment(command.env or {}), **poison_home(home)}
             result = self.runner(replace(command, env=environment), check=False)
         return read_answer(result, request, kind)
 

@@ -22,7 +22,7 @@ WIDTH = 110
 Style = Callable[[str, Outcome], str]
 
 
-def table(report: Report, *, style: Style = lambda text, _: text) -> str:
+def format_report(report: Report, *, style: Style = lambda text, _: text) -> str:
     """Write a report as an aligned table with reasons and hints; ``style`` colours an outcome."""
     width = max((len(finding.title) for finding in report.findings), default=0)
     lines: list[str] = []
@@ -52,7 +52,7 @@ def report_schema() -> dict[str, Any]:
     }
 
 
-def save(report: Report, store: Store) -> None:
+def save_report(report: Report, store: Store) -> None:
     """Keep a report as the last one on its image of that level, on such GPUs, for that node.
 
     One that has seen no GPU though it was to is no verdict, and not kept.  Raises SpaceError or HostError.
@@ -73,7 +73,7 @@ def kept_reports(digest: str, store: Store) -> tuple[Report, ...]:
     return tuple(sorted(found, key=lambda report: report.when))
 
 
-def last(digest: str, store: Store) -> Report | None:
+def find_last_report(digest: str, store: Store) -> Report | None:
     """Return the last verdict on an image itself, else the last one for a kind of node.
 
     None where there is none.

@@ -15,7 +15,7 @@ from envbuild.check.checks import (
     packages,
     target,
 )
-from envbuild.check.checks.frameworks import for_framework, joined
+from envbuild.check.checks.frameworks import for_framework, join_verdicts
 from envbuild.check.evidence import Evidence, Verdict, passed
 from envbuild.check.model import Finding, Level
 from envbuild.check.plan import Expected
@@ -40,7 +40,7 @@ class Check:
     each: bool = False
 
 
-def starts(evidence: Evidence) -> Verdict:
+def check_start(evidence: Evidence) -> Verdict:
     """Check whether the image starts and has a Python."""
     found = evidence.installed
     return passed(
@@ -89,15 +89,18 @@ def is_soak(expected: Expected) -> bool:
 
 
 CHECKS: tuple[Check, ...] = (
-    Check(name="start", title="the image starts", run=starts),
+    Check(name="start", title="the image starts", run=check_start),
     Check(
         name="framework-version", each=True, title="right framework", run=packages.framework_version
     ),
     Check(name="one-framework", each=True, title="only one of it", run=packages.one_framework),
-    Check(name="exclusive", title="no packages over each other", run=packages.exclusive),
+    Check(name="exclusive", title="no packages over each other", run=packages.check_exclusive),
     Check(name="base-files", title="its files unchanged", run=packages.base_files),
     Check(
-        name="companions", each=True, title="packages that go with it", run=companions.companions
+        name="companions",
+        each=True,
+        title="packages that go with it",
+        run=companions.check_companions,
     ),
     Check(
         name="locked-versions",
@@ -166,9 +169,9 @@ CHECKS: tuple[Check, ...] = (
         run=environment.plain_exec,
         needs=("static", "plain"),
     ),
-    Check(name="leaks", title="clean environment", run=environment.leaks),
+    Check(name="leaks", title="clean environment", run=environment.check_leaks),
     Check(name="gpus-left", title="GPUs left to the job", run=environment.gpus_left),
-    Check(name="readable", title="files for every user", run=environment.readable),
+    Check(name="readable", title="files for every user", run=environment.check_readable),
     Check(
         name="sources",
         title="the project's own Python",
@@ -189,12 +192,14 @@ CHECKS: tuple[Check, ...] = (
         needs=("static", "driver"),
         gpu=True,
     ),
-    Check(name="devices", title="GPUs", run=gpu.devices, needs=("static", "driver"), gpu=True),
+    Check(
+        name="devices", title="GPUs", run=gpu.check_devices, needs=("static", "driver"), gpu=True
+    ),
     Check(
         name="architecture",
         each=True,
         title="code for these GPUs",
-        run=gpu.architecture,
+        run=gpu.check_architecture,
         needs=("static", "driver"),
         gpu=True,
     ),
@@ -202,7 +207,7 @@ CHECKS: tuple[Check, ...] = (
         name="compute",
         each=True,
         title="computes on the GPU",
-        run=gpu.computes,
+        run=gpu.check_compute,
         needs=("static", "driver", "compute"),
         gpu=True,
     ),
@@ -217,15 +222,15 @@ CHECKS: tuple[Check, ...] = (
             each=True,
         )
         for name, title, run, asked in (
-            ("precision", "tf32, fp16, bf16", compute.precision, is_deep),
-            ("convolution", "convolution", compute.convolution, is_deep),
-            ("training", "a training step", compute.training, is_deep),
-            ("compiled", "compiled code", compute.compiled, is_deep),
+            ("precision", "tf32, fp16, bf16", compute.check_precision, is_deep),
+            ("convolution", "convolution", compute.check_convolution, is_deep),
+            ("training", "a training step", compute.check_training, is_deep),
+            ("compiled", "compiled code", compute.check_compiled, is_deep),
             ("seen-by-driver", "the driver sees it", compute.seen_by_driver, is_deep),
             ("one-prefix", "one set of libraries", compute.one_prefix, is_deep),
-            ("speed", "faster than the CPU", compute.speed, is_deep),
-            ("collective", "GPUs among each other", compute.collective, is_deep),
-            ("endurance", "right all the time", compute.endurance, is_soak),
+            ("speed", "faster than the CPU", compute.check_speed, is_deep),
+            ("collective", "GPUs among each other", compute.check_collective, is_deep),
+            ("endurance", "right all the time", compute.check_endurance, is_soak),
         )
     ),
 )
@@ -265,7 +270,7 @@ def _verdict(check: Check, evidence: Evidence) -> Verdict:
     if not check.each or len(evidence.frameworks) < 2:
         return check.run(evidence)
     every = [for_framework(evidence, item) for item in evidence.frameworks]
-    return joined([_kept_back(check, one) or check.run(one) for one in every])
+    return join_verdicts([_kept_back(check, one) or check.run(one) for one in every])
 
 
 def _kept_back(check: Check, evidence: Evidence) -> Verdict | None:

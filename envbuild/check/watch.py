@@ -12,7 +12,7 @@ PATIENCE = 12
 """Looks without the GPU after which that is said to be wrong (a minute: imports take that long)."""
 
 
-def family(pid: int, proc: Path = Path("/proc")) -> frozenset[int]:
+def find_family(pid: int, proc: Path = Path("/proc")) -> frozenset[int]:
     """Return a process and all its descendants; of one that has ended only itself."""
     parents: dict[int, list[int]] = {}
     for entry in proc.iterdir():
@@ -47,7 +47,7 @@ class Look:
         return f"not on the GPU ({'; '.join(map(_card, self.cards)) or 'the driver shows none'}{beside})"
 
 
-def look(pids: frozenset[int], cards: tuple[Card, ...]) -> Look:
+def find_on_cards(pids: frozenset[int], cards: tuple[Card, ...]) -> Look:
     """Find a family on the cards."""
     mine = tuple(card for card in cards if pids & card.processes.keys())
     memory = 0

@@ -8,9 +8,9 @@ import click
 
 from envbuild.app.check import CheckRequest, check_named, failed_checks
 from envbuild.app.remote import read_report, submit_check, target_of_site
-from envbuild.check.html_report import page
+from envbuild.check.html_report import format_page
 from envbuild.check.model import Level, Outcome, Report
-from envbuild.check.report import require_verdict, save, table, to_json
+from envbuild.check.report import format_report, require_verdict, save_report, to_json
 from envbuild.check.target import read_target
 from envbuild.cli.complete import complete_image, complete_site
 from envbuild.cli.follow import follow_job
@@ -106,13 +106,13 @@ def command(
         )
         follow_job(context, record, where)
         report = read_report(record, where, context)
-        save(report, context.store)
+        save_report(report, context.store)
     if html is not None:
         _write_page(report, context.settings.cwd / html)
     if as_json:
         click.echo(to_json(report))
     else:
-        click.echo(table(report, style=_colour_text))
+        click.echo(format_report(report, style=_colour_text))
     if report.verdict == "failed":
         raise CheckFailedError(f"the check failed: {failed_checks(report)}", where=report.image)
     require_verdict(report)
@@ -125,4 +125,4 @@ def _colour_text(text: str, outcome: Outcome) -> str:
 def _write_page(report: Report, target: Path) -> None:
     if not target.parent.is_dir():
         raise UsageError("there is no such folder", where=str(target.parent))
-    write_bytes(target, page(report).encode())
+    write_bytes(target, format_page(report).encode())

@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 import click
 
-from envbuild.check.explain import Explanation, explain
+from envbuild.check.explain import Explanation, explain_log
 from envbuild.cli.output import json_option, print_json
 
 PIECE = 1 << 20
@@ -24,7 +24,7 @@ def command(log: BinaryIO, *, as_json: bool) -> None:
     envbuild explain slurm-1234.out
     python train.py 2>&1 | envbuild explain -
     """
-    found = explain(_read_pieces(log))
+    found = explain_log(_read_pieces(log))
     if as_json:
         print_json(found)
     else:

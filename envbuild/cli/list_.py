@@ -11,7 +11,7 @@ import msgspec
 from envbuild.app.image import FoundImage
 from envbuild.base.digests import known_digest
 from envbuild.check.model import Report
-from envbuild.check.report import last
+from envbuild.check.report import find_last_report
 from envbuild.cli.output import json_option, print_json, print_table
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError
@@ -112,4 +112,4 @@ def _lock_state(path: Path, recipe: Any) -> str:
 
 
 def _last_report(image: Path, context: Context) -> Report | None:
-    return last(known_digest(image, context.store), context.store)
+    return find_last_report(known_digest(image, context.store), context.store)

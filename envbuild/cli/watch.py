@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from envbuild.check.nvml import Nvml
-from envbuild.check.watch import Course, Look, family, look
+from envbuild.check.watch import Course, Look, find_family, find_on_cards
 from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.run import beside
@@ -74,7 +74,7 @@ def _watch_process(
 
 
 def _report_use(context: Context, nvml: Nvml, pid: int, course: Course) -> Look:
-    seen = look(family(pid), nvml.cards())
+    seen = find_on_cards(find_family(pid), nvml.cards())
     course.add(seen)
     context.report.say(f"{time.strftime('%H:%M:%S')}  {seen}")
     if warning := course.warning():

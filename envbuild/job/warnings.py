@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from envbuild.check.checks.sources import sources
+from envbuild.check.checks.sources import find_sources
 from envbuild.job.model import Job
 
 SQLITE = re.compile(r"sqlite(\+\w+)?:///")
@@ -41,7 +41,7 @@ def shared_sqlite(job: Job, project: Path) -> str | None:
 
 
 def _in_source(project: Path) -> str | None:
-    for path in sources(project):
+    for path in find_sources(project):
         try:
             lines = path.read_text("utf-8", "replace").splitlines()
         except OSError:

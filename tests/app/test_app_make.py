@@ -24,7 +24,7 @@ from envbuild.app.verdict import known_report
 from envbuild.build.make import building
 from envbuild.check.model import Finding, Report
 from envbuild.check.plan import asked_digest
-from envbuild.check.report import save
+from envbuild.check.report import save_report
 from envbuild.errors import CheckFailedError, StaleLockError, UsageError
 from envbuild.formats.sif_reader import image_digest
 from envbuild.lock.read import read_lock
@@ -57,7 +57,7 @@ def verdict(tiny: TinyProject, digest: str, *findings: Finding, outcome: str = "
         when="2026-01-01T00:00:00+00:00",
         asked=asked_digest(tiny.source.recipe, None),
     )
-    save(report, tiny.store)
+    save_report(report, tiny.store)
     return report
 
 

@@ -60,7 +60,7 @@ def one(task: str, error: float | None = 1e-7, **more: object) -> Computed:
     ("verdict", "expected"),
     [
         (
-            compute.precision(
+            compute.check_precision(
                 evidence(one("tf32", 3e-4), one("float16", 2e-3), one("bfloat16", 3e-3))
             ),
             (
@@ -69,15 +69,15 @@ def one(task: str, error: float | None = 1e-7, **more: object) -> Computed:
             ),
         ),
         (
-            compute.precision(evidence(one("float16", 0.2))),
+            compute.check_precision(evidence(one("float16", 0.2))),
             ("failed", "torch on GPU 0, float16: the float16 is wrong: relative error 0.2"),
         ),
         (
-            compute.precision(evidence(one("memory", 1e-9))),
+            compute.check_precision(evidence(one("memory", 1e-9))),
             ("failed", "torch on GPU 0, memory: the memory is wrong: relative error 1e-09"),
         ),
         (
-            compute.precision(
+            compute.check_precision(
                 evidence(
                     one("bfloat16", None, failed="not supported"), one("float16"), capability=(7, 0)
                 )
@@ -88,7 +88,7 @@ def one(task: str, error: float | None = 1e-7, **more: object) -> Computed:
             ),
         ),
         (
-            compute.convolution(
+            compute.check_convolution(
                 evidence(
                     one("convolution", None, failed="RuntimeError: CUDNN_STATUS_NOT_INITIALIZED")
                 )
@@ -96,34 +96,36 @@ def one(task: str, error: float | None = 1e-7, **more: object) -> Computed:
             ("failed", "torch on GPU 0, convolution: RuntimeError: CUDNN_STATUS_NOT_INITIALIZED"),
         ),
         (
-            compute.convolution(evidence()),
+            compute.check_convolution(evidence()),
             ("skipped", "torch's probe, or this GPU, has nothing of it"),
         ),
         (
-            compute.training(evidence(one("training", None, losses=[0.5, 0.3, 0.1]))),
+            compute.check_training(evidence(one("training", None, losses=[0.5, 0.3, 0.1]))),
             ("passed", "the loss falls from 0.500 to 0.100 in 3 steps"),
         ),
         (
-            compute.training(evidence(one("training", None, losses=[0.5, 0.5, 0.5]))),
+            compute.check_training(evidence(one("training", None, losses=[0.5, 0.5, 0.5]))),
             ("failed", "torch on GPU 0: the loss does not fall in 3 steps (0.5000 to 0.5000)"),
         ),
         (
-            compute.training(evidence(one("training", None, losses=[0.5, float("nan")]))),
+            compute.check_training(evidence(one("training", None, losses=[0.5, float("nan")]))),
             ("failed", "torch on GPU 0: the loss does not fall in 2 steps (0.5000 to nan)"),
         ),
         (
-            compute.training(evidence(one("training", None, losses=[0.5, 0.1], device="cpu"))),
+            compute.check_training(
+                evidence(one("training", None, losses=[0.5, 0.1], device="cpu"))
+            ),
             ("failed", "torch on GPU 0: the training was computed elsewhere (cpu)"),
         ),
         (
-            compute.compiled(evidence(one("compiled", None, failed="RuntimeError: no cc"))),
+            compute.check_compiled(evidence(one("compiled", None, failed="RuntimeError: no cc"))),
             (
                 "skipped",
                 "it does not work, and nothing in the project uses it: torch on GPU 0, compiled: RuntimeError: no cc",
             ),
         ),
         (
-            compute.compiled(
+            compute.check_compiled(
                 evidence(one("compiled", None, failed="RuntimeError: no cc"), compiles=True)
             ),
             ("failed", "torch on GPU 0, compiled: RuntimeError: no cc"),
@@ -155,22 +157,22 @@ def one(task: str, error: float | None = 1e-7, **more: object) -> Computed:
             ("passed", "each of 1 CUDA libraries was loaded once"),
         ),
         (
-            compute.speed(evidence(one("speed", None, seconds=0.001, cpu_seconds=0.1))),
+            compute.check_speed(evidence(one("speed", None, seconds=0.001, cpu_seconds=0.1))),
             ("passed", "a product of 2048 x 2048 takes 100 times as long on the CPU"),
         ),
         (
-            compute.speed(evidence(one("speed", None, seconds=0.03, cpu_seconds=0.1))),
+            compute.check_speed(evidence(one("speed", None, seconds=0.03, cpu_seconds=0.1))),
             (
                 "passed",
                 "a product of 2048 x 2048 takes 3 times as long on the CPU (a small MIG slice, or another user on it?)",
             ),
         ),
         (
-            compute.speed(evidence(one("speed", None, seconds=0.1, cpu_seconds=0.1))),
+            compute.check_speed(evidence(one("speed", None, seconds=0.1, cpu_seconds=0.1))),
             ("failed", "GPU 0 computes a product of 2048 x 2048 only 1.0 times as fast as the CPU"),
         ),
         (
-            compute.collective(
+            compute.check_collective(
                 evidence(
                     one("collective", 0.0, bandwidth=2.3e11),
                     devices=4,
@@ -180,19 +182,22 @@ def one(task: str, error: float | None = 1e-7, **more: object) -> Computed:
             ("passed", "4 GPUs add up right, 230 GB/s bus bandwidth over P2P"),
         ),
         (
-            compute.collective(evidence(one("collective", 3.0), devices=2)),
+            compute.check_collective(evidence(one("collective", 3.0), devices=2)),
             ("failed", "torch: the collective is wrong: relative error 3.0"),
         ),
-        (compute.collective(evidence(devices=2)), ("skipped", "torch's probe does not use NCCL")),
         (
-            compute.endurance(evidence(one("endurance", 1e-7, repeats=4000))),
+            compute.check_collective(evidence(devices=2)),
+            ("skipped", "torch's probe does not use NCCL"),
+        ),
+        (
+            compute.check_endurance(evidence(one("endurance", 1e-7, repeats=4000))),
             (
                 "passed",
                 "4000 products, one after the other, came out right; greatest relative error 1.0e-07",
             ),
         ),
         (
-            compute.endurance(evidence(one("endurance", 0.5, repeats=17))),
+            compute.check_endurance(evidence(one("endurance", 0.5, repeats=17))),
             ("failed", "torch on GPU 0, endurance: the endurance is wrong: relative error 0.5"),
         ),
     ],
@@ -221,8 +226,8 @@ def test_a_fallback_to_the_cpu_is_never_taken_for_a_gpu() -> None:
     for path in PROBES:
         recorded = msgspec.json.decode(path.read_bytes(), type=Compute)
         base = evidence(*recorded.of("product", "convolution", "training", "speed"))
-        assert compute.convolution(base).outcome == "failed"
-        for judge, task in ((compute.training, "training"), (compute.speed, "speed")):
+        assert compute.check_convolution(base).outcome == "failed"
+        for judge, task in ((compute.check_training, "training"), (compute.check_speed, "speed")):
             assert judge(base).outcome == ("failed" if recorded.of(task) else "skipped"), (
                 path.name,
                 task,

@@ -12,11 +12,11 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envbuild.check.explain import BLOCK, Explanation, explain, rules
+from envbuild.check.explain import BLOCK, Explanation, explain_log, load_rules
 from envbuild.cli.explain import command
 from envbuild.data.tables import LogRule
 
-OURS = tuple(rule for rule in rules() if rule.example)
+OURS = tuple(rule for rule in load_rules() if rule.example)
 
 SILENT_FALLBACK = """\
 2021-03-05 22:15:49.238500: I tensorflow/stream_executor/cuda/cudart_stub.cc:29] Ignore above cudart dlerror
@@ -46,7 +46,7 @@ def names(found: Explanation) -> list[str]:
 
 @pytest.mark.parametrize("rule", OURS, ids=lambda rule: rule.name)
 def test_each_rule_explains_its_own_example_first(rule: LogRule) -> None:
-    found = explain([f"before\n{rule.example}\nafter\n"])
+    found = explain_log([f"before\n{rule.example}\nafter\n"])
     assert names(found)[0] == rule.name
     known = found.known[0]
     assert (known.line, known.count, known.text) == (2, 1, rule.example.strip())
@@ -55,7 +55,7 @@ def test_each_rule_explains_its_own_example_first(rule: LogRule) -> None:
 
 
 def test_rules_are_well_made() -> None:
-    every = [rule.name for rule in rules()]
+    every = [rule.name for rule in load_rules()]
     assert len(every) == len(set(every))
     assert len(OURS) >= 35
     for rule in OURS:
@@ -70,7 +70,7 @@ def test_rules_are_well_made() -> None:
 
 
 def test_the_silent_fallback_is_told_by_its_cause_and_not_by_its_consequences() -> None:
-    found = explain([SILENT_FALLBACK])
+    found = explain_log([SILENT_FALLBACK])
     assert names(found) == ["missing-cuda-library", "printed-function"]
     first = found.known[0]
     assert (first.line, first.count) == (4, 2)
@@ -78,23 +78,23 @@ def test_the_silent_fallback_is_told_by_its_cause_and_not_by_its_consequences() 
 
 
 def test_a_consequence_alone_is_told() -> None:
-    assert names(explain(["Skipping registering GPU devices...\n"])) == ["skipping-gpu"]
+    assert names(explain_log(["Skipping registering GPU devices...\n"])) == ["skipping-gpu"]
 
 
 def test_a_healthy_log_is_not_accused() -> None:
-    found = explain([HEALTHY])
+    found = explain_log([HEALTHY])
     assert names(found) == []
     assert found.lines == 8
 
 
 def test_an_unknown_log_shows_its_last_lines_that_look_like_errors() -> None:
     lines = [f"ValueError: number {number}\n" for number in range(9)]
-    assert explain(["fine\n", *lines]).trouble == tuple(line.strip() for line in lines[-5:])
+    assert explain_log(["fine\n", *lines]).trouble == tuple(line.strip() for line in lines[-5:])
 
 
 def test_colours_progress_bars_and_windows_line_ends_are_seen_through() -> None:
     text = "\x1b[31m" + "10%\r20%\r" * 999 + "CUDA out of \x1b[1mmemory\x1b[0m\r\nnext\r\n"
-    found = explain([text])
+    found = explain_log([text])
     assert names(found) == ["gpu-memory"]
     assert found.known[0].text == "CUDA out of memory"
     assert found.lines == 2
@@ -104,18 +104,20 @@ def test_colours_progress_bars_and_windows_line_ends_are_seen_through() -> None:
 @given(st.integers(1, 400), st.integers(0, 30))
 def test_it_does_not_matter_how_a_log_is_cut_into_pieces(size: int, padding: int) -> None:
     text = "x\n" * padding + SILENT_FALLBACK
-    assert explain([text[at : at + size] for at in range(0, len(text), size)]) == explain([text])
+    assert explain_log([text[at : at + size] for at in range(0, len(text), size)]) == explain_log(
+        [text]
+    )
 
 
 def test_lines_are_counted_across_blocks_and_a_line_without_end_is_survived() -> None:
     filler = "all is well\n" * (BLOCK // 12 + 10)
-    found = explain([filler, filler, "CUDA out of memory\n"])
+    found = explain_log([filler, filler, "CUDA out of memory\n"])
     assert found.known[0].line == 2 * (BLOCK // 12 + 10) + 1
-    assert explain(["y" * BLOCK] * 10).lines > 0
+    assert explain_log(["y" * BLOCK] * 10).lines > 0
 
 
 def test_missing_container_parts_are_explained_too() -> None:
-    found = explain(
+    found = explain_log(
         [
             "FATAL:   container creation failed: image driver: fuse: failed to open /dev/fuse: denied\n"
         ]

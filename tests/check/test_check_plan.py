@@ -19,7 +19,7 @@ def test_recipe_and_lock_name_framework_version_and_direct_requirements() -> Non
     lock = make_lock(
         {"tensorflow": "2.15.1", "nvidia-cudnn-cu12": "8.9.4.25"}, {"keras-bert": "0.89.0"}
     )
-    expected = plan.expect(
+    expected = plan.derive_expected(
         make_recipe("Keras_BERT>=0.8", framework="tensorflow[and-cuda]==2.15.*"), lock
     )
     assert expected.framework is not None
@@ -34,7 +34,7 @@ def test_recipe_and_lock_name_framework_version_and_direct_requirements() -> Non
 def test_packages_needed_only_to_build_are_not_expected_in_the_image() -> None:
     lock = make_lock({}, {"keras-bert": "0.89.0"})
     build = msgspec.structs.replace(lock.python[0], name="setuptools", group="build")
-    assert plan.expect(
+    assert plan.derive_expected(
         None, msgspec.structs.replace(lock, python=(*lock.python, build))
     ).locked == {"keras-bert": "0.89.0"}
 
@@ -42,7 +42,7 @@ def test_packages_needed_only_to_build_are_not_expected_in_the_image() -> None:
 def test_a_base_that_provides_under_another_name_is_followed() -> None:
     lock = make_lock({}, {"keras-bert": "0.86.0"})
     provided = (LockedProvided(name="tensorflow", version="2.1.0", alias_of="tensorflow-gpu"),)
-    expected = plan.expect(
+    expected = plan.derive_expected(
         make_recipe("keras-bert", "tensorflow"), msgspec.structs.replace(lock, provided=provided)
     )
     assert expected.direct == ("keras-bert", "tensorflow-gpu")
@@ -52,11 +52,11 @@ def test_a_base_that_provides_under_another_name_is_followed() -> None:
 
 @pytest.mark.parametrize("line", ["tensorflow-cpu==2.15.*", "torch==2.5.1+cpu", "intel_tensorflow"])
 def test_a_build_without_cuda_can_be_asked_for(line: str) -> None:
-    assert plan.expect(make_recipe(framework=line), None).wants_cpu
+    assert plan.derive_expected(make_recipe(framework=line), None).wants_cpu
 
 
 def test_nothing_known_means_that_every_known_framework_is_looked_for() -> None:
-    expected = plan.expect(None, None)
+    expected = plan.derive_expected(None, None)
     assert expected.framework is None
     assert lookup.matches("torch", expected.protected)
 

@@ -12,16 +12,16 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from envbuild.check.html_report import page
+from envbuild.check.html_report import format_page
 from envbuild.check.model import Finding, Outcome, Report
 from envbuild.check.perform import check_image, verdict_of
 from envbuild.check.report import (
+    find_last_report,
+    format_report,
     kept_reports,
-    last,
     report_schema,
     require_verdict,
-    save,
-    table,
+    save_report,
     to_json,
 )
 from envbuild.errors import CheckFailedError, UsageError
@@ -64,12 +64,12 @@ REPORT = Report(
 
 
 def test_the_table_is_aligned_and_reads_without_colour(golden: Callable[[str, str], None]) -> None:
-    golden("check/report.txt", table(REPORT) + "\n")
+    golden("check/report.txt", format_report(REPORT) + "\n")
 
 
 def test_colour_changes_no_column() -> None:
-    marked = table(REPORT, style=lambda text, _: f"<{text}>")
-    assert marked.replace("<", "").replace(">", "") == table(REPORT).replace(">", "")
+    marked = format_report(REPORT, style=lambda text, _: f"<{text}>")
+    assert marked.replace("<", "").replace(">", "") == format_report(REPORT).replace(">", "")
 
 
 def test_json_satisfies_the_schema_and_comes_back_the_same() -> None:
@@ -82,12 +82,12 @@ def test_json_satisfies_the_schema_and_comes_back_the_same() -> None:
 
 def test_the_last_verdict_is_kept_by_image_digest(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    assert last(DIGEST, store) is None
-    save(REPORT, store)
-    assert last(DIGEST, store) == REPORT
+    assert find_last_report(DIGEST, store) is None
+    save_report(REPORT, store)
+    assert find_last_report(DIGEST, store) == REPORT
     [path] = store.verdicts(DIGEST).iterdir()
     path.write_text("{half")
-    assert last(DIGEST, store) is None
+    assert find_last_report(DIGEST, store) is None
 
 
 def test_verdicts_are_kept_per_level_node_and_gpu(tmp_path: Path) -> None:
@@ -101,9 +101,9 @@ def test_verdicts_are_kept_per_level_node_and_gpu(tmp_path: Path) -> None:
         structs.replace(older, gpu=("A100",), driver="550.54", when="2026-01-04T00:00:00+00:00"),
     )
     for report in (older, *others):
-        save(report, store)
+        save_report(report, store)
     assert kept_reports(DIGEST, store) == (older, *others)
-    save(structs.replace(older, when="2026-01-05T00:00:00+00:00"), store)
+    save_report(structs.replace(older, when="2026-01-05T00:00:00+00:00"), store)
     assert [report.when[:10] for report in kept_reports(DIGEST, store)] == [
         "2026-01-02",
         "2026-01-03",
@@ -118,17 +118,17 @@ def test_a_verdict_for_a_kind_of_node_is_not_that_of_the_image(tmp_path: Path) -
     elsewhere = structs.replace(
         own, when="2026-01-02T00:00:00+00:00", target="driver 450", verdict="failed"
     )
-    save(elsewhere, store)
-    assert last(DIGEST, store) == elsewhere
-    save(own, store)
-    assert last(DIGEST, store) == own
+    save_report(elsewhere, store)
+    assert find_last_report(DIGEST, store) == elsewhere
+    save_report(own, store)
+    assert find_last_report(DIGEST, store) == own
 
 
 def test_what_saw_no_gpu_is_no_verdict(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    save(REPORT, store)
+    save_report(REPORT, store)
     unseen = structs.replace(REPORT, verdict="skipped")
-    save(unseen, store)
+    save_report(unseen, store)
     assert kept_reports(DIGEST, store) == (REPORT,)
     with pytest.raises(
         CheckFailedError, match="no GPU was checked: this machine has no NVIDIA driver"
@@ -200,7 +200,7 @@ def test_what_is_no_image_is_refused_before_anything_runs(tmp_path: Path) -> Non
 
 
 def test_the_page_is_whole_and_needs_nothing_else(golden: Callable[[str, str], None]) -> None:
-    text = page(REPORT)
+    text = format_page(REPORT)
     golden("check/report.html", text)
     assert "http://" not in text
     assert "https://" not in text
@@ -218,7 +218,7 @@ def test_what_an_image_answers_is_never_markup() -> None:
     finding = Finding(
         check=evil, title=evil, outcome="failed", reason=evil, hint=evil, evidence={evil: evil}
     )
-    text = page(
+    text = format_page(
         msgspec.structs.replace(
             REPORT, image=evil, findings=(finding,), gpu=(evil,), target=evil, lock=evil
         )

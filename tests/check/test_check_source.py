@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envbuild.check.checks.sources import Survey, cells, look_through, survey
+from envbuild.check.checks.sources import Survey, join_cells, look_through, survey_project
 from tests.check.tree import Tree, failures, make_recipe
 
 
@@ -76,7 +76,7 @@ def test_notebooks_are_read_without_the_lines_of_the_shell() -> None:
             },
         ]
     }
-    assert [one.line for one in look_through(cells(json.dumps(notebook)), "a.ipynb")] == [3]
+    assert [one.line for one in look_through(join_cells(json.dumps(notebook)), "a.ipynb")] == [3]
 
 
 def test_environments_hidden_folders_and_large_files_are_left_out(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_environments_hidden_folders_and_large_files_are_left_out(tmp_path: Path
     (tmp_path / "conda/conda-meta").mkdir()
     (tmp_path / "large.py").write_text(bad + "#" * (1 << 20))
     (tmp_path / "data.txt").write_text(bad)
-    assert survey(tmp_path) == Survey(files=0, unread=(), suspects=())
+    assert survey_project(tmp_path) == Survey(files=0, unread=(), suspects=())
 
 
 def test_what_is_no_python_is_listed_and_not_judged(tmp_path: Path) -> None:
@@ -103,7 +103,13 @@ def test_what_is_no_python_is_listed_and_not_judged(tmp_path: Path) -> None:
     (tmp_path / "broken.ipynb").write_text("{")
     (tmp_path / "list.ipynb").write_text("[]")
     (tmp_path / "deep.py").write_text("x = " + "(" * 5000 + ")" * 5000)
-    assert survey(tmp_path).unread == ("broken.ipynb", "deep.py", "list.ipynb", "null.py", "old.py")
+    assert survey_project(tmp_path).unread == (
+        "broken.ipynb",
+        "deep.py",
+        "list.ipynb",
+        "null.py",
+        "old.py",
+    )
 
 
 @settings(deadline=None)

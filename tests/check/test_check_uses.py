@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from envbuild.check.checks.uses import uses
+from envbuild.check.checks.uses import find_uses
 
 TRAIN = """\
 from __future__ import annotations
@@ -35,7 +35,7 @@ def test_unconditional_imports_of_scripts_and_notebooks(tmp_path: Path) -> None:
     (tmp_path / "old.py").write_text("print 'Python 2'\n")
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "test_train.py").write_text("import nose\n")
-    found = uses(tmp_path)
+    found = find_uses(tmp_path)
     assert set(found) == {"__future__", "torch.nn", "numpy", "transformers", "datasets"}
     assert set(found["transformers"]) == {"AutoModel", "Trainer", "pipeline"}
     assert found["datasets"] == ("load_dataset",)
@@ -43,4 +43,4 @@ def test_unconditional_imports_of_scripts_and_notebooks(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_python_uses_nothing(tmp_path: Path) -> None:
-    assert uses(tmp_path) == {}
+    assert find_uses(tmp_path) == {}

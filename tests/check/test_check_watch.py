@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from envbuild.check import nvml
 from envbuild.check.nvml import Card, Nvml
-from envbuild.check.watch import PATIENCE, Course, family, look
+from envbuild.check.watch import PATIENCE, Course, find_family, find_on_cards
 from envbuild.cli.watch import command
 from envbuild.context import Context, open_context
 from envbuild.errors import HostError, UsageError
@@ -30,38 +30,39 @@ def card(index: int = 0, busy: int | None = 90, **processes: int | None) -> Card
 
 
 def test_a_look_tells_the_cards_of_the_family() -> None:
-    seen = look(frozenset({7, 8}), (card(0, p8=5 * GIB), card(1, p9=GIB)))
+    seen = find_on_cards(frozenset({7, 8}), (card(0, p8=5 * GIB), card(1, p9=GIB)))
     assert str(seen) == "on GPU 0 A100: 12.9 GB of 42.9 GB, 90% busy"
     assert seen.memory == 5 * GIB
     assert (
-        str(look(frozenset({7}), (card(0, None, p7=None),))) == "on GPU 0 A100: 12.9 GB of 42.9 GB"
+        str(find_on_cards(frozenset({7}), (card(0, None, p7=None),)))
+        == "on GPU 0 A100: 12.9 GB of 42.9 GB"
     )
 
 
 def test_a_look_without_it_tells_who_is_there() -> None:
-    assert str(look(frozenset({7}), (card(0, p9=1),))) == (
+    assert str(find_on_cards(frozenset({7}), (card(0, p9=1),))) == (
         "not on the GPU (GPU 0 A100: 12.9 GB of 42.9 GB, 90% busy; 1 other processes are)"
     )
-    assert str(look(frozenset({7}), ())) == "not on the GPU (the driver shows none)"
+    assert str(find_on_cards(frozenset({7}), ())) == "not on the GPU (the driver shows none)"
 
 
 def test_looks_are_summed_up() -> None:
     course = Course()
     assert str(course) == "it ended before the first look"
-    course.add(look(frozenset({7}), (card(),)))
+    course.add(find_on_cards(frozenset({7}), (card(),)))
     assert str(course) == "never on the GPU in 1 looks"
-    course.add(look(frozenset({7}), (card(0, 80, p7=2 * GIB),)))
-    course.add(look(frozenset({7}), (card(0, 60, p7=GIB),)))
+    course.add(find_on_cards(frozenset({7}), (card(0, 80, p7=2 * GIB),)))
+    course.add(find_on_cards(frozenset({7}), (card(0, 60, p7=GIB),)))
     assert str(course) == "on the GPU in 2 of 3 looks, at most 2.1 GB, 70% busy on average"
 
 
 def test_it_warns_once_and_only_when_the_gpu_was_never_used() -> None:
     idle, used = Course(), Course()
-    used.add(look(frozenset({7}), (card(0, p7=1),)))
+    used.add(find_on_cards(frozenset({7}), (card(0, p7=1),)))
     told = []
     for _ in range(2 * PATIENCE):
         for course in (idle, used):
-            course.add(look(frozenset({7}), (card(),)))
+            course.add(find_on_cards(frozenset({7}), (card(),)))
         told.append((idle.warning(), used.warning()))
     assert [bool(first) for first, _ in told].count(True) == 1
     assert not any(second for _, second in told)
@@ -74,8 +75,8 @@ def test_the_family_has_all_descendants(tmp_path: Path) -> None:
     (tmp_path / "11").mkdir()
     (tmp_path / "12").mkdir()
     (tmp_path / "12/stat").write_text("cut")
-    assert family(7, tmp_path) == {7, 8, 9}
-    assert family(999, tmp_path) == {999}
+    assert find_family(7, tmp_path) == {7, 8, 9}
+    assert find_family(999, tmp_path) == {999}
 
 
 def test_a_machine_without_a_driver_is_told_where_to_watch() -> None:

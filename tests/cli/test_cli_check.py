@@ -54,7 +54,7 @@ def test_a_healthy_image_prints_its_table_and_keeps_the_verdict(context: Context
         .splitlines()[-1]
         .endswith("thing.sif: passed (9 passed, 0 failed, 12 skipped)")
     )
-    kept = reports.last(DIGEST, context.store)
+    kept = reports.find_last_report(DIGEST, context.store)
     assert kept is not None
     assert kept.verdict == "passed"
 
@@ -86,7 +86,7 @@ def test_a_gpu_can_be_required(context: Context) -> None:
         told.value.hint
         == "check it on a node with a GPU: envbuild check NAME --require-gpu --on SITE"
     )
-    kept = reports.last(DIGEST, context.store)
+    kept = reports.find_last_report(DIGEST, context.store)
     assert kept is not None
     assert kept.verdict == "passed"
 
@@ -131,7 +131,7 @@ def test_an_image_that_cannot_run_here_is_refused_before_anything_runs(
         run(context, "./odd.sif")
     assert caught.value.what == told
     assert caught.value.where == str(path)
-    assert reports.last(DIGEST, context.store) is None
+    assert reports.find_last_report(DIGEST, context.store) is None
 
 
 def test_a_file_that_is_no_image(context: Context) -> None:

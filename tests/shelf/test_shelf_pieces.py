@@ -18,7 +18,7 @@ from envbuild.build.image.origin import NOTE
 from envbuild.build.image_cache import locked_codec
 from envbuild.check.model import Report
 from envbuild.check.plan import asked_digest
-from envbuild.check.report import save
+from envbuild.check.report import save_report
 from envbuild.errors import CheckFailedError, IntegrityError, SpaceError, UsageError
 from envbuild.formats.file_tree import merge_parts
 from envbuild.formats.sif_reader import image_digest
@@ -297,7 +297,7 @@ class TestRefused:
 def claim(who: Member, image: Path, gpu: str) -> None:
     """Let somebody's store say that an image passed on a GPU."""
     when = "2026-01-01T00:00:00+00:00"
-    save(
+    save_report(
         Report(
             image="x",
             digest=image_digest(image),
@@ -325,7 +325,7 @@ class TestVerdicts:
             own, target="driver 450", verdict="failed", when=day % 3
         )
         for report in (own, deeper, elsewhere):
-            save(report, ann.context.store)
+            save_report(report, ann.context.store)
         with pytest.raises(CheckFailedError) as told:
             ann.publish()
         assert (
@@ -405,7 +405,7 @@ class TestMake:
             image=str(image), digest=image_digest(image), verdict="passed", findings=(),
             when="2026-01-01T00:00:00+00:00", gpu=("NVIDIA A100-SXM4-40GB",), driver="550.54.15", asked=asked,
         )  # fmt: skip
-        save(report, Store(ann.store))
+        save_report(report, Store(ann.store))
 
     def test_the_lab_s_image_is_taken_with_its_verdict(self, lab: tuple[User, User, Path]) -> None:
         ann, bob, image = lab

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from envbuild.resolve.couplings import Coupling
 
 
-def companions(evidence: Evidence) -> Verdict:
+def check_companions(evidence: Evidence) -> Verdict:
     """Check whether packages are of the releases that go with the framework (companions.toml)."""
     if evidence.framework is None:
         return skipped("no known GPU framework is installed, and none was asked for")

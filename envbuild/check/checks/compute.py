@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from envbuild.check.answers import Computed
-from envbuild.check.checks.gpu import TOLERANCE, capability, cure_of, fault_of, result_shown
+from envbuild.check.checks.gpu import TOLERANCE, cure_of, fault_of, read_capability, result_shown
 from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed, skipped
 
 TOLERANCES = {"tf32": 5e-3, "float16": 1e-2, "bfloat16": 5e-2, "convolution": 1e-2, "memory": 0.0}
@@ -23,7 +23,7 @@ RISE = 32 << 20
 """Bytes by which the memory in use must rise where NVML cannot list the process (MIG, another PID namespace)."""
 
 
-def precision(evidence: Evidence) -> Verdict:
+def check_precision(evidence: Evidence) -> Verdict:
     """Judge products in lower precision, each where the GPU has it."""
     results = [
         one
@@ -33,12 +33,12 @@ def precision(evidence: Evidence) -> Verdict:
     return _right(evidence, results, "products in lower precision and a copy of 64 MB")
 
 
-def convolution(evidence: Evidence) -> Verdict:
+def check_convolution(evidence: Evidence) -> Verdict:
     """Judge a convolution, which cuDNN computes."""
     return _right(evidence, _done(evidence, "convolution"), "a convolution of 2 x 8 x 34 x 34")
 
 
-def training(evidence: Evidence) -> Verdict:
+def check_training(evidence: Evidence) -> Verdict:
     """Check whether the loss of a small model falls in twenty steps."""
     results, name = _done(evidence, "training"), _name(evidence)
     shown = {"results": [result_shown(one) for one in results]}
@@ -61,7 +61,7 @@ def training(evidence: Evidence) -> Verdict:
     )
 
 
-def compiled(evidence: Evidence) -> Verdict:
+def check_compiled(evidence: Evidence) -> Verdict:
     """Judge code that the framework compiles itself (XLA, torch.compile); a failure where the project uses it."""
     results = _done(evidence, "compiled")
     if not results:
@@ -112,7 +112,7 @@ def one_prefix(evidence: Evidence) -> Verdict:
     return passed(f"each of {len(loaded)} CUDA libraries was loaded once", loaded=loaded)
 
 
-def speed(evidence: Evidence) -> Verdict:
+def check_speed(evidence: Evidence) -> Verdict:
     """Check whether the GPU is faster than the CPU of its node."""
     results, name = _done(evidence, "speed"), _name(evidence)
     shown = {"results": [result_shown(one) for one in results]}
@@ -136,7 +136,7 @@ def speed(evidence: Evidence) -> Verdict:
     )
 
 
-def collective(evidence: Evidence) -> Verdict:
+def check_collective(evidence: Evidence) -> Verdict:
     """Check whether all GPUs of the node add up through NCCL, and how fast."""
     count = len(given(evidence.compute).devices)
     if count < 2:
@@ -163,7 +163,7 @@ def collective(evidence: Evidence) -> Verdict:
     )
 
 
-def endurance(evidence: Evidence) -> Verdict:
+def check_endurance(evidence: Evidence) -> Verdict:
     """Check whether every one of thousands of products was right."""
     results = _done(evidence, "endurance")
     repeats = sum(one.repeats or 0 for one in results)
@@ -194,7 +194,7 @@ def _has(evidence: Evidence, one: Computed) -> bool:
     found = (
         [device for device in driver.cuda.devices if device.index == one.index] if driver else []
     )
-    return not found or capability(found[0]) >= NEEDS_CAPABILITY.get(one.task, 0)
+    return not found or read_capability(found[0]) >= NEEDS_CAPABILITY.get(one.task, 0)
 
 
 def _name(evidence: Evidence) -> str:

@@ -100,7 +100,7 @@ def plain_exec(evidence: Evidence) -> Verdict:
     )
 
 
-def leaks(evidence: Evidence) -> Verdict:
+def check_leaks(evidence: Evidence) -> Verdict:
     """Check whether the sealed image's environment points Python or the loader to places outside or to stubs."""
     found = evidence.installed
     env = found.environment
@@ -226,7 +226,7 @@ def _switched_off(evidence: Evidence) -> list[str]:
     return found
 
 
-def readable(evidence: Evidence) -> Verdict:
+def check_readable(evidence: Evidence) -> Verdict:
     """Check whether every user may read the packages: an image made under umask 077 works for root only."""
     closed = evidence.installed.closed
     if closed:

@@ -70,7 +70,7 @@ def for_framework(evidence: Evidence, item: Framework) -> Evidence:
     return replace(evidence, expected=expected, framework=item, compute=compute)
 
 
-def joined(verdicts: list[Verdict]) -> Verdict:
+def join_verdicts(verdicts: list[Verdict]) -> Verdict:
     """Join what a check says about several frameworks: failures alone where there are any."""
     for outcome in ("failed", "passed"):
         same = [verdict for verdict in verdicts if verdict.outcome == outcome]

@@ -63,7 +63,7 @@ def driver_works(evidence: Evidence) -> Verdict:
     return passed(f"driver {version or 'of unknown version'}{supports}", **shown)
 
 
-def devices(evidence: Evidence) -> Verdict:
+def check_devices(evidence: Evidence) -> Verdict:
     """Check whether the GPUs that were promised are there."""
     answer = given(evidence.driver)
     found = answer.cuda.devices
@@ -86,7 +86,7 @@ def devices(evidence: Evidence) -> Verdict:
     return passed(listing([_described(device) for device in found], 8), **shown)
 
 
-def architecture(evidence: Evidence) -> Verdict:
+def check_architecture(evidence: Evidence) -> Verdict:
     """Check whether the framework has machine code, or portable code and a driver, for the GPUs."""
     found = given(evidence.driver).cuda.devices
     if evidence.framework is None or not found:
@@ -100,11 +100,15 @@ def architecture(evidence: Evidence) -> Verdict:
     shown = {"sass": list(sass), "ptx": list(ptx), "source": source}
     slow = []
     for device in found:
-        how = lookup.runs_on(capability(device), sass, ptx, exact)
+        how = lookup.runs_on(read_capability(device), sass, ptx, exact)
         if how is None:
             return failed(
-                f"{name} has no code for {_described(device)}: machine code for {dotted(sass)}"
-                + (f", portable code for {dotted(ptx)}" if ptx else ", no portable code"),
+                f"{name} has no code for {_described(device)}: machine code for {format_capabilities(sass)}"
+                + (
+                    f", portable code for {format_capabilities(ptx)}"
+                    if ptx
+                    else ", no portable code"
+                ),
                 "take a release of it that was built for this GPU, or a node with another GPU",
                 **shown,
             )
@@ -129,7 +133,7 @@ def architecture(evidence: Evidence) -> Verdict:
     )
 
 
-def computes(evidence: Evidence) -> Verdict:
+def check_compute(evidence: Evidence) -> Verdict:
     """Check whether a matrix product was computed on every GPU and is right."""
     answer = given(evidence.compute)
     assert evidence.framework is not None  # noqa: S101  (the table asks for a framework's answer)
@@ -171,7 +175,7 @@ def driver_count(evidence: Evidence) -> int:
     return answer.data.cuda.count if answer is not None and answer.data is not None else 0
 
 
-def capability(device: Device) -> int:
+def read_capability(device: Device) -> int:
     """Return a device's compute capability times ten."""
     return device.capability[0] * 10 + device.capability[1]
 
@@ -256,7 +260,7 @@ def _described(device: Device) -> str:
     return f"{device.name} (capability {device.capability[0]}.{device.capability[1]})"
 
 
-def dotted(capabilities: tuple[int, ...]) -> str:
+def format_capabilities(capabilities: tuple[int, ...]) -> str:
     """Write capabilities (times ten) for people."""
     return ", ".join(f"{number // 10}.{number % 10}" for number in capabilities) or "none"
 

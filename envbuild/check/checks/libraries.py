@@ -23,7 +23,7 @@ def shared_libraries(evidence: Evidence) -> Verdict:
             else f"{found.damaged_count} shared objects"
         )
         return failed(
-            f"{objects} cannot be read: {relative(path, found.folders)} ({why})",
+            f"{objects} cannot be read: {shorten_path(path, found.folders)} ({why})",
             "the file is damaged; build the image again from its lock: envbuild make",
             damaged=[path for path, _ in found.damaged],
         )
@@ -31,11 +31,11 @@ def shared_libraries(evidence: Evidence) -> Verdict:
     for soname, paths in sorted(found.missing.items()):
         needy = [path for path in paths if _is_loaded(evidence, path, soname)]
         if needy and not lookup.from_driver(soname):
-            missing[soname] = [relative(path, found.folders) for path in needy]
+            missing[soname] = [shorten_path(path, found.folders) for path in needy]
     shown = {
         "objects": found.objects,
         "preloaded": sorted(found.preloaded),
-        "idle": [relative(path, found.folders) for path in found.idle],
+        "idle": [shorten_path(path, found.folders) for path in found.idle],
     }
     if missing:
         soname, first = max(missing.items(), key=lambda item: len(item[1]))
@@ -48,7 +48,7 @@ def shared_libraries(evidence: Evidence) -> Verdict:
             missing={name: objects[:20] for name, objects in missing.items()},
             **shown,
         )
-    strange = [relative(path, found.folders) for path in found.other_pythons]
+    strange = [shorten_path(path, found.folders) for path in found.other_pythons]
     if strange:
         python = ".".join(evidence.installed.python.split(".")[:2])
         return failed(
@@ -89,10 +89,10 @@ def _cure_of(evidence: Evidence, soname: str, needers: list[str]) -> str:
             f"{package} that goes with it, or its package for CUDA {lookup.numbers(toolkit)[0]}"
         )
     apart = _in_two_images(evidence, row.wheel if row else None)
-    return apart or provide(soname, toolkit)
+    return apart or advise_provider(soname, toolkit)
 
 
-def bring(evidence: Evidence, soname: str) -> str:
+def advise_on_library(evidence: Evidence, soname: str) -> str:
     """Say how a CUDA library that a program did not find is found: where it is, or who has it."""
     copies = given(evidence.libraries).copies if evidence.libraries else {}
     if any(path.endswith(f"/{soname}") for path in chain.from_iterable(copies.values())):
@@ -100,7 +100,7 @@ def bring(evidence: Evidence, soname: str) -> str:
         return f'write under [run]: environment = {{ LD_LIBRARY_PATH = "{folders}" }}'
     row = lookup.provider_of(soname)
     apart = _in_two_images(evidence, row.wheel if row else None)
-    return apart or provide(soname, toolkit_of(evidence))
+    return apart or advise_provider(soname, toolkit_of(evidence))
 
 
 def _in_two_images(evidence: Evidence, wheel: str | None) -> str | None:
@@ -124,7 +124,7 @@ def _own_code(evidence: Evidence, path: str) -> bool:
     """Tell whether a shared object is the framework's own GPU part, which may lack nothing."""
     folders = given(evidence.libraries).folders
     return evidence.framework is not None and lookup.matches(
-        relative(path, folders), evidence.framework.code
+        shorten_path(path, folders), evidence.framework.code
     )
 
 
@@ -137,7 +137,7 @@ def _outdated(evidence: Evidence, shown: dict[str, Any]) -> Verdict | None:
             continue
         for version, paths in versions.items():
             objects = [path for path in paths if lookup.may_lack(path) is None]
-            lacking += [(soname, version, relative(path, found.folders)) for path in objects]
+            lacking += [(soname, version, shorten_path(path, found.folders)) for path in objects]
     if not lacking:
         return None
     soname, version, path = max(
@@ -152,7 +152,7 @@ def _outdated(evidence: Evidence, shown: dict[str, Any]) -> Verdict | None:
     )
 
 
-def provide(soname: str, toolkit: str | None = None) -> str:
+def advise_provider(soname: str, toolkit: str | None = None) -> str:
     """Say how a library gets into the image; ``toolkit`` is the CUDA its wheel should be for."""
     row = lookup.provider_of(soname)
     if row is None:
@@ -163,7 +163,7 @@ def provide(soname: str, toolkit: str | None = None) -> str:
     return f"{soname}: {' or '.join(ways)}" + (f"; {row.note}" if row.note else "")
 
 
-def relative(path: str, folders: tuple[str, ...]) -> str:
+def shorten_path(path: str, folders: tuple[str, ...]) -> str:
     """Write a path relative to the site-packages folder it is in."""
     for folder in folders:
         if path.startswith(f"{folder}/"):
@@ -218,7 +218,7 @@ def _opened(evidence: Evidence, name: str, toolkit: str) -> Verdict:
     places = {PurePosixPath(path).name: path for path in chain.from_iterable(copies.values())}
     unreached = [soname for soname in absent if soname in places]
     if unreached and unreached == absent:
-        folder = relative(
+        folder = shorten_path(
             str(PurePosixPath(places[unreached[0]]).parent), given(evidence.libraries).folders
         )
         return failed(
@@ -270,7 +270,7 @@ def _bring_libraries(evidence: Evidence, absent: list[str], toolkit: str) -> str
         apart = _in_two_images(evidence, row.wheel if row else None)
         if apart:
             return apart
-    cures = [provide(soname, toolkit) for soname in absent]
+    cures = [advise_provider(soname, toolkit) for soname in absent]
     if any(framework.module in path for path in _loaders(evidence)):
         return "\n".join(dict.fromkeys(cures))
     # without a path of its own to NVIDIA's wheels the framework finds them by LD_LIBRARY_PATH only

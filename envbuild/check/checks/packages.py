@@ -79,7 +79,7 @@ def one_framework(evidence: Evidence) -> Verdict:
     )
 
 
-def exclusive(evidence: Evidence) -> Verdict:
+def check_exclusive(evidence: Evidence) -> Verdict:
     """Check whether distributions are installed together that write the same files."""
     installed = {dist.name for dist in evidence.installed.dists if not dist.shadowed}
     for group in load_frameworks().exclusive:
@@ -246,7 +246,7 @@ def _entry_cure(evidence: Evidence, entry: EntryPoint, error: str) -> str:
     soname = re.search(r"\blib[\w+-]+\.so\.[\d.]*\d", error)
     if soname is None or lookup.provider_of(soname[0]) is None:
         return entry.cure
-    return f"{libraries.bring(evidence, soname[0])}; {entry.cure}"
+    return f"{libraries.advise_on_library(evidence, soname[0])}; {entry.cure}"
 
 
 def _names_driver(error: str) -> bool:
@@ -372,7 +372,7 @@ def _cure(evidence: Evidence, answer: Imported) -> str:
     library = next((word for word in words if ".so" in word and "/" not in word), None)
     provider = lookup.provider_of(library) if library else None
     if library and provider and provider.wheel and not provider.debian:
-        return libraries.bring(evidence, library)
+        return libraries.advise_on_library(evidence, library)
     if provider and provider.debian:
         return f'add "{provider.debian}" to [system] packages' + (
             f"; {provider.note}" if provider.note else ""

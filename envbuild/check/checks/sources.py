@@ -73,19 +73,19 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
     inductor: bool = False
 
 
-def survey(project: Path) -> Survey:
+def survey_project(project: Path) -> Survey:
     """Look through the scripts and notebooks below a folder.
 
     Hidden folders and environments are left out.
     """
     unread, suspects, files, compiles, inductor = [], [], 0, False, False
-    found = list(sources(project))
+    found = list(find_sources(project))
     for path in found:
         name = path.relative_to(project).as_posix()
         files += 1
         try:
             text = path.read_text("utf-8", "replace")
-            code = cells(text) if path.suffix == ".ipynb" else text
+            code = join_cells(text) if path.suffix == ".ipynb" else text
             inductor = inductor or INDUCTOR.search(code) is not None
             compiles = compiles or inductor or COMPILES.search(text) is not None
             suspects += look_through(code, name)
@@ -117,7 +117,7 @@ def _hiding(project: Path, paths: list[Path]) -> list[Suspect]:
     ]
 
 
-def sources(project: Path) -> Iterator[Path]:
+def find_sources(project: Path) -> Iterator[Path]:
     """Return the Python files and notebooks of a project, sorted by folder; at most MOST_FILES."""
     count = listed = 0
     for folder, folders, names in os.walk(project):
@@ -151,7 +151,7 @@ def _is_environment(folder: Path) -> bool:
     )
 
 
-def cells(text: str) -> str:
+def join_cells(text: str) -> str:
     """Return a notebook's code as one text; lines for IPython and the shell become empty.
 
     Raises ValueError or

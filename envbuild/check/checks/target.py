@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from envbuild.check.checks.gpu import code_of, dotted
+from envbuild.check.checks.gpu import code_of, format_capabilities
 from envbuild.check.checks.libraries import toolkit_of
 from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed, skipped
 from envbuild.check.target import Target
@@ -18,7 +18,7 @@ def target_architecture(evidence: Evidence) -> Verdict:
     if target.capability is None or evidence.framework is None:
         return skipped("no GPU was named (--gpu), or no known framework is installed")
     (sass, ptx, exact), source = code_of(evidence)
-    name, gpu = _name(evidence), described(target)
+    name, gpu = _name(evidence), describe_target(target)
     shown = {"sass": list(sass), "ptx": list(ptx), "source": source, **_scanned(evidence)}
     if not sass and not ptx:
         return skipped(
@@ -26,9 +26,11 @@ def target_architecture(evidence: Evidence) -> Verdict:
         )
     how = lookup.runs_on(target.capability, sass, ptx, exact)
     if how is None:
-        portable = f", portable code for {dotted(ptx)}" if ptx else ", no portable code"
+        portable = (
+            f", portable code for {format_capabilities(ptx)}" if ptx else ", no portable code"
+        )
         return failed(
-            f"{name} has no code for {gpu}: machine code for {dotted(sass)}{portable}",
+            f"{name} has no code for {gpu}: machine code for {format_capabilities(sass)}{portable}",
             "take a release of it that was built for this GPU, or a node with another GPU",
             **shown,
         )
@@ -77,7 +79,7 @@ def target_driver(evidence: Evidence) -> Verdict:
     first = load_cuda().drivers.get(row.since) if row and row.since else None
     if first and lookup.numbers(target.driver) < lookup.numbers(first):
         return failed(
-            f"driver {target.driver} does not know {described(target)}, which needs {first} or newer",
+            f"driver {target.driver} does not know {describe_target(target)}, which needs {first} or newer",
             "check what the node has: nvidia-smi",
             **shown,
         )
@@ -111,7 +113,7 @@ def _portable_code(
         return None
     own = load_cuda().drivers.get(".".join(map(str, lookup.numbers(toolkit)[:2])))
     return failed(
-        f"{_name(evidence)} has only portable code for {described(target)}; driver {target.driver} (CUDA {supported}) "
+        f"{_name(evidence)} has only portable code for {describe_target(target)}; driver {target.driver} (CUDA {supported}) "
         f"cannot compile what CUDA {toolkit} made",
         f"take a node with driver {own or 'of that CUDA'} or newer, or a release built for this GPU",
         driver=target.driver,
@@ -145,9 +147,9 @@ OLDEST_GLIBC = (2, 17)
 """What CUDA's own libraries for Linux are built for (manylinux2014 tags of NVIDIA's wheels)."""
 
 
-def described(target: Target) -> str:
+def describe_target(target: Target) -> str:
     """Write the GPU of a target for people: "A100 (capability 8.0)"."""
-    capability = f"capability {dotted((target.capability or 0,))}"
+    capability = f"capability {format_capabilities((target.capability or 0,))}"
     known = target.gpu is not None and any(
         letter.isalpha() for letter in target.gpu.removeprefix("sm_")
     )

@@ -11,27 +11,27 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from envbuild.check.checks.sources import cells, sources
+from envbuild.check.checks.sources import find_sources, join_cells
 
 TESTS = {"tests", "test", "testing", "conftest.py", "docs", "examples"}
 MOST_USES = 400
 """Modules that are tried at most; those of the first files."""
 
 
-def uses(project: Path) -> dict[str, tuple[str, ...]]:
+def find_uses(project: Path) -> dict[str, tuple[str, ...]]:
     """Return by module the names that a project's scripts and notebooks take from it.
 
     A file that cannot be read as Python is left out.
     """
     found: dict[str, dict[str, None]] = {}
-    for path in sources(project):
+    for path in find_sources(project):
         if TESTS & set(path.relative_to(project).parts):
             continue
         try:
             text = path.read_text("utf-8", "replace")
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # invalid escapes of a stranger's strings
-                tree = ast.parse(cells(text) if path.suffix == ".ipynb" else text)
+                tree = ast.parse(join_cells(text) if path.suffix == ".ipynb" else text)
         except (OSError, SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
             continue
         for module, names in _imports(tree):
