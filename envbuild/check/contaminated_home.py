@@ -10,7 +10,7 @@ CONDA = ("CONDA_PREFIX", "CONDA_DEFAULT_ENV", "VIRTUAL_ENV")
 
 
 def poison_home(folder: Path) -> dict[str, str]:
-    """Fill a folder with what a user's home may hold; return the environment that such a user has."""
+    """Fill a folder with what a user's home may hold; return the environment of such a user."""
     for python in PYTHONS:
         packages = folder / ".local/lib" / python / "site-packages"
         packages.mkdir(parents=True)

@@ -39,7 +39,7 @@ summary { cursor: pointer; color: var(--soft); padding: .2rem 0; }
 
 
 def format_page(report: Report) -> str:
-    """Write a report as a page; whatever an image has answered is shown as text, never as markup."""
+    """Write a report as a page; what an image has answered is shown as text, never as markup."""
     counts = ", ".join(f"{_count(report, word)} {word}" for word in WORDS)
     name = escape(report.image.rsplit("/", 1)[-1])
     findings = sorted(report.findings, key=lambda finding: ORDER[finding.outcome])

@@ -241,7 +241,10 @@ NO_GPU_HINT = "check on a node with a GPU: envbuild check IMAGE --require-gpu"
 
 
 def run_checks(evidence: Evidence) -> tuple[Finding, ...]:
-    """Run every check that the expectations ask for; the time of a probe is told at the first check that used it."""
+    """Run every check that the expectations ask for.
+
+    The time of a probe counts for the first check that used it.
+    """
     told: set[str] = set()
     findings = []
     for check in CHECKS:
@@ -274,7 +277,7 @@ def _verdict(check: Check, evidence: Evidence) -> Verdict:
 
 
 def _kept_back(check: Check, evidence: Evidence) -> Verdict | None:
-    """Return what is said instead of a judgement: no GPU, no started image, or a probe without an answer."""
+    """Return what is said instead of a judgement: no GPU, no started image, or no answer."""
     if check.gpu and not evidence.gpu:
         return Verdict(outcome="skipped", reason=NO_GPU, hint=NO_GPU_HINT)
     started = evidence.static is not None and evidence.static.data is not None

@@ -62,7 +62,10 @@ def check_training(evidence: Evidence) -> Verdict:
 
 
 def check_compiled(evidence: Evidence) -> Verdict:
-    """Judge code that the framework compiles itself (XLA, torch.compile); a failure where the project uses it."""
+    """Judge code that the framework compiles itself (XLA, torch.compile).
+
+    It is a failure where the project uses it.
+    """
     results = _done(evidence, "compiled")
     if not results:
         return skipped(f"{_name(evidence)}'s probe compiles nothing")
@@ -189,7 +192,7 @@ def _done(evidence: Evidence, *tasks: str) -> list[Computed]:
 
 
 def _has(evidence: Evidence, one: Computed) -> bool:
-    """Tell whether the GPU has the number format of a task; where the driver did not say, it is tried."""
+    """Tell whether the GPU has a task's number format; where the driver did not say, it is tried."""
     driver = evidence.driver.data if evidence.driver else None
     found = (
         [device for device in driver.cuda.devices if device.index == one.index] if driver else []

@@ -76,7 +76,10 @@ def user_site_off(evidence: Evidence) -> Verdict:
 
 
 def plain_exec(evidence: Evidence) -> Verdict:
-    """Check whether a user's own packages come in under a plain exec, which was done with a poisoned home folder."""
+    """Check whether a user's own packages come in under a plain exec.
+
+    It was done with a poisoned home folder.
+    """
     found = given(evidence.plain)
     shown = {"modules": list(found.modules), "variables": list(found.variables), "home": found.home}
     if USER_MODULE in found.modules and evidence.expected.alone:
@@ -101,7 +104,7 @@ def plain_exec(evidence: Evidence) -> Verdict:
 
 
 def check_leaks(evidence: Evidence) -> Verdict:
-    """Check whether the sealed image's environment points Python or the loader to places outside or to stubs."""
+    """Check whether the sealed environment points Python or the loader outside or to stubs."""
     found = evidence.installed
     env = found.environment
     faults = [f"{name} is set ({env[name]})" for name in WRONG_VARIABLES if env.get(name)]
@@ -227,7 +230,10 @@ def _switched_off(evidence: Evidence) -> list[str]:
 
 
 def check_readable(evidence: Evidence) -> Verdict:
-    """Check whether every user may read the packages: an image made under umask 077 works for root only."""
+    """Check whether every user may read the packages.
+
+    An image made under umask 077 works for root only.
+    """
     closed = evidence.installed.closed
     if closed:
         return failed(

@@ -103,7 +103,8 @@ def check_architecture(evidence: Evidence) -> Verdict:
         how = lookup.runs_on(read_capability(device), sass, ptx, exact)
         if how is None:
             return failed(
-                f"{name} has no code for {_described(device)}: machine code for {format_capabilities(sass)}"
+                f"{name} has no code for {_described(device)}: "
+                f"machine code for {format_capabilities(sass)}"
                 + (
                     f", portable code for {format_capabilities(ptx)}"
                     if ptx

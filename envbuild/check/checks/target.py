@@ -79,7 +79,8 @@ def target_driver(evidence: Evidence) -> Verdict:
     first = load_cuda().drivers.get(row.since) if row and row.since else None
     if first and lookup.numbers(target.driver) < lookup.numbers(first):
         return failed(
-            f"driver {target.driver} does not know {describe_target(target)}, which needs {first} or newer",
+            f"driver {target.driver} does not know {describe_target(target)}, "
+            f"which needs {first} or newer",
             "check what the node has: nvidia-smi",
             **shown,
         )
@@ -113,7 +114,8 @@ def _portable_code(
         return None
     own = load_cuda().drivers.get(".".join(map(str, lookup.numbers(toolkit)[:2])))
     return failed(
-        f"{_name(evidence)} has only portable code for {describe_target(target)}; driver {target.driver} (CUDA {supported}) "
+        f"{_name(evidence)} has only portable code for {describe_target(target)}; "
+        f"driver {target.driver} (CUDA {supported}) "
         f"cannot compile what CUDA {toolkit} made",
         f"take a node with driver {own or 'of that CUDA'} or newer, or a release built for this GPU",
         driver=target.driver,
