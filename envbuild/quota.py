@@ -118,9 +118,13 @@ def parse_quota(text: str, names: tuple[str, ...]) -> Quota | None:
             limit, files_limit = soft or hard, files_soft or files_hard
             return Quota(
                 used=used * BLOCK,
-                limit=limit * BLOCK or None,
-                hard=hard * BLOCK or None,
+                limit=_zero_as_none(limit * BLOCK),
+                hard=_zero_as_none(hard * BLOCK),
                 files_used=files,
-                files_limit=files_limit or None,
+                files_limit=_zero_as_none(files_limit),
             )
     return None
+
+
+def _zero_as_none(limit: int) -> int | None:
+    return limit or None

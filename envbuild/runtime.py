@@ -371,11 +371,9 @@ def _built_setuid(program: Path, env: Mapping[str, str], runner: Runner) -> bool
 
 def _clean(environment: Mapping[str, str]) -> dict[str, str]:
     """Leave out the caller's settings of the runtime, but for those in KEPT."""
-    found = (
-        (key, re.fullmatch(r"(?:APPTAINER|SINGULARITY)(?:ENV)?_(.*)", key)) for key in environment
-    )
-    return {
-        key: environment[key]
-        for key, match in found
-        if match is None or (match[1] in KEPT and "ENV_" not in key)
-    }
+    clean = {}
+    for key, value in environment.items():
+        setting = re.fullmatch(r"(?:APPTAINER|SINGULARITY)(?:ENV)?_(.*)", key)
+        if setting is None or (setting[1] in KEPT and "ENV_" not in key):
+            clean[key] = value
+    return clean

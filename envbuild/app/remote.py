@@ -183,11 +183,12 @@ def _check_intent(
 
 def _build_intent(site_text: str, site: Site, account: str | None) -> Intent:
     build = site.build
-    fixed_memory = site.resources.memory == "none"
+    gpus = str(build.gpus) if build.gpus else None
+    memory = build.memory if site.resources.memory != "none" else None
     flags = Flags(
-        gpus=str(build.gpus) if build.gpus else None,
+        gpus=gpus,
         cpus=build.cpus,
-        memory=None if fixed_memory else build.memory,
+        memory=memory,
         walltime=build.walltime,
         account=account,
         partition=site_text.partition(":")[2] or build.partition,

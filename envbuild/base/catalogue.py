@@ -87,13 +87,14 @@ def _bootstrap_entry(
 
 
 def _image_entry(image: CatalogueImage, catalogue: Catalogue) -> CatalogueEntry:
-    # only TensorFlow's own images hold the index's wheels; other makers build for their own list of
-    # GPUs
-    own = image.image.startswith("docker://tensorflow/") and image.version is not None
+    # TensorFlow's own images hold the index's wheels; other makers choose their own list of GPUs
+    build = None
+    if image.version is not None and image.image.startswith("docker://tensorflow/"):
+        build = build_of("tensorflow", image.version)
     fields = msgspec.structs.asdict(image)
     return CatalogueEntry(
         reference=fields.pop("image"),
         glibc=catalogue.glibc.get(image.distro or ""),
-        build=build_of("tensorflow", image.version or "") if own else None,
+        build=build,
         **fields,
     )

@@ -230,8 +230,10 @@ class _Matcher:
         )
 
     def _older_than_the_node(self, entry: CatalogueEntry) -> bool:
-        node = self.wish.node_glibc
-        return bool(node and entry.glibc) and numbers(entry.glibc or "") < numbers(node or "")
+        own, node = entry.glibc, self.wish.node_glibc
+        if not own or not node:
+            return False
+        return numbers(own) < numbers(node)
 
     def _requirement(self, entry: CatalogueEntry) -> str | None:
         """Return a bootstrap's framework, at the very release where one was asked for."""

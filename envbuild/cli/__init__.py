@@ -166,7 +166,9 @@ GROUPS: dict[str, dict[str, Verb]] = {
     },
 }
 """The verbs in the order of the help: the daily ones first, then by what a reader wants to do."""
-VERBS: dict[str, Verb] = {name: verb for verbs in GROUPS.values() for name, verb in verbs.items()}
+VERBS: dict[str, Verb] = {}
+for _verbs in GROUPS.values():
+    VERBS.update(_verbs)
 ALIASES = {
     "build": "make",
     "images": "list",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import click
@@ -171,12 +172,10 @@ def _recipe_text(made: RecipeDraft, name: str) -> str:
 def _print_summary(made: RecipeDraft, target: Path) -> None:
     """Say what was taken, what is not certain, and what to do next."""
     recipe = made.recipe
-    base = (
-        recipe.base.image
-        or f"{recipe.base.bootstrap}{f' with {recipe.base.framework}' if recipe.base.framework else ''}"
-    )
+    framework = f" with {recipe.base.framework}" if recipe.base.framework else ""
+    base = recipe.base.image or f"{recipe.base.bootstrap}{framework}"
     direct = count_noun(len(recipe.python.dependencies), "direct dependency", "direct dependencies")
     click.echo(short_path(f"{target}: {direct} on {base}"), err=True)
-    for line in (*made.head[2:], *(line for lines in made.below.values() for line in lines)):
+    for line in (*made.head[2:], *chain.from_iterable(made.below.values())):
         click.echo(f"  {as_printable(line)}", err=True)
     click.echo(f"next: look it over, then: envbuild lock {target.stem}", err=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Literal
 
 import msgspec
@@ -252,6 +253,7 @@ def tree_digest(entries: Iterable[Entry]) -> str:
 
 def entry_identity(entry: Entry) -> tuple[str | int | bytes, ...]:
     """Return what makes two entries the same, whatever packed them."""
+    xattrs: Iterable[str | bytes] = chain.from_iterable(entry.xattrs)
     return (
         entry.path,
         entry.kind,
@@ -262,7 +264,7 @@ def entry_identity(entry: Entry) -> tuple[str | int | bytes, ...]:
         entry.sha256,
         entry.target,
         entry.device,
-        *(text for pair in entry.xattrs for text in pair),
+        *xattrs,
     )
 
 

@@ -125,14 +125,15 @@ def _cache_lines(job: Job, site: Site) -> list[str]:
     points, binds = [], []
     for folder, below in caches.folders:
         points.append(f'"$scratch"/{shlex.quote(below)}')
-        binds.append(f"{shlex.quote(folder)}:{home}/{shlex.quote(below)}:rw")
+        bind = f"{shlex.quote(folder)}:{home}/{shlex.quote(below)}:rw"
+        binds.append(f"    kept+=(--bind {bind})")
     return [
         "  # what is downloaded and compiled stays in folders of the user's (docs/howto-data.md)",
         "  if (umask 077 && mkdir -p -- \\",
         *_block([shlex.quote(folder) for folder in caches.made], end=") 2>/dev/null &&"),
         f"    [ -w {shlex.quote(caches.folders[0][0])} ]; then",
         f"    mkdir -p -- {' '.join(points)}",
-        *(f"    kept+=(--bind {bind})" for bind in binds),
+        *binds,
         "    for value in \\",
         *_block(variables, end="; do"),
         f'      hand_in "${{value%%=*}}" {home}/"${{value#*=}}"',

@@ -42,7 +42,9 @@ def unreadable(
 
     ``visible`` are the folders that the container sees at their own path; a word "--key=PATH" is looked into.
     """
-    shown = [path for item in visible for path in (item, item.resolve())]
+    shown: list[Path] = []
+    for visible_folder in visible:
+        shown += (visible_folder, visible_folder.resolve())
     found = []
     for word in words:
         for path in _paths(word, folder):

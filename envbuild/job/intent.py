@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import get_args
+from typing import TypeVar, get_args
 
 from envbuild.errors import UsageError
 from envbuild.job.model import Array, Intent
@@ -15,6 +17,8 @@ from envbuild.job.units import parse_memory, parse_walltime
 from envbuild.recipe.model import JobSection as Wanted
 from envbuild.recipe.model import Launcher
 from envbuild.toml import closest
+
+T = TypeVar("T")
 
 MOST_ROWS = 10_000
 """Rows of one table of parameters: each becomes a line of the script, which schedulers take up to about 4 MB."""
@@ -65,16 +69,14 @@ def make_intent(wanted: Wanted, flags: Flags, *, where: str = "[job]") -> Intent
 
     def pick(name: str) -> tuple[str | None, str]:
         given = getattr(flags, name)
-        return (
-            (given, f"--{name}")
-            if given is not None
-            else (getattr(wanted, name), f"{where} {name}")
-        )
+        if given is not None:
+            return given, f"--{name}"
+        return getattr(wanted, name), f"{where} {name}"
 
-    memory, memory_place = pick("memory")
-    walltime, walltime_place = pick("walltime")
-    array, array_place = pick("array")
-    output, output_place = pick("output")
+    def pick_parsed(name: str, parse: Callable[[str, str], T]) -> T | None:
+        text, place = pick(name)
+        return None if text is None else parse(text, place)
+
     # a folder is shown at its own path, which has no slash at its end
     stage = [path.rstrip("/") for path in (*wanted.stage, *flags.stage)]
     return Intent(
@@ -83,16 +85,16 @@ def make_intent(wanted: Wanted, flags: Flags, *, where: str = "[job]") -> Intent
         nodes=_first(flags.nodes, wanted.nodes),
         tasks=_first(flags.tasks, wanted.tasks),
         cpus=_first(flags.cpus, wanted.cpus),
-        memory=None if memory is None else parse_memory(memory, memory_place),
-        walltime=None if walltime is None else parse_walltime(walltime, walltime_place),
+        memory=pick_parsed("memory", parse_memory),
+        walltime=pick_parsed("walltime", parse_walltime),
         partition=_word(*pick("partition")),
         account=_word(*pick("account")),
-        array=None if array is None else parse_array(array, array_place),
+        array=pick_parsed("array", parse_array),
         after=_ids(flags.after, "--after"),
         after_any=_ids(flags.after_any, "--after-any"),
         launcher=launcher,  # type: ignore[arg-type]
         environment=tuple(dict.fromkeys((*wanted.environment, *flags.environment))),
-        output=None if output is None else _output(output, output_place),
+        output=pick_parsed("output", _output),
         inputs=(*wanted.inputs, *flags.inputs),
         stage=tuple(dict.fromkeys(stage)),
         trial=flags.trial,
@@ -204,7 +206,7 @@ def read_each(path: Path, argv: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
 
 def _check_columns(names: list[str], argv: tuple[str, ...], where: str) -> None:
     """Raise UsageError for a {…} of the command that is no column, and for a column that it does not use."""
-    used = [name for word in argv for name in _named(word)]
+    used = list(chain.from_iterable(map(_named, argv)))
     if not set(used) & set(names):
         columns = ", ".join(f"{{{name}}}" for name in names)
         raise UsageError(

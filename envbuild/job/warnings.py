@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import chain
 from pathlib import Path
 
 from envbuild.check.checks.sources import find_sources
@@ -28,9 +29,8 @@ def shared_sqlite(job: Job, project: Path) -> str | None:
     count = processes(job)
     if count < 2:
         return None
-    named = next(
-        (word for row in (job.rows or (job.argv,)) for word in row if SQLITE.search(word)), None
-    )
+    words = chain.from_iterable(job.rows or (job.argv,))
+    named = next((word for word in words if SQLITE.search(word)), None)
     place = named or _in_source(project)
     if place is None:
         return None

@@ -190,7 +190,10 @@ def _read_netrc(settings: Settings) -> dict[str, tuple[str, str]]:
         hosts = netrc.netrc(str(path)).hosts
     except (OSError, netrc.NetrcParseError, UnicodeDecodeError):
         return {}  # absent, another user's or broken: as every other program does, go on without
-    return {host: (user or "", password or "") for host, (user, _, password) in hosts.items()}
+    known = {}
+    for host, (user, _, password) in hosts.items():
+        known[host] = (user or "", password or "")
+    return known
 
 
 @contextlib.contextmanager

@@ -173,7 +173,8 @@ def _upload_day(links: Iterable[Link], *, first: bool = False) -> dt.date | None
 
 
 def _pinned_release(links: list[Link], *, exact: bool, latest: dt.date | None) -> Release:
-    wheels = [tags for link in links if (tags := WHEEL.search(link.file)) and LINUX.search(tags[3])]
+    found = [WHEEL.search(link.file) for link in links]
+    wheels = [tags for tags in found if tags and LINUX.search(tags[3])]
     allowed = next((link.requires_python for link in links if link.requires_python), None)
     pythons = [minor for minor in MINORS if _allows_python(allowed, minor)]
     if wheels:

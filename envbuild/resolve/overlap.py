@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 from envbuild.base.model import BaseFacts
 from envbuild.data.lookup import is_framework
@@ -84,8 +85,9 @@ def _sharing_groups(names: Collection[str]) -> Iterable[tuple[tuple[str, ...], b
         if wheel := CUDA_WHEEL.fullmatch(name):
             stems.setdefault(wheel[1], []).append(name)
     yield from ((tuple(members), True) for members in stems.values() if len(members) > 1)
+    cuda_wheels = set(chain.from_iterable(stems.values()))
     for _, members in doubled_modules(names):
-        if members[0] not in {name for group in stems.values() for name in group}:
+        if members[0] not in cuda_wheels:
             yield members, False
 
 

@@ -89,11 +89,13 @@ def summarize_entry(recipe: Recipe, lock: Lock) -> EntrySummary:
     """Return what a search looks at."""
     base = lock.base
     wheels = [p.version for p in lock.python if CUDA_WHEEL.fullmatch(p.name)]
+    framework = base.framework[:400] if base.framework else None
+    cuda = base.cuda or next(iter(wheels), None)
     return EntrySummary(
         summary=recipe.recipe.summary,
         base=base.reference[:400],
-        framework=base.framework[:400] if base.framework else None,
-        cuda=base.cuda or next(iter(wheels), None),
+        framework=framework,
+        cuda=cuda,
         python=base.python,
         platform=lock.platform,
         direct=tuple(line[:400] for line in lock.direct),

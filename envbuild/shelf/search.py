@@ -72,6 +72,7 @@ def search_result(shelf: str, stored: StoredEntry, state: str = "") -> SearchRes
     entry, about = stored.entry, stored.entry.about
     last = max(entry.verdicts, key=lambda one: (one.target is None, one.when), default=None)
     has_image = entry.image is not None and entry.image.pieces is not None
+    verdict = f"{last.outcome} {last.when[:10]}" if last else ""
     return SearchResult(
         shelf=shelf,
         name=entry.name,
@@ -85,7 +86,7 @@ def search_result(shelf: str, stored: StoredEntry, state: str = "") -> SearchRes
         who=entry.who,
         when=entry.when,
         image=has_image,
-        verdict=f"{last.outcome} {last.when[:10]}" if last else "",
+        verdict=verdict,
         gpu=_proven_gpus(entry),
         state=state,
     )

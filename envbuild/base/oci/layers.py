@@ -173,7 +173,9 @@ class Tree:
         """Return the paths that a pattern matches, sorted; a star stays within one name."""
         found = [""]
         for part in pattern.strip("/").split("/"):
-            found = [f"{at}/{name}" for at in found for name in self._matching(at, part)]
+            folders, found = found, []
+            for folder in folders:
+                found += [f"{folder}/{name}" for name in self._matching(folder, part)]
         return sorted(found)
 
     def _matching(self, folder: str, part: str) -> Iterator[str]:

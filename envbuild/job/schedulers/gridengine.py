@@ -151,7 +151,9 @@ class GridEngine:
 
     def interactive(self, script: str, job: Job, site: Site) -> Words:
         """Return the qrsh line: qrsh takes the script for a plain command and reads none of its lines."""
-        words = [word for text in command_words(self.options(job, site)) for word in text.split()]
+        words: list[str] = []
+        for text in command_words(self.options(job, site)):
+            words += text.split()
         words += split_options((*user_options(job, site), *site.fields.interactive))
         return ("qrsh", "-now", "n", *self._on_command_line(job, site), *words, "bash", script)
 

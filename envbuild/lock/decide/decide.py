@@ -457,8 +457,11 @@ def _locked_provided(
 
 def _locked_base(recipe: Recipe, base: BaseDescription) -> LockedBase:
     facts = base.facts
+    reference = recipe.base.image or recipe.base.bootstrap or ""
+    framework = facts.framework or gpu_framework(facts.dists)
+    of_image = _of_image(facts) if recipe.base.image is not None else {}
     return LockedBase(
-        reference=recipe.base.image or recipe.base.bootstrap or "",
+        reference=reference,
         digest=base.digest,
         facts=facts_digest(facts),
         python=facts.python,
@@ -467,9 +470,9 @@ def _locked_base(recipe: Recipe, base: BaseDescription) -> LockedBase:
         created=facts.created or "1980-01-01",
         epoch=base.epoch,
         distro=facts.distro or "",
-        framework=facts.framework or gpu_framework(facts.dists),
+        framework=framework,
         cuda=facts.cuda,
-        **_of_image(facts) if recipe.base.image is not None else {},
+        **of_image,
     )
 
 

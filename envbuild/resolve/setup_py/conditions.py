@@ -58,17 +58,25 @@ def condition_of(  # noqa: PLR0911  (a row for each kind of expression)
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             inner = condition_of(operand, named)
             return inner.negated() if inner is not None else None
-        case ast.BoolOp(op=op, values=values):
-            parts = [condition_of(value, named) for value in values]
-            known = [part for part in parts if part is not None]
-            word = "and" if isinstance(op, ast.And) else "or"
-            return _join_conditions(word, known) if len(known) == len(parts) else None
+        case ast.BoolOp():
+            return _read_operands(node, named)
         case ast.Call(args=[ast.Constant(value=str(given))], func=function):
-            asks = ast.unparse(function) == "sys.platform.startswith" and given in BEGINNINGS
-            return _compare_marker("sys_platform", "==", BEGINNINGS[given]) if asks else None
+            if ast.unparse(function) == "sys.platform.startswith" and given in BEGINNINGS:
+                return _compare_marker("sys_platform", "==", BEGINNINGS[given])
         case ast.Compare(left=left, ops=operators, comparators=others):
-            return _read_chain([left, *others], [SIGNS.get(type(one)) for one in operators])
+            return _read_chain([left, *others], operators)
     return None
+
+
+def _read_operands(node: ast.BoolOp, named: Callable[[str], Condition | None]) -> Condition | None:
+    """Read operands of "and" or "or", of which each must be a condition."""
+    parts = []
+    for value in node.values:
+        part = condition_of(value, named)
+        if part is None:
+            return None
+        parts.append(part)
+    return _join_conditions("and" if isinstance(node.op, ast.And) else "or", parts)
 
 
 def _compare_marker(marker: str, sign: str, value: str) -> Condition:
@@ -96,10 +104,11 @@ def _join_conditions(word: str, conditions: Iterable[Condition]) -> Condition:
     return Condition(f"({text})", f"({opposite})")
 
 
-def _read_chain(sides: list[ast.expr], signs: list[str | None]) -> Condition | None:
+def _read_chain(sides: list[ast.expr], operators: list[ast.cmpop]) -> Condition | None:
     """Read ``a < b <= c`` as Python does: every neighbours' comparison holds."""
     found: list[Condition] = []
-    for left, sign, right in zip(sides, signs, sides[1:], strict=False):
+    for left, operator, right in zip(sides, operators, sides[1:], strict=False):
+        sign = SIGNS.get(type(operator))
         if sign is None:
             return None
         one = _read_comparison(left, sign, right)

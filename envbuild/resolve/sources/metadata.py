@@ -50,12 +50,12 @@ def headers(text: str) -> Headers:
     requires = parse_requirements(
         tuple(str(value) for value in message.get_all("Requires-Dist") or ())
     )
-    python = message.get("Requires-Python")
+    python = re.sub(r"[^\x20-\x7e]", "", str(message.get("Requires-Python") or "")).strip()
     form = re.findall(r"[0-9]{1,4}", str(message.get("Metadata-Version", "")))
     dynamic = message.get_all("Dynamic") or ()
     return Headers(
         requires=tuple(map(str, requires)),
-        requires_python=re.sub(r"[^\x20-\x7e]", "", str(python or "")).strip() or None,
+        requires_python=python or None,
         name=str(message.get("Name", "")).strip(),
         release=str(message.get("Version", "")).strip(),
         version=tuple(map(int, form[:2])),

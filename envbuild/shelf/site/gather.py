@@ -178,11 +178,9 @@ def dependency_tree(lock: Lock) -> tuple[DependencyNode, ...]:
     def branch(package: PythonPackage, depth: int) -> DependencyNode:
         again = package.name in drawn and bool(needs.get(package.name))
         drawn.add(package.name)
-        below = (
-            []
-            if again or depth >= DEEPEST
-            else sorted(needs.get(package.name, ()), key=lambda p: p.name)
-        )
+        below = []
+        if not again and depth < DEEPEST:
+            below = sorted(needs.get(package.name, ()), key=lambda p: p.name)
         return DependencyNode(
             name=package.name,
             version=package.version,
