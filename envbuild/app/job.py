@@ -15,9 +15,10 @@ from envbuild.caches import Caches, plan_caches
 from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.job.compose import (
+    JobDraft,
     check_visible,
     collect,
-    compose,
+    compose_job,
     git_commit,
     name_of_file,
     read_env_file,
@@ -73,18 +74,17 @@ def plan_job(request: JobRequest, context: Context) -> tuple[Job, Site, FoundIma
     if name is None:
         name = found.source.recipe.name if found.source else name_of_file(Path(request.image))
     binds = tuple(parse_bind(text, settings.cwd) for text in request.binds)
-    job = compose(
-        name,
-        argv,
-        intent,
-        site,
-        settings,
+    draft = JobDraft(
+        name=name,
+        argv=argv,
+        intent=intent,
         image=_image_of_job(found, context),
         rows=read_each(settings.cwd / request.each, argv) if request.each else (),
         binds=binds,
         commit=git_commit(settings.cwd, context.runner),
         interactive=request.interactive,
     )
+    job = compose_job(draft, site, settings)
     job = replace(job, caches=_plan_caches(job, found, request, context))
     for warning in check_visible(job, site, settings, binds):
         context.report.say(f"note: {warning} (--bind shows it)")

@@ -16,7 +16,7 @@ from envbuild.check.model import Level, Report
 from envbuild.check.target import Target
 from envbuild.context import Context
 from envbuild.errors import CheckFailedError, HostError, UsageError
-from envbuild.job.compose import compose
+from envbuild.job.compose import JobDraft, compose_job
 from envbuild.job.intent import Flags, make_intent
 from envbuild.job.model import Intent, Record
 from envbuild.job.monitor import status_of
@@ -210,7 +210,8 @@ def _submit_words(
     key = new_key(purpose)
     commands = tuple(_on_node(row, key, context, report=purpose == "check") for row in words)
     rows = commands if len(commands) > 1 else ()
-    job = compose(purpose, commands[0], intent, site, settings, image=None, rows=rows)
+    draft = JobDraft(name=purpose, argv=commands[0], intent=intent, rows=rows)
+    job = compose_job(draft, site, settings)
     record = submit(job, site, settings, context.runner, key=key, purpose=purpose, subject=subject)
     context.report.say(f"submitted job {record.id} to {site.name}")
     return record

@@ -11,7 +11,7 @@ from envbuild.cli.follow import follow_job
 from envbuild.cli.output import json_option, print_json, print_table
 from envbuild.context import Context
 from envbuild.errors import CheckFailedError, UsageError
-from envbuild.job.compose import compose
+from envbuild.job.compose import JobDraft, compose_job
 from envbuild.job.detect import PROBE, detect, probed_sections, with_facts
 from envbuild.job.detect import site_text as detected_site_text
 from envbuild.job.intent import Flags, make_intent
@@ -129,7 +129,7 @@ def probe_command(
     site = load_site(name, settings)
     flags = Flags(gpus=gpus, walltime="1m", account=account, partition=partition)
     intent = make_intent(Wanted(), flags)
-    job = compose("probe", PROBE, intent, site, settings, image=None)
+    job = compose_job(JobDraft(name="probe", argv=PROBE, intent=intent), site, settings)
     record = submit(
         job, site, settings, context.runner, key=new_key("probe"), purpose="probe", subject=name
     )

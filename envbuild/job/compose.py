@@ -6,7 +6,7 @@ import itertools
 import re
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from envbuild.errors import EnvbuildError, UsageError
@@ -26,22 +26,27 @@ NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 """Recipes are named so too (docs/recipe.md); it becomes a directive, a file name and a word of the script."""
 
 
-def compose(
-    name: str,
-    argv: tuple[str, ...],
-    intent: Intent,
-    site: Site,
-    settings: Settings,
-    *,
-    image: Image | None,
-    rows: tuple[tuple[str, ...], ...] = (),
-    binds: tuple[Bind, ...] = (),
-    commit: str = "none",
-    secrets: str | None = None,
-    interactive: bool = False,
-) -> Job:
-    """Return the job; raises UsageError for what the site cannot do and for a predecessor that cannot be tested."""
-    check_name(name)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobDraft:
+    """What is known of a job before its site is asked; the fields are those of Job."""
+
+    name: str
+    argv: tuple[str, ...]
+    intent: Intent
+    image: Image | None = None
+    rows: tuple[tuple[str, ...], ...] = ()
+    binds: tuple[Bind, ...] = ()
+    commit: str = "none"
+    interactive: bool = False
+
+
+def compose_job(draft: JobDraft, site: Site, settings: Settings) -> Job:
+    """Return the job that a site runs.
+
+    Raises UsageError for what the site cannot do and for a predecessor that cannot be tested.
+    """
+    check_name(draft.name)
+    argv, rows, intent = draft.argv, draft.rows, draft.intent
     features = features_of(site)
     check_owned(features, intent.options)
     if len(rows) == 1 and features.array_least > 1 and intent.array is None:
@@ -51,24 +56,23 @@ def compose(
         intent = _array_of(rows, intent)
     if intent.account is None and site.fields.account is not None:
         intent = replace(intent, account=_usual_account(features, settings))
-    if interactive and (intent.array or intent.after or intent.after_any):
+    if draft.interactive and (intent.array or intent.after or intent.after_any):
         raise UsageError(
             "an interactive job is one job that starts when you wait for it", where="--interactive"
         )
     if "{task}" in (intent.output or "") and intent.array is None:
         raise UsageError("{task} is for arrays", where="output", hint="leave it out")
     return Job(
-        name=name,
+        name=draft.name,
         argv=argv,
         intent=intent,
-        allocation=allocate(intent, site, interactive=interactive),
-        image=image,
+        allocation=allocate(intent, site, interactive=draft.interactive),
+        image=draft.image,
         rows=rows,
-        binds=tuple((str(source), target, writable) for source, target, writable in binds),
-        commit=commit,
-        secrets=secrets,
+        binds=tuple((str(source), target, writable) for source, target, writable in draft.binds),
+        commit=draft.commit,
         checked=_checked(intent, site, settings),
-        interactive=interactive,
+        interactive=draft.interactive,
     )
 
 

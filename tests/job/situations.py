@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from envbuild.caches import Caches
-from envbuild.job.compose import compose
+from envbuild.job.compose import JobDraft, compose_job
 from envbuild.job.intent import Flags, make_intent
 from envbuild.job.model import Image, Intent, Job, Record
 from envbuild.job.records import save_record
@@ -99,19 +99,21 @@ def plan(
             submitted="2026",
         )
         save_record(record, settings.cwd)
-    job = compose(
-        "keras-bert",
-        ("bash",) if interactive else TRAIN,
-        intent_for(site, flags),
-        site,
-        settings,
+    draft = JobDraft(
+        name="keras-bert",
+        argv=("bash",) if interactive else TRAIN,
+        intent=intent_for(site, flags),
         image=IMAGE,
         rows=ROWS if situation == "each" else (),
         commit="3" * 40,
-        secrets="/project/.envbuild/jobs/key.env" if flags.environment else None,
         interactive=interactive,
     )
-    return replace(job, caches=CACHES if situation in ("full", "mpi") else None), site
+    job = replace(
+        compose_job(draft, site, settings),
+        secrets="/project/.envbuild/jobs/key.env" if flags.environment else None,
+        caches=CACHES if situation in ("full", "mpi") else None,
+    )
+    return job, site
 
 
 def script(site_name: str, situation: str, settings: Settings) -> str:
