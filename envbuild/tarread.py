@@ -69,7 +69,7 @@ def _member_class(size: int) -> type[tarfile.TarInfo]:
     describing = Room(limits.most_names(size), "its headers take")
     chain = 0
 
-    class Member(tarfile.TarInfo):
+    class LimitedMember(tarfile.TarInfo):
         # The entry point that tarfile's source leaves to subclasses; `frombuf` and `fromtarfile`
         # are no longer called for members since CPython's gh-141707 (in Debian's
         # 3.11.2-6+deb12u7 and later).
@@ -103,7 +103,7 @@ def _member_class(size: int) -> type[tarfile.TarInfo]:
 
         _proc_gnusparse_01 = _proc_gnusparse_10 = _proc_gnusparse_00
 
-    return Member
+    return LimitedMember
 
 
 def _sparse() -> tarfile.ReadError:

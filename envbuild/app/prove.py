@@ -50,7 +50,7 @@ def prove_lock(
 
     Raises NoSolutionError with what was tried, HostError where nothing can be built here.
     """
-    tester = ImportTester(source=source, options=options, context=context)
+    tester = ImageImportTester(source=source, options=options, context=context)
     search = ImportSearch(
         lab=tester, seconds=seconds, dates=_earlier_dates(lock), say=context.report.say
     )
@@ -64,7 +64,7 @@ def _earlier_dates(lock: Lock) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ImportTester:
+class ImageImportTester:
     """What a search needs of the other stages: lock again, build and import, ask the index."""
 
     source: Source

@@ -29,7 +29,7 @@ from envbuild.build.from_wheel import unpack_wheel
 from envbuild.build.image.base_config import BaseConfig
 from envbuild.build.image.runtime_files import runtime_contents
 from envbuild.build.in_base.bytecode import WheelPart, compile_wheels
-from envbuild.build.in_base.container import Container, open_container
+from envbuild.build.in_base.container import BaseContainer, open_container
 from envbuild.build.in_base.install_scheme import (
     Scheme,
     ask_scheme,
@@ -270,7 +270,7 @@ class _Assembly:
 
     def _container(
         self, base: BaseParts, *, lean: bool = False
-    ) -> AbstractContextManager[Container]:
+    ) -> AbstractContextManager[BaseContainer]:
         return open_container(
             base.parts,
             base=self.lock.base,

@@ -27,7 +27,7 @@ from envbuild.build.whiteouts import replaced_entries
 from envbuild.context import Context
 from envbuild.errors import IntegrityError
 from envbuild.formats.block_codec import Codec
-from envbuild.formats.file_tree import Entry, Tree, TreeMerger, merge_parts, resolve_links
+from envbuild.formats.file_tree import Tree, TreeEntry, TreeMerger, merge_parts, resolve_links
 from envbuild.formats.oci import OciImage
 from envbuild.lock.model import Lock
 from envbuild.parts.cache import CachedPart, PackContext, cached_part, part_key, provide_part
@@ -117,7 +117,9 @@ def planned_base(lock: Lock, base: BaseParts, scheme: Scheme, codec: Codec) -> P
     )
 
 
-def hidden_entries(lock: Lock, base: BaseParts, scheme: Scheme, codec: Codec) -> tuple[Entry, ...]:
+def hidden_entries(
+    lock: Lock, base: BaseParts, scheme: Scheme, codec: Codec
+) -> tuple[TreeEntry, ...]:
     """Return marks that hide the packages of an image which locked ones replace."""
     if lock.is_bootstrap:
         return ()  # it has none
@@ -256,17 +258,17 @@ def _fetch_base(lock: Lock, context: Context) -> dict[str, str]:
     return dict(fetch_base(locked_reference(lock), context))
 
 
-def mount_point_entries(tree: Tree) -> list[Entry]:
+def mount_point_entries(tree: Tree) -> list[TreeEntry]:
     """Return what a runtime mounts over and a root lacks: folders, then empty files."""
     lacking = {
         name: mode for name, mode in FOLDERS.items() if resolve_links(tree, name) not in tree
     }
     files = [name for name in EMPTY_FILES if resolve_links(tree, name) not in tree]
-    entries = [Entry(name, "d", mode) for name, mode in lacking.items()]
-    return [*entries, *(Entry(name, "f", 0o644) for name in files)]
+    entries = [TreeEntry(name, "d", mode) for name, mode in lacking.items()]
+    return [*entries, *(TreeEntry(name, "f", 0o644) for name in files)]
 
 
-def mount_points_key(entries: Sequence[Entry]) -> str:
+def mount_points_key(entries: Sequence[TreeEntry]) -> str:
     """Return the key of the part that these entries make."""
     folders = sorted(entry.path for entry in entries if entry.kind == "d")
     files = [entry.path for entry in entries if entry.kind == "f"]

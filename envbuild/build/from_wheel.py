@@ -27,7 +27,7 @@ from envbuild import limits
 from envbuild.build.in_base.install_scheme import Scheme
 from envbuild.errors import IntegrityError
 from envbuild.formats.fast_zip import open_zip
-from envbuild.formats.file_tree import Entry
+from envbuild.formats.file_tree import TreeEntry
 from envbuild.limits import Room, reading
 from envbuild.parts.writer import PartWriter
 from envbuild.store.sealed import require_hash
@@ -127,7 +127,7 @@ def _make_destination(project: str, scheme: Scheme, writer: PartWriter) -> Wheel
             self, scheme: Any, path: str, stream: BinaryIO, *, executable: bool
         ) -> RecordEntry:
             full = _path_in_image(self_scheme.folder(scheme, project), path)
-            place = writer.add(Entry(full, "f", 0o755 if executable else 0o644), stream)
+            place = writer.add(TreeEntry(full, "f", 0o755 if executable else 0o644), stream)
             assert place is not None  # noqa: S101  (files have one)
             return RecordEntry(path, Hash("sha256", _record_hash(place.sha256)), place.size)
 
@@ -142,7 +142,7 @@ def _make_destination(project: str, scheme: Scheme, writer: PartWriter) -> Wheel
 
             with construct_record_file(records, prefix) as stream:
                 writer.add(
-                    Entry(
+                    TreeEntry(
                         _path_in_image(self_scheme.folder(scheme, project), record_file_path),
                         "f",
                         0o644,

@@ -14,7 +14,7 @@ from itertools import product
 from packaging.utils import canonicalize_name
 
 from envbuild.build.in_base.install_scheme import Scheme
-from envbuild.formats.file_tree import Entry, Tree, resolve_links
+from envbuild.formats.file_tree import Tree, TreeEntry, resolve_links
 from envbuild.formats.oci_layer import WHITEOUT
 
 Read = Callable[[str], bytes | None]
@@ -26,7 +26,7 @@ METADATA = re.compile(
 
 def replaced_entries(
     tree: Tree, names: Collection[str], scheme: Scheme, read: Read
-) -> tuple[Entry, ...]:
+) -> tuple[TreeEntry, ...]:
     """Return the marks that hide what the base holds of packages with these canonical names.
 
     Only what would shadow the new package or lie under it is hidden: copies in folders that Python
@@ -109,7 +109,7 @@ def _bytecode_tags(tree: Tree, folder: str) -> Collection[str]:
     return [f"cpython-3{minor}{optimized}.pyc" for minor, optimized in tags]
 
 
-def _whiteout_entries(tree: Tree, gone: set[str]) -> Iterator[Entry]:
+def _whiteout_entries(tree: Tree, gone: set[str]) -> Iterator[TreeEntry]:
     """Yield a mark for each path, and for folders that have lost all that was in them."""
     left: dict[str, int] = {}
     for path in tree:
@@ -128,4 +128,4 @@ def _whiteout_entries(tree: Tree, gone: set[str]) -> Iterator[Entry]:
     for path in sorted(hidden):
         folder, _, name = path.rpartition("/")
         if folder not in hidden:
-            yield Entry(f"{folder}/{WHITEOUT}{name}" if folder else f"{WHITEOUT}{name}", "w", 0)
+            yield TreeEntry(f"{folder}/{WHITEOUT}{name}" if folder else f"{WHITEOUT}{name}", "w", 0)

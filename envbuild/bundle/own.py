@@ -44,14 +44,14 @@ EARLIEST = (1980, 1, 1, 0, 0, 0)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Tool:
+class OwnWheels:
     """envbuild as wheels, and the Pythons ("3.11") that it can be installed for with them."""
 
     wheels: tuple[Path, ...]
     pythons: tuple[str, ...]
 
 
-def own_wheels(folder: Path, context: Context) -> Tool:
+def own_wheels(folder: Path, context: Context) -> OwnWheels:
     """Put envbuild's wheel and those of what it needs, for this machine, into a folder.
 
     They are for this Python, and for the other supported ones that the index has all wheels for.
@@ -65,7 +65,7 @@ def own_wheels(folder: Path, context: Context) -> Tool:
         with os_errors_as(path):
             path.symlink_to(context.store.artifact(item.sha256))
         paths.append(path)
-    return Tool(wheels=tuple(sorted(paths)), pythons=pythons)
+    return OwnWheels(wheels=tuple(sorted(paths)), pythons=pythons)
 
 
 def needed() -> dict[str, str]:

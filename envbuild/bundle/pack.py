@@ -22,7 +22,7 @@ from envbuild.build.fetch import fetch_files, locked_bootstrap, provide_root_tar
 from envbuild.build.local_base import with_local_base
 from envbuild.build.model import BuildSpec
 from envbuild.bundle.model import TABLE, Member, MemberPath, Table, Use
-from envbuild.bundle.own import Tool
+from envbuild.bundle.own import OwnWheels
 from envbuild.bundle.readme import build_script, readme
 from envbuild.context import Context
 from envbuild.errors import IntegrityError, SpaceError, UsageError
@@ -59,7 +59,7 @@ class Content:
 
 
 def write_bundle(
-    source: Source, order: BuildSpec, context: Context, tool: Tool | None, target: Path
+    source: Source, order: BuildSpec, context: Context, tool: OwnWheels | None, target: Path
 ) -> int:
     """Write the bundle of a recipe under its final name, whole or not at all; return its size in bytes.
 
@@ -87,7 +87,7 @@ def write_bundle(
 
 
 def _contents(
-    source: Source, order: BuildSpec, context: Context, tool: Tool | None, work: Path
+    source: Source, order: BuildSpec, context: Context, tool: OwnWheels | None, work: Path
 ) -> Iterator[Content]:
     """Yield the files of a bundle, those for people first."""
     recipe, lock = order.recipe, order.lock

@@ -10,7 +10,7 @@ import click
 from envbuild.context import Context
 from envbuild.errors import INTERRUPTED
 from envbuild.job.model import Receipt, Record
-from envbuild.job.monitor import Tail, exit_code, wait
+from envbuild.job.monitor import LogTail, exit_code, wait
 from envbuild.job.records import log_files, plain_id
 from envbuild.job.site import Site
 
@@ -19,7 +19,7 @@ def follow_job(
     context: Context, record: Record, site: Site, *, before: Mapping[Path, int] | None = None
 ) -> int:
     """Follow a job's log to its end and return its exit code; Ctrl-C says how to go on and leaves the job alone."""
-    tail = Tail(
+    tail = LogTail(
         log_files(record, context.settings.cwd),
         lambda text: click.echo(text, nl=False),
         before=before,

@@ -31,7 +31,7 @@ The lock's epoch is put in its place when the image is written.
 NO_FRAGMENT = -1
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True):
+class TreeEntry(msgspec.Struct, frozen=True, array_like=True):
     """One name of a tree. ``path`` has no leading slash; the root is "".
 
     ``blocks`` are the squashfs sizes of a file's packed blocks (bit 24: stored as it is), which
@@ -66,14 +66,14 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     key: str
-    entries: tuple[Entry, ...]
+    entries: tuple[TreeEntry, ...]
     fragments: tuple[tuple[int, int], ...]
     size: int
     sha256: str
     layer: bool = False
 
 
-Tree = dict[str, tuple[Entry, int]]
+Tree = dict[str, tuple[TreeEntry, int]]
 """Path to entry and the number of the part that holds its bytes."""
 
 
@@ -96,7 +96,7 @@ class TreeMerger:
     """
 
     def __init__(self) -> None:
-        self._tree: Tree = {"": (Entry("", "d", 0o755), 0)}
+        self._tree: Tree = {"": (TreeEntry("", "d", 0o755), 0)}
         self._stack: _Stack | None = None
         self._count = 0
 
@@ -153,7 +153,7 @@ class _Stack:
             if entry.kind not in ("o", "w"):
                 self._put_entry(entry, number)
 
-    def _put_entry(self, entry: Entry, number: int) -> None:
+    def _put_entry(self, entry: TreeEntry, number: int) -> None:
         folder, _, name = entry.path.rpartition("/")
         # a layer may write below a link of a lower one: /bin/sh goes to /usr/bin/sh
         path = _join_path(self.real_path(folder), name) if name else ""
@@ -235,14 +235,14 @@ def _add_parents(tree: Tree, path: str) -> None:
         path = path.rpartition("/")[0]
         held = tree.get(path)
         if held is None:
-            tree[path] = (Entry(path, "d", 0o755), 0)
+            tree[path] = (TreeEntry(path, "d", 0o755), 0)
         elif held[0].kind != "d":
             raise IntegrityError(f"/{path} is no folder, but a package has files below it")
         else:
             return
 
 
-def tree_digest(entries: Iterable[Entry]) -> str:
+def tree_digest(entries: Iterable[TreeEntry]) -> str:
     """Return ``sha256:…`` over names, kinds, modes, owners, links, devices and contents alone."""
     digest = hashlib.sha256()
     for entry in sorted(entries, key=lambda entry: entry.path):
@@ -251,7 +251,7 @@ def tree_digest(entries: Iterable[Entry]) -> str:
     return "sha256:" + digest.hexdigest()
 
 
-def entry_identity(entry: Entry) -> tuple[str | int | bytes, ...]:
+def entry_identity(entry: TreeEntry) -> tuple[str | int | bytes, ...]:
     """Return what makes two entries the same, whatever packed them."""
     xattrs: Iterable[str | bytes] = chain.from_iterable(entry.xattrs)
     return (
@@ -269,7 +269,7 @@ def entry_identity(entry: Entry) -> tuple[str | int | bytes, ...]:
 
 
 def compare_trees(
-    expected: Mapping[str, Entry], found: Mapping[str, Entry]
+    expected: Mapping[str, TreeEntry], found: Mapping[str, TreeEntry]
 ) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...], tuple[str, ...]]:
     """Compare two trees.
 
@@ -285,7 +285,7 @@ def compare_trees(
     return missing, changed, extra
 
 
-def _describe_change(expected: Entry, found: Entry) -> str:
+def _describe_change(expected: TreeEntry, found: TreeEntry) -> str:
     if expected.kind != found.kind:
         return f"kind {expected.kind} is {found.kind}"
     said = []

@@ -58,7 +58,7 @@ class ManifestPlatform(msgspec.Struct, frozen=True, kw_only=True):
         return "/".join(filter(None, (self.os, self.architecture, self.variant)))
 
 
-class _Entry(Blob, frozen=True, kw_only=True, rename="camel"):
+class _IndexEntry(Blob, frozen=True, kw_only=True, rename="camel"):
     platform: ManifestPlatform | None = None
     annotations: dict[str, str] | None = None
 
@@ -66,7 +66,7 @@ class _Entry(Blob, frozen=True, kw_only=True, rename="camel"):
 class Index(msgspec.Struct, frozen=True, kw_only=True):
     """A list of manifests, one a platform."""
 
-    manifests: tuple[_Entry, ...]
+    manifests: tuple[_IndexEntry, ...]
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,7 +21,7 @@ import msgspec
 from envbuild import limits
 from envbuild.errors import IntegrityError
 from envbuild.formats.block_codec import STORED, unpack_block
-from envbuild.formats.file_tree import NO_FRAGMENT, Entry, Kind
+from envbuild.formats.file_tree import NO_FRAGMENT, Kind, TreeEntry
 from envbuild.formats.squashfs_writer import (
     COMPRESSORS,
     LONG,
@@ -189,7 +189,7 @@ class SquashImage:
             pairs.append((XATTR_KINDS[kind & ~ELSEWHERE] + name.decode(), value))
         return tuple(sorted(pairs))
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[TreeEntry]:
         """Yield the tree, without the hashes of contents.
 
         Raises IntegrityError for whatever is damaged.
@@ -197,7 +197,7 @@ class SquashImage:
         with reading(DAMAGED, str(self.path)):
             yield from self._walk_tree("", self.root)
 
-    def _walk_tree(self, path: str, reference: int) -> Iterator[Entry]:
+    def _walk_tree(self, path: str, reference: int) -> Iterator[TreeEntry]:
         require_path(
             path
         )  # folders that lead in a circle end here, if the room does not end before
@@ -209,7 +209,9 @@ class SquashImage:
             for name, child in self._read_listing(*listing):
                 yield from self._walk_tree(f"{path}/{name}" if path else name, child)
 
-    def _read_inode(self, path: str, reference: int) -> tuple[Entry, tuple[int, int, int] | None]:
+    def _read_inode(
+        self, path: str, reference: int
+    ) -> tuple[TreeEntry, tuple[int, int, int] | None]:
         at, offset = self._inode_table + (reference >> 16), reference & 0xFFFF
         fields: Any
 
@@ -231,7 +233,7 @@ class SquashImage:
                 common["xattrs"] = self._read_xattrs(xattrs)
             else:
                 start, _, size, begin, _ = take("<IIHHI")
-            return Entry(path, "d", mode, **common), (start, begin, size)
+            return TreeEntry(path, "d", mode, **common), (start, begin, size)
         if basic == "f":
             if long:
                 start, size, _, _, fragment, begin, xattrs = take("<QQQIIII")
@@ -251,18 +253,18 @@ class SquashImage:
                 "fragment": number,
                 "offset": begin,
             }
-            return Entry(path, "f", mode, **common, **fields), None
+            return TreeEntry(path, "f", mode, **common, **fields), None
         if basic == "l":
             _, size = take("<II")
             if size > limits.PATH:
                 raise self.damaged(f"/{path} leads nowhere")
             (target,) = take(f"<{size}s")
             common["xattrs"] = self._read_xattrs(take("<I")[0]) if long else ()
-            return Entry(path, "l", mode, **common, target=target.decode()), None
+            return TreeEntry(path, "l", mode, **common, target=target.decode()), None
         numbers = take("<II" if basic in ("b", "c") else "<I")  # links, and which device
         device = numbers[1] if basic in ("b", "c") else 0
         common["xattrs"] = self._read_xattrs(take("<I")[0]) if long else ()
-        return Entry(path, basic, mode, **common, device=device), None
+        return TreeEntry(path, basic, mode, **common, device=device), None
 
     def _read_listing(self, start: int, begin: int, size: int) -> Iterator[tuple[str, int]]:
         data, _, _ = self.metadata(self._folder_table + start, begin, max(size - 3, 0))
@@ -288,7 +290,7 @@ class _ContentHasher:
     image: SquashImage
     advance: Callable[[int], None]
 
-    def hash_large(self, entry: Entry) -> list[Entry]:
+    def hash_large(self, entry: TreeEntry) -> list[TreeEntry]:
         digest, at, size = hashlib.sha256(), entry.start, 0
         for packed in entry.blocks:
             expected = min(self.image.block_size, entry.size - size)
@@ -308,7 +310,7 @@ class _ContentHasher:
         self.advance(entry.size)
         return [msgspec.structs.replace(entry, sha256=digest.hexdigest())]
 
-    def hash_small(self, entries: list[Entry]) -> list[Entry]:
+    def hash_small(self, entries: list[TreeEntry]) -> list[TreeEntry]:
         """Hash files that lie in one fragment."""
         data = (
             memoryview(self._read_fragment(entries[0].fragment))
@@ -332,7 +334,7 @@ class _ContentHasher:
 
 def read_tree(
     image: SquashImage, pool: Executor, advance: Callable[[int], None] = lambda _: None
-) -> dict[str, Entry]:
+) -> dict[str, TreeEntry]:
     """Return the whole tree with the hashes of all contents.
 
     ``advance`` gets how many bytes were hashed.
@@ -340,8 +342,8 @@ def read_tree(
     Raises IntegrityError for whatever is damaged.
     """
     hasher = _ContentHasher(image, advance)
-    tree: dict[str, Entry] = {}
-    shared: dict[int, list[Entry]] = {}
+    tree: dict[str, TreeEntry] = {}
+    shared: dict[int, list[TreeEntry]] = {}
     futures = []
     for entry in image.entries():
         if entry.kind != "f":

@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 from envbuild.errors import IntegrityError
 from envbuild.formats.block_codec import BLOCK
-from envbuild.formats.file_tree import EPOCH, NO_FRAGMENT, Entry, Part, Tree
+from envbuild.formats.file_tree import EPOCH, NO_FRAGMENT, Part, Tree, TreeEntry
 
 # struct squashfs_super_block (fs/squashfs/squashfs_fs.h): 96 bytes, all numbers little-endian
 SUPERBLOCK = struct.Struct("<5I6H8Q")
@@ -222,7 +222,7 @@ class _InodeTables:
         else:
             self._write_special(path, entry)
 
-    def _write_special(self, path: str, entry: Entry) -> None:
+    def _write_special(self, path: str, entry: TreeEntry) -> None:
         """Write what is neither file nor folder; extended attributes stand behind the rest."""
         xattrs = self.xattrs.number(entry.xattrs)
         long, tail = (0, b"") if xattrs == NONE32 else (LONG, struct.pack("<I", xattrs))
@@ -235,7 +235,7 @@ class _InodeTables:
             body = struct.pack("<II", 1, entry.device)
         self._add_inode(path, BASIC[entry.kind] + long, body + tail)
 
-    def _write_file(self, path: str, entry: Entry, part: int) -> None:
+    def _write_file(self, path: str, entry: TreeEntry, part: int) -> None:
         small = entry.fragment != NO_FRAGMENT
         fragment = self.fragments[part] + entry.fragment if small else NONE32
         start = self.starts[part] + entry.start if entry.blocks else 0

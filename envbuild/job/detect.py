@@ -18,7 +18,7 @@ from envbuild.toml import closest, quote
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Found:
+class DetectedScheduler:
     """A scheduler that answered: its kind, its version line, and who said so."""
 
     scheduler: str
@@ -49,7 +49,7 @@ STRANGERS = (
 """Schedulers that are known by name, and that jobs cannot be written for."""
 
 
-def detect(settings: Settings, runner: Runner, wanted: str | None = None) -> Found:
+def detect(settings: Settings, runner: Runner, wanted: str | None = None) -> DetectedScheduler:
     """Return the scheduler that runs here, by what its client says of itself: qsub is the name of five programs.
 
     ``wanted`` is the one that is meant where several answer.
@@ -67,7 +67,7 @@ def detect(settings: Settings, runner: Runner, wanted: str | None = None) -> Fou
         answer = _ask(banner.argv, settings, runner)
         found = re.search(banner.pattern, answer, flags=re.MULTILINE)
         if found:
-            return Found(scheduler=name, version=found[0], program=banner.argv[0])
+            return DetectedScheduler(scheduler=name, version=found[0], program=banner.argv[0])
     for banner in STRANGERS:
         answer = _ask(banner.argv, settings, runner)
         if re.search(banner.pattern, answer, flags=re.MULTILINE):
@@ -81,7 +81,7 @@ def detect(settings: Settings, runner: Runner, wanted: str | None = None) -> Fou
     )
 
 
-def site_text(name: str, found: Found, settings: Settings, runner: Runner) -> str:
+def site_text(name: str, found: DetectedScheduler, settings: Settings, runner: Runner) -> str:
     """Return a site file with what can be found out; what has to be known stands there as a comment."""
     sections = SCHEDULERS[found.scheduler].site_sections(lambda *argv: _ask(argv, settings, runner))
     source = f"{found.version}, asked on {os.uname().nodename}"

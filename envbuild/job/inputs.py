@@ -28,16 +28,16 @@ ENTRIES = 2000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Unreadable:
+class UnreadablePath:
     """A path that the job names and the container does not see: as it is written, and where it really is."""
 
     named: str
     real: Path
 
 
-def unreadable(
+def find_unreadable(
     words: Iterable[str], folder: Path, visible: Iterable[Path]
-) -> tuple[Unreadable, ...]:
+) -> tuple[UnreadablePath, ...]:
     """Return the paths among words of a command, links inside them included, that no bind shows.
 
     ``visible`` are the folders that the container sees at their own path; a word "--key=PATH" is looked into.
@@ -50,10 +50,11 @@ def unreadable(
         for path in _paths(word, folder):
             real = path.resolve()
             if not _below(real, shown) or not _below(Path(os.path.abspath(path)), shown):  # noqa: PTH100  (no link)
-                found.append(Unreadable(named=word, real=real))
+                found.append(UnreadablePath(named=word, real=real))
             elif path.is_dir():
                 found += [
-                    Unreadable(named=str(link), real=real) for link, real in _links_out(path, shown)
+                    UnreadablePath(named=str(link), real=real)
+                    for link, real in _links_out(path, shown)
                 ]
     return tuple(dict.fromkeys(found))
 
@@ -93,7 +94,7 @@ def _links_out(folder: Path, shown: list[Path]) -> Iterator[tuple[Path, Path]]:
 
 def check_inputs(
     words: Iterable[str], declared: Iterable[str], folder: Path, visible: Iterable[Path]
-) -> tuple[Unreadable, ...]:
+) -> tuple[UnreadablePath, ...]:
     """Refuse a job whose inputs are not there or not visible; return links of the project itself that lead out of it.
 
     Raises UsageError naming the bind that is missing.
@@ -106,7 +107,7 @@ def check_inputs(
                 hint="[job] inputs are paths from the project folder",
             )
     seen = tuple(visible)
-    missing = unreadable((*words, *declared), folder, seen)
+    missing = find_unreadable((*words, *declared), folder, seen)
     if missing:
         first = missing[0]
         places = dict.fromkeys(
@@ -118,5 +119,5 @@ def check_inputs(
             hint="add: " + " ".join(f"--bind {place}:ro" for place in places),
         )
     return tuple(
-        Unreadable(named=link.name, real=real) for link, real in _links_out(folder, list(seen))
+        UnreadablePath(named=link.name, real=real) for link, real in _links_out(folder, list(seen))
     )

@@ -13,7 +13,7 @@ from envbuild.errors import HostError, ToolMissingError
 from envbuild.job.model import Receipt, Record, Status
 from envbuild.job.records import log_files, plain_id, read_receipt, receipt_files
 from envbuild.job.schedulers import features_of, scheduler_of
-from envbuild.job.schedulers.protocol import Question
+from envbuild.job.schedulers.protocol import StateQuestion
 from envbuild.job.site import Site
 from envbuild.job.submit import ask
 from envbuild.run import Runner
@@ -73,7 +73,7 @@ def status_of(record: Record, site: Site, settings: Settings, runner: Runner) ->
 
 
 def _answer(
-    question: Question, record: Record, site: Site, settings: Settings, runner: Runner
+    question: StateQuestion, record: Record, site: Site, settings: Settings, runner: Runner
 ) -> tuple[Status | None, str]:
     """Ask one question; return what it says of the job, and why there is no answer where there is none.
 
@@ -97,7 +97,7 @@ def _answer(
     return None, f"{question.argv[0]} said (exit code {result.code}): {last}"
 
 
-class Tail:
+class LogTail:
     """Hand on what is new in log files; names each where there are several.
 
     ``before`` are the sizes of files that were there already: another site may have used the same number.
@@ -209,7 +209,7 @@ def wait(
     settings: Settings,
     runner: Runner,
     *,
-    tail: Tail,
+    tail: LogTail,
     say: Callable[[str], None],
     clock: Clock | None = None,
 ) -> tuple[Receipt, ...]:

@@ -20,13 +20,13 @@ Option = Annotated[str, Meta(pattern=r"^-[A-Za-z-]+=?\Z")]
 Field = Literal["account", "partition", "walltime", "memory", "cpus"]
 
 
-class _Section(
+class _SiteFileSection(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"
 ):
     """Every section: frozen, known keys only, names in kebab case."""
 
 
-class About(_Section, frozen=True):
+class SiteSection(_SiteFileSection, frozen=True):
     """[site]: its name, its scheduler, where the facts come from, and when it closed, if it did."""
 
     name: Word
@@ -37,7 +37,7 @@ class About(_Section, frozen=True):
     retired: OneLine | None = None
 
 
-class Fields(_Section, frozen=True):
+class Fields(_SiteFileSection, frozen=True):
     """[fields]: which fields of a job must be given, and how the account and the queue are called here."""
 
     required: tuple[Field, ...] = ()
@@ -48,7 +48,7 @@ class Fields(_Section, frozen=True):
     interactive: tuple[OneLine, ...] = ()
 
 
-class Resources(_Section, frozen=True):
+class Resources(_SiteFileSection, frozen=True):
     """[resources]: the dialect of GPUs, processors and memory.
 
     ``gpu`` says how GPUs are asked for: a Slurm option, a Grid Engine consumable (``gpu-name``, counted ``gpu-per``
@@ -67,7 +67,7 @@ class Resources(_Section, frozen=True):
     cpus: Literal["asked", "fixed"] = "asked"
 
 
-class NodeType(_Section, frozen=True):
+class NodeType(_SiteFileSection, frozen=True):
     """[[type]]: a node, or a part of one, that the site hands out by name; ``most`` is how many one job may get."""
 
     name: Word
@@ -78,7 +78,7 @@ class NodeType(_Section, frozen=True):
     shared_gpu: bool = False
 
 
-class Limits(_Section, frozen=True):
+class Limits(_SiteFileSection, frozen=True):
     """[limits]: what one job may ask for at most; times and sizes carry their unit."""
 
     walltime: OneLine | None = None
@@ -90,7 +90,7 @@ class Limits(_Section, frozen=True):
     trial_units: int | None = None
 
 
-class Partition(_Section, frozen=True):
+class Partition(_SiteFileSection, frozen=True):
     """[[partition]]: a queue with limits of its own."""
 
     name: Word
@@ -100,7 +100,7 @@ class Partition(_Section, frozen=True):
     gpu_types: tuple[Word, ...] = ()
 
 
-class Folders(_Section, frozen=True):
+class Folders(_SiteFileSection, frozen=True):
     """[folders]: node-local folders in the order of preference, scratch, and variables that point caches to it."""
 
     local: tuple[Folder, ...] = ("$TMPDIR", "/tmp")  # noqa: S108  (every node has it)
@@ -108,7 +108,7 @@ class Folders(_Section, frozen=True):
     caches: dict[Variable, Cache] = {}
 
 
-class Modules(_Section, frozen=True):
+class Modules(_SiteFileSection, frozen=True):
     """[modules]: the line that makes ``module`` known, what to load for the runtime, and for MPI on top."""
 
     init: SourceLine | None = None
@@ -116,7 +116,7 @@ class Modules(_Section, frozen=True):
     mpi: tuple[Word, ...] = ()
 
 
-class Containers(_Section, frozen=True):
+class Containers(_SiteFileSection, frozen=True):
     """[runtime]: the program, flags that every call needs here, and folders that the container gets to see."""
 
     program: Literal["apptainer", "singularity", "any"] = "any"
@@ -125,7 +125,7 @@ class Containers(_Section, frozen=True):
     environment: dict[Variable, OneLine] = {}
 
 
-class Mpi(_Section, frozen=True):
+class Mpi(_SiteFileSection, frozen=True):
     """[mpi]: who starts the ranks, options of the starter, and variables for the host side and inside."""
 
     start: Literal["mpirun", "mpiexec", "srun"] = "mpirun"
@@ -136,7 +136,7 @@ class Mpi(_Section, frozen=True):
     binds: tuple[Folder, ...] = ()
 
 
-class Build(_Section, frozen=True):
+class Build(_SiteFileSection, frozen=True):
     """[build]: where images are made, and where the network is."""
 
     where: Literal["login", "job"] = "login"
@@ -149,7 +149,7 @@ class Build(_Section, frozen=True):
     type: Word | None = None
 
 
-class Gpu(_Section, frozen=True):
+class Gpu(_SiteFileSection, frozen=True):
     """[[gpu]]: one kind of GPU of the site, for ``check --for``; ``capability`` is ten times CUDA's number."""
 
     name: OneLine
@@ -158,7 +158,7 @@ class Gpu(_Section, frozen=True):
     partition: Word | None = None
 
 
-class HostFacts(_Section, frozen=True):
+class HostFacts(_SiteFileSection, frozen=True):
     """[host]: what its nodes run, for ``check --for``: NVIDIA driver, glibc, architecture; "" is not known."""
 
     driver: OneLine = ""
@@ -166,14 +166,14 @@ class HostFacts(_Section, frozen=True):
     architecture: Machine = "x86_64"
 
 
-class GridEngineKeys(_Section, frozen=True):
+class GridEngineKeys(_SiteFileSection, frozen=True):
     """[gridengine]: whether qsub is asked to refuse what can never run (``-w e``), whether ``-notify`` works."""
 
     verify: bool = True
     notify: bool = True
 
 
-class PbsKeys(_Section, frozen=True):
+class PbsKeys(_SiteFileSection, frozen=True):
     """[pbs]: whether the node type is the queue (ABCI 3.0), keys of every chunk, and the key that names a GPU's type."""
 
     type_is_queue: bool = False
@@ -181,10 +181,10 @@ class PbsKeys(_Section, frozen=True):
     chunk: tuple[OneLine, ...] = ()
 
 
-class Site(_Section, frozen=True):
+class Site(_SiteFileSection, frozen=True):
     """A whole site file."""
 
-    site: About
+    site: SiteSection
     fields: Fields = Fields()
     resources: Resources = Resources()
     type: tuple[NodeType, ...] = ()

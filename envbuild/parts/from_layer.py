@@ -9,7 +9,7 @@ from typing import BinaryIO, cast
 
 from envbuild.errors import IntegrityError
 from envbuild.formats.block_codec import Codec
-from envbuild.formats.file_tree import Entry
+from envbuild.formats.file_tree import TreeEntry
 from envbuild.formats.oci_layer import OPAQUE, WHITEOUT, finish_layer, open_layer, require_hidden
 from envbuild.limits import reading
 from envbuild.parts.cache import CachedPart, PackContext, part_key, provide_part
@@ -77,19 +77,19 @@ def _add_member(
     # kept as marks: what they hide is known only when layers are merged
     if name.startswith(WHITEOUT):
         require_hidden(name)
-        writer.add(Entry(path, "o" if name == OPAQUE else "w", 0))
+        writer.add(TreeEntry(path, "o" if name == OPAQUE else "w", 0))
         return
     if member.islnk():
         # the file may be in a lower layer: then the link is resolved when layers are merged
         if not writer.add_link(path, target):
-            writer.add(Entry(path, "h", 0, target=target))
+            writer.add(TreeEntry(path, "h", 0, target=target))
         return
     kind = KINDS.get(member.type)
     if kind is None or not (0 <= member.uid < MOST_IDS and 0 <= member.gid < MOST_IDS):
         raise IntegrityError(
             f"holds {member.name!r}, which no image may hold", where=where, hint=STRANGE
         )
-    entry = Entry(
+    entry = TreeEntry(
         path,
         kind,
         member.mode & 0o7777,

@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from envbuild.errors import IntegrityError
 from envbuild.formats import java_keystore
-from envbuild.formats.file_tree import Entry, Kind
+from envbuild.formats.file_tree import Kind, TreeEntry
 from envbuild.limits import reading
 from envbuild.parts.writer import Content
 from envbuild.store.sealed import require_hash, sealed_hash
@@ -48,7 +48,7 @@ LEAVINGS = re.compile(r"var/log/.+|var/(lib/dpkg|cache/debconf)/[^/]+-old")
 JAVA_CERTIFICATES = "etc/ssl/certs/java/cacerts"
 
 
-def without_clock(entry: Entry, content: BinaryIO | bytes | None) -> BinaryIO | bytes | None:
+def without_clock(entry: TreeEntry, content: BinaryIO | bytes | None) -> BinaryIO | bytes | None:
     """Return a file's content.
 
     Where an installation wrote the time into it, with the file's own time instead.
@@ -67,7 +67,7 @@ def root_contents(path: Path) -> Iterator[Content]:
         if entry.kind != "f" or not LEAVINGS.fullmatch(entry.path):
             yield entry, without_clock(entry, content)
     for name, mode in lacking.items():
-        yield Entry(name, "d", mode), None
+        yield TreeEntry(name, "d", mode), None
 
 
 def tar_contents(path: Path, sha256: str | None) -> Iterator[Content]:
@@ -97,7 +97,7 @@ def _read_member(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> C
         or not _is_text(member.linkname)
     ):
         raise IntegrityError(f"holds {member.name!r}, which no image may hold", where=str(path))
-    entry = Entry(
+    entry = TreeEntry(
         name,
         kind,
         source.mode & 0o7777,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from envbuild.errors import IntegrityError
 from envbuild.formats.block_codec import BLOCK, STORED, unpack_block
-from envbuild.formats.file_tree import NO_FRAGMENT, Entry, Tree, resolve_links
+from envbuild.formats.file_tree import NO_FRAGMENT, Tree, TreeEntry, resolve_links
 from envbuild.formats.squashfs_reader import SquashImage
 from envbuild.parts.cache import CachedPart
 from envbuild.parts.writer import Content
@@ -45,7 +45,10 @@ def read_file(
 
 
 def _file_blocks(
-    entry: Entry, block: Callable[[int, int], bytes], fragment: Callable[[int], bytes], size: int
+    entry: TreeEntry,
+    block: Callable[[int, int], bytes],
+    fragment: Callable[[int], bytes],
+    size: int,
 ) -> Iterator[bytes]:
     """Yield a file's content block by block."""
     at, left = entry.start, entry.size
@@ -84,7 +87,7 @@ def image_contents(image: SquashImage) -> Iterator[Content]:
             raise image.damaged(f"it has no fragment {number}")
         return image.content(*image.fragments[number])
 
-    def place(entry: Entry) -> tuple[int, int, int, bytes]:
+    def place(entry: TreeEntry) -> tuple[int, int, int, bytes]:
         return (entry.start, entry.fragment, entry.offset, os.fsencode(entry.path))
 
     for entry in sorted(image.entries(), key=place):
@@ -93,7 +96,7 @@ def image_contents(image: SquashImage) -> Iterator[Content]:
             continue
         stream = _BlockStream(_file_blocks(entry, image.content, fragment, image.block_size))
         yield (
-            Entry(
+            TreeEntry(
                 entry.path, "f", entry.mode, entry.uid, entry.gid, entry.mtime, xattrs=entry.xattrs
             ),
             stream,

@@ -17,13 +17,13 @@ import msgspec
 
 from envbuild import limits
 from envbuild.formats.block_codec import BLOCK, Codec
-from envbuild.formats.file_tree import NO_FRAGMENT, Entry, Part
+from envbuild.formats.file_tree import NO_FRAGMENT, Part, TreeEntry
 from envbuild.limits import Room, require_path
 
 IN_FLIGHT = 48
 """Blocks read ahead of the one being written."""
 
-Content = tuple[Entry, BinaryIO | bytes | None]
+Content = tuple[TreeEntry, BinaryIO | bytes | None]
 """An entry, and for files what is in it."""
 
 
@@ -54,7 +54,7 @@ class PartWriter:
         self._fragments: list[tuple[int, int]] = []
         self._small = bytearray()
         self._known: dict[str, FilePlace] = {}
-        self._entries: dict[str, tuple[Entry, FilePlace | None]] = {}
+        self._entries: dict[str, tuple[TreeEntry, FilePlace | None]] = {}
         self._room: Room | None = None
         self._folders = {""}
 
@@ -65,7 +65,7 @@ class PartWriter:
         """
         self._room = Room(limits.most_names(size), "its names take")
 
-    def add(self, entry: Entry, content: BinaryIO | bytes | None = None) -> FilePlace | None:
+    def add(self, entry: TreeEntry, content: BinaryIO | bytes | None = None) -> FilePlace | None:
         """Add an entry and, for a file, read its content to the end.
 
         A later entry of the same path wins.
@@ -83,7 +83,7 @@ class PartWriter:
         self._entries[entry.path] = (entry, place)
         return place
 
-    def _count(self, entry: Entry, room: Room) -> None:
+    def _count(self, entry: TreeEntry, room: Room) -> None:
         """Take the entry's names out of the room, and those of new folders above it."""
         room.take(
             limits.ENTRY
@@ -191,7 +191,7 @@ def _read_block(stream: BinaryIO) -> bytes:
     return block
 
 
-def _entry_at(entry: Entry, place: FilePlace | None) -> Entry:
+def _entry_at(entry: TreeEntry, place: FilePlace | None) -> TreeEntry:
     if place is None:
         return entry
     return msgspec.structs.replace(

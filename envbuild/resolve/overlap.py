@@ -24,7 +24,7 @@ LARGE_BYTES = 200_000_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Overlap:
+class FileOverlap:
     """A new package whose files would lie over those of a protected or another new one."""
 
     name: str
@@ -41,7 +41,7 @@ class Overlap:
         return Coupling(package=self.name, constraint=f"{self.name}<0", reason=reason)
 
 
-def find_overlaps(new: Mapping[str, str], stubs: Stubs) -> tuple[Overlap, ...]:
+def find_overlaps(new: Mapping[str, str], stubs: Stubs) -> tuple[FileOverlap, ...]:
     """Return the overlaps of new packages (name to version) that would break what computes.
 
     These are all with what is protected, and among CUDA wheels.  Others are only told: doubled.
@@ -49,14 +49,14 @@ def find_overlaps(new: Mapping[str, str], stubs: Stubs) -> tuple[Overlap, ...]:
     real = {
         name: stub.real for name, stub in stubs.by_name.items() if stub.hard and not stub.alias_of
     }
-    found: dict[str, Overlap] = {}
+    found: dict[str, FileOverlap] = {}
     for group, cuda in _sharing_groups({*new, *real}):
         # what the base holds stays; of new CUDA wheels the one for the newest CUDA stays
         held = next((name for name in group if name in real), None)
         against = held or (group[-1] if cuda else None)
         for name in group:
             if against is not None and name not in real and name != against:
-                found[name] = Overlap(
+                found[name] = FileOverlap(
                     name=name,
                     version=new[name],
                     other=against,
@@ -66,7 +66,7 @@ def find_overlaps(new: Mapping[str, str], stubs: Stubs) -> tuple[Overlap, ...]:
     return tuple(found.values())
 
 
-def describe_overlaps(found: Collection[Overlap]) -> str:
+def describe_overlaps(found: Collection[FileOverlap]) -> str:
     """Return overlaps in one sentence, of which cuDNN's says most."""
     first, *rest = sorted(found, key=lambda one: "cudnn" not in one.name)
     more = f" (and {len(rest)} more like it)" if rest else ""

@@ -29,13 +29,13 @@ SLOT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,63})\.(\d{6})")
 """A file of ``names/``: the name and the number of one entry of its history."""
 
 
-class _Record(
+class _ShelfRecord(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"
 ):
     """Every part of an entry: frozen, known keys only."""
 
 
-class ImageDescriptor(_Record, frozen=True):
+class ImageDescriptor(_ShelfRecord, frozen=True):
     """An image.
 
     ``digest`` is over its objects without signatures (of whatever file carries them), ``sha256``
@@ -49,7 +49,7 @@ class ImageDescriptor(_Record, frozen=True):
     pieces: Digest | None = None
 
 
-class CheckSummary(_Record, frozen=True):
+class CheckSummary(_ShelfRecord, frozen=True):
     """The gist of a check report about the entry's image; ``report`` names the whole one."""
 
     report: Digest
@@ -61,7 +61,7 @@ class CheckSummary(_Record, frozen=True):
     target: Text | None = None
 
 
-class EntrySummary(_Record, frozen=True):
+class EntrySummary(_ShelfRecord, frozen=True):
     """What a search looks at, from recipe and lock; ``direct`` are direct requirements."""
 
     summary: Text = ""
@@ -74,7 +74,7 @@ class EntrySummary(_Record, frozen=True):
     packages: Bytes = 0
 
 
-class Entry(_Record, frozen=True):
+class Entry(_ShelfRecord, frozen=True):
     """One publication of a name.
 
     ``number`` counts the name's entries from 1, ``previous`` is the digest of the one before;

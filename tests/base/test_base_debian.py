@@ -20,7 +20,7 @@ from envbuild.base.debian.apt import (
     resolve_bootstrap,
     resolve_debian,
 )
-from envbuild.base.debian.index import PackageIndex, field_of
+from envbuild.base.debian.index import DebianIndex, field_of
 from envbuild.base.model import AptPackage, DebianPackage
 from envbuild.context import Context, open_context
 from envbuild.errors import HostError, IntegrityError, NetworkError, NoSolutionError, UsageError
@@ -305,7 +305,7 @@ STANZA = "Package: libc6\nVersion: 2.36-9\nArchitecture: amd64\nEssential: yes\n
 
 
 def test_an_index_reads_its_stanzas() -> None:
-    index = PackageIndex.parse(
+    index = DebianIndex.parse(
         STANZA + "\nPackage: b\nPriority: required\nProvides: c (= 1), d\n\nVersion: nameless\n"
     )
     assert set(index.stanzas) == {"libc6", "b"}

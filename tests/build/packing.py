@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from envbuild.formats.block_codec import Codec
-from envbuild.formats.file_tree import Entry, Part, merge_parts
+from envbuild.formats.file_tree import Part, TreeEntry, merge_parts
 from envbuild.formats.squashfs_reader import SquashImage, read_tree
 from envbuild.formats.squashfs_writer import write_squashfs
 from envbuild.parts.cache import CachedPart
@@ -44,7 +44,7 @@ def write_file_system(path: Path, parts: list[tuple[Part, Path]], *, codec: Code
         )
 
 
-def read_file_system(path: Path) -> dict[str, Entry]:
+def read_file_system(path: Path) -> dict[str, TreeEntry]:
     image = SquashImage(path, 0, path.stat().st_size)
     try:
         with ThreadPoolExecutor(2) as pool:
@@ -53,5 +53,5 @@ def read_file_system(path: Path) -> dict[str, Entry]:
         image.close()
 
 
-def file(path: str, mode: int = 0o644, *, uid: int = 0, gid: int = 0, mtime: int = -1) -> Entry:
-    return Entry(path, "f", mode, uid, gid, mtime)
+def file(path: str, mode: int = 0o644, *, uid: int = 0, gid: int = 0, mtime: int = -1) -> TreeEntry:
+    return TreeEntry(path, "f", mode, uid, gid, mtime)

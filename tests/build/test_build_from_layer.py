@@ -21,7 +21,7 @@ from envbuild.build.in_base.install_scheme import Scheme
 from envbuild.build.whiteouts import replaced_entries
 from envbuild.errors import IntegrityError, UsageError
 from envbuild.formats.block_codec import BLOCK, Codec
-from envbuild.formats.file_tree import Entry, Part, Tree, compare_trees, merge_parts
+from envbuild.formats.file_tree import Part, Tree, TreeEntry, compare_trees, merge_parts
 from envbuild.formats.oci import OciConfig, read_config
 from envbuild.formats.sif_writer import partition_object, write_sif
 from envbuild.formats.squashfs_writer import write_squashfs
@@ -95,7 +95,7 @@ def merged(parts: list[CachedPart]) -> Tree:
 
 def written(
     tmp_path: Path, parts: list[CachedPart], name: str = "image.squashfs"
-) -> dict[str, Entry]:
+) -> dict[str, TreeEntry]:
     tree, copies = drop_unused_blocks(merged(parts), parts)
     with (tmp_path / name).open("wb") as out:
         write_squashfs(out, tree, copies, epoch=EPOCH, compressor="zstd")

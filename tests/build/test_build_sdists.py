@@ -14,7 +14,7 @@ from typing import Literal
 import msgspec
 import pytest
 
-from envbuild.build.in_base.container import Container
+from envbuild.build.in_base.container import BaseContainer
 from envbuild.build.in_base.exchange import Exchange
 from envbuild.build.in_base.sdists import BuildNeeds, build_wheels, wheel_key
 from envbuild.context import Context
@@ -27,7 +27,7 @@ from envbuild.settings import load_settings
 from envbuild.store.layout import Store
 
 
-class Pretended(Container):
+class Pretended(BaseContainer):
     """A container that "builds" by writing empty wheels, and remembers what was there for it."""
 
     def run(

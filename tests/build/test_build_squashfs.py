@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from envbuild.errors import IntegrityError
 from envbuild.formats.block_codec import BLOCK, Codec
 from envbuild.formats.file_tree import (
-    Entry,
     Part,
+    TreeEntry,
     compare_trees,
     entry_identity,
     merge_parts,
@@ -35,13 +35,13 @@ NOISE = random.Random(7).randbytes(3 * BLOCK + 17)  # noqa: S311
 PING = bytes.fromhex("0100000200200000000000000000000000000000")
 
 
-def with_xattrs(entry: Entry, *pairs: tuple[str, bytes]) -> Entry:
+def with_xattrs(entry: TreeEntry, *pairs: tuple[str, bytes]) -> TreeEntry:
     return msgspec.structs.replace(entry, xattrs=pairs)
 
 
 VARIED: list[Content] = [
-    (Entry("", "d", 0o755), None),
-    (Entry("etc", "d", 0o755, 0, 0, 1234), None),
+    (TreeEntry("", "d", 0o755), None),
+    (TreeEntry("etc", "d", 0o755, 0, 0, 1234), None),
     (file("etc/empty"), b""),
     (file("etc/small", 0o600, uid=5, gid=6, mtime=99), b"hello"),
     (file("etc/same"), b"hello"),
@@ -49,25 +49,27 @@ VARIED: list[Content] = [
     (file("etc/large"), b"abc" * BLOCK),
     (file("etc/noise"), NOISE),
     (file("etc/ohne Grüße & \\ $x"), b"odd name"),
-    (Entry("etc/link", "l", 0o777, target="../etc/small"), None),
-    (Entry("dev/null", "c", 0o666, device=device_number(1, 3)), None),
-    (Entry("dev/disk", "b", 0o660, device=device_number(259, 70000)), None),
-    (Entry("run/pipe", "p", 0o600), None),
+    (TreeEntry("etc/link", "l", 0o777, target="../etc/small"), None),
+    (TreeEntry("dev/null", "c", 0o666, device=device_number(1, 3)), None),
+    (TreeEntry("dev/disk", "b", 0o660, device=device_number(259, 70000)), None),
+    (TreeEntry("run/pipe", "p", 0o600), None),
     (file("usr/bin/su", 0o4755), b"set-uid"),
     (with_xattrs(file("usr/bin/ping", 0o755), ("security.capability", PING)), b"capable"),
     (with_xattrs(file("usr/bin/ping6", 0o755), ("security.capability", PING)), b"capable too"),
     (
-        with_xattrs(Entry("usr/share", "d", 0o755), ("user.note", b"x" * 300), ("user.other", b"")),
-        None,
-    ),
-    (with_xattrs(Entry("usr/pipe", "p", 0o600), ("trusted.z", b"\0")), None),
-    (
         with_xattrs(
-            Entry("usr/disk", "b", 0o660, device=device_number(8, 1)), ("trusted.note", b"y")
+            TreeEntry("usr/share", "d", 0o755), ("user.note", b"x" * 300), ("user.other", b"")
         ),
         None,
     ),
-    (with_xattrs(Entry("usr/to", "l", 0o777, target="bin/su"), ("security.x", b"z")), None),
+    (with_xattrs(TreeEntry("usr/pipe", "p", 0o600), ("trusted.z", b"\0")), None),
+    (
+        with_xattrs(
+            TreeEntry("usr/disk", "b", 0o660, device=device_number(8, 1)), ("trusted.note", b"y")
+        ),
+        None,
+    ),
+    (with_xattrs(TreeEntry("usr/to", "l", 0o777, target="bin/su"), ("security.x", b"z")), None),
 ]
 
 
@@ -142,18 +144,18 @@ def test_parts_lie_over_one_another(tmp_path: Path) -> None:
 
 
 def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
-    lower = pack_part([(Entry("bin", "l", 0o777, target="usr/bin"), None)], tmp_path / "1")
+    lower = pack_part([(TreeEntry("bin", "l", 0o777, target="usr/bin"), None)], tmp_path / "1")
     upper = pack_part([(file("bin/evil"), b"")], tmp_path / "2")
     with pytest.raises(IntegrityError, match="/bin is no folder, but a package has files below it"):
         merge_parts([lower, upper])
-    folder = pack_part([(Entry("etc", "d", 0o755), None)], tmp_path / "3")
+    folder = pack_part([(TreeEntry("etc", "d", 0o755), None)], tmp_path / "3")
     with pytest.raises(IntegrityError, match="/etc is a folder in one package and none in another"):
         merge_parts([folder, pack_part([(file("etc"), b"")], tmp_path / "4")])
 
 
 def test_the_tree_digest_is_over_everything_but_time_and_packing() -> None:
-    entry = Entry("a", "f", 0o644, 1, 2, 3, 4, "ab", "", 0, 5, (6,), 7, 8)
-    same = Entry("a", "f", 0o644, 1, 2, 99, 4, "ab", "", 0, 50, (60,), 70, 80)
+    entry = TreeEntry("a", "f", 0o644, 1, 2, 3, 4, "ab", "", 0, 5, (6,), 7, 8)
+    same = TreeEntry("a", "f", 0o644, 1, 2, 99, 4, "ab", "", 0, 50, (60,), 70, 80)
     assert tree_digest([entry]) == tree_digest([same])
     for change in (
         {"path": "b"},

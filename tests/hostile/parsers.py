@@ -28,7 +28,7 @@ from envbuild.build.image.verify import read_embedded_info
 from envbuild.bundle.unpack import unpack
 from envbuild.formats.block_codec import Codec
 from envbuild.formats.fast_zip import open_zip
-from envbuild.formats.file_tree import Entry
+from envbuild.formats.file_tree import TreeEntry
 from envbuild.formats.oci import Index, Manifest, read_config, read_document
 from envbuild.formats.sif_frame import frame_digest, strange_frame
 from envbuild.formats.sif_reader import image_digest, read_sif
@@ -68,13 +68,13 @@ def file_systems(folder: Path) -> list[bytes]:
             file("bin/ping", 0o4755), xattrs=(("security.capability", b"\1" * 20),)
         )
         contents = [
-            (Entry("", "d", 0o755), None),
+            (TreeEntry("", "d", 0o755), None),
             (ping, b"ping"),
             (file("etc/large"), bytes(200_000) + b"x" * 70_000),
             (file("etc/small"), b"small"),
-            (Entry("etc/link", "l", 0o777, target="small"), None),
-            (Entry("dev/null", "c", 0o666, device=259), None),
-            (Entry("run/pipe", "p", 0o600), None),
+            (TreeEntry("etc/link", "l", 0o777, target="small"), None),
+            (TreeEntry("dev/null", "c", 0o666, device=259), None),
+            (TreeEntry("run/pipe", "p", 0o600), None),
         ]
         part = pack_part(contents, folder / f"blob{number}", codec=codec, workers=1)
         write_file_system(folder / "image", [(part, folder / f"blob{number}")], codec=codec)

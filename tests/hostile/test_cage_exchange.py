@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.build.in_base.bytecode import WheelPart, compile_wheels
-from envbuild.build.in_base.container import Container
+from envbuild.build.in_base.container import BaseContainer
 from envbuild.build.in_base.exchange import (
     Exchange,
     give_file,
@@ -136,7 +136,7 @@ def test_clearing_a_left_folder_changes_no_mode_behind_a_link(tmp_path: Path) ->
     assert secret.stat().st_mode & 0o777 == 0o640
 
 
-class Hostile(Container):
+class Hostile(BaseContainer):
     """A container whose run does what a hostile package or base does."""
 
     def run(

@@ -17,7 +17,7 @@ from envbuild.build.in_base.bytecode import WheelPart
 from envbuild.build.overlaps import find_overlaps
 from envbuild.cli import run_cli
 from envbuild.errors import SpaceError, ToolFailedError, UsageError
-from envbuild.formats.file_tree import Entry, Part
+from envbuild.formats.file_tree import Part, TreeEntry
 from envbuild.formats.oci import OciConfig
 from envbuild.lock.model import LockedBase
 from envbuild.lock.read import parse_lock, read_lock
@@ -32,7 +32,7 @@ LOCK = read_lock(ROOT / "lockfiles/torch-mnist.lock")
 
 def wheel(name: str, **files: str) -> WheelPart:
     entries = tuple(
-        Entry(f"site/{path}.py", "f", 0o644, sha256=sha256) for path, sha256 in files.items()
+        TreeEntry(f"site/{path}.py", "f", 0o644, sha256=sha256) for path, sha256 in files.items()
     )
     part = Part(key="k", entries=entries, fragments=(), size=0, sha256="")
     return WheelPart(file=Path(name), name=name, kept=CachedPart(part=part, blob=Path(name)))

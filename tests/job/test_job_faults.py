@@ -14,7 +14,7 @@ import pytest
 from envbuild.errors import EnvbuildError, HostError, ToolFailedError, UsageError
 from envbuild.job.compose import check_name, name_of_file
 from envbuild.job.model import Job, Record
-from envbuild.job.monitor import Clock, Tail, exit_code, status_of, wait
+from envbuild.job.monitor import Clock, LogTail, exit_code, status_of, wait
 from envbuild.job.preflight import check_client, check_predecessors
 from envbuild.job.records import find_record, load_records, receipt_files, save_record
 from envbuild.job.schedulers import SCHEDULERS, scheduler_of
@@ -225,7 +225,7 @@ class Watch:
         path.write_text(json.dumps(data))
 
     def wait(self) -> int:
-        tail = Tail((self.fake.settings.cwd / "logs/x-42.log",), self.written.append)
+        tail = LogTail((self.fake.settings.cwd / "logs/x-42.log",), self.written.append)
         clock = Clock(now=lambda: self.time, sleep=self.sleep)
         found = wait(
             self.record,
@@ -410,7 +410,7 @@ def test_a_log_that_was_there_before_is_not_shown_again(tmp_path: Path) -> None:
     said: list[str] = []
     log = tmp_path / "x-42.log"
     log.write_text("of another job\n")
-    tail = Tail((log,), said.append, before={log: log.stat().st_size})
+    tail = LogTail((log,), said.append, before={log: log.stat().st_size})
     tail.move()
     log.write_text("of another job\nmine\n")
     tail.move()

@@ -19,7 +19,7 @@ import msgspec
 
 from envbuild.base.debian.apt_secret import with_passwords
 from envbuild.base.debian.distribution import DEBIAN, Distribution, mirror_of
-from envbuild.base.debian.index import PackageIndex
+from envbuild.base.debian.index import DebianIndex
 from envbuild.base.model import DebianPackage
 from envbuild.context import Context
 from envbuild.errors import (
@@ -81,9 +81,9 @@ class AptLists:
     digest: str
 
     @cached_property
-    def index(self) -> PackageIndex:
+    def index(self) -> DebianIndex:
         """The parsed Packages files: 50 MB and a second, so only where they are needed."""
-        return PackageIndex.read(*self.files)
+        return DebianIndex.read(*self.files)
 
 
 def debian_mirror(settings: Settings, runner: Runner) -> str:

@@ -27,13 +27,13 @@ OF_ANY_VERSION = re.compile(r"(?:Provides|Multi-Arch|Essential|Priority|Section)
 
 
 @dataclass(frozen=True)
-class PackageIndex:
+class DebianIndex:
     """The stanzas of a Packages file by package name; a name may have several versions."""
 
     stanzas: dict[str, tuple[str, ...]]
 
     @classmethod
-    def read(cls, *paths: Path) -> PackageIndex:
+    def read(cls, *paths: Path) -> DebianIndex:
         """Read uncompressed Packages files (50 MB for a whole suite)."""
         try:
             return cls.parse("\n\n".join(path.read_text("utf-8", "replace") for path in paths))
@@ -43,7 +43,7 @@ class PackageIndex:
             ) from error
 
     @classmethod
-    def parse(cls, text: str) -> PackageIndex:
+    def parse(cls, text: str) -> DebianIndex:
         """Split the text of a Packages file."""
         found: dict[str, tuple[str, ...]] = {}
         for stanza in text.split("\n\n"):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 
-from envbuild.formats.file_tree import Entry, compare_trees
+from envbuild.formats.file_tree import TreeEntry, compare_trees
 from envbuild.formats.sif_reader import PARTITION, SIGNATURE, SifObject, read_sif
 from envbuild.formats.squashfs_reader import SquashImage, read_tree
 
@@ -54,7 +54,7 @@ def _object_title(item: SifObject) -> str:
 def _compare_partitions(
     one: tuple[Path, SifObject], two: tuple[Path, SifObject], pool: Executor
 ) -> str:
-    trees: list[dict[str, Entry]] = []
+    trees: list[dict[str, TreeEntry]] = []
     for path, item in (one, two):
         image = SquashImage(path, item.offset, item.size)
         try:
@@ -72,7 +72,7 @@ def _compare_partitions(
     return "; ".join(rows[:SHOWN]) + more
 
 
-def _compare_packing(one: Mapping[str, Entry], two: Mapping[str, Entry]) -> list[str]:
+def _compare_packing(one: Mapping[str, TreeEntry], two: Mapping[str, TreeEntry]) -> list[str]:
     """Return what differs between two trees of the same files: times, and how they are packed."""
     rows = [
         f"/{path}: time {one[path].mtime} is {two[path].mtime}"

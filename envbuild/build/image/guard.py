@@ -13,7 +13,7 @@ import hashlib
 from collections.abc import Sequence
 
 from envbuild.formats.file_copy import write_at
-from envbuild.formats.file_tree import Entry, Part
+from envbuild.formats.file_tree import Part, TreeEntry
 from envbuild.formats.squashfs_writer import Copy
 
 SCRIPT = ".singularity.d/env/00-envbuild-layers.sh"
@@ -55,7 +55,9 @@ def _plain_part(files: dict[str, tuple[bytes, int]]) -> tuple[Part, Copy]:
     for path, (text, mode) in files.items():
         sha256 = hashlib.sha256(text).hexdigest()
         entries.append(
-            Entry(path, "f", mode, size=len(text), sha256=sha256, fragment=0, offset=len(content))
+            TreeEntry(
+                path, "f", mode, size=len(text), sha256=sha256, fragment=0, offset=len(content)
+            )
         )
         content += text
     part = Part(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from envbuild.build.image.base_config import HOME, NO_CONFIG, BaseConfig, parse_labels
 from envbuild.build.modes import MODES
-from envbuild.formats.file_tree import Entry
+from envbuild.formats.file_tree import TreeEntry
 from envbuild.parts.writer import Content
 from envbuild.plan.model import Definition
 from envbuild.plan.quoting import quote_word
@@ -52,15 +52,15 @@ def runtime_contents(
     definition: Definition, text: str, inherited: BaseConfig = NO_CONFIG
 ) -> Iterator[Content]:
     """Yield the runtime's own files; ``text`` is the whole definition, kept beside them."""
-    yield Entry(HOME, "d", 0o755), None
-    yield Entry(f"{HOME}/env", "d", 0o755), None
-    yield Entry(f"{HOME}/libs", "d", 0o755), None
+    yield TreeEntry(HOME, "d", 0o755), None
+    yield TreeEntry(f"{HOME}/env", "d", 0o755), None
+    yield TreeEntry(f"{HOME}/libs", "d", 0o755), None
     for path, target in LINKS.items():
-        yield Entry(path, "l", 0o777, target=target), None
+        yield TreeEntry(path, "l", 0o777, target=target), None
     for name, content in runtime_files(definition, text, inherited).items():
         # the runtime sources or starts all but these
         executable = not name.endswith((".json", ".help", "Singularity"))
-        yield Entry(f"{HOME}/{name}", "f", 0o755 if executable else 0o644), content.encode()
+        yield TreeEntry(f"{HOME}/{name}", "f", 0o755 if executable else 0o644), content.encode()
 
 
 def runtime_files(

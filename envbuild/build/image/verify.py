@@ -28,7 +28,7 @@ from envbuild.build.output_record import last_output
 from envbuild.build.pinned_compressor import open_codec
 from envbuild.context import Context
 from envbuild.errors import IntegrityError, UsageError
-from envbuild.formats.file_tree import Entry, Part, compare_trees, merge_parts, tree_digest
+from envbuild.formats.file_tree import Part, TreeEntry, compare_trees, merge_parts, tree_digest
 from envbuild.formats.oci_layer import WHITEOUT
 from envbuild.formats.sif_frame import frame_digest, strange_frame
 from envbuild.formats.sif_reader import (
@@ -163,7 +163,7 @@ def verify_image(path: Path, lock: Lock, order: BuildSpec | None, context: Conte
             _of_wheels(assembled),
             "the files of Python packages: the image was built from its definition",
         )
-        seen: Mapping[str, Entry] = {name: found[name] for name in expected if name in found}
+        seen: Mapping[str, TreeEntry] = {name: found[name] for name in expected if name in found}
     # the runtime's files come from the recipe, and from the version of their format
     elif order is None or carried.note.formats != FORMATS:
         why = "there is no recipe to compare those with" if order is None else OTHER_FORMATS
@@ -193,7 +193,7 @@ def verify_image(path: Path, lock: Lock, order: BuildSpec | None, context: Conte
     )
 
 
-def image_tree(path: Path, context: Context) -> dict[str, Entry]:
+def image_tree(path: Path, context: Context) -> dict[str, TreeEntry]:
     """Read the tree of an image.
 
     The layers of a layered one lie over one another, without what guards them.
@@ -214,7 +214,7 @@ def image_tree(path: Path, context: Context) -> dict[str, Entry]:
     return {name: entry for name, (entry, _) in merge_parts(layers).items()}
 
 
-def layer_of(image: SquashImage, tree: Mapping[str, Entry], *, overlay: bool) -> Part:
+def layer_of(image: SquashImage, tree: Mapping[str, TreeEntry], *, overlay: bool) -> Part:
     """Return a partition as a part: its blob is the file system up to its tables, without guards.
 
     Where it is an overlay, the devices 0:0 in it hide names of lower ones.
@@ -224,7 +224,7 @@ def layer_of(image: SquashImage, tree: Mapping[str, Entry], *, overlay: bool) ->
         folder, _, name = entry.path.rpartition("/")
         if overlay and entry.kind == "c" and entry.device == 0:
             entries.append(
-                Entry(f"{folder}/{WHITEOUT}{name}" if folder else f"{WHITEOUT}{name}", "w", 0)
+                TreeEntry(f"{folder}/{WHITEOUT}{name}" if folder else f"{WHITEOUT}{name}", "w", 0)
             )
         elif not is_guard(entry.path):
             entries.append(entry)
@@ -253,7 +253,7 @@ def root_partitions(path: Path) -> tuple[SifObject, ...]:
     return (sif.primary, *overlays)
 
 
-def _of_wheels(assembled: Assembled) -> dict[str, Entry]:
+def _of_wheels(assembled: Assembled) -> dict[str, TreeEntry]:
     """Return the files of wheels that every installer writes alike."""
     found = {}
     for part in assembled.wheels:
@@ -263,7 +263,7 @@ def _of_wheels(assembled: Assembled) -> dict[str, Entry]:
     return found
 
 
-def _without_runtime(tree: Mapping[str, Entry]) -> dict[str, Entry]:
+def _without_runtime(tree: Mapping[str, TreeEntry]) -> dict[str, TreeEntry]:
     return {name: entry for name, entry in tree.items() if name.split("/")[0] not in RUNTIME}
 
 

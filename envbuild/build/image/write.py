@@ -16,7 +16,7 @@ from envbuild.build.image.origin import NOTE
 from envbuild.build.image.runtime_files import OF_BASE, inspect_metadata
 from envbuild.build.model import BuildSpec
 from envbuild.build.modes import MODES
-from envbuild.formats.file_tree import Entry, Part, Tree, TreeMerger, tree_digest
+from envbuild.formats.file_tree import Part, Tree, TreeEntry, TreeMerger, tree_digest
 from envbuild.formats.sif_writer import (
     CYCLONEDX_JSON,
     DEFINITION,
@@ -122,7 +122,7 @@ def _layer_trees(layers: Sequence[Layer], trees: Sequence[Tree]) -> list[Written
             folder = upto.get(path.rpartition("/")[0])
             # where the folder itself is gone, its own mark hides all that is below
             if folder is not None and folder[0].kind == "d":
-                own[path] = (Entry(path, "c", 0), 0)
+                own[path] = (TreeEntry(path, "c", 0), 0)
         extra, content = guard_part(keys[1:]) if number == 0 else mark_part(keys[number])
         for entry in extra.entries:
             own[entry.path] = (entry, len(layer.parts))
@@ -143,7 +143,7 @@ def _add_folders(tree: Tree, path: str) -> None:
         path = path.rpartition("/")[0]
         if path in tree:
             return
-        tree[path] = (Entry(path, "d", 0o755), 0)
+        tree[path] = (TreeEntry(path, "d", 0o755), 0)
 
 
 def layer_key(layer: Layer) -> str:

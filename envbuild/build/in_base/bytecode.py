@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from envbuild.build.in_base.container import Container
+from envbuild.build.in_base.container import BaseContainer
 from envbuild.build.in_base.exchange import (
     GIVEN,
     INSIDE,
@@ -25,7 +25,7 @@ from envbuild.build.in_base.exchange import (
 )
 from envbuild.build.in_base.install_scheme import Scheme
 from envbuild.errors import IntegrityError
-from envbuild.formats.file_tree import Entry
+from envbuild.formats.file_tree import TreeEntry
 from envbuild.parts.cache import CachedPart, PackContext, part_key, provide_part
 from envbuild.parts.writer import PartWriter
 from envbuild.store.atomic import os_errors_as
@@ -85,7 +85,7 @@ def module_sources(wheel: WheelPart, scheme: Scheme) -> list[tuple[str, str]]:
 
 def compile_wheels(
     wheels: Sequence[tuple[WheelPart, str]],
-    inside: Container,
+    inside: BaseContainer,
     packing: PackContext,
     scheme: Scheme,
     epoch: int,
@@ -141,7 +141,7 @@ def _add_bytecode(writer: PartWriter, folder: Path, key: str, folders: set[str])
             raise IntegrityError(
                 "the base's Python left what is no bytecode of these packages", where=path
             )
-        writer.add(Entry(path.lstrip("/"), "f", 0o644), data)
+        writer.add(TreeEntry(path.lstrip("/"), "f", 0o644), data)
 
 
 def _read_results(folder: Path, key: str) -> Iterator[tuple[str, bytes]]:

@@ -31,7 +31,7 @@ LARGE = re.compile(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Container:
+class BaseContainer:
     """A root that can run; ``folder`` is a working folder that no run sees."""
 
     image: Path
@@ -79,7 +79,7 @@ def open_container(
     codec: Codec,
     context: Context,
     lean: bool = False,
-) -> Iterator[Container]:
+) -> Iterator[BaseContainer]:
     """Yield a container of a root, the lowest part first; it and its folder vanish afterwards.
 
     A ``lean`` one lacks packages, CUDA and the like: it starts a Python with its standard library
@@ -89,7 +89,7 @@ def open_container(
         image, folder = work / "root.sif", work / "runs"
         folder.mkdir()
         write_root(image, root, machine=base.machine, codec=codec, lean=lean)
-        yield Container(image=image, folder=folder, python=base.python_path, context=context)
+        yield BaseContainer(image=image, folder=folder, python=base.python_path, context=context)
 
 
 def write_root(

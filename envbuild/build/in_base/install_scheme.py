@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from envbuild.build.in_base.container import Container
+from envbuild.build.in_base.container import BaseContainer
 from envbuild.build.in_base.exchange import INSIDE, open_exchange, result_bytes
 from envbuild.errors import HostError
 from envbuild.formats.file_tree import Tree, resolve_links
@@ -85,7 +85,7 @@ def bootstrap_scheme(lock: Lock) -> Scheme:
     )
 
 
-def ask_scheme(inside: Container) -> bytes:
+def ask_scheme(inside: BaseContainer) -> bytes:
     """Let the Python of a container tell where it installs packages."""
     with open_exchange(inside.folder) as between:
         inside.run("scheme.py", f"{INSIDE}/scheme.json", between=between, env={"LC_ALL": "C.UTF-8"})

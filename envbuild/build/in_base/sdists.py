@@ -19,7 +19,7 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from packaging.version import Version
 
 from envbuild import limits
-from envbuild.build.in_base.container import Container
+from envbuild.build.in_base.container import BaseContainer
 from envbuild.build.in_base.exchange import (
     GIVEN,
     INSIDE,
@@ -77,7 +77,7 @@ def wheel_key(package: PythonPackage, needs: BuildNeeds) -> str:
 
 
 def build_wheels(
-    packages: Sequence[PythonPackage], needs: BuildNeeds, inside: Container, store: Store
+    packages: Sequence[PythonPackage], needs: BuildNeeds, inside: BaseContainer, store: Store
 ) -> dict[str, tuple[str, ...]]:
     """Build the wheels of source archives and keep them under their keys.
 
@@ -129,7 +129,7 @@ def _build_order(tools: Sequence[PythonPackage], store: Store) -> list[PythonPac
 
 
 def _build_sdist(
-    package: PythonPackage, needs: BuildNeeds, inside: Container, store: Store
+    package: PythonPackage, needs: BuildNeeds, inside: BaseContainer, store: Store
 ) -> tuple[str, ...]:
     with open_exchange(inside.folder) as between:
         archive = between.given / "archives" / package.file
@@ -177,7 +177,7 @@ def _build_environment(needs: BuildNeeds) -> dict[str, str]:
 
 
 def _install_tool(
-    name: str, kept: Path, sha256: str | None, tools: Path, inside: Container
+    name: str, kept: Path, sha256: str | None, tools: Path, inside: BaseContainer
 ) -> None:
     """Install a wheel that building needs into a folder that no run may write to."""
     folders = {

@@ -9,8 +9,8 @@ from envbuild.job.schedulers.protocol import (
     Ask,
     Banner,
     Features,
-    Question,
     Shell,
+    StateQuestion,
     Words,
     array_text,
     command_words,
@@ -170,16 +170,16 @@ class GridEngine:
             raise no_id(result)
         return found.partition(".")[0]
 
-    def questions(self, job: str) -> tuple[Question, ...]:
+    def questions(self, job: str) -> tuple[StateQuestion, ...]:
         """Ask the queue, then accounting; not every build has qstat -xml, so the plain list is read."""
         return (
-            Question(argv=("qstat",), read=_read_queue),
-            Question(argv=("qacct", "-j", job), read=_read_accounting),
+            StateQuestion(argv=("qstat",), read=_read_queue),
+            StateQuestion(argv=("qacct", "-j", job), read=_read_accounting),
         )
 
-    def why(self, job: str) -> Question | None:
+    def why(self, job: str) -> StateQuestion | None:
         """Ask for the error reason of a job in the state E."""
-        return Question(argv=("qstat", "-j", job), read=_read_reason)
+        return StateQuestion(argv=("qstat", "-j", job), read=_read_reason)
 
     def cancel(self, job: str, task: int | None = None) -> Words:
         """Return the qdel line."""

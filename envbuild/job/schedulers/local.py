@@ -6,8 +6,8 @@ from envbuild.job.model import Job, Status
 from envbuild.job.schedulers.protocol import (
     Ask,
     Features,
-    Question,
     Shell,
+    StateQuestion,
     Words,
     last_match,
     no_id,
@@ -60,11 +60,11 @@ class Local:
             raise no_id(result)
         return found
 
-    def questions(self, job: str) -> tuple[Question, ...]:
+    def questions(self, job: str) -> tuple[StateQuestion, ...]:
         """Ask whether the process lives."""
-        return (Question(argv=("ps", "-o", "args=", "-p", job), read=_read),)
+        return (StateQuestion(argv=("ps", "-o", "args=", "-p", job), read=_read),)
 
-    def why(self, job: str) -> Question | None:  # noqa: ARG002
+    def why(self, job: str) -> StateQuestion | None:  # noqa: ARG002
         """Return None: nothing waits here."""
         return None
 

@@ -12,8 +12,8 @@ from envbuild.job.schedulers.protocol import (
     Ask,
     Banner,
     Features,
-    Question,
     Shell,
+    StateQuestion,
     Words,
     array_text,
     command_words,
@@ -180,20 +180,20 @@ class Pbs:
             raise no_id(result)
         return found
 
-    def questions(self, job: str) -> tuple[Question, ...]:
+    def questions(self, job: str) -> tuple[StateQuestion, ...]:
         """Ask for what waits and runs, then for history; for JSON, then for text.
 
         Values of the environment can make the JSON invalid.  Without job history, which is PBS's default, -x shows
         nothing at all, not even a job that runs.
         """
         return (
-            Question(argv=("qstat", "-f", "-F", "json", job), read=_read_json),
-            Question(argv=("qstat", "-f", job), read=_read_text),
-            Question(argv=("qstat", "-x", "-f", "-F", "json", job), read=_read_json),
-            Question(argv=("qstat", "-x", "-f", job), read=_read_text),
+            StateQuestion(argv=("qstat", "-f", "-F", "json", job), read=_read_json),
+            StateQuestion(argv=("qstat", "-f", job), read=_read_text),
+            StateQuestion(argv=("qstat", "-x", "-f", "-F", "json", job), read=_read_json),
+            StateQuestion(argv=("qstat", "-x", "-f", job), read=_read_text),
         )
 
-    def why(self, job: str) -> Question | None:  # noqa: ARG002
+    def why(self, job: str) -> StateQuestion | None:  # noqa: ARG002
         """Return None: qstat has the scheduler's comment."""
         return None
 

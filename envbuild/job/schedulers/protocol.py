@@ -23,7 +23,7 @@ Ask = Callable[..., str]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Question:
+class StateQuestion:
     """A command that may know a job's state, and how to read what it says; None means that it does not know."""
 
     argv: Words
@@ -127,14 +127,14 @@ class Scheduler(Protocol):
         """Return the id that the submission printed; raises ToolFailedError when there is none."""
         ...  # pragma: no cover
 
-    def questions(self, job: str) -> tuple[Question, ...]:
+    def questions(self, job: str) -> tuple[StateQuestion, ...]:
         """Return the commands that may know a job's state, in the order to ask them.
 
         The first is the queue's: where it gives no answer, nobody knows.
         """
         ...  # pragma: no cover
 
-    def why(self, job: str) -> Question | None:
+    def why(self, job: str) -> StateQuestion | None:
         """Return the command that says why a job is stuck, None where its state says so already."""
         ...  # pragma: no cover
 

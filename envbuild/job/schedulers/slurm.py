@@ -9,8 +9,8 @@ from envbuild.job.schedulers.protocol import (
     Ask,
     Banner,
     Features,
-    Question,
     Shell,
+    StateQuestion,
     Words,
     array_text,
     command_words,
@@ -189,18 +189,18 @@ class Slurm:
             raise no_id(result)
         return found.partition(";")[0]
 
-    def questions(self, job: str) -> tuple[Question, ...]:
+    def questions(self, job: str) -> tuple[StateQuestion, ...]:
         """Ask the queue, then accounting, then the controller's memory of jobs that ended lately."""
         fields = "JobIDRaw,State,ExitCode,Reason,NodeList"
         return (
-            Question(argv=("squeue", "-h", "-j", job, "-o", "%i|%T|%r|%N"), read=_read_queue),
-            Question(
+            StateQuestion(argv=("squeue", "-h", "-j", job, "-o", "%i|%T|%r|%N"), read=_read_queue),
+            StateQuestion(
                 argv=("sacct", "-X", "-n", "-P", "-j", job, "-o", fields), read=_read_accounting
             ),
-            Question(argv=("scontrol", "show", "job", "-o", job), read=_read_controller),
+            StateQuestion(argv=("scontrol", "show", "job", "-o", job), read=_read_controller),
         )
 
-    def why(self, job: str) -> Question | None:  # noqa: ARG002
+    def why(self, job: str) -> StateQuestion | None:  # noqa: ARG002
         """Return None: squeue says why."""
         return None
 

@@ -108,12 +108,12 @@ def _assigned_version(text: str | None) -> str | None:
 
 def _handed_texts(folder: Path) -> dict[str, str]:
     text = _read_inside(folder, "setup.py")
-    handed = read_setup(text, _Texts(folder)) if text is not None else None
+    handed = read_setup(text, _FolderTexts(folder)) if text is not None else None
     keywords = handed.keywords if handed is not None else {}
     return {name: value.strip() for name, value in keywords.items() if isinstance(value, str)}
 
 
-class _Texts(dict[str, str]):
+class _FolderTexts(dict[str, str]):
     """The texts of a folder, read when they are asked for."""
 
     def __init__(self, folder: Path) -> None:

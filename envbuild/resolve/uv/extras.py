@@ -28,7 +28,7 @@ MOST_STEPS = 6
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Lack:
+class MissingExtra:
     """A new package of an answer that has not the extra that a direct requirement asks for."""
 
     name: str
@@ -40,18 +40,20 @@ class Lack:
         return f"{self.name} {self.version} has no extra named {self.extra}"
 
 
-def find_lack(task: Task, warnings: tuple[str, ...], answer: Mapping[str, Chosen]) -> Lack | None:
+def find_missing_extra(
+    task: Task, warnings: tuple[str, ...], answer: Mapping[str, Chosen]
+) -> MissingExtra | None:
     """Return the first extra that is asked for and a new package lacks, by uv's warnings."""
     asked = {direct.name: direct.extras for direct in task.problem.directs}
     for warning in warnings:
         said = NO_EXTRA.fullmatch(warning)
         chosen = answer.get(name_of(said[1])) if said else None
         if said and chosen and not chosen.from_base and said[2] in asked.get(chosen.name, ()):
-            return Lack(name=chosen.name, version=chosen.version, extra=said[2])
+            return MissingExtra(name=chosen.name, version=chosen.version, extra=said[2])
     return None
 
 
-def bound_for(session: Session, task: Task, lack: Lack) -> Coupling:
+def bound_for(session: Session, task: Task, lack: MissingExtra) -> Coupling:
     """Return the bound under which an answer has the extra, and why: above, else below.
 
     Raises NoSolutionError where no release has it, ConflictError where those that have it do not
@@ -66,7 +68,7 @@ def bound_for(session: Session, task: Task, lack: Lack) -> Coupling:
         except ConflictError as conflict:
             refused = conflict
             break
-        if find_lack(task, session.warnings, found) is None:
+        if find_missing_extra(task, session.warnings, found) is None:
             return _bound_row(bound, lack)
         version = found[lack.name].version
     # then back: an extra may have been taken out
@@ -75,7 +77,7 @@ def bound_for(session: Session, task: Task, lack: Lack) -> Coupling:
             found = _ask_bounded(session, task, bound)
         except ConflictError:
             break
-        if find_lack(task, session.warnings, found) is None:
+        if find_missing_extra(task, session.warnings, found) is None:
             return _bound_row(bound, lack)
     if refused is None or _is_newest(session, task, lack.name, version):
         raise _unknown_extra(session, task, replace(lack, version=version))
@@ -97,7 +99,7 @@ def is_below(requires: tuple[str, ...], extra: str | None, versions: Mapping[str
     return False
 
 
-def _bound_row(bound: str, lack: Lack) -> Coupling:
+def _bound_row(bound: str, lack: MissingExtra) -> Coupling:
     reason = f"the extra {lack.extra}, which {lack.version} has not"
     return Coupling(package=lack.name, constraint=bound, reason=reason)
 
@@ -114,7 +116,7 @@ def _ask_bounded(session: Session, task: Task, bound: str) -> dict[str, Chosen]:
     )
 
 
-def _older_bounds(lack: Lack) -> tuple[str, ...]:
+def _older_bounds(lack: MissingExtra) -> tuple[str, ...]:
     """Return bounds that go back from a release: its line, its major version and the one before."""
     major, minor, *_ = (*Version(lack.version).release, 0)
     steps = [f"{major}.{minor}", str(major), str(major - 1)]
@@ -128,7 +130,7 @@ def _is_newest(session: Session, task: Task, name: str, version: str) -> bool:
     return session.ask(question)[name].version == version
 
 
-def _unknown_extra(session: Session, task: Task, lack: Lack) -> NoSolutionError:
+def _unknown_extra(session: Session, task: Task, lack: MissingExtra) -> NoSolutionError:
     """Return the error for an extra that no release of the date has, with those that there are."""
     known, _ = _newest_extras(session, lack.name, f"=={lack.version}", task.problem.as_of)
     what = f"{HEADING}\n- {lack}{closest(lack.extra, known)}"

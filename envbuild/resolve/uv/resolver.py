@@ -34,7 +34,7 @@ from envbuild.resolve.pylock import Candidate, Chosen
 from envbuild.resolve.sources.artifacts import About, describe_files
 from envbuild.resolve.sources.builds import resolve_builds
 from envbuild.resolve.sources.wheel_agreement import require_agreement
-from envbuild.resolve.uv.extras import bound_for, find_lack, is_below
+from envbuild.resolve.uv.extras import bound_for, find_missing_extra, is_below
 from envbuild.resolve.uv.foreign_wheels import compiled_elsewhere
 from envbuild.resolve.uv.later_cutoff import Later, find_later_date
 from envbuild.resolve.uv.new_couplings import broken_couplings
@@ -219,7 +219,7 @@ class UvResolver:
         """Search, and again under a bound where an extra is missing.  Raises ConflictError."""
         answer = self._search_wheels(session, task)
         for _ in range(MOST_ROUNDS):
-            lack = find_lack(task, answer.search.said, answer.chosen)
+            lack = find_missing_extra(task, answer.search.said, answer.chosen)
             if lack is None:
                 break
             task = bound_by(task, (bound_for(session, task, lack),))
