@@ -1,4 +1,4 @@
-"""How much of a disk this user may fill: what quota(1) and Lustre's lfs(1) say, where a site has them."""
+"""How much of a disk this user may fill: what quota(1) and Lustre's lfs(1) say."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BLOCK = 1024
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Quota:
-    """What a user or a group has used of a file system, and may use: bytes and files; None where there is no limit.
+    """What a user or group has used, and may use, of a file system: bytes, files; None is no limit.
 
     ``limit`` is the soft one where there is one, ``hard`` the one that no write passes; ``group`` is the group's name,
     None for the user's own quota.
@@ -42,7 +42,7 @@ class Quota:
 
     @property
     def room(self) -> int | None:
-        """Return the bytes that can still be written, a soft limit passed for a while; None without a limit."""
+        """Return the bytes that can be written, past a soft limit too; None without a limit."""
         limit = self.hard or self.limit
         return None if limit is None else max(0, limit - self.used)
 
@@ -58,7 +58,7 @@ class Quota:
 
 
 def quotas_of(folder: Path, runner: Runner) -> tuple[Quota, ...]:
-    """Ask for the quotas that count what this user writes into a folder: his own, and that of the files' group."""
+    """Ask for the quotas on what this user writes into a folder: his own and the files' group's."""
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     state = existing.stat()
     number = (
@@ -72,7 +72,7 @@ def quotas_of(folder: Path, runner: Runner) -> tuple[Quota, ...]:
 
 
 def read_quotas(space: Space, user: str, group: str, runner: Runner) -> tuple[Quota, ...]:
-    """Ask for the user's and the group's quota on the file system of a folder; none where nobody knows of one."""
+    """Ask for the user's and the group's quota on a folder's file system; none if none is known."""
     return tuple(_read(space, user, group, runner))
 
 
@@ -98,14 +98,14 @@ def _read(space: Space, user: str, group: str, runner: Runner) -> Iterator[Quota
 
 
 def tightest(quotas: Iterable[Quota]) -> Quota | None:
-    """Return the quota that leaves the fewest bytes, one without a limit where there is no other."""
+    """Return the quota that leaves the fewest bytes, one without a limit if there is no other."""
     return min(
         quotas, key=lambda quota: float("inf") if quota.free is None else quota.free, default=None
     )
 
 
 def parse_quota(text: str, names: tuple[str, ...]) -> Quota | None:
-    """Find a file system in the output of ``quota -w -p`` or ``lfs quota -q``: name, then two groups of four.
+    """Find a file system in what ``quota -w -p`` or ``lfs quota -q`` say: name, two groups of four.
 
     A group is: used ("*" behind it when that is too much), soft limit, hard limit, grace.  A soft limit counts: past
     it a site stops writing after some days.  A long name stands on a line of its own.

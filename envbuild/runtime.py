@@ -15,10 +15,10 @@ from envbuild.run import Command, Runner
 from envbuild.settings import Settings
 
 MINIMUM = {"apptainer": (1, 1), "singularity": (3, 10)}
-"""Oldest versions that take a value of the environment as it is; earlier ones let a shell evaluate it (--no-eval)."""
+"""Oldest versions that take a variable's value as it is; earlier ones evaluate it (--no-eval)."""
 SEALED = ("--cleanenv", "--containall", "--no-home")
 HOME = "/tmp"  # noqa: S108  (inside the container, where it is an empty tmpfs of its own)
-"""HOME in a sealed container: the one folder that is writable in every image and holds nothing of the user's."""
+"""HOME in a sealed container: writable in every image, with nothing of the user's."""
 KEPT = (
     "CACHEDIR",
     "TMPDIR",
@@ -28,14 +28,14 @@ KEPT = (
     "DOCKER_USERNAME",
     "DOCKER_PASSWORD",
 )
-"""Settings of the runtime that are the user's to make; all others (BIND, NV, HOME, …) would change what runs."""
+"""The runtime's settings that a user may make; all others (BIND, NV, …) would change what runs."""
 
 HANDED_ON = re.compile(
     r"PATH|HOME|USER|LOGNAME|TERM|TMPDIR|LANG|LC_ALL|LD_LIBRARY_PATH|SSL_CERT_(?:FILE|DIR)|(?:https?|ftp|all|no)_proxy"
     r"|(?:APPTAINER|SINGULARITY)_(?:CACHEDIR|TMPDIR|CONFIGDIR|DISABLE_CACHE)",
     re.IGNORECASE,
 )
-"""The caller's variables that the runtime's own processes get: what runs inside may be able to read theirs."""
+"""The caller's variables that the runtime's processes get: what runs inside may read theirs."""
 APART = ("--pid", "--ipc", "--no-mount", "tmp")
 OFFLINE = ("--net", "--network", "none")
 
@@ -47,7 +47,7 @@ SQUASHFUSE = ("squashfuse_ll", "squashfuse")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Runtime:
-    """An Apptainer or Singularity and how it has to be called here; its methods build commands and start nothing.
+    """An Apptainer or Singularity and how to call it here; it builds commands, and starts nothing.
 
     ``flags`` are what every ``exec`` needs on this host; ``environment`` is that of its processes.  ``offline`` tells
     that a run can be kept from the network; ``cage`` is where root runs foreign code.
@@ -127,7 +127,7 @@ class Runtime:
         env: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> Command:
-        """Build the command that runs ``argv`` as root of a user namespace; what it changes goes to a folder.
+        """Build the command that runs ``argv`` as root of a user namespace; changes go to a folder.
 
         Without ``overlay`` the image is read-only.  It has no network.
         """
@@ -153,7 +153,7 @@ class Runtime:
     def _caged(
         self, command: Command, image: Path, binds: Sequence[Bind], own: Path | None
     ) -> Command:
-        """Return a command as root has to run it; ``own`` is a folder that the runtime itself writes to."""
+        """Return a command as root has to run it; the runtime writes to the folder ``own``."""
         if self.cage is None:
             return command
         if image.exists() and not image.stat().st_mode & 0o004:
@@ -245,7 +245,7 @@ class Runtime:
 
 
 def bind_flags(bind: Bind) -> tuple[str, str]:
-    """Write one bind as the runtime wants it: --bind, or --mount (a CSV line) where a path has a special character.
+    """Write a bind as the runtime wants it: --bind, or --mount (a CSV line) for special characters.
 
     Raises UsageError for a path with a newline and for a target that is not absolute.
     """
@@ -302,7 +302,7 @@ def find_runtime(settings: Settings, runner: Runner, host: Host | None = None) -
 def parse_version(
     text: str, *, where: str, failed: bool = False, stderr: str = ""
 ) -> tuple[str, tuple[int, ...]]:
-    """Read "apptainer version 1.4.5-1.el9" or "singularity-ce version 4.1.0"; raises HostError for anything else."""
+    """Read "apptainer version 1.4.5-1.el9" or "singularity-ce version 4.1.0"; else HostError."""
     found = re.search(r"\b(apptainer|singularity)(?:-ce|-pro)? version (\d+(?:\.\d+)*)", text)
     if failed or found is None:
         said = (stderr or text).strip() or "nothing"
@@ -351,12 +351,15 @@ def _flags(
 
 
 def is_setuid(runtime: Runtime, runner: Runner) -> bool:
-    """Tell whether this runtime is installed setuid root: then it needs no user namespaces to run images."""
+    """Tell whether this runtime is setuid root: then it runs images without user namespaces."""
     return _built_setuid(runtime.program, runtime.environment, runner)
 
 
 def find_squashfuse(runtime: Runtime) -> str | None:
-    """Return the program that mounts images for those who may not ask the kernel to; a runtime may bring its own."""
+    """Return the program that mounts images for those who may not ask the kernel to.
+
+    A runtime may have its own.
+    """
     bundled = runtime.program.resolve().parent.parent / "libexec" / runtime.name / "bin"
     places = f"{runtime.environment.get('PATH', '')}:{bundled}"
     return next((found for name in SQUASHFUSE if (found := shutil.which(name, path=places))), None)

@@ -1,4 +1,4 @@
-"""Put a job together: the image, the recipe's [job], the options and the site; and say what is odd."""
+"""Put a job together: image, recipe's [job], options and site; and say what is odd."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _recipe_command(found: FoundImage, name: str) -> tuple[str, ...]:
 
 
 def find_unfit(found: FoundImage, intent: Intent, site: Site) -> str | None:
-    """Return why a job's image computes on no GPU of the site; None where it may, or asks for none."""
+    """Say why a job's image computes on no GPU of the site; None where it may or asks for none."""
     cuda = cuda_of_image(found) if intent.gpus else None
     return why_unfit(cuda, site, intent.partition) if cuda else None
 
@@ -137,7 +137,7 @@ def refuse_unfit(found: FoundImage, intent: Intent, site: Site) -> None:
 
 
 def _make_intent(request: JobRequest, site: Site, found: FoundImage, context: Context) -> Intent:
-    """Join recipe and flags; where neither says how many GPUs, an image with CUDA gets one for each node."""
+    """Join recipe and flags; an image with CUDA gets a GPU a node where neither says how many."""
     flags = request.flags
     partition = (request.site or "").partition(":")[2]
     if partition and flags.partition is None:

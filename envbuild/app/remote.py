@@ -1,4 +1,4 @@
-"""``--on SITE`` of ``check`` and ``make``: the same verb as a job; ``--for SITE``: a site as a target."""
+"""``--on SITE`` of ``check`` and ``make``: the verb as a job; ``--for SITE``: it as a target."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ CHECK_TIME = {"quick": "30m", "full": "1h", "soak": "4h"}
 
 
 def target_of_site(text: str, context: Context) -> Target:
-    """Return what SITE[:PARTITION or GPU] says about its nodes; raises UsageError where its file knows nothing."""
+    """Return what SITE[:PARTITION or GPU] says about its nodes.
+
+    Raises UsageError where its file knows nothing.
+    """
     name, _, part = text.partition(":")
     site = load_site(name, context.settings)
     gpu, host = _gpu_of_site(site, part), site.host
@@ -104,7 +107,7 @@ def _unfinished(site: Site, subject: str, context: Context) -> Record | None:
 
 
 def read_report(record: Record, site: Site, context: Context) -> Report:
-    """Return the report that a check on a node has written.  Raises HostError where there is none."""
+    """Return the report that a check on a node has written; raises HostError without one."""
     path = job_folder(context.settings.cwd) / f"{Path(record.script).stem}.report.json"
     try:
         report = msgspec.json.decode(path.read_bytes(), type=Report)
@@ -153,7 +156,7 @@ def require_built(record: Record, names: tuple[str, ...], site: Site, context: C
 
 
 def _fetch_files(name: str, context: Context) -> None:
-    """Lock where there is no lock, and bring every file of it into the store, which the nodes share."""
+    """Lock where there is no lock, and fetch its files into the store, which the nodes share."""
     source = find_recipe(name, context.settings)
     has_lock = source.lock.is_file()
     lock = require_whole_lock(source, context) if has_lock else write_first_lock(source, context)
@@ -164,7 +167,7 @@ def _fetch_files(name: str, context: Context) -> None:
 def _check_intent(
     site_text: str, target: str | None, context: Context, *, account: str | None, level: Level
 ) -> Intent:
-    """Return the intent of a check: one GPU where the site has any, and the recipe's account and partition."""
+    """Return a check's intent: a GPU if the site has any, the recipe's account and partition."""
     name, _, partition = site_text.partition(":")
     site = load_site(name, context.settings)
     source = find_recipe_of_image(target, context) if target else None
@@ -220,7 +223,10 @@ def _submit_words(
 def _on_node(
     words: tuple[str, ...], key: str, context: Context, *, report: bool
 ) -> tuple[str, ...]:
-    """Return the command that runs envbuild on a node with this store; a report goes into a file beside the script."""
+    """Return the command that runs envbuild on a node with this store.
+
+    A report goes into a file beside the script.
+    """
     command = (
         "env",
         f"ENVBUILD_STORE={context.settings.store}",

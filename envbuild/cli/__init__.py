@@ -180,7 +180,7 @@ ALIASES = {
 }
 """What people type out of habit with other tools, and the verb that is meant."""
 COMMAND_VERBS = ("exec", "shell", "run", "watch")
-"""Verbs that return the exit code of the user's own command, so that envbuild's failures have one of their own."""
+"""Verbs that return the exit code of the user's command; envbuild's failures have their own."""
 WORD_VERBS = (*COMMAND_VERBS, "job", "submit")
 """Verbs that end with a command of the user's, whose options are not ours."""
 
@@ -195,7 +195,7 @@ class LazyGroup(click.Group):
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """Import the module of a verb, or of the one that an alias means, and return its command."""
+        """Import the module of a verb, or the one that an alias means, and return its command."""
         verb = VERBS.get(ALIASES.get(cmd_name, cmd_name))
         if verb is None:
             return None
@@ -250,7 +250,7 @@ def main_group(ctx: click.Context, verbose: int, quiet: bool, color: str) -> Non
 
 
 def run_cli(arguments: Sequence[str]) -> int:
-    """Run the command line and return its exit code; the only place where errors become messages."""
+    """Run the command line and return its exit code; only here errors become messages."""
     _end_as_by_keyboard()
     try:
         result: Any = main_group.main(
@@ -284,14 +284,14 @@ def _runs_command(arguments: Sequence[str]) -> bool:
 
 
 def _end_as_by_keyboard() -> None:
-    """Let TERM and HUP (a closed terminal, a scheduler's time limit) end us the way Ctrl-C does: children first."""
+    """Let TERM and HUP (closed terminal, time limit) end us as Ctrl-C does: children first."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, signal.default_int_handler)
 
 
 def move_global_options(arguments: Sequence[str]) -> list[str]:
-    """Move -v, -q and --color before the verb, so that they may stand on either side of it; stops at ``--``."""
+    """Move -v, -q and --color before the verb: they may stand on either side; stops at ``--``."""
     own, rest = [], list(arguments)
     end = rest.index("--") if "--" in rest else len(rest)
     if any(argument in WORD_VERBS for argument in rest[:end]) and end == len(rest):
@@ -340,7 +340,7 @@ def _print_error(
 
 
 def _recipe_named(arguments: Sequence[str]) -> str:
-    """Return the recipe that a command line is about, or the only one in ./recipes; "NAME" where there is none."""
+    """Return the recipe of a command line, or the only one in ./recipes; "NAME" without any."""
     from envbuild.recipe.find import RECIPES, recipe_files  # late: only for an error
     from envbuild.settings import load_settings  # late: the same
 
@@ -365,6 +365,6 @@ def _say_interrupted() -> int:
 
 
 def _closed_pipe() -> int:
-    """Leave quietly when the reader of our output has gone, as ``envbuild def NAME | head`` does."""
+    """Leave quietly when the reader of our output has gone, as in ``envbuild def NAME | head``."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 141

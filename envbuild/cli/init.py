@@ -87,7 +87,7 @@ def command(
 
 
 def _site_node(site: str | None, context: Context) -> tuple[str | None, str | None]:
-    """Return the driver and the compute capability of a site's nodes, as far as its file knows them."""
+    """Return driver and compute capability of a site's nodes, as far as its file knows them."""
     if site is None:
         return None, None
     target = target_of_site(site, context)
@@ -96,7 +96,7 @@ def _site_node(site: str | None, context: Context) -> tuple[str | None, str | No
 
 
 def _ignore_images(project: Path) -> None:
-    """Let git leave out images and logs, where the project is a repository: an image has gigabytes."""
+    """Let git leave out images and logs, where the project is a repository: images are large."""
     if not (project / ".git").exists():
         return
     path = project / ".gitignore"

@@ -1,4 +1,4 @@
-"""Put a job together: intent, allocation, image, binds, handed-on variables, and the state of the project."""
+"""Put a job together: intent, allocation, image, binds, variables, and the project's state."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from envbuild.runtime import Bind
 from envbuild.settings import Settings
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
-"""Recipes are named so too (docs/recipe.md); it becomes a directive, a file name and a word of the script."""
+"""Recipes are named so too (docs/recipe.md); it is in a directive, a file name and the script."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,7 +77,7 @@ def compose_job(draft: JobDraft, site: Site, settings: Settings) -> Job:
 
 
 def check_name(name: str) -> None:
-    """Raise UsageError for a job's name that a scheduler, a shell or a file system would take for something else."""
+    """Raise UsageError for a job's name that a scheduler, shell or file system would misread."""
     if not re.fullmatch(NAME, name):
         raise UsageError(
             f"{name!r} is no name of a job",
@@ -93,7 +93,10 @@ def name_of_file(path: Path) -> str:
 
 
 def _usual_account(features: Features, settings: Settings) -> str | None:
-    """Return the account of the variables that a site's guide tells its users to set; envbuild hands none of them on."""
+    """Return the account of the variables that a site's guide tells its users to set.
+
+    envbuild hands none of them on.
+    """
     values = (settings.environment.get(name) for name in features.accounts)
     return next(
         (value for value in values if value and re.fullmatch(r"[\w.+-]{1,99}", value)), None
@@ -114,7 +117,7 @@ def _array_of(rows: tuple[tuple[str, ...], ...], intent: Intent) -> Intent:
 
 
 def _checked(intent: Intent, site: Site, settings: Settings) -> tuple[str, ...]:
-    """Return the receipts that must tell success, where the scheduler itself only knows that a job has ended."""
+    """Return the receipts that must tell success, where a scheduler only knows of a job's end."""
     features = features_of(site)
     if not intent.after or features.tests_success:
         return ()
@@ -144,7 +147,7 @@ def _checked(intent: Intent, site: Site, settings: Settings) -> tuple[str, ...]:
 
 
 def visible_folders(site: Site, settings: Settings, binds: tuple[Bind, ...]) -> tuple[Path, ...]:
-    """Return the folders that the container sees at their own path, as far as this machine knows them."""
+    """Return the folders that the container sees at their own path, as far as is known here."""
     texts = [*site.runtime.binds, *([site.folders.scratch] if site.folders.scratch else [])]
     folders = [
         settings.environment.get(text[1:], "") if text.startswith("$") else text for text in texts
@@ -156,7 +159,7 @@ def visible_folders(site: Site, settings: Settings, binds: tuple[Bind, ...]) -> 
 def check_visible(
     job: Job, site: Site, settings: Settings, binds: tuple[Bind, ...]
 ) -> tuple[str, ...]:
-    """Test the inputs of every task; return warnings about links of the project that lead out of it."""
+    """Test every task's inputs; return warnings about links of the project that lead out of it."""
     # each word once: the rows of a table share most of theirs
     words = tuple(dict.fromkeys(itertools.chain(*(job.rows or (job.argv,)))))
     check_stage(job.intent.stage, settings.cwd)
@@ -173,7 +176,7 @@ def check_visible(
 def collect(
     names: tuple[str, ...], given: Mapping[str, str], environment: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the values of variables to hand on; raises UsageError for one that is not set, naming it."""
+    """Return the values of variables to hand on; raises UsageError naming one that is not set."""
     found = dict(given)
     for name in names:
         if name in found:
@@ -189,7 +192,7 @@ def collect(
 
 
 def read_env_file(path: Path) -> dict[str, str]:
-    """Read lines KEY=VALUE; raises UsageError for other lines and for a file that others can read."""
+    """Read lines KEY=VALUE; raises UsageError for other lines and a file that others can read."""
     try:
         mode, text = path.stat().st_mode, path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -211,7 +214,7 @@ def read_env_file(path: Path) -> dict[str, str]:
 
 
 def git_commit(folder: Path, runner: Runner) -> str:
-    """Return the commit of the project, "modified" where files differ from it, "none" where there is no repository."""
+    """Return the project's commit, "modified" where files differ, "none" without a repository."""
     try:
         status = ("git", "status", "--porcelain=v2", "--branch", "--untracked-files=no")
         told = runner(Command(argv=status, cwd=folder, timeout=20), check=False)

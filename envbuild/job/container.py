@@ -1,4 +1,4 @@
-"""How a job enters the image: a bash function that seals the container on whatever node it runs on."""
+"""How a job enters the image: a bash function that seals the container on any node."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _environment(job: Job, site: Site, scheduler: Scheduler) -> list[str]:
 
 
 def _cache_lines(job: Job, site: Site) -> list[str]:
-    """Return the lines that keep downloads and compiled code in folders of the user's, where this node can."""
+    """Return lines that keep downloads and compiled code in the user's folders, where it can."""
     caches = job.caches
     if caches is None or not caches.folders:
         return []
@@ -195,7 +195,7 @@ def _exec_line(job: Job, site: Site, scheduler: Scheduler) -> str:
 
 
 def _site_folders(job: Job, site: Site) -> list[str]:
-    """Return the folders that the site shows to every job: paths, or names of variables with a $."""
+    """Return the folders that the site shows to every job: paths, or variables with a $."""
     folders = [*site.runtime.binds, *([site.folders.scratch] if site.folders.scratch else [])]
     folders += site.mpi.binds if several_containers(job) else ()
     return list(dict.fromkeys(folders))

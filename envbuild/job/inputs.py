@@ -1,4 +1,4 @@
-"""What a command names must be readable inside the sealed container: found out before submitting, not in the job."""
+"""What a command names must be readable in the sealed container: tested before submitting."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ENTRIES = 2000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UnreadablePath:
-    """A path that the job names and the container does not see: as it is written, and where it really is."""
+    """A path that a job names and its container does not see: as written, and the real one."""
 
     named: str
     real: Path
@@ -95,7 +95,7 @@ def _links_out(folder: Path, shown: list[Path]) -> Iterator[tuple[Path, Path]]:
 def check_inputs(
     words: Iterable[str], declared: Iterable[str], folder: Path, visible: Iterable[Path]
 ) -> tuple[UnreadablePath, ...]:
-    """Refuse a job whose inputs are not there or not visible; return links of the project itself that lead out of it.
+    """Refuse a job whose inputs are not there or not visible; return the project's links out of it.
 
     Raises UsageError naming the bind that is missing.
     """

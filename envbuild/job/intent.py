@@ -1,4 +1,4 @@
-"""From a recipe's [job] and the flags to an Intent: amounts with units, arrays, tables of parameters."""
+"""A recipe's [job] and the flags become an Intent: amounts with units, arrays, parameter tables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from envbuild.toml import closest
 T = TypeVar("T")
 
 MOST_ROWS = 10_000
-"""Rows of one table of parameters: each becomes a line of the script, which schedulers take up to about 4 MB."""
+"""Rows of one table: each becomes a line of the script, which schedulers take up to about 4 MB."""
 
 COLUMN = r"[\w](?:[\w .-]*[\w])?"
 """A column's name: a table may well call one "batch-size" or "n.layers"."""
@@ -56,7 +56,10 @@ class Flags:
 
 
 def make_intent(wanted: Wanted, flags: Flags, *, where: str = "[job]") -> Intent:
-    """Join a recipe's [job] with the flags, which win; raises UsageError naming the flag or the key at fault."""
+    """Join a recipe's [job] with the flags, which win.
+
+    Raises UsageError naming the flag or the key at fault.
+    """
     gpus, kind = (
         _gpus(flags.gpus) if flags.gpus is not None else (wanted.gpus or 0, wanted.gpu_type)
     )
@@ -169,7 +172,7 @@ def parse_array(text: str, place: str) -> Array:
 
 
 def read_each(path: Path, argv: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
-    """Return the command of every row of a CSV table: {column} in ``argv`` is replaced by the row's value.
+    """Return a command for each row of a CSV table: {column} in ``argv`` becomes the row's value.
 
     Raises UsageError: no table, rows of unequal length, a column that the command does not use or that is not there.
     """
@@ -205,7 +208,7 @@ def read_each(path: Path, argv: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
 
 
 def _check_columns(names: list[str], argv: tuple[str, ...], where: str) -> None:
-    """Raise UsageError for a {…} of the command that is no column, and for a column that it does not use."""
+    """Raise UsageError for a {…} of the command that is no column, and for an unused column."""
     used = list(chain.from_iterable(map(_named, argv)))
     if not set(used) & set(names):
         columns = ", ".join(f"{{{name}}}" for name in names)
@@ -229,7 +232,7 @@ def _check_columns(names: list[str], argv: tuple[str, ...], where: str) -> None:
 
 
 def _named(word: str) -> list[str]:
-    """Return the columns that a word of the command names: not ${name}, which is the shell's, nor {{name}}."""
+    """Return the columns that a word names: not ${name}, which is the shell's, nor {{name}}."""
     return [found["name"] for found in PLACE.finditer(word) if found["name"]]
 
 

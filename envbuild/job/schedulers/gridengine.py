@@ -93,7 +93,7 @@ class GridEngine:
     )
 
     def options(self, job: Job, site: Site) -> tuple[Words, ...]:
-        """Return the #$ lines; an account that belongs on the command line is left to ``submit``."""
+        """Return the #$ lines; an account for the command line is left to ``submit``."""
         intent = job.intent
         lines: list[Words] = [("-N", job_name(job.name)), ("-cwd",)]
         if not job.interactive:  # qrsh knows none of these
@@ -141,7 +141,7 @@ class GridEngine:
         return lines
 
     def submit(self, script: str, job: Job, site: Site) -> Words:
-        """Return the qsub line; -w e refuses what can never run, which Grid Engine would let wait for ever."""
+        """Return the qsub line; -w e refuses what can never run and would wait for ever."""
         return ("qsub", "-terse", *self._on_command_line(job, site), script)
 
     def _on_command_line(self, job: Job, site: Site) -> Words:
@@ -150,7 +150,7 @@ class GridEngine:
         return (*verify, *((site.fields.account or "-P", account) if account else ()))
 
     def interactive(self, script: str, job: Job, site: Site) -> Words:
-        """Return the qrsh line: qrsh takes the script for a plain command and reads none of its lines."""
+        """Return the qrsh line: to qrsh the script is a command, whose lines it does not read."""
         words: list[str] = []
         for text in command_words(self.options(job, site)):
             words += text.split()
@@ -158,7 +158,7 @@ class GridEngine:
         return ("qrsh", "-now", "n", *self._on_command_line(job, site), *words, "bash", script)
 
     def attach(self, script: str, job: str, *, terminal: bool) -> Words:  # noqa: ARG002
-        """Refuse: qrsh -inherit is for the tasks of a parallel environment, started by the job itself."""
+        """Refuse: qrsh -inherit is for the tasks that the job itself starts."""
         raise nobody_enters(
             self.features.title, "qrsh -inherit is only for what the job itself starts"
         )
@@ -171,7 +171,7 @@ class GridEngine:
         return found.partition(".")[0]
 
     def questions(self, job: str) -> tuple[StateQuestion, ...]:
-        """Ask the queue, then accounting; not every build has qstat -xml, so the plain list is read."""
+        """Ask the queue, then accounting; the plain list, as not every build has qstat -xml."""
         return (
             StateQuestion(argv=("qstat",), read=_read_queue),
             StateQuestion(argv=("qacct", "-j", job), read=_read_accounting),
@@ -215,7 +215,7 @@ def _read_reason(result: Result, job: str) -> Status | None:  # noqa: ARG001
 
 
 def _read_accounting(result: Result, job: str) -> Status | None:
-    """Read qacct's blocks; a job that ran again has several records of a task, of which the last counts."""
+    """Read qacct's blocks; of the records of a task that ran again, the last counts."""
     tasks: dict[str, Status] = {}
     for block in re.split(r"^=+$", result.stdout, flags=re.MULTILINE):
         fields = dict(re.findall(r"^(\w+)[ \t]+(.*?)[ \t]*$", block, flags=re.MULTILINE))
