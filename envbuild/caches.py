@@ -30,8 +30,8 @@ class Caches:
     """What is kept.
 
     ``folders`` are (folder of this machine, path below HOME in the container); ``variables`` are
-    set to paths below HOME; ``given`` are variables that the user has set to a folder already, which is
-    seen at its own path; ``made`` are the folders of this machine that must be there.
+    set to paths below HOME; ``given`` are variables that the user has set to a folder already,
+    which is seen at its own path; ``made`` are the folders of this machine that must be there.
     """
 
     folders: tuple[tuple[str, str], ...] = ()

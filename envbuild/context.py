@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class Context:
     """What every stage gets of this machine.
 
-    ``runner`` starts all processes, ``report`` is where progress is said; ``store`` is the one that the settings name,
-    with those that it reads.
+    ``runner`` starts all processes, ``report`` is where progress is said; ``store`` is the one that
+    the settings name, with those that it reads.
     """
 
     settings: Settings

@@ -10,13 +10,15 @@ if TYPE_CHECKING:
 OK = 0
 INTERRUPTED = 130
 OWN_FAILURE = 125
-"""Exit code of ``exec``, ``run`` and ``submit --wait`` when envbuild itself failed, not the command."""
+"""Exit code of ``exec``, ``run`` and ``submit --wait`` when envbuild itself failed, not the
+command."""
 
 
 class EnvbuildError(Exception):
     """Root of all errors that are told to the user without a traceback.
 
-    ``where`` names the value at fault (file, line, key); ``hint`` is the next step, one line or several.
+    ``where`` names the value at fault (file, line, key); ``hint`` is the next step, one line or
+    several.
     """
 
     code = 7
@@ -90,7 +92,8 @@ class ToolMissingError(HostError):
 class ToolFailedError(HostError):
     """A tool ended with an error; carries its command, exit code and last lines.
 
-    ``stdout`` and ``stderr`` are what the runner kept of the two streams (text, each at most its capture limit).
+    ``stdout`` and ``stderr`` are what the runner kept of the two streams (text, each at most its
+    capture limit).
     """
 
     def __init__(

@@ -16,7 +16,8 @@ from envbuild.run import Command, Runner
 CAP_SYS_RESOURCE = 24
 """Bit of CAP_SYS_RESOURCE in a capability mask (linux/capability.h)."""
 ID_COUNT = 65536
-"""Ids that a Debian system uses: a shorter range in /etc/subuid breaks packages with high ids (nobody is 65534)."""
+"""Ids that a Debian system uses: a shorter range in /etc/subuid breaks packages with high ids
+(nobody is 65534)."""
 FIRST_ID = 100000
 """Where ranges begin (SUB_UID_MIN in /etc/login.defs)."""
 SWITCHES = {
@@ -24,22 +25,25 @@ SWITCHES = {
     "kernel.unprivileged_userns_clone": ("0", "1"),  # Debian's and Arch's kernels
     "kernel.apparmor_restrict_unprivileged_userns": ("1", "0"),  # Ubuntu 23.10 and newer
 }
-"""Settings of kernels that switch user namespaces off: the value that does, and one that does not."""
+"""Settings of kernels that switch user namespaces off: the value that does, and one that does
+not."""
 SLOW_FILE_SYSTEMS = frozenset(
     {"nfs", "nfs4", "lustre", "gpfs", "beegfs", "fuse.glusterfs", "cifs", "afs", "ceph"}
 )
-"""Network file systems: slow for many small files, and often without the extended attributes that a build needs."""
+"""Network file systems: slow for many small files, and often without the extended attributes that a
+build needs."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Host:
     """What this machine offers to the user who runs.
 
-    ``missing_capabilities`` are the bits the kernel knows but this process lacks (all of them for an ordinary user);
-    ``subuid`` and ``subgid`` are the first and the count of the user's own ranges, None without a line;
-    ``user_namespace_limit`` is None where the kernel has no such file; ``driver`` is the NVIDIA driver's version.
-    ``free_ids`` is the first of ID_COUNT ids that no line of /etc/subuid and /etc/subgid has; ``switches`` are the
-    kernel's own settings that keep user namespaces from people, each with the value that lets them.
+    ``missing_capabilities`` are the bits the kernel knows but this process lacks (all of them for
+    an ordinary user); ``subuid`` and ``subgid`` are the first and the count of the user's own
+    ranges, None without a line; ``user_namespace_limit`` is None where the kernel has no such file;
+    ``driver`` is the NVIDIA driver's version. ``free_ids`` is the first of ID_COUNT ids that no
+    line of /etc/subuid and /etc/subgid has; ``switches`` are the kernel's own settings that keep
+    user namespaces from people, each with the value that lets them.
     """
 
     uid: int
@@ -64,8 +68,8 @@ class Host:
 class Space:
     """The file system below a folder: free bytes and inodes for this user (None: it counts no inodes), and its kind.
 
-    ``total`` are all its bytes, ``device`` and ``mount`` what /proc/mounts calls it and where it hangs; ``options`` are
-    those of its mount.
+    ``total`` are all its bytes, ``device`` and ``mount`` what /proc/mounts calls it and where it
+    hangs; ``options`` are those of its mount.
     """
 
     folder: Path
@@ -106,7 +110,8 @@ def read_driver(root: Path = Path("/")) -> str | None:
     """Return the version of the loaded NVIDIA driver, None without driver or without its control device."""
     if not (root / "dev/nvidiactl").exists():
         return None
-    # "… NVIDIA UNIX x86_64 Kernel Module  535.129.03 …"; open modules: "… Open Kernel Module for x86_64  …"
+    # "… NVIDIA UNIX x86_64 Kernel Module  535.129.03 …"; open modules: "… Open Kernel Module for
+    # x86_64  …"
     found = re.search(r"Module\b.*?\s(\d+(?:\.\d+)+)\s", _text(root / "proc/driver/nvidia/version"))
     return found[1] if found else None
 

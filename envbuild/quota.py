@@ -24,8 +24,8 @@ BLOCK = 1024
 class Quota:
     """What a user or group has used, and may use, of a file system: bytes, files; None is no limit.
 
-    ``limit`` is the soft one where there is one, ``hard`` the one that no write passes; ``group`` is the group's name,
-    None for the user's own quota.
+    ``limit`` is the soft one where there is one, ``hard`` the one that no write passes; ``group``
+    is the group's name, None for the user's own quota.
     """
 
     used: int
@@ -107,8 +107,9 @@ def tightest(quotas: Iterable[Quota]) -> Quota | None:
 def parse_quota(text: str, names: tuple[str, ...]) -> Quota | None:
     """Find a file system in what ``quota -w -p`` or ``lfs quota -q`` say: name, two groups of four.
 
-    A group is: used ("*" behind it when that is too much), soft limit, hard limit, grace.  A soft limit counts: past
-    it a site stops writing after some days.  A long name stands on a line of its own.
+    A group is: used ("*" behind it when that is too much), soft limit, hard limit, grace.  A soft
+    limit counts: past it a site stops writing after some days.  A long name stands on a line of its
+    own.
     """
     for name in filter(None, names):
         number = r"\s+(\d+)\*?\s+(\d+)\s+(\d+)\s+\S+"

@@ -32,8 +32,9 @@ GUARDED_FROM = 60.0
 class Command:
     """One process to start.
 
-    ``env`` is the child's whole environment (None: the parent's); ``timeout`` is in seconds; ``log`` is a file that
-    both streams are appended to while they come; ``on_line`` is called with every complete line of either stream.
+    ``env`` is the child's whole environment (None: the parent's); ``timeout`` is in seconds;
+    ``log`` is a file that both streams are appended to while they come; ``on_line`` is called with
+    every complete line of either stream.
     """
 
     argv: tuple[str, ...]
@@ -175,7 +176,8 @@ def _drain(
 def _guarded(process: subprocess.Popen[bytes]) -> Iterator[None]:
     """End the child's whole group when envbuild itself is killed: a shell waits for that, holding the end of a pipe.
 
-    PR_SET_PDEATHSIG would reach the child alone, and mmdebstrap for one leaves every signal to its own children.
+    PR_SET_PDEATHSIG would reach the child alone, and mmdebstrap for one leaves every signal to its
+    own children.
     """
     argv = ("/bin/sh", "-c", GUARD, "envbuild-guard", str(process.pid))
     try:
@@ -204,8 +206,9 @@ class LocalRunner:
     def __call__(self, command: Command, *, check: bool = True) -> Result:
         """Run one command to its end.
 
-        Raises HostError when the program is missing, ToolFailedError on a non-zero exit (with ``check``) or when
-        the time limit ended it; KeyboardInterrupt passes through after the child has been ended.
+        Raises HostError when the program is missing, ToolFailedError on a non-zero exit (with
+        ``check``) or when the time limit ended it; KeyboardInterrupt passes through after the child
+        has been ended.
         """
         started = time.monotonic()
         with contextlib.ExitStack() as stack:
@@ -290,8 +293,8 @@ def beside(
 ) -> int:
     """Run a command with our own terminal, calling ``tick(pid)`` every so many seconds; return its exit code.
 
-    Death by a signal is 128 + its number, as shells tell it.  Raises HostError when the program is missing;
-    KeyboardInterrupt passes through after the child has had its time to clean up.
+    Death by a signal is 128 + its number, as shells tell it.  Raises HostError when the program is
+    missing; KeyboardInterrupt passes through after the child has had its time to clean up.
     """
     try:
         process = subprocess.Popen(argv, env=dict(env))
@@ -301,7 +304,8 @@ def beside(
         while (code := _ended(process, every)) is None:
             tick(process.pid)
     except BaseException:
-        # a Ctrl-C of the terminal has reached the child too: it gets its time before it is told again
+        # a Ctrl-C of the terminal has reached the child too: it gets its time before it is told
+        # again
         for number, patience in (
             (None, GRACE_SECONDS),
             (signal.SIGTERM, GRACE_SECONDS),

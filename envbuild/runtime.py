@@ -49,8 +49,9 @@ SQUASHFUSE = ("squashfuse_ll", "squashfuse")
 class Runtime:
     """An Apptainer or Singularity and how to call it here; it builds commands, and starts nothing.
 
-    ``flags`` are what every ``exec`` needs on this host; ``environment`` is that of its processes.  ``offline`` tells
-    that a run can be kept from the network; ``cage`` is where root runs foreign code.
+    ``flags`` are what every ``exec`` needs on this host; ``environment`` is that of its processes.
+    ``offline`` tells that a run can be kept from the network; ``cage`` is where root runs foreign
+    code.
     """
 
     program: Path
@@ -85,14 +86,15 @@ class Runtime:
     ) -> Command:
         """Build the command that runs ``argv`` in an image.
 
-        Sealed: nothing of the caller's environment, home, processes or temporary files; HOME is /tmp, an own tmpfs
-        (of half the memory for root, 64 MB for others: bind a folder to /tmp where a program writes more).
-        ``cwd`` is a path in the container (sealed and None: /tmp). ``verb`` may be "shell" with an empty ``argv``.
-        Not sealed: as an ordinary exec, but with no process, temporary file or memory of others to be seen.
-        There ``home`` is the home folder, and where it starts.
-        Without ``network`` only the container itself can be reached, where this machine can do that (``offline``).
-        Unless it is no ``foreign`` code, but what the user asked for, root runs it in the cage.
-        Raises UsageError for a bind that the runtime cannot express.
+        Sealed: nothing of the caller's environment, home, processes or temporary files; HOME is
+        /tmp, an own tmpfs (of half the memory for root, 64 MB for others: bind a folder to /tmp
+        where a program writes more). ``cwd`` is a path in the container (sealed and None: /tmp).
+        ``verb`` may be "shell" with an empty ``argv``. Not sealed: as an ordinary exec, but with no
+        process, temporary file or memory of others to be seen. There ``home`` is the home folder,
+        and where it starts. Without ``network`` only the container itself can be reached, where
+        this machine can do that (``offline``). Unless it is no ``foreign`` code, but what the user
+        asked for, root runs it in the cage. Raises UsageError for a bind that the runtime cannot
+        express.
         """
         caged = foreign and self.cage is not None
         line = [str(self.program), "--quiet", verb, *(() if caged else self.flags)]
@@ -187,11 +189,11 @@ class Runtime:
     ) -> Command:
         """Build the command that makes an image (or, with ``sandbox``, a folder) from a definition.
 
-        ``env`` is seen by %setup, not by %post; ``packer_arguments`` go to mksquashfs; an existing target is replaced;
-        without ``test`` the definition's %test does not run.
-        With ``reads``, what it reads beside the definition and the binds, root builds in the cage; then ``tmpdir``
-        and the folder of ``target`` have to be the build's own.
-        %post has a /tmp and /var/tmp of the image's own: Apptainer would bind the host's, and recipes love to empty it.
+        ``env`` is seen by %setup, not by %post; ``packer_arguments`` go to mksquashfs; an existing
+        target is replaced; without ``test`` the definition's %test does not run. With ``reads``,
+        what it reads beside the definition and the binds, root builds in the cage; then ``tmpdir``
+        and the folder of ``target`` have to be the build's own. %post has a /tmp and /var/tmp of
+        the image's own: Apptainer would bind the host's, and recipes love to empty it.
         """
         cage = self.cage if reads is not None else None
         line = [str(self.program), "build", "--force"]
@@ -236,7 +238,8 @@ class Runtime:
     ) -> dict[str, str]:
         prefix = self.name.upper()
         env = {key: value for key, value in self.environment.items() if HANDED_ON.fullmatch(key)}
-        # in the environment, not in --env: that splits at commas and shows secrets to everybody who lists processes
+        # in the environment, not in --env: that splits at commas and shows secrets to everybody who
+        # lists processes
         env.update({f"{prefix}ENV_{key}": value for key, value in (inside or {}).items()})
         env[f"{prefix}_NO_EVAL"] = "1"
         if tmpdir is not None:
@@ -335,8 +338,9 @@ def _flags(
 ) -> tuple[str, ...]:
     """Return what makes ``exec`` work on this host.
 
-    Root that lacks a capability must take the way of ordinary users; and where one of those cannot open /dev/fuse,
-    an Apptainer that is not setuid has to unpack the image (Singularity does so by itself).
+    Root that lacks a capability must take the way of ordinary users; and where one of those cannot
+    open /dev/fuse, an Apptainer that is not setuid has to unpack the image (Singularity does so by
+    itself).
     """
     if host.crippled_root:
         return ("--userns",)

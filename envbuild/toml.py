@@ -21,7 +21,8 @@ BIGGEST_FILE = 16 * 1024 * 1024
 def read_toml(path: Path) -> tuple[dict[str, Any], str]:
     """Read a TOML file and return its data and its text.
 
-    Raises UsageError when it cannot be read, is not UTF-8 or does not parse (line and column are named).
+    Raises UsageError when it cannot be read, is not UTF-8 or does not parse (line and column are
+    named).
     """
     try:
         if path.stat().st_size > BIGGEST_FILE:

@@ -85,15 +85,15 @@ def _parameters(node: ast.FunctionDef) -> list[ast.arg]:
 
 
 LIMITS: list[tuple[Callable[[], float], float]] = [
-    (nested_ternaries, 25),
-    (double_comprehensions, 100),
-    (knotted_statements, 120),
-    (many_parameters, 25),
-    (one_word_names, 50),
-    (shared_class_names, 64),
-    (late_imports, 470),
-    (wide_lines, 2300),
-    (expressions_per_line, 4.4),
+    (nested_ternaries, 0),
+    (double_comprehensions, 5),
+    (knotted_statements, 10),
+    (many_parameters, 16),  # seven of them are click's commands: a parameter an option
+    (one_word_names, 27),
+    (shared_class_names, 6),
+    (late_imports, 153),
+    (wide_lines, 540),
+    (expressions_per_line, 3.9),
 ]
 """What was reached; a limit only goes down."""
 

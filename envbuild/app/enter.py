@@ -17,7 +17,8 @@ from envbuild.run import Command
 from envbuild.runtime import HOME, Bind
 
 HANDED_ON = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
-"""Variables of a scheduler that say which GPUs are ours; without them a sealed container uses all."""
+"""Variables of a scheduler that say which GPUs are ours; without them a sealed container uses
+all."""
 IMAGE_FOLDERS = ("/bin", "/etc", "/lib", "/lib64", "/opt", "/sbin", "/usr", "/var/lib")
 """Folders that belong to the image: a project folder in one of them is not bound over it."""
 

@@ -17,7 +17,8 @@ from envbuild.recipe.find import find_recipe, recipe_files
 from envbuild.recipe.model import Source
 
 SIF_MAGIC = (32, b"SIF_MAGIC")
-"""Offset and bytes that every SIF has (SIF specification: behind the 32 bytes of its launch line)."""
+"""Offset and bytes that every SIF has (SIF specification: behind the 32 bytes of its launch
+line)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

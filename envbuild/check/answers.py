@@ -75,8 +75,8 @@ class BuiltFor(_Record, frozen=True):
 class Static(_Record, frozen=True):
     """static_probe: what is installed; ``for_user`` by folder below a home of the image.
 
-    ``closed`` are distributions that only their owner may read; ``requires`` are the requirements (PEP 508, as written)
-    of the distributions that hold a framework.
+    ``closed`` are distributions that only their owner may read; ``requires`` are the requirements
+    (PEP 508, as written) of the distributions that hold a framework.
     """
 
     python: str
@@ -108,8 +108,8 @@ class Static(_Record, frozen=True):
 class Place(_Record, frozen=True):
     """Where a library was found.
 
-    ``lost`` are the names that it needs in turn and that are not found, with who needs them; ``nv`` where it is found
-    instead in the order of Apptainer 1.5's --nv, if that is another place.
+    ``lost`` are the names that it needs in turn and that are not found, with who needs them; ``nv``
+    where it is found instead in the order of Apptainer 1.5's --nv, if that is another place.
     """
 
     path: str | None = None
@@ -126,9 +126,10 @@ class Place(_Record, frozen=True):
 class LibrarySurvey(_Record, frozen=True):
     """libraries_probe: which shared libraries are found.
 
-    ``outdated`` maps a library to the symbol versions that it lacks and the objects that need them; ``wanted`` is by
-    import name of a framework and soname; ``needed_by`` maps an object that lacks a library to the objects that need it
-    itself; ``idle`` are those of them that nothing loads; ``other_pythons`` are modules for other Pythons only; ``cudnn`` maps a libcudnn to its version.
+    ``outdated`` maps a library to the symbol versions that it lacks and the objects that need them;
+    ``wanted`` is by import name of a framework and soname; ``needed_by`` maps an object that lacks
+    a library to the objects that need it itself; ``idle`` are those of them that nothing loads;
+    ``other_pythons`` are modules for other Pythons only; ``cudnn`` maps a libcudnn to its version.
     """
 
     folders: tuple[str, ...]
@@ -180,8 +181,8 @@ class Code(_Record, frozen=True):
 class Imported(_Record, frozen=True):
     """One import: ``error`` is the traceback's last line, or how the process ended.
 
-    ``blame`` are the distributions (canonical) that the traceback goes through, innermost first.  ``used`` tells that
-    only the project's source asks for what failed.
+    ``blame`` are the distributions (canonical) that the traceback goes through, innermost first.
+    ``used`` tells that only the project's source asks for what failed.
     """
 
     ok: bool
@@ -274,8 +275,8 @@ class Driver(_Record, frozen=True):
 class Computed(_Record, frozen=True):
     """One task on one device (probes/compute.py).
 
-    ``error`` is relative to the float64 result, ``device`` where it was computed, ``bandwidth`` in bytes per second
-    as nccl-tests counts it, ``repeats`` how often an endurance task was done.
+    ``error`` is relative to the float64 result, ``device`` where it was computed, ``bandwidth`` in
+    bytes per second as nccl-tests counts it, ``repeats`` how often an endurance task was done.
     """
 
     index: int

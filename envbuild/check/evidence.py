@@ -31,9 +31,10 @@ T = TypeVar("T")
 class Evidence:
     """Expectations, answers and the machine's state.
 
-    ``framework`` is the one in question, ``frameworks`` are all that are looked at, the expected or first found before
-    the others; ``computes`` are their computations by name, ``compute`` that of the one in question; ``gpu`` tells that this machine has an NVIDIA driver;
-    an answer is None where its probe was not run; ``sources`` are the project's own files.
+    ``framework`` is the one in question, ``frameworks`` are all that are looked at, the expected or
+    first found before the others; ``computes`` are their computations by name, ``compute`` that of
+    the one in question; ``gpu`` tells that this machine has an NVIDIA driver; an answer is None
+    where its probe was not run; ``sources`` are the project's own files.
     """
 
     expected: Expected

@@ -14,8 +14,9 @@ Level = Literal["quick", "full", "soak"]
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One check's answer.
 
-    ``outcome`` passed, failed or skipped; ``reason`` says what was seen, in one or two sentences; ``hint`` what to do
-    next (failed and skipped only); ``evidence`` are the values behind it; ``seconds`` is wall time.
+    ``outcome`` passed, failed or skipped; ``reason`` says what was seen, in one or two sentences;
+    ``hint`` what to do next (failed and skipped only); ``evidence`` are the values behind it;
+    ``seconds`` is wall time.
     """
 
     check: str
@@ -30,8 +31,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """All findings about one image; ``digest`` is the image digest; ``when`` is UTC in ISO 8601.
 
-    ``gpu`` and ``driver`` are those of the machine that was checked on, ``target`` the node that was judged for;
-    ``asked`` is a digest over the recipe's own part of the check: [check] and its script.
+    ``gpu`` and ``driver`` are those of the machine that was checked on, ``target`` the node that
+    was judged for; ``asked`` is a digest over the recipe's own part of the check: [check] and its
+    script.
     """
 
     image: str

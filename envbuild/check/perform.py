@@ -62,13 +62,14 @@ def check_image(
 ) -> Report:
     """Check an image and return all findings.
 
-    ``script`` is the recipe's own check as a file; ``digest`` is the image's, where it is known already, else
-    ``digest_of`` tells it; ``recorded`` is the digest that make wrote down of this file; ``gpu``
-    overrides whether this machine has a driver; ``records`` maps canonical names of the base's distributions to the
-    sha256 (hex) of their RECORD, where the base's facts are known; ``environment`` is that of the job, of which only
-    the choice of GPUs is handed in; ``target`` is the kind of node that the image is meant for;
-    ``project`` is the folder with the user's own Python, which is looked through.
-    Raises UsageError for what is no image, or none for this machine.
+    ``script`` is the recipe's own check as a file; ``digest`` is the image's, where it is known
+    already, else ``digest_of`` tells it; ``recorded`` is the digest that make wrote down of this
+    file; ``gpu`` overrides whether this machine has a driver; ``records`` maps canonical names of
+    the base's distributions to the sha256 (hex) of their RECORD, where the base's facts are known;
+    ``environment`` is that of the job, of which only the choice of GPUs is handed in; ``target`` is
+    the kind of node that the image is meant for; ``project`` is the folder with the user's own
+    Python, which is looked through. Raises UsageError for what is no image, or none for this
+    machine.
     """
     expected = plan.derive_expected(
         recipe, lock, script=script, records=records, target=target, project=project, level=level
@@ -184,7 +185,8 @@ def verdict_of(findings: tuple[Finding, ...], *, unseen: bool = False) -> Outcom
 def gather_evidence(expected: plan.Expected, inside: ProbeRunner, report: Reporter) -> Evidence:
     """Run the probes: those without GPU time side by side in one container, the script, the GPU's.
 
-    Without a GPU the script runs beside the first ones; a GPU may be set to take one process at a time.
+    Without a GPU the script runs beside the first ones; a GPU may be set to take one process at a
+    time.
     """
     static, imports = plan.static_request(expected), plan.imports_request(expected)
     libraries, driver = plan.libraries_request(), plan.driver_request()

@@ -55,12 +55,12 @@ class Expected:
     """What the image should hold.
 
     ``framework`` is the one that must be there and ``version`` the locked one; ``asked`` are the
-    requirements as written; ``direct`` are the names of the direct requirements (canonical), ``conditional``
-    those of them for some systems only, ``imports`` further modules of the recipe; ``locked`` maps canonical names to
-    versions; ``records`` maps canonical names to the sha256 (hex) of the RECORD that the base's facts have; ``script``
-    is the recipe's own check; ``target`` the kind of node that the image is meant for; ``project`` the folder with the
-    user's own Python; ``level`` how deep to look; ``alone`` tells that neither a
-    recipe nor a lock is at hand.
+    requirements as written; ``direct`` are the names of the direct requirements (canonical),
+    ``conditional`` those of them for some systems only, ``imports`` further modules of the recipe;
+    ``locked`` maps canonical names to versions; ``records`` maps canonical names to the sha256
+    (hex) of the RECORD that the base's facts have; ``script`` is the recipe's own check; ``target``
+    the kind of node that the image is meant for; ``project`` the folder with the user's own Python;
+    ``level`` how deep to look; ``alone`` tells that neither a recipe nor a lock is at hand.
     """
 
     framework: Framework | None = None

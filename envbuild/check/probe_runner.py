@@ -83,7 +83,8 @@ def _text(name: str) -> str:
 class ProbeRunner:
     """An image with the means to run something in it.
 
-    ``gpu`` hands the host's driver in (--nv), ``network`` the network; the unsealed probe never has one.
+    ``gpu`` hands the host's driver in (--nv), ``network`` the network; the unsealed probe never has
+    one.
     """
 
     def __init__(

@@ -55,7 +55,8 @@ def report_schema() -> dict[str, Any]:
 def save_report(report: Report, store: Store) -> None:
     """Keep a report as the last one on its image of that level, on such GPUs, for that node.
 
-    One that has seen no GPU though it was to is no verdict, and not kept.  Raises SpaceError or HostError.
+    One that has seen no GPU though it was to is no verdict, and not kept.  Raises SpaceError or
+    HostError.
     """
     if report.verdict == "skipped":
         return

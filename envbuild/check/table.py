@@ -27,8 +27,9 @@ CheckFunction = Callable[[Evidence], Verdict]
 class Check:
     """One check.
 
-    ``needs`` are the answers (fields of Evidence) it cannot do without; ``asked`` tells for which expectations it is
-    made at all; ``gpu`` that it needs a GPU; ``each`` that it is made for every framework.
+    ``needs`` are the answers (fields of Evidence) it cannot do without; ``asked`` tells for which
+    expectations it is made at all; ``gpu`` that it needs a GPU; ``each`` that it is made for every
+    framework.
     """
 
     name: str

@@ -32,8 +32,8 @@ def read_target(
 ) -> Target | None:
     """Read what was told about a kind of node; None where nothing was.
 
-    ``gpu`` is a card ("A100", "Tesla V100S-PCIE-32GB", "RTX 3090") or a compute capability ("8.0", "sm_80").
-    Raises UsageError for an unknown card and for versions that are none.
+    ``gpu`` is a card ("A100", "Tesla V100S-PCIE-32GB", "RTX 3090") or a compute capability ("8.0",
+    "sm_80"). Raises UsageError for an unknown card and for versions that are none.
     """
     if gpu is None and driver is None and glibc is None:
         return None

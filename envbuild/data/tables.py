@@ -31,10 +31,10 @@ class Framework(TableRow, frozen=True):
     it where a base is chosen.  ``probe`` is the script that tries it on a GPU, None where there is
     none.  ``greater`` ones make what is built on them (RAPIDS) no framework of its own.  ``opens``
     are those of the CUDA libraries that it opens itself at run time, going on without the GPU if
-    one is gone; ``opens_before`` is the release since which it finds them in wheels by a way of its own (entry_points.toml tries it);
-    ``linked`` are linked libraries whose version counts, ``openers`` the objects that
-    open them (shell patterns below site-packages, the first that is there counts), and ``before``
-    the objects that are loaded before.
+    one is gone; ``opens_before`` is the release since which it finds them in wheels by a way of its
+    own (entry_points.toml tries it); ``linked`` are linked libraries whose version counts,
+    ``openers`` the objects that open them (shell patterns below site-packages, the first that is
+    there counts), and ``before`` the objects that are loaded before.
     """
 
     name: str

@@ -12,8 +12,8 @@ from envbuild.toml import closest
 def allocate(intent: Intent, site: Site, *, interactive: bool = False) -> Allocation:
     """Decide what to ask the site for.
 
-    Raises UsageError naming the field and the site's rule: something required is missing, a limit is broken, or the
-    site has no way to say it.
+    Raises UsageError naming the field and the site's rule: something required is missing, a limit
+    is broken, or the site has no way to say it.
     """
     _check_required(intent, site)
     _check_queue(intent, site)

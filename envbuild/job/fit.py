@@ -9,7 +9,8 @@ from envbuild.job.site import Site
 def why_unfit(cuda: str, site: Site, partition: str | None = None) -> str | None:
     """Return why an image with this CUDA computes on no GPU of a site; None where it may, or nothing is known.
 
-    Within a family (12.0 to 12.9) the oldest driver of the family will do (NVIDIA, CUDA compatibility: minor versions).
+    Within a family (12.0 to 12.9) the oldest driver of the family will do (NVIDIA, CUDA
+    compatibility: minor versions).
     """
     table, asked = load_cuda(), _numbers(cuda)
     needed = table.families.get(str(asked[0])) or table.drivers.get(".".join(map(str, asked[:2])))

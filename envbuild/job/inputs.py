@@ -40,7 +40,8 @@ def find_unreadable(
 ) -> tuple[UnreadablePath, ...]:
     """Return the paths among words of a command, links inside them included, that no bind shows.
 
-    ``visible`` are the folders that the container sees at their own path; a word "--key=PATH" is looked into.
+    ``visible`` are the folders that the container sees at their own path; a word "--key=PATH" is
+    looked into.
     """
     shown: list[Path] = []
     for visible_folder in visible:

@@ -174,7 +174,8 @@ def parse_array(text: str, place: str) -> Array:
 def read_each(path: Path, argv: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
     """Return a command for each row of a CSV table: {column} in ``argv`` becomes the row's value.
 
-    Raises UsageError: no table, rows of unequal length, a column that the command does not use or that is not there.
+    Raises UsageError: no table, rows of unequal length, a column that the command does not use or
+    that is not there.
     """
     where = str(path)
     try:

@@ -11,7 +11,8 @@ from envbuild.job.site import Site
 from envbuild.job.staging import staged_data
 
 PORT = "export MASTER_PORT=$((10000 + (id + ${task:-0}) % 20000))\n"
-"""Below the kernel's range for outgoing connections (32768 and up), and another one for each job of a node."""
+"""Below the kernel's range for outgoing connections (32768 and up), and another one for each job of
+a node."""
 WORLD_SHELL = 'command -v python3 >/dev/null || exit 0\npython3 -c "$1" "$2"'
 
 

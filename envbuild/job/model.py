@@ -33,11 +33,12 @@ class Array:
 class Intent:
     """What a job needs, in nobody's dialect.
 
-    ``gpus`` and ``tasks`` are in all, ``cpus`` per task; ``memory`` is MiB per node, ``walltime`` seconds; None leaves
-    a thing to the site.  ``after`` are ids of jobs that must have succeeded, ``after_any`` of jobs that must have
-    ended; ``environment`` are names of the caller's variables; ``output`` is a pattern with {name}, {id} and {task};
-    ``inputs`` are paths that must be readable inside, ``stage`` those that are copied to the node's disk first;
-    ``options`` go to the scheduler as they are.
+    ``gpus`` and ``tasks`` are in all, ``cpus`` per task; ``memory`` is MiB per node, ``walltime``
+    seconds; None leaves a thing to the site.  ``after`` are ids of jobs that must have succeeded,
+    ``after_any`` of jobs that must have ended; ``environment`` are names of the caller's variables;
+    ``output`` is a pattern with {name}, {id} and {task}; ``inputs`` are paths that must be readable
+    inside, ``stage`` those that are copied to the node's disk first; ``options`` go to the
+    scheduler as they are.
     """
 
     gpus: int = 0
@@ -65,8 +66,8 @@ class Intent:
 class Allocation:
     """What the job gets of the site: ``gpus`` and ``processes`` per node, ``cpus`` per process, ``memory`` per node.
 
-    ``type`` is the site's name for the node or the part of one, None where it has no such names; ``cpus`` and
-    ``memory`` are None where the site decides.
+    ``type`` is the site's name for the node or the part of one, None where it has no such names;
+    ``cpus`` and ``memory`` are None where the site decides.
     """
 
     nodes: int
@@ -81,7 +82,8 @@ class Allocation:
 class Image:
     """The image a job runs in: its path as the job sees it, and what identifies it.
 
-    ``stamp`` is its size and time of change, which the job compares: an image may change while a job waits.
+    ``stamp`` is its size and time of change, which the job compares: an image may change while a
+    job waits.
     """
 
     path: str
@@ -94,10 +96,11 @@ class Image:
 class Job:
     """Everything that a script is made from.
 
-    ``image`` None runs the command on the node itself; ``rows`` are the commands of an array's tasks (empty: all run
-    ``argv``); ``binds`` are (source, target, writable); ``secrets`` is the file of handed-on variables (None: there
-    are none); ``checked`` are receipts that must all tell success before the command starts; ``key`` names the
-    submission's files (None: printed, not submitted); ``caches`` is what outlives the job of its HOME; ``umask`` is the submitter's.
+    ``image`` None runs the command on the node itself; ``rows`` are the commands of an array's
+    tasks (empty: all run ``argv``); ``binds`` are (source, target, writable); ``secrets`` is the
+    file of handed-on variables (None: there are none); ``checked`` are receipts that must all tell
+    success before the command starts; ``key`` names the submission's files (None: printed, not
+    submitted); ``caches`` is what outlives the job of its HOME; ``umask`` is the submitter's.
     """
 
     name: str
@@ -143,11 +146,12 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
 class Record(msgspec.Struct, frozen=True, kw_only=True):
     """One submission, kept in ``.envbuild/jobs`` of the folder it was submitted from.
 
-    ``log`` is the pattern of its log files, with {id} and {task} still in it, ``receipt`` that of its receipts, which
-    no other job shares, as ids come again; ``tasks`` are the numbers of an array;
-    ``purpose`` tells jobs that envbuild made for itself ("check", "make", "probe") and ``subject`` what they are about;
-    ``job`` is what the script was made from, without the rows of an array (None: an older envbuild submitted it);
-    ``cancelled`` tells that it was cancelled from here.
+    ``log`` is the pattern of its log files, with {id} and {task} still in it, ``receipt`` that of
+    its receipts, which no other job shares, as ids come again; ``tasks`` are the numbers of an
+    array; ``purpose`` tells jobs that envbuild made for itself ("check", "make", "probe") and
+    ``subject`` what they are about; ``job`` is what the script was made from, without the rows of
+    an array (None: an older envbuild submitted it); ``cancelled`` tells that it was cancelled from
+    here.
     """
 
     id: str

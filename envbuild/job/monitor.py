@@ -20,15 +20,18 @@ from envbuild.run import Runner
 from envbuild.settings import Settings
 
 GRACE = 60.0
-"""Seconds in which a job that the scheduler does not know, or that has ended, may still hand in its receipt."""
+"""Seconds in which a job that the scheduler does not know, or that has ended, may still hand in its
+receipt."""
 KILLED_GRACE = 5.0
 """The same for a job of which the scheduler says that it was killed: it leaves none."""
 FIRST, LAST = 0.5, 30.0
 """Seconds between two questions to the scheduler: the first, and the longest as it backs off."""
 SETTLED = 2.0
-"""Seconds for which a stopped job must be unknown: one that is put back into the queue is unknown for a moment."""
+"""Seconds for which a stopped job must be unknown: one that is put back into the queue is unknown
+for a moment."""
 LOOK, LOOK_PER_TASK, LONGEST_LOOK = 0.3, 0.005, 10.0
-"""Seconds between two looks at logs and receipts: they cost the scheduler nothing, and the file system little."""
+"""Seconds between two looks at logs and receipts: they cost the scheduler nothing, and the file
+system little."""
 EVIDENCE = re.compile(
     r"[Ee]xceeded (?:job |step )?memory limit|oom[-_]kill|Out [Oo]f [Mm]emory|job killed: |"
     r"No space left on device|Disk quota exceeded|DUE TO (?:TIME LIMIT|PREEMPTION|NODE FAILURE)"
@@ -100,7 +103,8 @@ def _answer(
 class LogTail:
     """Hand on what is new in log files; names each where there are several.
 
-    ``before`` are the sizes of files that were there already: another site may have used the same number.
+    ``before`` are the sizes of files that were there already: another site may have used the same
+    number.
     """
 
     def __init__(
@@ -215,9 +219,9 @@ def wait(
 ) -> tuple[Receipt, ...]:
     """Follow the log until every task has written its receipt, and return these.
 
-    A scheduler that does not answer is waited for: nothing is known of the job then.  Raises HostError for a job that
-    can never start, that ended without a receipt (killed, cancelled, node lost), or that the scheduler has lost; the
-    job itself is left alone whatever happens here.
+    A scheduler that does not answer is waited for: nothing is known of the job then.  Raises
+    HostError for a job that can never start, that ended without a receipt (killed, cancelled, node
+    lost), or that the scheduler has lost; the job itself is left alone whatever happens here.
     """
     hand = clock or Clock()
     receipts = Receipts(record, settings.cwd)
@@ -231,7 +235,8 @@ def wait(
         if receipts.whole and not receipts.stopped:
             return receipts.all
         if receipts.whole and not halted:
-            # ask at once: a signal has ended a task, and only the scheduler knows whether it will run again
+            # ask at once: a signal has ended a task, and only the scheduler knows whether it will
+            # run again
             halted, pause, due = True, FIRST, hand.now()
         if hand.now() < due:
             hand.sleep(look)

@@ -37,8 +37,9 @@ def check_client(site: Site, settings: Settings, runner: Runner) -> None:
 def check_predecessors(job: Job, site: Site, settings: Settings, runner: Runner) -> Job:
     """Return the job without the predecessors that have ended as they should, the others by their whole ids.
 
-    A scheduler forgets jobs that have ended, and then deletes what follows them (PBS without history) or starts it
-    (Slurm).  Raises UsageError for a job to follow that has failed already, or that the scheduler has forgotten.
+    A scheduler forgets jobs that have ended, and then deletes what follows them (PBS without
+    history) or starts it (Slurm).  Raises UsageError for a job to follow that has failed already,
+    or that the scheduler has forgotten.
     """
     after = []
     for number in job.intent.after:

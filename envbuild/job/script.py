@@ -119,7 +119,8 @@ def _start(job: Job, site: Site, scheduler: Scheduler) -> str:
         f"receipt={_shell_pattern(receipt_pattern(job))}",
     ]
     if not features.writes_log and not job.interactive:
-        # a job that PBS starts again goes on in its log; here, an old log belonged to another process of that number
+        # a job that PBS starts again goes on in its log; here, an old log belonged to another
+        # process of that number
         mode = ">>" if features.appends_log else ">"
         lines.append(f"exec {mode}{_shell_pattern(log_pattern(job))} 2>&1")
     lines.append("started=$(date -u +%Y-%m-%dT%H:%M:%SZ)")

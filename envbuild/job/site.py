@@ -51,9 +51,10 @@ class Fields(_SiteFileSection, frozen=True):
 class Resources(_SiteFileSection, frozen=True):
     """[resources]: the dialect of GPUs, processors and memory.
 
-    ``gpu`` says how GPUs are asked for: a Slurm option, a Grid Engine consumable (``gpu-name``, counted ``gpu-per``
-    slot or job), "ngpus" of a PBS chunk, "type" (the node type has them), or "none".  ``memory`` is "mem" or the name
-    of a Grid Engine resource, counted ``memory-per`` slot or job; "none" where the site decides.
+    ``gpu`` says how GPUs are asked for: a Slurm option, a Grid Engine consumable (``gpu-name``,
+    counted ``gpu-per`` slot or job), "ngpus" of a PBS chunk, "type" (the node type has them), or
+    "none".  ``memory`` is "mem" or the name of a Grid Engine resource, counted ``memory-per`` slot
+    or job; "none" where the site decides.
     """
 
     gpu: Literal["gpus", "gres", "gpus-per-node", "consumable", "ngpus", "type", "none"] = "none"

@@ -44,7 +44,8 @@ def site_files(settings: Settings) -> dict[str, Path | None]:
 def load_site(name: str, settings: Settings) -> Site:
     """Read a site by name, or from a file where the name ends with .toml.
 
-    Raises UsageError: no such site (the nearest is told), or a file that does not parse, naming line and key.
+    Raises UsageError: no such site (the nearest is told), or a file that does not parse, naming
+    line and key.
     """
     if name.endswith(".toml") or "/" in name:
         data, text = read_toml(settings.cwd / name)

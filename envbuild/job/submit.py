@@ -21,15 +21,16 @@ from envbuild.settings import Settings
 from envbuild.store.atomic import os_errors_as, sync_folder, write_text
 
 PATIENCE = 120.0
-"""Seconds that a client of the scheduler gets; a busy controller answers slowly, a dead one never."""
+"""Seconds that a client of the scheduler gets; a busy controller answers slowly, a dead one
+never."""
 
 KEPT = re.compile(
     r"PATH|HOME|USER|LOGNAME|SHELL|LANG|TZ|KRB5CCNAME|LD_LIBRARY_PATH|MODULEPATH|MODULESHOME|LOADEDMODULES|_LMFILES_|"
     r"LMOD_\w+|SLURM_CONF|SGE_ROOT|SGE_CELL|SGE_CLUSTER_NAME|SGE_QMASTER_PORT|SGE_EXECD_PORT|"
     r"PBS_CONF_FILE|PBS_EXEC|PBS_SERVER|PBS_DEFAULT|MUNGE_SOCKET|TMPDIR"
 )
-"""Variables that a scheduler's client gets.  Others change what it does or prints (SBATCH_*, SQUEUE_FORMAT), or are
-secrets that would go into the job's record."""
+"""Variables that a scheduler's client gets.  Others change what it does or prints (SBATCH_*,
+SQUEUE_FORMAT), or are secrets that would go into the job's record."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -179,7 +180,8 @@ def submit(
 ) -> Record:
     """Submit a job and return its record.
 
-    Raises HostError when the scheduler is missing, does not answer or refuses (its own words are told).
+    Raises HostError when the scheduler is missing, does not answer or refuses (its own words are
+    told).
     """
     if site.site.retired:
         raise UsageError(

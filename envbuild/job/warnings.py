@@ -23,8 +23,8 @@ def processes(job: Job) -> int:
 def shared_sqlite(job: Job, project: Path) -> str | None:
     """Return a warning where several processes would write to one SQLite file, else None.
 
-    Its locks do not work on most network file systems (sqlite.org, "How To Corrupt", 2.1); Optuna's workers are the
-    usual case.
+    Its locks do not work on most network file systems (sqlite.org, "How To Corrupt", 2.1); Optuna's
+    workers are the usual case.
     """
     count = processes(job)
     if count < 2:

@@ -15,10 +15,11 @@ from envbuild.settings import Settings
 from envbuild.store.units import human_bytes
 
 ROOM = {"TMPDIR": (15 * GB, 2 * GB), "store": (10 * GB, GB), "current folder": (5 * GB, GB // 2)}
-"""Bytes below which a TensorFlow image may not fit, and below which nothing fits (measured: 1.6 GB of wheels to fetch,
-5 GB unpacked, 2.4 GB packed)."""
+"""Bytes below which a TensorFlow image may not fit, and below which nothing fits (measured: 1.6 GB
+of wheels to fetch, 5 GB unpacked, 2.4 GB packed)."""
 INODES = (200_000, 20_000)
-"""The same for inodes: a base with TensorFlow and its CUDA wheels has about 60,000 files, counted twice while built."""
+"""The same for inodes: a base with TensorFlow and its CUDA wheels has about 60,000 files, counted
+twice while built."""
 SMALL_HOME = 40 * GB
 """A home that may hold less than this is no place for a store: universities give 15 to 25 GB."""
 VARIABLES = {"TMPDIR": "TMPDIR", "store": "ENVBUILD_STORE"}

@@ -7,7 +7,8 @@ from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, p
 from envbuild.data import lookup
 
 COMPILERS = ("gcc", "g++", "Python.h")
-"""What Triton builds its launchers with (triton/runtime/build.py), and Inductor its code for the CPU."""
+"""What Triton builds its launchers with (triton/runtime/build.py), and Inductor its code for the
+CPU."""
 
 
 def compiler_tools(evidence: Evidence) -> Verdict:

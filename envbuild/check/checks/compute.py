@@ -11,16 +11,18 @@ from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, p
 TOLERANCES = {"tf32": 5e-3, "float16": 1e-2, "bfloat16": 5e-2, "convolution": 1e-2, "memory": 0.0}
 """Relative errors (Frobenius norm) that count as right.
 
-Seen on CPUs for a product of 256 x 256: float16 3e-4 (PyTorch) to 2e-3 (TensorFlow), bfloat16 3e-3; TensorFloat-32
-keeps 10 bits as float16 does.  Convolution: cuDNN may choose TensorFloat-32 where it cannot be switched off.
-"""
+Seen on CPUs for a product of 256 x 256: float16 3e-4 (PyTorch) to 2e-3 (TensorFlow), bfloat16 3e-3;
+TensorFloat-32 keeps 10 bits as float16 does.  Convolution: cuDNN may choose TensorFloat-32 where it
+cannot be switched off. """
 NEEDS_CAPABILITY = {"tf32": 80, "bfloat16": 80}
 FALLING = 0.9
 """Part of the first loss that the last of twenty must be below."""
 SLOW, SUSPECT = 2.0, 5.0
-"""How many times a GPU must beat the CPU: below the first it fails, below the second that is noted."""
+"""How many times a GPU must beat the CPU: below the first it fails, below the second that is
+noted."""
 RISE = 32 << 20
-"""Bytes by which the memory in use must rise where NVML cannot list the process (MIG, another PID namespace)."""
+"""Bytes by which the memory in use must rise where NVML cannot list the process (MIG, another PID
+namespace)."""
 
 
 def check_precision(evidence: Evidence) -> Verdict:

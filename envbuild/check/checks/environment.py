@@ -34,10 +34,11 @@ SWITCHES: dict[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {
     "JAX_SKIP_CUDA_PLUGIN": (YES, ("jax",), "JAX leaves its CUDA plug-in out"),
     "CUPY_ACCELERATORS_DISABLE": (YES, ("cupy",), "CuPy leaves its accelerators out"),
 }
-"""Variables that keep a package from the GPU: values (in lower case), packages that read them, what they do.
+"""Variables that keep a package from the GPU: values (in lower case), packages that read them, what
+they do.
 
-Sources: accelerate/state.py; Numba's documentation, environment variables; transformers/utils/import_utils.py.
-"""
+Sources: accelerate/state.py; Numba's documentation, environment variables;
+transformers/utils/import_utils.py. """
 SLOW: dict[str, tuple[str, str]] = {
     "CUDA_LAUNCH_BLOCKING": ("1", "every kernel is waited for"),
     "CUDA_FORCE_PTX_JIT": (
@@ -46,7 +47,8 @@ SLOW: dict[str, tuple[str, str]] = {
     ),
     "NVIDIA_TF32_OVERRIDE": ("0", "tensor cores are not used for float32"),
 }
-"""Variables of debugging that make programs slow (CUDA C++ programming guide, environment variables)."""
+"""Variables of debugging that make programs slow (CUDA C++ programming guide, environment
+variables)."""
 
 
 def user_site_off(evidence: Evidence) -> Verdict:
@@ -184,8 +186,8 @@ def _stubs(folder: str) -> bool:
 def gpus_left(evidence: Evidence) -> Verdict:
     """Check whether variables of the image leave the choice of GPUs to the job.
 
-    Those of an image win over the scheduler's.  With a driver, the caller's choice is handed in, and the GPUs that are
-    seen tell.
+    Those of an image win over the scheduler's.  With a driver, the caller's choice is handed in,
+    and the GPUs that are seen tell.
     """
     env = evidence.installed.environment
     faults = []

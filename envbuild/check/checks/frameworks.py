@@ -15,8 +15,8 @@ KERAS_BACKEND = "KERAS_BACKEND"
 def frameworks_to_check(evidence: Evidence) -> tuple[Framework, ...]:
     """Return the expected framework, then others that were asked for or that are there with CUDA.
 
-    An image of which nothing is known holds a CPU build beside another framework on purpose (Keras reads data with
-    tensorflow-cpu); where it is the only one, it is looked at.
+    An image of which nothing is known holds a CPU build beside another framework on purpose (Keras
+    reads data with tensorflow-cpu); where it is the only one, it is looked at.
     """
     found = evidence.installed
     expected = evidence.expected.framework

@@ -18,8 +18,8 @@ from envbuild.data.tables import load_cuda
 TOLERANCE = 1e-3
 """Relative error (Frobenius norm) up to which a float32 product of 1024 x 1024 counts as right.
 
-Plain float32 comes to about 1e-6 and TensorFloat-32, where it cannot be switched off, to about 3e-4.
-"""
+Plain float32 comes to about 1e-6 and TensorFloat-32, where it cannot be switched off, to about
+3e-4. """
 TELLING = re.compile(
     r"Could not load dynamic library|Cannot dlopen|Skipping registering|failed call to cuInit|no kernel image|"
     r"CUDA_ERROR|driver version is insufficient|driver on your system is too old|not compiled with CUDA|back to cpu",
@@ -199,7 +199,8 @@ def code_of(evidence: Evidence) -> tuple[CodeOf, str]:
         code = (_arches(listed, "sm"), _arches(listed, "compute"), _exact(listed))
         return code, "torch.cuda.get_arch_list()"
     if evidence.built_for.arches:
-        # in TensorFlow's list compute_80 stands for machine code and portable code of 8.0 (scan of its 2.4.1 library)
+        # in TensorFlow's list compute_80 stands for machine code and portable code of 8.0 (scan of
+        # its 2.4.1 library)
         arches = evidence.built_for.arches
         portable = _arches(arches, "compute")
         machine = tuple(sorted({*_arches(arches, "sm"), *portable}))
@@ -211,8 +212,9 @@ def code_of(evidence: Evidence) -> tuple[CodeOf, str]:
 def common_code(files: tuple[CodeFile, ...]) -> CodeOf:
     """Return the capabilities (machine, portable, single-GPU) that half of the regions have.
 
-    Regions without machine code count only where no other ones are: they are single kernels, and so are those for one
-    GPU only (TensorFlow 2.15: 247 regions with machine code for 5.0 to 8.0, 362 with portable code for 8.0 alone).
+    Regions without machine code count only where no other ones are: they are single kernels, and so
+    are those for one GPU only (TensorFlow 2.15: 247 regions with machine code for 5.0 to 8.0, 362
+    with portable code for 8.0 alone).
     """
     regions = list(chain.from_iterable(one.regions for one in files))
     with_machine_code = [region for region in regions if region.sass or region.exact]

@@ -65,7 +65,8 @@ def shared_libraries(evidence: Evidence) -> Verdict:
 def _is_loaded(evidence: Evidence, path: str, soname: str, below: tuple[str, ...] = ()) -> bool:
     """Tell whether anything loads an object: what only optional parts need may lack its libraries.
 
-    What lacks one of CUDA's libraries is opened by name at run time, as torch does with libcaffe2_nvrtc.
+    What lacks one of CUDA's libraries is opened by name at run time, as torch does with
+    libcaffe2_nvrtc.
     """
     found = given(evidence.libraries)
     if _own_code(evidence, path):
@@ -432,8 +433,8 @@ def _other_majors(soname: str, copies: dict[str, tuple[str, ...]]) -> list[str]:
 def _cudnn_new_enough(evidence: Evidence, name: str, opened: dict[str, Place]) -> Verdict | None:
     """Return a failure where cuDNN is of the right major version and too old.
 
-    "CuDNN library needs to have matching major version and equal or higher minor version" (TensorFlow's log);
-    "cuDNN version incompatibility" (PyTorch, torch/backends/cudnn).
+    "CuDNN library needs to have matching major version and equal or higher minor version"
+    (TensorFlow's log); "cuDNN version incompatibility" (PyTorch, torch/backends/cudnn).
     """
     needed = cudnn_of(evidence)
     place = next((opened[soname] for soname in opened if soname.startswith("libcudnn.")), None)

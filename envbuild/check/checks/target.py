@@ -102,7 +102,8 @@ def _portable_code(
 ) -> Verdict | None:
     """Return a failure where only portable code fits and the driver is older than what made it.
 
-    "PTX code … is not supported by minor version compatibility" (NVIDIA's CUDA compatibility guide).
+    "PTX code … is not supported by minor version compatibility" (NVIDIA's CUDA compatibility
+    guide).
     """
     if target.capability is None:
         return None

@@ -1,7 +1,8 @@
 """What a project's own source imports: modules, and the names that it takes from them.
 
-A package may import its parts only when they are asked for (transformers does), so that importing the package proves
-little.  What stands below ``try``, or for type checkers only, is optional and left out; tests are not looked through.
+A package may import its parts only when they are asked for (transformers does), so that importing
+the package proves little.  What stands below ``try``, or for type checkers only, is optional and
+left out; tests are not looked through.
 """
 
 from __future__ import annotations

@@ -45,7 +45,8 @@ OWNED = {
     **dict.fromkeys(("-cwd", "-wd", "-S", "-terse", "-C", "-b", "-sync"), ""),
 }
 GPUS = """\
-# Univa and Altair name the GPUs of a job in a variable of the resource (RSMAP); plain Grid Engine names none
+# Univa and Altair name the GPUs of a job in a variable of the resource (RSMAP); plain Grid Engine
+# names none
 if [ -n "${SGE_HGR_@name@:-}" ] && [ -z "${CUDA_VISIBLE_DEVICES:-}" ]; then
   CUDA_VISIBLE_DEVICES=$(tr -s ' ' , <<<"$SGE_HGR_@name@" | tr -cd '0-9,')
   export CUDA_VISIBLE_DEVICES
@@ -243,7 +244,8 @@ def _ended(fields: dict[str, str]) -> Status:
 def _site_sections(ask: Ask) -> list[str]:
     complexes, words = ask("qconf", "-sc"), ask("qconf", "-spl").split()
     environments = [word for word in words if re.fullmatch(r"[\w.-]+", word)]
-    # complex(5): name, shortcut, type, relation, requestable, consumable; RSMAP is of Univa and Altair
+    # complex(5): name, shortcut, type, relation, requestable, consumable; RSMAP is of Univa and
+    # Altair
     form = r"^({})\s+\S+\s+({})\s+\S+\s+(?:YES|FORCED)\s+(YES|JOB|NO|HOST)\s"
     flags = re.MULTILINE | re.IGNORECASE
     gpu = re.search(form.format(r"\S*gpu\S*", "INT|RSMAP"), complexes, flags)

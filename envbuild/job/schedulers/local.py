@@ -16,7 +16,8 @@ from envbuild.job.site import Site
 from envbuild.run import Result
 
 START = 'setsid bash "$0" </dev/null >/dev/null 2>&1 & echo $!'
-"""setsid takes over its process, so the number is that of the job's bash, of its session and of its group."""
+"""setsid takes over its process, so the number is that of the job's bash, of its session and of its
+group."""
 
 
 class Local:

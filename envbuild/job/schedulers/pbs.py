@@ -103,7 +103,8 @@ class Pbs:
         intent = job.intent
         lines: list[Words] = [("-N", job_name(job.name))]
         if not job.interactive:
-            # what PBS itself writes is kept where the job has failed only (-R): it says there what it killed for
+            # what PBS itself writes is kept where the job has failed only (-R): it says there what
+            # it killed for
             lines += [("-j", "oe"), ("-R", "oe")]
             lines.append(("-o", f"{PurePosixPath(log_pattern(job)).parent}/"))
         partition = (
@@ -183,8 +184,8 @@ class Pbs:
     def questions(self, job: str) -> tuple[StateQuestion, ...]:
         """Ask for what waits and runs, then for history; for JSON, then for text.
 
-        Values of the environment can make the JSON invalid.  Without job history, which is PBS's default, -x shows
-        nothing at all, not even a job that runs.
+        Values of the environment can make the JSON invalid.  Without job history, which is PBS's
+        default, -x shows nothing at all, not even a job that runs.
         """
         return (
             StateQuestion(argv=("qstat", "-f", "-F", "json", job), read=_read_json),

@@ -34,11 +34,12 @@ class StateQuestion:
 class Shell:
     """What a job's own script takes from its scheduler, as bash.
 
-    ``id`` and ``task`` set those variables, ``folder`` is where it was submitted, ``hosts`` prints one node a line,
-    ``passed`` are shell patterns of variables that the container gets to see.  ``setup`` are lines at the start.
-    ``tell_ranks`` gives a signal to the ranks that the scheduler's own starter has started; ``ignored`` are signals
-    that the scheduler sends to every process of a job, and that must not end the command.  ``gpus`` are lines that
-    turn the scheduler's choice of GPUs into CUDA_VISIBLE_DEVICES, with @name@ for the resource.
+    ``id`` and ``task`` set those variables, ``folder`` is where it was submitted, ``hosts`` prints
+    one node a line, ``passed`` are shell patterns of variables that the container gets to see.
+    ``setup`` are lines at the start. ``tell_ranks`` gives a signal to the ranks that the
+    scheduler's own starter has started; ``ignored`` are signals that the scheduler sends to every
+    process of a job, and that must not end the command.  ``gpus`` are lines that turn the
+    scheduler's choice of GPUs into CUDA_VISIBLE_DEVICES, with @name@ for the resource.
     """
 
     id: str
@@ -65,16 +66,18 @@ class Banner:
 class Features:
     """What a scheduler can do and how its clients speak; everything that differs between them and is no text of a job.
 
-    ``name`` is what site files call it, ``title`` what people do; ``prefix`` starts its lines in a script.
-    ``queues`` is False for this machine, where nothing waits and nothing is handed out.  ``gpu_dialects`` are the
-    values of ``[resources] gpu`` that it knows.  ``tests_success``: it can hold a job until another has succeeded.
-    ``trusts_unknown``: it takes a job that it does not know for one that succeeded.  ``types_only``: several nodes, and
-    GPUs by type, go with [[type]] alone.  ``starts_ranks``: it has a starter of its own for ranks, which tells each
-    its number.  ``array_from`` and ``array_least`` are the first number and the fewest tasks of an array.
-    ``unknown`` is how a client says that there is no such job: whatever else it says when it fails, is no answer.
-    ``owned`` are options that envbuild writes, with the flag that gives them; ``joins_options``: the value of one of a
-    single letter may follow without a blank.  ``accounts`` are variables that name
-    the account.  ``banner`` is its own client's word, ``strangers`` those of others that have clients of the same name.
+    ``name`` is what site files call it, ``title`` what people do; ``prefix`` starts its lines in a
+    script. ``queues`` is False for this machine, where nothing waits and nothing is handed out.
+    ``gpu_dialects`` are the values of ``[resources] gpu`` that it knows.  ``tests_success``: it can
+    hold a job until another has succeeded. ``trusts_unknown``: it takes a job that it does not know
+    for one that succeeded.  ``types_only``: several nodes, and GPUs by type, go with [[type]]
+    alone.  ``starts_ranks``: it has a starter of its own for ranks, which tells each its number.
+    ``array_from`` and ``array_least`` are the first number and the fewest tasks of an array.
+    ``unknown`` is how a client says that there is no such job: whatever else it says when it fails,
+    is no answer. ``owned`` are options that envbuild writes, with the flag that gives them;
+    ``joins_options``: the value of one of a single letter may follow without a blank.  ``accounts``
+    are variables that name the account.  ``banner`` is its own client's word, ``strangers`` those
+    of others that have clients of the same name.
     """
 
     name: str
@@ -207,7 +210,8 @@ def _is_option(words: list[str], option: str, *, joined: bool) -> bool:
     name = words[0].partition("=")[0]
     if option.startswith("--") or not joined:
         return name == option
-    # options of one letter, whose value may follow at once (getopt(3)); "-lselect" is a resource of -l
+    # options of one letter, whose value may follow at once (getopt(3)); "-lselect" is a resource of
+    # -l
     return not name.startswith("--") and "".join(words[:2]).startswith(option)
 
 

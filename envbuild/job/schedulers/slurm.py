@@ -26,7 +26,8 @@ from envbuild.run import Result
 from envbuild.toml import quote
 
 WARNING = 300
-"""Seconds of walltime from which on the script is warned a minute before the end; Slurm may do so a minute early."""
+"""Seconds of walltime from which on the script is warned a minute before the end; Slurm may do so a
+minute early."""
 
 QUEUED = (
     "PENDING",
@@ -76,7 +77,8 @@ OWNED = {
     **dict.fromkeys(("-D", "--chdir", "--wrap", "--parsable", "-W", "--wait"), ""),
 }
 TELL_RANKS = """\
-# the ranks are told by Slurm: srun answers a signal of its own with SIGKILL for all of them (srun(1))
+# the ranks are told by Slurm: srun answers a signal of its own with SIGKILL for all of them
+# (srun(1))
 tell_ranks() { scancel --quiet "--signal=$1" "$SLURM_JOB_ID"; }
 """
 
@@ -280,7 +282,8 @@ def _status(state: str, exit_code: str, reason: str, node: str) -> Status:
     if word == "COMPLETED":
         return Status(phase="ended", code=code, node=node)
     if word == "FAILED" and reason in STUCK:
-        # slurmstepd ends so too who used more memory than asked for (JobAcctGatherParams=OverMemoryKill)
+        # slurmstepd ends so too who used more memory than asked for
+        # (JobAcctGatherParams=OverMemoryKill)
         killed = codes is not None and codes[2] == "9"
         return Status(phase="ended", reason=BY_SIGNAL if killed else STUCK[reason], node=node)
     if word == "FAILED":

@@ -164,7 +164,8 @@ class IndexProxy:
         if not is_wheel and release is None:
             return ""
         file = link.file if is_wheel or release is None else stub_file(*release)
-        # the hash of an sdist is not that of the wheel which stands for it; PEP 658 and PEP 714 name the metadata
+        # the hash of an sdist is not that of the wheel which stands for it; PEP 658 and PEP 714
+        # name the metadata
         said = {"href": f"../../file/{key}/{file}", "data-requires-python": link.requires_python}
         if is_wheel:
             said["href"] = f"{said['href']}#sha256={link.sha256}"

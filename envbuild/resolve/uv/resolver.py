@@ -293,7 +293,8 @@ class UvResolver:
         same = {alias: new[real] for alias, real in aliases.items()}
         again = self._with_stand_ins(request, answer, folder, aliases, same)
         if again is None:
-            # their bounds exclude each other: one stands for the others all the same, as if it were of their releases
+            # their bounds exclude each other: one stands for the others all the same, as if it were
+            # of their releases
             own = {alias: new[alias] for alias in aliases}
             again = self._with_stand_ins(request, answer, folder, aliases, own)
             if again is None:
