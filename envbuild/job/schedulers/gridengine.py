@@ -45,8 +45,7 @@ OWNED = {
     **dict.fromkeys(("-cwd", "-wd", "-S", "-terse", "-C", "-b", "-sync"), ""),
 }
 GPUS = """\
-# Univa and Altair name the GPUs of a job in a variable of the resource (RSMAP); plain Grid Engine
-# names none
+# Univa and Altair name the GPUs of a job in a variable of the resource (RSMAP); plain Grid Engine names none
 if [ -n "${SGE_HGR_@name@:-}" ] && [ -z "${CUDA_VISIBLE_DEVICES:-}" ]; then
   CUDA_VISIBLE_DEVICES=$(tr -s ' ' , <<<"$SGE_HGR_@name@" | tr -cd '0-9,')
   export CUDA_VISIBLE_DEVICES

@@ -77,8 +77,7 @@ OWNED = {
     **dict.fromkeys(("-D", "--chdir", "--wrap", "--parsable", "-W", "--wait"), ""),
 }
 TELL_RANKS = """\
-# the ranks are told by Slurm: srun answers a signal of its own with SIGKILL for all of them
-# (srun(1))
+# the ranks are told by Slurm: srun answers a signal of its own with SIGKILL for all of them (srun(1))
 tell_ranks() { scancel --quiet "--signal=$1" "$SLURM_JOB_ID"; }
 """
 
