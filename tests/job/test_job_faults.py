@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+import envbuild.job
 from envbuild.errors import EnvbuildError, HostError, ToolFailedError, UsageError
 from envbuild.job.compose import check_name, name_of_file
 from envbuild.job.model import Job, Record
@@ -640,3 +641,19 @@ def test_a_job_that_never_started_was_cancelled(fake: Fake, site_name: str) -> N
 def test_an_id_that_was_printed_before_the_client_hung(fake: Fake, site_name: str) -> None:
     fake.client("echo 42; exec sleep 30", "sbatch", "qsub")
     assert hand_in(fake, site_name).id == "42"
+
+
+@pytest.mark.parametrize(
+    ("signal", "code", "expected"),
+    [("TERM", 146, 143), ("", 146, 146), ("TERM", 0, 143), ("", 3, 3)],
+)
+def test_the_code_of_a_stopped_job_is_that_of_its_signal(
+    signal: str, code: int, expected: int, tmp_path: Path
+) -> None:
+    """Slurm sends CONT with TERM, and a runtime may report the last signal that it passed on."""
+    report = Path(envbuild.job.__file__).with_name("scripts") / "report.sh"
+    head = "id=1 task= name=x site=x reason= started= digest= lock= commit= gpus= driver= watch="
+    script = f"{head} receipt={tmp_path}/receipt signal={signal}; . {report}; trap finish EXIT; exit {code}"
+    done = LocalRunner()(Command(argv=("bash", "-c", script)), check=False)
+    assert done.code == expected
+    assert json.loads((tmp_path / "receipt").read_text())["code"] == expected

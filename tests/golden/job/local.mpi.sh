@@ -38,6 +38,8 @@ finish() {
   trap '' TERM INT USR1 USR2
   [ -z "$watch" ] || kill "$watch" 2>/dev/null
   case $code$signal in
+  # 128 + SIGCONT, which ends nobody: Slurm sends it with TERM, and the runtime may report it as the last one
+  146TERM | 146INT | 146USR2) code=143 ;;
   0TERM | 0INT | 0USR2)
     printf 'envbuild: the command ended with 0 after signal %s: it was stopped, so the job has not succeeded\n' "$signal"
     code=143
