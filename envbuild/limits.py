@@ -30,6 +30,8 @@ COMMON_HEADERS = 64 * KIB
 """Bytes of tar headers for all members; each member gets a copy of them.  git writes 52."""
 CHAIN = 16
 """Headers before one member: each is a call within the last.  Tar programs write at most three."""
+KEYSTORE = 16 * MIB
+"""Bytes of Java's certificates, which are rewritten in memory; Debian's have 160 KiB."""
 SCRIPT = 16 * MIB
 """Bytes of a wheel's script, which is rewritten in memory; honest ones have some megabytes."""
 WHOLE = {"RECORD": 64 * MIB, "WHEEL": MIB, "METADATA": 4 * MIB, "entry_points.txt": MIB}

@@ -71,8 +71,8 @@ def _member_class(size: int) -> type[tarfile.TarInfo]:
 
     class LimitedMember(tarfile.TarInfo):
         # The entry point that tarfile's source leaves to subclasses; `frombuf` and `fromtarfile`
-        # are no longer called for members since CPython's gh-141707 (in Debian's
-        # 3.11.2-6+deb12u7 and later).
+        # are no longer called for members since CPython's gh-141707 (Debian's Python
+        # 3.11.2-6+deb12u9 has that, 3.11.2-6+deb12u6 has not).
         def _proc_member(self, archive: tarfile.TarFile) -> Any:
             nonlocal chain
             if self.type == tarfile.GNUTYPE_SPARSE:

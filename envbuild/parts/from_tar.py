@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from envbuild import limits
 from envbuild.errors import IntegrityError
 from envbuild.formats import java_keystore
 from envbuild.formats.file_tree import Kind, TreeEntry
@@ -49,13 +50,19 @@ JAVA_CERTIFICATES = "etc/ssl/certs/java/cacerts"
 
 
 def without_clock(entry: TreeEntry, content: BinaryIO | bytes | None) -> BinaryIO | bytes | None:
-    """Return a file's content.
+    """Return a file's content; the time of an installation in it becomes the file's own.
 
-    Where an installation wrote the time into it, with the file's own time instead.
+    Raises IntegrityError for a file of certificates that is too large to be one.
     """
     if entry.path != JAVA_CERTIFICATES or content is None:
         return content
-    keystore = content if isinstance(content, bytes) else content.read()
+    keystore = content if isinstance(content, bytes) else content.read(limits.KEYSTORE + 1)
+    if len(keystore) > limits.KEYSTORE:
+        raise IntegrityError(
+            f"is larger than {limits.KEYSTORE} bytes, which no file of certificates is",
+            where=entry.path,
+            hint="look at what writes it: the recipe's [system] post, or a package's script",
+        )
     return java_keystore.with_time(keystore, entry.mtime)
 
 

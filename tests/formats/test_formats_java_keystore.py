@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import struct
 
+import pytest
+
+from envbuild import limits
+from envbuild.errors import IntegrityError
+from envbuild.formats.file_tree import TreeEntry
 from envbuild.formats.java_keystore import with_time
+from envbuild.parts.from_tar import JAVA_CERTIFICATES, without_clock
 
 CERTIFICATES = {
     "debian:ca_one.pem": b"0\x03\x02\x01\x05",
@@ -49,3 +56,14 @@ def test_a_keystore_that_ends_early_stays_as_it_is() -> None:
     for end in range(8, len(whole)):
         cut = whole[:end] + seal(whole[:end], "changeit")
         assert with_time(cut, 1700000000) == cut
+
+
+def test_a_file_that_is_too_large_for_certificates_is_refused_before_it_fills_the_memory() -> None:
+    class Endless(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            assert size == limits.KEYSTORE + 1
+            return bytes(size)
+
+    entry = TreeEntry(JAVA_CERTIFICATES, "f", 0o644, mtime=1)
+    with pytest.raises(IntegrityError, match="no file of certificates"):
+        without_clock(entry, Endless())

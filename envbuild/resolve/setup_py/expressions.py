@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
@@ -25,7 +26,7 @@ class Unknown(Exception):  # noqa: N818  (a way out of the walk, not an error)
     """Only running the file would tell."""
 
 
-class Expressions:
+class Expressions(ABC):
     """What is known of a file's names; ``files`` are the texts that it may read, by path."""
 
     def __init__(self, files: Mapping[str, str]) -> None:
@@ -34,9 +35,9 @@ class Expressions:
         self.functions: dict[str, ast.FunctionDef] = {}
         self.steps = 0
 
+    @abstractmethod
     def call_function(self, function: ast.FunctionDef, call: ast.Call) -> Value:
         """Return what a function of the file returns.  Raises Unknown."""
-        raise NotImplementedError
 
     def condition(self, node: ast.expr) -> Condition | None:
         """Return what an expression asks of interpreter and platform; None for anything else."""
