@@ -31,7 +31,7 @@ def test_a_running_job_gets_a_second_command(
     client(tmp_path, monkeypatch, "squeue", "echo '80|RUNNING|None|n3'")
     assert run_cli(SLURM) == 0
     seen: list[tuple[str, ...]] = []
-    monkeypatch.setattr("envbuild.run.hand_over", lambda argv, _: seen.append(argv))
+    monkeypatch.setattr("envbuild.cli.attach.hand_over", lambda argv, _: seen.append(argv))
     run_cli(["attach", "80", "--", "nvidia-smi"])
     [argv] = seen
     assert argv[:-1] == ("srun", "--jobid=80", "--overlap", "--nodes=1", "--ntasks=1", "bash"), (
