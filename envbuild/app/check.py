@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.app.image import find_image
+from envbuild.app.source import project_folder
 from envbuild.app.verdict import check_script
 from envbuild.base.digests import fresh_digest, known_digest
 from envbuild.base.facts import cached_facts
@@ -23,15 +24,21 @@ from envbuild.recipe.find import find_recipe, recipe_files
 from envbuild.recipe.model import Source
 from envbuild.store.layout import Store
 
+PROJECT_CHECKS = ("sources", "project-imports")
+"""Checks that judge the project's own Python: they are told, and keep no image from its name."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckRequest:
-    """How to check: how deep, whether a GPU must be seen, for which kind of node, with which project."""
+    """How to check: how deep, whether a GPU must be seen, for which kind of node.
+
+    ``with_project`` says that the current folder holds the user's own Python.
+    """
 
     level: Level = "quick"
     require_gpu: bool = False
     node: Target | None = None
-    project: Path | None = None
+    with_project: bool = True
 
 
 def check_named(target: str | None, request: CheckRequest, context: Context) -> Report:
@@ -72,7 +79,7 @@ def check_and_save(
     recorded = recorded_digest(image, context.store) if compare else None
     digest_of = known_digest if recorded is None else fresh_digest
     recipe = source.recipe if source else None
-    project = request.project if source else None
+    project = project_folder(source, context) if request.with_project else None
     with context.report.stage(title):
         report = check_image(
             image,
@@ -116,8 +123,22 @@ def failed_checks(report: Report) -> str:
 
 
 def require_passed(report: Report, what: str, hint: str) -> None:
-    """Raise CheckFailedError, with the whole report, for a check that failed or saw no GPU."""
-    if report.verdict == "failed":
-        failed = failed_checks(report)
-        raise CheckFailedError(f"{what}: {failed}", hint=hint, details=format_report(report))
+    """Raise CheckFailedError, with the whole report, for a check that failed or saw no GPU.
+
+    What is wrong with the project's own Python says nothing against the image.
+    """
+    failed = [one for one in report.findings if one.outcome == "failed"]
+    if any(one.check not in PROJECT_CHECKS for one in failed):
+        names = failed_checks(report)
+        raise CheckFailedError(f"{what}: {names}", hint=hint, details=format_report(report))
     require_verdict(report)
+
+
+def describe_project_faults(report: Report) -> list[str]:
+    """Say what is wrong with the project's own Python, with what to do."""
+    lines = []
+    for one in report.findings:
+        if one.outcome == "failed" and one.check in PROJECT_CHECKS:
+            hint = f"\n  {one.hint}" if one.hint else ""
+            lines.append(f"{one.title}: {one.reason}{hint}")
+    return lines

@@ -295,16 +295,23 @@ def _check_image(
         report = known_report(image.path, image.digest, source, context.store)
         if report is not None:
             return report
-    from envbuild.app.check import CheckRequest, check_and_save, require_passed  # late: the same
+    from envbuild.app.check import (  # late: the same
+        CheckRequest,
+        check_and_save,
+        describe_project_faults,
+        require_passed,
+    )
 
     name = spec.recipe.name
-    asked = CheckRequest(require_gpu=request.require_gpu)
+    asked = CheckRequest(require_gpu=request.require_gpu, with_project=not request.from_bundle)
     report = check_and_save(image.path, source, spec.lock, asked, context, digest=image.digest)
     advice = "mend the recipe as the findings above say"
     if any(one.check == "direct-imports" and one.outcome == "failed" for one in report.findings):
         advice += f"; envbuild lock --prove {name} looks for versions that import"
     advice += "; envbuild make --no-check keeps the image as it is"
     require_passed(report, f"{name}: the image was built, but its check failed", advice)
+    for line in describe_project_faults(report):
+        context.report.say(line)
     return report
 
 

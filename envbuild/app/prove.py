@@ -14,12 +14,13 @@ from packaging.utils import (
     parse_wheel_filename,
 )
 
+from envbuild.app.source import project_folder
 from envbuild.app.spec import build_spec
 from envbuild.build.image_cache import choose_mode
 from envbuild.build.make import building
 from envbuild.check import plan
 from envbuild.check.answers import Imports
-from envbuild.check.checks.packages import lacks_driver
+from envbuild.check.checks.imports import lacks_driver
 from envbuild.check.checks.uses import find_uses
 from envbuild.check.probe_runner import ProbeRunner
 from envbuild.context import Context
@@ -107,9 +108,9 @@ class ImageImportTester:
         Failures of the project's source come last.  Raises HostError where the image gives no
         answer.
         """
-        settings, recipe = self.context.settings, self.source.recipe
-        is_project = not self.source.shipped and settings.cwd.resolve() != settings.home.resolve()
-        used = find_uses(settings.cwd) if is_project else {}
+        recipe = self.source.recipe
+        project = project_folder(self.source, self.context)
+        used = find_uses(project) if project else {}
         request = plan.imports_request(plan.derive_expected(recipe, lock), uses=used)
         runtime, runner = self.context.runtime, self.context.runner
         probes = ProbeRunner(image, runtime, runner, gpu=False, network=recipe.check.network)

@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from envbuild.app.check import CheckRequest, check_and_save, require_passed
+from envbuild.app.check import (
+    CheckRequest,
+    check_and_save,
+    describe_project_faults,
+    require_passed,
+)
 from envbuild.build.modes.sandbox import (
     ManualChanges,
     find_manual_changes,
@@ -71,6 +76,8 @@ def _check_sandbox(image: Path, name: str, context: Context, *, require_gpu: boo
     report = check_and_save(image, source, None, request, context)
     hint = "mend it in the sandbox and pack again; --no-check keeps the image as it is"
     require_passed(report, "the sandbox was packed, but its check failed", hint)
+    for line in describe_project_faults(report):
+        context.report.say(line)
     return report
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envbuild.context import Context
@@ -30,6 +31,17 @@ def find_source(name: str | None, entry: VerifiedEntry | None, context: Context)
     from envbuild.shelf.fetch import stored_source  # late: only for SHELF/NAME
 
     return stored_source(entry, context.store)
+
+
+def project_folder(source: Source | None, context: Context) -> Path | None:
+    """Return the folder with the user's own Python, the current one.
+
+    None without a recipe, for one that envbuild ships, and in the home folder.
+    """
+    settings = context.settings
+    if source is None or source.shipped or settings.cwd.resolve() == settings.home.resolve():
+        return None
+    return settings.cwd
 
 
 def find_named_source(name: str | None, context: Context) -> Source:

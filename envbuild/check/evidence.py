@@ -34,7 +34,7 @@ class Evidence:
     ``framework`` is the one in question, ``frameworks`` are all that are looked at, the expected or
     first found before the others; ``computes`` are their computations by name, ``compute`` that of
     the one in question; ``gpu`` tells that this machine has an NVIDIA driver; an answer is None
-    where its probe was not run; ``sources`` are the project's own files.
+    where its probe was not run; ``sources`` are the project's own files, ``uses`` what these import.
     """
 
     expected: Expected
@@ -49,6 +49,7 @@ class Evidence:
     computes: Mapping[str, Answer[Compute]] = field(default_factory=dict)
     frameworks: tuple[Framework, ...] = ()
     sources: Survey | None = None
+    uses: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     plain: Answer[Plain] | None = None
     gpu: bool = False
 

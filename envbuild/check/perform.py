@@ -26,6 +26,7 @@ from envbuild.check.answers import (
 from envbuild.check.checks.frameworks import frameworks_to_check
 from envbuild.check.checks.gpu import driver_count
 from envbuild.check.checks.sources import survey_project
+from envbuild.check.checks.uses import find_uses
 from envbuild.check.evidence import Evidence
 from envbuild.check.model import Finding, Level, Outcome, Report
 from envbuild.check.probe_runner import Container, ProbeRunner
@@ -188,7 +189,8 @@ def gather_evidence(expected: plan.Expected, inside: ProbeRunner, report: Report
     Without a GPU the script runs beside the first ones; a GPU may be set to take one process at a
     time.
     """
-    static, imports = plan.static_request(expected), plan.imports_request(expected)
+    used = find_uses(expected.project) if expected.project else {}
+    static, imports = plan.static_request(expected), plan.imports_request(expected, uses=used)
     libraries, driver = plan.libraries_request(), plan.driver_request()
     code = plan.code_request(expected, gpu=inside.gpu)
     files = [libraries, static]
@@ -213,6 +215,7 @@ def gather_evidence(expected: plan.Expected, inside: ProbeRunner, report: Report
         code=code_answer,
         driver=driver_answer,
         sources=survey_project(expected.project) if expected.project else None,
+        uses=used,
         gpu=inside.gpu,
     )
     if evidence.static is None or evidence.static.data is None:

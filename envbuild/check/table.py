@@ -11,6 +11,7 @@ from envbuild.check.checks import (
     compute,
     environment,
     gpu,
+    imports,
     libraries,
     packages,
     target,
@@ -112,13 +113,20 @@ CHECKS: tuple[Check, ...] = (
     Check(
         name="direct-imports",
         title="direct dependencies import",
-        run=packages.direct_imports,
+        run=imports.direct_imports,
         needs=("static", "imports"),
+    ),
+    Check(
+        name="project-imports",
+        title="what the project imports",
+        run=imports.project_imports,
+        needs=("static", "imports"),
+        asked=has_project,
     ),
     Check(
         name="entry-points",
         title="what opens at run time",
-        run=packages.entry_points,
+        run=imports.entry_points,
         needs=("static", "imports"),
     ),
     Check(

@@ -96,9 +96,7 @@ def command(
             where="--on",
         )
     if on is None:
-        request = CheckRequest(
-            level=level, require_gpu=require_gpu, node=node, project=context.settings.cwd
-        )
+        request = CheckRequest(level=level, require_gpu=require_gpu, node=node)
         report = check_named(target, request, context)
     else:
         record, where = submit_check(

@@ -9,7 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from envbuild.app.check import failed_checks, require_passed
+from envbuild.app.check import describe_project_faults, failed_checks, require_passed
+from envbuild.app.source import project_folder
 from envbuild.app.image import find_image, find_recipe_of_image, refuse_old_image
 from envbuild.app.lock import (
     LockRequest,
@@ -59,6 +60,12 @@ def verdict(tiny: TinyProject, digest: str, *findings: Finding, outcome: str = "
     )
     save_report(report, tiny.store)
     return report
+
+
+def live_elsewhere(tiny: TinyProject) -> None:
+    """Give the user another home than the project's folder."""
+    settings = dataclasses.replace(tiny.context.settings, home=tiny.folder.parent / "home")
+    tiny.context = dataclasses.replace(tiny.context, settings=settings)
 
 
 def make_tiny(tiny: TinyProject, **asked: object) -> MakeResult:
@@ -175,6 +182,47 @@ class TestCheck:
             require_passed(report, "tiny: it failed", "mend it")
         assert "a file of the host" in told.value.details
         assert told.value.code == 1
+
+    def test_what_is_wrong_with_the_project_is_told_and_refuses_no_image(
+        self, tiny: TinyProject
+    ) -> None:
+        own = Finding(
+            check="sources",
+            title="own",
+            outcome="failed",
+            reason="train.py:1: it is not called",
+            hint="call it",
+        )
+        told = verdict(tiny, "sha256:" + "2" * 64, IMPORTS, own, outcome="failed")
+        require_passed(told, "no", "no")
+        assert describe_project_faults(told) == ["own: train.py:1: it is not called\n  call it"]
+        both = verdict(tiny, "sha256:" + "3" * 64, FAILED, own, outcome="failed")
+        with pytest.raises(CheckFailedError, match="leaks, sources"):
+            require_passed(both, "no", "no")
+
+    def test_the_project_is_the_folder_of_an_own_recipe(self, tiny: TinyProject) -> None:
+        assert project_folder(tiny.source, tiny.context) is None  # it is the home folder
+        live_elsewhere(tiny)
+        assert project_folder(tiny.source, tiny.context) == tiny.folder
+        shipped = msgspec.structs.replace(tiny.source, shipped=True)
+        assert project_folder(shipped, tiny.context) is None
+        assert project_folder(None, tiny.context) is None
+
+    @pytest.mark.parametrize("from_bundle", [False, True])
+    def test_make_looks_at_the_project_unless_it_is_elsewhere(
+        self, tiny: TinyProject, monkeypatch: pytest.MonkeyPatch, from_bundle: bool
+    ) -> None:
+        asked: list[object] = []
+
+        def remember(*_: object, project: object, **__: object) -> Report:
+            asked.append(project)
+            return verdict(tiny, "sha256:" + "4" * 64, IMPORTS)
+
+        store_image(tiny)
+        live_elsewhere(tiny)
+        monkeypatch.setattr("envbuild.app.check.check_image", remember)
+        make_tiny(tiny, from_bundle=from_bundle)
+        assert asked == [None if from_bundle else tiny.folder]
 
     def test_a_passed_check_raises_nothing(self, tiny: TinyProject) -> None:
         require_passed(verdict(tiny, "sha256:" + "1" * 64, IMPORTS), "no", "no")

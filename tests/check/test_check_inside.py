@@ -322,6 +322,26 @@ def test_names_that_the_source_takes_are_taken(tmp_path: Path) -> None:
     )
 
 
+def test_what_the_project_takes_from_a_package_that_loads_late(tmp_path: Path) -> None:
+    tree = Tree(tmp_path / "image")
+    late = "def __getattr__(name):\n    if name == 'Model':\n        import gone_part\n    raise AttributeError(name)\n"
+    tree.install("late-parts", "1", {"late_parts/__init__.py": late, "late_parts/fine.py": ""})
+    project = tmp_path / "project"
+    project.mkdir()
+    script = project / "train.py"
+    told = {}
+    for text in ("from late_parts import Model", "from late_parts import fine", "import json"):
+        script.write_text(text + "\n")
+        report = tree.check(make_recipe("late-parts"), project=project)
+        told[text] = next(one for one in report.findings if one.check == "project-imports")
+        assert set(failures(report)) <= {"project-imports"}
+    broken, fine, none = told.values()
+    assert (broken.outcome, fine.outcome, none.outcome) == ("failed", "passed", "skipped")
+    assert broken.reason == (
+        "the project's source imports late_parts: ModuleNotFoundError: No module named 'gone_part'"
+    )
+
+
 def test_the_first_module_is_imported_once_for_all(tmp_path: Path) -> None:
     tree = Tree(tmp_path / "image")
     count = tmp_path / "count"

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 
-from envbuild.check.answers import Imported, Owner, killed_by
-from envbuild.check.checks import libraries
+from envbuild.check.answers import Owner, killed_by
 from envbuild.check.checks.sources import VARIABLE
 from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed, skipped
 from envbuild.data import lookup
-from envbuild.data.tables import EntryPoint, load_entry_points, load_frameworks
+from envbuild.data.tables import load_frameworks
 
 REBUILD = "build the image again from its lock: envbuild make"
 
@@ -174,99 +171,6 @@ def locked_versions(evidence: Evidence) -> Verdict:
     )
 
 
-def direct_imports(evidence: Evidence) -> Verdict:
-    """Check whether every direct requirement imports."""
-    modules = given(evidence.imports).modules
-    broken = {name: answer for name, answer in modules.items() if not answer.ok}
-    needs_driver = (
-        {name for name, answer in broken.items() if lacks_driver(answer)}
-        if not evidence.gpu
-        else set()
-    )
-    shown = {
-        "seconds": {name: answer.seconds for name, answer in sorted(modules.items())},
-        "errors": {name: answer.error for name, answer in sorted(broken.items())},
-    }
-    real = [name for name in sorted(broken) if name not in needs_driver]
-    if real:
-        first = broken[real[0]]
-        more = f"; also {listing(real[1:])}" if len(real) > 1 else ""
-        noise = {"output": list(first.noise)} if first.noise else {}
-        said = useful_line(first.error, first.noise)
-        return failed(f"import {real[0]}: {said}{more}", _cure(evidence, first), **shown, **noise)
-    if needs_driver:
-        return skipped(
-            f"{listing(sorted(needs_driver))} can only be imported where an NVIDIA driver is; the others import",
-            "check again on a machine with a GPU",
-            **shown,
-        )
-    absent = _absent(evidence)
-    if absent:
-        return failed(
-            f"{listing(absent)} is not installed",
-            "lock and build again: envbuild lock, envbuild make",
-            **shown,
-        )
-    if not modules:
-        return skipped("there is nothing to import")
-    nothing = _without_modules(evidence)
-    note = f" ({listing(nothing)} has no module to import)" if nothing else ""
-    slowest = max(modules, key=lambda name: modules[name].seconds)
-    return passed(
-        f"{len(modules)} modules import; the slowest, {slowest}, in {modules[slowest].seconds:.1f} s{note}",
-        **shown,
-    )
-
-
-def entry_points(evidence: Evidence) -> Verdict:
-    """Check whether packages find what they open when they run, as they do it themselves."""
-    tried = given(evidence.imports).entries
-    if not tried:
-        return skipped("no package is known to open more when it runs")
-    rows = {entry.name: entry for entry in load_entry_points().entry}
-    shown = {"seconds": {name: one.seconds for name, one in tried.items()}}
-    broken = {name: one for name, one in tried.items() if not one.ok}
-    if not evidence.gpu:
-        broken = {name: one for name, one in broken.items() if not _names_driver(one.error)}
-    if broken:
-        reasons = [f"{name}: {useful_line(one.error, one.noise)}" for name, one in broken.items()]
-        hints = [_entry_cure(evidence, rows[name], broken[name].error) for name in broken]
-        errors = {name: [one.error, *one.noise] for name, one in broken.items()}
-        return failed("; ".join(reasons), "\n".join(dict.fromkeys(hints)), errors=errors, **shown)
-    notes = [f"{name} {one.note}" for name, one in tried.items() if one.note]
-    note = f" ({'; '.join(notes)})" if notes else ""
-    return passed(f"{listing(list(tried))}: all is found{note}", **shown)
-
-
-def _entry_cure(evidence: Evidence, entry: EntryPoint, error: str) -> str:
-    """Say how a package gets what it opens.
-
-    That is the library that its message names, else the table's own advice.
-    """
-    soname = re.search(r"\blib[\w+-]+\.so\.[\d.]*\d", error)
-    if soname is None or lookup.provider_of(soname[0]) is None:
-        return entry.cure
-    return f"{libraries.advise_on_library(evidence, soname[0])}; {entry.cure}"
-
-
-def _names_driver(error: str) -> bool:
-    words = error.replace(":", " ").replace("'", " ").split()
-    return any(lookup.from_driver(word) for word in words)
-
-
-USELESS = re.compile(r"^[\W_]*$|^\[?(?:end|start) of|^\^+$|^={3,}|^-{3,}", re.IGNORECASE)
-"""Last lines of messages that say nothing: rules, brackets, "end of traceback"."""
-
-
-def useful_line(error: str, noise: tuple[str, ...] = ()) -> str:
-    """Return an error's line; where it says nothing, the last one before that looks like one."""
-    text = error.partition(": ")[2] if ": " in error else error
-    if text.strip() and not USELESS.match(text.strip()):
-        return error
-    told = [line.strip() for line in noise if re.search(r"Error|cannot|failed|not ", line)]
-    return told[-1] if told else error
-
-
 def own_script(evidence: Evidence) -> Verdict:
     """Check whether the recipe's own check script passes."""
     run = given(evidence.script)
@@ -360,47 +264,3 @@ def _replaced_records(evidence: Evidence) -> list[str]:
         and dist.name in evidence.installed.verified
         and dist.record not in (None, known[dist.name])
     ]
-
-
-def lacks_driver(answer: Imported) -> bool:
-    """Whether an import failed for want of the NVIDIA driver only, which no image holds."""
-    return _names_driver(answer.error)
-
-
-def _cure(evidence: Evidence, answer: Imported) -> str:
-    words = answer.error.replace(":", " ").replace("'", " ").split()
-    library = next((word for word in words if ".so" in word and "/" not in word), None)
-    provider = lookup.provider_of(library) if library else None
-    if library and provider and provider.wheel and not provider.debian:
-        return libraries.advise_on_library(evidence, library)
-    if provider and provider.debian:
-        return f'add "{provider.debian}" to [system] packages' + (
-            f"; {provider.note}" if provider.note else ""
-        )
-    if (
-        "_ARRAY_API" in answer.error
-        or "numpy.core.multiarray failed" in answer.error
-        or "numpy.dtype size" in answer.error
-    ):
-        return 'it was compiled for another NumPy: add "numpy<2" to the dependencies, or take a newer release of it'
-    if answer.kind == "ModuleNotFoundError":
-        return "add the missing package to the recipe's dependencies, lock and build again"
-    if answer.kind in ("SIGILL", "SIGSEGV", "SIGBUS", "SIGABRT"):
-        return "its compiled code does not fit this machine or its libraries; try another release of the package"
-    return "the whole message is in the evidence: envbuild check --json"
-
-
-def _absent(evidence: Evidence) -> list[str]:
-    """Return direct requirements that no distribution of the image meets.
-
-    A lock's check tells of the locked ones.
-    """
-    known = evidence.expected
-    asked = [
-        name for name in known.direct if name not in known.locked and name not in known.conditional
-    ]
-    return [name for name in asked if evidence.installed.dist(name) is None]
-
-
-def _without_modules(evidence: Evidence) -> list[str]:
-    return [name for name in evidence.expected.direct if not evidence.installed.imports.get(name)]
