@@ -7,10 +7,21 @@ base/sources.py.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 Machine = Literal["x86_64", "aarch64"]
 Platform = Literal["linux/amd64", "linux/arm64"]
+
+ChannelName = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*\Z",
+        max_length=100,
+        description="The short name of a conda channel; settings give its address.",
+    ),
+]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -18,19 +29,30 @@ class Architecture:
     """What one processor architecture is called.
 
     ``machine`` is uname's word (and that of wheels), ``platform`` an image index's, ``debian`` that
-    of Debian packages; ``lock_suffix`` ends the names of lock files.
+    of Debian packages, ``conda`` a channel's folder; ``lock_suffix`` ends the names of lock files.
     """
 
     machine: Machine
     platform: Platform
     debian: str
+    conda: Literal["linux-64", "linux-aarch64"]
     lock_suffix: str
 
 
 ARCHITECTURES = (
-    Architecture(machine="x86_64", platform="linux/amd64", debian="amd64", lock_suffix=".lock"),
     Architecture(
-        machine="aarch64", platform="linux/arm64", debian="arm64", lock_suffix=".aarch64.lock"
+        machine="x86_64",
+        platform="linux/amd64",
+        debian="amd64",
+        conda="linux-64",
+        lock_suffix=".lock",
+    ),
+    Architecture(
+        machine="aarch64",
+        platform="linux/arm64",
+        debian="arm64",
+        conda="linux-aarch64",
+        lock_suffix=".aarch64.lock",
     ),
 )
 BY_MACHINE: dict[str, Architecture] = {row.machine: row for row in ARCHITECTURES}

@@ -1,6 +1,6 @@
 """The rules of the house that can be counted (CONTRIBUTING.md).
 
-A stage imports only those before it: recipe, base, resolve, project, lock, plan, build, bundle, check, shelf, job,
+A stage imports only those before it: recipe, base, conda, resolve, project, lock, plan, build, bundle, check, shelf, job,
 app.
 Foundations (context, errors, failures, limits, names, cage, run, progress, settings, toml, tarread, runtime, host, quota, tools,
 data, formats, store, net) are for everybody and know no stage; cli knows all.
@@ -22,6 +22,7 @@ PACKAGE = ROOT / "envbuild"
 STAGES = (
     "recipe",
     "base",
+    "conda",
     "resolve",
     "project",
     "lock",

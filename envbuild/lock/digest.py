@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from envbuild.lock.model import Lock
-from envbuild.recipe.model import Recipe
+from envbuild.recipe.model import CondaSection, Recipe
 
 YOUNGER = {"base": ("cpu",), "python": ("from-source", "version")}
 """Keys that came after the first locks: left out where they are not used, so that those locks still
@@ -16,10 +16,13 @@ fit."""
 
 
 def recipe_digest(recipe: Recipe) -> str:
-    """Return ``sha256:…`` over the sections that a lock depends on: base, python, system, files."""
+    """Return ``sha256:…`` over the sections that a lock depends on."""
     parts: dict[str, Any] = {"base": recipe.base, "python": recipe.python, "system": recipe.system}
     if recipe.files:
         parts["files"] = recipe.files
+    if recipe.conda != CondaSection():
+        # the kind of node decides which builds conda's packages are
+        parts |= {"conda": recipe.conda, "target": recipe.target}
     plain: dict[str, dict[str, Any]] = msgspec.to_builtins(parts)
     # a key that is not used leaves the digest as it was before the key existed
     for section, keys in YOUNGER.items():

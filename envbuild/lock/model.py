@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from envbuild.base.model import DebianPackage
 from envbuild.formats.fields import Sha256, Size
-from envbuild.names import Machine, Platform
+from envbuild.names import ChannelName, Machine, Platform
 
 SCHEMA = 1
 PROOF_SECONDS = 1800.0
@@ -23,6 +23,16 @@ Digest = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}\Z")]
 FileName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+!~%-]*\Z", max_length=255)]
 PackageName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\Z")]
 Version = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+!_~:-]*\Z", max_length=100)]
+
+
+CondaName = Annotated[str, Meta(pattern=r"^[a-z0-9_][a-z0-9_.-]*\Z", max_length=128)]
+"""A name of a conda package (CEP 26)."""
+CondaWord = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+!]*\Z", max_length=128)]
+"""A version or build string: no "/", no "-", and nothing that leads out of a folder."""
+CondaSubdir = Literal["linux-64", "linux-aarch64", "noarch"]
+CondaFile = Annotated[
+    str, Meta(pattern=r"^[a-z0-9_][A-Za-z0-9_.+!-]*\.(conda|tar\.bz2)\Z", max_length=255)
+]
 
 
 class _Entry(
@@ -117,6 +127,29 @@ class LockedFiles(_Entry, frozen=True):
     sha256: Sha256
 
 
+class CondaPackage(_Entry, frozen=True):
+    """One conda package by its archive (CEP 26 for names, CEP 37 for the fields).
+
+    ``channel`` is the short name of the recipe ("conda-forge"), never a host; ``python`` the minor
+    version ("3.12") that a noarch package's modules are placed for; ``via`` names the packages that
+    require it; "(direct)" stands for the recipe.
+    """
+
+    name: CondaName
+    version: CondaWord
+    build: CondaWord
+    subdir: CondaSubdir
+    channel: ChannelName
+    file: CondaFile
+    size: Size
+    sha256: Sha256
+    md5: Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")] | None = None
+    noarch: Literal["python", "generic"] | None = None
+    python: Annotated[str, Meta(pattern=r"^[23]\.\d{1,2}\Z")] | None = None
+    license: Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]*\Z", max_length=300)] | None = None
+    via: tuple[str, ...] = ()
+
+
 class LockedProvided(_Entry, frozen=True):
     """A requirement that the base itself meets."""
 
@@ -170,9 +203,10 @@ class PackerFile(_Entry, frozen=True):
 class Lock(_Entry, frozen=True):
     """A whole lock file.
 
-    ``recipe_digest`` is over what the lock depends on (base, python, system); ``direct`` and
-    ``system`` are the direct requirements as written, so that a stale lock can name the line that
-    changed; ``as_of`` is the date resolved at.
+    ``recipe_digest`` is over what the lock depends on (base, python, system, conda); ``direct``,
+    ``system``, ``channels`` and ``conda_direct`` are the direct requirements as written, so that a
+    stale lock can name the line that changed; ``as_of`` is the date resolved at; ``conda_virtual``
+    are the virtual packages ("__cuda=12.4") that the conda packages were chosen for.
     """
 
     schema: int
@@ -194,6 +228,10 @@ class Lock(_Entry, frozen=True):
     moved: tuple[LockedMove, ...] = ()
     held_back: tuple[LockedHold, ...] = ()
     files: tuple[LockedFiles, ...] = ()
+    channels: tuple[ChannelName, ...] = ()
+    conda_direct: tuple[str, ...] = ()
+    conda_virtual: tuple[str, ...] = ()
+    conda: tuple[CondaPackage, ...] = ()
 
     @property
     def installed(self) -> tuple[PythonPackage, ...]:

@@ -46,9 +46,9 @@ def _check_consistent(lock: Lock, where: str) -> None:
             what, where=where, hint="the lock was changed by hand; make it anew: envbuild lock NAME"
         )
     seen: dict[str, str] = {}
-    files = [(item.file, item.sha256) for item in lock.debian] + [
-        (item.file, item.sha256) for item in lock.python
-    ]
+    files = [(item.file, item.sha256) for item in lock.debian]
+    files += [(item.file, item.sha256) for item in lock.python]
+    files += [(item.file, item.sha256) for item in lock.conda]
     for file, sha256 in files:
         if seen.setdefault(file, sha256) != sha256:
             raise IntegrityError(f"{file} is listed with two different hashes", where=where)
@@ -61,3 +61,20 @@ def _check_consistent(lock: Lock, where: str) -> None:
             if package.name in names:
                 raise IntegrityError(f"{package.name} is locked twice", where=where)
             names.add(package.name)
+    _check_conda(lock, where)
+
+
+def _check_conda(lock: Lock, where: str) -> None:
+    seen: set[str] = set()
+    for package in lock.conda:
+        if package.name in seen:
+            raise IntegrityError(f"conda's {package.name} is locked twice", where=where)
+        seen.add(package.name)
+        if package.channel not in lock.channels:
+            what = (
+                f"{package.file} is of the channel {package.channel}, which the lock does not list"
+            )
+            raise IntegrityError(what, where=where)
+        if not package.file.startswith(f"{package.name}-{package.version}-{package.build}."):
+            what = f"{package.file} is no file of {package.name} {package.version} {package.build}"
+            raise IntegrityError(what, where=where)

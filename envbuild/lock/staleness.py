@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from envbuild.base.model import DebianPackage
 from envbuild.errors import IntegrityError
 from envbuild.lock.digest import recipe_digest
-from envbuild.lock.model import Lock
+from envbuild.lock.model import CondaPackage, Lock, PythonPackage
 from envbuild.recipe.model import Recipe
 
 
@@ -18,21 +19,11 @@ def stale_reasons(recipe: Recipe, lock: Lock) -> tuple[str, ...]:
     # nothing that a lock depends on was changed
     if recipe_digest(recipe) == lock.recipe_digest:
         return ()
-    reasons = [
-        f'requirement "{line}" was added'
-        for line in recipe.python.dependencies
-        if line not in lock.direct
-    ]
-    reasons += [
-        f'requirement "{line}" was removed'
-        for line in lock.direct
-        if line not in recipe.python.dependencies
-    ]
-    wanted = (*recipe.system.packages, *recipe.system.build_packages)
-    reasons += [f'system package "{name}" was added' for name in wanted if name not in lock.system]
-    reasons += [
-        f'system package "{name}" was removed' for name in lock.system if name not in wanted
-    ]
+    reasons = _changed_lines("requirement", recipe.python.dependencies, lock.direct)
+    system = (*recipe.system.packages, *recipe.system.build_packages)
+    reasons += _changed_lines("system package", system, lock.system)
+    reasons += _changed_lines("conda channel", recipe.conda.channels, lock.channels)
+    reasons += _changed_lines("conda package", recipe.conda.dependencies, lock.conda_direct)
     reference = recipe.base.image or recipe.base.bootstrap
     if reference != lock.base.reference:
         reasons.append(f'the base was changed from "{lock.base.reference}" to "{reference}"')
@@ -47,23 +38,37 @@ def stale_reasons(recipe: Recipe, lock: Lock) -> tuple[str, ...]:
         for name in sorted({*wanted_files, *locked_files})
         if wanted_files.get(name) != locked_files.get(name)
     ]
-    return tuple(reasons) or ("another line of [base], [python] or [system] was changed",)
+    return tuple(reasons) or (
+        "another line of [base], [python], [system], [conda] or [target] was changed",
+    )
+
+
+def _changed_lines(what: str, wanted: Sequence[str], locked: Sequence[str]) -> list[str]:
+    added = [f'{what} "{line}" was added' for line in wanted if line not in locked]
+    removed = [f'{what} "{line}" was removed' for line in locked if line not in wanted]
+    return added + removed
 
 
 def refuse_changed_files(before: Lock | None, after: Lock) -> None:
     """Raise IntegrityError where an index offers other content under a locked file name."""
-    known = {package.file: package.sha256 for package in before.python} if before else {}
-    # a tree is packed here, and may change
-    for package in (p for p in after.python if p.source is None):
-        if known.get(package.file, package.sha256) != package.sha256:
+    if before is None:
+        return
+    known = _published_files(before)
+    for file, sha256 in _published_files(after).items():
+        if known.get(file, sha256) != sha256:
             raise IntegrityError(
-                f"the index now offers another file of that name: sha256 {package.sha256}, locked "
-                "was "
-                f"{known[package.file]}",
-                where=package.file,
+                f"the index now offers another file of that name: sha256 {sha256}, locked was "
+                f"{known[file]}",
+                where=file,
                 hint="published files never change: find out who replaced it before you go on\n"
                 "remove the old lock only if you trust the new file",
             )
+
+
+def _published_files(lock: Lock) -> dict[str, str]:
+    """Return the hashes of files of an index or channel; a tree is packed here, and may change."""
+    wheels = {item.file: item.sha256 for item in lock.python if item.source is None}
+    return wheels | {item.file: item.sha256 for item in lock.conda}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,7 +101,7 @@ def lock_changes(before: Lock, after: Lock) -> tuple[Change, ...]:
                 after=next(digests),
             )
         )
-    for kind in ("debian", "python"):
+    for kind in ("debian", "python", "conda"):
         old, new = _package_versions(before, kind), _package_versions(after, kind)
         found += [
             Change(kind=kind, name=name, before=old.get(name), after=new.get(name))
@@ -125,12 +130,16 @@ def _changed_files(before: Lock, after: Lock, kind: str) -> Iterator[Change]:
 
 
 def _file_contents(lock: Lock, kind: str) -> dict[str, tuple[str, str]]:
-    if kind == "debian":
-        return {item.name: (item.file, item.sha256) for item in lock.debian}
-    return {item.name: (item.file, item.sha256) for item in lock.installed}
+    return {item.name: (item.file, item.sha256) for item in _packages_of_kind(lock, kind)}
 
 
 def _package_versions(lock: Lock, kind: str) -> dict[str, str]:
+    return {item.name: item.version for item in _packages_of_kind(lock, kind)}
+
+
+def _packages_of_kind(
+    lock: Lock, kind: str
+) -> tuple[DebianPackage, ...] | tuple[CondaPackage, ...] | tuple[PythonPackage, ...]:
     if kind == "debian":
-        return {item.name: item.version for item in lock.debian}
-    return {item.name: item.version for item in lock.installed}
+        return lock.debian
+    return lock.conda if kind == "conda" else lock.installed

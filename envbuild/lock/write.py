@@ -17,7 +17,7 @@ HEADING = (
 )
 SCALARS = ("schema", "name", "platform", "recipe-digest", "proof", "as-of")
 SECTIONS = ("base", "tools", "packer")
-TABLES = ("debian", "python", "files", "packers", "provided", "moved", "held-back")
+TABLES = ("debian", "python", "conda", "files", "packers", "provided", "moved", "held-back")
 
 
 def write_lock(lock: Lock) -> str:
@@ -27,7 +27,13 @@ def write_lock(lock: Lock) -> str:
     blocks = [HEADING]
     blocks += [f"{key} = {write_value(data[key])}\n" for key in SCALARS if key in data]
     blocks.append(_string_list("direct", lock.direct) or "direct = []\n")
-    blocks += [_string_list("system", lock.system), _string_list("notes", lock.notes)]
+    blocks += [
+        _string_list("system", lock.system),
+        _string_list("channels", lock.channels),
+        _string_list("conda-direct", lock.conda_direct),
+        _string_list("conda-virtual", lock.conda_virtual),
+        _string_list("notes", lock.notes),
+    ]
     blocks += [_write_rows(key, data.get(key, [])) for key in TABLES]
     blocks += [_write_section(key, data.get(key, {})) for key in SECTIONS]
     return "".join(blocks)

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from envbuild.names import Platform
+from envbuild.names import ChannelName, Platform
 
 Name = Annotated[
     str,
@@ -97,6 +97,37 @@ class SystemSection(_Section, frozen=True):
     post: tuple[str, ...] = ()
 
 
+class CondaSection(_Section, frozen=True):
+    """[conda]: names of channels, the first one first, and match specs (docs/conda.md).
+
+    ``as_of`` takes packages as they were on a day.
+    """
+
+    channels: tuple[ChannelName, ...] = ()
+    dependencies: Words = ()
+    as_of: Annotated[str, Meta(pattern=r"^(\d{4}-\d{2}-\d{2}|none)\Z")] | None = None
+
+
+class TargetSection(_Section, frozen=True):
+    """[target]: the nodes that the image is meant for, which conda's packages are chosen for.
+
+    ``sites`` are names of site files, with a partition or without ("lab:gpu"); ``gpu`` are cards
+    ("A100") or compute capabilities ("8.0"), ``driver`` is that of the oldest node.
+    """
+
+    sites: Words = ()
+    gpu: Words = ()
+    driver: (
+        Annotated[
+            str,
+            Meta(
+                pattern=r"^\d+(\.\d+){0,2}\Z", description="A driver's version: 550 or 550.54.14."
+            ),
+        ]
+        | None
+    ) = None
+
+
 class CheckSection(_Section, frozen=True):
     """[check]: modules to import, a script beside the recipe, the framework to find.
 
@@ -172,6 +203,8 @@ class Recipe(_Section, frozen=True):
     base: BaseSection
     python: PythonSection = PythonSection()
     system: SystemSection = SystemSection()
+    conda: CondaSection = CondaSection()
+    target: TargetSection = TargetSection()
     files: dict[OneLine, OneLine] = {}
     check: CheckSection = CheckSection()
     run: RunSection = RunSection()

@@ -13,6 +13,7 @@ import tomli
 from envbuild.base.model import DebianPackage
 from envbuild.cli import VERBS
 from envbuild.lock.model import (
+    CondaPackage,
     Lock,
     LockedBase,
     LockedFiles,
@@ -34,6 +35,7 @@ LOCK_SECTIONS: tuple[tuple[str, type[msgspec.Struct]], ...] = (
     ("### [packer]", Packer),
     ("### debian", DebianPackage),
     ("### python", PythonPackage),
+    ("### conda", CondaPackage),
     ("### files", LockedFiles),
     ("### provided", LockedProvided),
     ("### moved", LockedMove),

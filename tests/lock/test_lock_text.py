@@ -134,14 +134,14 @@ def test_a_lock_names_no_host() -> None:
 STALE = {
     "[python]\n": (
         '[python]\nas-of = "2024-01-01"\n',
-        "another line of [base], [python] or [system] was changed",
+        "another line of [base], [python], [system], [conda] or [target] was changed",
     ),
     '  "pydot",\n': ("", 'requirement "pydot" was removed'),
     '  "matplotlib",\n': ('  "matplotlib>=3.8",\n', 'requirement "matplotlib>=3.8" was added'),
     'packages = ["graphviz"]': ('packages = ["graphviz", "git"]', 'system package "git" was added'),
     "[base]\n": (
         "[base]\ncpu = true\n",
-        "another line of [base], [python] or [system] was changed",
+        "another line of [base], [python], [system], [conda] or [target] was changed",
     ),
     "debian:bookworm": (
         "debian:trixie",

@@ -1,0 +1,1 @@
+"""conda packages: channels, the solve, and what links them into an image."""
