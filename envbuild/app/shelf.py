@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from envbuild.build.image.verify import read_embedded_info
+from envbuild.build.image.embedded import read_embedded_info
 from envbuild.build.model import UnnamedImage
 from envbuild.build.output_record import matching_output, record_output
 from envbuild.check.report import kept_reports, save_report

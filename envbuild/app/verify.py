@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from envbuild.app.spec import build_spec
-from envbuild.build.image.verify import read_embedded_info
+from envbuild.build.image.embedded import read_embedded_info
 from envbuild.build.model import BuildSpec
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, UsageError

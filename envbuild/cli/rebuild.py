@@ -9,8 +9,8 @@ import click
 from envbuild.app.lock import require_whole_lock
 from envbuild.app.source import find_named_source
 from envbuild.app.spec import build_spec
+from envbuild.build.image.embedded import read_embedded_info
 from envbuild.build.image.rebuild import Comparison, compare_images, made_again
-from envbuild.build.image.verify import read_embedded_info
 from envbuild.cli.complete import complete_recipe
 from envbuild.cli.output import json_option, print_json
 from envbuild.context import Context

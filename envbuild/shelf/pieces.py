@@ -16,7 +16,8 @@ from pathlib import Path
 import msgspec
 
 from envbuild.base.digests import known_digest, known_sha256
-from envbuild.build.image.verify import read_embedded_info, root_partitions
+from envbuild.build.image.embedded import read_embedded_info
+from envbuild.build.image.verify import root_partitions
 from envbuild.errors import EnvbuildError, IntegrityError, SpaceError, UsageError
 from envbuild.formats.sif_reader import image_digest, read_sif
 from envbuild.formats.squashfs_reader import SquashImage

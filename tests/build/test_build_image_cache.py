@@ -27,13 +27,24 @@ BUILDING = (
 
 
 def test_looking_whether_an_image_is_there_imports_nothing_that_builds() -> None:
-    asked = "; ".join(f"import envbuild.{name}" for name in LOOKING)
+    loaded = loaded_by(LOOKING)
+    assert {f"envbuild.{name}" for name in LOOKING} <= loaded
+    assert not loaded & {f"envbuild.{name}" for name in BUILDING}
+
+
+def test_submitting_a_job_imports_nothing_that_builds() -> None:
+    """Half of what ``submit`` took was the import of the assembly, to read the lock inside an image."""
+    loaded = loaded_by(("cli.submit", "build.image.embedded"))
+    assert not loaded & {"envbuild.build.assemble", "envbuild.build.fetch", "installer"}
+
+
+def loaded_by(names: tuple[str, ...]) -> set[str]:
+    """Import modules of envbuild in a process of its own, and return all modules that it has then."""
+    asked = "; ".join(f"import envbuild.{name}" for name in names)
     told = subprocess.run(
         [sys.executable, "-c", f"{asked}; import sys; print(*sys.modules)"],
         capture_output=True,
         text=True,
         check=True,
     )
-    loaded = set(told.stdout.split())
-    assert {f"envbuild.{name}" for name in LOOKING} <= loaded
-    assert not loaded & {f"envbuild.{name}" for name in BUILDING}
+    return set(told.stdout.split())

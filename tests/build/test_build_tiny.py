@@ -9,9 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from envbuild.build.image.embedded import read_embedded_info
 from envbuild.build.image.flatten import flatten_image
 from envbuild.build.image.rebuild import compare_images, made_again
-from envbuild.build.image.verify import image_tree, read_embedded_info, verify_image
+from envbuild.build.image.verify import image_tree, verify_image
 from envbuild.build.make import building
 from envbuild.build.model import BuildSpec
 from envbuild.context import Context

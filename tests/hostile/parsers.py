@@ -24,7 +24,7 @@ import zstandard
 
 from envbuild.base.oci.layers import Tree
 from envbuild.build.from_wheel import unpack_wheel
-from envbuild.build.image.verify import read_embedded_info
+from envbuild.build.image.embedded import read_embedded_info
 from envbuild.bundle.unpack import unpack
 from envbuild.formats.block_codec import Codec
 from envbuild.formats.fast_zip import open_zip

@@ -12,10 +12,11 @@ from typing import BinaryIO
 
 import msgspec
 
+from envbuild.build.image.embedded import read_embedded_info
 from envbuild.build.image.metadata import ImageNote
 from envbuild.build.image.origin import NOTE
 from envbuild.build.image.runtime_files import LAYERED_HELP
-from envbuild.build.image.verify import layer_of, read_embedded_info, root_partitions
+from envbuild.build.image.verify import layer_of, root_partitions
 from envbuild.build.image.write import METADATA
 from envbuild.errors import IntegrityError, UsageError
 from envbuild.formats.file_copy import copy_into

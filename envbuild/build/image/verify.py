@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -18,38 +18,33 @@ from envbuild.base.digests import known_digest
 from envbuild.build.assemble import Assembled, assemble
 from envbuild.build.assembly_plan import AssemblySpec, spec_of
 from envbuild.build.image.compare import describe_difference
+from envbuild.build.image.embedded import read_embedded_info
 from envbuild.build.image.guard import is_guard
 from envbuild.build.image.metadata import ImageNote
-from envbuild.build.image.origin import NOTE
 from envbuild.build.image.write import write_image
 from envbuild.build.image_cache import key_of, read_record
 from envbuild.build.model import BuildSpec
 from envbuild.build.output_record import last_output
 from envbuild.build.pinned_compressor import open_codec
 from envbuild.context import Context
-from envbuild.errors import IntegrityError, UsageError
+from envbuild.errors import UsageError
 from envbuild.formats.file_tree import Part, TreeEntry, compare_trees, merge_parts, tree_digest
 from envbuild.formats.oci_layer import WHITEOUT
 from envbuild.formats.sif_frame import frame_digest, strange_frame
 from envbuild.formats.sif_reader import (
     PARTITION,
     SIGNATURE,
-    SifFile,
     SifObject,
     image_digest,
     read_sif,
 )
 from envbuild.formats.sif_writer import OVERLAY
 from envbuild.formats.squashfs_reader import SquashImage, read_tree
-from envbuild.limits import UNREADABLE
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock
-from envbuild.lock.read import parse_lock
 from envbuild.parts.counters import FORMATS
 from envbuild.store.layout import Store
-from envbuild.store.units import human_bytes
 
-MOST_TEXT = 64 * 1024 * 1024
 RUNTIME = (".singularity.d", "environment", "singularity")
 """Written from the recipe; compared only where the recipe is at hand."""
 OTHER_FORMATS = "an envbuild made it that writes images in other formats"
@@ -76,43 +71,6 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     changed: tuple[tuple[str, str], ...] = ()
     extra: tuple[str, ...] = ()
     outside: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EmbeddedInfo:
-    """What an image carries about itself.
-
-    The note of its making, where envbuild put it together, and its lock.
-    """
-
-    note: ImageNote | None
-    lock: Lock | None
-
-
-def read_embedded_info(path: Path) -> EmbeddedInfo:
-    """Read the objects that envbuild put into a SIF.  Raises UsageError for what is no SIF."""
-    sif = read_sif(path)
-    note = next((_read_text(sif, item) for item in sif.objects if item.name == NOTE), None)
-    lock = next(
-        (_read_text(sif, item) for item in sif.objects if item.name.endswith(".lock")), None
-    )
-    try:
-        return EmbeddedInfo(
-            note=msgspec.json.decode(note, type=ImageNote) if note else None,
-            lock=parse_lock(lock, f"the lock inside {path.name}") if lock else None,
-        )
-    except UNREADABLE as error:
-        raise IntegrityError(f"its object {NOTE} is damaged: {error}", where=str(path)) from error
-
-
-def _read_text(sif: SifFile, item: SifObject) -> str:
-    if item.size > MOST_TEXT:
-        raise IntegrityError(
-            f"its object {item.name} is {human_bytes(item.size)}", where=str(sif.path)
-        )
-    with sif.path.open("rb") as file:
-        file.seek(item.offset)
-        return file.read(item.size).decode("utf-8", "replace")
 
 
 def recorded_digest(image: Path, store: Store) -> str | None:
