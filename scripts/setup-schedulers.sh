@@ -260,7 +260,7 @@ start_pbs() {
   pbs_in pbs1 "$prefix/libexec/pbs_postinstall" server 23.06.06 "$prefix" "$home/1" "" sameconf >"$pbs_dir/log" 2>&1
   pbs_in pbs2 "$prefix/libexec/pbs_postinstall" execution 23.06.06 "$prefix" "$home/2" "" sameconf >>"$pbs_dir/log" 2>&1
   sed -i 's/^resources: "/resources: "ngpus, /' "$home/1/sched_priv/sched_config"
-  rm -f /etc/profile.d/pbs.sh /etc/profile.d/pbs.csh /lib/systemd/system/pbs.service
+  rm -f /etc/profile.d/pbs.sh /etc/profile.d/pbs.csh /lib/systemd/system/pbs.service /etc/init.d/pbs
   for number in 1 2; do
     # shellcheck disable=SC2016  # words of PBS
     printf '%s\n' '$clienthost pbs1' '$usecp *:/ /' '$enforce mem' '$min_check_poll 2' '$max_check_poll 5' \
@@ -333,7 +333,8 @@ empty() {
 case ${1-} in
   install)
     install_packages
-    [ -z "${2-}" ] || build_pbs "$(realpath "$2")"
+    # a few minutes that are spent once
+    if [ -n "${2-}" ] && ! [ -x "$prefix/sbin/pbs_iff" ]; then build_pbs "$(realpath "$2")"; fi
     ;;
   start | start-pbs | stop)
     dir=$(realpath -m "${2:?a folder is missing}")
