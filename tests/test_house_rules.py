@@ -159,6 +159,12 @@ def test_only_run_starts_processes() -> None:
         ], name
 
 
+def test_temporary_folders_are_those_that_the_store_remembers() -> None:
+    """What a killed process leaves is found again by ``store gc`` (Store.outside)."""
+    users = {name for name, tree in OURS.items() if "tempfile" in _imports(tree)}
+    assert users == {"envbuild.store.atomic", "envbuild.shelf.signatures"}
+
+
 def test_only_settings_reads_the_environment() -> None:
     for name, tree in OURS.items():
         if name == "envbuild.settings":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import sys
-import tempfile
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,8 +25,8 @@ from envbuild.net.fetch import Artifact, ask_sizes, fetch_artifacts
 from envbuild.net.index import Link, index_url, make_client, read_links
 from envbuild.resolve.uv.query import uv_environment
 from envbuild.resolve.uv.session import uv_program
-from envbuild.run import Command, Runner
-from envbuild.settings import Settings, shipped_folder
+from envbuild.run import Command
+from envbuild.settings import shipped_folder
 from envbuild.store.atomic import os_errors_as
 
 if TYPE_CHECKING:
@@ -101,7 +100,7 @@ def _wanted(context: Context) -> tuple[tuple[Artifact, ...], tuple[str, ...]]:
     """Return the wheels to put into a bundle, and the Pythons that they are for."""
     here = _this_python()
     index = index_url(context.settings, context.runner)
-    resolved = _resolved(index, context.settings, context.runner)
+    resolved = _resolved(index, context)
     found: dict[str, Artifact] = {}
     pythons = []
     with make_client(context.settings) as client:
@@ -132,14 +131,11 @@ def _wanted(context: Context) -> tuple[tuple[Artifact, ...], tuple[str, ...]]:
     return tuple(found.values()), tuple(pythons)
 
 
-def _resolved(
-    index: str, settings: Settings, runner: Runner
-) -> list[tuple[str, str, Marker | None]]:
+def _resolved(index: str, context: Context) -> list[tuple[str, str, Marker | None]]:
     """Return name, version and condition of what envbuild needs on all its Pythons: installed versions where it can."""
     listed = metadata.distribution(NAME).requires or ()
     own = [text for text in listed if _holds(Requirement(text), frozenset())]
-    with tempfile.TemporaryDirectory(prefix="envbuild-own-", dir=settings.tmpdir) as name:
-        place = Path(name)
+    with context.store.outside(context.settings.tmpdir) as place:
         here, installed = _this_python(), needed()
         pins = "".join(f"{name}=={version}\n" for name, version in installed.items())
         with os_errors_as(place):
@@ -150,13 +146,15 @@ def _resolved(
                 pins, "utf-8"
             )  # what uv finds in its output file, it prefers
         argv = (
-            uv_program(settings), "pip", "compile", "--quiet", "--universal", "--no-header", "--no-annotate",
+            uv_program(context.settings), "pip", "compile", "--quiet", "--universal", "--no-header", "--no-annotate",
             "--no-config", "--python", sys.executable, "--python-version", PYTHONS[0],
             "--constraints", "installed.txt", "--output-file", "needed.txt", "needed.in",
         )  # fmt: skip
         # the address goes by the environment: it may hold a password
-        env = uv_environment(settings) | {"UV_DEFAULT_INDEX": index}
-        result = runner(Command(argv=argv, env=env, cwd=place, timeout=UV_SECONDS), check=False)
+        env = uv_environment(context.settings) | {"UV_DEFAULT_INDEX": index}
+        result = context.runner(
+            Command(argv=argv, env=env, cwd=place, timeout=UV_SECONDS), check=False
+        )
         if result.code:
             raise HostError(
                 f"what envbuild needs could not be resolved: {result.last_lines(3)}", hint=WITHOUT

@@ -32,13 +32,13 @@ from envbuild.check.model import Finding, Level, Outcome, Report
 from envbuild.check.probe_runner import Container, ProbeRunner
 from envbuild.check.table import run_checks
 from envbuild.check.target import Target
+from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.host import network_namespaces_work
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock
 from envbuild.progress import Reporter
 from envbuild.recipe.model import Recipe
-from envbuild.run import Runner
 
 
 def check_image(
@@ -48,8 +48,7 @@ def check_image(
     script: Path | None,
     lock: Lock | None,
     runtime: Container,
-    runner: Runner,
-    report: Reporter,
+    context: Context,
     digest: str | None = None,
     recorded: str | None = None,
     digest_of: Callable[[Path], str] | None = None,
@@ -75,10 +74,11 @@ def check_image(
     expected = plan.derive_expected(
         recipe, lock, script=script, records=records, target=target, project=project, level=level
     )
+    report = context.report
     present = gpu_present() if gpu is None else gpu
     network = recipe is not None and recipe.check.network
     inside = ProbeRunner(
-        image, runtime, runner, gpu=present, environment=environment, network=network
+        image, runtime, context.runner, gpu=present, environment=environment, network=network
     )
     if not (network or network_namespaces_work()):
         report.say(
@@ -86,10 +86,11 @@ def check_image(
         )
     plain = plan.plain_request()
     with (
+        context.store.outside(context.settings.tmpdir) as home,
         _digest_beside(image, digest, digest_of) as known,
         ThreadPoolExecutor(1, "plain-exec") as pool,
     ):
-        plainly = pool.submit(inside.ask_plainly, plain, Plain)
+        plainly = pool.submit(inside.ask_plainly, plain, Plain, home)
         evidence = replace(gather_evidence(expected, inside, report), plain=plainly.result())
         digest = known.result()
     findings = (*run_checks(evidence), *as_built(recorded, digest))

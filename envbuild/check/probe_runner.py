@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib import resources
@@ -139,28 +138,27 @@ class ProbeRunner:
             command = replace(command, on_line=_listener(heard))
         return ProbeResults(self.runner(command, check=False), limit)
 
-    def ask_plainly(self, request: ProbeRequest, kind: type[T]) -> Answer[T]:
-        """Run one probe unsealed, as a user with a poisoned home folder.
+    def ask_plainly(self, request: ProbeRequest, kind: type[T], folder: Path) -> Answer[T]:
+        """Run one probe unsealed, as a user with a poisoned home folder, made in an empty ``folder``.
 
         It gets nothing of the caller's own.
         """
         parameters = msgspec.json.encode(request.parameters).decode()
-        with tempfile.TemporaryDirectory(prefix="envbuild-home-") as folder:
-            home, temporary = Path(folder) / "home", Path(folder) / "tmp"
-            home.mkdir()
-            temporary.mkdir()
-            command = self.container.exec_command(
-                self.image,
-                (PYTHON, "-", parameters),
-                sealed=False,
-                binds=tuple((temporary, place, True) for place in TEMPORARY),
-                stdin=probe_source(request),
-                timeout=request.limit,
-                network=False,
-                home=home,
-            )
-            environment = {**_plain_environment(command.env or {}), **poison_home(home)}
-            result = self.runner(replace(command, env=environment), check=False)
+        home, temporary = folder / "home", folder / "tmp"
+        home.mkdir()
+        temporary.mkdir()
+        command = self.container.exec_command(
+            self.image,
+            (PYTHON, "-", parameters),
+            sealed=False,
+            binds=tuple((temporary, place, True) for place in TEMPORARY),
+            stdin=probe_source(request),
+            timeout=request.limit,
+            network=False,
+            home=home,
+        )
+        environment = {**_plain_environment(command.env or {}), **poison_home(home)}
+        result = self.runner(replace(command, env=environment), check=False)
         return read_answer(result, request, kind)
 
     def run_script(self, script: Path) -> Answer[ScriptRun]:

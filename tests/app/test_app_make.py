@@ -10,7 +10,6 @@ import msgspec
 import pytest
 
 from envbuild.app.check import describe_project_faults, failed_checks, require_passed
-from envbuild.app.source import project_folder
 from envbuild.app.image import find_image, find_recipe_of_image, refuse_old_image
 from envbuild.app.lock import (
     LockRequest,
@@ -21,6 +20,7 @@ from envbuild.app.lock import (
     write_own_lock,
 )
 from envbuild.app.make import MakeRequest, MakeResult, make
+from envbuild.app.source import project_folder
 from envbuild.app.verdict import known_report
 from envbuild.build.make import building
 from envbuild.check.model import Finding, Report

@@ -25,10 +25,8 @@ from envbuild.check.report import (
     to_json,
 )
 from envbuild.errors import CheckFailedError, UsageError
-from envbuild.progress import Silent
-from envbuild.run import LocalRunner
 from envbuild.store.layout import Store
-from tests.check.tree import DIGEST, Tree
+from tests.check.tree import DIGEST, Tree, silent_context
 
 REPORT = Report(
     image="keras-bert.sif",
@@ -190,8 +188,7 @@ def test_what_is_no_image_is_refused_before_anything_runs(tmp_path: Path) -> Non
             script=None,
             lock=None,
             runtime=Tree(tmp_path / "image"),
-            runner=LocalRunner(),
-            report=Silent(),
+            context=silent_context(tmp_path),
         )
     assert told.value.where == str(file)
 

@@ -12,10 +12,12 @@ from typing import Any, Literal
 
 from envbuild.check.model import Report
 from envbuild.check.perform import check_image
+from envbuild.context import Context, open_context
 from envbuild.lock.model import Lock, LockedBase, Packer, PythonPackage
 from envbuild.progress import Silent
 from envbuild.recipe.model import AboutSection, BaseSection, CheckSection, PythonSection, Recipe
 from envbuild.run import Command, LocalRunner
+from envbuild.settings import load_settings
 from tests.check.elf import shared_object
 
 Content = str | bytes
@@ -118,10 +120,18 @@ class Tree:
             recipe=recipe,
             lock=lock,
             runtime=self,
-            runner=LocalRunner(),
-            report=Silent(),
+            context=silent_context(self.root.parent),
             **options,
         )
+
+
+def silent_context(folder: Path) -> Context:
+    """Return a context whose store and temporary folders stand in this one; it says nothing."""
+    settings = load_settings(
+        {"HOME": str(folder), "ENVBUILD_STORE": str(folder / "store"), "TMPDIR": str(folder)},
+        folder,
+    )
+    return open_context(settings, LocalRunner(), Silent())
 
 
 def failures(report: Report) -> dict[str, str]:

@@ -6,7 +6,6 @@ import hashlib
 import os
 import stat
 import tarfile
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -30,10 +29,8 @@ def take_files(source: Source, context: Context) -> tuple[LockedFiles, ...]:
     """
     found = []
     for name, target in sorted(source.recipe.files.items()):
-        with tempfile.TemporaryDirectory(
-            prefix="envbuild-files-", dir=context.settings.tmpdir
-        ) as work:
-            archive = Path(work) / "files.tar"
+        with context.store.outside(context.settings.tmpdir) as work:
+            archive = work / "files.tar"
             sha256 = _pack_archive(_source_path(source, name), target, archive)
             found.append(
                 LockedFiles(source=name, target=target, size=archive.stat().st_size, sha256=sha256)
@@ -45,10 +42,8 @@ def take_files(source: Source, context: Context) -> tuple[LockedFiles, ...]:
 def require_files(source: Source, lock: Lock, context: Context) -> None:
     """Pack the archives that the store lacks.  Raises StaleLockError for a changed file."""
     for locked in lock.files:
-        with tempfile.TemporaryDirectory(
-            prefix="envbuild-files-", dir=context.settings.tmpdir
-        ) as work:
-            archive = Path(work) / "files.tar"
+        with context.store.outside(context.settings.tmpdir) as work:
+            archive = work / "files.tar"
             if (
                 _pack_archive(_source_path(source, locked.source), locked.target, archive)
                 != locked.sha256

@@ -14,7 +14,6 @@ import html
 import io
 import secrets
 import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -201,10 +200,8 @@ class IndexProxy:
             if about.stub is None
             else (*about.requires, f"{release[0]}==0+placeholder")
         )
-        with tempfile.TemporaryDirectory(
-            prefix="envbuild-relay-", dir=self._context.settings.tmpdir
-        ) as folder:
-            return write_wheel(Path(folder), *release, requires).read_bytes()
+        with self._context.store.outside(self._context.settings.tmpdir) as folder:
+            return write_wheel(folder, *release, requires).read_bytes()
 
     def _read_metadata(self, candidate: Candidate, client: httpx.Client) -> str:
         """Return a wheel's METADATA, kept in the store by the wheel's sha256."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
@@ -107,10 +106,8 @@ def _asked_here(
     ]
     memory = session.context.store.folder("metadata")
     found: list[tuple[str, str]] = []
-    with tempfile.TemporaryDirectory(
-        prefix="envbuild-hooks-", dir=session.context.settings.tmpdir
-    ) as name:
-        place, installed = Path(name), False
+    with session.context.store.outside(session.context.settings.tmpdir) as place:
+        installed = False
         for package, archive in sorted(archives.items()):
             key = hashlib.sha256(
                 "\n".join([archive.name, session.python, *pins]).encode()

@@ -7,9 +7,9 @@ import hashlib
 import os
 import re
 import stat
-import tempfile
 import zipfile
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,11 +91,11 @@ def take_tree(
         found = checkout(
             line.url,
             revision,
-            Path(work) / "tree",
+            work / "tree",
             places.context,
             below=line.subfolder,
         )
-        return _pack_tree(line, Path(work) / "tree" / line.subfolder, line.source(found), places)
+        return _pack_tree(line, work / "tree" / line.subfolder, line.source(found), places)
 
 
 def repack_tree(source: str, file: str, sha256: str, places: SourceTreeContext) -> None:
@@ -109,17 +109,17 @@ def repack_tree(source: str, file: str, sha256: str, places: SourceTreeContext) 
         if line.folder is not None:
             folder = places.project / line.folder
         else:
-            tree = Path(work) / "tree"
+            tree = work / "tree"
             checkout(line.url, line.revision, tree, places.context, below=line.subfolder)
             folder = tree / line.subfolder
-        found = _write_archive(folder, top, Path(work) / "archive.zip", places)
+        found = _write_archive(folder, top, work / "archive.zip", places)
         if found != sha256:
             raise StaleLockError(
                 f"the files of {line.folder or source} are not those that were locked",
                 where=file,
                 hint="run: envbuild lock",
             )
-        commit_file(Path(work) / "archive.zip", places.context.store.artifact(sha256))
+        commit_file(work / "archive.zip", places.context.store.artifact(sha256))
 
 
 def tree_digest(line: TreeLine, file: str, places: SourceTreeContext) -> str:
@@ -128,7 +128,7 @@ def tree_digest(line: TreeLine, file: str, places: SourceTreeContext) -> str:
         return _write_archive(
             places.project / (line.folder or "."),
             file.removesuffix(".zip"),
-            Path(work) / "a.zip",
+            work / "a.zip",
             places,
         )
 
@@ -139,10 +139,8 @@ def tree_requirement(tree: SourceTree, line: TreeLine) -> str:
     return f"{tree.name}{extras}=={tree.version}"
 
 
-def _work_folder(context: Context) -> tempfile.TemporaryDirectory[str]:
-    tmpdir = context.settings.tmpdir
-    with os_errors_as(tmpdir):
-        return tempfile.TemporaryDirectory(prefix="envbuild-tree-", dir=tmpdir)
+def _work_folder(context: Context) -> AbstractContextManager[Path]:
+    return context.store.outside(context.settings.tmpdir)
 
 
 def _pack_tree(line: TreeLine, folder: Path, source: str, places: SourceTreeContext) -> SourceTree:
@@ -157,7 +155,7 @@ def _pack_tree(line: TreeLine, folder: Path, source: str, places: SourceTreeCont
         ) from error
     top = f"{canonicalize_name(name).replace('-', '_')}-{plain}"
     with _work_folder(places.context) as work:
-        archive = Path(work) / "archive.zip"
+        archive = work / "archive.zip"
         sha256 = _write_archive(folder, top, archive, places)
         size, final = archive.stat().st_size, places.context.store.artifact(sha256)
         commit_file(archive, final)
@@ -275,7 +273,7 @@ def _built_name_and_version(
         )
     uv = uv_program(settings)
     with _work_folder(places.context) as out, _work_folder(places.context) as home:
-        environment = building_environment(settings, Path(home))
+        environment = building_environment(settings, home)
         environment["UV_DEFAULT_INDEX"] = index_url(settings, places.context.runner)
         argv = (
             uv,
@@ -285,13 +283,13 @@ def _built_name_and_version(
             "--python",
             places.python,
             "--out-dir",
-            out,
+            str(out),
             str(folder),
         )
         result = places.context.runner(
             Command(argv=argv, env=environment, timeout=QUESTION_SECONDS), check=False
         )
-        archives = sorted(Path(out).glob("*.tar.gz"))
+        archives = sorted(out.glob("*.tar.gz"))
         if result.code != 0 or len(archives) != 1:
             raise HostError(
                 "its version is not written down, and its metadata cannot be built here: "

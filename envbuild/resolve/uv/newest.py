@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Collection, Mapping
-from pathlib import Path
 
 from envbuild.base.model import BaseFacts
 from envbuild.context import Context
@@ -12,7 +10,6 @@ from envbuild.resolve.conflict.explain import MISSING, ConflictError, mentioned_
 from envbuild.resolve.stubs import Stubs
 from envbuild.resolve.uv.query import Question
 from envbuild.resolve.uv.session import Session
-from envbuild.store.atomic import os_errors_as
 
 
 def newest_releases(
@@ -26,13 +23,9 @@ def newest_releases(
 
     ``indexes`` maps names to URLs in the order in which they are asked, "default" last.
     """
-    tmpdir = context.settings.tmpdir
-    with (
-        os_errors_as(tmpdir),
-        tempfile.TemporaryDirectory(prefix="envbuild-resolve-", dir=tmpdir) as place,
-    ):
+    with context.store.outside(context.settings.tmpdir) as place:
         session = Session(
-            folder=Path(place),
+            folder=place,
             facts=facts,
             stubs=Stubs({}),
             indexes=indexes,

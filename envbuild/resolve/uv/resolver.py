@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
@@ -138,10 +137,8 @@ class UvResolver:
 
     def _put_task(self, request: Request, task: Task, notes: tuple[str, ...]) -> Resolution | Later:
         with ExitStack() as stack:
-            tmpdir = self.context.settings.tmpdir
-            with os_errors_as(tmpdir):
-                temporary = tempfile.TemporaryDirectory(prefix="envbuild-resolve-", dir=tmpdir)
-                folder = Path(stack.enter_context(temporary))
+            temporary = self.context.store.outside(self.context.settings.tmpdir)
+            folder = stack.enter_context(temporary)
             session = self._open_session(request, task, folder / "first")
             try:
                 answer = self._search_merged(request, self._search_apart(session, task), folder)
