@@ -24,11 +24,12 @@ from envbuild.job.compose import (
     read_env_file,
 )
 from envbuild.job.fit import why_unfit
-from envbuild.job.intent import Flags, make_intent, read_each
+from envbuild.job.intent import Flags, make_intent
 from envbuild.job.model import Image, Intent, Job
 from envbuild.job.schedulers import features_of
 from envbuild.job.site import Site
-from envbuild.job.submit import check_project, new_key, write_secrets
+from envbuild.job.submit import check_project, copy_secrets, new_key, write_secrets
+from envbuild.job.table import fill_rows, plan_table
 from envbuild.job.warnings import shared_sqlite
 from envbuild.recipe.model import JobSection, RunSection
 
@@ -37,17 +38,18 @@ from envbuild.recipe.model import JobSection, RunSection
 class JobRequest:
     """What the command line says of a job.
 
-    ``image`` is the word for the image, ``argv`` the command (empty: the recipe's own), ``flags``
+    ``image`` is the word for the image (None: the only recipe's), ``argv`` the command (empty: the recipe's own), ``flags``
     go over the recipe's [job]; ``each`` is a CSV file, ``env_file`` a file of KEY=VALUE lines;
-    ``variables`` and ``binds`` are as typed.
+    ``grid``, ``variables`` and ``binds`` are as typed.
     """
 
-    image: str
+    image: str | None
     argv: tuple[str, ...] = ()
     site: str | None = None
     flags: Flags = field(default_factory=Flags)
     name: str | None = None
     each: Path | None = None
+    grid: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
     env_file: Path | None = None
     binds: tuple[str, ...] = ()
@@ -69,17 +71,19 @@ def plan_job(request: JobRequest, context: Context) -> tuple[Job, Site, FoundIma
         context.report.say(f"note: {unfit}")
     argv = request.argv
     if not argv:
-        argv = ("bash",) if request.interactive else _recipe_command(found, request.image)
+        argv = ("bash",) if request.interactive else _recipe_command(found, request.image or "NAME")
     name = request.name
     if name is None:
-        name = found.source.recipe.name if found.source else name_of_file(Path(request.image))
+        name = found.source.recipe.name if found.source else name_of_file(found.path)
     binds = tuple(parse_bind(text, settings.cwd) for text in request.binds)
+    table = plan_table(settings.cwd / request.each if request.each else None, request.grid)
     draft = JobDraft(
         name=name,
         argv=argv,
         intent=intent,
-        image=_image_of_job(found, context),
-        rows=read_each(settings.cwd / request.each, argv) if request.each else (),
+        image=image_of_job(found, context),
+        table=table,
+        rows=fill_rows(table, argv, str(request.each or "--grid")) if table else (),
         binds=binds,
         commit=git_commit(settings.cwd, context.runner),
         interactive=request.interactive,
@@ -100,11 +104,17 @@ def hand_variables(job: Job, request: JobRequest, context: Context) -> tuple[Job
     Returns the job, which knows the file, and the key of its files.
     """
     settings = context.settings
+    key = new_key(job.name)
+    given = request.variables or request.env_file
+    if job.secrets is not None and not given and Path(job.secrets).is_file():
+        # of a job that is repeated
+        return replace(job, secrets=copy_secrets(Path(job.secrets), key)), key
     from_file = read_env_file(settings.cwd / request.env_file) if request.env_file else {}
     named = parse_variables(request.variables, settings.environment)
     values = collect(job.intent.environment, {**from_file, **named}, settings.environment)
-    key = new_key(job.name)
-    return replace(job, secrets=write_secrets(values, settings, key)), key
+    secrets = write_secrets(values, settings, key)
+    intent = replace(job.intent, environment=tuple(values))
+    return replace(job, secrets=secrets, intent=intent), key
 
 
 def _recipe_command(found: FoundImage, name: str) -> tuple[str, ...]:
@@ -173,7 +183,7 @@ def _plan_caches(job: Job, found: FoundImage, request: JobRequest, context: Cont
     return plan_caches(found.path, context.settings, wanted=run.caches, taken=taken)
 
 
-def _image_of_job(found: FoundImage, context: Context) -> Image:
+def image_of_job(found: FoundImage, context: Context) -> Image:
     """Return the image as the job sees it: a path below the project stays relative."""
     path, cwd = found.path, context.settings.cwd
     if path.is_dir():

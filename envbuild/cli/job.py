@@ -51,6 +51,12 @@ _OPTIONS = (
         help="One task per row of a CSV file; {column} in CMD is its value.",
     ),
     click.option(
+        "--grid",
+        multiple=True,
+        metavar="NAME=V,V…",
+        help="One task per combination of the values; {NAME} in CMD is the value.",
+    ),
+    click.option(
         "--after", multiple=True, metavar="ID", help="Start when these jobs have succeeded."
     ),
     click.option(
@@ -118,6 +124,7 @@ def job_options(function: Callable[..., Any]) -> Callable[..., Any]:
             flags=flags,
             name=options.pop("job_name"),
             each=options.pop("each"),
+            grid=options.pop("grid"),
             variables=options.pop("variables"),
             env_file=options.pop("env_file"),
             binds=options.pop("binds"),

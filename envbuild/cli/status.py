@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import sys
+from itertools import chain
 from typing import Any
 
 import click
 
 from envbuild.cli.complete import complete_job
-from envbuild.cli.output import print_table
+from envbuild.cli.output import print_json, print_table
 from envbuild.context import Context
 from envbuild.job.model import Record
-from envbuild.job.records import find_record, load_records, plain_id
+from envbuild.job.records import find_record, last_record, load_records, plain_id
+from envbuild.job.results import collect_results, find_origin, result_row
 from envbuild.job.state import find_state
 
 COLUMNS = ("job", "site", "name", "submitted", "state", "detail")
@@ -20,15 +24,28 @@ LAST = 20
 
 @click.command("status")
 @click.argument("job", metavar="[ID]", required=False, shell_complete=complete_job)
+@click.option(
+    "--table",
+    "as_table",
+    is_flag=True,
+    help="One row a task: parameters, state, times, use, and what the task wrote to $ENVBUILD_RESULT.",
+)
+@click.option("--csv", "as_csv", is_flag=True, help="Print that table as CSV.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 @click.pass_obj
-def command(context: Context, *, job: str | None, as_json: bool) -> None:
+def command(
+    context: Context, *, job: str | None, as_table: bool, as_csv: bool, as_json: bool
+) -> None:
     """Tell the state of one job, or of the last ones submitted from this folder.
 
     A job that has left its receipt has ended, whatever the scheduler says. A job without a receipt that the scheduler
     does not know is shown as unknown, not as finished.
     """
     folder = context.settings.cwd
+    if as_table or as_csv:
+        record = find_record(job, folder) if job else last_record(folder)
+        _print_results(record, context, as_csv=as_csv, as_json=as_json)
+        return
     records = (find_record(job, folder),) if job else load_records(folder)[-LAST:]
     rows = [row(record, context) for record in records]
     if as_json:
@@ -38,6 +55,27 @@ def command(context: Context, *, job: str | None, as_json: bool) -> None:
         click.echo("no job was submitted from this folder")
         return
     print_table(COLUMNS, [tuple(item.values()) for item in rows])
+
+
+def _print_results(record: Record, context: Context, *, as_csv: bool, as_json: bool) -> None:
+    """Print every task of a submission, with its repetitions."""
+    first = find_origin(record, context.settings.cwd)
+    rows = [result_row(task) for task in collect_results(first, context)]
+    if as_json:
+        print_json(rows)
+        return
+    columns = tuple(dict.fromkeys(chain.from_iterable(rows)))
+    table = [tuple(_cell(item.get(name)) for name in columns) for item in rows]
+    if not as_csv:
+        print_table(columns, table)
+        return
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerows((columns, *table))
+
+
+def _cell(value: object) -> str:
+    text = "" if value is None else str(value)
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def row(record: Record, context: Context) -> dict[str, Any]:

@@ -6,9 +6,10 @@ import shlex
 
 import click
 
+from envbuild.app.again import plan_again
 from envbuild.app.image import find_image, refuse_old_image
 from envbuild.app.job import JobRequest, hand_variables, plan_job, refuse_unfit
-from envbuild.cli.complete import complete_image
+from envbuild.cli.complete import complete_image, complete_job
 from envbuild.cli.follow import follow_job
 from envbuild.cli.job import job_options
 from envbuild.cli.options import CommandAfterDashes
@@ -32,7 +33,7 @@ from envbuild.run import hand_over
 
 
 @click.command("submit", cls=CommandAfterDashes)
-@click.argument("name", metavar="[NAME|IMAGE]", shell_complete=complete_image)
+@click.argument("name", metavar="[NAME|IMAGE]", required=False, shell_complete=complete_image)
 @click.argument("argv", metavar="-- CMD…", nargs=-1, type=click.UNPROCESSED)
 @job_options
 @click.option("--wait", is_flag=True, help="Follow the log, and end with the job's exit code.")
@@ -40,6 +41,12 @@ from envbuild.run import hand_over
     "--interactive",
     is_flag=True,
     help="Open a shell (or CMD) in the image on a node, with this terminal.",
+)
+@click.option(
+    "--again",
+    metavar="ID",
+    shell_complete=complete_job,
+    help="Submit what failed of an earlier job: the failed tasks of an array, or the job.",
 )
 @click.option(
     "--stale", is_flag=True, help="Submit an image that is not of the recipe's lock of today."
@@ -55,6 +62,7 @@ def command(
     request: JobRequest,
     wait: bool,
     interactive: bool,
+    again: str | None,
     stale: bool,
     dry_run: bool,
     as_json: bool,
@@ -70,10 +78,18 @@ def command(
         raise UsageError(
             "--json prints the job's id and files; it does not go with --wait, --interactive or --dry-run"
         )
-    if not stale:
-        refuse_old_image(find_image(request.image, context), "--stale submits it as it is")
-    job, site, found = plan_job(request, context)
-    refuse_unfit(found, job.intent, site)
+    if again is not None:
+        repeated = plan_again(again, request, context)
+        if repeated is None:
+            context.report.say(f"nothing of job {again} has failed")
+            return 0
+        job, site, found = repeated
+    else:
+        if not stale:
+            refuse_old_image(find_image(request.image, context), "--stale submits it as it is")
+        job, site, found = plan_job(request, context)
+    if found is not None:
+        refuse_unfit(found, job.intent, site)
     if dry_run:
         _show_submission(job, site)
         return 0

@@ -12,7 +12,7 @@ from pathlib import Path
 from envbuild.errors import EnvbuildError, UsageError
 from envbuild.job.allocate import allocate
 from envbuild.job.inputs import check_inputs
-from envbuild.job.model import Array, Image, Intent, Job
+from envbuild.job.model import Array, Image, Intent, Job, Table
 from envbuild.job.records import find_record, plain_id, receipt_files
 from envbuild.job.schedulers import features_of
 from envbuild.job.schedulers.protocol import Features, check_owned
@@ -35,6 +35,7 @@ class JobDraft:
     intent: Intent
     image: Image | None = None
     rows: tuple[tuple[str, ...], ...] = ()
+    table: Table | None = None
     binds: tuple[Bind, ...] = ()
     commit: str = "none"
     interactive: bool = False
@@ -69,6 +70,7 @@ def compose_job(draft: JobDraft, site: Site, settings: Settings) -> Job:
         allocation=allocate(intent, site, interactive=draft.interactive),
         image=draft.image,
         rows=rows,
+        table=draft.table,
         binds=tuple((str(source), target, writable) for source, target, writable in draft.binds),
         commit=draft.commit,
         checked=_checked(intent, site, settings),
@@ -109,7 +111,7 @@ def _array_of(rows: tuple[tuple[str, ...], ...], intent: Intent) -> Intent:
     limit = intent.array.limit
     if (intent.array.first, intent.array.last, intent.array.step) != (1, len(rows), 1):
         raise UsageError(
-            f"--each gives the tasks 1-{len(rows)}",
+            f"the table gives the tasks 1-{len(rows)}",
             where="--array",
             hint=f"--array 1-{len(rows)}%AT-ONCE, or leave it out",
         )

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TypeVar, get_args
 
@@ -14,21 +12,10 @@ from envbuild.errors import UsageError
 from envbuild.job.model import Array, Intent
 from envbuild.job.schedulers.protocol import check_quotes
 from envbuild.job.units import parse_memory, parse_walltime
-from envbuild.recipe.model import JobSection as Wanted
-from envbuild.recipe.model import Launcher
+from envbuild.recipe.model import JobSection, Launcher
 from envbuild.toml import closest
 
 T = TypeVar("T")
-
-MOST_ROWS = 10_000
-"""Rows of one table: each becomes a line of the script, which schedulers take up to about 4 MB."""
-
-COLUMN = r"[\w](?:[\w .-]*[\w])?"
-"""A column's name: a table may well call one "batch-size" or "n.layers"."""
-PLACE = re.compile(
-    r"\$\{[^}]*\}|\{\{(?P<literal>" + COLUMN + r")\}\}|\{(?P<name>" + COLUMN + r")\}"
-)
-"""In a command: ${shell}, which stays, {{literal}} and {column}."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,7 +42,7 @@ class Flags:
     options: tuple[str, ...] = ()
 
 
-def make_intent(wanted: Wanted, flags: Flags, *, where: str = "[job]") -> Intent:
+def make_intent(wanted: JobSection, flags: Flags, *, where: str = "[job]") -> Intent:
     """Join a recipe's [job] with the flags, which win.
 
     Raises UsageError naming the flag or the key at fault.
@@ -103,6 +90,23 @@ def make_intent(wanted: Wanted, flags: Flags, *, where: str = "[job]") -> Intent
         trial=flags.trial,
         options=tuple(_option(text) for text in flags.options),
     )
+
+
+def change_intent(intent: Intent, flags: Flags) -> Intent:
+    """Return the intent with the resources that the flags name instead; raises UsageError for other flags."""
+    changing = ("gpus", "nodes", "tasks", "cpus", "memory", "walltime", "partition", "account")
+    for item in fields(Flags):
+        if item.name not in changing and getattr(flags, item.name) != item.default:
+            raise UsageError(
+                "--again runs the same job",
+                where=f"--{item.name}",
+                hint="what may change: " + ", ".join(f"--{name}" for name in changing),
+            )
+    given = make_intent(JobSection(), flags)
+    changed = {name: getattr(given, name) for name in changing if getattr(flags, name) is not None}
+    if flags.gpus is not None:
+        changed["gpu_type"] = given.gpu_type
+    return replace(intent, **changed)
 
 
 def _first(given: int | None, wanted: int | None) -> int | None:
@@ -169,78 +173,3 @@ def parse_array(text: str, place: str) -> Array:
     if last < first or step == 0 or limit == 0:
         raise UsageError(f"the array {text!r} has no tasks", where=place)
     return Array(first=first, last=last, step=step, limit=limit)
-
-
-def read_each(path: Path, argv: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
-    """Return a command for each row of a CSV table: {column} in ``argv`` becomes the row's value.
-
-    Raises UsageError: no table, rows of unequal length, a column that the command does not use or
-    that is not there.
-    """
-    where = str(path)
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            header, *rows = [row for row in csv.reader(file) if row] or [[]]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UsageError(f"cannot be read as CSV: {error}", where=where) from error
-    if not rows:
-        raise UsageError("has no rows below its header", where=where)
-    if len(rows) > MOST_ROWS:
-        raise UsageError(
-            f"has {len(rows)} rows; at most {MOST_ROWS} fit into one script", where=where
-        )
-    names = [name.strip() for name in header]
-    double = sorted({name for name in names if names.count(name) > 1})
-    if double:
-        raise UsageError(f"has two columns {double[0]!r}", where=where)
-    bad = [name for name in names if not re.fullmatch(COLUMN, name.removeprefix("#"))]
-    if bad:
-        hint = "letters, digits, blank, dot, underscore and hyphen"
-        raise UsageError(f"{bad[0]!r} is no name of a column", where=where, hint=hint)
-    _check_columns([name for name in names if not name.startswith("#")], argv, where)
-    for number, row in enumerate(rows, 2):
-        if len(row) != len(names):
-            raise UsageError(
-                f"has {len(row)} values for {len(names)} columns", where=f"{where}, row {number}"
-            )
-        if any(re.search(r"[\x00-\x1f\x7f]", value) for value in row):
-            raise UsageError("has a value with a control character", where=f"{where}, row {number}")
-    return tuple(_fill_in(argv, dict(zip(names, row, strict=True))) for row in rows)
-
-
-def _check_columns(names: list[str], argv: tuple[str, ...], where: str) -> None:
-    """Raise UsageError for a {…} of the command that is no column, and for an unused column."""
-    used = list(chain.from_iterable(map(_named, argv)))
-    if not set(used) & set(names):
-        columns = ", ".join(f"{{{name}}}" for name in names)
-        raise UsageError(
-            "the command names no column, so all tasks would be the same", where=where, hint=columns
-        )
-    for name in used:
-        if name not in names:
-            raise UsageError(
-                f"has no column {name!r}{closest(name, names)}",
-                where=where,
-                hint=f"write {{{{{name}}}}} for the word {{{name}}} itself",
-            )
-    for name in names:
-        if name not in used:
-            raise UsageError(
-                f"the command does not use the column {name!r}",
-                where=where,
-                hint=f"put {{{name}}} into the command, or call the column #{name} where it is a remark",
-            )
-
-
-def _named(word: str) -> list[str]:
-    """Return the columns that a word names: not ${name}, which is the shell's, nor {{name}}."""
-    return [found["name"] for found in PLACE.finditer(word) if found["name"]]
-
-
-def _fill_in(argv: tuple[str, ...], values: dict[str, str]) -> tuple[str, ...]:
-    def value(found: re.Match[str]) -> str:
-        if found["name"]:
-            return values[found["name"]]
-        return f"{{{found['literal']}}}" if found["literal"] else found[0]
-
-    return tuple(PLACE.sub(value, word) for word in argv)

@@ -93,6 +93,14 @@ class Image:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Table:
+    """Parameters of an array's tasks: a row of values for each, under the names of the columns."""
+
+    names: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Job:
     """Everything that a script is made from.
 
@@ -101,6 +109,8 @@ class Job:
     file of handed-on variables (None: there are none); ``checked`` are receipts that must all tell
     success before the command starts; ``key`` names the submission's files (None: printed, not
     submitted); ``caches`` is what outlives the job of its HOME; ``umask`` is the submitter's.
+    ``table`` is what the rows were made from; ``origin`` is the key of the submission whose failed
+    tasks this one repeats, ``repeats`` are their numbers there (empty: it is no repetition).
     """
 
     name: str
@@ -117,6 +127,9 @@ class Job:
     key: str | None = None
     caches: Caches | None = None
     umask: str = "022"
+    table: Table | None = None
+    origin: str = ""
+    repeats: tuple[int, ...] = ()
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):

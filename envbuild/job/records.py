@@ -128,14 +128,32 @@ def receipt_files(record: Record, project: Path) -> tuple[Path, ...]:
 
 
 def read_receipts(record: Record, project: Path) -> tuple[Receipt, ...]:
-    """Return the receipts that are there; the folder is listed first, as network file systems remember absence."""
+    """Return the receipts that are there."""
+    return tuple(receipt for receipt in list_receipts(record, project) if receipt)
+
+
+def list_receipts(record: Record, project: Path) -> tuple[Receipt | None, ...]:
+    """Return the receipt of each task, None where there is none.
+
+    The folder is listed first, as network file systems remember absence.
+    """
     files = receipt_files(record, project)
     there: set[str] = set()
     for folder in {path.parent for path in files}:
         if folder.is_dir():
             there.update(str(folder / name) for name in os.listdir(folder))  # noqa: PTH208  (names alone)
-    receipts = (read_receipt(path) for path in files if str(path) in there)
-    return tuple(receipt for receipt in receipts if receipt)
+    return tuple(read_receipt(path) if str(path) in there else None for path in files)
+
+
+def result_file(record: Record, project: Path, task: int | None) -> Path:
+    """Return the file that a task may write values for the table into (ENVBUILD_RESULT)."""
+    pattern = record.receipt.replace("{id}", plain_id(record.id)).replace("{task}", str(task))
+    return project / result_name(pattern)
+
+
+def result_name(receipt: str) -> str:
+    """Return the name of a file of results, beside that of a receipt."""
+    return f"{receipt.removesuffix('.json')}.result"
 
 
 def read_receipt(path: Path) -> Receipt | None:
@@ -169,3 +187,8 @@ def _read(path: Path, kind: type[T]) -> T | None:
 def now() -> str:
     """Return the time in UTC, as in receipts."""
     return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def parse_time(text: str) -> datetime:
+    """Read a time as ``now`` writes it; raises ValueError."""
+    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc)

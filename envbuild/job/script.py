@@ -9,7 +9,7 @@ from envbuild import __version__
 from envbuild.job.container import enter_function, node_local_function
 from envbuild.job.launch import launch, module_names
 from envbuild.job.model import Image, Job
-from envbuild.job.records import FOLDER
+from envbuild.job.records import FOLDER, result_name
 from envbuild.job.schedulers.protocol import (
     Scheduler,
     join_words,
@@ -49,7 +49,7 @@ def render(job: Job, site: Site, scheduler: Scheduler) -> str:
         _prepare(job, site, scheduler),
         container,
         _watch(job, scheduler),
-        _command(job),
+        _command(job, scheduler),
         launch(job, site, scheduler),
     ]
     return "\n".join(part for part in parts if part)
@@ -117,6 +117,7 @@ def _start(job: Job, site: Site, scheduler: Scheduler) -> str:
         features.shell.task,
         f"mkdir -p -- {folder} || exit 125",
         f"receipt={_shell_pattern(receipt_pattern(job))}",
+        f"export ENVBUILD_RESULT=$PWD/{_shell_pattern(result_name(receipt_pattern(job)))}",
     ]
     if not features.writes_log and not job.interactive:
         # a job that PBS starts again goes on in its log; here, an old log belonged to another
@@ -164,9 +165,21 @@ def _watch(job: Job, scheduler: Scheduler) -> str:
     )
 
 
-def _command(job: Job) -> str:
+def _repeated_number(job: Job, scheduler: Scheduler) -> str:
+    """Return the lines that give a task the number of the one that it repeats."""
+    variable = scheduler.features.shell.number
+    if not job.repeats or not variable:
+        return ""
+    numbers = job.intent.array.numbers if job.intent.array else (1,)
+    lines = ["case ${task:-1} in"]
+    for number, before in zip(numbers, job.repeats, strict=True):
+        lines.append(f"{number}) export {variable}={before} ;;")
+    return "\n".join((*lines, "esac", ""))
+
+
+def _command(job: Job, scheduler: Scheduler) -> str:
     if not job.rows:
-        return f"command=({join_words(job.argv)})\n"
+        return _repeated_number(job, scheduler) + f"command=({join_words(job.argv)})\n"
     numbers = job.intent.array.numbers if job.intent.array else range(1, len(job.rows) + 1)
     lines = ["case $task in"]
     for number, row in zip(numbers, job.rows, strict=True):

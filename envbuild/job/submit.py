@@ -141,6 +141,13 @@ def write_secrets(values: Mapping[str, str], settings: Settings, key: str) -> st
     return str(path)
 
 
+def copy_secrets(path: Path, key: str) -> str:
+    """Copy a job's handed-on variables for another one, and return the new file's path."""
+    new = path.with_name(f"{key}.env")
+    write_text(new, path.read_text("utf-8"), mode=0o600)
+    return str(new)
+
+
 def new_key(name: str) -> str:
     """Return a name for a submission's files that nobody guesses and nothing else has."""
     return f"{name}-{now().translate(str.maketrans('', '', '-:'))}-{secrets.token_hex(3)}"

@@ -26,6 +26,7 @@ id=${SLURM_ARRAY_JOB_ID:-${SLURM_JOB_ID:-$$}}
 task=${SLURM_ARRAY_TASK_ID:-}
 mkdir -p -- logs || exit 125
 receipt="logs/keras-bert-$id-$task.json"
+export ENVBUILD_RESULT=$PWD/"logs/keras-bert-$id-$task.result"
 started=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 
 # How a job tells what it is, and how it ended.  The variables are the head's.
@@ -195,7 +196,7 @@ enter() {
   find_runtime apptainer singularity
   hand_in_matching \
     CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER NVIDIA_VISIBLE_DEVICES \
-    'NCCL_*' OMP_NUM_THREADS 'SLURM_*'
+    'NCCL_*' OMP_NUM_THREADS ENVBUILD_RESULT 'SLURM_*'
   scratch=$(mktemp -d "$(node_local)/envbuild.XXXXXXXX") || fail "no node-local folder can be written"
   check_image
   # what is downloaded and compiled stays in folders of the user's (docs/howto-data.md)

@@ -26,6 +26,7 @@ task=${SGE_TASK_ID:-}
 [ "$task" != undefined ] || task=
 mkdir -p -- logs || exit 125
 receipt="logs/chainer-mnist-$id.json"
+export ENVBUILD_RESULT=$PWD/"logs/chainer-mnist-$id.result"
 started=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 
 # How a job tells what it is, and how it ended.  The variables are the head's.
@@ -209,7 +210,8 @@ enter() {
   export OMP_NUM_THREADS="${OMP_NUM_THREADS:-8}"
   hand_in_matching \
     CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER NVIDIA_VISIBLE_DEVICES \
-    'NCCL_*' OMP_NUM_THREADS JOB_ID JOB_NAME 'SGE_*' NSLOTS NHOSTS
+    'NCCL_*' OMP_NUM_THREADS ENVBUILD_RESULT JOB_ID JOB_NAME 'SGE_*' \
+    NSLOTS NHOSTS
   scratch=$(mktemp -d "$(node_local)/envbuild.XXXXXXXX") || fail "no node-local folder can be written"
   check_image
   # what is downloaded and compiled stays in folders of the user's (docs/howto-data.md)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from envbuild.errors import UsageError
-from envbuild.job.intent import Flags, make_intent, parse_array, read_each
+from envbuild.job.intent import Flags, change_intent, make_intent, parse_array
 from envbuild.job.units import clock, parse_memory, parse_walltime, time_text
 from envbuild.recipe.model import JobSection as Wanted
 
@@ -118,47 +116,11 @@ def test_a_broken_amount_of_the_recipe_is_placed() -> None:
     assert told.value.where == "[job] walltime"
 
 
-def test_a_table(tmp_path: Path) -> None:
-    table = tmp_path / "p.csv"
-    table.write_text('rate,word\n0.1,"a, b"\n0.2,c\n')
-    assert read_each(table, ("x", "--rate={rate}", "{word}")) == (
-        ("x", "--rate=0.1", "a, b"),
-        ("x", "--rate=0.2", "c"),
-    )
-
-
-@pytest.mark.parametrize(
-    ("text", "argv", "message"),
-    [
-        ("", ("{a}",), "has no rows below its header"),
-        ("a\n", ("{a}",), "has no rows below its header"),
-        ("a,b\n1\n", ("{a}{b}",), "has 1 values for 2 columns"),
-        ("a,b\n1,2\n", ("{a}",), "the command does not use the column 'b'"),
-        ("a,a\n1,2\n", ("{a}",), "has two columns 'a'"),
-        ("a,b;c\n1,2\n", ("{a}",), "'b;c' is no name of a column"),
-        ("a\n1\n", ("{a}", "{print}"), "has no column 'print'; known: a"),
-        ("a\n1\n", ("${a}",), "the command names no column, so all tasks would be the same"),
-        ("rate\n1\n", ("{rat}",), "the command names no column, so all tasks would be the same"),
-        ("rate,x\n1,2\n", ("{x}", "{rat}"), "has no column 'rat'; did you mean \"rate\"?"),
-        ('a\n"x\ny"\n', ("{a}",), "has a value with a control character"),
-    ],
-)
-def test_broken_tables(tmp_path: Path, text: str, argv: tuple[str, ...], message: str) -> None:
-    (tmp_path / "p.csv").write_text(text)
+def test_a_job_again_may_ask_for_other_resources_and_nothing_else() -> None:
+    intent = make_intent(Wanted(gpus=1, memory="8GiB", launcher="torchrun"), Flags(array="1-3"))
+    changed = change_intent(intent, Flags(memory="16GiB", gpus="tesla:2"))
+    assert (changed.memory, changed.gpus, changed.gpu_type) == (16384, 2, "tesla")
+    assert (changed.array, changed.launcher) == (intent.array, "torchrun")
     with pytest.raises(UsageError) as told:
-        read_each(tmp_path / "p.csv", argv)
-    assert told.value.what == message
-
-
-def test_columns_are_called_as_tables_call_them(tmp_path: Path) -> None:
-    (tmp_path / "p.csv").write_text("batch-size,n.layers,lr rate,#note\n8,2,0.1,slow\n")
-    argv = (
-        "--bs={batch-size}",
-        "{n.layers}",
-        "{lr rate}",
-        "awk '{{print}}' ${batch-size}",
-        "{a,b}",
-    )
-    assert read_each(tmp_path / "p.csv", argv) == (
-        ("--bs=8", "2", "0.1", "awk '{print}' ${batch-size}", "{a,b}"),
-    )
+        change_intent(intent, Flags(array="1-2"))
+    assert told.value.where == "--array"

@@ -83,6 +83,7 @@ class GridEngine:
         shell=Shell(
             id="id=${JOB_ID:-$$}",
             task='task=${SGE_TASK_ID:-}\n[ "$task" != undefined ] || task=',
+            number="SGE_TASK_ID",
             folder="${SGE_O_WORKDIR:-$PWD}",
             hosts='if [ -r "${PE_HOSTFILE:-}" ]; then cut -d " " -f 1 "$PE_HOSTFILE"; else hostname; fi',
             passed=("JOB_ID", "JOB_NAME", "SGE_*", "NSLOTS", "NHOSTS"),

@@ -92,6 +92,7 @@ class Pbs:
         shell=Shell(
             id="id=${PBS_JOBID:-$$}\nid=${id%%.*}\nid=${id%%[[]*}",
             task="task=${PBS_ARRAY_INDEX:-}",
+            number="PBS_ARRAY_INDEX",
             folder="${PBS_O_WORKDIR:-$PWD}",
             hosts='if [ -r "${PBS_NODEFILE:-}" ]; then awk \'!seen[$0]++\' "$PBS_NODEFILE"; else hostname; fi',
             passed=("PBS_*", "NCPUS"),

@@ -39,7 +39,8 @@ class Shell:
     ``setup`` are lines at the start. ``tell_ranks`` gives a signal to the ranks that the
     scheduler's own starter has started; ``ignored`` are signals that the scheduler sends to every
     process of a job, and that must not end the command.  ``gpus`` are lines that turn the
-    scheduler's choice of GPUs into CUDA_VISIBLE_DEVICES, with @name@ for the resource.
+    scheduler's choice of GPUs into CUDA_VISIBLE_DEVICES, with @name@ for the resource; ``number``
+    is the variable with the number of an array's task.
     """
 
     id: str
@@ -51,6 +52,7 @@ class Shell:
     tell_ranks: str = ""
     ignored: Words = ()
     gpus: str = ""
+    number: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

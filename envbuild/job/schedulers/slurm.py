@@ -103,6 +103,7 @@ class Slurm:
         shell=Shell(
             id="id=${SLURM_ARRAY_JOB_ID:-${SLURM_JOB_ID:-$$}}",
             task="task=${SLURM_ARRAY_TASK_ID:-}",
+            number="SLURM_ARRAY_TASK_ID",
             folder="${SLURM_SUBMIT_DIR:-$PWD}",
             hosts='scontrol show hostnames "${SLURM_JOB_NODELIST:-$(hostname)}"',
             passed=("SLURM_*",),

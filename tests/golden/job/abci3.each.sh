@@ -29,6 +29,7 @@ id=${id%%[[]*}
 task=${PBS_ARRAY_INDEX:-}
 mkdir -p -- logs || exit 125
 receipt="logs/keras-bert-$id-$task.json"
+export ENVBUILD_RESULT=$PWD/"logs/keras-bert-$id-$task.result"
 exec >>"logs/keras-bert-$id-$task.log" 2>&1
 started=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 
@@ -206,7 +207,7 @@ enter() {
   export OMP_NUM_THREADS="${OMP_NUM_THREADS:-16}"
   hand_in_matching \
     CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER NVIDIA_VISIBLE_DEVICES \
-    'NCCL_*' OMP_NUM_THREADS 'PBS_*' NCPUS
+    'NCCL_*' OMP_NUM_THREADS ENVBUILD_RESULT 'PBS_*' NCPUS
   scratch=$(mktemp -d "$(node_local)/envbuild.XXXXXXXX") || fail "no node-local folder can be written"
   check_image
   supervise "$runtime" --quiet exec ${flags[@]+"${flags[@]}"} \

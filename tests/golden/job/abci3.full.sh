@@ -29,6 +29,7 @@ id=${id%%[[]*}
 task=${PBS_ARRAY_INDEX:-}
 mkdir -p -- out || exit 125
 receipt="out/keras-bert.$id.json"
+export ENVBUILD_RESULT=$PWD/"out/keras-bert.$id.result"
 exec >>"out/keras-bert.$id.txt" 2>&1
 started=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 
@@ -241,7 +242,7 @@ enter() {
   export OMP_NUM_THREADS="${OMP_NUM_THREADS:-4}"
   hand_in_matching \
     CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER NVIDIA_VISIBLE_DEVICES \
-    'NCCL_*' OMP_NUM_THREADS 'PBS_*' NCPUS
+    'NCCL_*' OMP_NUM_THREADS ENVBUILD_RESULT 'PBS_*' NCPUS
   [ -r /project/.envbuild/jobs/key.env ] || fail "the handed-on variables are gone: "/project/.envbuild/jobs/key.env
   # shellcheck disable=SC1090,SC1091
   . /project/.envbuild/jobs/key.env

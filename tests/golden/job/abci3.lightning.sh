@@ -29,6 +29,7 @@ id=${id%%[[]*}
 task=${PBS_ARRAY_INDEX:-}
 mkdir -p -- logs || exit 125
 receipt="logs/keras-bert-$id.json"
+export ENVBUILD_RESULT=$PWD/"logs/keras-bert-$id.result"
 exec >>"logs/keras-bert-$id.log" 2>&1
 started=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 
@@ -208,9 +209,9 @@ enter() {
   export OMP_NUM_THREADS="${OMP_NUM_THREADS:-24}"
   hand_in_matching \
     CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER NVIDIA_VISIBLE_DEVICES \
-    'NCCL_*' OMP_NUM_THREADS 'PBS_*' NCPUS MASTER_ADDR MASTER_PORT \
-    RANK LOCAL_RANK NODE_RANK WORLD_SIZE 'OMPI_*' 'PMIX_*' 'PMI_*' \
-    'PALS_*' 'MPI_*' 'I_MPI_*' 'UCX_*'
+    'NCCL_*' OMP_NUM_THREADS ENVBUILD_RESULT 'PBS_*' NCPUS MASTER_ADDR \
+    MASTER_PORT RANK LOCAL_RANK NODE_RANK WORLD_SIZE 'OMPI_*' 'PMIX_*' \
+    'PMI_*' 'PALS_*' 'MPI_*' 'I_MPI_*' 'UCX_*'
   scratch=$(mktemp -d "$(node_local)/envbuild.XXXXXXXX") || fail "no node-local folder can be written"
   check_image
   supervise "$runtime" --quiet exec ${flags[@]+"${flags[@]}"} \

@@ -25,6 +25,7 @@ id=${SLURM_ARRAY_JOB_ID:-${SLURM_JOB_ID:-$$}}
 task=${SLURM_ARRAY_TASK_ID:-}
 mkdir -p -- logs || exit 125
 receipt="logs/keras-bert-$id.json"
+export ENVBUILD_RESULT=$PWD/"logs/keras-bert-$id.result"
 started=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 
 # How a job tells what it is, and how it ended.  The variables are the head's.
@@ -194,9 +195,9 @@ enter() {
   find_runtime apptainer singularity
   hand_in_matching \
     CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER NVIDIA_VISIBLE_DEVICES \
-    'NCCL_*' OMP_NUM_THREADS 'SLURM_*' MASTER_ADDR MASTER_PORT RANK \
-    LOCAL_RANK NODE_RANK WORLD_SIZE 'OMPI_*' 'PMIX_*' 'PMI_*' 'PALS_*' \
-    'MPI_*' 'I_MPI_*' 'UCX_*'
+    'NCCL_*' OMP_NUM_THREADS ENVBUILD_RESULT 'SLURM_*' MASTER_ADDR \
+    MASTER_PORT RANK LOCAL_RANK NODE_RANK WORLD_SIZE 'OMPI_*' 'PMIX_*' \
+    'PMI_*' 'PALS_*' 'MPI_*' 'I_MPI_*' 'UCX_*'
   scratch=$(mktemp -d "$(node_local)/envbuild.XXXXXXXX") || fail "no node-local folder can be written"
   check_image
   # what is downloaded and compiled stays in folders of the user's (docs/howto-data.md)

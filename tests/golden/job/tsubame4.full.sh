@@ -27,6 +27,7 @@ task=${SGE_TASK_ID:-}
 [ "$task" != undefined ] || task=
 mkdir -p -- out || exit 125
 receipt="out/keras-bert.$id.json"
+export ENVBUILD_RESULT=$PWD/"out/keras-bert.$id.result"
 started=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 
 # How a job tells what it is, and how it ended.  The variables are the head's.
@@ -245,7 +246,8 @@ enter() {
   export OMP_NUM_THREADS="${OMP_NUM_THREADS:-4}"
   hand_in_matching \
     CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER NVIDIA_VISIBLE_DEVICES \
-    'NCCL_*' OMP_NUM_THREADS JOB_ID JOB_NAME 'SGE_*' NSLOTS NHOSTS
+    'NCCL_*' OMP_NUM_THREADS ENVBUILD_RESULT JOB_ID JOB_NAME 'SGE_*' \
+    NSLOTS NHOSTS
   [ -r /project/.envbuild/jobs/key.env ] || fail "the handed-on variables are gone: "/project/.envbuild/jobs/key.env
   # shellcheck disable=SC1090,SC1091
   . /project/.envbuild/jobs/key.env

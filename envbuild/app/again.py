@@ -1,0 +1,104 @@
+"""Submit again what failed: the tasks of an array that did not succeed, or the whole job."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from envbuild.app.image import FoundImage, find_image
+from envbuild.app.job import JobRequest, image_of_job
+from envbuild.context import Context
+from envbuild.errors import UsageError
+from envbuild.job.allocate import allocate
+from envbuild.job.compose import check_visible, git_commit
+from envbuild.job.intent import change_intent
+from envbuild.job.model import Array, Job, Record, Table
+from envbuild.job.records import find_record, plain_id
+from envbuild.job.results import TaskResult, collect_results, find_origin, find_repetitions
+from envbuild.job.schedulers import features_of
+from envbuild.job.site import Site
+from envbuild.job.sites import load_site
+from envbuild.job.table import fill_rows
+
+
+def plan_again(
+    number: str, request: JobRequest, context: Context
+) -> tuple[Job, Site, FoundImage | None] | None:
+    """Return the job that repeats what has failed of an earlier one; None where nothing has.
+
+    Flags of resources go over what the job had asked for.  Raises UsageError for a job of an older
+    envbuild, and for flags that would make it another job.
+    """
+    _refuse_other_flags(request)
+    settings = context.settings
+    record = find_record(number, settings.cwd)
+    first = find_origin(record, settings.cwd)
+    if first.job is None:
+        raise UsageError("an older envbuild submitted it", where=f"job {number}")
+    failed = [task for task in collect_results(first, context) if task.failed]
+    if first is record and record.tasks:
+        failed = [task for task in failed if task.number in record.tasks]  # one may be named
+    if not failed:
+        return None
+    site = load_site(first.site, settings)
+    intent = change_intent(first.job.intent, request.flags)
+    job = replace(first.job, intent=intent, allocation=allocate(intent, site, interactive=False))
+    job = replace(job, origin=first.job.key or "", key=None, checked=())
+    newest = [first, *find_repetitions(first, settings.cwd)][-1]  # older ones lost their secrets
+    job = replace(job, secrets=newest.job.secrets if newest.job else None)
+    job = replace(job, commit=git_commit(settings.cwd, context.runner))
+    if job.intent.array is not None:
+        job = _with_tasks(job, failed, site)
+    found = None
+    if job.image is not None:
+        found = find_image(str(settings.cwd / job.image.path), context)
+        fresh = image_of_job(found, context)
+        if fresh.digest != job.image.digest:
+            context.report.say(f"note: the image is another one than that of job {number}")
+        job = replace(job, image=fresh)
+    binds = tuple((Path(source), target, writable) for source, target, writable in job.binds)
+    check_visible(job, site, settings, binds)
+    context.report.say(f"again: {_describe(failed, first)}")
+    return job, site, found
+
+
+def _refuse_other_flags(request: JobRequest) -> None:
+    given: dict[str, object] = {"NAME": request.image, "--on": request.site, "--name": request.name}
+    given |= {"-- CMD": request.argv, "--each": request.each, "--grid": request.grid}
+    given |= {"--bind": request.binds, "--interactive": request.interactive}
+    for flag, value in given.items():
+        if value:
+            hint = "what may change: --gpus, --nodes, --tasks, --cpus, --memory, --walltime, --partition, --account"
+            raise UsageError("--again runs the same job", where=flag, hint=hint)
+
+
+def _with_tasks(job: Job, failed: list[TaskResult], site: Site) -> Job:
+    """Return the job with the failed tasks alone, numbered from one; each knows its old number."""
+    array = job.intent.array
+    assert array is not None  # noqa: S101
+    numbers = tuple(task.number for task in failed if task.number is not None)
+    table = None
+    argv = job.argv
+    rows: tuple[tuple[str, ...], ...] = ()
+    if job.table is not None:
+        kept = tuple(job.table.rows[array.numbers.index(number)] for number in numbers)
+        table = Table(names=job.table.names, rows=kept)
+        rows = fill_rows(table, job.argv, "--again")
+    if len(numbers) < features_of(site).array_least:
+        # an array of one is none to this scheduler
+        output = (job.intent.output or "").replace("{task}", str(numbers[0])) or None
+        intent = replace(job.intent, array=None, output=output)
+        argv, rows = (rows[0], ()) if rows else (argv, ())
+    else:
+        tasks = Array(first=1, last=len(numbers), limit=array.limit)
+        intent = replace(job.intent, array=tasks)
+    return replace(job, argv=argv, intent=intent, rows=rows, table=table, repeats=numbers)
+
+
+def _describe(failed: list[TaskResult], first: Record) -> str:
+    number = plain_id(first.id)
+    if failed[0].number is None:
+        return f"job {number}"
+    tasks = ", ".join(str(task.number) for task in failed[:10])
+    more = f" and {len(failed) - 10} more" if len(failed) > 10 else ""
+    return f"{len(failed)} of {len(first.tasks)} tasks of job {number} ({tasks}{more})"

@@ -1,0 +1,103 @@
+"""Runs that go on, on every scheduler that is installed: grids, failed tasks again, tables of results."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.job.conftest import Project, make_project
+from tests.support import needs
+
+pytestmark = [
+    pytest.mark.live,
+    needs("apptainer", "sbatch", "qsub", "ip", "nsenter"),
+    pytest.mark.skipif(
+        os.geteuid() != 0, reason="only root can give the schedulers a network of their own"
+    ),
+]
+SCHEDULERS = ("slurm", "gridengine", "pbs")
+
+
+@pytest.fixture(params=SCHEDULERS)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Project, str]:
+    """A project, and the scheduler that its jobs go to."""
+    fixture = "pbs_clients" if request.param == "pbs" else "clients"
+    clients: Path = request.getfixturevalue(fixture)
+    return make_project(tmp_path, clients), request.param
+
+
+def results(project: Project, *words: str) -> list[dict[str, object]]:
+    told = project.run("status", "--table", "--json", *words)
+    assert told.code == 0, told.stderr
+    rows: list[dict[str, object]] = json.loads(told.stdout)
+    return rows
+
+
+def test_what_failed_of_a_grid_runs_again_and_the_table_has_all(
+    place: tuple[Project, str],
+) -> None:
+    project, site = place
+    text = (
+        '[ "$TOKEN" = "s p" ] || exit 9; [ -e "ok-$1-$2" ] || exit 3; '
+        'echo "{\\"loss\\": $1}" >"$ENVBUILD_RESULT"'
+    )
+    (project.folder / "ok-0.1-8").touch()
+    first = project.run(
+        *("submit", "./tiny.sif", "--on", site, "--wait", "--env", "TOKEN=s p"),
+        *("--grid", "lr=0.1,0.01", "--grid", "width=8,16"),
+        *("--", "sh", "-c", text, "x", "{lr}", "{width}"),
+    )
+    assert first.code == 3, first.stdout + first.stderr
+    rows = results(project)
+    points = [("0.1", "8"), ("0.1", "16"), ("0.01", "8"), ("0.01", "16")]
+    assert [(row["lr"], row["width"]) for row in rows] == points
+    assert [row["state"] for row in rows] == ["succeeded", "failed", "failed", "failed"]
+    number = str(rows[0]["job"])
+
+    for name in ("ok-0.1-16", "ok-0.01-8"):
+        (project.folder / name).touch()
+    again = project.run("submit", "--again", number, "--walltime", "20m", "--wait")
+    assert again.code == 3, again.stdout + again.stderr
+    assert f"3 of 4 tasks of job {number} (2, 3, 4)" in again.stderr
+    rows = results(project, number)
+    assert [row["state"] for row in rows] == ["succeeded", "succeeded", "succeeded", "failed"]
+    assert [row.get("attempts", 1) for row in rows] == [1, 2, 2, 2]
+
+    # one task is no array on PBS; the last submission stands for the first
+    (project.folder / "ok-0.01-16").touch()
+    last = str(rows[3]["job"])
+    assert project.run("submit", "--again", last, "--wait").code == 0
+    told = project.run("status", "--csv", number)
+    table = list(csv.DictReader(io.StringIO(told.stdout)))
+    assert [(row["task"], row["lr"], row["loss"], row["code"]) for row in table] == [
+        ("1", "0.1", "0.1", "0"),
+        ("2", "0.1", "0.1", "0"),
+        ("3", "0.01", "0.01", "0"),
+        ("4", "0.01", "0.01", "0"),
+    ]
+    nothing = project.run("submit", "--again", number)
+    assert (nothing.code, nothing.stdout) == (0, "")
+    assert f"nothing of job {number} has failed" in nothing.stderr
+
+
+def test_a_task_of_an_array_gets_its_old_number_again(place: tuple[Project, str]) -> None:
+    project, site = place
+    text = 'n=$SLURM_ARRAY_TASK_ID$PBS_ARRAY_INDEX; [ -n "$n" ] || n=$SGE_TASK_ID; [ -e ok ] || [ $n = 4 ]; echo done-$n'
+    text = text.replace("; echo", " && echo")
+    words = ("submit", "./tiny.sif", "--on", site, "--array", "4-8:2", "--wait")
+    first = project.run(*words, "--", "sh", "-c", text)
+    assert first.code == 1, first.stdout + first.stderr
+    assert "done-4" in first.stdout
+    (project.folder / "ok").touch()
+    number = str(results(project)[0]["job"])
+    again = project.run("submit", "--again", number, "--wait")
+    assert again.code == 0, again.stdout + again.stderr
+    assert "done-6" in again.stdout
+    assert "done-8" in again.stdout
+    assert "done-4" not in again.stdout
+    assert [row["task"] for row in results(project, number)] == [4, 6, 8]
