@@ -12,7 +12,7 @@ from envbuild.errors import UsageError
 from envbuild.job.allocate import allocate
 from envbuild.job.compose import check_visible, git_commit
 from envbuild.job.intent import change_intent
-from envbuild.job.model import Array, Job, Record, Table
+from envbuild.job.model import Array, Job, ParameterTable, Record
 from envbuild.job.records import find_record, plain_id
 from envbuild.job.results import TaskResult, collect_results, find_origin, find_repetitions
 from envbuild.job.schedulers import features_of
@@ -82,7 +82,7 @@ def _with_tasks(job: Job, failed: list[TaskResult], site: Site) -> Job:
     rows: tuple[tuple[str, ...], ...] = ()
     if job.table is not None:
         kept = tuple(job.table.rows[array.numbers.index(number)] for number in numbers)
-        table = Table(names=job.table.names, rows=kept)
+        table = ParameterTable(names=job.table.names, rows=kept)
         rows = fill_rows(table, job.argv, "--again")
     if len(numbers) < features_of(site).array_least:
         # an array of one is none to this scheduler

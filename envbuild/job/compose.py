@@ -12,7 +12,7 @@ from pathlib import Path
 from envbuild.errors import EnvbuildError, UsageError
 from envbuild.job.allocate import allocate
 from envbuild.job.inputs import check_inputs
-from envbuild.job.model import Array, Image, Intent, Job, Table
+from envbuild.job.model import Array, Image, Intent, Job, ParameterTable
 from envbuild.job.records import find_record, plain_id, receipt_files
 from envbuild.job.schedulers import features_of
 from envbuild.job.schedulers.protocol import Features, check_owned
@@ -35,7 +35,7 @@ class JobDraft:
     intent: Intent
     image: Image | None = None
     rows: tuple[tuple[str, ...], ...] = ()
-    table: Table | None = None
+    table: ParameterTable | None = None
     binds: tuple[Bind, ...] = ()
     commit: str = "none"
     interactive: bool = False

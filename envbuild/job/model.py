@@ -93,7 +93,7 @@ class Image:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Table:
+class ParameterTable:
     """Parameters of an array's tasks: a row of values for each, under the names of the columns."""
 
     names: tuple[str, ...]
@@ -127,7 +127,7 @@ class Job:
     key: str | None = None
     caches: Caches | None = None
     umask: str = "022"
-    table: Table | None = None
+    table: ParameterTable | None = None
     origin: str = ""
     repeats: tuple[int, ...] = ()
 

@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 from envbuild.errors import UsageError
-from envbuild.job.model import Table
+from envbuild.job.model import ParameterTable
 from envbuild.toml import closest
 
 MOST_ROWS = 10_000
@@ -23,7 +23,7 @@ PLACE = re.compile(
 """In a command: ${shell}, which stays, {{literal}} and {column}."""
 
 
-def plan_table(each: Path | None, grid: tuple[str, ...]) -> Table | None:
+def plan_table(each: Path | None, grid: tuple[str, ...]) -> ParameterTable | None:
     """Return the table of a CSV file, of a grid, or of each row with each point of the grid.
 
     Raises UsageError for a table that cannot be read, a name that comes twice, and too many rows.
@@ -42,10 +42,12 @@ def plan_table(each: Path | None, grid: tuple[str, ...]) -> Table | None:
             f"makes {count} rows; at most {MOST_ROWS} fit into one script", where=where
         )
     points = itertools.product(*(table.rows for table in tables))
-    return Table(names=names, rows=tuple(tuple(itertools.chain(*parts)) for parts in points))
+    return ParameterTable(
+        names=names, rows=tuple(tuple(itertools.chain(*parts)) for parts in points)
+    )
 
 
-def read_grid(text: str) -> Table:
+def read_grid(text: str) -> ParameterTable:
     """Read "lr=0.1,0.01", whose values are written as in a CSV file; raises UsageError."""
     name, equals, values = text.partition("=")
     if not equals:
@@ -61,12 +63,12 @@ def read_grid(text: str) -> Table:
         raise UsageError("has an empty value", where=f"--grid {text}")
     if len(set(points)) < len(points):
         raise UsageError("has the same value twice", where=f"--grid {text}")
-    table = Table(names=(name.strip(),), rows=tuple((point.strip(),) for point in points))
+    table = ParameterTable(names=(name.strip(),), rows=tuple((point.strip(),) for point in points))
     _check_rows(table, "--grid")
     return table
 
 
-def read_table(path: Path) -> Table:
+def read_table(path: Path) -> ParameterTable:
     """Read a CSV table; raises UsageError: no table, or rows of unequal length."""
     where = str(path)
     try:
@@ -78,7 +80,7 @@ def read_table(path: Path) -> Table:
         raise UsageError("has no rows below its header", where=where)
     names = tuple(name.strip() for name in header)
     _check_names(names, where)
-    table = Table(names=names, rows=tuple(map(tuple, rows)))
+    table = ParameterTable(names=names, rows=tuple(map(tuple, rows)))
     _check_rows(table, where)
     return table
 
@@ -93,7 +95,7 @@ def _check_names(names: tuple[str, ...], where: str) -> None:
         raise UsageError(f"{bad[0]!r} is no name of a column", where=where, hint=hint)
 
 
-def _check_rows(table: Table, where: str) -> None:
+def _check_rows(table: ParameterTable, where: str) -> None:
     for number, row in enumerate(table.rows, 2):
         if len(row) != len(table.names):
             raise UsageError(
@@ -104,7 +106,9 @@ def _check_rows(table: Table, where: str) -> None:
             raise UsageError("has a value with a control character", where=f"{where}, row {number}")
 
 
-def fill_rows(table: Table, argv: tuple[str, ...], where: str) -> tuple[tuple[str, ...], ...]:
+def fill_rows(
+    table: ParameterTable, argv: tuple[str, ...], where: str
+) -> tuple[tuple[str, ...], ...]:
     """Return a command for each row: {column} in ``argv`` becomes the row's value.
 
     Raises UsageError for a column that the command does not use, and for one that is not there.
