@@ -34,6 +34,13 @@ from envbuild.check.table import run_checks
 from envbuild.check.target import Target
 from envbuild.context import Context
 from envbuild.errors import UsageError
+from envbuild.formats.sif_reader import (
+    CRYPT_MESSAGE,
+    ENCRYPTED,
+    image_digest,
+    read_sif,
+    require_base,
+)
 from envbuild.host import network_namespaces_work
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock
@@ -129,8 +136,6 @@ def _digest_beside(
     Reading gigabytes takes about as long as they do.
     Raises UsageError at once for a file that is no image, or one that cannot run here.
     """
-    from envbuild.formats.sif_reader import image_digest
-
     if digest is None:
         require_runnable(image)
     compute = digest_of or image_digest
@@ -158,8 +163,6 @@ def as_built(recorded: str | None, digest: str) -> tuple[Finding, ...]:
 
 def require_runnable(image: Path) -> None:
     """Raise UsageError unless an image is one for this machine that opens without a key."""
-    from envbuild.formats.sif_reader import CRYPT_MESSAGE, ENCRYPTED, read_sif, require_base
-
     sif = read_sif(image)
     sealed = sif.primary is not None and sif.primary.file_system == ENCRYPTED
     if sealed or any(item.data_type == CRYPT_MESSAGE for item in sif.objects):

@@ -6,6 +6,7 @@ import re
 
 from envbuild.base import gpu
 from envbuild.base.model import Dist
+from envbuild.data.lookup import build_of
 from envbuild.lock.model import Lock
 
 
@@ -30,7 +31,6 @@ def _own_cuda(dist: Dist, machine: str) -> str | None:
         return f"{family[1]}.{minor}" if minor else family[1]
     if dist.name != "torch" or "+" in dist.version or machine != "x86_64":
         return None
-    from envbuild.data.lookup import build_of  # reads a table that few locks need
 
     build = build_of(
         "torch", dist.version

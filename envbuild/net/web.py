@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import functools
+import ipaddress
+import netrc
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -137,8 +141,6 @@ def _credentials_hook(settings: Settings) -> Callable[[httpx.Request], httpx.Req
     Known are those of the configured indexes and of URLs seen before: links on an index's pages
     have none.
     """
-    import base64
-
     import httpx
 
     known: dict[tuple[str, str, int | None], str] = {}
@@ -174,8 +176,6 @@ def is_safe(url: httpx.URL) -> bool:
 
 def is_loopback(host: str) -> bool:
     """Tell whether a host is this machine; a name that only begins like an address is none."""
-    import ipaddress
-
     try:
         return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -183,7 +183,6 @@ def is_loopback(host: str) -> bool:
 
 
 def _read_netrc(settings: Settings) -> dict[str, tuple[str, str]]:
-    import netrc
 
     path = Path(settings.environment.get("NETRC") or settings.home / ".netrc")
     try:
@@ -264,8 +263,6 @@ def _raise_for_status(response: httpx.Response, url: str) -> None:
 
 def _retry_after(text: str) -> float | None:
     """Read a Retry-After header (RFC 9110, 10.2.3: seconds or a date)."""
-    from email.utils import parsedate_to_datetime
-
     if text.strip().isdecimal():
         return float(text[:12])
     try:

@@ -14,6 +14,9 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from spython.logger import bot
+from spython.main.parse.parsers import DockerParser
+
 from envbuild.project.private import is_secret_name
 
 INSTRUCTION = re.compile(r"\s*([A-Za-z]+)(?:\s+(.*))?$", re.DOTALL)
@@ -66,9 +69,6 @@ def _take_apart(stage: DockerfileStage) -> None:
     It prints, raises anything, and ends the process where it cannot go on: such a stage copies
     and starts nothing.
     """
-    from spython.logger import bot  # late: slow, and few projects have a Dockerfile
-    from spython.main.parse.parsers import DockerParser
-
     level, bot.level = bot.level, 0
     parser = DockerParser(None, load=False)
     parser.lines = stage.instructions

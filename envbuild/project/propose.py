@@ -11,6 +11,7 @@ from msgspec import structs
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from envbuild.base.catalogue import CatalogueEntry, catalogue_entries
+from envbuild.base.debian.distribution import release_of
 from envbuild.base.suggest import BaseMatch, BaseQuery, framework_name, suggest_bases
 from envbuild.data.lookup import numbers, released
 from envbuild.data.package_tables import load_names
@@ -299,8 +300,6 @@ def for_debian(names: Sequence[str], notes: list[str]) -> tuple[str, ...]:
 
 def takes_debian_packages(image: str) -> bool:
     """Whether an image is of a known system whose Debian packages can be locked."""
-    from envbuild.base.debian.distribution import release_of  # late: few bases are Debian's
-
     distro = next((entry.distro for entry in catalogue_entries() if entry.reference == image), None)
     try:
         release_of(re.sub(r"^(debian|ubuntu)(?=\d)", r"\1 ", distro or ""))

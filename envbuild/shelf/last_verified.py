@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
+from filelock import FileLock
 
 from envbuild.errors import IntegrityError
 from envbuild.limits import UNREADABLE
@@ -40,8 +41,6 @@ class LastVerified:
 
     def note_head(self, name: str, head: VerifiedHead) -> None:
         """Remember a verified entry; an older one than is known changes nothing."""
-        from filelock import FileLock
-
         with os_errors_as(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with FileLock(self.path.with_suffix(".lock")):

@@ -15,7 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+import msgspec
+
 from envbuild import limits
+from envbuild.base.oci.auth import RegistryAuth
 from envbuild.base.oci.credentials import find_credentials
 from envbuild.context import Context
 from envbuild.errors import IntegrityError, NetworkError, RateLimitError
@@ -215,7 +218,6 @@ def _speaks_http(host: str, settings: Settings) -> bool:
 def _open_server(
     url: str, repository: str, settings: Settings, runner: Runner
 ) -> Iterator[RegistryServer]:
-    from envbuild.base.oci.auth import RegistryAuth
 
     host = url.partition("://")[2]
     asked = HUB if host == HUB_HOST else host
@@ -318,8 +320,6 @@ def _unknown_image(place: RegistryServer, name: ImageName, reference: str) -> Go
 
 def _list_tags(place: RegistryServer) -> tuple[str, ...]:
     """List a repository's tags, over as many pages as it takes."""
-    import msgspec
-
     found: list[str] = []
     url: str | None = place.address("tags", "list") + "?n=1000"
     for _ in range(TAG_PAGES):

@@ -6,11 +6,14 @@ import contextlib
 import re
 from typing import TYPE_CHECKING
 
+from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion
 
 from envbuild.check.checks.libraries import toolkit_of
 from envbuild.check.evidence import Evidence, Verdict, failed, listing, passed, skipped
 from envbuild.data import lookup
+from envbuild.resolve.couplings import rows_for
 
 if TYPE_CHECKING:
     from envbuild.resolve.couplings import Coupling
@@ -96,8 +99,6 @@ def _wrong_parts(evidence: Evidence, versions: dict[str, str]) -> list[tuple[str
 
     Of its other requirements a vendor's image may have moved some on purpose.
     """
-    from packaging.requirements import InvalidRequirement, Requirement
-
     framework, installed = evidence.framework, evidence.installed
     assert framework is not None  # noqa: S101  (the check skips before)
     python = installed.python
@@ -141,9 +142,6 @@ def _lost_partners(rows: list[Coupling], versions: dict[str, str]) -> list[tuple
 
 
 def _rows(versions: dict[str, str]) -> list[Coupling]:
-    from packaging.version import InvalidVersion
-
-    from envbuild.resolve.couplings import rows_for
 
     rows = []
     for name in versions:
@@ -155,8 +153,6 @@ def _rows(versions: dict[str, str]) -> list[Coupling]:
 
 
 def _fits(constraint: str, version: str) -> bool:
-    from packaging.requirements import Requirement
-    from packaging.version import InvalidVersion
 
     try:
         return Requirement(constraint).specifier.contains(version, prereleases=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+from packaging.version import InvalidVersion, Version
 
 from envbuild.check.answers import Owner, killed_by
 from envbuild.check.checks.sources import VARIABLE
@@ -224,8 +225,6 @@ def own_sources(evidence: Evidence) -> Verdict:
 
 def same_version(one: str, other: str) -> bool:
     """Tell whether two version texts are the same version (PEP 440), or the same text."""
-    from packaging.version import InvalidVersion, Version
-
     try:
         return Version(one) == Version(other)
     except InvalidVersion:

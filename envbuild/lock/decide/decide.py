@@ -5,17 +5,28 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from msgspec import structs
+from packaging.utils import canonicalize_name
 
 from envbuild import __version__
+from envbuild.base.debian.apt import Bootstrap, choose_bootstrap, read_lists, resolve_debian
+from envbuild.base.debian.bootstrap import bootstrap_facts
 from envbuild.base.gpu import framework_of_dists as gpu_framework
 from envbuild.base.model import BaseFacts, DebianPackage, facts_digest
 from envbuild.base.reference import parse_reference
+from envbuild.base.sources import describe_base
 from envbuild.context import Context
 from envbuild.errors import NoSolutionError, UsageError
 from envbuild.lock.decide.base_description import BaseDescription, brought_alone, framework_packages
+from envbuild.lock.decide.compiling import with_compiling
+from envbuild.lock.decide.framework import other_release, require_framework, resolve_framework
+from envbuild.lock.decide.libraries import refuse_removal, require_cuda
+from envbuild.lock.decide.project_files import take_files
+from envbuild.lock.decide.python import require_python
+from envbuild.lock.decide.source_trees import take_trees, with_sources
+from envbuild.lock.decide.system import choose_system
 from envbuild.lock.digest import recipe_digest
 from envbuild.lock.model import (
     SCHEMA,
@@ -33,13 +44,12 @@ from envbuild.lock.staleness import refuse_changed_files
 from envbuild.names import BY_MACHINE, BY_PLATFORM
 from envbuild.recipe.model import Recipe, Source
 from envbuild.resolve.backends import RESOLVERS
+from envbuild.resolve.dates import default_as_of
+from envbuild.resolve.framework import bare_framework, with_framework
 from envbuild.resolve.model import Found, Request, Resolution, Resolver
 from envbuild.resolve.uv.installer import INSTALLER, find_installer
 from envbuild.toml import closest
 from envbuild.tools import installed_version
-
-if TYPE_CHECKING:
-    from envbuild.base.debian.apt import Bootstrap
 
 INSTALLER_PYTHON = "3.12.0"
 
@@ -79,13 +89,6 @@ def decide_lock(
 
     Raises NoSolutionError in the user's words, NetworkError, HostError, UsageError.
     """
-    from envbuild.lock.decide.compiling import with_compiling
-    from envbuild.lock.decide.framework import require_framework
-    from envbuild.lock.decide.libraries import refuse_removal, require_cuda
-    from envbuild.lock.decide.project_files import take_files
-    from envbuild.lock.decide.python import require_python
-    from envbuild.lock.decide.source_trees import take_trees, with_sources
-
     recipe = source.recipe
     resolver = _uv_resolver(context)
     # what can be refused without the network comes first
@@ -150,7 +153,6 @@ def _resolve_project(
             return base, ask(whole)
         except NoSolutionError as refusal:
             first = refusal
-    from envbuild.lock.decide.framework import other_release
 
     # the framework was chosen by itself: another release of its line may suit the project
     pin = other_release(whole, base, ask)
@@ -192,8 +194,6 @@ def _whole_request(
 
 def _refuse_unused(source: Source, resolution: Resolution) -> None:
     """Raise UsageError for a name in from-source that is none of the packages."""
-    from packaging.utils import canonicalize_name
-
     known = {found.name for found in resolution.packages}
     for name in source.recipe.python.from_source:
         if canonicalize_name(name) not in known:
@@ -223,7 +223,6 @@ def _describe_base(
     """Read the base's facts; a bootstrap's come from its packages and framework."""
     if recipe.base.image is not None:
         return _described_image(recipe, options, context)
-    from envbuild.base.debian.bootstrap import bootstrap_facts
 
     reference = parse_reference(recipe.base.bootstrap or "")
     if not reference.kind.is_bootstrap:
@@ -266,8 +265,6 @@ def _with_framework(
     """Return the base with the recipe's framework, if any; ``bounds`` choose its release."""
     if recipe.base.framework is None:
         return base
-    from envbuild.lock.decide.framework import resolve_framework
-    from envbuild.resolve.framework import bare_framework, with_framework
 
     named = recipe.base.framework
     request = Request(
@@ -294,7 +291,6 @@ def _with_framework(
 
 
 def _described_image(recipe: Recipe, options: LockOptions, context: Context) -> BaseDescription:
-    from envbuild.base.sources import describe_base
 
     reference = structs.replace(
         parse_reference(recipe.base.image or ""), platform=recipe.base.platform
@@ -308,7 +304,6 @@ def _system_packages(
 ) -> tuple[DebianPackage, ...]:
     if not (recipe.system.packages or recipe.system.build_packages):
         return ()
-    from envbuild.lock.decide.system import choose_system
 
     return choose_system(
         recipe,
@@ -329,8 +324,6 @@ def _debian_packages(
     recipe: Recipe, suite: str, machine: str, options: LockOptions, context: Context
 ) -> tuple[Bootstrap, tuple[DebianPackage, ...]]:
     """Choose the Debian packages: the old lock's where nothing changed, else today's."""
-    from envbuild.base.debian.apt import Bootstrap, choose_bootstrap, read_lists, resolve_debian
-
     # Debian changes every day: what was locked stays until it is asked for anew
     wanted = (*recipe.system.packages, *recipe.system.build_packages)
     old = options.old
@@ -369,7 +362,6 @@ def _same_base(recipe: Recipe, old: Lock) -> bool:
 
 
 def _as_of(chosen: str | None, facts: BaseFacts, today: date) -> str | None:
-    from envbuild.resolve.dates import default_as_of
 
     if chosen is not None:
         return None if chosen == "none" else chosen

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import msgspec
+from packaging.version import VERSION_PATTERN, Version
 
 from envbuild.errors import NoSolutionError, ToolFailedError
 from envbuild.lock.model import PROOF_SECONDS, Lock, LockedHold, PythonPackage
@@ -264,8 +265,6 @@ def _may_move(package: PythonPackage) -> bool:
 
 def older_releases(version: str, releases: tuple[str, ...]) -> tuple[str, ...]:
     """Return the releases below a version, newest first, without pre-releases."""
-    from packaging.version import VERSION_PATTERN, Version
-
     whole = re.compile(rf"\s*{VERSION_PATTERN}\s*", re.VERBOSE | re.IGNORECASE)
     known = {Version(release) for release in releases if whole.fullmatch(release)}
     return tuple(

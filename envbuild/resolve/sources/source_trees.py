@@ -7,6 +7,7 @@ import hashlib
 import os
 import re
 import stat
+import tarfile
 import zipfile
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -19,9 +20,12 @@ from packaging.version import InvalidVersion, Version
 from envbuild.context import Context
 from envbuild.errors import HostError, StaleLockError, UsageError
 from envbuild.limits import QUESTION_SECONDS
+from envbuild.net.index import index_url
 from envbuild.recipe.trees import TreeLine, read_source
 from envbuild.resolve.sources.git import checkout, is_repository, listed_files
 from envbuild.resolve.sources.project_name import name_and_version
+from envbuild.resolve.uv.query import building_environment
+from envbuild.resolve.uv.session import uv_program
 from envbuild.run import Command
 from envbuild.store.atomic import commit_file, os_errors_as
 from envbuild.store.units import human_bytes
@@ -258,9 +262,6 @@ def _name_and_version(folder: Path, line: TreeLine, places: SourceTreeContext) -
 def _built_name_and_version(
     folder: Path, line: TreeLine, places: SourceTreeContext
 ) -> tuple[str, str]:
-    from envbuild.net.index import index_url
-    from envbuild.resolve.uv.query import building_environment
-    from envbuild.resolve.uv.session import uv_program
 
     settings = places.context.settings
     if not settings.host_builds:
@@ -304,7 +305,6 @@ def _built_name_and_version(
 
 
 def _package_information(archive: Path) -> str:
-    import tarfile
 
     with tarfile.open(archive) as tar:
         for member in tar:
