@@ -194,7 +194,10 @@ def gather_evidence(expected: plan.Expected, inside: ProbeRunner, report: Report
     time.
     """
     used = find_uses(expected.project) if expected.project else {}
-    static, imports = plan.static_request(expected), plan.imports_request(expected, uses=used)
+    static, imports = (
+        plan.static_request(expected),
+        plan.imports_request(expected, uses=used, gpu=inside.gpu),
+    )
     libraries, driver = plan.libraries_request(), plan.driver_request()
     code = plan.code_request(expected, gpu=inside.gpu)
     files = [libraries, static]

@@ -270,14 +270,26 @@ def libraries_request() -> ProbeRequest:
 
 
 def imports_request(
-    expected: Expected, limit: int = 180, uses: Mapping[str, tuple[str, ...]] | None = None
+    expected: Expected,
+    limit: int = 180,
+    uses: Mapping[str, tuple[str, ...]] | None = None,
+    *,
+    gpu: bool = False,
 ) -> ProbeRequest:
     """Ask whether the framework, the direct requirements and the recipe's own list import.
 
     ``limit`` is for each.  ``uses`` are further modules with names of each: they are tried where a
-    distribution in the image has them.
+    distribution in the image has them.  Above "quick", programs are tried that want a driver too,
+    under one that can do nothing (stub_driver), unless this machine has a real one (``gpu``).
     """
     used = dict(uses or {})
+    deep = expected.level != "quick"
+    stub = deep and not gpu
+    entries = [
+        entry
+        for entry in load_entry_points().entry
+        if (deep or not entry.full) and (stub or not entry.driver)
+    ]
     frameworks = [item.module for item in _candidates(expected)]
     return ProbeRequest(
         name="import_probe",
@@ -286,10 +298,10 @@ def imports_request(
             "direct": None if expected.alone else expected.direct,
             "modules": expected.imports,
             "uses": used,
-            "entries": [msgspec.to_builtins(entry) for entry in load_entry_points().entry],
+            "entries": msgspec.to_builtins(entries),
             "limit": limit,
         },
-        parts=("preamble", "distributions"),
+        parts=("preamble", "distributions", *(("stub_driver",) if stub else ())),
         limit=limit * (len(expected.direct) + len(expected.imports) + len(used) + 2) + 30.0,
     )
 

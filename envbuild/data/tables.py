@@ -67,6 +67,8 @@ class EntryPoint(TableRow, frozen=True):
     when: str = ""
     after: str = ""
     strict: bool = False
+    full: bool = False
+    driver: bool = False
 
 
 class EntryPointTable(TableRow, frozen=True):

@@ -4,7 +4,8 @@ Parameters: ``frameworks`` (modules of which the first that is installed is impo
 shared by the processes of the others, because several of them need it and it is slow), ``direct``
 (distributions whose modules are imported; None: those that no other one asks for and that hold
 compiled code or use a framework), ``modules`` (further import names), ``entries`` (programs for
-packages that open more when they run, data/entry_points.toml), ``uses`` (module -> names in it that
+packages that open more when they run, data/entry_points.toml; those that want a driver get the one
+of stub_driver), ``uses`` (module -> names in it that
 the project takes; tried where a distribution has that module or what it lies in), ``limit``
 (seconds for each).
 A process that crashes, hangs or prints without end is an answer, not an accident.
@@ -140,6 +141,8 @@ def attempt_entry(entry, say):
     started = time.time()
     scope = {"note": ""}
     try:
+        if entry["driver"] and not load_stub_driver():
+            raise NameError("no driver can be played here")
         exec(compile(entry["code"], "<%s>" % entry["name"], "exec"), scope)
         document = {"ok": True, "note": scope["note"] or ""}
     except UNKNOWN_NAME as error:

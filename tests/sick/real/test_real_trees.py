@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-import sys
-from pathlib import Path
 
 import pytest
 
 from tests.base.interpreters import interpreter
 from tests.check.tree import failures, make_recipe
 from tests.sick.real.cases import HEALTHY, SICK, Case
-from tests.sick.real.trees import make_tree, run_python
-from tests.support import needs
+from tests.sick.real.trees import UV, make_tree, run_python
 
 PYTHON = interpreter("3.11")
 QUICK = [
@@ -23,7 +20,7 @@ QUICK = [
 ]
 pytestmark = [
     pytest.mark.live,
-    needs("uv") if not Path(sys.executable).with_name("uv").exists() else needs("gcc"),
+    pytest.mark.skipif(not UV.exists(), reason="not installed here: uv"),
     pytest.mark.skipif(PYTHON is None, reason="not installed here: CPython 3.11"),
 ]
 

@@ -16,11 +16,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from envbuild.check.probes.stub_driver import LIBRARIES, shared_object
 from tests.check.tree import Tree
 
 UV = Path(sys.executable).with_name("uv")
 CACHE = Path(os.environ.get("ENVBUILD_TEST_WHEELS", Path.home() / ".cache/envbuild-tests/wheels"))
-HERE = Path(__file__).parent
 LARGE = 4 << 20
 """Bytes from which a library is looked through for GPU code."""
 
@@ -150,17 +150,12 @@ def gpu_code(path: Path) -> Iterator[tuple[int, int]]:
                 yield row[4], row[5]
 
 
-def fake_driver() -> Path:
-    """Build the driver that says "one A100" and can do nothing more; frameworks go as far as their libraries."""
+def stub_driver() -> Path:
+    """Write the driver that says "one A100" and can do nothing more; frameworks go as far as their libraries."""
     folder = CACHE / "driver"
-    sources = {
-        "libcuda.so.1": HERE / "fake_cuda.c",
-        "libnvidia-ml.so.1": HERE.parents[1] / "check/fake_driver.c",
-    }
-    for name, source in sources.items():
-        if not (folder / name).exists():
-            folder.mkdir(parents=True, exist_ok=True)
-            subprocess.run(["gcc", "-shared", "-fPIC", "-o", folder / name, source], check=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    for soname, functions in LIBRARIES.items():
+        (folder / soname).write_bytes(shared_object(soname, functions))
     return folder
 
 
@@ -169,7 +164,7 @@ def run_python(tree: Tree, code: str, *, driver: bool) -> tuple[int, str]:
     env = {"HOME": str(tree.home), "TMPDIR": str(tree.home), **tree.env}
     if driver:
         path = [env["LD_LIBRARY_PATH"]] if env.get("LD_LIBRARY_PATH") else []
-        env["LD_LIBRARY_PATH"] = ":".join([*path, str(fake_driver())])
+        env["LD_LIBRARY_PATH"] = ":".join([*path, str(stub_driver())])
     result = subprocess.run(
         [str(tree.root / "bin/python3"), "-c", code],
         check=False,
