@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -34,6 +34,12 @@ class Context:
         from envbuild.runtime import find_runtime  # late: a make that changes nothing runs nothing
 
         return find_runtime(self.settings, self.runner)
+
+    def with_runtime(self, runtime: Runtime) -> Context:
+        """Return this context with another runtime, such as one that lays a layer over images."""
+        other = replace(self)
+        other.__dict__["runtime"] = runtime
+        return other
 
 
 def open_context(settings: Settings, runner: Runner, report: Reporter) -> Context:

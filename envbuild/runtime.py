@@ -51,7 +51,7 @@ class Runtime:
 
     ``flags`` are what every ``exec`` needs on this host; ``environment`` is that of its processes.
     ``offline`` tells that a run can be kept from the network; ``cage`` is where root runs foreign
-    code.
+    code.  ``overlays`` are squashfs files that every ``exec`` lays over its image, read-only.
     """
 
     program: Path
@@ -61,6 +61,7 @@ class Runtime:
     environment: Mapping[str, str] = field(default_factory=dict)
     offline: bool = True
     cage: Cage | None = None
+    overlays: tuple[Path, ...] = ()
 
     @property
     def version_text(self) -> str:
@@ -108,6 +109,8 @@ class Runtime:
             line += self._without_network()
         if gpu:
             line.append("--nv")
+        for overlay in self.overlays:
+            line += overlay_flags(overlay)
         for bind in binds:
             line += bind_flags(bind)
         command = Command(
@@ -166,7 +169,8 @@ class Runtime:
                 hint=hint,
             )
         write = [source for source, _, writable in binds if writable]
-        show = [image, *(source for source, _, writable in binds if not writable)]
+        read = (source for source, _, writable in binds if not writable)
+        show = [image, *self.overlays, *read]
         return self.cage.around(
             command, show=show, write=(*write, own) if own is not None else write
         )
@@ -267,6 +271,20 @@ def bind_flags(bind: Bind) -> tuple[str, str]:
         *([] if writable else ["ro"]),
     ]
     return "--mount", ",".join('"' + text.replace('"', '""') + '"' for text in fields)
+
+
+def overlay_flags(layer: Path) -> tuple[str, str]:
+    """Write a squashfs that is laid over an image, read-only.
+
+    Raises UsageError for a path that the runtime would split: it has no other way to say it.
+    """
+    if re.search(r"[,:\n]", str(layer)):
+        raise UsageError(
+            "no comma, colon or line end can be in the path of a layer over an image",
+            where=str(layer),
+            hint="rename the folder, or work in another one",
+        )
+    return "--overlay", f"{layer}:ro"
 
 
 def find_runtime(settings: Settings, runner: Runner, host: Host | None = None) -> Runtime:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from envbuild.app.image import find_image
+from envbuild.app.dev_layer import DevRecord, merge_lock
+from envbuild.app.image import find_image, find_layer
 from envbuild.app.source import project_folder
 from envbuild.app.verdict import check_script
 from envbuild.base.digests import fresh_digest, known_digest
@@ -21,7 +23,7 @@ from envbuild.errors import CheckFailedError
 from envbuild.lock.model import Lock
 from envbuild.lock.read import read_lock
 from envbuild.recipe.find import find_recipe, recipe_files
-from envbuild.recipe.model import Source
+from envbuild.recipe.model import Source, asking_for
 from envbuild.store.layout import Store
 
 PROJECT_CHECKS = ("sources", "project-imports")
@@ -43,11 +45,25 @@ class CheckRequest:
 
 def check_named(target: str | None, request: CheckRequest, context: Context) -> Report:
     """Check ./NAME.sif of a recipe, or an image file on its own, and save the report."""
-    image = find_image(target, context).path
+    found = find_image(target, context)
+    image = found.path
     source = _recipe_of(target, context)
     lock = read_lock(source.lock) if source and source.lock.is_file() else None
     title = f"check {image.name}"
+    layer = find_layer(found, context)
+    if layer is not None and layer.record is not None:
+        context = context.with_runtime(layer.on_runtime(context.runtime))
+        lock = merge_lock(lock, layer.record) if lock else None
+        source = asking_for(source, *layer.record.packages) if source else None
+        digest = _digest_with(layer.record)
+        title = f"{title} with its development layer"
+        return check_and_save(image, source, lock, request, context, digest=digest, title=title)
     return check_and_save(image, source, lock, request, context, title=title, compare=True)
+
+
+def _digest_with(record: DevRecord) -> str:
+    """Return a digest for the report on an image with its layer: it is no verdict on the image."""
+    return "sha256:" + hashlib.sha256(f"{record.image} {record.layer}".encode()).hexdigest()
 
 
 def _recipe_of(target: str | None, context: Context) -> Source | None:

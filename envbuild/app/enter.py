@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 
-from envbuild.app.image import FoundImage
+from envbuild.app.image import FoundImage, find_layer
 from envbuild.caches import make_folders, make_scratch, plan_caches
 from envbuild.context import Context
 from envbuild.errors import UsageError
@@ -35,7 +35,7 @@ def plan_entry(
     """Return the command that runs ``argv`` in an image, or opens a shell where it is empty.
 
     The current folder is bound at its own path.  Without ``dry_run`` the folders that the command
-    needs are made.
+    needs are made.  The development layer of the image is laid over it.
     """
     settings = context.settings
     given = tuple(parse_bind(text, settings.cwd) for text in binds)
@@ -46,11 +46,14 @@ def plan_entry(
         context.report.say(f"{settings.cwd} is a folder of the image too, so it is not bound")
     kept, kept_env = _kept_folders(found, env, context, make=not dry_run)
     scratch = () if dry_run else _scratch_bind(context)
-    return context.runtime.exec_command(
+    layer = find_layer(found, context)
+    runtime = layer.on_runtime(context.runtime) if layer else context.runtime
+    editable = layer.binds if layer else ()
+    return runtime.exec_command(
         found.path,
         argv,
         verb="exec" if argv else "shell",
-        binds=(*scratch, *project, *_pip_note(found), *kept, *given),
+        binds=(*scratch, *project, *editable, *_pip_note(found), *kept, *given),
         env={**kept_env, **env},
         gpu=read_driver() is not None,
         cwd=str(settings.cwd) if project else None,

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from envbuild.app.dev_layer import MountedLayer, image_elsewhere, mount_layer, record_path
 from envbuild.build.image.origin import embedded_lock_digest
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, StaleLockError, UsageError
+from envbuild.lock.cuda import cuda_of
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock
 from envbuild.lock.read import read_lock
@@ -31,10 +33,17 @@ class OldImage:
 
 @dataclass(frozen=True, kw_only=True)
 class FoundImage:
-    """An image file, or the folder of a sandbox, and its recipe: None for an image on its own."""
+    """An image file, or the folder of a sandbox, and its recipe: None for an image on its own.
+
+    ``layer`` is where the record of its development layer is, if it has one; None for an image that
+    was named by its path, which is taken as it is.  ``mounted`` is a layer that a run takes instead
+    of that one.
+    """
 
     path: Path
     source: Source | None
+    layer: Path | None = None
+    mounted: MountedLayer | None = None
 
     @cached_property
     def lock(self) -> Lock | None:
@@ -74,11 +83,14 @@ def find_image(name: str | None, context: Context) -> FoundImage:
         found = FoundImage(path=cwd / name, source=None)
         if not found.path.exists():
             raise UsageError("there is no such image", where=name)
+    elif name is not None and (elsewhere := image_elsewhere(cwd, name)) is not None:
+        found = FoundImage(path=elsewhere, source=None, layer=record_path(cwd, name))
     else:
         source = _named_recipe(name, context)
         own = name is not None and (cwd / f"{name}.sif").exists()
-        stem = name if own or source is None else source.recipe.name
-        found = FoundImage(path=cwd / f"{stem}.sif", source=source)
+        stem = source.recipe.name if source is not None and not own else str(name)
+        layer = record_path(cwd, stem)
+        found = FoundImage(path=cwd / f"{stem}.sif", source=source, layer=layer)
         if not found.path.exists():
             raise UsageError(
                 f"the image of {stem} is not built yet",
@@ -92,6 +104,16 @@ def find_image(name: str | None, context: Context) -> FoundImage:
             hint="copy or build it again",
         )
     return found
+
+
+def find_layer(found: FoundImage, context: Context) -> MountedLayer | None:
+    """Return the layer of a run: its own, else the development layer; None for an image alone.
+
+    Raises what ``mount_layer`` raises.
+    """
+    if found.mounted is not None or found.layer is None:
+        return found.mounted
+    return mount_layer(found.path, found.layer, context)
 
 
 def find_recipe_of_image(name: str | None, context: Context) -> Source | None:
@@ -140,7 +162,6 @@ def refuse_old_image(found: FoundImage, way_out: str) -> None:
 def cuda_of_image(found: FoundImage) -> str | None:
     """Return the CUDA of an image as its lock has it; None without CUDA, and where no lock says so."""
     from envbuild.build.image.embedded import read_embedded_info  # late: exec reads no image
-    from envbuild.lock.cuda import cuda_of  # late: exec reads no image
 
     if found.source is not None and found.source.recipe.base.cpu:
         return None

@@ -7,7 +7,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from envbuild.app.enter import parse_bind, parse_variables
-from envbuild.app.image import FoundImage, cuda_of_image, find_image, warn_of_old_image
+from envbuild.app.image import (
+    FoundImage,
+    cuda_of_image,
+    find_image,
+    find_layer,
+    warn_of_old_image,
+)
 from envbuild.app.site import find_site
 from envbuild.base.digests import known_digest
 from envbuild.build.image.origin import embedded_lock_digest
@@ -40,7 +46,8 @@ class JobRequest:
 
     ``image`` is the word for the image (None: the only recipe's), ``argv`` the command (empty: the recipe's own), ``flags``
     go over the recipe's [job]; ``each`` is a CSV file, ``env_file`` a file of KEY=VALUE lines;
-    ``grid``, ``variables`` and ``binds`` are as typed.
+    ``grid``, ``variables`` and ``binds`` are as typed; ``packages`` are laid over the image for
+    this job.
     """
 
     image: str | None
@@ -53,6 +60,7 @@ class JobRequest:
     variables: tuple[str, ...] = ()
     env_file: Path | None = None
     binds: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
     interactive: bool = False
 
 
@@ -75,7 +83,11 @@ def plan_job(request: JobRequest, context: Context) -> tuple[Job, Site, FoundIma
     name = request.name
     if name is None:
         name = found.source.recipe.name if found.source else name_of_file(found.path)
-    binds = tuple(parse_bind(text, settings.cwd) for text in request.binds)
+    if request.packages:
+        found = _with_packages(found, request.packages, context)
+    layer = find_layer(found, context)
+    editable = layer.binds if layer else ()
+    binds = (*editable, *(parse_bind(text, settings.cwd) for text in request.binds))
     table = plan_table(settings.cwd / request.each if request.each else None, request.grid)
     draft = JobDraft(
         name=name,
@@ -89,7 +101,8 @@ def plan_job(request: JobRequest, context: Context) -> tuple[Job, Site, FoundIma
         interactive=request.interactive,
     )
     job = compose_job(draft, site, settings)
-    job = replace(job, caches=_plan_caches(job, found, request, context))
+    caches = _plan_caches(job, found, request, context)
+    job = replace(job, caches=caches, layer=_shown_path(layer.path, context) if layer else None)
     for warning in check_visible(job, site, settings, binds):
         context.report.say(f"note: {warning} (--bind shows it)")
     many = job.intent.array or job.intent.launcher != "single"
@@ -185,12 +198,25 @@ def _plan_caches(job: Job, found: FoundImage, request: JobRequest, context: Cont
 
 def image_of_job(found: FoundImage, context: Context) -> Image:
     """Return the image as the job sees it: a path below the project stays relative."""
-    path, cwd = found.path, context.settings.cwd
+    path = found.path
     if path.is_dir():
         raise UsageError(
             "a job needs an image file, not a sandbox", where=str(path), hint="envbuild make"
         )
-    shown = path.relative_to(cwd) if path.is_relative_to(cwd) else path
     return Image(
-        path=str(shown), digest=known_digest(path, context.store), lock=embedded_lock_digest(path)
+        path=_shown_path(path, context),
+        digest=known_digest(path, context.store),
+        lock=embedded_lock_digest(path),
     )
+
+
+def _shown_path(path: Path, context: Context) -> str:
+    """Return a path as the job sees it, whose folder is the project's."""
+    cwd = context.settings.cwd
+    return str(path.relative_to(cwd) if path.is_relative_to(cwd) else path)
+
+
+def _with_packages(found: FoundImage, packages: tuple[str, ...], context: Context) -> FoundImage:
+    from envbuild.app.dev_make import with_packages  # late: most jobs resolve nothing
+
+    return with_packages(found, packages, context)

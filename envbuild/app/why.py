@@ -5,10 +5,10 @@ from __future__ import annotations
 from envbuild.app.lock import resolve_lock
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError
-from envbuild.lock.decide.decide import LockOptions, asking_for
+from envbuild.lock.decide.decide import LockOptions
 from envbuild.lock.dependency_paths import locked_package
 from envbuild.lock.model import Lock
-from envbuild.recipe.model import Source
+from envbuild.recipe.model import Source, asking_for
 
 
 def find_outlook(source: Source, lock: Lock, package: str, context: Context) -> str:

@@ -104,8 +104,6 @@ def _require_schemes(archive: zipfile.ZipFile, folder: str) -> None:
 
 
 def _make_destination(project: str, scheme: Scheme, writer: PartWriter) -> WheelDestination:
-    from installer.destinations import WheelDestination
-
     class Destination(WheelDestination):
         def write_file(
             self, scheme: Any, path: Any, stream: BinaryIO, is_executable: bool

@@ -39,6 +39,14 @@ GROUPS: dict[str, dict[str, Verb]] = {
             "command",
             "Build the image of a recipe from its lock, and check it.",
         ),
+        "add": Verb(
+            "envbuild.cli.add",
+            "command",
+            "Add packages to recipe, lock and image, or to a layer over the image.",
+        ),
+        "dev": Verb(
+            "envbuild.cli.dev", "command", "Show or remove the development layer of an image."
+        ),
         "check": Verb(
             "envbuild.cli.check", "command", "Check an image: framework, libraries, imports, GPU."
         ),

@@ -7,10 +7,11 @@ import shlex
 import click
 
 from envbuild.app.enter import plan_entry
-from envbuild.app.image import find_image, warn_of_old_image
+from envbuild.app.image import FoundImage, find_image, warn_of_old_image
 from envbuild.cli.complete import complete_image
-from envbuild.cli.options import CommandAfterDashes, entry_options
+from envbuild.cli.options import CommandAfterDashes, EntryOptions, entry_options
 from envbuild.context import Context
+from envbuild.errors import UsageError
 from envbuild.run import hand_over
 
 
@@ -24,9 +25,7 @@ def command(
     *,
     image: str,
     argv: tuple[str, ...],
-    binds: tuple[str, ...],
-    variables: tuple[str, ...],
-    dry_run: bool,
+    entry: EntryOptions,
 ) -> None:
     """Run a command inside the image.
 
@@ -35,25 +34,40 @@ def command(
     of its own that vanishes, but for downloads of models and data sets and for compiled code, which
     are kept (docs/howto-data.md). The exit code is the command's; 125 when envbuild itself failed.
     """
-    enter_image(context, image, argv, binds, variables, dry_run=dry_run)
+    enter_image(context, image, argv, entry)
 
 
 def enter_image(
-    context: Context,
-    name: str | None,
-    argv: tuple[str, ...],
-    binds: tuple[str, ...],
-    variables: tuple[str, ...],
-    *,
-    dry_run: bool,
+    context: Context, name: str | None, argv: tuple[str, ...], entry: EntryOptions
 ) -> None:
     """Replace this process by the runtime; an empty ``argv`` opens a shell."""
     found = find_image(name, context)
     warn_of_old_image(found, context)
-    command = plan_entry(found, argv, context, binds=binds, variables=variables, dry_run=dry_run)
+    if entry.packages:
+        found = _with_packages(found, entry, context)
+    command = plan_entry(
+        found,
+        argv,
+        context,
+        binds=entry.binds,
+        variables=entry.variables,
+        dry_run=entry.dry_run,
+    )
     child = dict(command.env or {})
-    if not dry_run:
+    if not entry.dry_run:
         hand_over(command.argv, child)
     own = context.runtime.environment
     added = [f"{key}={value}" for key, value in child.items() if own.get(key) != value]
     click.echo(shlex.join(("env", *added, *command.argv)))
+
+
+def _with_packages(found: FoundImage, entry: EntryOptions, context: Context) -> FoundImage:
+    """Return the image with packages for this run alone."""
+    if entry.dry_run:
+        hint = "leave one of them out"
+        raise UsageError(
+            "--with makes a layer, which a dry run does not", where="--with", hint=hint
+        )
+    from envbuild.app.dev_make import with_packages  # late: most runs resolve nothing
+
+    return with_packages(found, entry.packages, context)

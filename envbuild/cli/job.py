@@ -100,6 +100,13 @@ _OPTIONS = (
         help="Bind a file or folder.",
     ),
     click.option(
+        "--with",
+        "packages",
+        multiple=True,
+        metavar="PKG",
+        help="Lay a package over the image, for this job alone.",
+    ),
+    click.option(
         "--option",
         "options",
         multiple=True,
@@ -128,6 +135,7 @@ def job_options(function: Callable[..., Any]) -> Callable[..., Any]:
             variables=options.pop("variables"),
             env_file=options.pop("env_file"),
             binds=options.pop("binds"),
+            packages=options.pop("packages"),
             interactive=options.get("interactive", False),
         )
         return function(*arguments, request=request, **options)

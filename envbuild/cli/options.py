@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
 
 import click
 
@@ -38,11 +40,29 @@ class CommandAfterDashes(click.Command):
         return [*args[:end], find_recipe(None, ctx.obj.settings).recipe.name, *args[end:]]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EntryOptions:
+    """How to enter an image: what is bound and set, and packages for this one run."""
+
+    binds: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    dry_run: bool = False
+
+
 def entry_options(command: F) -> F:
-    """Give a verb that enters an image ``--bind``, ``--env`` and ``--dry-run``."""
+    """Give a verb that enters an image its options; they arrive as ``entry``, an EntryOptions."""
+
+    @functools.wraps(command)
+    def gathered(**options: Any) -> Any:
+        names = EntryOptions.__dataclass_fields__
+        entry = EntryOptions(**{name: options.pop(name) for name in names})
+        return command(entry=entry, **options)
+
+    verb: Any = gathered
     for option in reversed(_ENTRY):
-        command = option(command)
-    return command
+        verb = option(verb)
+    return cast("F", verb)
 
 
 _ENTRY = (
@@ -60,6 +80,13 @@ _ENTRY = (
         multiple=True,
         metavar="KEY[=VALUE]",
         help="Set a variable inside, or hand on yours.",
+    ),
+    click.option(
+        "--with",
+        "packages",
+        multiple=True,
+        metavar="PKG",
+        help="Lay a package over the image, for this run alone.",
     ),
     click.option("--dry-run", is_flag=True, help="Print the command line that would be run."),
 )

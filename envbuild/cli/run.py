@@ -7,7 +7,7 @@ import click
 from envbuild.app.image import is_image_path
 from envbuild.cli.complete import complete_image
 from envbuild.cli.exec_ import enter_image
-from envbuild.cli.options import CommandAfterDashes, entry_options
+from envbuild.cli.options import CommandAfterDashes, EntryOptions, entry_options
 from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.recipe.find import find_recipe
@@ -23,13 +23,11 @@ def command(
     *,
     image: str | None,
     argv: tuple[str, ...],
-    binds: tuple[str, ...],
-    variables: tuple[str, ...],
-    dry_run: bool,
+    entry: EntryOptions,
 ) -> None:
     """Run the recipe's [run] command inside the image, or another one behind --."""
     argv = argv or _recipe_command(image, context)
-    enter_image(context, image, argv, binds, variables, dry_run=dry_run)
+    enter_image(context, image, argv, entry)
 
 
 def _recipe_command(name: str | None, context: Context) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import click
 
 from envbuild.cli.complete import complete_image
 from envbuild.cli.exec_ import enter_image
-from envbuild.cli.options import entry_options
+from envbuild.cli.options import EntryOptions, entry_options
 from envbuild.context import Context
 
 
@@ -18,9 +18,7 @@ def command(
     context: Context,
     *,
     image: str | None,
-    binds: tuple[str, ...],
-    variables: tuple[str, ...],
-    dry_run: bool,
+    entry: EntryOptions,
 ) -> None:
     """Open a shell inside the image, in the current folder."""
-    enter_image(context, image, (), binds, variables, dry_run=dry_run)
+    enter_image(context, image, (), entry)

@@ -9,7 +9,7 @@ from envbuild.job.model import Job
 from envbuild.job.schedulers.protocol import Scheduler
 from envbuild.job.site import Site
 from envbuild.job.staging import stage_binds
-from envbuild.runtime import HOME, bind_flags
+from envbuild.runtime import HOME, bind_flags, overlay_flags
 
 PASSED = (
     "CUDA_VISIBLE_DEVICES",
@@ -176,6 +176,8 @@ def _exec_line(job: Job, site: Site, scheduler: Scheduler) -> str:
         # a contained /tmp and /var/tmp are in memory, and 64 MB (apptainer.conf, sessiondir max
         # size)
         words += ["--bind", '"$scratch:/tmp:rw"', "--bind", '"$scratch:/var/tmp:rw"']
+    if job.layer is not None:
+        words += map(shlex.quote, overlay_flags(Path(job.layer)))
     words += ["--bind", '"$PWD:$PWD:rw"']
     for folder in _site_folders(job, site):
         words += ["--bind", f'"{folder}:{folder}:rw"']
@@ -207,7 +209,7 @@ def _rows(words: list[str]) -> list[str]:
     """Put an option and its value, or a few short options, on one line."""
     rows = [""]
     for word in words:
-        if rows[-1] and (word in ("--bind", "--mount") or len(rows[-1]) > 60):
+        if rows[-1] and (word in ("--bind", "--mount", "--overlay") or len(rows[-1]) > 60):
             rows.append(word)
         else:
             rows[-1] = f"{rows[-1]} {word}".strip()

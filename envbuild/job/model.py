@@ -108,7 +108,8 @@ class Job:
     tasks (empty: all run ``argv``); ``binds`` are (source, target, writable); ``secrets`` is the
     file of handed-on variables (None: there are none); ``checked`` are receipts that must all tell
     success before the command starts; ``key`` names the submission's files (None: printed, not
-    submitted); ``caches`` is what outlives the job of its HOME; ``umask`` is the submitter's.
+    submitted); ``caches`` is what outlives the job of its HOME; ``umask`` is the submitter's;
+    ``layer`` is a squashfs that is laid over the image.
     ``table`` is what the rows were made from; ``origin`` is the key of the submission whose failed
     tasks this one repeats, ``repeats`` are their numbers there (empty: it is no repetition).
     """
@@ -130,6 +131,7 @@ class Job:
     table: ParameterTable | None = None
     origin: str = ""
     repeats: tuple[int, ...] = ()
+    layer: str | None = None
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):

@@ -44,6 +44,22 @@ def read_file(
         )
 
 
+def read_entry(image: SquashImage, entry: TreeEntry) -> bytes | None:
+    """Return the content of a file of an open file system; None for what is no file.
+
+    Raises IntegrityError for one of more than 64 MiB and for a damaged block.
+    """
+    if entry.kind != "f":
+        return None
+    if entry.size > BIGGEST:
+        raise IntegrityError(f"/{entry.path} is of {entry.size} bytes")
+
+    def fragment(number: int) -> bytes:
+        return image.content(*image.fragments[number])
+
+    return b"".join(_file_blocks(entry, image.content, fragment, image.block_size))
+
+
 def _file_blocks(
     entry: TreeEntry,
     block: Callable[[int, int], bytes],

@@ -227,3 +227,12 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     lock: Path
     shipped: bool = False
+
+
+def asking_for(source: Source, *packages: str) -> Source:
+    """Return a recipe that asks for more packages."""
+    python = source.recipe.python
+    asked = tuple(dict.fromkeys((*python.dependencies, *packages)))
+    python = msgspec.structs.replace(python, dependencies=asked)
+    recipe = msgspec.structs.replace(source.recipe, python=python)
+    return msgspec.structs.replace(source, recipe=recipe)

@@ -127,7 +127,7 @@ def _layer_trees(layers: Sequence[Layer], trees: Sequence[Tree]) -> list[Written
         for entry in extra.entries:
             own[entry.path] = (entry, len(layer.parts))
         for path in list(own):
-            _add_folders(own, path)
+            add_folders(own, path)
         # overlayfs takes mode and owner of a folder from the topmost layer that has it
         for path, (entry, _) in own.items():
             if entry.kind == "d" and path in whole:
@@ -138,7 +138,8 @@ def _layer_trees(layers: Sequence[Layer], trees: Sequence[Tree]) -> list[Written
     return written
 
 
-def _add_folders(tree: Tree, path: str) -> None:
+def add_folders(tree: Tree, path: str) -> None:
+    """Add the folders above a path that a tree lacks."""
     while path:
         path = path.rpartition("/")[0]
         if path in tree:

@@ -92,6 +92,14 @@ def ask_scheme(inside: BaseContainer) -> bytes:
         return result_bytes(between.out, "scheme.json")
 
 
+def ask_real_scheme(inside: BaseContainer) -> bytes:
+    """Let the Python of a container tell where it installs packages, with all links followed."""
+    with open_exchange(inside.folder) as between:
+        words = (f"{INSIDE}/scheme.json", "real")
+        inside.run("scheme.py", *words, between=between, env={"LC_ALL": "C.UTF-8"})
+        return result_bytes(between.out, "scheme.json")
+
+
 def keep_scheme(answer: bytes, path: Path) -> None:
     """Keep the answer of a Python, for everybody who starts from the same image."""
     write_sealed(path, answer)

@@ -205,14 +205,6 @@ def _refuse_unused(source: Source, resolution: Resolution) -> None:
             )
 
 
-def asking_for(source: Source, package: str) -> Source:
-    """Return a recipe that asks for one more package by name."""
-    python = structs.replace(
-        source.recipe.python, dependencies=(*source.recipe.python.dependencies, package)
-    )
-    return structs.replace(source, recipe=structs.replace(source.recipe, python=python))
-
-
 def _uv_resolver(context: Context) -> Resolver:
     return RESOLVERS["uv"](context)
 

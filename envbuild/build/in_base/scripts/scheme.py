@@ -1,4 +1,4 @@
-"""Tell where this Python installs packages, by the rule that installers follow; argv is the file to write (JSON)."""
+"""Tell where this Python installs packages, by the rule that installers follow; argv is the file to write (JSON), and "real" where links are to be followed."""
 
 import json
 import os
@@ -33,11 +33,11 @@ def main():
             paths = by_distutils()
         except Exception:
             pass
+    path_of = os.path.realpath if sys.argv[2:] == ["real"] else os.path.abspath
     told = {
-        name: os.path.abspath(paths[name])
-        for name in ("purelib", "platlib", "scripts", "data", "include")
+        name: path_of(paths[name]) for name in ("purelib", "platlib", "scripts", "data", "include")
     }
-    told["path"] = [os.path.abspath(path) for path in sys.path[1:] if path]
+    told["path"] = [path_of(path) for path in sys.path[1:] if path]
     with open(sys.argv[1], "w") as file:
         json.dump(told, file)
 

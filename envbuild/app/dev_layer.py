@@ -1,0 +1,184 @@
+"""The development layer of an image: packages beside it, which every way to enter it lays over it.
+
+``NAME.dev.json`` beside ``NAME.sif`` says what is in the layer and which image it was made over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from envbuild.base.digests import known_digest
+from envbuild.context import Context
+from envbuild.errors import IntegrityError, StaleLockError, UsageError
+from envbuild.limits import UNREADABLE
+from envbuild.lock.model import Digest, Lock
+from envbuild.recipe.model import Words
+from envbuild.runtime import Bind, Runtime
+from envbuild.store.atomic import write_bytes
+
+SCHEMA = 1
+ENDING = ".dev.json"
+NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+"""The names of recipes (docs/recipe.md), which layers share."""
+MOST = 16 * 1024 * 1024
+"""Bytes of a record at most."""
+FileName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*\.dev-[0-9a-f]{12}\.sqfs\Z")]
+Folder = Annotated[str, Meta(pattern=r"^/[^\x00-\x1f\x7f]*\Z", max_length=4096)]
+
+
+class EditableFolder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A project that is imported from its own folder."""
+
+    name: str
+    folder: Folder
+
+
+class DevRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a layer holds: ``image`` is the digest of the image below, ``layer`` the file beside it.
+
+    ``size`` is the layer's in bytes, ``packages`` are the requirements as written, ``lock`` has all
+    that they brought; ``over`` is the path of an image that lies elsewhere ("": beside this file).
+    """
+
+    schema: int = SCHEMA
+    image: Digest
+    layer: FileName
+    size: int
+    lock: Lock
+    packages: Words = ()
+    editable: tuple[EditableFolder, ...] = ()
+    over: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MountedLayer:
+    """A layer as a run takes it: the squashfs, and the folders of editable projects.
+
+    ``record`` is None for a layer of one run.
+    """
+
+    path: Path
+    binds: tuple[Bind, ...] = ()
+    record: DevRecord | None = None
+
+    def on_runtime(self, runtime: Runtime) -> Runtime:
+        """Return the runtime that lays this layer over every image it starts."""
+        return replace(runtime, overlays=(self.path,))
+
+
+def record_path(folder: Path, name: str) -> Path:
+    """Return where the record of a name's layer is kept."""
+    return folder / f"{name}{ENDING}"
+
+
+def read_record(path: Path) -> DevRecord | None:
+    """Return the record of a layer; None where there is none.
+
+    Raises IntegrityError for a damaged one, naming the command that removes it.
+    """
+    name = path.name.removesuffix(ENDING)
+    try:
+        if path.stat().st_size > MOST:
+            raise ValueError("it is too large")  # noqa: TRY301  (told below, as other damage is)
+        record = msgspec.json.decode(path.read_bytes(), type=DevRecord)
+    except FileNotFoundError:
+        return None
+    except (ValueError, *UNREADABLE) as error:
+        raise IntegrityError(
+            f"this record of a development layer cannot be read: {error}",
+            where=str(path),
+            hint=f"remove it: envbuild dev {name} --clear",
+        ) from error
+    if record.schema > SCHEMA:
+        raise UsageError("was written by a newer envbuild", where=str(path), hint="update envbuild")
+    return record
+
+
+def write_record(record: DevRecord, path: Path) -> None:
+    """Write the record of a layer, whole or not at all."""
+    write_bytes(path, msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
+
+
+def image_elsewhere(folder: Path, name: str) -> Path | None:
+    """Return the image that lies elsewhere and has a layer of this name here; None for no such one.
+
+    Raises UsageError where that image is gone.
+    """
+    if (folder / f"{name}.sif").exists() or not record_path(folder, name).is_file():
+        return None
+    record = read_record(record_path(folder, name))
+    if record is None or not record.over:
+        return None
+    image = Path(record.over)
+    if not image.is_file():
+        hint = f"envbuild dev {name} --clear"
+        raise UsageError(f"the image below the layer {name} is gone", where=record.over, hint=hint)
+    return image
+
+
+def mount_layer(image: Path, path: Path, context: Context) -> MountedLayer | None:
+    """Return the layer that the record at ``path`` names for an image; None where there is none.
+
+    Raises StaleLockError where it was made over another image, IntegrityError where its file is
+    gone or another one, UsageError where the folder of an editable project is gone.
+    """
+    record = read_record(path)
+    if record is None:
+        return None
+    name = path.name.removesuffix(ENDING)
+    again = f"make it again over this image: envbuild add --dev {name}"
+    clear = f"or work without it: envbuild dev {name} --clear"
+    if known_digest(image, context.store) != record.image:
+        raise StaleLockError(
+            "the development layer was made over another image",
+            where=f"{path.name}, {image.name}",
+            hint=f"{again}\n{clear}",
+        )
+    layer = path.with_name(record.layer)
+    if not layer.is_file() or layer.stat().st_size != record.size:
+        raise IntegrityError(
+            "the file of the development layer is gone or damaged",
+            where=str(layer),
+            hint=f"{again}\n{clear}",
+        )
+    return MountedLayer(path=layer, binds=editable_binds(record.editable, name), record=record)
+
+
+def merge_lock(lock: Lock, record: DevRecord) -> Lock:
+    """Return what is installed where a layer lies over the image of a lock."""
+    names = {package.name for package in record.lock.installed}
+    kept = [package for package in lock.python if package.name not in names]
+    return msgspec.structs.replace(
+        lock,
+        python=(*kept, *record.lock.installed),
+        direct=(*lock.direct, *record.packages),
+    )
+
+
+def editable_binds(editable: tuple[EditableFolder, ...], name: str) -> tuple[Bind, ...]:
+    """Return the binds of editable projects, read-only: their code is changed outside.
+
+    Raises UsageError for a folder that is gone.
+    """
+    for one in editable:
+        if not Path(one.folder).is_dir():
+            raise UsageError(
+                f"the folder of {one.name}, which is used from there (-e), is gone",
+                where=one.folder,
+                hint=f"bring it back, or begin anew: envbuild dev {name} --clear",
+            )
+    return tuple((Path(one.folder), one.folder, False) for one in editable)
+
+
+def clear_layer(folder: Path, name: str) -> list[Path]:
+    """Remove a name's record, then its layers; return what was removed."""
+    found = [record_path(folder, name), *sorted(folder.glob(f"{name}.dev-*.sqfs"))]
+    removed = [path for path in found if path.exists()]
+    for path in removed:
+        path.unlink()
+    return removed

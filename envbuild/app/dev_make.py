@@ -1,0 +1,300 @@
+"""Make a development layer: resolve over the image as base, pack what is new, write a squashfs."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+
+import msgspec
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from envbuild.app.dev_layer import (
+    ENDING,
+    NAME,
+    DevRecord,
+    EditableFolder,
+    MountedLayer,
+    editable_binds,
+    read_record,
+    record_path,
+    write_record,
+)
+from envbuild.app.image import FoundImage, find_image
+from envbuild.base.digests import known_digest
+from envbuild.build.editable import EditableProject, read_project, write_editable_wheel
+from envbuild.build.image.embedded import read_embedded_info
+from envbuild.build.over_image import LayerSpec, write_layer
+from envbuild.context import Context
+from envbuild.errors import EnvbuildError, HostError, UsageError
+from envbuild.lock.decide.decide import LockOptions, decide_lock
+from envbuild.lock.model import Lock
+from envbuild.lock.packer import packer_here
+from envbuild.recipe.find import LOCKS, RECIPES, recipe_files
+from envbuild.recipe.model import AboutSection, BaseSection, PythonSection, Recipe, Source
+from envbuild.recipe.trees import read_tree_line
+from envbuild.store.atomic import os_errors_as, publish
+from envbuild.store.gc import mark_used
+
+OLD_SECONDS = 8 * 86400
+"""How long a layer that another one has replaced stays for the jobs that name it."""
+TRIAL_SECONDS = 120.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LayerContent:
+    """What a layer is to hold: requirements as written, and the folders of editable projects."""
+
+    packages: tuple[str, ...] = ()
+    editable: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LayerPlace:
+    """Which image a layer is for, and where its record is; ``over``: the image lies elsewhere."""
+
+    found: FoundImage
+    record: Path
+    over: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name by which layer and image are called."""
+        return self.record.name.removesuffix(ENDING)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LayerResult:
+    """What was made: the record, where its file lies, and how long it took."""
+
+    record: DevRecord
+    path: Path
+    seconds: float
+
+
+def find_place(name: str, over: Path | None, context: Context) -> LayerPlace:
+    """Return the place of a name's layer; ``over`` is an image that lies elsewhere and stays there.
+
+    Raises UsageError for a name that something else has, and where there is no image.
+    """
+    folder = context.settings.cwd
+    if over is None:
+        found = find_image(name, context)
+        if found.layer is None:
+            stem = found.path.stem
+            hint = f"by its name: envbuild add --dev {stem} …\n"
+            hint += f"for an image elsewhere: envbuild add --dev {stem} --over {name} …"
+            raise UsageError("a layer belongs to a name", where=name, hint=hint)
+        return LayerPlace(
+            found=found, record=found.layer, over=found.path.parent.resolve() != folder.resolve()
+        )
+    if name in recipe_files(context.settings) or (folder / f"{name}.sif").exists():
+        raise UsageError(
+            f"--over gives an image elsewhere a name here, and {name} is taken",
+            where=name,
+            hint="take another name",
+        )
+    if not re.fullmatch(NAME, name):
+        raise UsageError("letters, digits, dot, underscore and hyphen make a name", where=name)
+    found = replace(find_image(f"./{over}" if not over.is_absolute() else str(over), context))
+    found = replace(found, path=found.path.resolve())
+    return LayerPlace(found=found, record=record_path(folder, name), over=True)
+
+
+def add_to_layer(place: LayerPlace, content: LayerContent, context: Context) -> LayerResult:
+    """Add packages and projects to the layer of an image, and make it anew.
+
+    What it holds already stays; without anything to add it is made for the image as it is now.
+    Raises what resolving and packing raise; then the layer that was there is untouched.
+    """
+    started = time.monotonic()
+    old = read_record(place.record)
+    whole = join_content(old, content)
+    if not (whole.packages or whole.editable):
+        hint = f"envbuild add --dev {place.name} PKG"
+        raise UsageError("which package? the layer is empty", hint=hint)
+    plan = _plan_layer(place.found, whole, old.lock if old else None, context)
+    record = _publish_layer(plan, place, context)
+    _remove_old_layers(place, record)
+    path, seconds = place.record.with_name(record.layer), time.monotonic() - started
+    return LayerResult(record=record, path=path, seconds=seconds)
+
+
+def with_packages(found: FoundImage, packages: tuple[str, ...], context: Context) -> FoundImage:
+    """Return an image with a layer of packages for one run, kept in the store.
+
+    What the image's development layer holds is in it too.
+    """
+    record = read_record(found.layer) if found.layer else None
+    whole = join_content(record, LayerContent(packages=packages))
+    plan = _plan_layer(found, whole, record.lock if record else None, context)
+    kept = context.store.folder("dev") / f"{plan.key}.sqfs"
+    with context.store.lock(f"dev-{plan.key}", context.report):
+        if not kept.is_file():
+            with context.store.work("dev") as work:
+                partial = work / "layer.sqfs"
+                _write_tried(plan, partial, context)
+                with os_errors_as(kept):
+                    partial.chmod(0o444)
+                    partial.replace(kept)
+    mark_used(kept)
+    binds = editable_binds(plan.folders, plan.lock.name)
+    return replace(found, mounted=MountedLayer(path=kept, binds=binds))
+
+
+def join_content(record: DevRecord | None, content: LayerContent) -> LayerContent:
+    """Return what a layer holds with what is added: a line replaces that of the same package."""
+    before = record.packages if record else ()
+    names = {_name_of(line) for line in content.packages}
+    kept = [line for line in before if _name_of(line) not in names]
+    folders = [Path(one.folder) for one in record.editable] if record else []
+    real = [folder.resolve() for folder in content.editable]
+    return LayerContent(
+        packages=tuple(dict.fromkeys((*kept, *content.packages))),
+        editable=tuple(dict.fromkeys((*folders, *real))),
+    )
+
+
+def _name_of(line: str) -> str:
+    """Return the canonical name of a requirement; a source tree's line stands for itself."""
+    try:
+        tree = read_tree_line(line)
+        return line if tree is not None else canonicalize_name(Requirement(line).name)
+    except InvalidRequirement as error:
+        first = str(error).splitlines()[0]
+        hint = 'write NAME or "NAME>=VERSION"'
+        raise UsageError(f"is no requirement: {first}", where=repr(line), hint=hint) from error
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _LayerPlan:
+    """A layer that is resolved and not yet written; ``key`` is over all that decides it."""
+
+    found: FoundImage
+    content: LayerContent
+    projects: tuple[EditableProject, ...]
+    lock: Lock
+    below: Lock | None
+    digest: str
+    key: str
+
+    @property
+    def folders(self) -> tuple[EditableFolder, ...]:
+        return tuple(EditableFolder(name=one.name, folder=str(one.folder)) for one in self.projects)
+
+
+def _plan_layer(
+    found: FoundImage, content: LayerContent, before: Lock | None, context: Context
+) -> _LayerPlan:
+    """Resolve a layer over its image: the image is the base, and its framework is protected."""
+    if found.path.is_dir():
+        raise UsageError("a sandbox is changed in itself", where=str(found.path))
+    projects = tuple(read_project(folder) for folder in content.editable)
+    below = _embedded_lock(found.path)
+    source = _layer_source(found, content, projects, below, context)
+    old = before or below
+    if old is not None:  # what packs is this machine's own: a layer is not to be made again
+        old = msgspec.structs.replace(old, packer=packer_here(), packers=(), name=old.name)
+    today = datetime.now(timezone.utc).date()
+    lock = decide_lock(source, LockOptions(old=old), context, today)
+    digest = known_digest(found.path, context.store)
+    said = [digest, *(p.sha256 for p in lock.installed), *map(repr, projects)]
+    key = hashlib.sha256("\n".join(said).encode()).hexdigest()
+    return _LayerPlan(
+        found=found,
+        content=content,
+        projects=projects,
+        lock=lock,
+        below=below,
+        digest=digest,
+        key=key,
+    )
+
+
+def _embedded_lock(image: Path) -> Lock | None:
+    try:
+        return read_embedded_info(image).lock
+    except EnvbuildError:
+        return None
+
+
+def _layer_source(
+    found: FoundImage,
+    content: LayerContent,
+    projects: Sequence[EditableProject],
+    below: Lock | None,
+    context: Context,
+) -> Source:
+    """Return the recipe of a layer: its base is the image, whose own requirements hold on."""
+    own = found.source.recipe if found.source else None
+    asked = below.direct if below else ()
+    held = [line for line in asked if read_tree_line(line) is None]
+    for project in projects:
+        held += [line for line in project.requires if "extra ==" not in line]
+    python = PythonSection(
+        dependencies=tuple(dict.fromkeys((*held, *content.packages))),
+        indexes=own.python.indexes if own else (),
+        as_of=(below.as_of or "none") if below else None,
+    )
+    base = BaseSection(image=str(found.path), cpu=own.base.cpu if own else False)
+    name = found.path.stem
+    recipe = Recipe(recipe=AboutSection(name=name), base=base, python=python)
+    folder = context.settings.cwd
+    path = found.source.path if found.source else folder / RECIPES / f"{name}.toml"
+    return Source(recipe=recipe, path=path, text="", lock=folder / LOCKS / f"{name}.lock")
+
+
+def _publish_layer(plan: _LayerPlan, place: LayerPlace, context: Context) -> DevRecord:
+    """Write the layer, then its record: what was there stands until both are whole."""
+    target = place.record.with_name(f"{place.name}.dev-{plan.key[:12]}.sqfs")
+    with context.store.beside(target) as partial:
+        _write_tried(plan, partial, context)
+        publish(partial, target)
+    record = DevRecord(
+        image=plan.digest,
+        layer=target.name,
+        size=target.stat().st_size,
+        lock=plan.lock,
+        packages=plan.content.packages,
+        editable=plan.folders,
+        over=str(plan.found.path) if place.over else "",
+    )
+    write_record(record, place.record)
+    return record
+
+
+def _write_tried(plan: _LayerPlan, target: Path, context: Context) -> None:
+    """Write the layer and start the image with it once.  Raises HostError where that fails."""
+    with context.store.work("editable") as work:
+        spec = LayerSpec(
+            image=plan.found.path,
+            lock=plan.lock,
+            below=plan.below,
+            wheels=tuple(write_editable_wheel(project, work) for project in plan.projects),
+            replaced=tuple(move.name for move in plan.lock.moved),
+        )
+        mark = write_layer(spec, target, context)
+    with os_errors_as(target):
+        target.chmod(0o644)
+    runtime = MountedLayer(path=target).on_runtime(context.runtime)
+    test = f'import os, sys; sys.exit(not os.path.exists("{mark}"))'
+    argv = (plan.lock.base.python_path, "-S", "-c", test)
+    command = runtime.exec_command(plan.found.path, argv, timeout=TRIAL_SECONDS, network=False)
+    result = context.runner(command, check=False)
+    if result.code != 0:
+        raise HostError(
+            f"this machine cannot lay a squashfs over an image: {result.last_lines(2)}",
+            where=context.runtime.name,
+        )
+
+
+def _remove_old_layers(place: LayerPlace, record: DevRecord) -> None:
+    """Remove layers that others have replaced for so long that no job can still need them."""
+    for path in place.record.parent.glob(f"{place.name}.dev-*.sqfs"):
+        if path.name != record.layer and time.time() - path.stat().st_mtime > OLD_SECONDS:
+            path.unlink(missing_ok=True)

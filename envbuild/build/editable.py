@@ -1,0 +1,148 @@
+"""A project that is imported from its own folder: a wheel of a path file and metadata alone.
+
+The form is that of setuptools' editable wheels (PEP 660): a ``.pth`` file names the folder.
+Nothing of the project is run, and machine code is not built.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import zipfile
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from envbuild.errors import UsageError
+from envbuild.resolve.sources.declared import inner_table
+from envbuild.resolve.sources.project_name import name_and_version
+from envbuild.resolve.sources.sdists import declared
+from envbuild.resolve.stubs import extras_named
+from envbuild.toml import parse_toml
+
+TEXTS = ("pyproject.toml", "setup.cfg", "setup.py", "requirements.txt")
+"""Files of a project that say what it requires."""
+NO_VERSION = "0+editable"
+TIME = (1980, 1, 1, 0, 0, 0)
+MOST_TEXT = 1 << 20
+"""Bytes of one of those files at most."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EditableProject:
+    """A project in its folder: ``root`` is where its modules lie, ``requires`` are PEP 508 strings.
+
+    ``scripts`` maps the names of its commands to MODULE:FUNCTION.
+    """
+
+    name: str
+    version: str
+    folder: Path
+    root: Path
+    requires: tuple[str, ...] = ()
+    scripts: tuple[tuple[str, str], ...] = ()
+
+
+def read_project(folder: Path) -> EditableProject:
+    """Read a project for an editable installation; links to the folder are followed.
+
+    Raises UsageError for a folder that holds no Python project, or one whose name is not told.
+    """
+    real = folder.resolve()
+    if not real.is_dir():
+        raise UsageError("-e takes the folder of a Python project", where=str(folder))
+    if "\n" in str(real) or "\r" in str(real):
+        raise UsageError("a path with a line end fits into no path file", where=repr(str(real)))
+    named = name_and_version(real)
+    if named is None or not named[0]:
+        raise UsageError(
+            "-e takes a Python project, and this folder has none that tells its name",
+            where=str(folder),
+            hint='write a pyproject.toml: [project] name = "…", version = "0.1"',
+        )
+    texts = {name: text for name in TEXTS if (text := _read_text(real / name)) is not None}
+    data = parse_toml(texts.get("pyproject.toml", ""), str(real / "pyproject.toml"))
+    said = declared(texts, str(real))
+    return EditableProject(
+        name=canonicalize_name(named[0]),
+        version=_plain_version(named[1]),
+        folder=real,
+        root=_module_root(real, data),
+        requires=said.requires,
+        scripts=_named_scripts(data),
+    )
+
+
+def write_editable_wheel(project: EditableProject, folder: Path) -> Path:
+    """Write the wheel of a project and return its path; the same project gives the same bytes."""
+    stem = f"{project.name.replace('-', '_')}-{project.version}"
+    info = f"{stem}.dist-info"
+    metadata = ["Metadata-Version: 2.1", f"Name: {project.name}", f"Version: {project.version}"]
+    metadata += [f"Provides-Extra: {extra}" for extra in extras_named(project.requires)]
+    metadata += [f"Requires-Dist: {line}" for line in project.requires]
+    commands = [f"{name} = {target}" for name, target in project.scripts]
+    members = {
+        f"__editable__.{project.name}.pth": f"{project.root}\n",
+        f"{info}/METADATA": "\n".join([*metadata, ""]),
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: envbuild\nRoot-Is-Purelib: true\n"
+        "Tag: py3-none-any\n",
+        f"{info}/entry_points.txt": "\n".join(["[console_scripts]", *commands, ""]),
+    }
+    rows = [_record_row(name, text.encode()) for name, text in members.items()]
+    members[f"{info}/RECORD"] = "".join([*rows, f"{info}/RECORD,,\n"])
+    path = folder / f"{stem}-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, text in members.items():
+            archive.writestr(zipfile.ZipInfo(name, TIME), text.encode())
+    return path
+
+
+def _record_row(name: str, content: bytes) -> str:
+    digest = urlsafe_b64encode(hashlib.sha256(content).digest()).decode().rstrip("=")
+    return f"{name},sha256={digest},{len(content)}\n"
+
+
+def _read_text(path: Path) -> str | None:
+    try:
+        if path.stat().st_size > MOST_TEXT:
+            return None
+        return path.read_text("utf-8", "replace")
+    except OSError:
+        return None
+
+
+def _plain_version(version: str) -> str:
+    try:
+        return str(Version(version))
+    except InvalidVersion:
+        return NO_VERSION
+
+
+def _module_root(folder: Path, data: Mapping[str, Any]) -> Path:
+    """Return the folder that modules are imported from: as its builder says, else ``src``."""
+    setuptools = inner_table(data, "tool", "setuptools")
+    hatch = inner_table(data, "tool", "hatch", "build", "targets", "wheel").get("packages")
+    where = inner_table(setuptools, "packages", "find").get("where")
+    named = [inner_table(setuptools, "package-dir").get("")]
+    named += where[:1] if isinstance(where, list) else []
+    named += [str(Path(str(one)).parent) for one in hatch[:1]] if isinstance(hatch, list) else []
+    for name in (*filter(lambda one: isinstance(one, str), named), "src"):
+        root = (folder / str(name)).resolve()
+        if root.is_dir() and root.is_relative_to(folder):
+            return root
+    return folder
+
+
+def _named_scripts(data: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Return the commands of a project that have plain names and plain targets."""
+    found = []
+    for name, target in inner_table(data, "project", "scripts").items():
+        plain = re.fullmatch(r"[A-Za-z0-9._-]+", name) and isinstance(target, str)
+        if plain and re.fullmatch(r"[\w.]+:[\w.]+", target):
+            found.append((name, target))
+    return tuple(found)

@@ -1,0 +1,46 @@
+"""``envbuild dev``: the development layer of an image, shown or removed."""
+
+from __future__ import annotations
+
+import click
+
+from envbuild.app.dev_layer import clear_layer, read_record, record_path
+from envbuild.cli.complete import complete_image
+from envbuild.cli.output import print_json
+from envbuild.context import Context
+from envbuild.recipe.find import find_recipe
+from envbuild.store.units import human_bytes
+
+
+@click.command("dev")
+@click.argument("name", required=False, shell_complete=complete_image)
+@click.option("--clear", is_flag=True, help="Remove the layer; the image stays as it is.")
+@click.option("--json", "as_json", is_flag=True, help="Print the layer as JSON.")
+@click.pass_obj
+def command(context: Context, *, name: str | None, clear: bool, as_json: bool) -> None:
+    """Show what the development layer of an image holds, or remove it.
+
+    exec, shell, run, submit and check use the layer when they are given the recipe's name; given
+    the image's path (./NAME.sif) they use the image alone.
+    """
+    folder = context.settings.cwd
+    name = name or find_recipe(None, context.settings).recipe.name
+    if clear:
+        removed = clear_layer(folder, name)
+        words = ", ".join(path.name for path in removed)
+        click.echo(f"removed: {words}" if words else f"{name} has no development layer")
+        return
+    record = read_record(record_path(folder, name))
+    if as_json:
+        print_json(record)
+        return
+    if record is None:
+        click.echo(f"{name} has no development layer: envbuild add --dev {name} PKG")
+        return
+    click.echo(f"{record.layer}: {human_bytes(record.size)}, over {record.image[7:19]}")
+    for line in record.packages:
+        click.echo(f"  asked for  {line}")
+    for package in record.lock.installed:
+        click.echo(f"  holds      {package.name} {package.version}")
+    for one in record.editable:
+        click.echo(f"  from       {one.folder}: {one.name}")
