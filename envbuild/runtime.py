@@ -274,16 +274,10 @@ def bind_flags(bind: Bind) -> tuple[str, str]:
 
 
 def overlay_flags(layer: Path) -> tuple[str, str]:
-    """Write a squashfs that is laid over an image, read-only.
-
-    Raises UsageError for a path that the runtime would split: it has no other way to say it.
-    """
+    """Write a squashfs that is laid over an image.  UsageError for a path that it would split."""
     if re.search(r"[,:\n]", str(layer)):
-        raise UsageError(
-            "no comma, colon or line end can be in the path of a layer over an image",
-            where=str(layer),
-            hint="rename the folder, or work in another one",
-        )
+        what = "no comma, colon or line end can be in the path of a layer over an image"
+        raise UsageError(what, where=str(layer), hint="rename the folder, or work in another one")
     return "--overlay", f"{layer}:ro"
 
 
