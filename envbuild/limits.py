@@ -36,6 +36,8 @@ SCRIPT = 16 * MIB
 """Bytes of a wheel's script, which is rewritten in memory; honest ones have some megabytes."""
 WHOLE = {"RECORD": 64 * MIB, "WHEEL": MIB, "METADATA": 4 * MIB, "entry_points.txt": MIB}
 """Bytes of files that are read as a whole: the RECORD of 300,000 files has 40 MB, the others kB."""
+CONDA_INFO = 64 * MIB
+"""Bytes of a conda package's own lists; paths.json of 100,000 files has 25 MB."""
 TEXT = 4 * MIB
 """Bytes that are read of a source archive's pyproject.toml; what is longer does not parse."""
 LIBRARY = 64 * MIB

@@ -9,6 +9,7 @@ from __future__ import annotations
 FORMATS = {
     "bytecode": 2,  # of a wheel's modules
     "captured": 3,  # what a run inside the base changed
+    "conda": 1,  # of a conda package, linked
     "files": 2,  # of the recipe
     "hidden": 2,  # packages of an image that locked ones replace
     "mounts": 2,  # what a runtime mounts over

@@ -1,0 +1,131 @@
+"""What a conda package says of itself: index.json, paths.json and link.json (CEP 34 and CEP 19)."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from envbuild.errors import IntegrityError
+from envbuild.limits import UNREADABLE
+
+INDEX, PATHS, LINK, ABOUT = (
+    "info/index.json",
+    "info/paths.json",
+    "info/link.json",
+    "info/about.json",
+)
+FILES, HAS_PREFIX = "info/files", "info/has_prefix"
+WANTED = (INDEX, PATHS, LINK, FILES, HAS_PREFIX)
+"""Members of the archive that are read as a whole."""
+OLD_PLACEHOLDER = "/opt/anaconda1anaconda2anaconda3"
+"""The placeholder of packages that name none (conda's PREFIX_PLACEHOLDER)."""
+Placeholder = Annotated[str, Meta(min_length=1, max_length=1000, pattern=r"^[^\x00\n]+\Z")]
+Mode = Literal["text", "binary"]
+Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+
+
+class PackagePath(msgspec.Struct, frozen=True, kw_only=True):
+    """A path of a package; ``sha256`` and ``size`` are of the file as it lies in the archive."""
+
+    path: str = msgspec.field(name="_path")
+    type: Literal["hardlink", "softlink", "directory"] = msgspec.field(
+        name="path_type", default="hardlink"
+    )
+    placeholder: Placeholder | None = msgspec.field(name="prefix_placeholder", default=None)
+    mode: Mode | None = msgspec.field(name="file_mode", default=None)
+    sha256: Sha256 | None = None
+    size: int | None = msgspec.field(name="size_in_bytes", default=None)
+
+
+class PackageIndex(msgspec.Struct, frozen=True, kw_only=True):
+    """The index.json of a package, as far as its record in the prefix repeats it."""
+
+    name: str
+    version: str
+    build: str
+    build_number: int = 0
+    depends: tuple[str, ...] = ()
+    constrains: tuple[str, ...] = ()
+    license: str | None = None
+    license_family: str | None = None
+    noarch: Literal["python", "generic"] | bool | None = None
+    timestamp: int | None = None
+    track_features: str | tuple[str, ...] | None = None
+    arch: str | None = None
+    platform: str | None = None
+    python_site_packages_path: str | None = None
+
+
+class PackageInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """All that linking needs to know; ``entry_points`` are lines ``command = module:function``."""
+
+    index: PackageIndex
+    paths: tuple[PackagePath, ...]
+    entry_points: tuple[str, ...] = ()
+
+    @property
+    def is_python(self) -> bool:
+        """Whether its files go where the Python of the environment looks for them."""
+        return self.index.noarch == "python"
+
+
+class _Paths(msgspec.Struct, frozen=True):
+    paths: tuple[PackagePath, ...]
+    paths_version: int = 1
+
+
+class _NoArch(msgspec.Struct, frozen=True):
+    type: str
+    entry_points: tuple[str, ...] = ()
+
+
+class _Link(msgspec.Struct, frozen=True):
+    noarch: _NoArch
+
+
+def read_info(held: Mapping[str, bytes]) -> PackageInfo:
+    """Return what the members of WANTED say, by their names.
+
+    Raises IntegrityError for a package without them, or with others than the specification has.
+    """
+    if INDEX not in held:
+        raise IntegrityError(f"has no {INDEX}, which every conda package has")
+    index = _decode(held, INDEX, PackageIndex)
+    paths = _decode(held, PATHS, _Paths).paths if PATHS in held else _old_paths(held)
+    points: tuple[str, ...] = ()
+    if index.noarch == "python" and LINK in held:
+        points = _decode(held, LINK, _Link).noarch.entry_points
+    if len({path.path for path in paths}) != len(paths):
+        raise IntegrityError("names a path twice")
+    return PackageInfo(index=index, paths=paths, entry_points=points)
+
+
+def _decode(held: Mapping[str, bytes], name: str, kind: type) -> object:
+    try:
+        return msgspec.json.decode(held[name], type=kind)
+    except UNREADABLE as error:
+        raise IntegrityError(f"its {name} cannot be read: {error}") from error
+
+
+def _old_paths(held: Mapping[str, bytes]) -> tuple[PackagePath, ...]:
+    """Return the paths of a package of before paths.json (conda-build 2), which name no hashes."""
+    if FILES not in held:
+        raise IntegrityError(f"has neither {PATHS} nor {FILES}")
+    prefixed: dict[str, tuple[str, Mode]] = {}
+    for line in held.get(HAS_PREFIX, b"").decode().splitlines():
+        words = shlex.split(line)
+        if len(words) == 3 and words[1] in ("text", "binary"):
+            prefixed[words[2]] = (words[0], "binary" if words[1] == "binary" else "text")
+        elif len(words) == 1:
+            prefixed[words[0]] = (OLD_PLACEHOLDER, "text")
+        elif words:
+            raise IntegrityError(f"its {HAS_PREFIX} has the line {line[:200]!r}")
+    found = []
+    for name in filter(None, held[FILES].decode().splitlines()):
+        placeholder, mode = prefixed.get(name, (None, None))
+        found.append(PackagePath(path=name, placeholder=placeholder, mode=mode))
+    return tuple(found)
