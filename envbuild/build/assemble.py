@@ -23,18 +23,26 @@ from envbuild.build.assembly_plan import (
     runtime_key,
     wheel_part_key,
 )
-from envbuild.build.base_parts import BaseParts, hidden_entries, planned_base, provide_base
+from envbuild.build.base_parts import (
+    BaseParts,
+    hidden_entries,
+    planned_base,
+    provide_base,
+    with_conda,
+)
+from envbuild.build.conda_parts import CondaAssembly, CondaParts
 from envbuild.build.fetch import fetch_files
 from envbuild.build.from_wheel import unpack_wheel
 from envbuild.build.image.base_config import BaseConfig
 from envbuild.build.image.runtime_files import runtime_contents
-from envbuild.build.in_base.bytecode import WheelPart, compile_wheels
+from envbuild.build.in_base.bytecode import WheelPart, compile_modules, wheel_modules
 from envbuild.build.in_base.container import BaseContainer, open_container
 from envbuild.build.in_base.install_scheme import (
     Scheme,
     ask_scheme,
     bootstrap_scheme,
     cached_scheme,
+    conda_scheme,
     keep_scheme,
     read_scheme,
 )
@@ -53,7 +61,7 @@ from envbuild.progress import Reporter
 from envbuild.store.sealed import sealed_hash
 from envbuild.store.units import count_noun
 
-LAYERS = ("base", "system", "framework", "packages", "project")
+LAYERS = ("base", "system", "conda", "framework", "packages", "project")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -141,17 +149,15 @@ class _Assembly:
 
         Wheels are packed meanwhile: installing Debian packages keeps one core busy at most.
         """
-        if self.lock.is_bootstrap:
-            scheme = bootstrap_scheme(self.lock)
-            self._submit_ready_wheels(scheme)
-            base = self._provide_base("system")
-        else:
+        if not self.lock.is_bootstrap:
             self.bare = self._provide_base()
-            scheme = self._scheme(self.bare)
-            self._submit_ready_wheels(scheme)
-            base = self._provide_base("system")
-            # a Debian package may have put a link where the base's Python installs
-            scheme = self._scheme(base)
+        scheme = self._scheme(self.bare)
+        self._submit_ready_wheels(scheme)
+        base = self._provide_base("system")
+        # a Debian package may have put a link where the base's Python installs
+        scheme = self._scheme(base)
+        if self.lock.conda:
+            base = with_conda(base, self._provide_conda(base))
         known = planned_base(self.lock, base, scheme, self.spec.codec)
         return base, scheme, self._plan(known)
 
@@ -163,8 +169,21 @@ class _Assembly:
     def _plan(self, base: PlannedBase) -> AssemblyPlan:
         return plan_from_store(self.spec, base, self.store)
 
-    def _scheme(self, base: BaseParts) -> Scheme:
-        """Return where an image's Python installs, asked of it once per image."""
+    def _provide_conda(self, base: BaseParts) -> CondaParts:
+        return CondaAssembly(
+            lock=self.lock,
+            below=base.parts,
+            packing=self.packing,
+            feeders=self.feeders,
+            context=self.context,
+        ).run()
+
+    def _scheme(self, base: BaseParts | None) -> Scheme:
+        """Return where packages are installed; an image's own Python is asked once per image."""
+        if self.lock.conda_python is not None:
+            return conda_scheme(self.lock)
+        if base is None or self.lock.is_bootstrap:
+            return bootstrap_scheme(self.lock)
         answer = cached_scheme(self.lock.base, self.store)
         if answer is None:
             with self._container(base) as inside:
@@ -210,6 +229,8 @@ class _Assembly:
         if not lacking:
             return
         base = self._provide_base("system", "build")
+        if self.lock.conda:
+            base = with_conda(base, self._provide_conda(base))
         title = f"build {count_noun(len(lacking), 'source package')}"
         with self.report.stage(title), self._container(base) as inside:
             packages = [self.packages[part.subject] for part in lacking]
@@ -224,7 +245,7 @@ class _Assembly:
         for planned in plan.of_kind("bytecode"):
             (wheel,) = planned.inputs
             if cached_part(planned.key, self.store) is None:
-                lacking.append((wheels[wheel], planned.key))
+                lacking.append(wheel_modules(wheels[wheel], planned.key, scheme))
         if not lacking:
             return
         # images are large, and compiling needs their Python alone
@@ -233,7 +254,7 @@ class _Assembly:
             self.report.stage(f"compile {count_noun(len(lacking), 'package')}"),
             self._container(base, lean=lean) as inside,
         ):
-            compile_wheels(lacking, inside, self.packing, scheme, self.lock.base.epoch)
+            compile_modules(lacking, inside, self.packing, self.lock.base.epoch)
 
     def _provide(
         self,
@@ -277,6 +298,7 @@ class _Assembly:
             codec=self.spec.codec,
             context=self.context,
             lean=lean,
+            python=self.lock.python_path,
         )
 
 

@@ -52,8 +52,8 @@ class AssemblySpec:
 class PlannedPart:
     """A part of an image.
 
-    ``layer`` is "base", "system", "framework", "packages" or "project"; ``subject`` says for people
-    what is in it; ``inputs`` are the hashes or keys that it is made from. ``key`` is "" while it
+    ``layer`` is "base", "system", "conda", "framework", "packages" or "project"; ``subject`` says
+    for people what is in it; ``inputs`` are the hashes or keys that it is made from. ``key`` is "" while it
     depends on a base that is not packed.
     """
 
@@ -155,8 +155,8 @@ class _Planner:
         return _with_state(part, self.is_cached) if is_ready else replace(part, state="to run")
 
     def _bytecode(self, wheel: PlannedPart) -> PlannedPart:
-        base = self.spec.lock.base
-        key = bytecode_key(wheel.key, python=base.python, epoch=base.epoch) if wheel.key else ""
+        python, epoch = self.spec.lock.python_version, self.spec.lock.base.epoch
+        key = bytecode_key(wheel.key, python=python, epoch=epoch) if wheel.key else ""
         inputs = (wheel.key,) if wheel.key else ()
         part = replace(wheel, kind="bytecode", key=key, inputs=inputs, state="to run")
         return _with_state(part, self.is_cached)
@@ -281,9 +281,10 @@ def build_needs(lock: Lock) -> BuildNeeds:
 
 def _build_root(lock: Lock) -> str:
     """Return the digest of the root that source archives are built in."""
+    digest, sums = lock.base.digest, sorted(package.sha256 for package in lock.debian)
     if lock.is_bootstrap:
-        return locked_bootstrap(lock, ("base", "system", "build")).digest
-    sums = sorted(package.sha256 for package in lock.debian)
+        digest, sums = locked_bootstrap(lock, ("base", "system", "build")).digest, []
+    sums += sorted(package.sha256 for package in lock.conda)
     if not sums:
-        return lock.base.digest
-    return "sha256:" + hashlib.sha256("\n".join([lock.base.digest, *sums]).encode()).hexdigest()
+        return digest
+    return "sha256:" + hashlib.sha256("\n".join([digest, *sums]).encode()).hexdigest()

@@ -13,6 +13,7 @@ from pathlib import Path
 from envbuild.base.oci.image import stored_config, stored_image
 from envbuild.base.sources import fetch_base
 from envbuild.build.assembly_plan import PlannedBase, plan_base
+from envbuild.build.conda_parts import NO_CONDA, CondaParts
 from envbuild.build.fetch import locked_bootstrap, provide_root_tar
 from envbuild.build.image.base_config import (
     NO_CONFIG,
@@ -47,19 +48,21 @@ FOLDERS = {**MOUNT_POINTS, "etc": 0o755, "home": 0o755}
 class BaseParts:
     """A base as parts, lowest first.
 
-    ``own`` are the base's, ``system`` those of Debian packages put over an image; ``tree`` is all
-    of them merged; ``config`` is what is kept of the base beside its files.
+    ``own`` are the base's, ``system`` those of Debian packages put over an image, ``conda`` those
+    of conda packages over both; ``tree`` is all of them merged; ``config`` is what is kept of the
+    base beside its files.
     """
 
     own: tuple[CachedPart, ...]
     tree: Tree
     system: tuple[CachedPart, ...] = ()
+    conda: CondaParts = NO_CONDA
     config: BaseConfig = NO_CONFIG
 
     @property
     def parts(self) -> tuple[CachedPart, ...]:
         """All parts, lowest first."""
-        return (*self.own, *self.system)
+        return (*self.own, *self.system, *self.conda.kept)
 
 
 def is_sif(lock: Lock) -> bool:
@@ -104,13 +107,18 @@ def with_system(base: BaseParts, part: CachedPart) -> BaseParts:
     return replace(base, system=(*base.system, part), tree=tree)
 
 
+def with_conda(base: BaseParts, conda: CondaParts) -> BaseParts:
+    """Return a base with conda packages over it."""
+    return replace(base, conda=conda, tree=merge_parts(p.part for p in (*base.parts, *conda.kept)))
+
+
 def planned_base(lock: Lock, base: BaseParts, scheme: Scheme, codec: Codec) -> PlannedBase:
     """Return what the plan of an image has to know of a packed base."""
     own = [part.part.key for part in base.own]
     system = [part.part.key for part in base.system]
     hidden = hidden_entries(lock, base, scheme, codec)
     return PlannedBase(
-        parts=plan_base(lock, own, system, lambda _: True),
+        parts=(*plan_base(lock, own, system, lambda _: True), *base.conda.planned),
         scheme=scheme,
         config=base.config,
         hidden=tuple(entry.path for entry in hidden),

@@ -37,7 +37,19 @@ def wanted_files(lock: Lock) -> tuple[Artifact, ...]:
         for p in lock.python
         if p.source is None
     )
-    return (*debian, *python)
+    conda = (
+        Artifact(
+            file=p.file,
+            size=p.size,
+            sha256=p.sha256,
+            kind="conda",
+            project=p.name,
+            index=p.channel,
+            path=f"{p.subdir}/{p.file}",
+        )
+        for p in lock.conda
+    )
+    return (*debian, *python, *conda)
 
 
 def fetch_files(lock: Lock, context: Context) -> None:

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 
 from envbuild.conda.archive import CondaArchive, open_archive, plain_name
 from envbuild.conda.metadata import PackageInfo, PackagePath
+from envbuild.conda.prefix import CondaPrefix
 from envbuild.conda.record import InstalledPath, installed_path, package_record
 from envbuild.conda.replace import entry_point_script, replace_in_binary, replace_in_text
 from envbuild.errors import IntegrityError
@@ -29,27 +30,6 @@ from envbuild.store.sealed import require_hash
 
 LATEST = (1 << 32) - 1
 """The last second that a squashfs can hold."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CondaPrefix:
-    """Where packages are linked: a folder without its leading slash.
-
-    ``python`` is the minor version of its Python, "" where it has none.
-    """
-
-    path: str
-    python: str = ""
-
-    @property
-    def site(self) -> str:
-        """The folder of the Python's packages, inside the prefix."""
-        return f"lib/python{self.python}/site-packages"
-
-    @property
-    def interpreter(self) -> str:
-        """The Python of the environment, as scripts name it."""
-        return f"/{self.path}/bin/python{self.python}"
 
 
 def conda_part_key(package: CondaPackage, prefix: CondaPrefix, codec: Codec) -> str:

@@ -26,8 +26,14 @@ from envbuild.build.base_parts import (
     system_script,
     with_system,
 )
+from envbuild.build.conda_parts import plan_conda
 from envbuild.build.image.base_config import NO_CONFIG
-from envbuild.build.in_base.install_scheme import bootstrap_scheme, cached_scheme, read_scheme
+from envbuild.build.in_base.install_scheme import (
+    bootstrap_scheme,
+    cached_scheme,
+    conda_scheme,
+    read_scheme,
+)
 from envbuild.build.in_base.overlay_run import captured_key
 from envbuild.build.model import BuildSpec
 from envbuild.formats.file_tree import merge_parts
@@ -54,10 +60,12 @@ def plan_from_store(spec: AssemblySpec, base: PlannedBase, store: Store) -> Asse
 def _stored_base(spec: AssemblySpec, store: Store) -> PlannedBase:
     """Return what the store knows of a base."""
     lock = spec.lock
+    conda = plan_conda(lock, spec.codec, lambda key: is_cached(key, store))
     if lock.is_bootstrap:
         key = root_key(lock, ("system",), spec.codec)
         parts = plan_base(lock, [key], [], lambda key: is_cached(key, store))
-        return PlannedBase(parts=parts, scheme=bootstrap_scheme(lock), config=NO_CONFIG)
+        scheme = conda_scheme(lock) if lock.conda_python else bootstrap_scheme(lock)
+        return PlannedBase(parts=(*parts, *conda), scheme=scheme, config=NO_CONFIG)
     # only what the store knows already: an image that was never fetched has one part without a key
     keys = _own_keys(spec, store)
     base = _packed_base(spec, keys, store)
@@ -67,7 +75,7 @@ def _stored_base(spec: AssemblySpec, store: Store) -> PlannedBase:
     has_system = any(package.group == "system" for package in lock.debian)
     system = [""] if has_system else []
     parts = plan_base(lock, keys, system, lambda key: is_cached(key, store))
-    return PlannedBase(parts=parts)
+    return PlannedBase(parts=(*parts, *conda))
 
 
 def _own_keys(spec: AssemblySpec, store: Store) -> list[str]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
 
 from envbuild.errors import IntegrityError
+from envbuild.formats.fields import Sha256
 from envbuild.limits import UNREADABLE
 
 INDEX, PATHS, LINK, ABOUT = (
@@ -25,7 +26,7 @@ OLD_PLACEHOLDER = "/opt/anaconda1anaconda2anaconda3"
 """The placeholder of packages that name none (conda's PREFIX_PLACEHOLDER)."""
 Placeholder = Annotated[str, Meta(min_length=1, max_length=1000, pattern=r"^[^\x00\n]+\Z")]
 Mode = Literal["text", "binary"]
-Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+Kind = TypeVar("Kind")
 
 
 class PackagePath(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,7 +105,7 @@ def read_info(held: Mapping[str, bytes]) -> PackageInfo:
     return PackageInfo(index=index, paths=paths, entry_points=points)
 
 
-def _decode(held: Mapping[str, bytes], name: str, kind: type) -> object:
+def _decode(held: Mapping[str, bytes], name: str, kind: type[Kind]) -> Kind:
     try:
         return msgspec.json.decode(held[name], type=kind)
     except UNREADABLE as error:

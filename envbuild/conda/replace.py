@@ -57,23 +57,25 @@ def replace_in_binary(blocks: Iterable[bytes], old: bytes, new: bytes) -> Iterat
         raise IntegrityError(
             f"it was built for a folder of {len(old)} letters, and cannot lie in one of {len(new)}"
         )
-    held = b""
+    held = bytearray()
+    searched = 0
     for block in _chain(blocks, (b"",)):
-        is_last = not block
         held += block
         at = 0
         while (start := held.find(old, at)) >= 0:
-            end = held.find(b"\0", start + len(old))
-            if end < 0 and not is_last:
+            end = held.find(b"\0", max(start + len(old), searched))
+            if end < 0 and block:
                 break
             end = len(held) if end < 0 else end
-            string = held[start:end]
-            yield held[at:start] + string.replace(old, new).ljust(len(string), b"\0")
+            string = bytes(held[start:end])
+            yield bytes(held[at:start]) + string.replace(old, new).ljust(len(string), b"\0")
             at = end
+        # of a string that has not ended the next block shows more, as of a placeholder cut in two
         settled = start if start >= 0 else max(at, len(held) - len(old) + 1)
-        settled = len(held) if is_last else settled
-        yield held[at:settled]
-        held = held[settled:]
+        settled = settled if block else len(held)
+        yield bytes(held[at:settled])
+        del held[:settled]
+        searched = len(held) if start >= 0 else 0
         if len(held) > LONGEST_STRING:
             raise IntegrityError("holds the prefix in a string that does not end")
 

@@ -17,6 +17,8 @@ PROOF_SECONDS = 1800.0
 """How long a search for versions that import may take unless told otherwise."""
 EVERYTHING = "*"
 """What --upgrade without a name stands for."""
+CONDA_PREFIX = "/opt/env"
+"""Where conda packages are installed in every image whose base has no prefix of its own."""
 PACKED_BY = {"zstd": "zstd", "gzip": "zlib"}
 """The library of each compressor, as a packer's ``library`` begins."""
 Digest = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}\Z")]
@@ -257,6 +259,25 @@ class Lock(_Entry, frozen=True):
     def installed_debian(self) -> tuple[DebianPackage, ...]:
         """The Debian packages of the finished image, as far as the lock brings them."""
         return tuple(package for package in self.debian if package.group != "build")
+
+    @property
+    def conda_python(self) -> CondaPackage | None:
+        """The Python among the conda packages, None where there is none."""
+        return next((package for package in self.conda if package.name == "python"), None)
+
+    @property
+    def python_version(self) -> str:
+        """The version of the Python that packages are installed for: conda's, else the base's."""
+        found = self.conda_python
+        return self.base.python if found is None else found.version
+
+    @property
+    def python_path(self) -> str:
+        """The Python that packages are installed for."""
+        if self.conda_python is None:
+            return self.base.python_path
+        minor = ".".join(self.python_version.split(".")[:2])
+        return f"{CONDA_PREFIX}/bin/python{minor}"
 
     @property
     def is_bootstrap(self) -> bool:

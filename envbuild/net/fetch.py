@@ -48,15 +48,15 @@ LOOKUPS = 8
 class Artifact:
     """One artifact: file name, size in bytes, sha256 in hex, and the package it belongs to.
 
-    ``path`` is the pool path of a Debian package; ``index`` the name of a wheel's extra index, None
-    for the default. Raises IntegrityError for a hash or path that no lock may hold, since both
+    ``path`` is the pool path of a Debian package, or the path of a conda package in its channel;
+    ``index`` the name of a wheel's extra index (None for the default), or of a conda channel. Raises IntegrityError for a hash or path that no lock may hold, since both
     become file names and addresses.
     """
 
     file: str
     size: int
     sha256: str
-    kind: Literal["python", "debian"]
+    kind: Literal["python", "debian", "conda"]
     project: str
     path: str | None = None
     index: str | None = None

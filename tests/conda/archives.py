@@ -109,9 +109,9 @@ class Archive:
 
     def paths(self) -> list[dict[str, Any]]:
         """Return what paths.json lists."""
-        found = []
+        found: list[dict[str, Any]] = []
         for path, data in self.files.items():
-            entry = {
+            entry: dict[str, Any] = {
                 "_path": path,
                 "path_type": "hardlink",
                 "sha256": hashlib.sha256(data).hexdigest(),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.build.in_base.bytecode import WheelPart, compile_wheels
+from envbuild.build.in_base.bytecode import WheelPart, compile_modules, wheel_modules
 from envbuild.build.in_base.container import BaseContainer
 from envbuild.build.in_base.exchange import (
     Exchange,
@@ -265,6 +265,6 @@ def test_a_base_gives_bytecode_and_nothing_else(
     with ThreadPoolExecutor(2) as pool:
         packing = PackContext(store=store, codec=ZSTD, pool=pool, report=Silent())
         with pytest.raises(EnvbuildError) as told:
-            compile_wheels([(packed, "key")], inside, packing, scheme, 0)
+            compile_modules([wheel_modules(packed, "key", scheme)], inside, packing, 0)
     assert isinstance(told.value, IntegrityError)
     assert not store.layer("key").exists()

@@ -1,4 +1,4 @@
-"""Bytecode of wheels, compiled once per wheel by the base's own Python, and kept as parts."""
+"""Bytecode of packages, compiled once by the Python that they are for, and kept as parts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import resources
@@ -25,8 +25,9 @@ from envbuild.build.in_base.exchange import (
 )
 from envbuild.build.in_base.install_scheme import Scheme
 from envbuild.errors import IntegrityError
-from envbuild.formats.file_tree import TreeEntry
+from envbuild.formats.file_tree import TreeEntry, merge_parts
 from envbuild.parts.cache import CachedPart, PackContext, part_key, provide_part
+from envbuild.parts.reader import read_file
 from envbuild.parts.writer import PartWriter
 from envbuild.store.atomic import os_errors_as
 
@@ -65,6 +66,50 @@ def bytecode_key(wheel: str, *, python: str, epoch: int) -> str:
     )
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModuleSources:
+    """The modules of one package that are to be compiled, and the key of their bytecode.
+
+    ``members`` are their names in the archive and their absolute paths in the image; ``contents``
+    yields each name with what the module holds.
+    """
+
+    key: str
+    members: tuple[tuple[str, str], ...]
+    contents: Callable[[], Iterator[tuple[str, bytes]]]
+
+    @property
+    def folders(self) -> set[str]:
+        """The folders that its bytecode may lie in."""
+        return {f"{path.rpartition('/')[0]}/__pycache__" for _, path in self.members}
+
+
+def wheel_modules(wheel: WheelPart, key: str, scheme: Scheme) -> ModuleSources:
+    """Return the modules of a wheel, whose bytecode gets this key."""
+    members = module_sources(wheel, scheme)
+
+    def contents() -> Iterator[tuple[str, bytes]]:
+        with zipfile.ZipFile(wheel.file) as archive:
+            for member, _ in members:
+                yield member, archive.read(member)
+
+    return ModuleSources(key=key, members=tuple(members), contents=contents)
+
+
+def linked_modules(kept: CachedPart, key: str, site: str, compressor: str) -> ModuleSources:
+    """Return the modules of a linked conda package below the folder of its Python's packages."""
+    paths = [entry.path for entry in kept.part.entries if entry.kind == "f"]
+    modules = [path for path in paths if path.startswith(f"{site}/") and path.endswith(".py")]
+
+    def contents() -> Iterator[tuple[str, bytes]]:
+        tree = merge_parts([kept.part])
+        for path in modules:
+            yield path, read_file(tree, [kept], path, compressor=compressor) or b""
+
+    members = tuple((path, f"/{path}") for path in modules)
+    return ModuleSources(key=key, members=members, contents=contents)
+
+
 def module_sources(wheel: WheelPart, scheme: Scheme) -> list[tuple[str, str]]:
     """Return the modules of a wheel.
 
@@ -83,50 +128,39 @@ def module_sources(wheel: WheelPart, scheme: Scheme) -> list[tuple[str, str]]:
     return found
 
 
-def compile_wheels(
-    wheels: Sequence[tuple[WheelPart, str]],
-    inside: BaseContainer,
-    packing: PackContext,
-    scheme: Scheme,
-    epoch: int,
+def compile_modules(
+    packages: Sequence[ModuleSources], inside: BaseContainer, packing: PackContext, epoch: int
 ) -> None:
-    """Compile wheels (each with the key of its bytecode) in one run, and keep what came out.
+    """Compile the modules of packages in one run, and keep what came out.
 
-    Raises IntegrityError for results that are no bytecode of these wheels.
+    Raises IntegrityError for results that are no bytecode of these packages.
     """
     with open_exchange(inside.folder) as between:
         jobs = []
-        for wheel, key in wheels:
-            members = module_sources(wheel, scheme)
-            _give_sources(wheel, between, key, members)
+        for package in packages:
+            _give_sources(package, between)
             jobs.append(
-                {"wheel": f"{GIVEN}/{key}.zip", "out": f"{INSIDE}/{key}", "members": members}
+                {
+                    "wheel": f"{GIVEN}/{package.key}.zip",
+                    "out": f"{INSIDE}/{package.key}",
+                    "members": package.members,
+                }
             )
         # paths in tracebacks are the image's: members are compiled under their final names
         order = {"jobs": jobs, "mtime": epoch, "workers": len(os.sched_getaffinity(0))}
         between.write("compile.json", json.dumps(order).encode())
         inside.run("compile.py", f"{GIVEN}/compile.json", between=between, env=ENVIRONMENT)
-        for wheel, key in wheels:
-            folders = {
-                f"{path.rpartition('/')[0]}/__pycache__"
-                for _, path in module_sources(wheel, scheme)
-            }
-            _keep_bytecode(key, packing, between, folders)
+        for package in packages:
+            _keep_bytecode(package.key, packing, between, package.folders)
 
 
-def _give_sources(
-    wheel: WheelPart, between: Exchange, key: str, members: Sequence[tuple[str, str]]
-) -> None:
-    """Give only the modules of a wheel: its libraries may be gigabytes."""
-    path = between.given / f"{key}.zip"
-    with (
-        os_errors_as(path),
-        zipfile.ZipFile(wheel.file) as archive,
-        zipfile.ZipFile(path, "x") as given,
-    ):
-        for member, _ in members:
+def _give_sources(package: ModuleSources, between: Exchange) -> None:
+    """Give only the modules of a package: its libraries may be gigabytes."""
+    path = between.given / f"{package.key}.zip"
+    with os_errors_as(path), zipfile.ZipFile(path, "x") as given:
+        for member, source in package.contents():
             # ZipInfo has a fixed time, 1980: what is given is the same every time
-            given.writestr(zipfile.ZipInfo(member), archive.read(member))
+            given.writestr(zipfile.ZipInfo(member), source)
         path.chmod(0o644)
 
 

@@ -79,17 +79,19 @@ def open_container(
     codec: Codec,
     context: Context,
     lean: bool = False,
+    python: str = "",
 ) -> Iterator[BaseContainer]:
     """Yield a container of a root, the lowest part first; it and its folder vanish afterwards.
 
-    A ``lean`` one lacks packages, CUDA and the like: it starts a Python with its standard library
+    ``python`` is another one than the base's. A ``lean`` one lacks packages, CUDA and the like: it starts a Python with its standard library
     and no more.
     """
     with context.store.work("inside") as work:
         image, folder = work / "root.sif", work / "runs"
         folder.mkdir()
         write_root(image, root, machine=base.machine, codec=codec, lean=lean)
-        yield BaseContainer(image=image, folder=folder, python=base.python_path, context=context)
+        python = python or base.python_path
+        yield BaseContainer(image=image, folder=folder, python=python, context=context)
 
 
 def write_root(

@@ -12,6 +12,7 @@ import msgspec
 
 from envbuild.build.in_base.container import BaseContainer
 from envbuild.build.in_base.exchange import INSIDE, open_exchange, result_bytes
+from envbuild.conda.prefix import prefix_of
 from envbuild.errors import HostError
 from envbuild.formats.file_tree import Tree, resolve_links
 from envbuild.limits import UNREADABLE
@@ -82,6 +83,19 @@ def bootstrap_scheme(lock: Lock) -> Scheme:
         prefix="usr/local",
         version=version,
         python="usr/bin/python3",
+    )
+
+
+def conda_scheme(lock: Lock) -> Scheme:
+    """Return where packages go that are put over conda's: into its own Python."""
+    prefix = prefix_of(lock)
+    return Scheme(
+        site=f"{prefix.path}/{prefix.site}",
+        prefix=prefix.path,
+        version=prefix.python,
+        python=lock.python_path.lstrip("/"),
+        include=f"{prefix.path}/include/python{prefix.python}",
+        path=(f"{prefix.path}/{prefix.site}",),
     )
 
 

@@ -1,0 +1,34 @@
+"""The folder that conda packages are linked for, and what lies where in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from envbuild.lock.model import CONDA_PREFIX, Lock
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CondaPrefix:
+    """Where packages are linked: a folder without its leading slash.
+
+    ``python`` is the minor version of its Python, "" where it has none.
+    """
+
+    path: str
+    python: str = ""
+
+    @property
+    def site(self) -> str:
+        """The folder of the Python's packages, inside the prefix."""
+        return f"lib/python{self.python}/site-packages"
+
+    @property
+    def interpreter(self) -> str:
+        """The Python of the environment, as scripts name it."""
+        return f"/{self.path}/bin/python{self.python}"
+
+
+def prefix_of(lock: Lock) -> CondaPrefix:
+    """Return where the conda packages of a lock are linked."""
+    python = "" if lock.conda_python is None else lock.python_version
+    return CondaPrefix(path=CONDA_PREFIX.lstrip("/"), python=".".join(python.split(".")[:2]))

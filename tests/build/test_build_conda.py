@@ -1,0 +1,100 @@
+"""Images with conda packages, on a base of a few files and without any tool (tests/tiny_build.py)."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from envbuild.build.image.verify import image_tree
+from envbuild.build.make import building
+from envbuild.build.stored_plan import plan_image
+from envbuild.lock.model import Lock
+from tests.build.test_build_from_conda import MODULE, PYTHON, TOOL
+from tests.conda.archives import Archive
+from tests.tiny_build import TinyProject
+
+
+@pytest.fixture(params=["bootstrap", "image"])
+def tiny(request: pytest.FixtureRequest, tmp_path: Path) -> TinyProject:
+    return TinyProject(tmp_path / "p", request.param)
+
+
+def with_conda(tiny: TinyProject, *archives: Archive) -> Lock:
+    """The lock of a tiny project with conda packages more, which its store has."""
+    packages = []
+    for archive in archives:
+        data = archive.pack()
+        tiny.keep(data)
+        packages.append(archive.locked(data))
+    return msgspec.structs.replace(tiny.lock, conda=tuple(packages))
+
+
+def python_of(tiny: TinyProject) -> Archive:
+    """A conda Python of the version that this machine's is, which plays it."""
+    minor = tiny.lock.base.python.rpartition(".")[0]
+    return replace(PYTHON, version=f"{minor}.9", files={f"bin/python{minor}": b"\x7fELF"}, links={})
+
+
+def make(tiny: TinyProject, lock: Lock, mode: str = "flat") -> tuple[dict[str, str], list[str]]:
+    """Make an image; return the hashes of its files, and which scripts ran."""
+    tiny.runtime.scripts.clear()
+    spec = tiny.spec(mode, lock)
+    with building(spec, tiny.context):
+        pass
+    tree = image_tree(spec.target, tiny.context)
+    return {path: entry.sha256 for path, entry in tree.items()}, list(tiny.runtime.scripts)
+
+
+class TestAssembling:
+    def test_packages_and_wheels_lie_in_the_prefix(self, tiny: TinyProject) -> None:
+        python = python_of(tiny)
+        lock = with_conda(tiny, python, TOOL, MODULE)
+        found, scripts = make(tiny, lock)
+        minor = lock.python_version.rpartition(".")[0]
+        site = f"opt/env/lib/python{minor}/site-packages"
+        tag = f"cpython-{minor.replace('.', '')}"
+        assert {
+            f"opt/env/conda-meta/{name}.json"
+            for name in ("tool-1.0-h1_0", "module-1.0-py_0", f"python-{python.version}-h1_0")
+        } <= set(found)
+        assert f"{site}/module/__pycache__/where.{tag}.pyc" in found
+        # wheels are installed for conda's Python, and compiled by it; the base's is asked nothing
+        assert {f"{site}/beta.py", f"{site}/__pycache__/beta.{tag}.pyc"} <= set(found)
+        assert not any(path.startswith("usr/local/lib") for path in found)
+        assert scripts == ["compile.py", "compile.py"]
+
+    def test_an_environment_without_python(self, tiny: TinyProject) -> None:
+        found, scripts = make(tiny, with_conda(tiny, TOOL))
+        assert "opt/env/bin/tool" in found
+        # the wheels are the base's Python's
+        assert any(path.endswith("-packages/beta.py") and "opt/env" not in path for path in found)
+        assert len(scripts) <= 2
+
+    def test_the_same_bytes_and_parts(self, tiny: TinyProject, tmp_path: Path) -> None:
+        other = TinyProject(tmp_path / "another folder", tiny.kind)
+        for mode in ("flat", "layered"):
+            digests = set()
+            for project in (tiny, other):
+                lock = with_conda(project, python_of(project), TOOL, MODULE)
+                make(project, lock, mode)
+                target = project.spec(mode, lock).target
+                digests.add(hashlib.sha256(target.read_bytes()).hexdigest())
+            assert len(digests) == 1
+        # one package more links that one alone
+        lock = with_conda(tiny, python_of(tiny), TOOL, MODULE, replace(TOOL, name="more"))
+        todo = [
+            part
+            for part in plan_image(tiny.spec("flat", lock), tiny.store).parts
+            if part.state != "stored"
+        ]
+        assert [part.subject for part in todo if part.layer == "conda"] == ["more 1.0 h1_0"]
+
+    def test_conda_is_a_layer_of_its_own(self, tiny: TinyProject) -> None:
+        flat, _ = make(tiny, with_conda(tiny, TOOL))
+        layered, _ = make(tiny, with_conda(tiny, TOOL), "layered")
+        differ = {path for path in {*flat, *layered} if flat.get(path) != layered.get(path)}
+        assert not {path for path in differ if path.startswith("opt/")}
