@@ -18,8 +18,7 @@ def render_definition(definition: Definition) -> str:
     )
     blocks.append(_render_section("setup", definition.setup))
     blocks.append(_render_section("post", definition.post))
-    exports = tuple(f"export {name}={quote_word(value)}" for name, value in definition.environment)
-    blocks.append(_render_section("environment", exports))
+    blocks.append(_render_section("environment", export_lines(definition)))
     blocks.append(
         _render_section("labels", tuple(label_line(key, value) for key, value in definition.labels))
     )
@@ -27,6 +26,14 @@ def render_definition(definition: Definition) -> str:
     blocks.append(_render_section("runscript", definition.runscript))
     blocks.append(_render_section("help", tuple(text_line(line) for line in definition.help)))
     return "\n".join(block for block in blocks if block)
+
+
+def export_lines(definition: Definition) -> tuple[str, ...]:
+    """Return the lines of shell that set a definition's variables."""
+    lines = [f"export {name}={quote_word(value)}" for name, value in definition.environment]
+    if definition.path:
+        lines.append(f'export PATH={quote_word(":".join(definition.path))}:"$PATH"')
+    return tuple(lines)
 
 
 def with_header(text: str, header: Pairs) -> str:

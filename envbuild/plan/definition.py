@@ -10,7 +10,7 @@ from dataclasses import replace
 from envbuild.base.reference import parse_reference
 from envbuild.formats.image_name import parse_image_name
 from envbuild.lock.digest import lock_digest
-from envbuild.lock.model import Lock, LockedBase
+from envbuild.lock.model import CONDA_PREFIX, Lock, LockedBase
 from envbuild.plan import root, shell
 from envbuild.plan.model import Definition, Pairs
 from envbuild.plan.quoting import quote_word, quote_words, script_line
@@ -35,6 +35,7 @@ def plan_definition(recipe: Recipe, lock: Lock) -> Definition:
         setup=_setup_lines(lock) if bootstrapped else shell.pass_network(debian=bool(lock.debian)),
         post=_post_lines(recipe, lock, bootstrapped=bootstrapped),
         environment=_environment_of(recipe, lock),
+        path=(f"{CONDA_PREFIX}/bin",) if lock.conda else (),
         labels=_label_pairs(recipe, lock),
         test=_test_lines(recipe, lock),
         runscript=_runscript_lines(recipe),
@@ -112,6 +113,9 @@ def _post_lines(recipe: Recipe, lock: Lock, *, bootstrapped: bool) -> tuple[str,
         *shell.supply_files(packages, build, python, () if bootstrapped else system, lock.files),
     ]
     lines += shell.install_debian(system)
+    if lock.conda:
+        reason = "its conda packages are linked by envbuild make --mode flat alone"
+        lines += [f"echo {quote_word(reason)} >&2", "exit 1"]
     if packages:
         hashed = _minor_version(lock) >= (
             3,
@@ -140,6 +144,8 @@ def _environment_of(recipe: Recipe, lock: Lock) -> Pairs:
     if lock.base.distro.split(" ")[0] in ("", "debian", "ubuntu"):
         # without a locale Python 3.6 reads files as ASCII
         base["LC_ALL"] = "C.UTF-8"  # others have it only since glibc 2.35
+    if lock.conda:
+        base |= {"CONDA_PREFIX": CONDA_PREFIX, "CONDA_DEFAULT_ENV": CONDA_PREFIX}
     return tuple(sorted({**base, **recipe.run.environment}.items()))
 
 
@@ -156,7 +162,8 @@ def _label_pairs(recipe: Recipe, lock: Lock) -> Pairs:
 def _test_lines(recipe: Recipe, lock: Lock) -> tuple[str, ...]:
     locked = [f"{p.name} {p.version}" for p in lock.installed]
     imports = [f"import {name}" for name in recipe.check.imports]
-    python = "python3" if recipe.base.bootstrap else quote_word(lock.base.python_path)
+    of_base = recipe.base.bootstrap is not None and lock.conda_python is None
+    python = "python3" if of_base else quote_word(lock.python_path)
     before, version_of = _version_function(lock)
     program = [
         *before,
@@ -175,7 +182,7 @@ def _test_lines(recipe: Recipe, lock: Lock) -> tuple[str, ...]:
 
 
 def _minor_version(lock: Lock) -> tuple[int, ...]:
-    return tuple(map(int, lock.base.python.split(".")[:2]))
+    return tuple(map(int, lock.python_version.split(".")[:2]))
 
 
 def _version_function(lock: Lock) -> tuple[tuple[str, ...], str]:
@@ -201,7 +208,7 @@ def _help_lines(recipe: Recipe, lock: Lock) -> tuple[str, ...]:
     return (
         recipe.recipe.summary or recipe.name,
         "",
-        f"Base: {lock.base.reference}, Python {lock.base.python}, {framework}.",
+        f"Base: {lock.base.reference}, Python {lock.python_version}, {framework}.",
         f"Direct requirements: {direct}.",
         "",
         f"    apptainer exec --nv {recipe.name}.sif python train.py",

@@ -50,6 +50,9 @@ def render_dockerfile(
     blocks.append(
         "".join(f"ENV {name}={_quote_value(value)}\n" for name, value in definition.environment)
     )
+    if definition.path:
+        # $PATH is the base's own, as the engine knows it
+        blocks.append(f'ENV PATH={_quote_value(":".join(definition.path))[:-1]}:$PATH"\n')
     blocks.append(
         "".join(f"LABEL {name}={_quote_value(value)}\n" for name, value in definition.labels)
     )

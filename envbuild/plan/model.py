@@ -16,7 +16,8 @@ class Definition:
 
     ``header`` are the bootstrap lines; ``setup``, ``post``, ``test`` and ``runscript`` are shell
     scripts, line by line (setup on the host, the others inside); ``environment`` and ``labels`` are
-    plain values, quoted by the renderer; ``comment`` and ``help`` are text.
+    plain values, quoted by the renderer; ``path`` are folders that come before the base's own in
+    PATH; ``comment`` and ``help`` are text.
     """
 
     comment: tuple[str, ...]
@@ -24,6 +25,7 @@ class Definition:
     setup: tuple[str, ...] = ()
     post: tuple[str, ...] = ()
     environment: Pairs = ()
+    path: tuple[str, ...] = ()
     labels: Pairs = ()
     test: tuple[str, ...] = ()
     runscript: tuple[str, ...] = ()

@@ -9,8 +9,8 @@ from envbuild.build.image.base_config import HOME, NO_CONFIG, BaseConfig, parse_
 from envbuild.build.modes import MODES
 from envbuild.formats.file_tree import TreeEntry
 from envbuild.parts.writer import Content
+from envbuild.plan.apptainer import export_lines
 from envbuild.plan.model import Definition
-from envbuild.plan.quoting import quote_word
 
 LINKS = {
     "environment": ".singularity.d/env/90-environment.sh",
@@ -73,9 +73,7 @@ def runtime_files(
     # scripts in env/ run in the order of their names, 90-environment.sh is the definition's
     before = dict(inherited.environment)
     own = before.pop("90-environment.sh", "#!/bin/sh\n")
-    exports = "".join(
-        f"export {name}={quote_word(value)}\n" for name, value in definition.environment
-    )
+    exports = "".join(f"{line}\n" for line in export_lines(definition))
     runscript = inherited.runscript or shell_script(())
     if definition.runscript:
         runscript = shell_script(definition.runscript)
