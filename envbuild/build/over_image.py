@@ -19,12 +19,18 @@ from envbuild.build.image.guard import mark_part
 from envbuild.build.image.verify import layer_of, root_partitions
 from envbuild.build.image.write import add_folders
 from envbuild.build.image_cache import locked_codec
-from envbuild.build.in_base.bytecode import WheelPart, bytecode_key, compile_wheels
+from envbuild.build.in_base.bytecode import (
+    WheelPart,
+    bytecode_key,
+    compile_modules,
+    wheel_modules,
+)
 from envbuild.build.in_base.container import BaseContainer
 from envbuild.build.in_base.install_scheme import (
     Scheme,
     ask_real_scheme,
     bootstrap_scheme,
+    conda_scheme,
     keep_scheme,
     read_scheme,
 )
@@ -36,7 +42,7 @@ from envbuild.formats.oci_layer import WHITEOUT
 from envbuild.formats.sif_writer import OVERLAY
 from envbuild.formats.squashfs_reader import SquashImage
 from envbuild.formats.squashfs_writer import write_squashfs
-from envbuild.lock.model import Lock, LockedBase, PythonPackage
+from envbuild.lock.model import Lock, PythonPackage
 from envbuild.parts.cache import CachedPart, PackContext, cached_part
 from envbuild.parts.reader import read_entry
 from envbuild.store.atomic import os_errors_as
@@ -70,7 +76,7 @@ def write_layer(spec: LayerSpec, target: Path, context: Context) -> str:
     codec = locked_codec(lock.packer)
     with ThreadPoolExecutor(len(os.sched_getaffinity(0)), "pack") as pool:
         packing = PackContext(store=context.store, codec=codec, pool=pool, report=context.report)
-        with _open_image(spec.image, lock.base, context) as inside:
+        with _open_image(spec.image, lock, context) as inside:
             scheme = _scheme_of(spec, inside)
             wheels = [*_pack_locked(lock, inside, scheme, packing)]
             wheels += [_pack_file(path, scheme, packing) for path in spec.wheels]
@@ -101,16 +107,18 @@ def _without_tools(lock: Lock) -> Lock:
 
 
 @contextmanager
-def _open_image(image: Path, base: LockedBase, context: Context) -> Iterator[BaseContainer]:
+def _open_image(image: Path, lock: Lock, context: Context) -> Iterator[BaseContainer]:
     """Yield the image itself as the root that builds and compiles: nothing of it is copied."""
     with context.store.work("inside") as work:
         folder = work / "runs"
         folder.mkdir()
-        yield BaseContainer(image=image, folder=folder, python=base.python_path, context=context)
+        yield BaseContainer(image=image, folder=folder, python=lock.python_path, context=context)
 
 
 def _scheme_of(spec: LayerSpec, inside: BaseContainer) -> Scheme:
     """Return where the image's Python installs; asked of it once per image."""
+    if spec.lock.conda_python is not None:
+        return conda_scheme(spec.lock)
     if spec.below is not None and spec.below.is_bootstrap:
         return bootstrap_scheme(spec.below)
     base, store = spec.lock.base, inside.context.store
@@ -164,15 +172,14 @@ def _compile(
     packing: PackContext,
 ) -> list[CachedPart]:
     """Return the bytecode of wheels; what the store lacks is compiled in one run."""
-    base = lock.base
-    keys = [
-        bytecode_key(wheel.kept.part.key, python=base.python, epoch=base.epoch) for wheel in wheels
-    ]
-    pairs = zip(wheels, keys, strict=True)
-    lacking = [(wheel, key) for wheel, key in pairs if cached_part(key, packing.store) is None]
+    python, epoch = lock.python_version, lock.base.epoch
+    keys = [bytecode_key(wheel.kept.part.key, python=python, epoch=epoch) for wheel in wheels]
+    pairs = [*zip(wheels, keys, strict=True)]
+    absent = [pair for pair in pairs if cached_part(pair[1], packing.store) is None]
+    lacking = [wheel_modules(wheel, key, scheme) for wheel, key in absent]
     if lacking:
         with packing.report.stage(f"compile {count_noun(len(lacking), 'package')}"):
-            compile_wheels(lacking, inside, packing, scheme, base.epoch)
+            compile_modules(lacking, inside, packing, epoch)
     found = (cached_part(key, packing.store) for key in keys)
     return [part for part in found if part is not None]
 
