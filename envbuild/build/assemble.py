@@ -30,7 +30,7 @@ from envbuild.build.base_parts import (
     provide_base,
     with_conda,
 )
-from envbuild.build.conda_parts import CondaAssembly, CondaParts
+from envbuild.build.conda.parts import CondaAssembly, CondaParts
 from envbuild.build.fetch import fetch_files
 from envbuild.build.from_wheel import unpack_wheel
 from envbuild.build.image.base_config import BaseConfig

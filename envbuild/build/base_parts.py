@@ -13,7 +13,7 @@ from pathlib import Path
 from envbuild.base.oci.image import stored_config, stored_image
 from envbuild.base.sources import fetch_base
 from envbuild.build.assembly_plan import PlannedBase, plan_base
-from envbuild.build.conda_parts import NO_CONDA, CondaParts
+from envbuild.build.conda.parts import NO_CONDA, CondaParts
 from envbuild.build.fetch import locked_bootstrap, provide_root_tar
 from envbuild.build.image.base_config import (
     NO_CONFIG,

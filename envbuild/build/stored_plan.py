@@ -26,7 +26,7 @@ from envbuild.build.base_parts import (
     system_script,
     with_system,
 )
-from envbuild.build.conda_parts import plan_conda
+from envbuild.build.conda.parts import plan_conda
 from envbuild.build.image.base_config import NO_CONFIG
 from envbuild.build.in_base.install_scheme import (
     bootstrap_scheme,

@@ -13,7 +13,7 @@ from envbuild.build.image.verify import image_tree
 from envbuild.build.make import building
 from envbuild.build.stored_plan import plan_image
 from envbuild.lock.model import Lock
-from tests.build.test_build_from_conda import MODULE, PYTHON, TOOL
+from tests.build.test_build_conda_link import MODULE, PYTHON, TOOL
 from tests.conda.archives import Archive
 from tests.tiny_build import TinyProject
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import msgspec
 
+from envbuild.build.conda.prefix import prefix_of
 from envbuild.build.in_base.container import BaseContainer
 from envbuild.build.in_base.exchange import INSIDE, open_exchange, result_bytes
-from envbuild.conda.prefix import prefix_of
 from envbuild.errors import HostError
 from envbuild.formats.file_tree import Tree, resolve_links
 from envbuild.limits import UNREADABLE

@@ -11,11 +11,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 from envbuild.build.assembly_plan import PlannedPart
-from envbuild.build.from_conda import conda_part_key, link_package
+from envbuild.build.conda.link import conda_part_key, link_package
+from envbuild.build.conda.order import install_order
+from envbuild.build.conda.prefix import prefix_of
 from envbuild.build.in_base.bytecode import bytecode_key, compile_modules, linked_modules
 from envbuild.build.in_base.container import BaseContainer, open_container
-from envbuild.conda.order import install_order
-from envbuild.conda.prefix import prefix_of
 from envbuild.context import Context
 from envbuild.errors import IntegrityError
 from envbuild.formats.block_codec import Codec

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from envbuild.build.conda.prefix import CondaPrefix
+from envbuild.build.conda.record import InstalledPath, installed_path, package_record
 from envbuild.conda.archive import CondaArchive, open_archive, plain_name
 from envbuild.conda.metadata import PackageInfo, PackagePath
-from envbuild.conda.prefix import CondaPrefix
-from envbuild.conda.record import InstalledPath, installed_path, package_record
 from envbuild.conda.replace import entry_point_script, replace_in_binary, replace_in_text
 from envbuild.errors import IntegrityError
 from envbuild.formats.block_codec import BLOCK, Codec

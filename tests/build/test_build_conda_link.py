@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from envbuild.build.from_conda import link_package
-from envbuild.conda.order import install_order
-from envbuild.conda.prefix import CondaPrefix
+from envbuild.build.conda.link import link_package
+from envbuild.build.conda.order import install_order
+from envbuild.build.conda.prefix import CondaPrefix
 from envbuild.conda.replace import replace_in_binary, replace_in_text
 from envbuild.errors import IntegrityError
 from envbuild.formats.block_codec import BLOCK

@@ -1,0 +1,1 @@
+"""conda packages of an image: linked, ordered, compiled, recorded."""
