@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import IO, Any, BinaryIO
 
 from envbuild import limits
-from envbuild.conda.metadata import ABOUT, WANTED, PackageInfo, read_info
+from envbuild.conda.metadata import ABOUT, WANTED, CondaInfo, read_info
 from envbuild.errors import IntegrityError
 from envbuild.formats.fast_zip import open_zip
 from envbuild.tarread import members, open_tar
@@ -27,7 +27,7 @@ class CondaArchive:
     raw: BinaryIO
     file: str
     size: int
-    info: PackageInfo
+    info: CondaInfo
     time: int | None
 
     def members(self) -> Iterator[Member]:

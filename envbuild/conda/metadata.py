@@ -29,7 +29,7 @@ Mode = Literal["text", "binary"]
 Kind = TypeVar("Kind")
 
 
-class PackagePath(msgspec.Struct, frozen=True, kw_only=True):
+class CondaPath(msgspec.Struct, frozen=True, kw_only=True):
     """A path of a package; ``sha256`` and ``size`` are of the file as it lies in the archive."""
 
     path: str = msgspec.field(name="_path")
@@ -42,7 +42,7 @@ class PackagePath(msgspec.Struct, frozen=True, kw_only=True):
     size: int | None = msgspec.field(name="size_in_bytes", default=None)
 
 
-class PackageIndex(msgspec.Struct, frozen=True, kw_only=True):
+class CondaIndex(msgspec.Struct, frozen=True, kw_only=True):
     """The index.json of a package, as far as its record in the prefix repeats it."""
 
     name: str
@@ -61,11 +61,11 @@ class PackageIndex(msgspec.Struct, frozen=True, kw_only=True):
     python_site_packages_path: str | None = None
 
 
-class PackageInfo(msgspec.Struct, frozen=True, kw_only=True):
+class CondaInfo(msgspec.Struct, frozen=True, kw_only=True):
     """All that linking needs to know; ``entry_points`` are lines ``command = module:function``."""
 
-    index: PackageIndex
-    paths: tuple[PackagePath, ...]
+    index: CondaIndex
+    paths: tuple[CondaPath, ...]
     entry_points: tuple[str, ...] = ()
 
     @property
@@ -74,35 +74,35 @@ class PackageInfo(msgspec.Struct, frozen=True, kw_only=True):
         return self.index.noarch == "python"
 
 
-class _Paths(msgspec.Struct, frozen=True):
-    paths: tuple[PackagePath, ...]
+class _PathsFile(msgspec.Struct, frozen=True):
+    paths: tuple[CondaPath, ...]
     paths_version: int = 1
 
 
-class _NoArch(msgspec.Struct, frozen=True):
+class _NoArchLinks(msgspec.Struct, frozen=True):
     type: str
     entry_points: tuple[str, ...] = ()
 
 
-class _Link(msgspec.Struct, frozen=True):
-    noarch: _NoArch
+class _LinkFile(msgspec.Struct, frozen=True):
+    noarch: _NoArchLinks
 
 
-def read_info(held: Mapping[str, bytes]) -> PackageInfo:
+def read_info(held: Mapping[str, bytes]) -> CondaInfo:
     """Return what the members of WANTED say, by their names.
 
     Raises IntegrityError for a package without them, or with others than the specification has.
     """
     if INDEX not in held:
         raise IntegrityError(f"has no {INDEX}, which every conda package has")
-    index = _decode(held, INDEX, PackageIndex)
-    paths = _decode(held, PATHS, _Paths).paths if PATHS in held else _old_paths(held)
+    index = _decode(held, INDEX, CondaIndex)
+    paths = _decode(held, PATHS, _PathsFile).paths if PATHS in held else _old_paths(held)
     points: tuple[str, ...] = ()
     if index.noarch == "python" and LINK in held:
-        points = _decode(held, LINK, _Link).noarch.entry_points
+        points = _decode(held, LINK, _LinkFile).noarch.entry_points
     if len({path.path for path in paths}) != len(paths):
         raise IntegrityError("names a path twice")
-    return PackageInfo(index=index, paths=paths, entry_points=points)
+    return CondaInfo(index=index, paths=paths, entry_points=points)
 
 
 def _decode(held: Mapping[str, bytes], name: str, kind: type[Kind]) -> Kind:
@@ -112,7 +112,7 @@ def _decode(held: Mapping[str, bytes], name: str, kind: type[Kind]) -> Kind:
         raise IntegrityError(f"its {name} cannot be read: {error}") from error
 
 
-def _old_paths(held: Mapping[str, bytes]) -> tuple[PackagePath, ...]:
+def _old_paths(held: Mapping[str, bytes]) -> tuple[CondaPath, ...]:
     """Return the paths of a package of before paths.json (conda-build 2), which name no hashes."""
     if FILES not in held:
         raise IntegrityError(f"has neither {PATHS} nor {FILES}")
@@ -128,5 +128,5 @@ def _old_paths(held: Mapping[str, bytes]) -> tuple[PackagePath, ...]:
     found = []
     for name in filter(None, held[FILES].decode().splitlines()):
         placeholder, mode = prefixed.get(name, (None, None))
-        found.append(PackagePath(path=name, placeholder=placeholder, mode=mode))
+        found.append(CondaPath(path=name, placeholder=placeholder, mode=mode))
     return tuple(found)

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 from envbuild.build.conda.prefix import CondaPrefix
 from envbuild.build.conda.record import InstalledPath, installed_path, package_record
 from envbuild.conda.archive import CondaArchive, open_archive, plain_name
-from envbuild.conda.metadata import PackageInfo, PackagePath
+from envbuild.conda.metadata import CondaInfo, CondaPath
 from envbuild.conda.replace import entry_point_script, replace_in_binary, replace_in_text
 from envbuild.errors import IntegrityError
 from envbuild.formats.block_codec import BLOCK, Codec
@@ -61,7 +61,7 @@ def link_package(
         _Linking(package=package, prefix=prefix, writer=writer, archive=archive).run()
 
 
-def _require_same(info: PackageInfo, package: CondaPackage) -> None:
+def _require_same(info: CondaInfo, package: CondaPackage) -> None:
     """Raise IntegrityError for an archive of another package than the lock says."""
     index = info.index
     found = (index.name, index.version, index.build)
@@ -103,7 +103,7 @@ class _Linking:
         stem = f"{self.package.name}-{self.package.version}-{self.package.build}"
         self._add(f"conda-meta/{stem}.json", 0o644, io.BytesIO(record))
 
-    def _lay(self, path: PackagePath, member: tarfile.TarInfo, content: BinaryIO | None) -> None:
+    def _lay(self, path: CondaPath, member: tarfile.TarInfo, content: BinaryIO | None) -> None:
         target = self._target(path.path)
         if member.issym():
             entry = TreeEntry(f"{self.prefix.path}/{target}", "l", 0o777, target=member.linkname)
@@ -122,12 +122,12 @@ class _Linking:
             raise IntegrityError(f"holds {path.path!r}, which is no file, folder or link")
         self.done[path.path] = done
 
-    def _lay_folder(self, path: PackagePath) -> None:
+    def _lay_folder(self, path: CondaPath) -> None:
         target = self._target(path.path)
         self.writer.add(TreeEntry(f"{self.prefix.path}/{target}", "d", 0o755))
         self.done[path.path] = installed_path(path, target, sha256=None, size=None)
 
-    def _lay_again(self, path: PackagePath, member: tarfile.TarInfo, target: str) -> InstalledPath:
+    def _lay_again(self, path: CondaPath, member: tarfile.TarInfo, target: str) -> InstalledPath:
         """Lay another name of a file that came before it in the archive."""
         first = plain_name(member.linkname)
         before = self.done.get(first)
@@ -145,7 +145,7 @@ class _Linking:
         )
 
     def _add_file(
-        self, path: PackagePath, member: tarfile.TarInfo, content: BinaryIO, target: str
+        self, path: CondaPath, member: tarfile.TarInfo, content: BinaryIO, target: str
     ) -> FilePlace:
         checked = _checked_blocks(content, path)
         time = int(member.mtime)
@@ -158,7 +158,7 @@ class _Linking:
             # newer than the package: bytecode that was made of the file before has to look stale
             time = time if self.archive.time is None else self.archive.time + 1
         mode = 0o755 if member.mode & 0o111 else 0o644
-        return self._add(target, mode, io.BufferedReader(_Blocks(blocks), BLOCK), time)
+        return self._add(target, mode, io.BufferedReader(_BlocksFile(blocks), BLOCK), time)
 
     def _lay_entry_point(self, line: str) -> InstalledPath:
         command, script = entry_point_script(line, self.prefix.interpreter)
@@ -195,7 +195,7 @@ class _Linking:
         return path
 
 
-def _checked_blocks(content: BinaryIO, path: PackagePath) -> Iterator[bytes]:
+def _checked_blocks(content: BinaryIO, path: CondaPath) -> Iterator[bytes]:
     """Yield a file's content.
 
     Raises IntegrityError at its end where it is not what the package's list says.
@@ -210,7 +210,7 @@ def _checked_blocks(content: BinaryIO, path: PackagePath) -> Iterator[bytes]:
         raise IntegrityError(f"{path.path!r} is another file than its own list says")
 
 
-class _Blocks(io.RawIOBase):
+class _BlocksFile(io.RawIOBase):
     """A stream of blocks of any size."""
 
     def __init__(self, blocks: Iterator[bytes]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from envbuild.conda.metadata import PackageIndex, PackagePath
+from envbuild.conda.metadata import CondaIndex, CondaPath
 from envbuild.lock.model import CondaPackage
 
 NO_HOST = "https://mirror.invalid"
@@ -28,7 +28,7 @@ class InstalledPath(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 def installed_path(
-    path: PackagePath, target: str, *, sha256: str | None, size: int | None
+    path: CondaPath, target: str, *, sha256: str | None, size: int | None
 ) -> InstalledPath:
     """Return what the record says of a path that was laid at ``target`` with these bytes."""
     changed = sha256 if sha256 != path.sha256 else None
@@ -44,7 +44,7 @@ def installed_path(
 
 
 def package_record(
-    package: CondaPackage, index: PackageIndex, paths: tuple[InstalledPath, ...]
+    package: CondaPackage, index: CondaIndex, paths: tuple[InstalledPath, ...]
 ) -> bytes:
     """Return the record of a package with the paths that it brought."""
     told = msgspec.to_builtins(index)
