@@ -194,10 +194,10 @@ def gather_evidence(expected: plan.Expected, inside: ProbeRunner, report: Report
     time.
     """
     used = find_uses(expected.project) if expected.project else {}
-    static, imports = (
-        plan.static_request(expected),
-        plan.imports_request(expected, uses=used, gpu=inside.gpu),
-    )
+    sources = survey_project(expected.project) if expected.project else None
+    compiles = sources is not None and sources.inductor
+    static = plan.static_request(expected)
+    imports = plan.imports_request(expected, uses=used, gpu=inside.gpu, compiles=compiles)
     libraries, driver = plan.libraries_request(), plan.driver_request()
     code = plan.code_request(expected, gpu=inside.gpu)
     files = [libraries, static]
@@ -221,7 +221,7 @@ def gather_evidence(expected: plan.Expected, inside: ProbeRunner, report: Report
         imports=visit.answer(imports, Imports),
         code=code_answer,
         driver=driver_answer,
-        sources=survey_project(expected.project) if expected.project else None,
+        sources=sources,
         uses=used,
         gpu=inside.gpu,
     )

@@ -275,12 +275,14 @@ def imports_request(
     uses: Mapping[str, tuple[str, ...]] | None = None,
     *,
     gpu: bool = False,
+    compiles: bool = False,
 ) -> ProbeRequest:
     """Ask whether the framework, the direct requirements and the recipe's own list import.
 
     ``limit`` is for each.  ``uses`` are further modules with names of each: they are tried where a
     distribution in the image has them.  Above "quick", programs are tried that want a driver too,
     under one that can do nothing (stub_driver), unless this machine has a real one (``gpu``).
+    ``compiles`` tells that the project uses torch.compile or Triton, which have programs too.
     """
     used = dict(uses or {})
     deep = expected.level != "quick"
@@ -288,7 +290,9 @@ def imports_request(
     entries = [
         entry
         for entry in load_entry_points().entry
-        if (deep or not entry.full) and (stub or not entry.driver)
+        if (deep or not entry.full)
+        and (stub or not entry.driver)
+        and (compiles or not entry.compiles)
     ]
     frameworks = [item.module for item in _candidates(expected)]
     return ProbeRequest(

@@ -67,6 +67,7 @@ class EntryPoint(TableRow, frozen=True):
     when: str = ""
     after: str = ""
     strict: bool = False
+    compiles: bool = False
     full: bool = False
     driver: bool = False
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from envbuild.check import plan
 from envbuild.check.model import Report
 from envbuild.errors import EnvbuildError
-from tests.check.tree import make_recipe
 from tests.sick.real.cases import HEALTHY, SICK, Case
-from tests.sick.real.trees import WheelTree, make_tree, remove_tree, run_python
+from tests.sick.real.judge import check_tree
+from tests.sick.real.trees import WheelTree, make_room, make_tree, remove_tree, run_python
 
 
 def interpreter(version: str = "3.11") -> Path:
@@ -49,8 +49,8 @@ def try_case(case: Case) -> dict[str, object]:
     }
     if not proved:
         row["said"] = [code, said[-600:]]
-    for mode, recipe in (("recipe", make_recipe(*case.direct)), ("alone", None)):
-        report = tree.check(recipe)
+    for mode in ("recipe",) if case.project else ("recipe", "alone"):
+        report = check_tree(case, tree, alone=mode == "alone")
         seen = failures(report)
         row[mode] = seen
         if case.found is None:
@@ -61,7 +61,8 @@ def try_case(case: Case) -> dict[str, object]:
             re.fullmatch(check, name) and re.search(words, why) for name, why in seen.items()
         )
         row[f"{mode}_hint"] = hints(report)
-        row["hint_ok"] = not case.hint or re.search(case.hint, hints(report)) is not None
+        if mode == "recipe":
+            row["hint_ok"] = re.search(case.hint, hints(report)) is not None
     if case.mended is not None:
         row["mends"] = mends(case)
     return row
@@ -73,7 +74,7 @@ def mends(case: Case) -> bool:
     tree: WheelTree = make_tree(case.mended, interpreter())
     code, said = run_python(tree, case.proof, driver=case.driver)
     fine = re.search(case.fine, said) is not None if case.fine else code == 0
-    return fine and not failures(tree.check(make_recipe(*case.direct)))
+    return fine and not failures(check_tree(case, tree))
 
 
 def main(words: list[str]) -> None:
@@ -81,7 +82,7 @@ def main(words: list[str]) -> None:
     stack = words[1] if words[:1] == ["--stack"] else None
     wanted = words[2:] if stack else words
     rows = []
-    for case in (*SICK, *HEALTHY):
+    for case in sorted((*SICK, *HEALTHY), key=lambda one: one.stack):
         if (stack and case.stack != stack) or (
             wanted and not any(word in case.name for word in wanted)
         ):
@@ -100,6 +101,7 @@ def main(words: list[str]) -> None:
             if one:
                 remove_tree(one, interpreter())
         print(json.dumps(row), flush=True)
+        make_room()
     print(figures(rows), file=sys.stderr)
 
 
@@ -110,13 +112,14 @@ def figures(rows: list[dict[str, object]]) -> str:
     mended = [row for row in sick if "mends" in row]
     return (
         f"{len(rows)} trees, {len(proved)} proved; sick {len(sick)}: found with recipe {count(sick, 'recipe_ok')}, alone "
-        f"{count(sick, 'alone_ok')}, right hint {count(sick, 'hint_ok')}, mended {count(mended, 'mends')} of {len(mended)} tried; "
+        f"{count(sick, 'alone_ok')}, right hint {count(sick, 'hint_ok')}, mended {count(mended, 'mends')}; "
         f"healthy {len(healthy)}: not accused with recipe {count(healthy, 'recipe_ok')}, alone {count(healthy, 'alone_ok')}"
     )
 
 
-def count(rows: list[dict[str, object]], key: str) -> int:
-    return sum(bool(row.get(key)) for row in rows)
+def count(rows: list[dict[str, object]], key: str) -> str:
+    asked = [row for row in rows if key in row]
+    return f"{sum(bool(row[key]) for row in asked)} of {len(asked)}"
 
 
 if __name__ == "__main__":

@@ -16,7 +16,8 @@ class Case:
     ``proof`` is run in it, under a driver that shows one GPU if ``driver`` is set, and has to print ``says`` (regular
     expression): so the tree is sick, or healthy, whatever check thinks.  ``found`` are the check and the words (regular
     expression) that have to tell the fault; none for a healthy tree.  ``direct`` are the recipe's dependencies.
-    ``mended`` is the tree after the hint was followed: its proof prints ``fine``.
+    ``mended`` is the tree after the hint was followed: its proof prints ``fine``.  ``project`` is the text of the
+    project's train.py, where check is asked with one.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Case:
     mended: Recipe | None = None
     fine: str = ""
     source: str = ""
+    project: str = ""
 
 
 CU124 = (
@@ -85,6 +87,9 @@ JAX = (
     "from jax_cuda12_plugin import _versions as v; "
     "print('FINE' if v.cudnn_get_version() // 100 >= v.cudnn_build_version() // 100 else 'CUDNN TOO OLD')"
 )
+
+
+COMPILES = "import torch\nmodel = torch.compile(torch.nn.Linear(3, 3))\n"
 
 
 def tf(release: str, cudnn: str, *more: str) -> tuple[str, ...]:
@@ -327,6 +332,32 @@ SICK = (
         hint=r"triton==3\.1\.0",
         mended=of(T251),
         fine="",
+    ),
+    sick(
+        "torch 2.5 without the setuptools that its triton imports",
+        "t251",
+        of(T251),
+        "import triton.runtime.build",
+        r"No module named 'setuptools'",
+        "torch",
+        "entry-points",
+        r"Triton's launchers.*setuptools",
+        hint="setuptools",
+        mended=of(T251, "setuptools"),
+        project=COMPILES,
+        source="triton-lang/triton#5090",
+    ),
+    sick(
+        "torch.compile without a compiler",
+        "t251",
+        of(T251, "setuptools", environment={"PATH": "/nowhere"}),
+        "from triton.runtime.build import _build; _build('x', 'x.c', '.', [], [], [])",
+        r"Failed to find C compiler",
+        "torch",
+        "compiler-tools",
+        r"lacks gcc",
+        hint="gcc",
+        project=COMPILES,
     ),
     sick(
         "torch 2.5 with cuBLAS 12.8",

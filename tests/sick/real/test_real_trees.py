@@ -7,8 +7,9 @@ import re
 import pytest
 
 from tests.base.interpreters import interpreter
-from tests.check.tree import failures, make_recipe
+from tests.check.tree import failures
 from tests.sick.real.cases import HEALTHY, SICK, Case
+from tests.sick.real.judge import check_tree
 from tests.sick.real.trees import UV, make_tree, run_python
 
 PYTHON = interpreter("3.11")
@@ -31,7 +32,7 @@ def test_a_real_tree_is_judged_as_its_framework_behaves(case: Case) -> None:
     tree = make_tree(case.tree, PYTHON)
     _, said = run_python(tree, case.proof, driver=case.driver)
     assert re.search(case.says, said)
-    report = tree.check(make_recipe(*case.direct))
+    report = check_tree(case, tree)
     found = failures(report)
     if case.found is None:
         assert found == {}

@@ -21,6 +21,8 @@ from tests.check.tree import Tree
 
 UV = Path(sys.executable).with_name("uv")
 CACHE = Path(os.environ.get("ENVBUILD_TEST_WHEELS", Path.home() / ".cache/envbuild-tests/wheels"))
+LEFT_FREE = 14 << 30
+"""Bytes of the disk that others keep."""
 LARGE = 4 << 20
 """Bytes from which a library is looked through for GPU code."""
 
@@ -84,6 +86,12 @@ def folder_of(recipe: Recipe, interpreter: Path) -> Path:
 def remove_tree(recipe: Recipe, interpreter: Path) -> None:
     """Give a tree's space back; what uv unpacked stays in its cache."""
     shutil.rmtree(folder_of(recipe, interpreter), ignore_errors=True)
+
+
+def make_room() -> None:
+    """Throw away what uv has unpacked where the disk gets full; it is fetched again when it is wanted."""
+    if shutil.disk_usage(CACHE).free < LEFT_FREE:
+        shutil.rmtree(CACHE / "uv", ignore_errors=True)
 
 
 def _fill(root: Path, recipe: Recipe, interpreter: Path) -> None:
