@@ -19,6 +19,8 @@ MINIMUM = {"apptainer": (1, 1), "singularity": (3, 10)}
 SEALED = ("--cleanenv", "--containall", "--no-home")
 HOME = "/tmp"  # noqa: S108  (inside the container, where it is an empty tmpfs of its own)
 """HOME in a sealed container: writable in every image, with nothing of the user's."""
+IMAGE_FOLDERS = ("/bin", "/etc", "/lib", "/lib64", "/opt", "/sbin", "/usr", "/var/lib")
+"""Folders that belong to the image: a project folder in one of them is not bound over it."""
 KEPT = (
     "CACHEDIR",
     "TMPDIR",

@@ -9,10 +9,11 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 if command -v apt-get >/dev/null && { [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null; }; then
   needed=(
-    git gcc libc6-dev gnupg shellcheck faketime openmpi-bin python3-mpi4py buildah chromium chromium-driver
+    git gcc libc6-dev gnupg shellcheck faketime openmpi-bin python3-mpi4py buildah chromium chromium-driver lmod
   )
   bash scripts/setup-debian.sh --system-only "${needed[@]/#/--with=}"
   bash scripts/setup-registry.sh install
+  bash scripts/unpack-modules.sh "${XDG_CACHE_HOME:-$HOME/.cache}/envbuild-tests/environment-modules"
   # only root can give the schedulers a network of their own, so only root installs them
   [ "$(id -u)" != 0 ] || bash scripts/setup-schedulers.sh install
 else

@@ -1,7 +1,7 @@
 """The rules of the house that can be counted (CONTRIBUTING.md).
 
 A stage imports only those before it: recipe, base, conda, resolve, project, lock, plan, build, bundle, check, shelf, job,
-app.
+wrap, app.
 Foundations (context, errors, failures, limits, names, cage, run, progress, settings, toml, tarread, runtime, host, quota, tools,
 data, formats, store, net) are for everybody and know no stage; cli knows all.
 """
@@ -32,6 +32,7 @@ STAGES = (
     "check",
     "shelf",
     "job",
+    "wrap",
     "app",
 )
 FOUNDATIONS = (
@@ -63,6 +64,7 @@ INSIDE = (
     "build/in_base/scripts/",
     "plan/scripts/",
     "job/scripts/",
+    "wrap/scripts/",
 )
 """Scripts that run inside images, with nothing but the standard library: rules about our own process are not theirs."""
 STARTERS = {"system", "popen", "fork", "forkpty", "posix_spawn", "posix_spawnp", "startfile"}

@@ -14,13 +14,11 @@ from envbuild.errors import UsageError
 from envbuild.host import read_driver
 from envbuild.recipe.model import RunSection
 from envbuild.run import Command
-from envbuild.runtime import HOME, Bind
+from envbuild.runtime import HOME, IMAGE_FOLDERS, Bind
 
 HANDED_ON = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 """Variables of a scheduler that say which GPUs are ours; without them a sealed container uses
 all."""
-IMAGE_FOLDERS = ("/bin", "/etc", "/lib", "/lib64", "/opt", "/sbin", "/usr", "/var/lib")
-"""Folders that belong to the image: a project folder in one of them is not bound over it."""
 
 
 def plan_entry(

@@ -123,6 +123,11 @@ GROUPS: dict[str, dict[str, Verb]] = {
             "command",
             "Run the recipe's own command, or another one, inside the image.",
         ),
+        "module": Verb(
+            "envbuild.cli.module",
+            "command",
+            "Write modulefiles: module load NAME, and python runs in the image.",
+        ),
     },
     "Jobs": {
         "job": Verb(

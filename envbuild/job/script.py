@@ -62,6 +62,7 @@ def _container(job: Job, site: Site, scheduler: Scheduler) -> str:
         node_local_function(site),
         stage,
         script_text("container.sh"),
+        script_text("check_image.sh"),
         enter_function(job, site, scheduler),
     )
     return "".join(parts)

@@ -1,4 +1,4 @@
-"""The one place where values become text of a definition or a shell script.
+"""The one place where values become text of a definition, a shell script or a modulefile.
 
 The grammar is Apptainer's own (pkg/build/types/parser/deffile.go, internal/pkg/build/args): a line
 whose first word starts with ``%`` begins a section anywhere, even inside a heredoc; ``bootstrap:``
@@ -39,6 +39,23 @@ def quote_literal(value: str) -> str:
 def quote_words(values: Iterable[str]) -> str:
     """Quote several words and join them with blanks."""
     return " ".join(quote_word(value) for value in values)
+
+
+def quote_lua(value: str) -> str:
+    """Quote a string for Lua (5.1 Reference Manual, 2.1); other signs become \\ddd."""
+    escaped = re.sub(r"[^ !#-\[\]-~]", _lua_escape, value)
+    return f'"{escaped}"'
+
+
+def _lua_escape(found: re.Match[str]) -> str:
+    return "".join(f"\\{byte:03d}" for byte in found[0].encode())
+
+
+def quote_tcl(value: str) -> str:
+    """Quote one word for Tcl (Tcl(n), rules 4 to 9); raises UsageError for a control character."""
+    if re.search(r"[\x00-\x1f\x7f]", value):
+        raise UsageError(f"{value!r} has a control character, which no modulefile carries")
+    return '"' + re.sub(r'(["\\$\[\]{}])', r"\\\1", value) + '"'
 
 
 def script_line(line: str, *, key: str) -> str:

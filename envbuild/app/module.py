@@ -1,0 +1,240 @@
+"""``envbuild module``: modulefiles of an image, with wrappers, below one folder."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+
+import msgspec
+
+from envbuild.app.image import FoundImage, find_image, warn_of_old_image
+from envbuild.app.wrapper import WrapperOptions, name_of_image, plan_wrapper, replaced_folder
+from envbuild.build.image.embedded import read_embedded_info
+from envbuild.build.image.origin import embedded_lock_digest
+from envbuild.caches import image_mark
+from envbuild.check.plan import requirement_name
+from envbuild.context import Context
+from envbuild.errors import EnvbuildError, HostError, UsageError
+from envbuild.limits import UNREADABLE
+from envbuild.settings import Settings
+from envbuild.store.atomic import make_folder, os_errors_as, write_text
+from envbuild.wrap.modulefile import (
+    Modulefile,
+    check_version,
+    render_default,
+    render_lua,
+    render_tcl,
+)
+from envbuild.wrap.script import DIRECT, PIPS, render_wrapper
+
+COMMAND = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
+SYSTEM_FOLDERS = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
+HIDING = ("python", "python3", "torchrun")
+"""Commands that a module may put before the machine's own of the same name."""
+MADE_BY = "written by envbuild"
+"""What our modulefiles say of themselves; others are neither replaced nor removed."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModuleRequest:
+    """What the command line says; ``folder`` None is the user's, ``commands`` are further ones."""
+
+    image: str | None
+    folder: Path | None = None
+    version: str | None = None
+    commands: tuple[str, ...] = ()
+    options: WrapperOptions = field(default_factory=WrapperOptions)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModuleFiles:
+    """Where the files of one version lie."""
+
+    lua: Path
+    tcl: Path
+    default: Path
+    programs: Path
+
+
+def module_folder(folder: Path | None, settings: Settings) -> Path:
+    """Return the folder that holds ``modulefiles`` and ``programs``."""
+    if folder is not None:
+        return (settings.cwd / folder).resolve()
+    data = settings.environment.get("XDG_DATA_HOME") or settings.home / ".local/share"
+    return Path(data) / "envbuild/modules"
+
+
+def _files_of(top: Path, name: str, version: str) -> ModuleFiles:
+    folder = top / "modulefiles" / name
+    return ModuleFiles(
+        lua=folder / f"{version}.lua",
+        tcl=folder / version,
+        default=folder / ".version",
+        programs=top / "programs" / name / version,
+    )
+
+
+def write_module(request: ModuleRequest, context: Context) -> tuple[Modulefile, ModuleFiles]:
+    """Write wrappers first, then the modulefiles, which name them.
+
+    Raises UsageError for names that cannot be, and HostError where the image's Python does not
+    start.
+    """
+    found = find_image(request.image, context)
+    warn_of_old_image(found, context)
+    wrapper = plan_wrapper(found, "module", request.options, context)
+    lock = embedded_lock_digest(found.path)
+    version = request.version or _usual_version(lock, found.path)
+    check_version(version)
+    files = _files_of(module_folder(request.folder, context.settings), wrapper.name, version)
+    _check_folder(files.programs)
+    for path in (files.lua, files.tcl, files.default):
+        _check_own(path)
+    commands = _choose_commands(found, request, context)
+    if wrapper.command:
+        commands = tuple(dict.fromkeys((*commands, wrapper.name)))
+    module = Modulefile(
+        name=wrapper.name,
+        version=version,
+        summary=found.source.recipe.recipe.summary if found.source else "",
+        image=wrapper.image,
+        programs=str(files.programs / "bin"),
+        commands=commands,
+        modules=wrapper.site.modules.load if wrapper.site else (),
+        lock=lock,
+    )
+    lua, tcl = render_lua(module), render_tcl(module)
+    script = render_wrapper(wrapper)
+    _write_programs(files.programs, script, commands, context)
+    write_text(files.tcl, tcl)
+    write_text(files.lua, lua)
+    write_text(files.default, render_default(version))
+    return module, files
+
+
+def _usual_version(lock: str | None, image: Path) -> str:
+    """Return a version that changes with the image: first digits of its lock, or its mark."""
+    return lock.partition(":")[2][:12] if lock else image_mark(image)[:12]
+
+
+def _check_folder(folder: Path) -> None:
+    """Raise UsageError for a folder that PATH cannot carry, or Lmod gives a shell unquoted."""
+    if not re.fullmatch(r"[\w./+@%=,~-]+", str(folder)):
+        raise UsageError(
+            "modules cannot be in a folder with such a name",
+            where=str(folder),
+            hint="name another one: -o FOLDER",
+        )
+
+
+def _check_own(path: Path) -> None:
+    """Raise UsageError for a file that somebody else has written there."""
+    if not path.exists():
+        return
+    if not path.is_file() or MADE_BY not in path.read_text("utf-8", "replace")[:200]:
+        raise UsageError(
+            "this is there already, and not of envbuild",
+            where=str(path),
+            hint="name another folder (-o) or version (--version)",
+        )
+
+
+def _choose_commands(
+    found: FoundImage, request: ModuleRequest, context: Context
+) -> tuple[str, ...]:
+    """Return the names of the wrappers: Python, pip, direct packages' commands, those asked for.
+
+    A package's command that would hide one of the machine's own is left out, and told.
+    """
+    commands = [*PIPS]
+    for name in _commands_inside(found, context):
+        if not COMMAND.fullmatch(name) or name in (*PIPS, DIRECT):
+            continue
+        if name not in HIDING and shutil.which(name, path=SYSTEM_FOLDERS):
+            context.report.say(
+                f"note: {name} is a command of this machine too, so it gets no wrapper"
+                f" (--command {name} makes one)"
+            )
+            continue
+        commands.append(name)
+    for name in request.commands:
+        if not COMMAND.fullmatch(name) or name == DIRECT:
+            raise UsageError(f"{name!r} is no name of a command", where="--command")
+        commands.append(name)
+    return tuple(sorted(set(commands)))
+
+
+def _commands_inside(found: FoundImage, context: Context) -> list[str]:
+    """Ask the image which commands it has: Python's, and those of its direct packages."""
+    script = resources.files("envbuild.wrap").joinpath("scripts/list_commands.py")
+    start = 'exec "$(command -v python3 || command -v python)" -c "$0" "$@"'
+    words = ("sh", "-c", start, script.read_text("utf-8"), *_direct_packages(found))
+    command = context.runtime.exec_command(found.path, words, network=False, timeout=120)
+    with context.report.stage(f"look which commands {name_of_image(found)} has"):
+        result = context.runner(command, check=False)
+    try:
+        return msgspec.json.decode(result.stdout.encode(), type=list[str])
+    except UNREADABLE as error:
+        said = result.last_lines(3) or "nothing"
+        raise HostError(
+            f"the image's Python did not answer; it said:\n{said}", where=str(found.path)
+        ) from error
+
+
+def _direct_packages(found: FoundImage) -> tuple[str, ...]:
+    lock = found.lock
+    if lock is None:
+        try:
+            lock = read_embedded_info(found.path).lock
+        except EnvbuildError:
+            return ()  # not of envbuild: it says nothing of its packages
+    if lock is None:
+        return ()
+    trees = [package.name for package in lock.python if package.source is not None]
+    named = [requirement_name(line) for line in lock.direct]
+    return tuple(name for name in (*named, *trees) if name)
+
+
+def _write_programs(folder: Path, script: str, commands: tuple[str, ...], context: Context) -> None:
+    """Write the wrapper and a link for each command."""
+    with replaced_folder(folder, context) as new:
+        write_text(new / DIRECT, script, mode=0o755)
+        for name in commands:
+            link = new / "bin" / name
+            make_folder(link.parent)
+            link.symlink_to(f"../{DIRECT}")
+
+
+def remove_module(name: str, version: str | None, top: Path) -> tuple[str, ...]:
+    """Remove one version of a module, or all; return the versions.  Raises UsageError for none."""
+    folder = top / "modulefiles" / name
+    there = sorted(path.name.removesuffix(".lua") for path in folder.glob("[!.]*.lua"))
+    versions = tuple(item for item in there if version in (None, item))
+    if not versions:
+        known = ", ".join(there) or "none"
+        raise UsageError(
+            f"there is no such module of envbuild in {top}",
+            where=name if version is None else f"{name}/{version}",
+            hint=f"versions there: {known}",
+        )
+    for item in versions:
+        files = _files_of(top, name, item)
+        for path in (files.lua, files.tcl):
+            _check_own(path)
+        with os_errors_as(folder):
+            files.lua.unlink()
+            files.tcl.unlink(missing_ok=True)
+            shutil.rmtree(files.programs, ignore_errors=True)
+            _remove_default(files.default, item)
+    for empty in (folder, top / "programs" / name):
+        if empty.is_dir() and not any(empty.iterdir()):
+            empty.rmdir()
+    return versions
+
+
+def _remove_default(path: Path, version: str) -> None:
+    if path.is_file() and path.read_text("utf-8", "replace") == render_default(version):
+        path.unlink()

@@ -1,0 +1,106 @@
+"""What a wrapper of an image needs to know: shared by ``module``, ``kernel`` and the exports."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from envbuild.app.enter import parse_bind, parse_variables
+from envbuild.app.image import FoundImage, is_image_path
+from envbuild.caches import image_mark
+from envbuild.context import Context
+from envbuild.errors import UsageError
+from envbuild.job.compose import check_name, name_of_file
+from envbuild.job.site import Site
+from envbuild.job.sites import load_site
+from envbuild.recipe.model import RunSection
+from envbuild.store.atomic import make_folder, os_errors_as
+from envbuild.wrap.script import Wrapper, stamp_of
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WrapperOptions:
+    """What the command line says: a site, binds, and variables to set or to hand in."""
+
+    site: str | None = None
+    binds: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
+
+
+def plan_wrapper(
+    found: FoundImage, verb: str, options: WrapperOptions, context: Context
+) -> Wrapper:
+    """Return the wrapper of an image; raises UsageError for a sandbox and for bad options."""
+    path = found.path.absolute()
+    if path.is_dir():
+        raise UsageError(
+            "this needs an image file, not a sandbox", where=str(path), hint="envbuild make"
+        )
+    run = found.source.recipe.run if found.source else RunSection()
+    settings = context.settings
+    fixed = tuple(text for text in options.variables if "=" in text)
+    passed = tuple(text for text in options.variables if "=" not in text)
+    for name in passed:
+        _check_pattern(name)
+    return Wrapper(
+        name=name_of_image(found),
+        verb=verb,
+        image=str(path),
+        stamp=stamp_of(path),
+        mark=image_mark(path),
+        command=run.command,
+        site=_wanted_site(options.site, context),
+        binds=tuple(parse_bind(text, settings.cwd) for text in options.binds),
+        variables=tuple(parse_variables(fixed, {}).items()),
+        passed=passed,
+        kept=_kept_folders(run),
+    )
+
+
+def _check_pattern(name: str) -> None:
+    """Check a variable that is handed in when the wrapper runs: it need not be set here."""
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*\*?", name):
+        raise UsageError("--env takes KEY, KEY* or KEY=VALUE", where=name)
+
+
+def _wanted_site(name: str | None, context: Context) -> Site | None:
+    return load_site(name, context.settings) if name is not None else None
+
+
+def _kept_folders(run: RunSection) -> tuple[str, ...] | None:
+    if run.caches is False:
+        return None
+    return run.caches if isinstance(run.caches, tuple) else ()
+
+
+def name_of_image(found: FoundImage) -> str:
+    """Return the name for what is made of an image: the recipe's, or that of the file."""
+    return found.source.recipe.name if found.source else name_of_file(found.path)
+
+
+def name_of_word(word: str) -> str:
+    """Return that name for the user's word for an image, which need not be there any more."""
+    if is_image_path(word):
+        return name_of_file(Path(word))
+    check_name(word)
+    return word
+
+
+@contextlib.contextmanager
+def replaced_folder(folder: Path, context: Context) -> Iterator[Path]:
+    """Yield a new folder that takes the place of an old one when it is whole.
+
+    Raises HostError or SpaceError where it cannot be written.
+    """
+    with os_errors_as(folder):
+        make_folder(folder.parent)
+        with context.store.outside(folder.parent) as work:
+            new = work / "new"
+            new.mkdir()
+            yield new
+            if folder.exists():
+                folder.rename(work / "old")
+            new.rename(folder)

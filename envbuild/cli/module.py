@@ -1,0 +1,78 @@
+"""``envbuild module``: an image as a module of the cluster."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import click
+
+from envbuild.app.module import ModuleRequest, module_folder, remove_module, write_module
+from envbuild.app.wrapper import WrapperOptions, name_of_word
+from envbuild.cli.complete import complete_image
+from envbuild.cli.output import json_option, print_json
+from envbuild.cli.wrapper import wrapper_options
+from envbuild.context import Context
+from envbuild.errors import UsageError
+
+
+@click.command("module")
+@click.argument("name", metavar="[NAME|IMAGE]", required=False, shell_complete=complete_image)
+@click.option(
+    "-o",
+    "--output",
+    "folder",
+    type=click.Path(path_type=Path),
+    help="Folder for modulefiles and programs (default: yours).",
+)
+@click.option("--version", help="Version of the module (default: the lock's first digits).")
+@click.option(
+    "--command", "commands", multiple=True, metavar="NAME", help="Give one more command a wrapper."
+)
+@wrapper_options
+@click.option("--remove", is_flag=True, help="Remove the module: one --version, or all.")
+@json_option
+@click.pass_obj
+def command(
+    context: Context,
+    /,
+    *,
+    name: str | None,
+    options: WrapperOptions,
+    remove: bool,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Write modulefiles for Lmod and Environment Modules, with wrappers that run in the image.
+
+    After "module load NAME", python, torchrun and the commands of the recipe's packages run in the
+    image, sealed, in the current folder; pip says how to add a package. The wrappers need no
+    envbuild: they work on every node that sees their folder, the image and a container runtime.
+    """
+    request = ModuleRequest(image=name, options=options, **given)
+    top = module_folder(request.folder, context.settings)
+    if remove:
+        if name is None:
+            raise UsageError(
+                "which module?", where="--remove", hint="envbuild module NAME --remove"
+            )
+        word = name_of_word(name)
+        for item in remove_module(word, request.version, top):
+            context.report.say(f"removed {word}/{item}")
+        return
+    module, files = write_module(request, context)
+    if as_json:
+        print_json(
+            {
+                "name": module.name,
+                "version": module.version,
+                "lua": str(files.lua),
+                "tcl": str(files.tcl),
+                "commands": module.commands,
+            }
+        )
+        return
+    context.report.say(f"commands: {', '.join(module.commands)}")
+    click.echo(f"module use {shlex.quote(str(top / 'modulefiles'))}")
+    click.echo(f"module load {module.name}/{module.version}")

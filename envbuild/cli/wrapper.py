@@ -1,0 +1,51 @@
+"""Options of the verbs that write wrappers of an image: ``module`` and ``kernel``."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from envbuild.app.wrapper import WrapperOptions
+
+_OPTIONS = (
+    click.option(
+        "--for",
+        "site",
+        metavar="SITE",
+        help="Take the container runtime, its modules and the folders of a site.",
+    ),
+    click.option(
+        "--bind",
+        "-B",
+        "binds",
+        multiple=True,
+        metavar="SRC[:DEST][:ro]",
+        help="Bind another file or folder.",
+    ),
+    click.option(
+        "--env",
+        "variables",
+        multiple=True,
+        metavar="KEY[=VALUE]",
+        help="Set a variable inside, or hand in the caller's; KEY may end with *.",
+    ),
+)
+
+
+def wrapper_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a verb these options, as one ``options``."""
+
+    @functools.wraps(function)
+    def with_options(*arguments: Any, **given: Any) -> Any:
+        options = WrapperOptions(
+            site=given.pop("site"), binds=given.pop("binds"), variables=given.pop("variables")
+        )
+        return function(*arguments, options=options, **given)
+
+    wrapped: Callable[..., Any] = with_options
+    for option in reversed(_OPTIONS):
+        wrapped = option(wrapped)
+    return wrapped
