@@ -134,10 +134,32 @@ class Job:
     layer: str | None = None
 
 
+class Use(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job used of its (first) node: cores on average, memory in bytes at most, GPUs in per cent of the time.
+
+    What was asked for stands beside it, 0 where nothing was; ``gpus_used`` and ``gpu_busy`` are
+    None where no driver told.
+    """
+
+    seconds: float
+    walltime: float
+    cores: float
+    cores_asked: float
+    memory: int
+    memory_asked: float
+    gpus_asked: float
+    gpus_used: int | None
+    gpu_busy: float | None
+    gpu_memory: int
+    gpu_memory_total: int
+    advice: str
+
+
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     """What the job itself wrote at its end; ``signal`` is the one that ended it early, ``started`` is UTC.
 
-    ``reason`` is what the job knows of why, such as its time limit.
+    ``reason`` is what the job knows of why, such as its time limit; ``use`` is None where its node
+    has no Python.
     """
 
     job: str
@@ -155,6 +177,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     gpus: tuple[str, ...] = ()
     driver: str = ""
     reason: str = ""
+    use: Use | None = None
     schema: int = SCHEMA
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.context import Context
-from envbuild.job.model import Receipt, Record
+from envbuild.job.model import Receipt, Record, Use
 from envbuild.job.monitor import status_of
 from envbuild.job.records import (
     list_receipts,
@@ -153,6 +153,7 @@ def result_row(task: TaskResult) -> dict[str, Value]:
     row |= task.parameters
     row |= {"state": task.state, "code": receipt.code if receipt else None}
     row |= {"seconds": _seconds(receipt), "node": receipt.node if receipt else None}
+    row |= _use_columns(receipt.use if receipt else None)
     if task.attempts > 1:
         row["attempts"] = task.attempts
     return row | {key: value for key, value in task.values.items() if key not in row}
@@ -166,3 +167,16 @@ def _seconds(receipt: Receipt | None) -> int | None:
     except ValueError:
         return None
     return int((ended - began).total_seconds())
+
+
+def _use_columns(use: Use | None) -> dict[str, Value]:
+    if use is None:
+        return {}
+    row: dict[str, Value] = {"cores": use.cores, "memory-gib": _gibibytes(use.memory)}
+    if use.gpu_busy is not None:
+        row |= {"gpu-busy": use.gpu_busy, "gpu-memory-gib": _gibibytes(use.gpu_memory)}
+    return row
+
+
+def _gibibytes(size: int) -> float:
+    return round(size / 2**30, 2)

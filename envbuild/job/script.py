@@ -20,6 +20,8 @@ from envbuild.job.schedulers.protocol import (
 from envbuild.job.site import Site
 from envbuild.job.staging import NAMING, stage_functions
 
+SAMPLE, IDLE = 15, 300
+"""Seconds between two looks at what a job uses, and after which a GPU without work is told of."""
 DIRECT = """\
 supervise() {
   "$@"
@@ -40,6 +42,7 @@ def render(job: Job, site: Site, scheduler: Scheduler) -> str:
         _head(job, site, scheduler),
         _start(job, site, scheduler),
         script_text("report.sh"),
+        _sampling(job),
         supervise,
         shell.tell_ranks,
         f"reserve_receipt\ntrap finish EXIT\n{traps}",
@@ -112,12 +115,13 @@ def _start(job: Job, site: Site, scheduler: Scheduler) -> str:
     }
     lines = [
         *(f"{key}={shlex.quote(value)}" for key, value in values.items()),
-        "signal='' reason='' child='' ranks='' watch='' gpus='' driver=''",
+        "signal='' reason='' child='' ranks='' watch='' sampler='' used='' gpus='' driver=''",
         f'cd "{features.shell.folder}" || exit 125',
         features.shell.id,
         features.shell.task,
         f"mkdir -p -- {folder} || exit 125",
         f"receipt={_shell_pattern(receipt_pattern(job))}",
+        "use=${receipt%.json}.use",
         f"export ENVBUILD_RESULT=$PWD/{_shell_pattern(result_name(receipt_pattern(job)))}",
     ]
     if not features.writes_log and not job.interactive:
@@ -127,6 +131,24 @@ def _start(job: Job, site: Site, scheduler: Scheduler) -> str:
         lines.append(f"exec {mode}{_shell_pattern(log_pattern(job))} 2>&1")
     lines.append("started=$(date -u +%Y-%m-%dT%H:%M:%SZ)")
     return "\n".join(lines) + "\n"
+
+
+def _sampling(job: Job) -> str:
+    """Return the functions that sample what the job uses, and tell at its end."""
+    text = script_text("use.sh")
+    if job.interactive or job.image is None:
+        return text
+    grant = job.allocation
+    cores = None if grant.cpus is None else grant.cpus * grant.processes
+    asked = (job.intent.walltime, cores, grant.memory, grant.gpus)
+    words = " ".join(str(amount or 0) for amount in asked)
+    return (
+        f"{text}sample_use() {{\n"
+        "  command -v python3 >/dev/null || return 0\n"
+        f"  python3 - \"$use\" {SAMPLE} {IDLE} {words} <<'END' &\n"
+        f"{script_text('use.py')}END\n"
+        "  sampler=$!\n}\n"
+    )
 
 
 def _check_predecessors(job: Job) -> str:

@@ -53,4 +53,7 @@ def _ended(receipts: tuple[Receipt, ...], reason: str) -> JobState:
     parts = [f"code {code} on {receipts[0].node}"]
     parts += [f"signal {', '.join(signals)}"] if signals else []
     parts += reasons or ([reason] if reason else [])
+    uses = (receipt.use for receipt in receipts)
+    advice = sorted({use.advice for use in uses if use and use.advice})
+    parts += advice[:1]
     return JobState(word="succeeded" if code == 0 else "failed", detail=", ".join(parts))

@@ -101,3 +101,25 @@ def test_a_task_of_an_array_gets_its_old_number_again(place: tuple[Project, str]
     assert "done-8" in again.stdout
     assert "done-4" not in again.stdout
     assert [row["task"] for row in results(project, number)] == [4, 6, 8]
+
+
+def test_what_a_job_used_is_in_log_receipt_and_table(place: tuple[Project, str]) -> None:
+    project, site = place
+    work = "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; sleep 1"
+    words = ("submit", "./tiny.sif", "--on", site, "--walltime", "10m")
+    done = project.run(*words, "--wait", "--", "sh", "-c", work)
+    assert done.code == 0, done.stdout + done.stderr
+    [line] = [line for line in done.stdout.splitlines() if line.startswith("envbuild: used ")]
+    assert line.endswith("of 600 s")
+    [receipt] = [json.loads(path.read_text()) for path in receipt_paths(project)]
+    assert receipt["use"]["walltime"] == 600
+    assert 0.05 < receipt["use"]["cores"] < 1.5
+    assert 0 < receipt["use"]["memory"] < 64 << 20
+    [row] = results(project)
+    assert row["cores"] == receipt["use"]["cores"]
+    left = [path.name for path in (project.folder / ".envbuild/jobs").glob("*.use*")]
+    assert left == []
+
+
+def receipt_paths(project: Project) -> list[Path]:
+    return list((project.folder / ".envbuild/jobs").glob("*.receipt*.json"))

@@ -16,6 +16,7 @@ finish() {
   local code=$? text
   trap '' TERM INT USR1 USR2
   [ -z "$watch" ] || kill "$watch" 2>/dev/null
+  stop_sampling
   case $code$signal in
   # 128 + SIGCONT, which ends nobody: Slurm sends it with TERM, and the runtime may report it as the last one
   146TERM | 146INT | 146USR2) code=143 ;;
@@ -27,8 +28,8 @@ finish() {
   text=$(
     printf '{"schema":1,"job":"%s","task":"%s","name":"%s","site":"%s","code":%d,"signal":"%s","reason":"%s","node":"%s",' \
       "$id" "$task" "$name" "$site" "$code" "$signal" "$reason" "$(hostname)"
-    printf '"started":"%s","ended":"%s","image":"%s","lock":"%s","commit":"%s","gpus":[%s],"driver":"%s"}' \
-      "$started" "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$digest" "$lock" "$commit" "$gpus" "$driver"
+    printf '"started":"%s","ended":"%s","image":"%s","lock":"%s","commit":"%s","gpus":[%s],"driver":"%s","use":%s}' \
+      "$started" "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$digest" "$lock" "$commit" "$gpus" "$driver" "${used:-null}"
   )
   # over the place that is kept, not into an empty file
   printf '%s\n' "$text" 1<>"$receipt.part"

@@ -4,6 +4,8 @@ supervise() {
   local code last
   # a signal that came before the command did
   case $signal in TERM | INT | USR2) exit 143 ;; esac
+  # of several processes of a node, only the script has it
+  if declare -F sample_use >/dev/null && [ -z "$sampler" ]; then sample_use; fi
   "$@" &
   child=$!
   while :; do

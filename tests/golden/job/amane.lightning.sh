@@ -19,12 +19,13 @@ stamp=''
 digest=sha256:1111111111111111111111111111111111111111111111111111111111111111
 lock=sha256:2222222222222222222222222222222222222222222222222222222222222222
 walltime=43200
-signal='' reason='' child='' ranks='' watch='' gpus='' driver=''
+signal='' reason='' child='' ranks='' watch='' sampler='' used='' gpus='' driver=''
 cd "${SLURM_SUBMIT_DIR:-$PWD}" || exit 125
 id=${SLURM_ARRAY_JOB_ID:-${SLURM_JOB_ID:-$$}}
 task=${SLURM_ARRAY_TASK_ID:-}
 mkdir -p -- logs || exit 125
 receipt="logs/keras-bert-$id.json"
+use=${receipt%.json}.use
 export ENVBUILD_RESULT=$PWD/"logs/keras-bert-$id.result"
 started=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 
@@ -45,6 +46,7 @@ finish() {
   local code=$? text
   trap '' TERM INT USR1 USR2
   [ -z "$watch" ] || kill "$watch" 2>/dev/null
+  stop_sampling
   case $code$signal in
   # 128 + SIGCONT, which ends nobody: Slurm sends it with TERM, and the runtime may report it as the last one
   146TERM | 146INT | 146USR2) code=143 ;;
@@ -56,8 +58,8 @@ finish() {
   text=$(
     printf '{"schema":1,"job":"%s","task":"%s","name":"%s","site":"%s","code":%d,"signal":"%s","reason":"%s","node":"%s",' \
       "$id" "$task" "$name" "$site" "$code" "$signal" "$reason" "$(hostname)"
-    printf '"started":"%s","ended":"%s","image":"%s","lock":"%s","commit":"%s","gpus":[%s],"driver":"%s"}' \
-      "$started" "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$digest" "$lock" "$commit" "$gpus" "$driver"
+    printf '"started":"%s","ended":"%s","image":"%s","lock":"%s","commit":"%s","gpus":[%s],"driver":"%s","use":%s}' \
+      "$started" "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$digest" "$lock" "$commit" "$gpus" "$driver" "${used:-null}"
   )
   # over the place that is kept, not into an empty file
   printf '%s\n' "$text" 1<>"$receipt.part"
@@ -99,11 +101,32 @@ describe_job() {
   printf 'envbuild: GPU %s, driver %s\n' "${gpus:-none seen}" "${driver:-none seen}"
 }
 
+# What the job uses is sampled by a small program, which needs the node's python3; without it, nothing is known.
+stop_sampling() {
+  local tries=0
+  [ -n "$sampler" ] || return 0
+  # a job may end before its sampler has begun
+  if [ -e "$use.on" ]; then kill -ALRM "$sampler"; else kill -KILL "$sampler"; fi 2>/dev/null
+  while kill -0 "$sampler" 2>/dev/null && [ $((tries += 1)) -le 40 ]; do sleep 0.05; done
+  wait "$sampler" 2>/dev/null
+  used=$(cat "$use" 2>/dev/null)
+  rm -f -- "$use" "$use.on" "$use.part"
+}
+sample_use() {
+  command -v python3 >/dev/null || return 0
+  python3 - "$use" 15 300 43200 0 0 1 <<'END' &
+(use.py)
+END
+  sampler=$!
+}
+
 # in the background, because bash hears a signal while it waits, but not while a command has the foreground
 supervise() {
   local code last
   # a signal that came before the command did
   case $signal in TERM | INT | USR2) exit 143 ;; esac
+  # of several processes of a node, only the script has it
+  if declare -F sample_use >/dev/null && [ -z "$sampler" ]; then sample_use; fi
   "$@" &
   child=$!
   while :; do
