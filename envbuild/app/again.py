@@ -11,7 +11,7 @@ from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.job.allocate import allocate
 from envbuild.job.compose import check_visible, git_commit
-from envbuild.job.intent import change_intent
+from envbuild.job.intent import MAY_CHANGE, change_intent
 from envbuild.job.model import Array, Job, ParameterTable, Record
 from envbuild.job.records import find_record, plain_id
 from envbuild.job.results import TaskResult, collect_results, find_origin, find_repetitions
@@ -68,8 +68,7 @@ def _refuse_other_flags(request: JobRequest) -> None:
     given |= {"--bind": request.binds, "--interactive": request.interactive}
     for flag, value in given.items():
         if value:
-            hint = "what may change: --gpus, --nodes, --tasks, --cpus, --memory, --walltime, --partition, --account"
-            raise UsageError("--again runs the same job", where=flag, hint=hint)
+            raise UsageError("--again runs the same job", where=flag, hint=MAY_CHANGE)
 
 
 def _with_tasks(job: Job, failed: list[TaskResult], site: Site) -> Job:

@@ -44,8 +44,8 @@ from envbuild.recipe.model import JobSection, RunSection
 class JobRequest:
     """What the command line says of a job.
 
-    ``image`` is the word for the image (None: the only recipe's), ``argv`` the command (empty: the recipe's own), ``flags``
-    go over the recipe's [job]; ``each`` is a CSV file, ``env_file`` a file of KEY=VALUE lines;
+    ``image`` is the word for the image (None: the only recipe's), ``argv`` the command (empty: the
+    recipe's own), ``flags`` go over the recipe's [job]; ``each`` is a CSV file, ``env_file`` a file of KEY=VALUE lines;
     ``grid``, ``variables`` and ``binds`` are as typed; ``packages`` are laid over the image for
     this job.
     """

@@ -28,7 +28,7 @@ LAST = 20
     "--table",
     "as_table",
     is_flag=True,
-    help="One row a task: parameters, state, times, use, and what the task wrote to $ENVBUILD_RESULT.",
+    help="One row a task: parameters, state, use, and what it wrote to $ENVBUILD_RESULT.",
 )
 @click.option("--csv", "as_csv", is_flag=True, help="Print that table as CSV.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")

@@ -18,6 +18,11 @@ from envbuild.toml import closest
 T = TypeVar("T")
 
 
+CHANGING = ("gpus", "nodes", "tasks", "cpus", "memory", "walltime", "partition", "account")
+MAY_CHANGE = "what may change: " + ", ".join(f"--{name}" for name in CHANGING)
+"""Of a job that is submitted again."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Flags:
     """What the command line says; None leaves the recipe's word."""
@@ -93,17 +98,16 @@ def make_intent(wanted: JobSection, flags: Flags, *, where: str = "[job]") -> In
 
 
 def change_intent(intent: Intent, flags: Flags) -> Intent:
-    """Return the intent with the resources that the flags name instead; raises UsageError for other flags."""
-    changing = ("gpus", "nodes", "tasks", "cpus", "memory", "walltime", "partition", "account")
+    """Return the intent with the resources of the flags; raises UsageError for other flags."""
     for item in fields(Flags):
-        if item.name not in changing and getattr(flags, item.name) != item.default:
+        if item.name not in CHANGING and getattr(flags, item.name) != item.default:
             raise UsageError(
                 "--again runs the same job",
                 where=f"--{item.name}",
-                hint="what may change: " + ", ".join(f"--{name}" for name in changing),
+                hint=MAY_CHANGE,
             )
     given = make_intent(JobSection(), flags)
-    changed = {name: getattr(given, name) for name in changing if getattr(flags, name) is not None}
+    changed = {name: getattr(given, name) for name in CHANGING if getattr(flags, name) is not None}
     if flags.gpus is not None:
         changed["gpu_type"] = given.gpu_type
     return replace(intent, **changed)

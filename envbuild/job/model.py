@@ -134,7 +134,7 @@ class Job:
     layer: str | None = None
 
 
-class Use(msgspec.Struct, frozen=True, kw_only=True):
+class ResourceUse(msgspec.Struct, frozen=True, kw_only=True):
     """What a job used of its (first) node: cores on average, memory in bytes at most, GPUs in per cent of the time.
 
     What was asked for stands beside it, 0 where nothing was; ``gpus_used`` and ``gpu_busy`` are
@@ -177,7 +177,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     gpus: tuple[str, ...] = ()
     driver: str = ""
     reason: str = ""
-    use: Use | None = None
+    use: ResourceUse | None = None
     schema: int = SCHEMA
 
 

@@ -1,4 +1,4 @@
-"""What became of every task of a submission: its parameters, its state, its receipt and the values that it reported."""
+"""What became of every task of a submission: parameters, state, receipt, reported values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.context import Context
-from envbuild.job.model import Receipt, Record, Use
+from envbuild.job.model import Receipt, Record, ResourceUse
 from envbuild.job.monitor import status_of
 from envbuild.job.records import (
     list_receipts,
@@ -47,7 +47,7 @@ class TaskResult:
 
 
 def find_origin(record: Record, project: Path) -> Record:
-    """Return the first submission, of which this one repeats failed tasks; else the record itself."""
+    """Return the first submission, whose tasks this one repeats; else the record itself."""
     origin = record.job.origin if record.job else ""
     known = (item for item in load_records(project) if origin and _key(item) == origin)
     return next(known, record)
@@ -88,7 +88,7 @@ def _key(record: Record) -> str:
 
 
 def _tasks_of(record: Record, context: Context) -> list[TaskResult]:
-    """Return the tasks of one submission; the scheduler is asked once, where a receipt is missing."""
+    """Return the tasks of one submission; the scheduler is asked where a receipt is missing."""
     project = context.settings.cwd
     receipts = list_receipts(record, project)
     open_word = ""
@@ -145,7 +145,7 @@ def _read_values(path: Path) -> dict[str, Value]:
 
 
 def result_row(task: TaskResult) -> dict[str, Value]:
-    """Return a task as a row of the table: who it is, its parameters, how it went, what it reported."""
+    """Return a task as a row of the table."""
     receipt = task.receipt
     row: dict[str, Value] = {"job": task.job}
     if task.number is not None:
@@ -169,7 +169,7 @@ def _seconds(receipt: Receipt | None) -> int | None:
     return int((ended - began).total_seconds())
 
 
-def _use_columns(use: Use | None) -> dict[str, Value]:
+def _use_columns(use: ResourceUse | None) -> dict[str, Value]:
     if use is None:
         return {}
     row: dict[str, Value] = {"cores": use.cores, "memory-gib": _gibibytes(use.memory)}

@@ -1,4 +1,5 @@
-# What the job uses on this node: sampled while it runs, summed up at its end.  Python 3.6 and newer, nothing installed.
+# What the job uses on this node: sampled while it runs, summed up at its end.
+# Python 3.6 and newer, nothing installed.
 
 import ctypes
 import json
@@ -22,8 +23,8 @@ def read(path):
         return b""
 
 
-class Processes:
-    """The job's processes: the script's descendants, and those that the scheduler started with the job's number."""
+class JobProcesses:
+    """The job's processes: descendants of the script, and those with the job's number."""
 
     def __init__(self, script):
         self.script, self.strangers, self.seconds, self.memory = script, set(), 0.0, 0
@@ -77,7 +78,7 @@ def memory_of(pid):
     return int(pages[1]) * os.sysconf("SC_PAGE_SIZE") if pages else 0
 
 
-class Memory(ctypes.Structure):
+class MemoryInfo(ctypes.Structure):
     _fields_ = [(name, ctypes.c_ulonglong) for name in ("total", "free", "used")]
 
 
@@ -85,7 +86,7 @@ class Rates(ctypes.Structure):
     _fields_ = [("gpu", ctypes.c_uint), ("memory", ctypes.c_uint)]
 
 
-class Process(ctypes.Structure):
+class ProcessInfo(ctypes.Structure):
     _fields_ = [
         ("pid", ctypes.c_uint),
         ("memory", ctypes.c_ulonglong),
@@ -94,8 +95,8 @@ class Process(ctypes.Structure):
     ]
 
 
-class Card:
-    """One GPU: how busy it was for how long, the most memory in use, and whether the job was on it."""
+class SampledCard:
+    """One GPU: how busy it was, the most memory in use, and whether the job was on it."""
 
     def __init__(self, library, handle):
         self.library, self.handle = library, handle
@@ -109,7 +110,7 @@ class Card:
         )
 
     def look(self, family, seconds, alone):
-        memory, rates = Memory(), Rates()
+        memory, rates = MemoryInfo(), Rates()
         here = self.find_processes() & family
         self.used = self.used or bool(here)
         if not (here or alone):
@@ -126,14 +127,14 @@ class Card:
         call = getattr(self.library, stem + "_v3", None) or getattr(
             self.library, stem + "_v2", None
         )
-        room, table = ctypes.c_uint(256), (Process * 256)()
+        room, table = ctypes.c_uint(256), (ProcessInfo * 256)()
         if call is None or call(self.handle, ctypes.byref(room), table):
             return set()
         return {table[number].pid for number in range(min(room.value, 256))}
 
 
 def open_cards():
-    """Return the GPUs that the job may see; none where it asked for none, or where there is no driver."""
+    """Return the GPUs that the job may see; none where it asked for none."""
     if not GPUS:
         return []
     try:
@@ -153,7 +154,7 @@ def open_cards():
         else:
             code = library.nvmlDeviceGetHandleByUUID(str(word).encode(), ctypes.byref(handle))
         if code == 0:
-            cards.append(Card(library, handle))
+            cards.append(SampledCard(library, handle))
     return cards
 
 
@@ -200,7 +201,10 @@ def advise(use):
     asked, memory = use["memory_asked"] / GIB, use["memory"] / GIB
     cores = "%.1f of %d cores" % (use["cores"], CORES)
     if gpus == 0:
-        return "no process of the job was on a GPU: envbuild check NAME --require-gpu tells why; or --gpus 0"
+        return (
+            "no process of the job was on a GPU: "
+            "envbuild check NAME --require-gpu tells why; or --gpus 0"
+        )
     if gpus is not None and gpus < GPUS:
         return (
             "only %d of %d GPUs were used: --gpus %d, or a launcher that starts a process for each"
@@ -259,7 +263,7 @@ def main():
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
     open(path + ".on", "w").close()
     began = last = time.monotonic()
-    processes, cards = Processes(script), open_cards()
+    processes, cards = JobProcesses(script), open_cards()
     alone = len(cards) <= GPUS
     pause, over, warned = min(1.0, SAMPLE), False, not cards
     while not over:
