@@ -19,6 +19,8 @@ SECTIONS: dict[str, tuple[str, ...] | None] = {
     "store": ("path", "below"),
     "recipes": ("folders",),
     "indexes": None,  # names are the user's
+    "channels": None,  # the same
+    "conda": ("allow", "vendor"),
     "mirrors": ("debian", "ubuntu"),
     "registries": None,  # names are hosts
     "build": ("tmpdir", "downloads"),
@@ -48,7 +50,9 @@ class Settings:
     only read, ``tmpdir`` is where builds work; ``indexes`` maps names to package index URLs
     ("default" is the index for everything that names none; absent: the resolver's own default);
     ``registries`` maps hosts of container registries ("docker.io", "127.0.0.1:5000") to how they
-    are reached; ``debian_mirror`` and ``ubuntu_mirror`` are URLs (None: ask apt); ``certificates``
+    are reached; ``channels`` maps names of conda channels to URLs, best first, ``channels_allowed``
+    are those that may be used (None: all), ``conda_vendor`` allows those of Anaconda Inc.;
+    ``debian_mirror`` and ``ubuntu_mirror`` are URLs (None: ask apt); ``certificates``
     is a CA bundle file (None: the system's); ``environment`` is the process environment that
     children get; ``origin`` tells where each value came from; ``config`` is the user's settings
     file, whether it exists or not; ``host_builds`` tells that the user lets source archives of an
@@ -64,6 +68,9 @@ class Settings:
     cwd: Path
     indexes: Mapping[str, str] = field(default_factory=dict)
     registries: Mapping[str, Registry] = field(default_factory=dict)
+    channels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    channels_allowed: tuple[str, ...] | None = None
+    conda_vendor: bool = False
     debian_mirror: str | None = None
     ubuntu_mirror: str | None = None
     certificates: Path | None = None
@@ -141,6 +148,9 @@ def load_settings(
         cwd=here,
         indexes=indexes,
         registries=registries,
+        channels=_channels(data, config),
+        channels_allowed=_channels_allowed(data, config),
+        conda_vendor=_conda_vendor(data, config),
         ubuntu_mirror=pick("ubuntu_mirror", "ENVBUILD_UBUNTU_MIRROR", "mirrors", "ubuntu", None),
         debian_mirror=pick("debian_mirror", "ENVBUILD_DEBIAN_MIRROR", "mirrors", "debian", None),
         certificates=certificates,
@@ -159,6 +169,36 @@ def _downloads(data: Mapping[str, Any], config: Path) -> int:
     if not isinstance(downloads, int) or not 1 <= downloads <= 32:
         raise UsageError("[build] downloads takes a whole number from 1 to 32", where=str(config))
     return downloads
+
+
+def _channels(data: Mapping[str, Any], config: Path) -> dict[str, tuple[str, ...]]:
+    found = {}
+    for name, value in data.get("channels", {}).items():
+        urls = [value] if isinstance(value, str) else value
+        if not isinstance(urls, list) or not urls or not all(isinstance(url, str) for url in urls):
+            raise UsageError(
+                f"[channels] {name} takes a URL, or a list of them, best first", where=str(config)
+            )
+        found[name] = tuple(urls)
+    return found
+
+
+def _channels_allowed(data: Mapping[str, Any], config: Path) -> tuple[str, ...] | None:
+    allowed = data.get("conda", {}).get("allow")
+    if allowed is None:
+        return None
+    if not isinstance(allowed, list) or not all(isinstance(name, str) for name in allowed):
+        raise UsageError(
+            '[conda] allow takes a list of channels: ["conda-forge"]', where=str(config)
+        )
+    return tuple(allowed)
+
+
+def _conda_vendor(data: Mapping[str, Any], config: Path) -> bool:
+    vendor = data.get("conda", {}).get("vendor", False)
+    if not isinstance(vendor, bool):
+        raise UsageError("[conda] vendor takes true or false", where=str(config))
+    return vendor
 
 
 def _recipe_folders(env: Mapping[str, str], data: Mapping[str, Any]) -> Sequence[Any]:

@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from envbuild.conda.model import NO_TARGET, GpuTarget
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, NoSolutionError, StaleLockError, UsageError
 from envbuild.lock.model import EVERYTHING, Lock
@@ -46,6 +47,7 @@ def update_lock(source: Source, request: LockRequest, context: Context) -> tuple
 
     _require_date(request.as_of)
     old = _read_old_lock(source, context)
+    target = lock_target(source, context, request.site)
     options = LockOptions(
         as_of=request.as_of,
         upgrade=request.upgrade,
@@ -53,6 +55,7 @@ def update_lock(source: Source, request: LockRequest, context: Context) -> tuple
         upgrade_system=request.upgrade_system,
         old=old,
         resolver=request.resolver,
+        target=target,
     )
     lock = resolve_lock(source, options, context, request.facts)
     if request.site:
@@ -62,6 +65,15 @@ def update_lock(source: Source, request: LockRequest, context: Context) -> tuple
     if request.proof_seconds is not None:
         lock = _prove_lock(source, lock, options, context, request.proof_seconds)
     return old, lock
+
+
+def lock_target(source: Source, context: Context, site: str | None = None) -> GpuTarget:
+    """Return the nodes that conda's packages are chosen for; a recipe without conda needs none."""
+    if not source.recipe.conda.dependencies:
+        return NO_TARGET
+    from envbuild.app.target import read_target  # late: few recipes have conda packages
+
+    return read_target(source.recipe, site, context)
 
 
 def write_first_lock(source: Source, context: Context, proof_seconds: float | None = None) -> Lock:

@@ -15,6 +15,7 @@ import msgspec
 
 from envbuild.app.lock import (
     describe_lock,
+    lock_target,
     require_fresh_lock,
     require_whole_lock,
     resolve_lock,
@@ -123,7 +124,7 @@ def _resolve_only(source: Source, context: Context) -> Lock:
     """Return the lock that a first make would write."""
     from envbuild.lock.decide.decide import LockOptions  # late: most recipes have a lock
 
-    lock = resolve_lock(source, LockOptions(), context)
+    lock = resolve_lock(source, LockOptions(target=lock_target(source, context)), context)
     for line in describe_lock(None, lock, None):
         context.report.say(line)
     return lock

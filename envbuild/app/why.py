@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from envbuild.app.lock import resolve_lock
+from envbuild.app.lock import lock_target, resolve_lock
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError
 from envbuild.lock.decide.decide import LockOptions
@@ -18,7 +18,12 @@ def find_outlook(source: Source, lock: Lock, package: str, context: Context) -> 
         return "never, while the base holds it and what you ask for allows it"
     if held.group == "framework":
         return "only with another release under [base] framework"
-    wish = LockOptions(as_of=lock.as_of or "none", upgrade=(package,), old=lock)
+    wish = LockOptions(
+        as_of=lock.as_of or "none",
+        upgrade=(package,),
+        old=lock,
+        target=lock_target(source, context),
+    )
     try:
         other = resolve_lock(asking_for(source, package), wish, context)
     except EnvbuildError as error:

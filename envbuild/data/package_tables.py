@@ -192,6 +192,37 @@ class NameTable(TableRow, frozen=True):
     debian: dict[str, str]
 
 
+class CondaTable(TableRow, frozen=True):
+    """The whole of conda.toml, which says what its lists are."""
+
+    schema: int
+    frameworks: frozenset[str]
+    through: dict[str, str]
+    depends: frozenset[str]
+    builds: str
+    flags: frozenset[str]
+    libraries: frozenset[str]
+
+
+class CondaNameTable(TableRow, frozen=True):
+    """The whole of conda_names.toml: distributions by conda's name."""
+
+    schema: int
+    distributions: dict[str, tuple[str, ...]]
+
+
+@functools.cache
+def load_conda() -> CondaTable:
+    """Read which conda packages compute on the GPU (conda.toml)."""
+    return load_table("conda.toml", CondaTable)
+
+
+@functools.cache
+def load_conda_names() -> CondaNameTable:
+    """Read what conda packages are called on Python's index (conda_names.toml)."""
+    return load_table("conda_names.toml", CondaNameTable)
+
+
 @functools.cache
 def load_aliases() -> AliasTable:
     """Read names that stand for each other, and what is protected (aliases.toml)."""

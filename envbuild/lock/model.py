@@ -13,6 +13,8 @@ from envbuild.formats.fields import Sha256, Size
 from envbuild.names import ChannelName, Machine, Platform
 
 SCHEMA = 1
+CONDA_PREFIX = "/opt/env"
+"""Where conda's packages are in an image."""
 PROOF_SECONDS = 1800.0
 """How long a search for versions that import may take unless told otherwise."""
 EVERYTHING = "*"

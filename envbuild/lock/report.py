@@ -7,12 +7,13 @@ from typing import Any
 import msgspec
 
 from envbuild.lock.model import Lock, PythonPackage
-from envbuild.store.units import human_bytes
+from envbuild.store.units import count_noun, human_bytes
 
 SCALARS = (
     "schema", "name", "platform", "recipe_digest", "proof", "as_of", "direct", "system",
 )  # fmt: skip
-TABLES = ("provided", "moved", "held_back", "debian")
+CONDA = ("channels", "conda_direct", "conda_virtual")
+TABLES = ("provided", "moved", "held_back", "debian", "conda")
 
 
 def lock_json(lock: Lock) -> str:
@@ -22,7 +23,7 @@ def lock_json(lock: Lock) -> str:
     only building their sdists needs; each has ``name``, ``version``, ``group``, ``via`` and
     ``files``.
     """
-    data: dict[str, Any] = {name: getattr(lock, name) for name in SCALARS}
+    data: dict[str, Any] = {name: getattr(lock, name) for name in (*SCALARS, *CONDA)}
     data["base"] = _plain_fields(lock.base)
     data["packages"] = list(map(_package_row, lock.installed))
     data["build"] = list(map(_package_row, lock.build_only))
@@ -56,10 +57,11 @@ def _plain_fields(record: msgspec.Struct) -> dict[str, Any]:
 
 def summarize_lock(lock: Lock) -> list[str]:
     """Return what to know of a new lock, one line each; counts and size first."""
-    size = sum(p.size for p in lock.python) + sum(p.size for p in lock.debian)
-    lines = [
-        f"{len(lock.python)} Python and {len(lock.debian)} Debian packages, {human_bytes(size)}"
-    ]
+    sizes = [p.size for p in lock.python] + [p.size for p in lock.debian]
+    sizes += [p.size for p in lock.conda]
+    conda = f", {count_noun(len(lock.conda), 'conda package')}" if lock.conda else ""
+    counts = f"{len(lock.python)} Python and {len(lock.debian)} Debian packages{conda}"
+    lines = [f"{counts}, {human_bytes(sum(sizes))}"]
     if lock.base.framework:
         lines.append(
             f"framework: {lock.base.framework} on {lock.base.reference}, Python {lock.base.python}"

@@ -6,11 +6,13 @@ import re
 
 USER = re.compile(r"//[^/?#\s]*@")
 """User and password of a URL, as they stand in any text (RFC 3986, 3.2.1)."""
+TOKEN = re.compile(r"/t/[^/\s]+/")
+"""A token in the address of a conda channel."""
 
 
 def mask_users(text: str) -> str:
-    """Return a text with user and password of every URL in it masked."""
-    return USER.sub("//***@", text)
+    """Return a text with user, password and conda token of every URL in it masked."""
+    return TOKEN.sub("/t/***/", USER.sub("//***@", text))
 
 
 def redact(url: str) -> str:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from email.utils import parsedate_to_datetime
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -138,14 +139,15 @@ def _trusted_certificates(bundle: Path | None) -> ssl.SSLContext:
 def _credentials_hook(settings: Settings) -> Callable[[httpx.Request], httpx.Request]:
     """Return what adds a password to a request: the URL's, the same origin's, netrc's.
 
-    Known are those of the configured indexes and of URLs seen before: links on an index's pages
+    Known are those of the configured indexes and channels, and of URLs seen before: links on an index's pages
     have none.
     """
     import httpx
 
     known: dict[tuple[str, str, int | None], str] = {}
-    secrets = _read_netrc(settings)
-    for address in settings.indexes.values():
+    secrets = read_netrc(settings)
+    channels = chain.from_iterable(settings.channels.values())
+    for address in (*settings.indexes.values(), *channels):
         with contextlib.suppress(httpx.InvalidURL):
             index = httpx.URL(address)
             if index.username or index.password:
@@ -182,8 +184,8 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _read_netrc(settings: Settings) -> dict[str, tuple[str, str]]:
-
+def read_netrc(settings: Settings) -> dict[str, tuple[str, str]]:
+    """Return user and password by host, as netrc has them; none where it cannot be read."""
     path = Path(settings.environment.get("NETRC") or settings.home / ".netrc")
     try:
         hosts = netrc.netrc(str(path)).hosts

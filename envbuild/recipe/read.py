@@ -24,6 +24,7 @@ def read_recipe(path: Path) -> tuple[Recipe, str]:
     _check_name(recipe, path, text)
     _check_base(recipe, path, text)
     _check_requirements(recipe, path, text)
+    _check_conda(recipe, path, text)
     _check_files(recipe, path, text)
     _check_check(recipe, path, text)
     return recipe, text
@@ -69,6 +70,19 @@ def _check_requirements(recipe: Recipe, path: Path, text: str) -> None:
             raise UsageError(str(error), where=where, hint=error.hint) from error
         if tree is None:
             _read_requirement(line, where)
+
+
+def _check_conda(recipe: Recipe, path: Path, text: str) -> None:
+    if not recipe.conda.dependencies:
+        return
+    from envbuild.recipe.conda import check_conda
+
+    try:
+        check_conda(recipe.conda)
+    except UsageError as error:
+        line = str(error).partition("'")[2].partition("'")[0]
+        where = _place_of_item(path, text, "conda", "dependencies", line)
+        raise UsageError(str(error), where=where, hint=error.hint) from error
 
 
 KEPT_OUT = (

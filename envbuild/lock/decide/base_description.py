@@ -13,7 +13,8 @@ class BaseDescription:
     """The base: its facts with framework, its Debian packages, what the framework brings.
 
     ``under`` are the facts without the framework, ``bare`` those with the framework and its CUDA
-    wheels alone, whose names ``protect`` has.
+    wheels alone, whose names ``protect`` has.  ``own`` are the base's own facts where those to
+    resolve against are of conda's Python.
     """
 
     facts: BaseFacts
@@ -24,6 +25,7 @@ class BaseDescription:
     under: BaseFacts | None = None
     bare: BaseFacts | None = None
     protect: tuple[str, ...] = ()
+    own: BaseFacts | None = None
 
 
 def brought_alone(base: BaseDescription, lines: tuple[str, ...]) -> tuple[tuple[str, str], ...]:

@@ -17,10 +17,12 @@ from envbuild.base.gpu import framework_of_dists as gpu_framework
 from envbuild.base.model import BaseFacts, DebianPackage, facts_digest
 from envbuild.base.reference import parse_reference
 from envbuild.base.sources import describe_base
+from envbuild.conda.model import NO_TARGET, CondaOptions, GpuTarget
 from envbuild.context import Context
 from envbuild.errors import NoSolutionError, UsageError
 from envbuild.lock.decide.base_description import BaseDescription, brought_alone, framework_packages
 from envbuild.lock.decide.compiling import with_compiling
+from envbuild.lock.decide.conda import put_conda, refuse_double_cuda, with_conda
 from envbuild.lock.decide.framework import other_release, require_framework, resolve_framework
 from envbuild.lock.decide.libraries import refuse_removal, require_cuda
 from envbuild.lock.decide.project_files import take_files
@@ -60,7 +62,7 @@ class LockOptions:
 
     ``bounds`` are constraints that no recipe has: those of the search for a lock that imports.
     ``resolver`` is the backend for the project's requirements; the framework and the installer are
-    always uv's to find.
+    always uv's to find.  ``target`` are the nodes that conda's packages are chosen for.
     """
 
     as_of: str | None = None
@@ -70,6 +72,7 @@ class LockOptions:
     old: Lock | None = None
     bounds: tuple[str, ...] = ()
     resolver: str = "uv"
+    target: GpuTarget = NO_TARGET
 
     @property
     def refresh(self) -> bool:
@@ -93,13 +96,14 @@ def decide_lock(
     resolver = _uv_resolver(context)
     # what can be refused without the network comes first
     refuse_removal(recipe)
-    if facts is None:
+    if facts is None and not recipe.conda.dependencies:
         require_python(recipe)
     base = (
         _given_base(facts, recipe, options, context, today)
         if facts
         else _describe_base(recipe, options, context, today)
     )
+    base, conda = with_conda(base, recipe, _conda_options(options), context)
     require_python(recipe, base.facts.python)
     # from here on a tree is a requirement with a name and an exact version
     lines, trees = take_trees(source, base.facts, options.old, options.upgrade, context)
@@ -124,7 +128,9 @@ def decide_lock(
     packing = _choose_packer(options, base.facts.machine, context)
     resolution = replace(resolution, notes=(*resolution.notes, *cuda_notes))
     resolution = with_compiling(resolution, recipe, base, brought, context.store)
+    refuse_double_cuda(conda, resolution.packages)
     lock = with_sources(_assemble_lock(source, base, resolution, installer, packing), trees)
+    lock = put_conda(lock, recipe, conda)
     if recipe.files:
         lock = structs.replace(lock, files=take_files(source, context))
     refuse_changed_files(options.old, lock)
@@ -297,12 +303,8 @@ def _system_packages(
     if not (recipe.system.packages or recipe.system.build_packages):
         return ()
 
-    return choose_system(
-        recipe,
-        facts,
-        None if options.upgrade_system else options.old,
-        context,
-    )
+    old = None if options.upgrade_system else options.old
+    return choose_system(recipe, facts, old, context)
 
 
 def _described_facts(facts: BaseFacts) -> BaseDescription:
@@ -328,11 +330,7 @@ def _debian_packages(
         packages = old.base_packages
         created = datetime.fromtimestamp(old.base.epoch, timezone.utc).date().isoformat()
         return Bootstrap(suite=suite, created=created, packages=packages), old.debian
-    lists = read_lists(
-        suite,
-        context,
-        machine=machine,
-    )
+    lists = read_lists(suite, context, machine=machine)
     bootstrap = choose_bootstrap(lists, context)
     here: tuple[DebianPackage, ...] = bootstrap.packages
     for group, names in (
@@ -364,6 +362,12 @@ def _kept_versions(options: LockOptions) -> tuple[tuple[str, str], ...]:
     if options.old is None or options.upgrade_all:
         return ()
     return tuple((p.name, p.version) for p in options.old.installed)
+
+
+def _conda_options(options: LockOptions) -> CondaOptions:
+    old = () if options.old is None or options.upgrade_all else options.old.conda
+    kept = frozenset(package.file for package in old if package.name not in options.upgrade)
+    return CondaOptions(target=options.target, as_of=options.as_of, keep=kept)
 
 
 def _choose_packer(
@@ -440,7 +444,7 @@ def _locked_provided(
 
 
 def _locked_base(recipe: Recipe, base: BaseDescription) -> LockedBase:
-    facts = base.facts
+    facts = base.own or base.facts
     reference = recipe.base.image or recipe.base.bootstrap or ""
     framework = facts.framework or gpu_framework(facts.dists)
     of_image = _of_image(facts) if recipe.base.image is not None else {}

@@ -1,0 +1,35 @@
+"""From a request to the packages of an environment."""
+
+from __future__ import annotations
+
+from envbuild.conda.gpu import solve_with_gpu
+from envbuild.conda.model import CondaRequest, CondaSolution
+from envbuild.conda.solve import Solver, open_solver, refuse_vendor_records
+from envbuild.conda.target import virtual_packages
+from envbuild.context import Context
+
+
+def choose_conda(request: CondaRequest, context: Context) -> CondaSolution:
+    """Return the packages of an environment.
+
+    Raises NoSolutionError in the solver's words or those of the GPU rule, NetworkError, UsageError
+    for a channel that is not allowed, IntegrityError for a record that no lock may hold.
+    """
+    solver = open_solver(request, context)
+    records, notes = solve_with_gpu(solver, _kept_records(solver))
+    refuse_vendor_records(records, context)
+    found = sorted((solver.found(record) for record in records), key=lambda item: item.name)
+    virtual = tuple(
+        f"{name}={version}" if build == "0" else f"{name}={version}={build}"
+        for name, version, build in virtual_packages(request)
+    )
+    return CondaSolution(packages=tuple(found), virtual=virtual, notes=notes)
+
+
+def _kept_records(solver: Solver) -> list:  # type: ignore[type-arg]
+    """Return the channels' records of what the old lock has; what is gone is left out."""
+    kept = solver.request.keep
+    if not kept:
+        return []
+    names = sorted({file.rsplit("-", 2)[0] for file in kept})
+    return [record for record in solver.records(names) if record.file_name in kept]

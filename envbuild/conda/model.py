@@ -1,0 +1,93 @@
+"""What a solve of conda packages is asked, and what it answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from envbuild.names import Machine
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GpuTarget:
+    """The nodes that an environment is meant for; None is not told.
+
+    ``driver`` is the NVIDIA driver of the oldest node ("550.54.14", or its branch "550"),
+    ``capabilities`` are ten times the compute capabilities of the cards.
+    """
+
+    driver: str | None = None
+    capabilities: tuple[int, ...] = ()
+
+
+NO_TARGET = GpuTarget()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CondaOptions:
+    """How to choose: the target, an ISO date or "none" over the recipe's, archives to prefer."""
+
+    target: GpuTarget = NO_TARGET
+    as_of: str | None = None
+    keep: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CondaRequest:
+    """One question to the solver.
+
+    ``specs`` are match specs as the user wrote them; ``channels`` names, best first; ``cpu`` tells
+    that builds for the CPU are meant; ``as_of`` is an ISO date or None; ``keep`` are archives of an
+    old lock to prefer.
+    """
+
+    specs: tuple[str, ...]
+    channels: tuple[str, ...]
+    machine: Machine
+    glibc: str
+    target: GpuTarget = NO_TARGET
+    cpu: bool = False
+    as_of: str | None = None
+    keep: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CondaFound:
+    """One package that the solver chose, as its channel describes it.
+
+    ``depends`` are match specs; ``flags`` are those of CEP 45; ``md5`` may be None.
+    """
+
+    name: str
+    version: str
+    build: str
+    subdir: str
+    channel: str
+    file: str
+    size: int
+    sha256: str
+    md5: str | None
+    noarch: Literal["python", "generic"] | None
+    license: str | None
+    depends: tuple[str, ...]
+    flags: tuple[str, ...] = ()
+
+    @property
+    def requires(self) -> tuple[str, ...]:
+        """The names of the packages that it requires, virtual ones left out."""
+        names = (spec.split(maxsplit=1)[0].split("[")[0] for spec in self.depends)
+        return tuple(name for name in names if not name.startswith("__"))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CondaSolution:
+    """The answer: packages by name, and the virtual packages ("__cuda=12.4") they were chosen for."""
+
+    packages: tuple[CondaFound, ...] = ()
+    virtual: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def python(self) -> str | None:
+        """The version of its Python, None in an environment without one."""
+        return next((item.version for item in self.packages if item.name == "python"), None)

@@ -1,0 +1,222 @@
+"""Solve match specs against channels with py-rattler, in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+from envbuild.conda.model import CondaFound, CondaRequest
+from envbuild.conda.target import virtual_packages
+from envbuild.context import Context
+from envbuild.errors import IntegrityError, NetworkError, NoSolutionError, UsageError
+from envbuild.names import BY_MACHINE
+from envbuild.net.channels import channel_headers, channel_urls, is_vendor_url
+from envbuild.net.redact import mask_users, without_user
+
+if TYPE_CHECKING:
+    from rattler import Gateway, RepoDataRecord
+
+SOLVE_SECONDS = 300
+SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+!-]*\Z")
+"""What may stand in a file name: rattler checks it too, since 0.24."""
+
+
+@dataclass(frozen=True)
+class Solver:
+    """The channels of a request, opened once: every question reads what is already there."""
+
+    request: CondaRequest
+    channels: dict[str, str]
+    gateway: Gateway
+
+    @property
+    def subdirs(self) -> tuple[str, str]:
+        """The folders of a channel that fit the machine."""
+        return BY_MACHINE[self.request.machine].conda, "noarch"
+
+    def records(self, names: Sequence[str]) -> list[RepoDataRecord]:
+        """Return all records of packages with these names, as the channels have them."""
+        answer = self._wait_for(
+            self.gateway.query(
+                list(self.channels.values()),
+                self.subdirs,  # type: ignore[arg-type]
+                list(names),
+                recursive=False,
+                channel_relations="disabled",
+            )
+        )
+        found: list[RepoDataRecord] = []
+        for of_channel in answer:
+            found += of_channel
+        return found
+
+    def solve(
+        self, constraints: Sequence[str] = (), keep: Sequence[RepoDataRecord] = ()
+    ) -> list[RepoDataRecord]:
+        """Return the records of an environment.
+
+        ``constraints`` are match specs that hold where the package is there at all.  Raises
+        NoSolutionError with the solver's own explanation, NetworkError.
+        """
+        from rattler import solve
+        from rattler.exceptions import SolverError
+
+        request = self.request
+        cutoff = None
+        if request.as_of:
+            day = datetime.fromisoformat(request.as_of).replace(tzinfo=timezone.utc)
+            cutoff = day + timedelta(days=1) - timedelta(milliseconds=1)
+        try:
+            found: list[RepoDataRecord] = self._wait_for(
+                solve(
+                    list(self.channels.values()),
+                    [_with_address(spec, self.channels) for spec in request.specs],
+                    gateway=self.gateway,
+                    platforms=self.subdirs,  # type: ignore[arg-type]
+                    virtual_packages=_virtual(request),
+                    locked_packages=keep,
+                    constraints=constraints,
+                    exclude_newer=cutoff,
+                    timeout=timedelta(seconds=SOLVE_SECONDS),
+                    # other channels than the recipe's are never asked (CEP 42)
+                    channel_relations="disabled",
+                )
+            )
+        except SolverError as error:
+            raise NoSolutionError(self._plain(error), where="[conda] dependencies") from error
+        return found
+
+    def found(self, record: RepoDataRecord) -> CondaFound:
+        """Return a record as our own; raise where it cannot be locked or is not allowed."""
+        file, build = record.file_name, str(record.build)
+        if not SAFE_NAME.match(file) or not SAFE_NAME.match(build):
+            raise IntegrityError(f"the channel names a file {file!a}, which is no package")
+        if record.sha256 is None or record.size is None:
+            hint = "a channel of today has both; ask who keeps it to index it anew"
+            raise IntegrityError("the channel tells no sha256 or size", where=file, hint=hint)
+        return CondaFound(
+            name=record.name.normalized,
+            version=str(record.version),
+            build=build,
+            subdir=record.subdir,
+            channel=self._channel_of(record),
+            file=file,
+            size=record.size,
+            sha256=record.sha256.hex(),
+            md5=record.md5.hex() if record.md5 else None,
+            noarch=_noarch(record),
+            license=_printable(record.license),
+            depends=tuple(record.depends),
+            flags=tuple(record.flags),
+        )
+
+    def _channel_of(self, record: RepoDataRecord) -> str:
+        place = record.channel.rstrip("/")
+        return next(name for name, url in self.channels.items() if url.rstrip("/") == place)
+
+    def _wait_for(self, question: Any) -> Any:
+        """Run a question to its end; what rattler raises becomes an error of ours."""
+        from rattler.exceptions import FetchRepoDataError, GatewayError, SolverError
+
+        async def ask() -> Any:
+            return await question
+
+        try:
+            return asyncio.run(ask())
+        except SolverError:
+            raise
+        except (GatewayError, FetchRepoDataError, OSError) as error:
+            raise NetworkError(
+                f"a channel cannot be read: {self._plain(error)}",
+                where=", ".join(self.request.channels),
+                hint="[channels] of the settings says where they are; envbuild doctor asks them",
+            ) from error
+
+    def _plain(self, error: Exception) -> str:
+        text = mask_users(str(error)).strip()
+        for name, url in self.channels.items():
+            text = text.replace(url.rstrip("/"), name)
+        return text.removeprefix("Cannot solve the request because of: ")
+
+
+def open_solver(request: CondaRequest, context: Context) -> Solver:
+    """Return the solver of a request.  Raises UsageError for a channel or spec it must not use."""
+    from rattler import Client, Gateway
+    from rattler.networking.middleware import (
+        AddHeadersMiddleware,
+        AuthenticationMiddleware,
+        MirrorMiddleware,
+        RetryMiddleware,
+    )
+
+    settings = context.settings
+    addresses = {
+        name: [without_user(url) for url in channel_urls(settings, name)]
+        for name in request.channels
+    }
+    mirrors = {urls[0]: urls for urls in addresses.values() if len(urls) > 1}
+    client = Client(
+        [
+            MirrorMiddleware(mirrors),
+            RetryMiddleware(),
+            AuthenticationMiddleware(),
+            AddHeadersMiddleware(channel_headers(settings, request.channels)),
+        ]
+    )
+    gateway = Gateway(cache_dir=context.store.folder("repodata"), client=client)
+    first = {name: urls[0] for name, urls in addresses.items()}
+    return Solver(request=request, channels=first, gateway=gateway)
+
+
+def refuse_vendor_records(records: Sequence[RepoDataRecord], context: Context) -> None:
+    """Raise UsageError for a package that another host or channel than the named one delivers."""
+    if context.settings.conda_vendor:
+        return
+    for record in records:
+        if is_vendor_url(record.url) or is_vendor_url(record.channel):
+            raise UsageError(
+                f"{record.file_name} comes from a channel of Anaconda Inc., which the settings do "
+                "not allow",
+                where=mask_users(record.channel),
+                hint="take it from another channel, or write vendor = true under [conda] of the "
+                "settings",
+            )
+
+
+def _virtual(request: CondaRequest) -> list[Any]:
+    from rattler import GenericVirtualPackage, PackageName, Version
+    from rattler.package.build_string import BuildString
+
+    return [
+        GenericVirtualPackage(PackageName(name), Version(version), BuildString(build))
+        for name, version, build in virtual_packages(request)
+    ]
+
+
+def _with_address(spec: str, channels: dict[str, str]) -> str:
+    """Put the address of a channel in the place of its name: "forge::numpy"."""
+    name, colons, rest = spec.partition("::")
+    if not colons:
+        return spec
+    if name not in channels:
+        raise UsageError(
+            f'"{spec}" names the channel {name}, which [conda] channels does not list',
+            where="[conda] dependencies",
+        )
+    return f"{channels[name].rstrip('/')}::{rest}"
+
+
+def _noarch(record: RepoDataRecord) -> Any:
+    if record.noarch.python:
+        return "python"
+    return "generic" if record.noarch.generic else None
+
+
+def _printable(text: str | None) -> str | None:
+    if text is None:
+        return None
+    return "".join(char if char.isprintable() else " " for char in text)[:300]

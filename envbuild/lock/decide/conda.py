@@ -1,0 +1,188 @@
+"""The conda part of a lock: what [conda] asks for, and what it is to the Python part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from msgspec import structs
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from envbuild.base.model import BaseFacts, Dist
+from envbuild.conda.model import CondaOptions, CondaRequest, CondaSolution
+from envbuild.context import Context
+from envbuild.data.package_tables import load_conda, load_conda_names
+from envbuild.errors import NoSolutionError, UsageError
+from envbuild.lock.cuda import conda_cuda
+from envbuild.lock.decide.base_description import BaseDescription
+from envbuild.lock.model import CONDA_PREFIX, CondaPackage, Lock
+from envbuild.names import BY_MACHINE
+from envbuild.recipe.conda import spec_name
+from envbuild.recipe.model import Recipe
+from envbuild.resolve.graph import DIRECT
+from envbuild.resolve.model import Found
+from envbuild.tools import installed_version
+
+
+def with_conda(
+    base: BaseDescription, recipe: Recipe, options: CondaOptions, context: Context
+) -> tuple[BaseDescription, CondaSolution]:
+    """Return the base with conda's Python in the place of its own, and conda's packages.
+
+    Raises NoSolutionError, NetworkError, UsageError.
+    """
+    solution = solve_recipe(recipe, base.facts, options, context)
+    if solution.python is None:
+        return base, solution
+    facts = python_facts(base.facts, solution, solution.python)
+    protect = tuple(dist.name for dist in facts.dists)
+    return replace(base, facts=facts, own=base.facts, protect=protect), solution
+
+
+def put_conda(lock: Lock, recipe: Recipe, solution: CondaSolution) -> Lock:
+    """Return the lock with its conda part; without one it stays as it is."""
+    if not recipe.conda.dependencies:
+        return lock
+    return structs.replace(
+        lock,
+        channels=recipe.conda.channels,
+        conda_direct=recipe.conda.dependencies,
+        conda_virtual=solution.virtual,
+        conda=locked_packages(solution, recipe.conda.dependencies),
+        tools={**lock.tools, "py-rattler": installed_version("py-rattler")},
+        notes=(*lock.notes, *solution.notes),
+    )
+
+
+def solve_recipe(
+    recipe: Recipe, facts: BaseFacts, options: CondaOptions, context: Context
+) -> CondaSolution:
+    """Return the conda packages of a recipe, none where it asks for none.
+
+    Raises NoSolutionError, NetworkError, UsageError.
+    """
+    if not recipe.conda.dependencies:
+        return CondaSolution()
+    if recipe.base.framework is not None and _asks_python(recipe):
+        raise UsageError(
+            "[base] framework is installed for the base's Python, and [conda] brings another",
+            where=recipe.name,
+            hint="name the framework in [conda] dependencies or [python] dependencies",
+        )
+    from envbuild.conda.choose import choose_conda
+
+    as_of = options.as_of or recipe.conda.as_of
+    request = CondaRequest(
+        specs=recipe.conda.dependencies,
+        channels=recipe.conda.channels,
+        machine=BY_MACHINE[facts.machine].machine,
+        glibc=facts.glibc,
+        target=options.target,
+        cpu=recipe.base.cpu,
+        as_of=None if as_of == "none" else as_of,
+        keep=options.keep,
+    )
+    with context.report.stage(
+        "choose conda's packages" + (f" as of {request.as_of}" if request.as_of else "")
+    ):
+        return choose_conda(request, context)
+
+
+def _asks_python(recipe: Recipe) -> bool:
+    return any(spec_name(line) == "python" for line in recipe.conda.dependencies)
+
+
+def python_facts(facts: BaseFacts, solution: CondaSolution, python: str) -> BaseFacts:
+    """Return the facts that Python packages are resolved against: conda's Python and packages."""
+    minor = ".".join(python.split(".")[:2])
+    return structs.replace(
+        facts,
+        python=python,
+        python_path=f"{CONDA_PREFIX}/bin/python{minor}",
+        prefix=CONDA_PREFIX,
+        site=(f"{CONDA_PREFIX}/lib/python{minor}/site-packages",),
+        abi=None,
+        externally_managed=False,
+        dists=conda_distributions(solution),
+        constraints=None,
+        framework=None,
+        built_for={},
+        cuda=conda_cuda({item.name: item.version for item in solution.packages}),
+        cudnn=None,
+        nccl=None,
+        created=None,
+    )
+
+
+def conda_distributions(solution: CondaSolution) -> tuple[Dist, ...]:
+    """Return the Python distributions that conda's packages bring, by their names on the index."""
+    names = load_conda_names().distributions
+    found: dict[str, Dist] = {}
+    for package in solution.packages:
+        is_python = package.noarch == "python" or {"python", "python_abi"} & set(package.requires)
+        if package.name == "python" or not (is_python or package.name in names):
+            continue
+        for name in names.get(package.name, (package.name,)):
+            canonical = canonicalize_name(name)
+            # the package that has the name itself knows its version best
+            if _is_version(package.version) and (canonical not in found or package.name == name):
+                found[canonical] = Dist(name=canonical, version=package.version, installer="conda")
+    return tuple(found[name] for name in sorted(found))
+
+
+def _is_version(text: str) -> bool:
+    try:
+        Version(text)
+    except InvalidVersion:
+        return False
+    return True
+
+
+def refuse_double_cuda(solution: CondaSolution, packages: Sequence[Found]) -> None:
+    """Raise NoSolutionError for nvidia-* wheels beside CUDA's libraries of conda."""
+    held = [item for item in solution.packages if item.name in load_conda().libraries]
+    if not held:
+        return
+    for found in packages:
+        if found.name.startswith("nvidia-") and found.name != "nvidia-ml-py":
+            asking = ", ".join(name for name in found.via if name != DIRECT) or "[python]"
+            raise NoSolutionError(
+                f"{asking} asks for the wheel {found.name} {found.version}, and conda brings "
+                f"{held[0].name} {held[0].version}: two CUDA libraries of one name in one process",
+                where="[python] dependencies",
+                hint=f"take {asking} from conda too ([conda] dependencies), or all of CUDA from "
+                "wheels",
+            )
+
+
+def locked_packages(solution: CondaSolution, direct: Sequence[str]) -> tuple[CondaPackage, ...]:
+    """Return the rows of a lock."""
+    python = solution.python
+    minor = ".".join(python.split(".")[:2]) if python else None
+    asked = {spec_name(line) for line in direct}
+    via: dict[str, list[str]] = {}
+    for item in solution.packages:
+        for name in dict.fromkeys(item.requires):
+            via.setdefault(name, []).append(item.name)
+    rows = []
+    for item in solution.packages:
+        asking = sorted(via.get(item.name, ()))
+        rows.append(
+            CondaPackage(
+                name=item.name,
+                version=item.version,
+                build=item.build,
+                subdir=item.subdir,  # type: ignore[arg-type]
+                channel=item.channel,
+                file=item.file,
+                size=item.size,
+                sha256=item.sha256,
+                md5=item.md5,
+                noarch=item.noarch,
+                python=minor if item.noarch == "python" else None,
+                license=item.license,
+                via=tuple([DIRECT, *asking] if item.name in asked else asking),
+            )
+        )
+    return tuple(rows)

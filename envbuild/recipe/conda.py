@@ -1,0 +1,48 @@
+"""[conda] of a recipe: what its lines may be."""
+
+from __future__ import annotations
+
+import re
+
+from envbuild.errors import UsageError
+from envbuild.recipe.model import CondaSection
+
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+HINT = 'write a name with bounds, such as "numpy 1.26.*", "pytorch >=2.5" or "r-base"'
+
+
+def spec_name(spec: str) -> str:
+    """Return the package that a match spec is about, "" where it names none: "forge::numpy 2"."""
+    found = NAME.match(spec.rpartition("::")[2].strip())
+    return found[0].lower() if found else ""
+
+
+def check_conda(section: CondaSection) -> None:
+    """Raise UsageError, with the line as written, for what is no match spec or no name."""
+    if section.dependencies and not section.channels:
+        raise UsageError(
+            "[conda] dependencies need a channel to come from",
+            hint='write channels = ["conda-forge"] below [conda]',
+        )
+    for line in section.dependencies:
+        _check_line(line)
+
+
+def _check_line(line: str) -> None:
+    from rattler import MatchSpec
+    from rattler.exceptions import InvalidMatchSpecError, PackageNameMatcherParseError
+
+    text = line.rpartition("::")[2].strip()
+    if (
+        not spec_name(line)
+        or "/" in line.split("[", maxsplit=1)[0]
+        or "url=" in line
+        or "channel=" in line
+    ):
+        what = f"{line!r} names no package"
+        raise UsageError(f"{what}; addresses and files have no place here", hint=HINT)
+    try:
+        MatchSpec(text, strict=False)
+    except (InvalidMatchSpecError, PackageNameMatcherParseError) as error:
+        reason = str(error).splitlines()[0]
+        raise UsageError(f"{line!r} is no match spec: {reason}", hint=HINT) from error
