@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from envbuild.app.site import find_site
 from envbuild.base.gpu_names import capability_of
 from envbuild.conda.model import GpuTarget
 from envbuild.context import Context
@@ -19,17 +20,11 @@ def read_target(recipe: Recipe, site: str | None, context: Context) -> GpuTarget
     drivers = [told.driver] if told.driver and site is None else []
     cards = {capability_of(name) for name in told.gpu} if site is None else set[int]()
     for text in (site,) if site else told.sites:
-        found = _read_site(text, context)
+        found = find_site(text, context)
         drivers += [found.host.driver] if found.host.driver else []
         cards |= _cards_of(found, text.partition(":")[2] or None)
     oldest = min(drivers, key=numbers) if drivers else None
     return GpuTarget(driver=oldest, capabilities=tuple(sorted(cards)))
-
-
-def _read_site(text: str, context: Context) -> Site:
-    from envbuild.app.site import find_site  # late: few recipes have a target
-
-    return find_site(text, context)
 
 
 def _cards_of(site: Site, partition: str | None) -> set[int]:

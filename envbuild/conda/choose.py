@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from rattler import RepoDataRecord
+
 from envbuild.conda.gpu import solve_with_gpu
 from envbuild.conda.model import CondaRequest, CondaSolution
 from envbuild.conda.solve import Solver, open_solver, refuse_vendor_records
@@ -26,7 +28,7 @@ def choose_conda(request: CondaRequest, context: Context) -> CondaSolution:
     return CondaSolution(packages=tuple(found), virtual=virtual, notes=notes)
 
 
-def _kept_records(solver: Solver) -> list:  # type: ignore[type-arg]
+def _kept_records(solver: Solver) -> list[RepoDataRecord]:
     """Return the channels' records of what the old lock has; what is gone is left out."""
     kept = solver.request.keep
     if not kept:

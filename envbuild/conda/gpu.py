@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from rattler import MatchSpec, PackageRecord, RepoDataRecord
 
 from envbuild.conda.model import CondaRequest
 from envbuild.conda.solve import Solver
@@ -19,9 +20,6 @@ from envbuild.data.package_tables import load_conda
 from envbuild.errors import NoSolutionError
 from envbuild.recipe.conda import spec_name
 
-if TYPE_CHECKING:
-    from rattler import PackageRecord, RepoDataRecord
-
 PIN = "cuda-version"
 ANY = "any"
 """The toolkit of a GPU build that does not tell its own."""
@@ -29,7 +27,7 @@ HOW_TO_SAY = (
     '[target] driver = "550.54.14" and gpu = ["A100"] in the recipe, or envbuild lock NAME '
     "--for SITE:PARTITION\nor write cpu = true under [base], if the CPU is meant"
 )
-Records = list["RepoDataRecord"]
+Records = list[RepoDataRecord]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,8 +163,6 @@ def _asked_names(request: CondaRequest) -> set[str]:
 
 def _chosen_names(request: CondaRequest) -> set[str]:
     """Return the names whose build or flags the recipe itself says: "pytorch * cpu*"."""
-    from rattler import MatchSpec
-
     found = set()
     for spec in request.specs:
         parsed = MatchSpec(spec.rpartition("::")[2])

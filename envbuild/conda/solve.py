@@ -1,4 +1,4 @@
-"""Solve match specs against channels with py-rattler, in this process."""
+"""Solve match specs against channels with py-rattler, in this process (slow to import)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,25 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rattler import (
+    Client,
+    Gateway,
+    GenericVirtualPackage,
+    PackageName,
+    RepoDataRecord,
+    Version,
+    solve,
+)
+from rattler.exceptions import FetchRepoDataError, GatewayError, SolverError
+from rattler.networking.middleware import (
+    AddHeadersMiddleware,
+    AuthenticationMiddleware,
+    MirrorMiddleware,
+    RetryMiddleware,
+)
+from rattler.package.build_string import BuildString
 
 from envbuild.conda.model import CondaFound, CondaRequest
 from envbuild.conda.target import virtual_packages
@@ -16,9 +34,6 @@ from envbuild.errors import IntegrityError, NetworkError, NoSolutionError, Usage
 from envbuild.names import BY_MACHINE
 from envbuild.net.channels import channel_headers, channel_urls, is_vendor_url
 from envbuild.net.redact import mask_users, without_user
-
-if TYPE_CHECKING:
-    from rattler import Gateway, RepoDataRecord
 
 SOLVE_SECONDS = 300
 SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+!-]*\Z")
@@ -62,9 +77,6 @@ class Solver:
         ``constraints`` are match specs that hold where the package is there at all.  Raises
         NoSolutionError with the solver's own explanation, NetworkError.
         """
-        from rattler import solve
-        from rattler.exceptions import SolverError
-
         request = self.request
         cutoff = None
         if request.as_of:
@@ -120,7 +132,6 @@ class Solver:
 
     def _wait_for(self, question: Any) -> Any:
         """Run a question to its end; what rattler raises becomes an error of ours."""
-        from rattler.exceptions import FetchRepoDataError, GatewayError, SolverError
 
         async def ask() -> Any:
             return await question
@@ -145,14 +156,6 @@ class Solver:
 
 def open_solver(request: CondaRequest, context: Context) -> Solver:
     """Return the solver of a request.  Raises UsageError for a channel or spec it must not use."""
-    from rattler import Client, Gateway
-    from rattler.networking.middleware import (
-        AddHeadersMiddleware,
-        AuthenticationMiddleware,
-        MirrorMiddleware,
-        RetryMiddleware,
-    )
-
     settings = context.settings
     addresses = {
         name: [without_user(url) for url in channel_urls(settings, name)]
@@ -188,9 +191,6 @@ def refuse_vendor_records(records: Sequence[RepoDataRecord], context: Context) -
 
 
 def _virtual(request: CondaRequest) -> list[Any]:
-    from rattler import GenericVirtualPackage, PackageName, Version
-    from rattler.package.build_string import BuildString
-
     return [
         GenericVirtualPackage(PackageName(name), Version(version), BuildString(build))
         for name, version, build in virtual_packages(request)

@@ -29,8 +29,7 @@ def check_conda(section: CondaSection) -> None:
 
 
 def _check_line(line: str) -> None:
-    from rattler import MatchSpec
-    from rattler.exceptions import InvalidMatchSpecError, PackageNameMatcherParseError
+    from rattler import MatchSpec, exceptions
 
     text = line.rpartition("::")[2].strip()
     if (
@@ -43,6 +42,6 @@ def _check_line(line: str) -> None:
         raise UsageError(f"{what}; addresses and files have no place here", hint=HINT)
     try:
         MatchSpec(text, strict=False)
-    except (InvalidMatchSpecError, PackageNameMatcherParseError) as error:
+    except (exceptions.InvalidMatchSpecError, exceptions.PackageNameMatcherParseError) as error:
         reason = str(error).splitlines()[0]
         raise UsageError(f"{line!r} is no match spec: {reason}", hint=HINT) from error

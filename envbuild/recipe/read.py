@@ -8,6 +8,7 @@ from pathlib import Path
 from packaging.requirements import InvalidRequirement, Requirement
 
 from envbuild.errors import UsageError
+from envbuild.recipe.conda import check_conda
 from envbuild.recipe.model import Recipe
 from envbuild.recipe.trees import read_tree_line
 from envbuild.toml import convert, line_of, read_toml
@@ -75,8 +76,6 @@ def _check_requirements(recipe: Recipe, path: Path, text: str) -> None:
 def _check_conda(recipe: Recipe, path: Path, text: str) -> None:
     if not recipe.conda.dependencies:
         return
-    from envbuild.recipe.conda import check_conda
-
     try:
         check_conda(recipe.conda)
     except UsageError as error:
