@@ -1,7 +1,7 @@
 """The GPU rule: a framework that the recipe names is the GPU's build, or an error says what lacks.
 
 Without a GPU before it a solver takes the build for the CPU and says nothing; among GPU builds it
-goes by the time of upload.  Here both are constraints: the build, and the CUDA version of the target.
+goes by the time of upload.  Here both are constraints: the build, and the target's CUDA version.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ Records = list[RepoDataRecord]
 
 @dataclass(frozen=True, kw_only=True)
 class _Builds:
-    """The GPU builds of one framework: build strings by toolkit, and whether the recipe names it."""
+    """The GPU builds of one framework: build strings by toolkit; whether the recipe names it."""
 
     name: str
     asked: bool
     by_toolkit: dict[str, set[str]]
 
     def within(self, since: str, until: str) -> list[str]:
-        """Return the toolkits of a range, newest first; that of builds that tell none is the last."""
+        """Return the toolkits of a range, newest first; last that of builds that tell none."""
         known = [toolkit for toolkit in self.by_toolkit if toolkit != ANY]
         fitting = [t for t in known if numbers(since) <= numbers(t) < numbers(until)]
         fitting.sort(key=numbers, reverse=True)
@@ -57,7 +57,7 @@ class _Builds:
 def solve_with_gpu(solver: Solver, keep: Records) -> tuple[Records, tuple[str, ...]]:
     """Return the records of an environment that obeys the rule, and notes.
 
-    Raises NoSolutionError: no solution at all, or none with the GPU builds that the recipe asks for.
+    Raises NoSolutionError: no solution, or none with the GPU builds that the recipe asks for.
     """
     plain = solver.solve(keep=keep)
     request = solver.request

@@ -81,7 +81,7 @@ class CondaFound:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CondaSolution:
-    """The answer: packages by name, and the virtual packages ("__cuda=12.4") they were chosen for."""
+    """The answer: packages by name, and the virtual ones ("__cuda=12.4") they were chosen for."""
 
     packages: tuple[CondaFound, ...] = ()
     virtual: tuple[str, ...] = ()

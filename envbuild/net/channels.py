@@ -19,8 +19,8 @@ VENDOR_NAMES = re.compile(r"(defaults|anaconda|main|r|msys2|free|pro)\Z|(pkgs/)"
 VENDOR_HOSTS = re.compile(r"(^|\.)anaconda\.(com|cloud)\Z")
 VENDOR_PATH = re.compile(r"/pkgs/(main|r|msys2|free|pro)(/|\Z)")
 VENDOR_HINT = (
-    "its terms ask larger organisations for a licence; take conda-forge, or, where your organisation "
-    "has one, write\n[conda]\nvendor = true\ninto the settings"
+    "its terms ask larger organisations for a licence; take conda-forge, or, where yours has one, "
+    "write\n[conda]\nvendor = true\ninto the settings"
 )
 
 
@@ -69,7 +69,7 @@ def _refuse_vendor_url(settings: Settings, name: str, url: str) -> None:
 
 
 def is_vendor_url(url: str) -> bool:
-    """Tell whether an address, of a channel or of a package, is one of the vendor's, or a mirror."""
+    """Tell whether an address of a channel or package is one of the vendor's, or a mirror."""
     parts = urlsplit(url)
     return bool(VENDOR_HOSTS.search(parts.hostname or "") or VENDOR_PATH.search(parts.path))
 

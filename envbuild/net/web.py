@@ -139,8 +139,8 @@ def _trusted_certificates(bundle: Path | None) -> ssl.SSLContext:
 def _credentials_hook(settings: Settings) -> Callable[[httpx.Request], httpx.Request]:
     """Return what adds a password to a request: the URL's, the same origin's, netrc's.
 
-    Known are those of the configured indexes and channels, and of URLs seen before: links on an index's pages
-    have none.
+    Known are those of the configured indexes and channels, and of URLs seen before: links on an
+    index's pages have none.
     """
     import httpx
 
