@@ -18,12 +18,7 @@ def spec_name(spec: str) -> str:
 
 
 def check_conda(section: CondaSection) -> None:
-    """Raise UsageError, with the line as written, for what is no match spec or no name."""
-    if section.dependencies and not section.channels:
-        raise UsageError(
-            "[conda] dependencies need a channel to come from",
-            hint='write channels = ["conda-forge"] below [conda]',
-        )
+    """Raise UsageError, with the line as written, for what names no package."""
     for line in section.dependencies:
         _check_line(line)
 

@@ -64,6 +64,12 @@ def solve_recipe(
     """
     if not recipe.conda.dependencies:
         return CondaSolution()
+    if not recipe.conda.channels:
+        raise UsageError(
+            "[conda] dependencies need a channel to come from",
+            where=recipe.name,
+            hint='write channels = ["conda-forge"] below [conda]',
+        )
     if recipe.base.framework is not None and _asks_python(recipe):
         raise UsageError(
             "[base] framework is installed for the base's Python, and [conda] brings another",
