@@ -11,6 +11,10 @@ from typing import Protocol
 class Stage(Protocol):
     """One running stage."""
 
+    def expect(self, count: int) -> None:
+        """Add to the stage's total."""
+        ...  # pragma: no cover
+
     def advance(self, count: int = 1) -> None:
         """Count what is done of the stage's total."""
         ...  # pragma: no cover
@@ -48,12 +52,17 @@ class Reporter(Protocol):
         ...  # pragma: no cover
 
 
-class _SilentTransfer:
+class SilentStage:
+    """A stage or download that shows nothing."""
+
+    def expect(self, count: int) -> None:
+        """Show nothing."""
+
     def advance(self, count: int = 1) -> None:
-        pass
+        """Show nothing."""
 
     def finish_file(self, name: str) -> None:
-        pass
+        """Show nothing."""
 
 
 class Silent:
@@ -68,9 +77,9 @@ class Silent:
     @contextlib.contextmanager
     def stage(self, title: str, *, total: int | None = None) -> Iterator[Stage]:  # noqa: ARG002
         """Show nothing."""
-        yield _SilentTransfer()
+        yield SilentStage()
 
     @contextlib.contextmanager
     def transfer(self, title: str, *, files: int, size: int) -> Iterator[Transfer]:  # noqa: ARG002
         """Show nothing."""
-        yield _SilentTransfer()
+        yield SilentStage()

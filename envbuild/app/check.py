@@ -96,7 +96,7 @@ def check_and_save(
     digest_of = known_digest if recorded is None else fresh_digest
     recipe = source.recipe if source else None
     project = project_folder(source, context) if request.with_project else None
-    with context.report.stage(title):
+    with context.report.stage(title) as stage:
         report = check_image(
             image,
             recipe=recipe,
@@ -104,6 +104,7 @@ def check_and_save(
             lock=lock,
             runtime=context.runtime,
             context=context,
+            stage=stage,
             digest=digest,
             recorded=recorded,
             digest_of=lambda path: digest_of(path, context.store),

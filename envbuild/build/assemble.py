@@ -232,9 +232,12 @@ class _Assembly:
         if self.lock.conda:
             base = with_conda(base, self._provide_conda(base))
         title = f"build {count_noun(len(lacking), 'source package')}"
-        with self.report.stage(title), self._container(base) as inside:
+        with (
+            self.report.stage(title, total=len(lacking)) as stage,
+            self._container(base) as inside,
+        ):
             packages = [self.packages[part.subject] for part in lacking]
-            unlocked = build_wheels(packages, self.needs, inside, self.store)
+            unlocked = build_wheels(packages, self.needs, inside, self.store, stage)
         _report_unlocked(unlocked, self.lock, self.report)
 
     def _compile(
@@ -251,10 +254,10 @@ class _Assembly:
         # images are large, and compiling needs their Python alone
         lean = not self.lock.is_bootstrap
         with (
-            self.report.stage(f"compile {count_noun(len(lacking), 'package')}"),
+            self.report.stage(f"compile {count_noun(len(lacking), 'package')}") as stage,
             self._container(base, lean=lean) as inside,
         ):
-            compile_modules(lacking, inside, self.packing, self.lock.base.epoch)
+            compile_modules(lacking, inside, self.packing, self.lock.base.epoch, stage)
 
     def _provide(
         self,

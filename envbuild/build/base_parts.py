@@ -195,8 +195,8 @@ def _sif_root(lock: Lock, packing: PackContext, context: Context) -> CachedPart:
     if found is not None:
         return found
     header = _fetch_base(lock, context)
-    with context.report.stage(f"pack the base {lock.base.reference}"):
-        return sif_part(Path(header["From"]), lock.base.digest, packing)
+    with context.report.stage(f"pack the base {lock.base.reference}") as stage:
+        return sif_part(Path(header["From"]), lock.base.digest, packing, stage)
 
 
 def complete_image(lock: Lock, store: Store) -> OciImage | None:
@@ -245,7 +245,9 @@ def _oci_layers(
         layers = dict(zip(diff_ids, image.manifest.layers, strict=True))
         todo = [diff for diff in layers if cached[diff] is None]
         todo.sort(key=lambda diff: -layers[diff].size)
-        with context.report.stage(f"pack {count_noun(lacking, 'layer')} of {lock.base.reference}"):
+        title = f"pack {count_noun(lacking, 'layer')} of {lock.base.reference}"
+        size = sum(layers[diff].size for diff in todo)
+        with context.report.stage(title, total=size) as stage:
             futures = {
                 diff: feeders.submit(
                     provide_layer,
@@ -256,7 +258,9 @@ def _oci_layers(
                 )
                 for diff in todo
             }
-            cached |= {diff: future.result() for diff, future in futures.items()}
+            for diff, future in futures.items():
+                cached[diff] = future.result()
+                stage.advance(layers[diff].size)
     found = [cached[diff] for diff in diff_ids]
     return [part for part in found if part is not None]
 

@@ -141,11 +141,14 @@ def _pack_locked(
         if package.is_sdist and not is_sealed(store.built(wheel_key(package, needs)))
     ]
     if lacking:
-        with packing.report.stage(f"build {count_noun(len(lacking), 'source package')}"):
-            build_wheels(lacking, needs, inside, store)
-    with packing.report.stage(f"pack {count_noun(len(lock.installed), 'package')}"):
+        title = f"build {count_noun(len(lacking), 'source package')}"
+        with packing.report.stage(title, total=len(lacking)) as stage:
+            build_wheels(lacking, needs, inside, store, stage)
+    count = len(lock.installed)
+    with packing.report.stage(f"pack {count_noun(count, 'package')}", total=count) as stage:
         for package in lock.installed:
             yield _pack_package(package, lock, scheme, packing)
+            stage.advance()
 
 
 def _pack_package(
@@ -178,8 +181,8 @@ def _compile(
     absent = [pair for pair in pairs if cached_part(pair[1], packing.store) is None]
     lacking = [wheel_modules(wheel, key, scheme) for wheel, key in absent]
     if lacking:
-        with packing.report.stage(f"compile {count_noun(len(lacking), 'package')}"):
-            compile_modules(lacking, inside, packing, epoch)
+        with packing.report.stage(f"compile {count_noun(len(lacking), 'package')}") as stage:
+            compile_modules(lacking, inside, packing, epoch, stage)
     found = (cached_part(key, packing.store) for key in keys)
     return [part for part in found if part is not None]
 

@@ -44,7 +44,7 @@ from envbuild.formats.sif_reader import (
 from envbuild.host import network_namespaces_work
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock
-from envbuild.progress import Reporter
+from envbuild.progress import Reporter, Stage
 from envbuild.recipe.model import Recipe
 
 
@@ -56,6 +56,7 @@ def check_image(
     lock: Lock | None,
     runtime: Container,
     context: Context,
+    stage: Stage,
     digest: str | None = None,
     recorded: str | None = None,
     digest_of: Callable[[Path], str] | None = None,
@@ -98,7 +99,7 @@ def check_image(
         ThreadPoolExecutor(1, "plain-exec") as pool,
     ):
         plainly = pool.submit(inside.ask_plainly, plain, Plain, home)
-        evidence = replace(gather_evidence(expected, inside, report), plain=plainly.result())
+        evidence = replace(gather_evidence(expected, inside, report, stage), plain=plainly.result())
         digest = known.result()
     findings = (*run_checks(evidence), *as_built(recorded, digest))
     gpus, driver = _describe_driver(evidence)
@@ -187,7 +188,9 @@ def verdict_of(findings: tuple[Finding, ...], *, unseen: bool = False) -> Outcom
     return "skipped" if unseen else "passed"
 
 
-def gather_evidence(expected: plan.Expected, inside: ProbeRunner, report: Reporter) -> Evidence:
+def gather_evidence(
+    expected: plan.Expected, inside: ProbeRunner, report: Reporter, stage: Stage
+) -> Evidence:
     """Run the probes: those without GPU time side by side in one container, the script, the GPU's.
 
     Without a GPU the script runs beside the first ones; a GPU may be set to take one process at a
@@ -205,12 +208,16 @@ def gather_evidence(expected: plan.Expected, inside: ProbeRunner, report: Report
         files.append(code)
     if inside.gpu:
         files.append(driver)
-    run_script = _script_run(expected.script, inside, report)
+    stage.expect(1 + len(files))
+    run_script = _script_run(expected.script, inside, report, stage)
+
+    def count_probe(name: str) -> None:
+        report.detail(f"{format_probe_name(name)} done")
+        stage.advance()
+
     with ThreadPoolExecutor(1, "recipe-script") as pool:
         beside = pool.submit(run_script) if not inside.gpu else None
-        visit = inside.ask(
-            (imports,), files, heard=lambda name: report.detail(f"{format_probe_name(name)} done")
-        )
+        visit = inside.ask((imports,), files, heard=count_probe)
     code_answer = visit.answer(code, Code) if code else None
     driver_answer = visit.answer(driver, Driver) if inside.gpu else None
     evidence = Evidence(
@@ -232,34 +239,39 @@ def gather_evidence(expected: plan.Expected, inside: ProbeRunner, report: Report
         evidence, frameworks=frameworks, framework=frameworks[0] if frameworks else None
     )
     evidence = replace(evidence, script=beside.result() if beside else run_script())
-    return gather_gpu(evidence, inside, report) if inside.gpu else evidence
+    return gather_gpu(evidence, inside, report, stage) if inside.gpu else evidence
 
 
 def _script_run(
-    script: Path | None, inside: ProbeRunner, report: Reporter
+    script: Path | None, inside: ProbeRunner, report: Reporter, stage: Stage
 ) -> Callable[[], Answer[ScriptRun] | None]:
     """Return what runs the recipe's own script, if it has one."""
+    stage.expect(script is not None)
 
     def run() -> Answer[ScriptRun] | None:
         if script is None:
             return None
         report.detail(f"the recipe's {script.name}")
-        return inside.run_script(script)
+        answer = inside.run_script(script)
+        stage.advance()
+        return answer
 
     return run
 
 
-def gather_gpu(evidence: Evidence, inside: ProbeRunner, report: Reporter) -> Evidence:
+def gather_gpu(evidence: Evidence, inside: ProbeRunner, report: Reporter, stage: Stage) -> Evidence:
     """Let every framework compute, each in its own process: it holds on to the GPU's memory."""
     answers = {}
-    for framework in evidence.frameworks:
-        if framework.probe is None:
-            continue
+    asked = [framework for framework in evidence.frameworks if framework.probe is not None]
+    stage.expect(len(asked))
+    for framework in asked:
+        assert framework.probe is not None  # noqa: S101  (those without were left out)
         report.detail(f"{framework.name} on the GPU")
         request = plan.compute_request(
             framework.probe, evidence.expected.level, driver_count(evidence)
         )
         answers[framework.name] = inside.ask((request,)).answer(request, Compute)
+        stage.advance()
     first = next(iter(answers.values()), None)
     return replace(evidence, compute=first, computes=answers)
 

@@ -33,8 +33,9 @@ def command(context: Context, *, image: str, output: Path | None, as_json: bool)
     """
     source = find_image(image, context).path
     target = context.settings.cwd / output if output else source
-    with context.store.beside(target) as partial, context.report.stage(f"flatten {source.name}"):
-        digest = flatten_image(source, partial)
+    stage_of_all = context.report.stage(f"flatten {source.name}")
+    with context.store.beside(target) as partial, stage_of_all as stage:
+        digest = flatten_image(source, partial, stage)
         publish(partial, target)
     size = target.stat().st_size
     if as_json:

@@ -7,7 +7,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TextIO
 
@@ -117,18 +117,25 @@ class Lines:
 
 
 class _Count:
-    """How much of a stage is done: "12 of 54, " where the total is known, else nothing."""
+    """How much of a stage is done: "22 %, " where the total is known, else nothing."""
 
-    def __init__(self, total: int | None) -> None:
-        self.total, self.done = total, 0
+    def __init__(self, total: int | None, tell: Callable[[str], None] | None = None) -> None:
+        self.total, self.done = total or 0, 0
+        self.tell = tell
         self.lock = threading.Lock()
+
+    def expect(self, count: int) -> None:
+        with self.lock:
+            self.total += count
 
     def advance(self, count: int = 1) -> None:
         with self.lock:
             self.done += count
+        if self.tell is not None:
+            self.tell(str(self))
 
     def __str__(self) -> str:
-        return f"{self.done} of {self.total}, " if self.total else ""
+        return f"{min(100 * self.done // self.total, 100)} %, " if self.total else ""
 
 
 class _Meter:
@@ -168,10 +175,9 @@ class Pretty(Lines):
 
     @contextlib.contextmanager
     def stage(self, title: str, *, total: int | None = None) -> Iterator[Stage]:
-        """Show a spinner with the count and the running seconds, then one finished line."""
+        """Show a spinner with the share that is done and the running seconds, then one finished line."""
         from rich.console import Console  # late: only on a terminal
         from rich.progress import (  # late: the same
-            MofNCompleteColumn,
             Progress,
             SpinnerColumn,
             TextColumn,
@@ -179,21 +185,18 @@ class Pretty(Lines):
         )
 
         started = time.monotonic()
-        count_noun = (MofNCompleteColumn(),) if total else ()
         columns = (
             SpinnerColumn(),
-            TextColumn("{task.description}"),
-            *count_noun,
+            TextColumn("{task.description}", markup=False),
             TimeElapsedColumn(),
         )
         with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-            task = progress.add_task(title, total=total)
+            task = progress.add_task(title, total=None)
 
-            class Count:
-                def advance(self, count: int = 1) -> None:
-                    progress.advance(task, count)
+            def tell(share: str) -> None:
+                progress.update(task, description=f"{title}: {share.rstrip(', ')}")
 
-            yield Count()
+            yield _Count(total, tell)
         self.say(
             f"{click.style('✓', fg='green')} {title}: {human_seconds(time.monotonic() - started)}"
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -181,11 +182,11 @@ def read_objects(path: Path) -> tuple[SifObject, ...]:
     return read_sif(path).objects
 
 
-def image_digest(path: Path) -> str:
+def image_digest(path: Path, advance: Callable[[int], None] | None = None) -> str:
     """Return ``sha256:…`` over all objects but signatures, in order.
 
     Of each its type and size, then its bytes. Signing does not change it; adding, removing or
-    changing any other object does.
+    changing any other object does.  ``advance`` is told the bytes that were read.
     """
     digest = hashlib.sha256()
     with path.open("rb") as file:
@@ -205,6 +206,8 @@ def image_digest(path: Path) -> str:
                     )
                 digest.update(chunk)
                 left -= len(chunk)
+                if advance is not None:
+                    advance(len(chunk))
     return "sha256:" + digest.hexdigest()
 
 

@@ -10,7 +10,7 @@ import functools
 import hashlib
 import os
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +34,7 @@ from envbuild.formats.squashfs_writer import (
     XATTR_KINDS,
 )
 from envbuild.limits import Room, reading, require_path
+from envbuild.progress import SilentStage, Stage
 
 DAMAGED = "its file system is damaged"
 KINDS: dict[int, Kind] = {1: "d", 2: "f", 3: "l", 4: "b", 5: "c", 6: "p"}
@@ -288,7 +289,7 @@ class SquashImage:
 @dataclass(frozen=True, slots=True)
 class _ContentHasher:
     image: SquashImage
-    advance: Callable[[int], None]
+    stage: Stage
 
     def hash_large(self, entry: TreeEntry) -> list[TreeEntry]:
         digest, at, size = hashlib.sha256(), entry.start, 0
@@ -307,7 +308,7 @@ class _ContentHasher:
             digest.update(rest)
         if size != entry.size:
             raise self.image.damaged(f"/{entry.path} is cut off")
-        self.advance(entry.size)
+        self.stage.advance(entry.size)
         return [msgspec.structs.replace(entry, sha256=digest.hexdigest())]
 
     def hash_small(self, entries: list[TreeEntry]) -> list[TreeEntry]:
@@ -323,7 +324,7 @@ class _ContentHasher:
             if len(piece) != entry.size:
                 raise self.image.damaged(f"/{entry.path} is cut off")
             hashed.append(msgspec.structs.replace(entry, sha256=hashlib.sha256(piece).hexdigest()))
-        self.advance(sum(entry.size for entry in entries))
+        self.stage.advance(sum(entry.size for entry in entries))
         return hashed
 
     def _read_fragment(self, number: int) -> bytes:
@@ -333,22 +334,25 @@ class _ContentHasher:
 
 
 def read_tree(
-    image: SquashImage, pool: Executor, advance: Callable[[int], None] = lambda _: None
+    image: SquashImage, pool: Executor, stage: Stage | None = None
 ) -> dict[str, TreeEntry]:
     """Return the whole tree with the hashes of all contents.
 
-    ``advance`` gets how many bytes were hashed.
+    ``stage`` counts the bytes that are hashed.
 
     Raises IntegrityError for whatever is damaged.
     """
-    hasher = _ContentHasher(image, advance)
+    stage = stage or SilentStage()
+    hasher = _ContentHasher(image, stage)
     tree: dict[str, TreeEntry] = {}
     shared: dict[int, list[TreeEntry]] = {}
     futures = []
     for entry in image.entries():
         if entry.kind != "f":
             tree[entry.path] = entry
-        elif entry.blocks:
+            continue
+        stage.expect(entry.size)
+        if entry.blocks:
             futures.append(pool.submit(hasher.hash_large, entry))
         else:
             shared.setdefault(entry.fragment if entry.size else NO_FRAGMENT, []).append(entry)

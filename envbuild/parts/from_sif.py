@@ -18,6 +18,7 @@ from envbuild.formats.squashfs_reader import SquashImage, read_tree
 from envbuild.parts.cache import CachedPart, PackContext, cached_part, part_key, provide_blob
 from envbuild.parts.reader import image_contents
 from envbuild.parts.writer import PartWriter
+from envbuild.progress import Stage
 
 CHUNK = 1 << 22
 
@@ -27,7 +28,7 @@ def sif_key(digest: str, codec: Codec) -> str:
     return part_key("sif", digest=digest, packer=codec.key)
 
 
-def sif_part(path: Path, digest: str, packing: PackContext) -> CachedPart:
+def sif_part(path: Path, digest: str, packing: PackContext, stage: Stage) -> CachedPart:
     """Return the part of a SIF's root.
 
     Raises UsageError for a layered image, IntegrityError for a damaged one.
@@ -50,15 +51,19 @@ def sif_part(path: Path, digest: str, packing: PackContext) -> CachedPart:
         packing.report.detail(f"pack {path.name}")
         # packed blocks can be taken over where compressor and size are ours
         if (image.compressor, image.block_size) == (packing.codec.compressor, BLOCK):
-            return provide_blob(key, packing, lambda out: _copy_blocks(image, key, out, packing))
-        return provide_blob(key, packing, lambda out: _repack(image, key, out, packing))
+            return provide_blob(
+                key, packing, lambda out: _copy_blocks(image, key, out, packing, stage)
+            )
+        return provide_blob(key, packing, lambda out: _repack(image, key, out, packing, stage))
     finally:
         image.close()
 
 
-def _copy_blocks(image: SquashImage, key: str, out: BinaryIO, packing: PackContext) -> Part:
+def _copy_blocks(
+    image: SquashImage, key: str, out: BinaryIO, packing: PackContext, stage: Stage
+) -> Part:
     """Copy a file system up to its tables and describe what is in it."""
-    tree = read_tree(image, packing.pool)
+    tree = read_tree(image, packing.pool, stage)
     digest, at = hashlib.sha256(), 0
     while at < image.data_end:
         chunk = image.read(at, min(CHUNK, image.data_end - at))
@@ -75,10 +80,12 @@ def _copy_blocks(image: SquashImage, key: str, out: BinaryIO, packing: PackConte
     )
 
 
-def _repack(image: SquashImage, key: str, out: BinaryIO, packing: PackContext) -> Part:
+def _repack(
+    image: SquashImage, key: str, out: BinaryIO, packing: PackContext, stage: Stage
+) -> Part:
     writer = PartWriter(out, codec=packing.codec, pool=packing.pool)
     try:
-        writer.add_all(image_contents(image))
+        writer.add_all(image_contents(image, stage))
     except IntegrityError as error:
         raise image.damaged(error.what) from error
     return writer.finish(key, layer=True)

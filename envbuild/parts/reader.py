@@ -15,6 +15,7 @@ from envbuild.formats.file_tree import NO_FRAGMENT, Tree, TreeEntry, resolve_lin
 from envbuild.formats.squashfs_reader import SquashImage
 from envbuild.parts.cache import CachedPart
 from envbuild.parts.writer import Content
+from envbuild.progress import Stage
 
 BIGGEST = 64 * 1024 * 1024
 
@@ -93,8 +94,11 @@ class _BlockStream:
         return piece
 
 
-def image_contents(image: SquashImage) -> Iterator[Content]:
-    """Yield the tree of a file system with its contents, in the order in which they lie in it."""
+def image_contents(image: SquashImage, stage: Stage) -> Iterator[Content]:
+    """Yield the tree of a file system with its contents, in the order in which they lie in it.
+
+    ``stage`` counts the bytes of the contents.
+    """
 
     @functools.lru_cache(maxsize=8)
     # small files follow one another in a fragment: a few unpacked ones are enough
@@ -106,7 +110,9 @@ def image_contents(image: SquashImage) -> Iterator[Content]:
     def place(entry: TreeEntry) -> tuple[int, int, int, bytes]:
         return (entry.start, entry.fragment, entry.offset, os.fsencode(entry.path))
 
-    for entry in sorted(image.entries(), key=place):
+    entries = sorted(image.entries(), key=place)
+    stage.expect(sum(entry.size for entry in entries))
+    for entry in entries:
         if entry.kind != "f":
             yield entry, None
             continue
@@ -117,3 +123,4 @@ def image_contents(image: SquashImage) -> Iterator[Content]:
             ),
             stream,
         )  # type: ignore[misc]
+        stage.advance(entry.size)

@@ -30,7 +30,7 @@ from envbuild.build.in_base import install_scheme as scheme
 from envbuild.formats import file_tree as tree
 from envbuild.lock.read import read_lock
 from envbuild.plan import apptainer, definition, model as plan
-from envbuild.progress import Silent
+from envbuild.progress import Silent, SilentStage
 from envbuild.recipe.read import read_recipe
 from envbuild.store.layout import Store
 
@@ -63,7 +63,7 @@ with ThreadPoolExecutor(1) as pool:
             recipe=recipe, lock=lock, plan=planned, definition=text, mode=mode, codec=codec, target=path
         )
         key = known.key_of(order)
-        image.write_image(path, order, layers, key)
+        image.write_image(path, order, layers, key, SilentStage())
         made[mode] = [key, hashlib.sha256(path.read_bytes()).hexdigest()]
     made["parts"] = [part.part.key for layer in layers for part in layer.parts]
 print(json.dumps(made))

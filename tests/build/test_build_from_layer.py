@@ -32,7 +32,7 @@ from envbuild.parts.from_sif import sif_part
 from envbuild.parts.reader import read_file
 from envbuild.parts.writer import PartWriter
 from envbuild.plan.model import Definition
-from envbuild.progress import Silent
+from envbuild.progress import Silent, SilentStage
 from envbuild.run import Command, LocalRunner
 from envbuild.store.layout import Store
 from tests.build.packing import EPOCH, ZSTD, read_file_system
@@ -495,11 +495,11 @@ def test_the_root_of_a_sif_becomes_a_part(
     root = partition_object(write, machine="x86_64")  # type: ignore[arg-type]
     with path.open("wb") as out:
         write_sif(out, [root], machine="x86_64", epoch=0, identity="x")
-    part = sif_part(path, "sha256:" + "1" * 64, packing)
+    part = sif_part(path, "sha256:" + "1" * 64, packing, SilentStage())
     found = written(tmp_path, [part])
     assert compare_trees({p: e for p, (e, _) in tree.items()}, found) == ((), (), ())
     overlay = partition_object(write, machine="x86_64", overlay=True)  # type: ignore[arg-type]
     with path.open("wb") as out:
         write_sif(out, [root, overlay], machine="x86_64", epoch=0, identity="x")
     with pytest.raises(UsageError, match="made of layers"):
-        sif_part(path, "sha256:" + "2" * 64, packing)
+        sif_part(path, "sha256:" + "2" * 64, packing, SilentStage())

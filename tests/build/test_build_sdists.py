@@ -7,7 +7,7 @@ import io
 import json
 import tarfile
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -20,7 +20,7 @@ from envbuild.build.in_base.sdists import BuildNeeds, build_wheels, wheel_key
 from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.lock.model import PythonPackage
-from envbuild.progress import Silent
+from envbuild.progress import Silent, SilentStage
 from envbuild.resolve.sources.artifacts import FORM, About
 from envbuild.run import Command, LocalRunner, Result
 from envbuild.settings import load_settings
@@ -37,6 +37,7 @@ class Pretended(BaseContainer):
         between: Exchange,
         env: Mapping[str, str],
         more: Sequence[tuple[Path, str]] = (),
+        on_line: Callable[[str], None] | None = None,
     ) -> Result:
         job = json.loads((between.given / "build.json").read_text())
         name = job["name"].removesuffix(".tar.gz")
@@ -111,7 +112,7 @@ def build(tmp_path: Path, wants: Mapping[str, Sequence[str]]) -> list[tuple[str,
         msgspec.json.encode(about)
     )
     (store.folder("answers") / "old.json").write_text("{}")
-    assert build_wheels([package], needs, inside, store) == {"wanted": ("py-yaml",)}
+    assert build_wheels([package], needs, inside, store, SilentStage()) == {"wanted": ("py-yaml",)}
     assert not (store.folder("answers") / "old.json").exists()
     assert store.built(wheel_key(package, needs)).is_file()
     return list(SEEN)

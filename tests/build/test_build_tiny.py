@@ -19,6 +19,7 @@ from envbuild.context import Context
 from envbuild.errors import EnvbuildError, HostError, IntegrityError
 from envbuild.formats.file_tree import tree_digest
 from envbuild.formats.sif_reader import image_digest, read_sif
+from envbuild.progress import SilentStage
 from tests.tiny_build import EPOCH, TinyProject
 
 
@@ -190,7 +191,7 @@ class TestFlattenAndRebuild:
         make(tiny, tiny.spec())
         make(tiny, tiny.spec("layered"))
         target = tiny.folder / "out.sif"
-        digest = flatten_image(tiny.spec("layered").target, target)
+        digest = flatten_image(tiny.spec("layered").target, target, SilentStage())
         trees = [
             tree_digest(image_tree(path, tiny.context).values())
             for path in (target, tiny.spec().target, tiny.spec("layered").target)

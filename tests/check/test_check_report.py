@@ -25,6 +25,7 @@ from envbuild.check.report import (
     to_json,
 )
 from envbuild.errors import CheckFailedError, UsageError
+from envbuild.progress import SilentStage
 from envbuild.store.layout import Store
 from tests.check.tree import DIGEST, Tree, silent_context
 
@@ -189,6 +190,7 @@ def test_what_is_no_image_is_refused_before_anything_runs(tmp_path: Path) -> Non
             lock=None,
             runtime=Tree(tmp_path / "image"),
             context=silent_context(tmp_path),
+            stage=SilentStage(),
         )
     assert told.value.where == str(file)
 

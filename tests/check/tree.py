@@ -14,7 +14,7 @@ from envbuild.check.model import Report
 from envbuild.check.perform import check_image
 from envbuild.context import Context, open_context
 from envbuild.lock.model import Lock, LockedBase, Packer, PythonPackage
-from envbuild.progress import Silent
+from envbuild.progress import Silent, SilentStage
 from envbuild.recipe.model import AboutSection, BaseSection, CheckSection, PythonSection, Recipe
 from envbuild.run import Command, LocalRunner
 from envbuild.settings import load_settings
@@ -114,7 +114,7 @@ class Tree:
 
     def check(self, recipe: Recipe | None = None, lock: Lock | None = None, **more: Any) -> Report:
         """Check this tree as if it were an image; ``more`` are further arguments of check_image."""
-        options = {"script": None, "digest": DIGEST, "gpu": False, **more}
+        options = {"script": None, "digest": DIGEST, "gpu": False, "stage": SilentStage(), **more}
         return check_image(
             self.root,
             recipe=recipe,

@@ -142,7 +142,7 @@ def test_a_long_stage_says_how_far_it_is(
         stage.advance(2)
         time.sleep(0.1)
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0].startswith("  pack 3 packages: 2 of 3, ")
+    assert lines[0].startswith("  pack 3 packages: 66 %, ")
     assert lines[0].endswith(" so far")
     assert lines[-1].startswith("pack 3 packages: 0.")
 

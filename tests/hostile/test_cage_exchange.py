@@ -28,7 +28,7 @@ from envbuild.build.in_base.sdists import BuildNeeds, build_wheels, wheel_key
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, IntegrityError
 from envbuild.parts.cache import CachedPart, PackContext
-from envbuild.progress import Silent
+from envbuild.progress import Silent, SilentStage
 from envbuild.run import Command, LocalRunner, Result
 from envbuild.runtime import Runtime
 from envbuild.settings import load_settings
@@ -146,6 +146,7 @@ class Hostile(BaseContainer):
         between: Exchange,
         env: Mapping[str, str],
         more: Sequence[tuple[Path, str]] = (),
+        on_line: Callable[[str], None] | None = None,
     ) -> Result:
         ATTACK[0](between)
         return LocalRunner()(Command(argv=("true",)))
@@ -182,7 +183,7 @@ def test_a_source_package_leaves_no_link_in_the_store(
         BuildNeeds(root="r", packages=(), epoch=0),
     )
     with pytest.raises(IntegrityError, match="what the build left"):
-        build_wheels([package], needs, attacked(attack, tmp_path), store)
+        build_wheels([package], needs, attacked(attack, tmp_path), store, SilentStage())
     assert not store.built(wheel_key(package, needs)).exists()
     assert secret.stat().st_mode & 0o777 == 0o600
 
@@ -198,7 +199,7 @@ def test_a_name_that_is_no_wheels_is_an_error(tmp_path: Path) -> None:
         BuildNeeds(root="r", packages=(), epoch=0),
     )
     with pytest.raises(IntegrityError, match="no proper wheel"):
-        build_wheels([package], needs, attacked(attack, tmp_path), store)
+        build_wheels([package], needs, attacked(attack, tmp_path), store, SilentStage())
 
 
 def test_no_package_reaches_the_tools_or_results_of_another(tmp_path: Path) -> None:
@@ -214,7 +215,7 @@ def test_no_package_reaches_the_tools_or_results_of_another(tmp_path: Path) -> N
     packages = [sdist(store, name, [], group="project") for name in ("one", "two")]
     needs = BuildNeeds(root="r", packages=(sdist(store, "tool", []),), epoch=0)
     inside = attacked(attack, tmp_path)
-    build_wheels(packages, needs, inside, store)
+    build_wheels(packages, needs, inside, store, SilentStage())
     assert len(seen) == 3
     assert not set.intersection(*seen)
     tools = inside.folder / "tools"
@@ -265,6 +266,8 @@ def test_a_base_gives_bytecode_and_nothing_else(
     with ThreadPoolExecutor(2) as pool:
         packing = PackContext(store=store, codec=ZSTD, pool=pool, report=Silent())
         with pytest.raises(EnvbuildError) as told:
-            compile_modules([wheel_modules(packed, "key", scheme)], inside, packing, 0)
+            compile_modules(
+                [wheel_modules(packed, "key", scheme)], inside, packing, 0, SilentStage()
+            )
     assert isinstance(told.value, IntegrityError)
     assert not store.layer("key").exists()

@@ -6,6 +6,7 @@ import os
 import shlex
 import shutil
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from urllib.parse import quote
 
@@ -19,14 +20,18 @@ from envbuild.context import Context
 from envbuild.errors import HostError, IntegrityError, ToolFailedError
 from envbuild.host import read_host
 from envbuild.net.fetch import Artifact, fetch_artifacts
+from envbuild.progress import Stage
 from envbuild.run import Command, Runner
 from envbuild.settings import Settings
 from envbuild.store.atomic import os_errors_as
 from envbuild.store.layout import Store
 from envbuild.store.sealed import commit_sealed, is_sealed
+from envbuild.store.units import count_noun
 from envbuild.tools import find_tool
 
 ROOT_SECONDS = 1800.0
+DPKG_STEPS = ("Unpacking ", "Setting up ")
+"""What dpkg says once of every package."""
 PROBE, FACTS = "/tmp/envbuild-probe.py", "/tmp/envbuild-facts"  # noqa: S108  (in the new root, cleaned by mmdebstrap)
 
 
@@ -86,8 +91,8 @@ def make_root(bootstrap: Bootstrap, context: Context) -> Path:
             return final
         final = context.store.own(final)
         find_tool("mmdebstrap", context.settings, context.runner)
-        with context.store.work("base") as work, context.report.stage(_stage_title(bootstrap)):
-            output = _run_mmdebstrap(bootstrap, work / "root.tar", context)
+        with context.store.work("base") as work, _report_stage(bootstrap, context) as stage:
+            output = _run_mmdebstrap(bootstrap, work / "root.tar", context, stage)
             facts = read_probe(
                 output,
                 image=f"debian:{bootstrap.suite}",
@@ -101,13 +106,16 @@ def make_root(bootstrap: Bootstrap, context: Context) -> Path:
     return final
 
 
-def _stage_title(bootstrap: Bootstrap) -> str:
-    if bootstrap.over is None:
-        return f"make Debian {bootstrap.suite} from packages"
-    return f"add {len(bootstrap.added)} Debian packages"
+def _report_stage(bootstrap: Bootstrap, context: Context) -> AbstractContextManager[Stage]:
+    count = count_noun(len(bootstrap.added), "Debian package")
+    title = (
+        f"make Debian {bootstrap.suite} from packages" if bootstrap.over is None else f"add {count}"
+    )
+    # packing the root and removing the folder it was made in count as another fifth
+    return context.report.stage(title, total=round(2.5 * len(bootstrap.added)))
 
 
-def _run_mmdebstrap(bootstrap: Bootstrap, target: Path, context: Context) -> str:
+def _run_mmdebstrap(bootstrap: Bootstrap, target: Path, context: Context, stage: Stage) -> str:
     """Make the root and return what the probe printed in it."""
     host = read_host()
     # maintainer scripts are foreign code: root's own namespace leaves them the machine
@@ -128,7 +136,7 @@ def _run_mmdebstrap(bootstrap: Bootstrap, target: Path, context: Context) -> str
             f'chroot "$1" env -i PATH=/usr/bin:/bin python3 -s -B {PROBE} > "$1"{FACTS}',
             f"download {FACTS} {shlex.quote(str(facts))}",
         )
-        argv = mmdebstrap_arguments(
+        program, *arguments = mmdebstrap_arguments(
             bootstrap.added,
             repository=quote(str(repository)),
             target=str(target),
@@ -137,10 +145,12 @@ def _run_mmdebstrap(bootstrap: Bootstrap, target: Path, context: Context) -> str
             over=over,
         )
         command = Command(
-            argv=argv,
+            # dpkg's lines while they come tell how far it is
+            argv=(program, "--verbose", *arguments),
             env=_clean_environment(bootstrap, context.settings),
             cwd=target.parent,
             timeout=ROOT_SECONDS,
+            on_line=lambda line: stage.advance(line.startswith(DPKG_STEPS)),
         )
         try:
             context.runner(command)

@@ -25,6 +25,7 @@ from envbuild.formats.oci import (
 )
 from envbuild.names import BY_DEBIAN
 from envbuild.net.partial import is_complete
+from envbuild.progress import Stage
 from envbuild.store.atomic import make_folder, os_errors_as, write_text
 from envbuild.store.layout import Store, remove_tree
 
@@ -48,8 +49,8 @@ def image_facts(
     download_missing()
     config = stored_config(image, context.store)
     architecture = BY_DEBIAN.get(config.architecture)
-    with context.report.stage(f"read what {reference.text} holds"):
-        tree = read_tree(image, config, context.store, reference.text)
+    with context.report.stage(f"read what {reference.text} holds", total=image.size) as stage:
+        tree = read_tree(image, config, context.store, reference.text, stage)
         output = read_static(
             tree,
             config.environment,
@@ -64,7 +65,7 @@ def image_facts(
     return facts
 
 
-def read_tree(image: OciImage, config: OciConfig, store: Store, where: str) -> Tree:
+def read_tree(image: OciImage, config: OciConfig, store: Store, where: str, stage: Stage) -> Tree:
     """Merge the layers, each checked against the configuration's diff_id."""
     layers, diff_ids = image.manifest.layers, config.rootfs.diff_ids
     if len(diff_ids) != len(layers):
@@ -74,6 +75,7 @@ def read_tree(image: OciImage, config: OciConfig, store: Store, where: str) -> T
     tree = Tree(keep_file(config.environment))
     for number, (layer, diff_id) in enumerate(zip(layers, diff_ids, strict=True)):
         tree.add_layer(store.artifact(layer.sha256), diff_id, number=number, where=where)
+        stage.advance(layer.size)
     return tree
 
 

@@ -96,8 +96,11 @@ class CondaAssembly:
             site = f"{prefix.path}/{prefix.site}"
             sources = [linked_modules(parts[key], key, site, codec.compressor) for key in lacking]
             title = f"compile {count_noun(len(lacking), 'conda package')}"
-            with self.packing.report.stage(title), self._container(linked.values()) as inside:
-                compile_modules(sources, inside, self.packing, self.lock.base.epoch)
+            with (
+                self.packing.report.stage(title) as stage,
+                self._container(linked.values()) as inside,
+            ):
+                compile_modules(sources, inside, self.packing, self.lock.base.epoch, stage)
         return [self._require_part(key) for key in parts]
 
     def _container(self, linked: Iterable[CachedPart]) -> AbstractContextManager[BaseContainer]:

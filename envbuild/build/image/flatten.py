@@ -33,10 +33,11 @@ from envbuild.formats.sif_writer import (
 )
 from envbuild.formats.squashfs_reader import SquashImage, read_tree
 from envbuild.formats.squashfs_writer import Copy, write_squashfs
+from envbuild.progress import Stage
 from envbuild.store.atomic import os_errors_as
 
 
-def flatten_image(source: Path, target: Path) -> str:
+def flatten_image(source: Path, target: Path, stage: Stage) -> str:
     """Write a layered image as one partition and return its tree digest, which stays the same.
 
     Packed bytes are copied as they are. Raises UsageError for an image that is not layered,
@@ -56,7 +57,7 @@ def flatten_image(source: Path, target: Path) -> str:
         for item in root_partitions(source):
             image = SquashImage(source, item.offset, item.size)
             stack.callback(image.close)
-            part = layer_of(image, read_tree(image, pool), overlay=item.partition == OVERLAY)
+            part = layer_of(image, read_tree(image, pool, stage), overlay=item.partition == OVERLAY)
             layers.append((part, _partition_copy(source, item)))
     tree = merge_parts([part for part, _ in layers])
     digest = tree_digest(entry for entry, _ in tree.values())

@@ -159,13 +159,15 @@ def image_tree(path: Path, context: Context) -> dict[str, TreeEntry]:
     layers = []
     with (
         ThreadPoolExecutor(len(os.sched_getaffinity(0)), "hash") as pool,
-        context.report.stage(f"read {path.name}"),
+        context.report.stage(f"read {path.name}") as stage,
     ):
         for item in root_partitions(path):
             image = SquashImage(path, item.offset, item.size)
             try:
                 layers.append(
-                    layer_of(image, read_tree(image, pool), overlay=item.partition == OVERLAY)
+                    layer_of(
+                        image, read_tree(image, pool, stage), overlay=item.partition == OVERLAY
+                    )
                 )
             finally:
                 image.close()
@@ -250,11 +252,11 @@ def _why_other_bytes(
         return ""
     with (
         context.store.work("verify") as work,
-        context.report.stage("make the same image, to compare bytes"),
+        context.report.stage("make the same image, to compare bytes") as stage,
     ):
         made = work / "image.sif"
-        write_image(made, order, assembled.layers, key_of(order))
-        if (image_digest(made), frame_digest(made)) == found:
+        write_image(made, order, assembled.layers, key_of(order), stage)
+        if (image_digest(made, stage.advance), frame_digest(made)) == found:
             return ""
         return (
             describe_difference(made, path)

@@ -32,13 +32,16 @@ from envbuild.formats.squashfs_writer import Copy, write_squashfs
 from envbuild.parts.cache import CachedPart
 from envbuild.parts.compact import drop_unused_blocks
 from envbuild.parts.reader import read_file
+from envbuild.progress import Stage
 from envbuild.store.atomic import os_errors_as
 
 METADATA = "inspect-metadata.json"
 """The name under which Apptainer looks for what ``inspect`` prints."""
 
 
-def write_image(path: Path, order: BuildSpec, layers: Sequence[Layer], key: str) -> str:
+def write_image(
+    path: Path, order: BuildSpec, layers: Sequence[Layer], key: str, stage: Stage
+) -> str:
     """Write the SIF and return its tree digest: over all layers together, without their guards.
 
     The same order and layers give the same bytes. They are not on the disk for sure before the file
@@ -63,9 +66,16 @@ def write_image(path: Path, order: BuildSpec, layers: Sequence[Layer], key: str)
         if MODES[order.mode].is_layered
         else [drop_unused_blocks(tree, kept)]
     )
+    # as much again is read for the image's digest
+    stage.expect(2 * sum(part.size for _, parts in written for part, _ in parts))
     partitions = [
         partition_object(
-            _squashfs_writer(tree, parts, lock.base.epoch, lock.packer.compressor),
+            _squashfs_writer(
+                tree,
+                [_count_copy(*held, stage) for held in parts],
+                lock.base.epoch,
+                lock.packer.compressor,
+            ),
             machine=lock.base.machine,
             name=layers[number].name if MODES[order.mode].is_layered else "",
             overlay=number > 0,
@@ -85,6 +95,14 @@ def _squashfs_writer(
         return write_squashfs(out, tree, parts, epoch=epoch, compressor=compressor)
 
     return write
+
+
+def _count_copy(part: Part, copy: Copy, stage: Stage) -> tuple[Part, Copy]:
+    def copy_and_count(target: int, at: int) -> None:
+        copy(target, at)
+        stage.advance(part.size)
+
+    return part, copy_and_count
 
 
 def _read_runtime_files(tree: Tree, kept: Sequence[CachedPart], compressor: str) -> dict[str, str]:

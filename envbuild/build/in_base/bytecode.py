@@ -29,6 +29,7 @@ from envbuild.formats.file_tree import TreeEntry, merge_parts
 from envbuild.parts.cache import CachedPart, PackContext, part_key, provide_part
 from envbuild.parts.reader import read_file
 from envbuild.parts.writer import PartWriter
+from envbuild.progress import Stage
 from envbuild.store.atomic import os_errors_as
 
 ENVIRONMENT = {"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
@@ -38,6 +39,9 @@ BYTECODE_LIMIT = 1 << 26
 
 The largest of TensorFlow and PyTorch have some megabytes.
 """
+
+DIGITS = 8
+"""Of a number that is printed in a container, fewer than these count."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -129,7 +133,11 @@ def module_sources(wheel: WheelPart, scheme: Scheme) -> list[tuple[str, str]]:
 
 
 def compile_modules(
-    packages: Sequence[ModuleSources], inside: BaseContainer, packing: PackContext, epoch: int
+    packages: Sequence[ModuleSources],
+    inside: BaseContainer,
+    packing: PackContext,
+    epoch: int,
+    stage: Stage,
 ) -> None:
     """Compile the modules of packages in one run, and keep what came out.
 
@@ -149,9 +157,24 @@ def compile_modules(
         # paths in tracebacks are the image's: members are compiled under their final names
         order = {"jobs": jobs, "mtime": epoch, "workers": len(os.sched_getaffinity(0))}
         between.write("compile.json", json.dumps(order).encode())
-        inside.run("compile.py", f"{GIVEN}/compile.json", between=between, env=ENVIRONMENT)
+        inside.run(
+            "compile.py",
+            f"{GIVEN}/compile.json",
+            between=between,
+            env=ENVIRONMENT,
+            on_line=lambda line: _count_batch(line, stage),
+        )
         for package in packages:
             _keep_bytecode(package.key, packing, between, package.folders)
+
+
+def _count_batch(line: str, stage: Stage) -> None:
+    """Count what compile.py says: "of" how many batches, and "done" for each."""
+    word, _, number = line.partition(" ")
+    if word == "of" and number.isdecimal() and len(number) < DIGITS:
+        stage.expect(int(number))
+    elif word == "done":
+        stage.advance()
 
 
 def _give_sources(package: ModuleSources, between: Exchange) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 
@@ -46,10 +46,12 @@ class BaseContainer:
         between: Exchange,
         env: Mapping[str, str],
         more: Sequence[tuple[Path, str]] = (),
+        on_line: Callable[[str], None] | None = None,
     ) -> Result:
         """Run one of the scripts of envbuild.build.in_base.scripts and return what it said.
 
-        ``between`` are its folders, ``more`` others that it may read, by their names below /mnt.
+        ``between`` are its folders, ``more`` others that it may read, by their names below /mnt;
+        ``on_line`` is called with every line while the script runs.
         Raises ToolFailedError with its last lines when it fails.
         """
         between.write(
@@ -60,7 +62,7 @@ class BaseContainer:
         command = self.context.runtime.exec_command(
             self.image, argv, binds=between.binds(*more), env=env, timeout=SECONDS, network=False
         )
-        result = self.context.runner(command, check=False)
+        result = self.context.runner(replace(command, on_line=on_line), check=False)
         if result.code != 0:
             failure = explain_failure(result)
             raise ToolFailedError.of(

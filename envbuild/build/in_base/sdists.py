@@ -34,6 +34,7 @@ from envbuild.errors import IntegrityError, ToolFailedError, UsageError
 from envbuild.limits import reading
 from envbuild.lock.model import PythonPackage
 from envbuild.parts.cache import part_key
+from envbuild.progress import Stage
 from envbuild.store.atomic import os_errors_as
 from envbuild.store.layout import Store
 from envbuild.store.sealed import commit_sealed, is_sealed, sealed_hash
@@ -77,7 +78,11 @@ def wheel_key(package: PythonPackage, needs: BuildNeeds) -> str:
 
 
 def build_wheels(
-    packages: Sequence[PythonPackage], needs: BuildNeeds, inside: BaseContainer, store: Store
+    packages: Sequence[PythonPackage],
+    needs: BuildNeeds,
+    inside: BaseContainer,
+    store: Store,
+    stage: Stage,
 ) -> dict[str, tuple[str, ...]]:
     """Build the wheels of source archives and keep them under their keys.
 
@@ -99,7 +104,11 @@ def build_wheels(
             _build_sdist(tool, needs, inside, store)
         kept = store.built(wheel_key(tool, needs))
         _install_tool(built_name(tool), kept, sealed_hash(kept), tools, inside)
-    return {package.name: _build_sdist(package, needs, inside, store) for package in packages}
+    required = {}
+    for package in packages:
+        required[package.name] = _build_sdist(package, needs, inside, store)
+        stage.advance()
+    return required
 
 
 def _is_tool(package: PythonPackage) -> bool:

@@ -25,6 +25,7 @@ from envbuild.formats.sif_frame import frame_digest
 from envbuild.formats.sif_reader import image_digest
 from envbuild.lock.digest import lock_digest
 from envbuild.parts.cache import cached_part
+from envbuild.progress import Stage
 from envbuild.store.atomic import os_errors_as, publish, sync_meanwhile, write_bytes
 from envbuild.store.layout import Store
 
@@ -47,12 +48,12 @@ def assembling(order: BuildSpec, context: Context) -> Iterator[UnnamedImage]:
             record = None
             layers = _gather_layers(order, context)
         with store.beside(order.target) as partial:
-            with context.report.stage(f"write {order.target.name}"):
-                tree = write_image(partial, order, layers, key)
+            with context.report.stage(f"write {order.target.name}") as stage:
+                tree = write_image(partial, order, layers, key, stage)
                 with sync_meanwhile(
                     partial
                 ):  # the disk and one core have something to do meanwhile
-                    record = record or _image_record(partial, order, layers, tree)
+                    record = record or _image_record(partial, order, layers, tree, stage)
             with os_errors_as(partial):
                 partial.chmod(0o755)
             yield UnnamedImage(path=partial, digest=record.digest, built=built)
@@ -81,10 +82,10 @@ def _kept_layers(record: ImageRecord | None, store: Store) -> tuple[Layer, ...] 
 
 
 def _image_record(
-    path: Path, order: BuildSpec, layers: tuple[Layer, ...], tree: str
+    path: Path, order: BuildSpec, layers: tuple[Layer, ...], tree: str, stage: Stage
 ) -> ImageRecord:
     return ImageRecord(
-        digest=image_digest(path),
+        digest=image_digest(path, stage.advance),
         frame=frame_digest(path),
         lock=lock_digest(order.lock),
         tree=tree,

@@ -51,6 +51,7 @@ def compile_batch(wheel, members, out, mtime):
 
 def run(tasks, workers):
     running, failed = {}, 0
+    print("of %d" % len(tasks), flush=True)
     while tasks or running:
         while tasks and len(running) < workers:
             task = tasks.pop(0)
@@ -66,6 +67,7 @@ def run(tasks, workers):
         child, status = os.wait()
         if child in running:
             running.pop(child)
+            print("done", flush=True)
             failed = failed or status
     return 1 if failed else 0
 
