@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from envbuild.check.explain import BLOCK, Explanation, explain_log, load_rules
 from envbuild.cli.explain import command
 from envbuild.data.tables import LogRule
+from envbuild.toml import read_toml
 
+MESSAGES = read_toml(Path(__file__).with_name("messages.toml"))[0]["message"]
 OURS = tuple(rule for rule in load_rules() if rule.example)
 
 SILENT_FALLBACK = """\
@@ -52,6 +54,12 @@ def test_each_rule_explains_its_own_example_first(rule: LogRule) -> None:
     assert (known.line, known.count, known.text) == (2, 1, rule.example.strip())
     assert known.do
     assert not re.search(r"[{}]", known.cause + "".join(known.do))
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda one: one["source"])
+def test_a_message_of_a_public_thread_is_told(message: dict[str, str]) -> None:
+    found = explain_log([f"before\n{message['line']}\nafter\n"])
+    assert message["rule"] in names(found)[:1], names(found)
 
 
 def test_rules_are_well_made() -> None:
