@@ -10,8 +10,15 @@ from pathlib import Path
 
 import msgspec
 
-from envbuild.app.image import FoundImage, find_image, warn_of_old_image
-from envbuild.app.wrapper import WrapperOptions, name_of_image, plan_wrapper, replaced_folder
+from envbuild.app.image import FoundImage, find_image, find_layer, warn_of_old_image
+from envbuild.app.wrapper import (
+    WrapperOptions,
+    lay_packages,
+    name_of_image,
+    plan_wrapper,
+    replaced_folder,
+    write_wrapper,
+)
 from envbuild.build.image.embedded import read_embedded_info
 from envbuild.build.image.origin import embedded_lock_digest
 from envbuild.caches import image_mark
@@ -28,7 +35,7 @@ from envbuild.wrap.modulefile import (
     render_lua,
     render_tcl,
 )
-from envbuild.wrap.script import DIRECT, PIPS, render_wrapper
+from envbuild.wrap.script import DIRECT, PIPS, Wrapper
 
 COMMAND = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
 SYSTEM_FOLDERS = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
@@ -85,6 +92,7 @@ def write_module(request: ModuleRequest, context: Context) -> tuple[Modulefile, 
     """
     found = find_image(request.image, context)
     warn_of_old_image(found, context)
+    found = lay_packages(found, request.options.packages, context)
     wrapper = plan_wrapper(found, "module", request.options, context)
     lock = embedded_lock_digest(found.path)
     version = request.version or _usual_version(lock, found.path)
@@ -107,8 +115,7 @@ def write_module(request: ModuleRequest, context: Context) -> tuple[Modulefile, 
         lock=lock,
     )
     lua, tcl = render_lua(module), render_tcl(module)
-    script = render_wrapper(wrapper)
-    _write_programs(files.programs, script, commands, context)
+    _write_programs(files.programs, wrapper, commands, context)
     write_text(files.tcl, tcl)
     write_text(files.lua, lua)
     write_text(files.default, render_default(version))
@@ -172,7 +179,9 @@ def _commands_inside(found: FoundImage, context: Context) -> list[str]:
     script = resources.files("envbuild.wrap").joinpath("scripts/list_commands.py")
     start = 'exec "$(command -v python3 || command -v python)" -c "$0" "$@"'
     words = ("sh", "-c", start, script.read_text("utf-8"), *_direct_packages(found))
-    command = context.runtime.exec_command(found.path, words, network=False, timeout=120)
+    layer = find_layer(found, context)
+    runtime = layer.on_runtime(context.runtime) if layer else context.runtime
+    command = runtime.exec_command(found.path, words, network=False, timeout=120)
     with context.report.stage(f"look which commands {name_of_image(found)} has"):
         result = context.runner(command, check=False)
     try:
@@ -198,10 +207,12 @@ def _direct_packages(found: FoundImage) -> tuple[str, ...]:
     return tuple(name for name in (*named, *trees) if name)
 
 
-def _write_programs(folder: Path, script: str, commands: tuple[str, ...], context: Context) -> None:
+def _write_programs(
+    folder: Path, wrapper: Wrapper, commands: tuple[str, ...], context: Context
+) -> None:
     """Write the wrapper and a link for each command."""
     with replaced_folder(folder, context) as new:
-        write_text(new / DIRECT, script, mode=0o755)
+        write_wrapper(wrapper, new, folder)
         for name in commands:
             link = new / "bin" / name
             make_folder(link.parent)

@@ -5,29 +5,33 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from envbuild.app.enter import parse_bind, parse_variables
-from envbuild.app.image import FoundImage, is_image_path
+from envbuild.app.image import FoundImage, find_layer, is_image_path
 from envbuild.caches import image_mark
 from envbuild.context import Context
 from envbuild.errors import UsageError
-from envbuild.job.compose import check_name, name_of_file
+from envbuild.job.compose import NAME, name_of_file
 from envbuild.job.site import Site
 from envbuild.job.sites import load_site
 from envbuild.recipe.model import RunSection
-from envbuild.store.atomic import make_folder, os_errors_as
-from envbuild.wrap.script import Wrapper, stamp_of
+from envbuild.store.atomic import copy_out, make_folder, os_errors_as, write_text
+from envbuild.wrap.script import DIRECT, Wrapper, render_wrapper, stamp_of
+
+LAYER = "layer.sqfs"
+"""The packages that lie over the image, beside the wrapper."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WrapperOptions:
-    """What the command line says: a site, binds, and variables to set or to hand in."""
+    """What the command line says; ``packages`` are laid over the image."""
 
     site: str | None = None
     binds: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
 
 
 def plan_wrapper(
@@ -41,6 +45,8 @@ def plan_wrapper(
         )
     run = found.source.recipe.run if found.source else RunSection()
     settings = context.settings
+    layer = find_layer(found, context)
+    editable = layer.binds if layer else ()
     fixed = tuple(text for text in options.variables if "=" in text)
     passed = tuple(text for text in options.variables if "=" not in text)
     for name in passed:
@@ -53,11 +59,53 @@ def plan_wrapper(
         mark=image_mark(path),
         command=run.command,
         site=_wanted_site(options.site, context),
-        binds=tuple(parse_bind(text, settings.cwd) for text in options.binds),
+        binds=(*editable, *(parse_bind(text, settings.cwd) for text in options.binds)),
         variables=tuple(parse_variables(fixed, {}).items()),
         passed=passed,
         kept=_kept_folders(run),
+        layer=str(layer.path) if layer else None,
     )
+
+
+def add_package(
+    found: FoundImage, package: str, options: WrapperOptions, context: Context
+) -> FoundImage:
+    """Return the image with the packages that were asked for laid over it, and with this one.
+
+    ``package`` has a module of its own name; it is brought where the image has none.
+    """
+    wanted = options.packages
+    if not _has_module(found, package, context):
+        wanted = (*wanted, package)
+        context.report.say(f"{found.path.name} has no {package}: it is laid over it")
+    return lay_packages(found, wanted, context)
+
+
+def lay_packages(found: FoundImage, packages: tuple[str, ...], context: Context) -> FoundImage:
+    """Return the image with packages laid over it, where there are any."""
+    if not packages:
+        return found
+    from envbuild.app.dev_make import with_packages  # late: it resolves
+
+    return with_packages(found, packages, context)
+
+
+def _has_module(found: FoundImage, module: str, context: Context) -> bool:
+    """Ask the image's Python, with its development layer, whether it finds a module."""
+    layer = find_layer(found, context)
+    runtime = layer.on_runtime(context.runtime) if layer else context.runtime
+    code = f"import importlib.util as u, sys; sys.exit(u.find_spec({module!r}) is None)"
+    words = ("python3", "-c", code)
+    command = runtime.exec_command(found.path, words, network=False, timeout=120)
+    return context.runner(command, check=False).code == 0
+
+
+def write_wrapper(wrapper: Wrapper, new: Path, final: Path) -> None:
+    """Write a wrapper into a folder that will be ``final``, and its layer beside it."""
+    if wrapper.layer is not None:
+        copy_out(Path(wrapper.layer), new / LAYER)
+        wrapper = replace(wrapper, layer=str(final / LAYER))
+    write_text(new / DIRECT, render_wrapper(wrapper), mode=0o755)
 
 
 def _check_pattern(name: str) -> None:
@@ -85,7 +133,8 @@ def name_of_word(word: str) -> str:
     """Return that name for the user's word for an image, which need not be there any more."""
     if is_image_path(word):
         return name_of_file(Path(word))
-    check_name(word)
+    if not re.fullmatch(NAME, word):
+        raise UsageError("letters, digits, dot, underscore and hyphen make a name", where=word)
     return word
 
 

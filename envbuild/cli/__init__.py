@@ -123,6 +123,11 @@ GROUPS: dict[str, dict[str, Verb]] = {
             "command",
             "Run the recipe's own command, or another one, inside the image.",
         ),
+        "kernel": Verb(
+            "envbuild.cli.kernel",
+            "command",
+            "Add the image to the kernels of a Jupyter that is there already.",
+        ),
         "module": Verb(
             "envbuild.cli.module",
             "command",

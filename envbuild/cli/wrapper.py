@@ -32,6 +32,13 @@ _OPTIONS = (
         metavar="KEY[=VALUE]",
         help="Set a variable inside, or hand in the caller's; KEY may end with *.",
     ),
+    click.option(
+        "--with",
+        "packages",
+        multiple=True,
+        metavar="PKG",
+        help="Lay a package over the image, in a file of its own.",
+    ),
 )
 
 
@@ -40,9 +47,8 @@ def wrapper_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def with_options(*arguments: Any, **given: Any) -> Any:
-        options = WrapperOptions(
-            site=given.pop("site"), binds=given.pop("binds"), variables=given.pop("variables")
-        )
+        names = WrapperOptions.__dataclass_fields__
+        options = WrapperOptions(**{name: given.pop(name) for name in names})
         return function(*arguments, options=options, **given)
 
     wrapped: Callable[..., Any] = with_options

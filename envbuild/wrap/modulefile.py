@@ -35,7 +35,7 @@ def check_version(version: str) -> None:
         raise UsageError(
             f"{version!r} is no version of a module",
             where="--version",
-            hint='letters, digits, dot, plus, underscore, hyphen; not "default", not ….lua',
+            hint='letters, digits, dot, plus, underscore, hyphen; not "default"',
         )
 
 

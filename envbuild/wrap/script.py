@@ -14,7 +14,7 @@ from envbuild.job.schedulers import SCHEDULERS
 from envbuild.job.schedulers.protocol import script_text
 from envbuild.job.site import Site
 from envbuild.plan.quoting import quote_literal, text_line
-from envbuild.runtime import HOME, IMAGE_FOLDERS, Bind, bind_flags
+from envbuild.runtime import HOME, IMAGE_FOLDERS, Bind, bind_flags, overlay_flags
 
 DIRECT = "in-image"
 """The name under which a wrapper runs the command that its arguments name."""
@@ -31,7 +31,8 @@ class Wrapper:
     time of change, ``mark`` what names its folder of compiled code; ``command`` is the recipe's own
     (empty: it has none), run under the recipe's ``name``; ``variables`` are set inside,
     ``passed`` are patterns of the caller's variables that are handed in beside those of ranks and
-    GPUs; ``kept`` are folders of HOME that outlive a call (None: nothing does).
+    GPUs; ``kept`` are folders of HOME that outlive a call (None: nothing does);
+    ``layer`` is a squashfs that is laid over the image.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Wrapper:
     variables: tuple[tuple[str, str], ...] = ()
     passed: tuple[str, ...] = ()
     kept: tuple[str, ...] | None = ()
+    layer: str | None = None
 
 
 def stamp_of(image: Path) -> str:
@@ -195,7 +197,8 @@ def _caches(wrapper: Wrapper) -> str:
 
 def _exec_line(wrapper: Wrapper) -> str:
     flags = wrapper.site.runtime.flags if wrapper.site else ()
-    own = "".join(f" {quote_literal(flag)}" for flag in flags)
+    layer = overlay_flags(Path(wrapper.layer)) if wrapper.layer else ()
+    own = "".join(f" {quote_literal(flag)}" for flag in (*flags, *layer))
     return (
         'exec "$runtime" --quiet exec ${flags[@]+"${flags[@]}"}'
         f"{own} \\\n"

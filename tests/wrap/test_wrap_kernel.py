@@ -1,0 +1,104 @@
+"""``envbuild kernel``: the spec, and a real kernel that a Jupyter outside of the image starts."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envbuild.run import Command, LocalRunner
+from envbuild.wrap.kernel import render_kernel
+from tests.support import needs
+from tests.wrap.conftest import envbuild
+from tests.wrap.jupyter_image import put_jupyter_image
+
+
+def test_the_spec_is_as_expected(golden: Callable[[str, str], None]) -> None:
+    golden("wrap/kernel.json", render_kernel("a-b.c", "/data/it's 日本/in-image", '/i "1".sif'))
+
+
+def test_a_kernel_is_written_and_removed(project: Path) -> None:
+    result = envbuild(project, "kernel", "tiny")
+    assert result.code == 0, result.stderr
+    folder = project.parent / ".local/share/jupyter/kernels/envbuild-tiny"
+    assert result.stdout == f"{folder}\n"
+    spec = json.loads((folder / "kernel.json").read_text())
+    assert spec["argv"][0] == str(folder / "in-image")
+    assert os.access(folder / "in-image", os.X_OK)
+    (project / "tiny.sif").unlink()
+    assert envbuild(project, "kernel", "tiny", "--remove").code == 0
+    assert not folder.exists()
+    again = envbuild(project, "kernel", "tiny", "--remove")
+    assert (again.code, "there is no such kernel" in again.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"metadata": 1}', '{"metadata": {}}'])
+def test_a_kernel_of_somebody_else_is_left_alone(project: Path, text: str) -> None:
+    spec = project.parent / "own/share/jupyter/kernels/envbuild-tiny/kernel.json"
+    spec.parent.mkdir(parents=True)
+    spec.write_text(text)
+    for words in ((), ("--remove",)):
+        result = envbuild(project, "kernel", "tiny", "--prefix", "../own", *words)
+        assert (result.code, "not of envbuild" in result.stderr) == (2, True)
+    assert spec.read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("tiny", "--prefix", "{x}"), "Jupyter starts no program of such a path"),
+        (("..", "--remove"), "make a name"),
+        (("--remove",), "which kernel?"),
+    ],
+)
+def test_hostile_words_are_refused(project: Path, words: tuple[str, ...], said: str) -> None:
+    result = envbuild(project, "kernel", *words)
+    assert (result.code, said in result.stderr) == (2, True), result.stderr
+
+
+def run_cell(client: Any, code: str) -> str:
+    """Return what a cell prints, and the name of the error that ended it."""
+    texts = []
+
+    def note(message: Any) -> None:
+        content = message["content"]
+        texts.append(content.get("text", "") + content.get("ename", ""))
+
+    client.execute_interactive(code, output_hook=note, timeout=30)
+    return "".join(texts)
+
+
+@pytest.mark.live
+@needs("apptainer", "mmdebstrap")
+@pytest.mark.filterwarnings("default")  # jupyter_client leaves sockets to the collector
+def test_a_real_kernel_computes_and_is_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from jupyter_client.manager import start_new_kernel
+
+    put_jupyter_image(tmp_path)
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.chdir(tmp_path)
+    argv = (sys.executable, "-m", "envbuild", "kernel", "nb")
+    LocalRunner()(Command(argv=argv, cwd=tmp_path, timeout=120))
+    manager, client = start_new_kernel(kernel_name="envbuild-nb")
+    try:
+        code = "import os, six; print(six.__version__, os.environ['HOME'], os.getcwd())"
+        assert run_cell(client, code) == f"1.16.0 /tmp {tmp_path}\n"
+        sleeping = client.execute("import time; time.sleep(600)")
+        time.sleep(1)
+        manager.interrupt_kernel()
+        reply = client.get_shell_msg(timeout=30)
+        while reply["parent_header"]["msg_id"] != sleeping:
+            reply = client.get_shell_msg(timeout=30)
+        assert reply["content"]["ename"] == "KeyboardInterrupt"
+        assert run_cell(client, "print(six.__name__)") == "six\n"
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
