@@ -11,8 +11,6 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 import msgspec
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import canonicalize_name
 
 from envbuild.app.dev_layer import (
     ENDING,
@@ -35,6 +33,7 @@ from envbuild.errors import EnvbuildError, HostError, UsageError
 from envbuild.lock.decide.decide import LockOptions, decide_lock
 from envbuild.lock.model import Lock
 from envbuild.lock.packer import packer_here
+from envbuild.recipe.edit import requirement_name
 from envbuild.recipe.find import LOCKS, RECIPES, recipe_files
 from envbuild.recipe.model import AboutSection, BaseSection, PythonSection, Recipe, Source
 from envbuild.recipe.trees import read_tree_line
@@ -150,25 +149,14 @@ def with_packages(found: FoundImage, packages: tuple[str, ...], context: Context
 def join_content(record: DevRecord | None, content: LayerContent) -> LayerContent:
     """Return what a layer holds with what is added: a line replaces that of the same package."""
     before = record.packages if record else ()
-    names = {_name_of(line) for line in content.packages}
-    kept = [line for line in before if _name_of(line) not in names]
+    names = {requirement_name(line) for line in content.packages}
+    kept = [line for line in before if requirement_name(line) not in names]
     folders = [Path(one.folder) for one in record.editable] if record else []
     real = [folder.resolve() for folder in content.editable]
     return LayerContent(
         packages=tuple(dict.fromkeys((*kept, *content.packages))),
         editable=tuple(dict.fromkeys((*folders, *real))),
     )
-
-
-def _name_of(line: str) -> str:
-    """Return the canonical name of a requirement; a source tree's line stands for itself."""
-    try:
-        tree = read_tree_line(line)
-        return line if tree is not None else canonicalize_name(Requirement(line).name)
-    except InvalidRequirement as error:
-        first = str(error).splitlines()[0]
-        hint = 'write NAME or "NAME>=VERSION"'
-        raise UsageError(f"is no requirement: {first}", where=repr(line), hint=hint) from error
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

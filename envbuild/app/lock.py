@@ -25,7 +25,8 @@ class LockRequest:
 
     ``upgrade`` are package names, or EVERYTHING; ``as_of`` is an ISO date or "none"; ``facts`` is a
     facts file in place of a base image; ``proof_seconds`` is the budget of the proof by import
-    (None: no proof); ``site`` is a cluster, SITE[:PARTITION], that the lock has to run on.
+    (None: no proof); ``site`` is a cluster, SITE[:PARTITION], that the lock has to run on;
+    ``keep`` are names and versions to prefer.
     """
 
     upgrade: tuple[str, ...] = ()
@@ -35,6 +36,7 @@ class LockRequest:
     resolver: str = "uv"
     proof_seconds: float | None = None
     site: str | None = None
+    keep: tuple[tuple[str, str], ...] = ()
 
 
 def update_lock(source: Source, request: LockRequest, context: Context) -> tuple[Lock | None, Lock]:
@@ -54,6 +56,7 @@ def update_lock(source: Source, request: LockRequest, context: Context) -> tuple
         upgrade_all=EVERYTHING in request.upgrade,
         upgrade_system=request.upgrade_system,
         old=old,
+        keep=request.keep,
         resolver=request.resolver,
         target=target,
     )
@@ -167,11 +170,17 @@ def write_own_lock(source: Source, lock: Lock, context: Context) -> Path:
     from envbuild.lock.write import write_lock  # late: the same
     from envbuild.store.atomic import write_text  # late: the same
 
+    target = own_lock_path(source, context)
+    write_text(target, write_lock(lock))
+    return target
+
+
+def own_lock_path(source: Source, context: Context) -> Path:
+    """Return where the lock of a recipe is written: never into envbuild's own installation."""
     settings = context.settings
     target = source.lock
     if source.shipped and not target.resolve().is_relative_to(settings.cwd.resolve()):
         target = settings.cwd / "lockfiles" / source.lock.name
-    write_text(target, write_lock(lock))
     return target
 
 

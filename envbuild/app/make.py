@@ -7,6 +7,7 @@ heavy is imported.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,7 +47,8 @@ class MakeRequest:
     ``output`` is the image file (None: ./NAME.sif); ``mode`` is a way to build, or "auto";
     ``proof_seconds`` is the budget for the proof of a first lock (None: no proof); ``as_root`` lets
     a stranger's code run with root's own rights; ``from_bundle`` says that a bundle brought recipe,
-    lock and files, and that the project itself is not here.
+    lock and files, and that the project itself is not here; ``before_naming`` is called when the
+    image is whole and checked, and has not got its name yet.
     """
 
     output: Path | None = None
@@ -57,6 +59,7 @@ class MakeRequest:
     as_root: bool = False
     dry_run: bool = False
     from_bundle: bool = False
+    before_naming: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,6 +105,17 @@ def make(name: str | None, request: MakeRequest, context: Context) -> MakeResult
         _note_proof(source, lock, report, context)
     seconds = time.monotonic() - started
     return MakeResult(spec=spec, changed=changed, report=report, seconds=seconds, parts=parts)
+
+
+def make_locked(source: Source, lock: Lock, request: MakeRequest, context: Context) -> MakeResult:
+    """Make the image of a recipe and a lock that need not be written yet.
+
+    Raises what the steps of ``make`` raise.
+    """
+    started = time.monotonic()
+    spec = _plan_image(source, lock, None, request, context)
+    changed, report = _build_image(spec, source, request, context)
+    return MakeResult(spec=spec, changed=changed, report=report, seconds=time.monotonic() - started)
 
 
 # ---- lock
@@ -267,6 +281,7 @@ def _build_image(
         _say_estimate(spec, context)
     with building(spec, context) as image:
         report = _check_image(image, spec, source, request, context)
+        request.before_naming()
     return True, report
 
 

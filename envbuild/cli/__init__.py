@@ -44,6 +44,14 @@ GROUPS: dict[str, dict[str, Verb]] = {
             "command",
             "Add packages to recipe, lock and image, or to a layer over the image.",
         ),
+        "remove": Verb(
+            "envbuild.cli.remove", "command", "Remove packages from recipe, lock and image."
+        ),
+        "promote": Verb(
+            "envbuild.cli.promote",
+            "command",
+            "Write what the layer over an image holds into recipe, lock and image.",
+        ),
         "dev": Verb(
             "envbuild.cli.dev", "command", "Show or remove the development layer of an image."
         ),

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
+from envbuild.app.add import ChangeResult, RecipeChange, change_recipe
 from envbuild.app.dev_make import LayerContent, LayerResult, add_to_layer, find_place
+from envbuild.app.lock import describe_lock
 from envbuild.cli.complete import complete_image
-from envbuild.cli.terminal import human_seconds
+from envbuild.cli.terminal import human_seconds, short_path
 from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.store.units import human_bytes
@@ -20,6 +23,7 @@ from envbuild.store.units import human_bytes
 @click.option(
     "--dev", is_flag=True, help="Not into the recipe: into a small layer over the image, to try it."
 )
+@click.option("--no-make", is_flag=True, help="Change recipe and lock only.")
 @click.option(
     "-e",
     "editable",
@@ -35,26 +39,45 @@ from envbuild.store.units import human_bytes
     help="With --dev: an image that lies elsewhere; NAME is a new name for it here.",
 )
 @click.pass_obj
-def command(
-    context: Context,
-    *,
-    name: str,
-    packages: tuple[str, ...],
-    dev: bool,
-    editable: tuple[Path, ...],
-    over: Path | None,
-) -> None:
+def command(context: Context, /, *, name: str, packages: tuple[str, ...], **options: Any) -> None:
     """Add packages to a recipe, its lock and its image; with --dev to a layer over the image.
 
     \b
+    envbuild add keras-bert polars            into recipe, lock and image, or into none of them
     envbuild add --dev keras-bert polars      to try it: seconds, recipe and image stay as they are
     envbuild add --dev keras-bert -e ../lib   your own package, imported from its folder
     """
-    if not dev:
-        raise UsageError("only --dev is there yet", where="add", hint=f"envbuild add --dev {name}")
-    content = LayerContent(packages=packages, editable=editable)
-    result = add_to_layer(find_place(name, over, context), content, context)
-    _print_layer(name, result)
+    editable, over = options["editable"], options["over"]
+    if options["dev"]:
+        content = LayerContent(packages=packages, editable=editable)
+        place = find_place(name, over, context)
+        _print_layer(name, add_to_layer(place, content, context))
+        return
+    if editable or over:
+        raise UsageError("-e and --over go with --dev", where="add", hint=_keep_hint(name))
+    if not packages:
+        raise UsageError("which package?", where=name, hint=f"envbuild add {name} PKG")
+    change = RecipeChange(add=packages, make=not options["no_make"])
+    print_change(change_recipe(name, change, context))
+
+
+def _keep_hint(name: str) -> str:
+    return f"a project in the recipe's folder is a package too: envbuild add {name} ./lib"
+
+
+def print_change(result: ChangeResult) -> None:
+    """Print what became of recipe, lock and image."""
+    source, name = result.source, result.source.recipe.name
+    click.echo(short_path(str(source.path)))
+    for line in describe_lock(result.old, result.lock, source.lock):
+        click.echo(short_path(line))
+    if result.made is None:
+        click.echo(f"the image is as it was: envbuild make {name}")
+        return
+    target = result.made.spec.target
+    size, seconds = human_bytes(target.stat().st_size), human_seconds(result.made.seconds)
+    click.echo(f"{target.name}: {size} in {seconds}")
+    click.echo(f"  run      envbuild exec {name} -- python train.py")
 
 
 def _print_layer(name: str, result: LayerResult) -> None:

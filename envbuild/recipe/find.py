@@ -9,6 +9,7 @@ from envbuild.errors import UsageError
 from envbuild.names import BY_PLATFORM
 from envbuild.recipe.model import Source
 from envbuild.recipe.read import read_recipe
+from envbuild.recipe.undo import settle_change
 from envbuild.settings import Settings
 
 LOCKS = "lockfiles"
@@ -41,6 +42,7 @@ def find_recipe(name: str | None, settings: Settings) -> Source:
     a broken file.
     """
     path = _only_recipe(settings) if name is None else _find_named(name, settings)
+    settle_change(path)
     recipe, text = read_recipe(path)
     shipped = path.resolve().is_relative_to((settings.shipped / RECIPES).resolve())
     lock = lock_path(path, recipe.base.platform, settings)

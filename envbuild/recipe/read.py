@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 
@@ -11,7 +12,7 @@ from envbuild.errors import UsageError
 from envbuild.recipe.conda import check_conda
 from envbuild.recipe.model import Recipe
 from envbuild.recipe.trees import read_tree_line
-from envbuild.toml import convert, line_of, read_toml
+from envbuild.toml import convert, line_of, parse_toml, read_toml
 
 
 def read_recipe(path: Path) -> tuple[Recipe, str]:
@@ -21,6 +22,15 @@ def read_recipe(path: Path) -> tuple[Recipe, str]:
     each other.
     """
     data, text = read_toml(path)
+    return _convert_recipe(data, text, path), text
+
+
+def parse_recipe(text: str, path: Path) -> Recipe:
+    """Read a recipe from its text, as read_recipe reads it from the file at ``path``."""
+    return _convert_recipe(parse_toml(text, str(path)), text, path)
+
+
+def _convert_recipe(data: dict[str, Any], text: str, path: Path) -> Recipe:
     recipe = convert(data, Recipe, text=text, where=str(path))
     _check_name(recipe, path, text)
     _check_base(recipe, path, text)
@@ -28,7 +38,7 @@ def read_recipe(path: Path) -> tuple[Recipe, str]:
     _check_conda(recipe, path, text)
     _check_files(recipe, path, text)
     _check_check(recipe, path, text)
-    return recipe, text
+    return recipe
 
 
 def _place_of(path: Path, text: str, *keys: str) -> str:

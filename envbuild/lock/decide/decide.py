@@ -60,6 +60,7 @@ INSTALLER_PYTHON = "3.12.0"
 class LockOptions:
     """How to lock: ``as_of`` over the recipe's, what to refresh; ``old`` is the last lock.
 
+    ``keep`` are names and versions to prefer beside those of ``old``.
     ``bounds`` are constraints that no recipe has: those of the search for a lock that imports.
     ``resolver`` is the backend for the project's requirements; the framework and the installer are
     always uv's to find.  ``target`` are the nodes that conda's packages are chosen for.
@@ -70,6 +71,7 @@ class LockOptions:
     upgrade_all: bool = False
     upgrade_system: bool = False
     old: Lock | None = None
+    keep: tuple[tuple[str, str], ...] = ()
     bounds: tuple[str, ...] = ()
     resolver: str = "uv"
     target: GpuTarget = NO_TARGET
@@ -360,8 +362,8 @@ def _as_of(chosen: str | None, facts: BaseFacts, today: date) -> str | None:
 
 def _kept_versions(options: LockOptions) -> tuple[tuple[str, str], ...]:
     if options.old is None or options.upgrade_all:
-        return ()
-    return tuple((p.name, p.version) for p in options.old.installed)
+        return options.keep
+    return (*((p.name, p.version) for p in options.old.installed), *options.keep)
 
 
 def _conda_options(options: LockOptions) -> CondaOptions:

@@ -1,0 +1,173 @@
+"""Change what a recipe asks for: its text, its lock and its image in one go, all of them or none."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from envbuild.app.dev_layer import clear_layer, read_record, record_path
+from envbuild.app.lock import LockRequest, update_lock, write_own_lock
+from envbuild.app.make import MakeRequest, MakeResult, make_locked
+from envbuild.context import Context
+from envbuild.errors import UsageError
+from envbuild.lock.model import Lock
+from envbuild.recipe.edit import add_requirements, remove_requirements
+from envbuild.recipe.find import LOCKS, RECIPES, find_recipe, recipe_files
+from envbuild.recipe.model import Source
+from envbuild.recipe.read import parse_recipe
+from envbuild.recipe.undo import noting_before, rewrite_recipe
+from envbuild.resolve.sources.source_trees import project_folder
+from envbuild.store.atomic import os_errors_as, write_text
+from envbuild.toml import quote
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RecipeChange:
+    """What is to be changed: requirements to add, names to remove.
+
+    ``keep`` are names and versions to prefer; without ``make`` the image stays as it is.
+    """
+
+    add: tuple[str, ...] = ()
+    remove: tuple[str, ...] = ()
+    keep: tuple[tuple[str, str], ...] = ()
+    make: bool = True
+    check: bool = True
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChangeResult:
+    """What was changed: the recipe's file, the lock before and after, and what was made."""
+
+    source: Source
+    old: Lock | None
+    lock: Lock
+    made: MakeResult | None
+
+
+def change_recipe(name: str | None, change: RecipeChange, context: Context) -> ChangeResult:
+    """Change a recipe, lock it and make its image; each is written only when all have succeeded.
+
+    Raises what resolving, building and checking raise; then recipe, lock and image are as before.
+    """
+    path = find_recipe(name, context.settings).path.resolve()
+    of_file = hashlib.sha256(os.fsencode(path)).hexdigest()
+    with context.store.lock(f"recipe-{of_file}", context.report):
+        return _change_held(
+            _own_source(find_recipe(name, context.settings), context), change, context
+        )
+
+
+def _change_held(source: Source, change: RecipeChange, context: Context) -> ChangeResult:
+    text = add_requirements(source.text, change.add, source.path)
+    text = remove_requirements(text, change.remove, source.path)
+    recipe = parse_recipe(text, source.path)
+    after = msgspec.structs.replace(source, recipe=recipe, text=text)
+    old, lock = update_lock(after, LockRequest(keep=change.keep), context)
+    image = context.settings.cwd / f"{recipe.name}.sif"
+    with ExitStack() as stack:
+
+        def write_both() -> None:
+            last = image if change.make else source.lock
+            stack.enter_context(noting_before(source.path, source.lock, last))
+            rewrite_recipe(source.path, text)
+            write_own_lock(after, lock, context)
+
+        made = _make_changed(after, lock, change, write_both, context)
+    return ChangeResult(source=after, old=old, lock=lock, made=made)
+
+
+def _make_changed(
+    source: Source,
+    lock: Lock,
+    change: RecipeChange,
+    write_both: Callable[[], None],
+    context: Context,
+) -> MakeResult | None:
+    """Make the image; recipe and lock are written just before it gets its name."""
+    if not change.make:
+        write_both()
+        return None
+    request = MakeRequest(check=change.check, before_naming=write_both)
+    return make_locked(source, lock, request, context)
+
+
+def _own_source(source: Source, context: Context) -> Source:
+    """Return a recipe of the user's own: one that envbuild ships is copied into the project first."""
+    if not source.shipped:
+        return source
+    folder = context.settings.cwd
+    target = folder / RECIPES / source.path.name
+    if source.path.resolve() == target.resolve():
+        return source
+    script = source.recipe.check.script
+    if script is not None:
+        _copy_file(source.path.parent / script, target.parent / script)
+    if source.lock.is_file():
+        _copy_file(source.lock, folder / LOCKS / source.lock.name)
+    _copy_file(source.path, target)
+    context.report.say(f"the recipe is yours now: {RECIPES}/{target.name}")
+    return find_recipe(source.recipe.name, context.settings)
+
+
+def _copy_file(source: Path, target: Path) -> None:
+    if target.exists():
+        return
+    with os_errors_as(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, target)
+
+
+def promote_layer(name: str, change: RecipeChange, context: Context) -> ChangeResult:
+    """Write what a development layer holds into recipe and lock, make the image, drop the layer.
+
+    The versions that were tried are taken. Raises UsageError where there is no layer, and where a
+    project lies outside of the recipe's folder, which no lock can hold.
+    """
+    folder = context.settings.cwd
+    record = read_record(record_path(folder, name))
+    if record is None:
+        hint = f"envbuild add --dev {name} PKG"
+        raise UsageError(f"{name} has no development layer", where=name, hint=hint)
+    new = None
+    if record.over and name not in recipe_files(context.settings):
+        new = folder / RECIPES / f"{name}.toml"
+        write_text(new, _recipe_over(name, record.over))
+    try:
+        source = find_recipe(name, context.settings)
+        lines = [_tree_line(Path(one.folder), source) for one in record.editable]
+        versions = tuple((one.name, one.version) for one in record.lock.installed)
+        wanted = replace(change, add=(*record.packages, *lines), keep=versions)
+        result = change_recipe(name, wanted, context)
+    except BaseException:
+        if new is not None:
+            new.unlink(missing_ok=True)
+        raise
+    if change.make:
+        clear_layer(folder, name)
+    return result
+
+
+def _recipe_over(name: str, image: str) -> str:
+    """Return the first text of a recipe whose base is an image elsewhere."""
+    return f'[recipe]\nname = "{name}"\n\n[base]\nimage = {quote(image)}\n\n[python]\ndependencies = []\n'
+
+
+def _tree_line(folder: Path, source: Source) -> str:
+    """Return the requirement of a project in its folder."""
+    project = project_folder(source.path)
+    if not folder.is_relative_to(project):
+        raise UsageError(
+            f"only what lies in {project} can be locked, and this project does not",
+            where=str(folder),
+            hint="move it there, or name its repository: NAME @ git+https://HOST/PATH@COMMIT",
+        )
+    relative = folder.relative_to(project).as_posix()
+    return "." if relative == "." else f"./{relative}"

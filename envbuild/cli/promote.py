@@ -1,0 +1,24 @@
+"""``envbuild promote``: from the development layer into recipe, lock and image."""
+
+from __future__ import annotations
+
+import click
+
+from envbuild.app.add import RecipeChange, promote_layer
+from envbuild.cli.add import print_change
+from envbuild.cli.complete import complete_image
+from envbuild.context import Context
+from envbuild.recipe.find import find_recipe
+
+
+@click.command("promote")
+@click.argument("name", required=False, shell_complete=complete_image)
+@click.option("--no-make", is_flag=True, help="Change recipe and lock only; the layer stays.")
+@click.pass_obj
+def command(context: Context, *, name: str | None, no_make: bool) -> None:
+    """Write what the development layer holds into recipe and lock, make the image, drop the layer.
+
+    The image has the same bytes as one that never had the layer.
+    """
+    name = name or find_recipe(None, context.settings).recipe.name
+    print_change(promote_layer(name, RecipeChange(make=not no_make), context))
