@@ -57,6 +57,7 @@ def check_named(target: str | None, request: CheckRequest, context: Context) -> 
         source = asking_for(source, *layer.record.packages) if source else None
         digest = _digest_with(layer.record)
         title = f"{title} with its development layer"
+        image = layer.image_for(image)
         return check_and_save(image, source, lock, request, context, digest=digest, title=title)
     return check_and_save(image, source, lock, request, context, title=title, compare=True)
 

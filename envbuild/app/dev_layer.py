@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -27,7 +28,8 @@ NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 """The names of recipes (docs/recipe.md), which layers share."""
 MOST = 16 * 1024 * 1024
 """Bytes of a record at most."""
-FileName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*\.dev-[0-9a-f]{12}\.sqfs\Z")]
+LAYER = r"\.dev-[0-9a-f]{12}\.(sqfs|sif)"
+FileName = Annotated[str, Meta(pattern=rf"^{NAME}{LAYER}\Z")]
 Folder = Annotated[str, Meta(pattern=r"^/[^\x00-\x1f\x7f]*\Z", max_length=4096)]
 
 
@@ -57,8 +59,9 @@ class DevRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MountedLayer:
-    """A layer as a run takes it: the squashfs, and the folders of editable projects.
+    """A layer as a run takes it: its file, and the folders of editable projects.
 
+    Where nothing can be laid over an image the file is a whole image, which is taken in its place.
     ``record`` is None for a layer of one run.
     """
 
@@ -66,9 +69,25 @@ class MountedLayer:
     binds: tuple[Bind, ...] = ()
     record: DevRecord | None = None
 
+    @property
+    def overlay(self) -> Path | None:
+        """The squashfs to lay over the image; None for a whole image."""
+        return None if self.path.suffix == ".sif" else self.path
+
+    def image_for(self, image: Path) -> Path:
+        """Return the image to start: the layer's own where it is a whole one."""
+        return image if self.overlay else self.path
+
     def on_runtime(self, runtime: Runtime) -> Runtime:
         """Return the runtime that lays this layer over every image it starts."""
-        return replace(runtime, overlays=(self.path,))
+        return replace(runtime, overlays=(self.path,)) if self.overlay else runtime
+
+
+def require_name(name: str) -> None:
+    """Raise UsageError for what is no name of a recipe or layer."""
+    if not re.fullmatch(NAME, name):
+        hint = "letters, digits, dot, underscore and hyphen make a name"
+        raise UsageError("a layer belongs to a name", where=repr(name), hint=hint)
 
 
 def record_path(folder: Path, name: str) -> Path:
@@ -175,9 +194,15 @@ def editable_binds(editable: tuple[EditableFolder, ...], name: str) -> tuple[Bin
     return tuple((Path(one.folder), one.folder, False) for one in editable)
 
 
+def layer_files(folder: Path, name: str) -> list[Path]:
+    """Return the files of a name's layers, those that others have replaced included."""
+    ours = re.compile(re.escape(name) + LAYER)
+    return sorted(path for path in folder.iterdir() if ours.fullmatch(path.name))
+
+
 def clear_layer(folder: Path, name: str) -> list[Path]:
     """Remove a name's record, then its layers; return what was removed."""
-    found = [record_path(folder, name), *sorted(folder.glob(f"{name}.dev-*.sqfs"))]
+    found = [record_path(folder, name), *layer_files(folder, name)]
     removed = [path for path in found if path.exists()]
     for path in removed:
         path.unlink()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,16 +13,19 @@ import msgspec
 
 from envbuild.app.dev_layer import (
     ENDING,
-    NAME,
     DevRecord,
     EditableFolder,
     MountedLayer,
     editable_binds,
+    layer_files,
     read_record,
     record_path,
+    require_name,
     write_record,
 )
 from envbuild.app.image import FoundImage, find_image
+from envbuild.app.lock import LockRequest, update_lock
+from envbuild.app.make import MakeRequest, make_locked
 from envbuild.base.digests import known_digest
 from envbuild.build.editable import EditableProject, read_project, write_editable_wheel
 from envbuild.build.image.embedded import read_embedded_info
@@ -35,9 +37,16 @@ from envbuild.lock.model import Lock
 from envbuild.lock.packer import packer_here
 from envbuild.recipe.edit import requirement_name
 from envbuild.recipe.find import LOCKS, RECIPES, recipe_files
-from envbuild.recipe.model import AboutSection, BaseSection, PythonSection, Recipe, Source
+from envbuild.recipe.model import (
+    AboutSection,
+    BaseSection,
+    PythonSection,
+    Recipe,
+    Source,
+    asking_for,
+)
 from envbuild.recipe.trees import read_tree_line
-from envbuild.store.atomic import os_errors_as, publish
+from envbuild.store.atomic import commit_file, os_errors_as
 from envbuild.store.gc import mark_used
 
 OLD_SECONDS = 8 * 86400
@@ -89,6 +98,7 @@ def find_place(name: str, over: Path | None, context: Context) -> LayerPlace:
             hint = f"by its name: envbuild add --dev {stem} …\n"
             hint += f"for an image elsewhere: envbuild add --dev {stem} --over {name} …"
             raise UsageError("a layer belongs to a name", where=name, hint=hint)
+        require_name(found.path.stem)
         return LayerPlace(
             found=found, record=found.layer, over=found.path.parent.resolve() != folder.resolve()
         )
@@ -98,8 +108,7 @@ def find_place(name: str, over: Path | None, context: Context) -> LayerPlace:
             where=name,
             hint="take another name",
         )
-    if not re.fullmatch(NAME, name):
-        raise UsageError("letters, digits, dot, underscore and hyphen make a name", where=name)
+    require_name(name)
     found = replace(find_image(f"./{over}" if not over.is_absolute() else str(over), context))
     found = replace(found, path=found.path.resolve())
     return LayerPlace(found=found, record=record_path(folder, name), over=True)
@@ -132,15 +141,11 @@ def with_packages(found: FoundImage, packages: tuple[str, ...], context: Context
     record = read_record(found.layer) if found.layer else None
     whole = join_content(record, LayerContent(packages=packages))
     plan = _plan_layer(found, whole, record.lock if record else None, context)
-    kept = context.store.folder("dev") / f"{plan.key}.sqfs"
+    folder = context.store.folder("dev")
     with context.store.lock(f"dev-{plan.key}", context.report):
-        if not kept.is_file():
-            with context.store.work("dev") as work:
-                partial = work / "layer.sqfs"
-                _write_tried(plan, partial, context)
-                with os_errors_as(kept):
-                    partial.chmod(0o444)
-                    partial.replace(kept)
+        made = (folder / f"{plan.key}{ending}" for ending in (".sqfs", ".sif"))
+        kept = next((path for path in made if path.is_file()), None)
+        kept = kept or _provide_file(plan, folder / plan.key, context)
     mark_used(kept)
     binds = editable_binds(plan.folders, plan.lock.name)
     return replace(found, mounted=MountedLayer(path=kept, binds=binds))
@@ -164,6 +169,7 @@ class _LayerPlan:
     """A layer that is resolved and not yet written; ``key`` is over all that decides it."""
 
     found: FoundImage
+    source: Source
     content: LayerContent
     projects: tuple[EditableProject, ...]
     lock: Lock
@@ -195,6 +201,7 @@ def _plan_layer(
     key = hashlib.sha256("\n".join(said).encode()).hexdigest()
     return _LayerPlan(
         found=found,
+        source=source,
         content=content,
         projects=projects,
         lock=lock,
@@ -221,7 +228,9 @@ def _layer_source(
     """Return the recipe of a layer: its base is the image, whose own requirements hold on."""
     own = found.source.recipe if found.source else None
     asked = below.direct if below else ()
+    replaced = {requirement_name(line) for line in content.packages}
     held = [line for line in asked if read_tree_line(line) is None]
+    held = [line for line in held if requirement_name(line) not in replaced]
     for project in projects:
         held += [line for line in project.requires if "extra ==" not in line]
     python = PythonSection(
@@ -239,14 +248,12 @@ def _layer_source(
 
 def _publish_layer(plan: _LayerPlan, place: LayerPlace, context: Context) -> DevRecord:
     """Write the layer, then its record: what was there stands until both are whole."""
-    target = place.record.with_name(f"{place.name}.dev-{plan.key[:12]}.sqfs")
-    with context.store.beside(target) as partial:
-        _write_tried(plan, partial, context)
-        publish(partial, target)
+    stem = place.record.with_name(f"{place.name}.dev-{plan.key[:12]}")
+    path = _provide_file(plan, stem, context)
     record = DevRecord(
         image=plan.digest,
-        layer=target.name,
-        size=target.stat().st_size,
+        layer=path.name,
+        size=path.stat().st_size,
         lock=plan.lock,
         packages=plan.content.packages,
         editable=plan.folders,
@@ -256,8 +263,28 @@ def _publish_layer(plan: _LayerPlan, place: LayerPlace, context: Context) -> Dev
     return record
 
 
-def _write_tried(plan: _LayerPlan, target: Path, context: Context) -> None:
-    """Write the layer and start the image with it once.  Raises HostError where that fails."""
+def _provide_file(plan: _LayerPlan, stem: Path, context: Context) -> Path:
+    """Write the layer under a name without its ending, and return its path.
+
+    Where this machine lays nothing over an image, it says so and makes a whole image instead.
+    """
+    target = stem.with_name(f"{stem.name}.sqfs")
+    with context.store.beside(target) as partial:
+        mark = _write_layer(plan, partial, context)
+        refusal = _why_not_seen(plan, partial, mark, context)
+        if refusal is None:
+            commit_file(partial, target, mode=0o644)
+            return target
+    context.report.say(f"nothing can be laid over an image here: {refusal}")
+    if plan.projects:
+        hint = "a machine with FUSE can: /dev/fuse and squashfuse"
+        raise HostError("a project is not used from its folder here", where="-e", hint=hint)
+    context.report.say("a whole image is made instead; recipe, lock and image stay as they are")
+    return _make_whole(plan, stem.with_name(f"{stem.name}.sif"), context)
+
+
+def _write_layer(plan: _LayerPlan, target: Path, context: Context) -> str:
+    """Write the layer and return its mark."""
     with context.store.work("editable") as work:
         spec = LayerSpec(
             image=plan.found.path,
@@ -269,20 +296,41 @@ def _write_tried(plan: _LayerPlan, target: Path, context: Context) -> None:
         mark = write_layer(spec, target, context)
     with os_errors_as(target):
         target.chmod(0o644)
-    runtime = MountedLayer(path=target).on_runtime(context.runtime)
+    return mark
+
+
+def _why_not_seen(plan: _LayerPlan, layer: Path, mark: str, context: Context) -> str | None:
+    """Start the image with its layer; return why the layer is not there, None where it is.
+
+    Raises what the image says where it does not start without a layer either.
+    """
+    runtime = replace(context.runtime, overlays=(layer,))
     test = f'import os, sys; sys.exit(not os.path.exists("{mark}"))'
     argv = (plan.lock.base.python_path, "-S", "-c", test)
-    command = runtime.exec_command(plan.found.path, argv, timeout=TRIAL_SECONDS, network=False)
-    result = context.runner(command, check=False)
-    if result.code != 0:
-        raise HostError(
-            f"this machine cannot lay a squashfs over an image: {result.last_lines(2)}",
-            where=context.runtime.name,
-        )
+    image, limit = plan.found.path, TRIAL_SECONDS
+    tried = context.runner(
+        runtime.exec_command(image, argv, timeout=limit, network=False), check=False
+    )
+    if tried.code == 0:
+        return None
+    bare = (plan.lock.base.python_path, "-S", "-c", "")
+    context.runner(context.runtime.exec_command(image, bare, timeout=limit, network=False))
+    return tried.last_lines(1)
+
+
+def _make_whole(plan: _LayerPlan, target: Path, context: Context) -> Path:
+    """Make an image with all that a layer would hold, from the recipe or else from the image."""
+    source, lock = plan.source, plan.lock
+    if plan.found.source is not None:
+        source = asking_for(plan.found.source, *plan.content.packages)
+        keep = tuple((package.name, package.version) for package in lock.installed)
+        _, lock = update_lock(source, LockRequest(keep=keep), context)
+    request = MakeRequest(output=target, check=False)
+    return make_locked(source, lock, request, context).spec.target
 
 
 def _remove_old_layers(place: LayerPlace, record: DevRecord) -> None:
     """Remove layers that others have replaced for so long that no job can still need them."""
-    for path in place.record.parent.glob(f"{place.name}.dev-*.sqfs"):
+    for path in layer_files(place.record.parent, place.name):
         if path.name != record.layer and time.time() - path.stat().st_mtime > OLD_SECONDS:
             path.unlink(missing_ok=True)

@@ -48,7 +48,7 @@ def plan_entry(
     runtime = layer.on_runtime(context.runtime) if layer else context.runtime
     editable = layer.binds if layer else ()
     return runtime.exec_command(
-        found.path,
+        layer.image_for(found.path) if layer else found.path,
         argv,
         verb="exec" if argv else "shell",
         binds=(*scratch, *project, *editable, *_pip_note(found), *kept, *given),

@@ -6,6 +6,7 @@ import shlex
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from envbuild.app.dev_layer import MountedLayer
 from envbuild.app.enter import parse_bind, parse_variables
 from envbuild.app.image import (
     FoundImage,
@@ -86,6 +87,8 @@ def plan_job(request: JobRequest, context: Context) -> tuple[Job, Site, FoundIma
     if request.packages:
         found = _with_packages(found, request.packages, context)
     layer = find_layer(found, context)
+    if layer is not None:
+        found = replace(found, path=layer.image_for(found.path))
     editable = layer.binds if layer else ()
     binds = (*editable, *(parse_bind(text, settings.cwd) for text in request.binds))
     table = plan_table(settings.cwd / request.each if request.each else None, request.grid)
@@ -102,7 +105,7 @@ def plan_job(request: JobRequest, context: Context) -> tuple[Job, Site, FoundIma
     )
     job = compose_job(draft, site, settings)
     caches = _plan_caches(job, found, request, context)
-    job = replace(job, caches=caches, layer=_shown_path(layer.path, context) if layer else None)
+    job = replace(job, caches=caches, layer=_overlay_of_job(layer, context))
     for warning in check_visible(job, site, settings, binds):
         context.report.say(f"note: {warning} (--bind shows it)")
     many = job.intent.array or job.intent.launcher != "single"
@@ -214,6 +217,11 @@ def _shown_path(path: Path, context: Context) -> str:
     """Return a path as the job sees it, whose folder is the project's."""
     cwd = context.settings.cwd
     return str(path.relative_to(cwd) if path.is_relative_to(cwd) else path)
+
+
+def _overlay_of_job(layer: MountedLayer | None, context: Context) -> str | None:
+    overlay = layer.overlay if layer else None
+    return None if overlay is None else _shown_path(overlay, context)
 
 
 def _with_packages(found: FoundImage, packages: tuple[str, ...], context: Context) -> FoundImage:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from envbuild.app.dev_layer import clear_layer, read_record, record_path
+from envbuild.app.dev_layer import clear_layer, read_record, record_path, require_name
 from envbuild.cli.complete import complete_image
 from envbuild.cli.output import print_json
 from envbuild.context import Context
@@ -25,6 +25,7 @@ def command(context: Context, *, name: str | None, clear: bool, as_json: bool) -
     """
     folder = context.settings.cwd
     name = name or find_recipe(None, context.settings).recipe.name
+    require_name(name)
     if clear:
         removed = clear_layer(folder, name)
         words = ", ".join(path.name for path in removed)

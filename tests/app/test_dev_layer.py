@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +17,7 @@ from envbuild.app.dev_layer import clear_layer, read_record, record_path
 from envbuild.errors import IntegrityError
 from tests.project import Project
 from tests.support import needs
+from tests.tiny_image import AS_NOBODY, open_folder
 
 RECIPE = """\
 # the course of 2026
@@ -60,6 +68,10 @@ class TestRealLayer:
         code = "import humanize, six; print(humanize.__version__, six.__version__)"
         assert python(made, code) == "4.9.0 1.16.0"
         assert "No module named" in python(made, code, name="./small.sif")
+        job = ("submit", "--on", "local", "--wait", "small", "--", "python3", "-c", code)
+        submitted = made.run(*job)
+        assert submitted.code == 0, submitted.stderr
+        assert "4.9.0 1.16.0" in submitted.stdout
         assert "humanize==4.9.0" in made.run("dev", "small").stdout
         assert made.run("dev", "small", "--clear").code == 0
         assert "No module named" in python(made, code)
@@ -88,6 +100,167 @@ class TestRealLayer:
         assert gone.code == 125
         assert "the folder of my-lib" in gone.stderr
         made.run("dev", "small", "--clear")
+
+    def test_layer_replaces_a_package_of_the_image(self, made: Project) -> None:
+        added = made.run("add", "--dev", "small", "six==1.17.0")
+        assert added.code == 0, added.stderr
+        assert "six 1.17.0 of 1.16.0" in added.stdout
+        code = (
+            "import importlib.metadata as m, six; "
+            "print(six.__version__, [one.version for one in m.distributions(name='six')])"
+        )
+        assert python(made, code) == "1.17.0 ['1.17.0']"
+        assert python(made, code, name="./small.sif") == "1.16.0 ['1.16.0']"
+        checked = made.run("check", "small", "--json")
+        assert checked.code == 0, checked.stdout
+        made.run("dev", "small", "--clear")
+
+    def test_eight_ranks_read_one_layer_at_once(self, made: Project) -> None:
+        assert made.run("add", "--dev", "small", "humanize==4.9.0").code == 0
+        argv = (sys.executable, "-m", "envbuild", "exec", "small", "--", "python3", "-c")
+        line = (*argv, "import humanize; print(humanize.__version__)")
+        assert at_once(line, 8, cwd=made.folder, env=made.env) == ["4.9.0\n"] * 8
+        made.run("dev", "small", "--clear")
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+    def test_another_user_reads_the_layer(self, made: Project) -> None:
+        assert made.run("add", "--dev", "small", "humanize==4.9.0").code == 0
+        folder = open_folder() / "dev"
+        folder.mkdir()
+        shutil.copy(made.folder / "small.sif", folder)
+        (layer,) = made.folder.glob("small.dev-*.sqfs")
+        shutil.copy(layer, folder / "layer.sqfs")
+        line = (*AS_NOBODY, "apptainer", "--quiet", "exec", "--containall", "--overlay")
+        line += (f"{folder}/layer.sqfs:ro", f"{folder}/small.sif", "python3", "-c")
+        line += ("import humanize; print(humanize.__version__)",)
+        env = {"PATH": os.environ["PATH"], "HOME": str(folder)}
+        assert at_once(line, 4, cwd=folder, env=env) == ["4.9.0\n"] * 4
+        shutil.rmtree(folder)
+        made.run("dev", "small", "--clear")
+
+    def test_an_image_that_changed_is_refused_with_what_to_do(self, made: Project) -> None:
+        assert made.run("add", "--dev", "small", "humanize==4.9.0").code == 0
+        path = record_path(made.folder, "small")
+        text = path.read_text()
+        digest = re.search(r"sha256:[0-9a-f]{64}", text)
+        assert digest is not None
+        path.write_text(text.replace(digest[0], f"sha256:{'0' * 64}", 1))
+        refused = made.run("exec", "small", "--", "true")
+        assert refused.code == 125
+        assert "made over another image" in refused.stderr
+        assert "envbuild add --dev small" in refused.stderr
+        assert made.run("exec", "./small.sif", "--", "true").code == 0
+        assert made.run("add", "--dev", "small").code == 0
+        assert python(made, "import humanize; print(humanize.__version__)") == "4.9.0"
+        made.run("dev", "small", "--clear")
+
+    def test_over_an_image_elsewhere(self, made: Project, tmp_path: Path) -> None:
+        site = tmp_path / "site.sif"
+        shutil.copy(made.folder / "small.sif", site)
+        user = Project(tmp_path / "user", made.store)
+        added = user.run("add", "--dev", "--over", str(site), "ours", "humanize==4.9.0")
+        assert added.code == 0, added.stderr
+        code = "import humanize, six; print(humanize.__version__)"
+        assert python(user, code, name="ours") == "4.9.0"
+        assert not list(user.folder.glob("*.sif"))
+        assert "is taken" in made.run("add", "--dev", "--over", str(site), "small", "x").stderr
+
+    def test_without_fuse_a_whole_image_is_made(self, made: Project, tmp_path: Path) -> None:
+        runtime = tmp_path / "apptainer"
+        runtime.write_text(
+            '#!/bin/bash\ncase "$*" in *--overlay*) echo "FATAL: no squashfuse" >&2; exit 255;; esac\n'
+            f'exec {shutil.which("apptainer")} "$@"\n'
+        )
+        runtime.chmod(0o755)
+        added = made.run("add", "--dev", "small", "humanize==4.9.0", ENVBUILD_RUNTIME=str(runtime))
+        assert added.code == 0, added.stderr
+        assert "FATAL: no squashfuse" in added.stderr
+        assert "a whole image is made instead" in added.stderr
+        code = "import humanize, six; print(humanize.__version__)"
+        assert python(made, code) == "4.9.0"
+        made.run("dev", "small", "--clear")
+        assert not list(made.folder.glob("*.dev*"))
+
+
+@pytest.mark.live
+@needs("apptainer", "mmdebstrap")
+class TestRealRecipe:
+    @pytest.fixture
+    def own(self, made: Project, tmp_path: Path) -> Project:
+        """The project made before, copied."""
+        project = Project(tmp_path / "own", made.store)
+        for name in ("recipes/small.toml", "lockfiles/small.lock", "small.sif"):
+            (project.folder / name).parent.mkdir(exist_ok=True)
+            shutil.copy(made.folder / name, project.folder / name)
+        return project
+
+    def test_a_promoted_image_has_the_bytes_of_one_that_never_had_the_layer(
+        self, own: Project, tmp_path: Path
+    ) -> None:
+        assert own.run("add", "--dev", "small", "humanize==4.9.0").code == 0
+        promoted = own.run("promote", "small")
+        assert promoted.code == 0, promoted.stderr
+        assert '  "six==1.16.0",  # old and small\n  "humanize==4.9.0",\n' in (
+            own.folder / "recipes/small.toml"
+        ).read_text("utf-8")
+        assert not list(own.folder.glob("*.dev*"))
+        fresh = Project(tmp_path / "fresh", own.store)
+        wanted = RECIPE.replace("small\n]", 'small\n  "humanize==4.9.0",\n]')
+        fresh.write("recipes/small.toml", wanted)
+        assert fresh.run("make", "small", "--no-proof").code == 0
+        images = [project.folder / "small.sif" for project in (own, fresh)]
+        digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in images]
+        assert digests[0] == digests[1]
+
+    def test_add_and_remove_change_recipe_lock_and_image(self, own: Project) -> None:
+        before = (own.folder / "recipes/small.toml").read_text()
+        added = own.run("add", "small", "humanize==4.9.0")
+        assert added.code == 0, added.stderr
+        assert "+ humanize 4.9.0" in added.stdout
+        assert python(own, "import humanize; print(humanize.__version__)") == "4.9.0"
+        assert own.run("lock", "small", "--check").code == 0
+        assert own.run("remove", "small", "humanize", "--no-make").code == 0
+        assert (own.folder / "recipes/small.toml").read_text() == before
+        assert "is old" in own.run("exec", "small", "--", "true").stderr
+
+    def test_what_cannot_be_had_changes_nothing(self, own: Project) -> None:
+        before = state_of(own)
+        missing = own.run("add", "small", "humanize==0.0.99")
+        assert missing.code == 3
+        broken = own.run("add", "small", "zope.proxy==1")
+        assert broken.code != 0
+        assert state_of(own) == before
+
+    @pytest.mark.parametrize("seconds", [0.9, 1.6, 2.2])
+    def test_a_kill_while_adding_leaves_all_or_nothing(self, own: Project, seconds: float) -> None:
+        before = state_of(own)
+        argv = [sys.executable, "-m", "envbuild", "add", "small", "humanize==4.9.0"]
+        process = subprocess.Popen(
+            argv, cwd=own.folder, env=own.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        time.sleep(seconds)
+        process.kill()
+        process.wait()
+        assert own.run("lock", "small", "--check").code == 0
+        assert "is old" not in own.run("exec", "small", "--", "true").stderr
+        after = state_of(own)
+        changed = [name for name in before if before[name] != after[name]]
+        assert changed in ([], list(before))
+
+
+def at_once(line: tuple[str, ...], count: int, *, cwd: Path, env: dict[str, str]) -> list[str]:
+    """Run a command several times at once and return what each has printed."""
+    ranks = [
+        subprocess.Popen(line, cwd=cwd, env=env, stdout=subprocess.PIPE, text=True)
+        for _ in range(count)
+    ]
+    return [rank.communicate(timeout=120)[0] for rank in ranks]
+
+
+def state_of(project: Project) -> dict[str, str]:
+    names = ("recipes/small.toml", "lockfiles/small.lock", "small.sif")
+    files = {name: (project.folder / name).read_bytes() for name in names}
+    return {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
 
 
 def test_a_damaged_record_is_told_and_cleared(tmp_path: Path) -> None:
