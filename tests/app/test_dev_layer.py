@@ -130,9 +130,9 @@ class TestRealLayer:
         shutil.copy(made.folder / "small.sif", folder)
         (layer,) = made.folder.glob("small.dev-*.sqfs")
         shutil.copy(layer, folder / "layer.sqfs")
-        line = (*AS_NOBODY, "apptainer", "--quiet", "exec", "--containall", "--overlay")
-        line += (f"{folder}/layer.sqfs:ro", f"{folder}/small.sif", "python3", "-c")
-        line += ("import humanize; print(humanize.__version__)",)
+        words = [*AS_NOBODY, "apptainer", "--quiet", "exec", "--containall", "--overlay"]
+        words += [f"{folder}/layer.sqfs:ro", f"{folder}/small.sif", "python3", "-c"]
+        line = (*words, "import humanize; print(humanize.__version__)")
         env = {"PATH": os.environ["PATH"], "HOME": str(folder)}
         assert at_once(line, 4, cwd=folder, env=env) == ["4.9.0\n"] * 4
         shutil.rmtree(folder)
