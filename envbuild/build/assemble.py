@@ -21,6 +21,7 @@ from envbuild.build.assembly_plan import (
     build_needs,
     package_title,
     runtime_key,
+    set_by_recipe,
     wheel_part_key,
 )
 from envbuild.build.base_parts import (
@@ -30,7 +31,7 @@ from envbuild.build.base_parts import (
     provide_base,
     with_conda,
 )
-from envbuild.build.conda.parts import CondaAssembly, CondaParts
+from envbuild.build.conda.parts import CondaAssembly
 from envbuild.build.fetch import fetch_files
 from envbuild.build.from_wheel import unpack_wheel
 from envbuild.build.image.base_config import BaseConfig
@@ -157,7 +158,7 @@ class _Assembly:
         # a Debian package may have put a link where the base's Python installs
         scheme = self._scheme(base)
         if self.lock.conda:
-            base = with_conda(base, self._provide_conda(base))
+            base = with_conda(base, self._conda(base).run())
         known = planned_base(self.lock, base, scheme, self.spec.codec)
         return base, scheme, self._plan(known)
 
@@ -169,14 +170,16 @@ class _Assembly:
     def _plan(self, base: PlannedBase) -> AssemblyPlan:
         return plan_from_store(self.spec, base, self.store)
 
-    def _provide_conda(self, base: BaseParts) -> CondaParts:
+    def _conda(self, base: BaseParts) -> CondaAssembly:
         return CondaAssembly(
             lock=self.lock,
             below=base.parts,
+            config=base.config,
+            set_by_recipe=set_by_recipe(self.spec),
             packing=self.packing,
             feeders=self.feeders,
             context=self.context,
-        ).run()
+        )
 
     def _scheme(self, base: BaseParts | None) -> Scheme:
         """Return where packages are installed; an image's own Python is asked once per image."""
@@ -230,7 +233,7 @@ class _Assembly:
             return
         base = self._provide_base("system", "build")
         if self.lock.conda:
-            base = with_conda(base, self._provide_conda(base))
+            base = with_conda(base, self._conda(base).link())
         title = f"build {count_noun(len(lacking), 'source package')}"
         with (
             self.report.stage(title, total=len(lacking)) as stage,

@@ -101,6 +101,11 @@ def spec_of(order: BuildSpec) -> AssemblySpec:
     )
 
 
+def set_by_recipe(spec: AssemblySpec) -> tuple[str, ...]:
+    """Return the names of the variables that a recipe sets."""
+    return tuple(name for name, _ in spec.definition.environment) if spec.definition else ()
+
+
 def plan_assembly(
     spec: AssemblySpec,
     base: PlannedBase,

@@ -5,12 +5,16 @@ For ``make --dry-run``, so nothing is written, fetched or run.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from envbuild.build.assembly_plan import (
     AssemblyPlan,
     AssemblySpec,
     PlannedBase,
+    PlannedPart,
     plan_assembly,
     plan_base,
+    set_by_recipe,
     spec_of,
 )
 from envbuild.build.base_parts import (
@@ -26,9 +30,10 @@ from envbuild.build.base_parts import (
     system_script,
     with_system,
 )
-from envbuild.build.conda.parts import plan_conda
-from envbuild.build.image.base_config import NO_CONFIG
+from envbuild.build.conda.parts import SeenByActivation, stored_conda
+from envbuild.build.image.base_config import NO_CONFIG, BaseConfig
 from envbuild.build.in_base.install_scheme import (
+    Scheme,
     bootstrap_scheme,
     cached_scheme,
     conda_scheme,
@@ -37,6 +42,7 @@ from envbuild.build.in_base.install_scheme import (
 from envbuild.build.in_base.overlay_run import captured_key
 from envbuild.build.model import BuildSpec
 from envbuild.formats.file_tree import merge_parts
+from envbuild.lock.model import Lock
 from envbuild.parts.cache import CachedPart, cached_part, is_cached
 from envbuild.parts.from_layer import layer_key
 from envbuild.parts.from_sif import sif_key
@@ -60,22 +66,41 @@ def plan_from_store(spec: AssemblySpec, base: PlannedBase, store: Store) -> Asse
 def _stored_base(spec: AssemblySpec, store: Store) -> PlannedBase:
     """Return what the store knows of a base."""
     lock = spec.lock
-    conda = plan_conda(lock, spec.codec, lambda key: is_cached(key, store))
     if lock.is_bootstrap:
         key = root_key(lock, ("system",), spec.codec)
+        conda = _stored_conda(spec, [key], NO_CONFIG, store)
         parts = plan_base(lock, [key], [], lambda key: is_cached(key, store))
         scheme = conda_scheme(lock) if lock.conda_python else bootstrap_scheme(lock)
         return PlannedBase(parts=(*parts, *conda), scheme=scheme, config=NO_CONFIG)
     # only what the store knows already: an image that was never fetched has one part without a key
     keys = _own_keys(spec, store)
     base = _packed_base(spec, keys, store)
-    answer = cached_scheme(lock.base, store)
-    if base is not None and answer is not None:
-        return planned_base(lock, base, read_scheme(answer, lock.base, base.tree), spec.codec)
+    known = None if base is None else _known_scheme(lock, base, store)
+    if base is not None and known is not None:
+        below = [part.part.key for part in base.parts]
+        conda = _stored_conda(spec, below, base.config, store)
+        planned = planned_base(lock, base, known, spec.codec)
+        return replace(planned, parts=(*planned.parts, *conda))
     has_system = any(package.group == "system" for package in lock.debian)
     system = [""] if has_system else []
     parts = plan_base(lock, keys, system, lambda key: is_cached(key, store))
+    conda = _stored_conda(spec, [""], NO_CONFIG, store)
     return PlannedBase(parts=(*parts, *conda))
+
+
+def _stored_conda(
+    spec: AssemblySpec, below: list[str], config: BaseConfig, store: Store
+) -> tuple[PlannedPart, ...]:
+    seen = SeenByActivation(below=below, config=config, set_by_recipe=set_by_recipe(spec))
+    return stored_conda(spec.lock, seen, spec.codec, store)
+
+
+def _known_scheme(lock: Lock, base: BaseParts, store: Store) -> Scheme | None:
+    """Return where packages are installed; None where the base's Python was not asked yet."""
+    if lock.conda_python is not None:
+        return conda_scheme(lock)
+    answer = cached_scheme(lock.base, store)
+    return None if answer is None else read_scheme(answer, lock.base, base.tree)
 
 
 def _own_keys(spec: AssemblySpec, store: Store) -> list[str]:

@@ -10,6 +10,7 @@ FORMATS = {
     "bytecode": 2,  # of a wheel's modules
     "captured": 3,  # what a run inside the base changed
     "conda": 1,  # of a conda package, linked
+    "conda-environment": 1,  # what activating does, conda's history
     "files": 2,  # of the recipe
     "hidden": 2,  # packages of an image that locked ones replace
     "mounts": 2,  # what a runtime mounts over

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from envbuild.build.conda.activation import changed_variables
 from envbuild.build.image.verify import image_tree
 from envbuild.build.make import building
 from envbuild.build.stored_plan import plan_image
@@ -98,3 +99,33 @@ class TestAssembling:
         layered, _ = make(tiny, with_conda(tiny, TOOL), "layered")
         differ = {path for path in {*flat, *layered} if flat.get(path) != layered.get(path)}
         assert not {path for path in differ if path.startswith("opt/")}
+
+
+class TestActivation:
+    """What activate.d does is written down as exports; HostRuntime plays the container, the shell is this machine's."""
+
+    def test_changes_become_exports(self) -> None:
+        before = {"PATH": "/bin", "LD_PATH": "/a", "GONE": "1", "SAME": "x", "PWD": "/"}
+        after = {
+            "PATH": "/opt/env/x:/bin",
+            "LD_PATH": "/a:/b c",
+            "SAME": "x",
+            "NEW": "it's",
+            "PWD": "/tmp",
+            "LAB": "no",
+            "CONDA_BACKUP_CC": "gcc",
+            "BASH_FUNC_f%%": "() { :; }",
+            "DECLARED": "1",
+        }
+        assert [*changed_variables(before, after, ("LAB",))] == [
+            "export DECLARED=1",
+            "unset GONE",
+            """export LD_PATH="$LD_PATH"':/b c'""",
+            """export NEW='it'"'"'s'""",
+            """export PATH=/opt/env/x:"$PATH\"""",
+        ]
+
+    def test_an_environment_without_scripts_runs_nothing(self, tiny: TinyProject) -> None:
+        found, scripts = make(tiny, with_conda(tiny, TOOL))
+        assert {".singularity.d/env/91-conda.sh", "opt/env/conda-meta/history"} <= set(found)
+        assert "activate.sh" not in scripts

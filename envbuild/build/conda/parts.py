@@ -10,17 +10,39 @@ from concurrent.futures import Executor, Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
-from envbuild.build.assembly_plan import PlannedPart
+from envbuild.build.assembly_plan import PlannedPart, State
+from envbuild.build.conda.activation import (
+    INNER,
+    OUTER,
+    Activation,
+    capture_activation,
+    declared_variables,
+    environment_contents,
+    history_text,
+    needs_activation,
+)
 from envbuild.build.conda.link import conda_part_key, link_package
 from envbuild.build.conda.order import install_order
 from envbuild.build.conda.prefix import prefix_of
+from envbuild.build.conda.scripts import link_script
+from envbuild.build.image.base_config import BaseConfig
 from envbuild.build.in_base.bytecode import bytecode_key, compile_modules, linked_modules
 from envbuild.build.in_base.container import BaseContainer, open_container
+from envbuild.build.in_base.overlay_run import OverlayScript, captured_key, run_captured
 from envbuild.context import Context
 from envbuild.errors import IntegrityError
 from envbuild.formats.block_codec import Codec
 from envbuild.lock.model import CondaPackage, Lock
-from envbuild.parts.cache import CachedPart, PackContext, cached_part, provide_part
+from envbuild.parts.cache import (
+    CachedPart,
+    PackContext,
+    cached_part,
+    is_cached,
+    part_key,
+    provide_part,
+)
+from envbuild.parts.writer import PartWriter
+from envbuild.store.layout import Store
 from envbuild.store.units import count_noun
 
 IsCached = Callable[[str], bool]
@@ -33,8 +55,21 @@ class CondaParts:
     planned: tuple[PlannedPart, ...] = ()
     kept: tuple[CachedPart, ...] = ()
 
+    def and_also(self, planned: PlannedPart, kept: CachedPart) -> CondaParts:
+        """Return them with one part more on top."""
+        return CondaParts(planned=(*self.planned, planned), kept=(*self.kept, kept))
+
 
 NO_CONDA = CondaParts()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SeenByActivation:
+    """What activating sees beside conda: the keys of the base's parts, what base and recipe set."""
+
+    below: Sequence[str]
+    config: BaseConfig
+    set_by_recipe: tuple[str, ...]
 
 
 def plan_conda(lock: Lock, codec: Codec, is_cached: IsCached) -> tuple[PlannedPart, ...]:
@@ -48,22 +83,131 @@ def plan_conda(lock: Lock, codec: Codec, is_cached: IsCached) -> tuple[PlannedPa
     return tuple(replace(part, state="stored") if is_cached(part.key) else part for part in parts)
 
 
+def stored_conda(
+    lock: Lock, seen: SeenByActivation, codec: Codec, store: Store
+) -> tuple[PlannedPart, ...]:
+    """Return the parts of a lock's conda packages, as far as the store knows them.
+
+    The keys of a base that is not packed are "".
+    """
+    below = seen.below
+    planned = plan_conda(lock, codec, lambda key: is_cached(key, store))
+    kept = [cached_part(part.key, store) for part in planned]
+    whole = tuple(part for part in kept if part is not None)
+    if not planned or len(whole) < len(planned) or not all(below):
+        return planned
+    conda = CondaParts(planned=planned, kept=whole)
+    script = link_script(lock, linked_by_name(lock, conda), codec.compressor)
+    if script is not None:
+        part = plan_scripts(script, below, conda, lock, codec)
+        made = cached_part(part.key, store)
+        if made is None:
+            return (*planned, replace(part, state="to run"))
+        conda = conda.and_also(part, made)
+    last = plan_environment(lock, seen, conda, codec)
+    state: State = "stored" if is_cached(last.key, store) else "to run"
+    return (*conda.planned, replace(last, state=state))
+
+
+def linked_by_name(lock: Lock, conda: CondaParts) -> dict[str, CachedPart]:
+    """Return the linked packages by their names."""
+    names = {package.sha256: package.name for package in lock.conda}
+    pairs = zip(conda.planned, conda.kept, strict=True)
+    return {names[part.inputs[0]]: kept for part, kept in pairs if part.kind == "conda"}
+
+
+def plan_scripts(
+    script: OverlayScript, below: Sequence[str], conda: CondaParts, lock: Lock, codec: Codec
+) -> PlannedPart:
+    """Return the part of what the packages' own scripts change."""
+    keys = (*below, *(kept.part.key for kept in conda.kept))
+    return PlannedPart(
+        layer="conda",
+        kind="captured",
+        subject=script.name,
+        key=captured_key(script, keys, lock.base, codec),
+        inputs=keys,
+        state="stored",
+    )
+
+
+def plan_environment(
+    lock: Lock, seen: SeenByActivation, conda: CondaParts, codec: Codec
+) -> PlannedPart:
+    """Return the part of what activating does, and of the environment's history."""
+    # scripts see everything; without any nothing is run, and every environment of these specs is
+    # the same
+    all_keys = [*seen.below, *(kept.part.key for kept in conda.kept)]
+    keys = all_keys if needs_activation(conda.kept) else []
+    key = part_key(
+        "conda-environment",
+        below=keys,
+        base=dict(seen.config.environment) if keys else {},
+        recipe=list(seen.set_by_recipe) if keys else [],
+        script=[OUTER, INNER],
+        history=history_text(lock),
+        packer=codec.key,
+    )
+    return PlannedPart(
+        layer="conda",
+        kind="environment",
+        subject="what activating conda does",
+        key=key,
+        inputs=tuple(keys),
+        state="stored",
+    )
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CondaAssembly:
-    """One image's conda packages while their parts are made; ``below`` are the parts of its base."""
+    """One image's conda packages while their parts are made.
+
+    ``below`` are the parts of its base, ``config`` is what that base sets, ``set_by_recipe`` are the
+    names of variables that the recipe sets.
+    """
 
     lock: Lock
     below: tuple[CachedPart, ...]
+    config: BaseConfig
+    set_by_recipe: tuple[str, ...]
     packing: PackContext
     feeders: Executor
     context: Context
 
     def run(self) -> CondaParts:
-        """Return the packages of the lock, linked and compiled; what the store lacks is made."""
+        """Return the whole environment; what the store lacks of it is made."""
+        conda, codec = self.link(), self.packing.codec
+        below = [part.part.key for part in self.below]
+        script = link_script(self.lock, linked_by_name(self.lock, conda), codec.compressor)
+        if script is not None:
+            root = (*self.below, *conda.kept)
+            made = run_captured(script, root, self.lock.base, self.packing, self.context)
+            conda = conda.and_also(plan_scripts(script, below, conda, self.lock, codec), made)
+        seen = SeenByActivation(below=below, config=self.config, set_by_recipe=self.set_by_recipe)
+        planned = plan_environment(self.lock, seen, conda, codec)
+        made = provide_part(planned.key, self.packing, lambda writer: self._activate(conda, writer))
+        return conda.and_also(planned, made)
+
+    def link(self) -> CondaParts:
+        """Return the packages of the lock alone, linked and compiled."""
         planned = plan_conda(self.lock, self.packing.codec, lambda _: True)
         linked = self._link_all(planned)
         modules = self._compile(planned, linked)
         return CondaParts(planned=planned, kept=(*linked.values(), *modules))
+
+    def _activate(self, conda: CondaParts, writer: PartWriter) -> None:
+        """Add what activating the environment does, found out by doing it."""
+        activation = Activation()
+        if needs_activation(conda.kept):
+            declared = declared_variables(conda.kept, self.packing.codec.compressor)
+            with (
+                self.packing.report.stage("activate the conda environment"),
+                self._container(conda.kept) as inside,
+            ):
+                activation = capture_activation(inside, self.config, declared, self.set_by_recipe)
+        for told in activation.told:
+            self.packing.report.say(f"activating conda sets what no image can keep: {told}")
+        writer.add_all(environment_contents(activation, self.lock))
 
     def _link_all(self, planned: Sequence[PlannedPart]) -> dict[str, CachedPart]:
         """Return all packages as parts by their keys, in the order of the plan."""

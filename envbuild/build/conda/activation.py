@@ -1,0 +1,198 @@
+"""What activating a conda environment sets, found out once when the image is made.
+
+Packages bring shell scripts for it (etc/conda/activate.d) and variables (etc/conda/env_vars.d). In
+an image nobody activates: the runtime's own shell would have to understand them, and does not
+(bash's words, functions). So they run once, in the image, without a network, and what they did to
+the environment is written down as plain exports.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from envbuild.build.image.base_config import HOME, BaseConfig
+from envbuild.build.in_base.container import BaseContainer
+from envbuild.build.in_base.exchange import GIVEN, INSIDE, open_exchange, result_bytes
+from envbuild.errors import IntegrityError, ToolFailedError
+from envbuild.failures import explain_failure
+from envbuild.formats.file_tree import TreeEntry, merge_parts
+from envbuild.limits import UNREADABLE
+from envbuild.lock.model import CONDA_PREFIX, Lock
+from envbuild.parts.cache import CachedPart
+from envbuild.parts.reader import read_file
+from envbuild.parts.writer import Content
+from envbuild.plan.quoting import quote_literal
+
+SECONDS = 300.0
+ENVIRONMENT = f"{HOME}/env/91-conda.sh"
+"""Read after 90-environment.sh: before it the runtime has set no PATH (Apptainer, action_script.sh)."""
+SCRIPTS = f"{CONDA_PREFIX}/etc/conda/activate.d/".lstrip("/")
+VARIABLES = f"{CONDA_PREFIX}/etc/conda/env_vars.d/".lstrip("/")
+HISTORY = f"{CONDA_PREFIX}/conda-meta/history".lstrip("/")
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z", re.ASCII)
+OF_THE_SHELL = re.compile(r"(PWD|OLDPWD|SHLVL|_|BASH.*|HOME|PS1|CONDA_BACKUP_.*)\Z")
+"""Variables that belong to the run, or are kept for a deactivation that never comes."""
+OUTER = f"""\
+for file in {GIVEN}/base/*; do
+    if [ -f "$file" ]; then . "$file"; fi
+done
+. {GIVEN}/variables.sh
+shell=/bin/sh
+for found in "$CONDA_PREFIX/bin/bash" /bin/bash; do
+    if [ -x "$found" ]; then shell=$found; break; fi
+done
+exec "$shell" {GIVEN}/inner.sh
+"""
+INNER = f"""\
+env -0 >{INSIDE}/before
+for file in "$CONDA_PREFIX"/etc/conda/activate.d/*.sh; do
+    if [ -f "$file" ]; then echo "$file" >{INSIDE}/current; . "$file"; fi
+done
+env -0 >{INSIDE}/after
+if [ -n "${{BASH_VERSION:-}}" ]; then
+    compgen -A function >{INSIDE}/functions
+    alias >>{INSIDE}/functions
+fi
+exit 0
+"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Activation:
+    """What activating does: lines of shell, and for people what could not be kept."""
+
+    lines: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
+
+
+def needs_activation(parts: Sequence[CachedPart]) -> bool:
+    """Tell whether a package brings something that activating would do."""
+    return any(
+        entry.path.startswith((SCRIPTS, VARIABLES)) and entry.kind in "fl"
+        for part in parts
+        for entry in part.part.entries
+    )
+
+
+def declared_variables(parts: Sequence[CachedPart], compressor: str) -> dict[str, str]:
+    """Return the variables that packages declare in JSON files.
+
+    Raises IntegrityError for a file that declares none.
+    """
+    tree = merge_parts(part.part for part in parts)
+    found: dict[str, str] = {}
+    for path in sorted(path for path in tree if path.startswith(VARIABLES)):
+        data = read_file(tree, parts, path, compressor=compressor)
+        if data is None or not path.endswith(".json"):
+            continue
+        try:
+            declared = msgspec.json.decode(data, type=dict[str, str])
+        except UNREADABLE as error:
+            raise IntegrityError(f"declares no variables: {error}", where=f"/{path}") from error
+        found |= {name: value for name, value in declared.items() if NAME.match(name)}
+    return found
+
+
+def capture_activation(
+    inside: BaseContainer,
+    config: BaseConfig,
+    declared: Mapping[str, str],
+    set_by_recipe: Collection[str],
+) -> Activation:
+    """Run the activation scripts of an image and return what they and the ``declared`` variables do.
+
+    Raises ToolFailedError where one ends the shell.
+    """
+    first = {"CONDA_PREFIX": CONDA_PREFIX, "CONDA_DEFAULT_ENV": CONDA_PREFIX, **declared}
+    exports = [f"export {name}={quote_literal(value)}" for name, value in first.items()]
+    exports.append('export PATH="$CONDA_PREFIX/bin:$PATH"')
+    with open_exchange(inside.folder) as between:
+        for name, script in config.environment:
+            between.write(f"base/{name}", script.encode())
+        between.write("variables.sh", ("\n".join(exports) + "\n").encode())
+        between.write("outer.sh", OUTER.encode())
+        between.write("inner.sh", INNER.encode())
+        clean = 'exec env -i PATH="$PATH" HOME=/root /bin/sh "$0"'
+        argv = ("/bin/sh", "-c", clean, f"{GIVEN}/outer.sh")
+        runtime, runner = inside.context.runtime, inside.context.runner
+        command = runtime.exec_command(
+            inside.image, argv, binds=between.binds(), timeout=SECONDS, network=False
+        )
+        result = runner(command, check=False)
+        try:
+            before, after = (
+                _variables(result_bytes(between.out, name)) for name in ("before", "after")
+            )
+        except IntegrityError as error:
+            failure = explain_failure(result)
+            hint = "a script in etc/conda/activate.d ended the shell"
+            raise ToolFailedError.of(result, failure.what, hint=failure.hint or hint) from error
+        functions = _optional_lines(between.out)
+    started = {name: value for name, value in before.items() if name not in declared}
+    kept = tuple(changed_variables(started, after, set_by_recipe))
+    told = tuple(f"{name} (a function or alias)" for name in functions)
+    return Activation(lines=kept, told=told)
+
+
+def is_kept_variable(name: str) -> bool:
+    """Tell whether a variable is one that an image may set for good."""
+    return NAME.match(name) is not None and not OF_THE_SHELL.match(name)
+
+
+def changed_variables(
+    before: Mapping[str, str], after: Mapping[str, str], set_by_recipe: Collection[str]
+) -> Iterator[str]:
+    """Yield the lines of shell that make one environment of another, by name.
+
+    What was put before or behind a value is put there again, whatever the value will be. What the
+    recipe sets itself stays as it says.
+    """
+    for name in sorted({*before, *after}):
+        old, new = before.get(name), after.get(name)
+        if old == new or name in set_by_recipe or not is_kept_variable(name):
+            continue
+        if new is None:
+            yield f"unset {name}"
+        elif old and new.endswith(f":{old}"):
+            yield f'export {name}={quote_literal(new[: -len(old)])}"${name}"'
+        elif old and new.startswith(f"{old}:"):
+            yield f'export {name}="${name}"{quote_literal(new[len(old) :])}'
+        else:
+            yield f"export {name}={quote_literal(new)}"
+
+
+def environment_contents(activation: Activation, lock: Lock) -> Iterator[Content]:
+    """Yield the files that a whole environment has beside its packages."""
+    script = "\n".join(("#!/bin/sh", *activation.lines)) + "\n"
+    yield TreeEntry(ENVIRONMENT, "f", 0o755), script.encode()
+    # conda takes a folder for an environment by this file
+    yield TreeEntry(HISTORY, "f", 0o644), history_text(lock).encode()
+
+
+def history_text(lock: Lock) -> str:
+    """Return conda's own record of what was asked for."""
+    specs = ", ".join(f"'{spec}'" for spec in lock.conda_direct)
+    installed = [
+        f"+{package.channel}/{package.subdir}::{package.name}-{package.version}-{package.build}"
+        for package in lock.conda
+    ]
+    update = (f"# update specs: [{specs}]",) if specs else ()
+    return "\n".join(("==> 1970-01-01 00:00:00 <==", *installed, *update)) + "\n"
+
+
+def _variables(data: bytes) -> dict[str, str]:
+    pairs = [item.partition("=") for item in data.decode("utf-8", "replace").split("\0") if item]
+    return {name: value for name, _, value in pairs}
+
+
+def _optional_lines(folder: Path) -> list[str]:
+    try:
+        data = result_bytes(folder, "functions")
+    except IntegrityError:
+        return []  # the shell was not bash
+    return data.decode("utf-8", "replace").splitlines()

@@ -1,0 +1,103 @@
+"""Run the scripts that conda packages bring for their installation, as Debian's are run.
+
+CEP 34 says that pre-link and post-link scripts have to be run. They see the image as root of a
+user namespace, without a network; what they change is kept as a part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from envbuild.build.conda.order import install_order
+from envbuild.build.in_base.overlay_run import OverlayScript
+from envbuild.formats.file_tree import merge_parts
+from envbuild.lock.model import CONDA_PREFIX, CondaPackage, Lock
+from envbuild.parts.cache import CachedPart
+from envbuild.parts.reader import read_file
+from envbuild.plan.quoting import quote_literal
+from envbuild.store.units import count_noun
+
+PHASES = ("pre-link", "post-link")
+VARIABLES = (
+    ("LC_ALL", "C.UTF-8"),
+    ("PYTHONHASHSEED", "0"),
+    ("TZ", "UTC"),
+)
+
+
+class _BuildNumber(msgspec.Struct, frozen=True):
+    build_number: int = 0
+
+
+def link_script(
+    lock: Lock, linked: Mapping[str, CachedPart], compressor: str
+) -> OverlayScript | None:
+    """Return what runs all scripts of a lock's packages, None where they bring none.
+
+    ``linked`` are the packages' parts by name.
+    """
+    packages = [p for p in install_order(lock.conda) if any(_scripts_of(p, linked[p.name]))]
+    if not packages:
+        return None
+    prefix = quote_literal(CONDA_PREFIX)
+    lines = [
+        "set -eu",
+        "umask 022",
+        f"export PREFIX={prefix} CONDA_PREFIX={prefix} PATH={prefix}/bin:$PATH",
+        f"export SOURCE_DATE_EPOCH={lock.base.epoch}",
+        # they are written for bash, which a small base may lack
+        "shell=/bin/sh",
+        'for found in "$PREFIX/bin/bash" /bin/bash; do',
+        '    if [ -x "$found" ]; then shell=$found; break; fi',
+        "done",
+    ]
+    for package in packages:
+        lines += _lines_of(package, linked[package.name], compressor)
+    return OverlayScript(
+        name=f"run the scripts of {count_noun(len(packages), 'conda package')}",
+        script=tuple(lines),
+        environment=VARIABLES,
+        hint="the package's own script failed; it has no network. Lock another build of the package",
+    )
+
+
+def script_name(package: str, phase: str) -> str:
+    """Return where a package's script of a phase lies in the prefix."""
+    return f"bin/.{package}-{phase}.sh"
+
+
+def _scripts_of(package: CondaPackage, part: CachedPart) -> Iterator[str]:
+    """Yield the phases that a package has a script for."""
+    there = {entry.path for entry in part.part.entries}
+    for phase in PHASES:
+        if f"{CONDA_PREFIX}/{script_name(package.name, phase)}".lstrip("/") in there:
+            yield phase
+
+
+def _lines_of(package: CondaPackage, part: CachedPart, compressor: str) -> Sequence[str]:
+    """Return the lines that run the scripts of one package."""
+    told = {
+        "PKG_NAME": package.name,
+        "PKG_VERSION": package.version,
+        "PKG_BUILDNUM": str(_build_number(package, part, compressor)),
+    }
+    variables = " ".join(f"{name}={quote_literal(value)}" for name, value in told.items())
+    lines = []
+    for phase in _scripts_of(package, part):
+        file = f'"$PREFIX"/{quote_literal(script_name(package.name, phase))}'
+        failed = quote_literal(f"the {phase} script of {package.name} failed")
+        lines.append(f'{variables} "$shell" {file} || {{ echo {failed} >&2; exit 1; }}')
+    # what a script wants to tell people
+    lines.append('if [ -f "$PREFIX/.messages.txt" ]; then')
+    lines.append('    cat "$PREFIX/.messages.txt" >&2; rm -f "$PREFIX/.messages.txt"')
+    lines.append("fi")
+    return lines
+
+
+def _build_number(package: CondaPackage, part: CachedPart, compressor: str) -> int:
+    stem = f"{package.name}-{package.version}-{package.build}"
+    path = f"{CONDA_PREFIX}/conda-meta/{stem}.json".lstrip("/")
+    record = read_file(merge_parts([part.part]), [part], path, compressor=compressor) or b"{}"
+    return msgspec.json.decode(record, type=_BuildNumber).build_number
