@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from envbuild.context import Context
 from envbuild.errors import IntegrityError, NetworkError, SpaceError, UsageError
+from envbuild.net.channels import channel_urls
 from envbuild.net.download import Download, download_file
 from envbuild.net.index import config_file, index_url, read_links
 from envbuild.net.parallel import for_each_parallel
@@ -49,8 +50,9 @@ class Artifact:
     """One artifact: file name, size in bytes, sha256 in hex, and the package it belongs to.
 
     ``path`` is the pool path of a Debian package, or the path of a conda package in its channel;
-    ``index`` the name of a wheel's extra index (None for the default), or of a conda channel. Raises IntegrityError for a hash or path that no lock may hold, since both
-    become file names and addresses.
+    ``index`` the name of a wheel's extra index (None for the default), or of a conda channel.
+    Raises IntegrityError for a hash or path that no lock may hold, since both become file names and
+    addresses.
     """
 
     file: str
@@ -64,10 +66,9 @@ class Artifact:
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[0-9a-f]{64}", self.sha256):
             raise IntegrityError(f"{self.sha256[:80]!r} is not a sha256 in hex", where=self.file)
-        if self.kind == "debian" and not _is_pool_path(self.path or ""):
-            raise IntegrityError(
-                f"{self.path!r} is not a path inside a Debian mirror", where=self.file
-            )
+        if self.kind != "python" and not _is_pool_path(self.path or ""):
+            place = "a Debian mirror" if self.kind == "debian" else "a conda channel"
+            raise IntegrityError(f"{self.path!r} is not a path inside {place}", where=self.file)
 
 
 def total_size(wanted: Iterable[Artifact]) -> int:
@@ -101,6 +102,10 @@ def fetch_artifacts(
         name: index_url(context.settings, context.runner, name)
         for name in {i.index for i in todo if i.kind == "python"}
     }
+    channels = {
+        name: channel_urls(context.settings, name)
+        for name in {i.index or "" for i in todo if i.kind == "conda"}
+    }
     mirror = _debian_mirror(todo, context.settings, debian_mirror)
     with (
         make_client(context.settings) as client,
@@ -108,6 +113,7 @@ def fetch_artifacts(
     ):
         session = _Session(
             indexes=indexes,
+            channels=channels,
             mirror=mirror,
             store=context.store,
             client=client,
@@ -154,9 +160,10 @@ def ask_sizes(urls: Iterable[str], client: httpx.Client) -> dict[str, int]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Session:
-    """Where files come from (index name to URL, the Debian mirror) and go to."""
+    """Where files come from (index name to URL, channel to mirrors, the Debian mirror) and go to."""
 
     indexes: Mapping[str | None, str]
+    channels: Mapping[str, tuple[str, ...]]
     mirror: str
     store: Store
     client: httpx.Client
@@ -164,8 +171,22 @@ class _Session:
     report: Reporter
 
     def download(self, item: Artifact, stop: threading.Event) -> None:
-        """Find and download one artifact."""
-        url = self.url(item, stop)
+        """Find and download one artifact; of several mirrors the first that has it."""
+        *others, last = self.urls(item, stop)
+        if not any(self.is_served(url, item, stop) for url in others):
+            self.download_from(last, item, stop)
+
+    def is_served(self, url: str, item: Artifact, stop: threading.Event) -> bool:
+        """Download one artifact from a mirror that may lack it; return whether it has arrived."""
+        try:
+            self.download_from(url, item, stop)
+        except NetworkError as error:
+            self.report.detail(f"{redact(url)}: {error}")
+            return False
+        return True
+
+    def download_from(self, url: str, item: Artifact, stop: threading.Event) -> None:
+        """Download one artifact from an address."""
         self.report.detail(f"download {item.file} from {redact(url)}")
         final = self.store.artifact(item.sha256)
         job = Download(url=url, name=item.file, size=item.size, sha256=item.sha256, final=final)
@@ -179,11 +200,14 @@ class _Session:
             ) from error
         self.transfer.finish_file(item.file)
 
-    def url(self, item: Artifact, stop: threading.Event) -> str:
-        """Find an artifact's address.  Raises GoneError when its index no longer lists it."""
+    def urls(self, item: Artifact, stop: threading.Event) -> tuple[str, ...]:
+        """Find an artifact's addresses.  Raises GoneError when its index no longer lists it."""
+        path = quote(item.path or "", safe="/~+")
         if item.kind == "debian":
-            return f"{self.mirror.rstrip('/')}/{quote(item.path or '', safe='/~+')}"
-        return _python_url(item, self.indexes, self.client, stop)
+            return (f"{self.mirror.rstrip('/')}/{path}",)
+        if item.kind == "conda":
+            return tuple(f"{url}/{path}" for url in self.channels[item.index or ""])
+        return (_python_url(item, self.indexes, self.client, stop),)
 
 
 def _python_url(
@@ -219,7 +243,7 @@ def _distinct(wanted: Iterable[Artifact]) -> list[Artifact]:
 def _is_pool_path(path: str) -> bool:
     parts = path.split("/")
     return (
-        all(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+~%-]*", part) for part in parts)
+        all(re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._+!~%-]*", part) for part in parts)
         and len(path) <= 400
     )
 
