@@ -160,7 +160,7 @@ def ask_sizes(urls: Iterable[str], client: httpx.Client) -> dict[str, int]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Session:
-    """Where files come from (index name to URL, channel to mirrors, the Debian mirror) and go to."""
+    """Where files come from (indexes and channels by name, the Debian mirror) and go to."""
 
     indexes: Mapping[str | None, str]
     channels: Mapping[str, tuple[str, ...]]

@@ -30,7 +30,7 @@ from envbuild.plan.quoting import quote_literal
 
 SECONDS = 300.0
 ENVIRONMENT = f"{HOME}/env/91-conda.sh"
-"""Read after 90-environment.sh: before it the runtime has set no PATH (Apptainer, action_script.sh)."""
+"""Read after 90-environment.sh: before it there is no PATH (Apptainer's action_script.sh)."""
 SCRIPTS = f"{CONDA_PREFIX}/etc/conda/activate.d/".lstrip("/")
 VARIABLES = f"{CONDA_PREFIX}/etc/conda/env_vars.d/".lstrip("/")
 HISTORY = f"{CONDA_PREFIX}/conda-meta/history".lstrip("/")
@@ -104,7 +104,7 @@ def capture_activation(
     declared: Mapping[str, str],
     set_by_recipe: Collection[str],
 ) -> Activation:
-    """Run the activation scripts of an image and return what they and the ``declared`` variables do.
+    """Run an image's activation scripts and return what they and ``declared`` variables do.
 
     Raises ToolFailedError where one ends the shell.
     """

@@ -162,8 +162,8 @@ def plan_environment(
 class CondaAssembly:
     """One image's conda packages while their parts are made.
 
-    ``below`` are the parts of its base, ``config`` is what that base sets, ``set_by_recipe`` are the
-    names of variables that the recipe sets.
+    ``below`` are the parts of its base, ``config`` is what that base sets, ``set_by_recipe`` are
+    the names of variables that the recipe sets.
     """
 
     lock: Lock

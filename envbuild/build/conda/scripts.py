@@ -59,7 +59,7 @@ def link_script(
         name=f"run the scripts of {count_noun(len(packages), 'conda package')}",
         script=tuple(lines),
         environment=VARIABLES,
-        hint="the package's own script failed; it has no network. Lock another build of the package",
+        hint="a script of the package failed; it has no network. Lock another build of it",
     )
 
 
