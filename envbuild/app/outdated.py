@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from packaging.version import Version
 
 from envbuild.base.model import BaseFacts
+from envbuild.conda.model import CondaRequest
 from envbuild.context import Context
 from envbuild.lock.model import Lock
 from envbuild.net.index import index_url
@@ -18,7 +19,7 @@ def find_newest(lock: Lock, context: Context) -> Mapping[str, str]:
     """Ask the indexes for the newest release of each package that a lock installs."""
     base = lock.base
     facts = BaseFacts(
-        image=base.reference, python=base.python, machine=base.machine, glibc=base.glibc
+        image=base.reference, python=lock.python_version, machine=base.machine, glibc=base.glibc
     )
     packages = lock.installed
     named = dict.fromkeys(p.index for p in packages if p.index)
@@ -34,6 +35,35 @@ def find_newest(lock: Lock, context: Context) -> Mapping[str, str]:
             },
             context=context,
         )
+
+
+def find_newest_conda(lock: Lock, context: Context) -> Mapping[str, str]:
+    """Ask the channels for the newest version of each conda package of a lock."""
+    if not lock.conda:
+        return {}
+    from envbuild.conda.choose import newest_versions  # late: rattler is slow to import
+
+    request = CondaRequest(
+        specs=lock.conda_direct,
+        channels=lock.channels,
+        machine=lock.base.machine,
+        glibc=lock.base.glibc,
+    )
+    with context.report.stage(f"ask the channels about {count_noun(len(lock.conda), 'package')}"):
+        return newest_versions(request, [package.name for package in lock.conda], context)
+
+
+def outdated_conda_rows(
+    lock: Lock, newest: Mapping[str, str], *, everything: bool
+) -> list[tuple[str, str, str, str]]:
+    """Return name, locked version, newest one and the reason, for conda packages."""
+    direct = {p.name for p in lock.conda if "(direct)" in p.via}
+    return [
+        (package.name, package.version, newest[package.name], "conda: envbuild lock --upgrade may")
+        for package in lock.conda
+        if newest.get(package.name, package.version) != package.version
+        and (everything or package.name in direct)
+    ]
 
 
 def outdated_rows(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from envbuild.app.lock import lock_target, resolve_lock
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError
 from envbuild.lock.decide.decide import LockOptions
-from envbuild.lock.dependency_paths import locked_package
+from envbuild.lock.dependency_paths import conda_package, locked_package
 from envbuild.lock.model import Lock
 from envbuild.recipe.model import Source, asking_for
 
@@ -15,15 +17,10 @@ def find_outlook(source: Source, lock: Lock, package: str, context: Context) -> 
     """Say what locking again with a free choice of one package would give; a failure is told, not raised."""
     held = locked_package(lock, package)
     if held is None:
-        return "never, while the base holds it and what you ask for allows it"
+        return _find_other_outlook(source, lock, package, context)
     if held.group == "framework":
         return "only with another release under [base] framework"
-    wish = LockOptions(
-        as_of=lock.as_of or "none",
-        upgrade=(package,),
-        old=lock,
-        target=lock_target(source, context),
-    )
+    wish = _free_choice(source, lock, package, context)
     try:
         other = resolve_lock(asking_for(source, package), wish, context)
     except EnvbuildError as error:
@@ -38,3 +35,32 @@ def find_outlook(source: Source, lock: Lock, package: str, context: Context) -> 
     return f"not{as_of}: it is the newest that there is for this base" + (
         "; with a later as-of under [python] perhaps" if lock.as_of else ""
     )
+
+
+def _free_choice(source: Source, lock: Lock, package: str, context: Context) -> LockOptions:
+    return LockOptions(
+        as_of=lock.as_of or "none",
+        upgrade=(package,),
+        old=lock,
+        target=lock_target(source, context),
+    )
+
+
+def _find_other_outlook(source: Source, lock: Lock, package: str, context: Context) -> str:
+    """Say it of a conda package, or of one that the base holds."""
+    held = conda_package(lock, package)
+    if held is None:
+        return "never, while the base holds it and what you ask for allows it"
+    as_of = source.recipe.conda.as_of
+    wish = replace(_free_choice(source, lock, held.name, context), as_of=as_of)
+    try:
+        other = resolve_lock(source, wish, context)
+    except EnvbuildError as error:
+        return f"not known: {error}"
+    after = conda_package(other, held.name)
+    if after is None or after.file == held.file:
+        return "not: nothing newer in the channels fits the rest" + (
+            "; with a later as-of under [conda] perhaps" if as_of else ""
+        )
+    name = source.recipe.name
+    return f"to {after.version} {after.build}, with envbuild lock {name} --upgrade {held.name}"

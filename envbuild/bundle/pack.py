@@ -112,12 +112,10 @@ def _contents(
     yield Content(
         path=f"lockfiles/{recipe.name}.{name}", use="project", source=write_lock(lock).encode()
     )
-    for package in lock.debian:
-        folder = "base/debian" if package.group == "base" else "files/envbuild/debian"
-        kept = context.store.artifact(package.sha256)
-        yield Content(
-            path=f"{folder}/{package.file}", use="store", source=kept, sha256=package.sha256
-        )
+    for deb in lock.debian:
+        folder = "base/debian" if deb.group == "base" else "files/envbuild/debian"
+        kept = context.store.artifact(deb.sha256)
+        yield Content(path=f"{folder}/{deb.file}", use="store", source=kept, sha256=deb.sha256)
     for wheel in lock.python:
         kept = context.store.artifact(wheel.sha256)
         yield Content(
@@ -125,6 +123,14 @@ def _contents(
             use="store",
             source=kept,
             sha256=wheel.sha256,
+        )
+    for package in lock.conda:
+        kept = context.store.artifact(package.sha256)
+        yield Content(
+            path=f"files/envbuild/conda/{package.file}",
+            use="store",
+            source=kept,
+            sha256=package.sha256,
         )
     for locked in lock.files:
         kept = context.store.artifact(locked.sha256)

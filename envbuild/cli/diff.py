@@ -61,7 +61,8 @@ def _difference_text(found: Difference) -> str:
 
 
 def _change_text(change: Change) -> str:
-    return f"{change} (Debian)" if change.kind == "debian" else str(change)
+    kinds = {"debian": " (Debian)", "conda": " (conda)"}
+    return f"{change}{kinds.get(change.kind, '')}"
 
 
 def _change_rows(found: Difference) -> dict[str, object]:

@@ -5,7 +5,12 @@ from __future__ import annotations
 import click
 
 from envbuild.app.lock import require_lock
-from envbuild.app.outdated import find_newest, outdated_rows
+from envbuild.app.outdated import (
+    find_newest,
+    find_newest_conda,
+    outdated_conda_rows,
+    outdated_rows,
+)
 from envbuild.cli.complete import complete_recipe
 from envbuild.cli.context import host_builds
 from envbuild.cli.output import json_option, print_json, print_table
@@ -27,6 +32,7 @@ def command(context: Context, *, name: str | None, everything: bool, as_json: bo
     """
     lock = require_lock(find_recipe(name, context.settings))
     rows = outdated_rows(lock, find_newest(lock, context), everything=everything)
+    rows += outdated_conda_rows(lock, find_newest_conda(lock, context), everything=everything)
     if as_json:
         print_json([dict(zip(COLUMNS, row, strict=True)) for row in rows])
         return

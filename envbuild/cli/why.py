@@ -12,7 +12,7 @@ from envbuild.cli.context import host_builds
 from envbuild.cli.output import json_option, print_json
 from envbuild.context import Context
 from envbuild.errors import UsageError
-from envbuild.lock.dependency_paths import describe_package
+from envbuild.lock.dependency_paths import conda_package, describe_package
 from envbuild.recipe.find import find_recipe
 from envbuild.toml import closest
 
@@ -30,10 +30,13 @@ def command(
     """Say why PACKAGE is in the lock of the recipe NAME: who wants it, what holds it back, what would change it."""
     source = find_recipe(name, context.settings)
     lock = require_lock(source)
-    wanted = canonicalize_name(package)
+    wanted: str = canonicalize_name(package)
+    if conda_package(lock, package.lower()) is not None:
+        wanted = package.lower()  # conda keeps "_" and "." apart
     lines = describe_package(lock, wanted)
     if not lines:
-        known = [*(p.name for p in lock.python), *(p.name for p in lock.provided)]
+        known = [p.name for p in lock.python] + [p.name for p in lock.conda]
+        known += [p.name for p in lock.provided]
         raise UsageError(
             f'"{package}" is not in the lock{closest(wanted, known)}', where=str(source.lock)
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from rattler import RepoDataRecord
 
 from envbuild.conda.gpu import solve_with_gpu
@@ -26,6 +28,22 @@ def choose_conda(request: CondaRequest, context: Context) -> CondaSolution:
         for name, version, build in virtual_packages(request)
     )
     return CondaSolution(packages=tuple(found), virtual=virtual, notes=notes)
+
+
+def newest_versions(
+    request: CondaRequest, names: Sequence[str], context: Context
+) -> Mapping[str, str]:
+    """Return the newest version of each name that the channel which has it first offers."""
+    newest: dict[str, RepoDataRecord] = {}
+    owner: dict[str, str] = {}
+    for record in open_solver(request, context).records(names):
+        name = record.name.normalized
+        # the channels come in their order, and the first that has a name owns it
+        if owner.setdefault(name, record.channel) != record.channel:
+            continue
+        if name not in newest or newest[name].version < record.version:
+            newest[name] = record
+    return {name: str(record.version) for name, record in newest.items()}
 
 
 def _kept_records(solver: Solver) -> list[RepoDataRecord]:

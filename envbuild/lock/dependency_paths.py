@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 
-from envbuild.lock.model import Lock, PythonPackage
+from envbuild.lock.model import CondaPackage, Lock, PythonPackage
 
 DIRECT = "(direct)"
 MOST = 5
@@ -17,7 +17,11 @@ def dependency_paths(lock: Lock, name: str) -> tuple[tuple[str, ...], ...]:
     Each begins with what the recipe asks for, or with a package of the base that requires the next
     one.
     """
-    via = {package.name: package.via for package in lock.installed}
+    return _paths_in({package.name: package.via for package in lock.installed}, name)
+
+
+def _paths_in(via: Mapping[str, tuple[str, ...]], name: str) -> tuple[tuple[str, ...], ...]:
+    """Return the shortest paths to a name; ``via`` has who requires each."""
     found: list[tuple[str, ...]] = []
     # breadth first, so that the shortest ways come first
     todo: deque[tuple[str, ...]] = deque([(name,)])
@@ -40,7 +44,7 @@ def locked_package(lock: Lock, name: str) -> PythonPackage | None:
 def describe_package(lock: Lock, name: str) -> list[str]:
     """Return what a lock knows of a package, one sentence a line; empty for nothing."""
     package = locked_package(lock, name)
-    lines: list[str] = []
+    lines = _describe_conda(lock, name)
     if package is not None:
         lines.append(f"{package.name} {package.version} ({package.group}): {package.file}")
         lines += [f"wanted by: {_describe_path(way, lock)}" for way in dependency_paths(lock, name)]
@@ -58,15 +62,33 @@ def describe_package(lock: Lock, name: str) -> list[str]:
         for hold in lock.held_back
         if hold.name == name
     ]
-    needs = sorted(p.name for p in lock.installed if name in p.via)
+    needs = [p.name for p in lock.installed if name in p.via]
+    needs += [p.name for p in lock.conda if name in p.via]
     if needs:
-        lines.append(f"brings: {', '.join(needs)}")
+        lines.append(f"brings: {', '.join(sorted(set(needs)))}")
     builders = [p for p in lock.build_only if p.name == name]
     lines += [
         f"{p.name} {p.version} (build only): for building {_name_list(p.via)}" for p in builders
     ]
     lines += [f"note: {note}" for note in lock.notes if name in note.split()]
     return lines
+
+
+def conda_package(lock: Lock, name: str) -> CondaPackage | None:
+    """Return the entry of a conda package, None where there is none of that name."""
+    return next((p for p in lock.conda if p.name == name), None)
+
+
+def _describe_conda(lock: Lock, name: str) -> list[str]:
+    package = conda_package(lock, name)
+    if package is None:
+        return []
+    versions = {p.name: p.version for p in lock.conda}
+    ways = _paths_in({p.name: p.via for p in lock.conda}, name)
+    named = [" -> ".join(f"{step} {versions[step]}" for step in way) for way in ways]
+    license_ = f", {package.license}" if package.license else ""
+    first = f"{name} {package.version} {package.build} (conda, {package.channel}{license_})"
+    return [f"{first}: {package.file}", *(f"wanted by: the recipe -> {way}" for way in named)]
 
 
 def _describe_path(way: tuple[str, ...], lock: Lock) -> str:

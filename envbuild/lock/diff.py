@@ -13,6 +13,7 @@ from envbuild.base.model import BaseFacts, Dist
 from envbuild.base.suggest import framework_name
 from envbuild.data.lookup import build_of
 from envbuild.data.tables import load_cuda
+from envbuild.lock.cuda import conda_cuda
 from envbuild.lock.model import Lock
 from envbuild.lock.staleness import Change
 
@@ -25,7 +26,7 @@ class DiffInput:
     """One of two things to compare.
 
     ``about`` are single values (Python, CUDA …) by what they are called; ``python`` and ``debian``
-    map names to versions; ``whole`` tells that these are all there are, not only what is put over
+    map names to versions, ``conda`` to version and build (None: not told); ``whole`` tells that these are all there are, not only what is put over
     an image.
     """
 
@@ -34,6 +35,7 @@ class DiffInput:
     python: Mapping[str, str]
     debian: Mapping[str, str]
     whole: bool
+    conda: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,7 +53,8 @@ def input_of_lock(label: str, lock: Lock) -> DiffInput:
     held = {provided.alias_of or provided.name: provided.version for provided in lock.provided}
     framework = lock.base.framework
     cuda = (
-        gpu.cuda_version([Dist(name=n, version=v) for n, v in python.items()], (), {}, {})
+        conda_cuda({p.name: p.version for p in lock.conda})
+        or gpu.cuda_version([Dist(name=n, version=v) for n, v in python.items()], (), {}, {})
         or lock.base.cuda
     )
     return DiffInput(
@@ -59,7 +62,7 @@ def input_of_lock(label: str, lock: Lock) -> DiffInput:
         about=_about_values(
             {
                 "base": lock.base.reference,
-                "Python": lock.base.python,
+                "Python": lock.python_version,
                 "glibc": lock.base.glibc,
                 "date": lock.as_of,
             },
@@ -69,6 +72,7 @@ def input_of_lock(label: str, lock: Lock) -> DiffInput:
         python={**held, **python},
         debian={p.name: p.version for p in lock.installed_debian},
         whole=bool(lock.debian),
+        conda={p.name: f"{p.version} {p.build}" for p in lock.conda},
     )
 
 
@@ -129,10 +133,23 @@ def compare_inputs(before: DiffInput, after: DiffInput) -> Difference:
             if not _is_same_version(old.get(name), new.get(name))
             and _is_known_change(name, old, new, before, after)
         ]
+    if before.conda is not None and after.conda is not None:
+        packages += compare_versions("conda", before.conda, after.conda)
     unknown = None
     if before.whole != after.whole:
         unknown = after.label if before.whole else before.label
     return Difference(about=about, packages=tuple(packages), unknown=unknown)
+
+
+def compare_versions(
+    kind: str, before: Mapping[str, str], after: Mapping[str, str]
+) -> list[Change]:
+    """Return what is told of one name in two ways, by name."""
+    return [
+        Change(kind=kind, name=name, before=before.get(name), after=after.get(name))
+        for name in sorted({*before, *after})
+        if before.get(name) != after.get(name)
+    ]
 
 
 def _is_known_change(

@@ -29,7 +29,7 @@ def requirements_text(lock: Lock, indexes: Mapping[str, str]) -> str:
 def pylock_text(lock: Lock, located: Mapping[str, str]) -> str:
     """Return a ``pylock.toml`` (PEP 751); ``located`` has each file's address by sha256."""
     # a lock is for one Python and one machine: PEP 751 says so by environments and requires-python
-    minor = ".".join(lock.base.python.split(".")[:2])
+    minor = ".".join(lock.python_version.split(".")[:2])
     machine = write_value(
         [f"sys_platform == 'linux' and platform_machine == '{lock.base.machine}'"]
     )
@@ -74,4 +74,4 @@ def _about_lines(lock: Lock) -> Iterable[str]:
     held = (
         "framework and packages" if lock.is_bootstrap else "what is installed over its own packages"
     )
-    yield f"# For {base.reference}, Python {base.python}, {lock.platform}: {held}."
+    yield f"# For {base.reference}, Python {lock.python_version}, {lock.platform}: {held}."

@@ -101,7 +101,7 @@ def lock_changes(before: Lock, after: Lock) -> tuple[Change, ...]:
                 after=next(digests),
             )
         )
-    for kind in ("debian", "python", "conda"):
+    for kind in ("debian", "conda", "python"):
         old, new = _package_versions(before, kind), _package_versions(after, kind)
         found += [
             Change(kind=kind, name=name, before=old.get(name), after=new.get(name))

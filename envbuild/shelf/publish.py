@@ -12,6 +12,7 @@ import msgspec
 from envbuild import __version__
 from envbuild.check.model import Report
 from envbuild.errors import UsageError
+from envbuild.lock.cuda import conda_cuda
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock
 from envbuild.lock.write import write_lock
@@ -89,17 +90,18 @@ def summarize_entry(recipe: Recipe, lock: Lock) -> EntrySummary:
     """Return what a search looks at."""
     base = lock.base
     wheels = [p.version for p in lock.python if CUDA_WHEEL.fullmatch(p.name)]
+    of_conda = conda_cuda({package.name: package.version for package in lock.conda})
     framework = base.framework[:400] if base.framework else None
-    cuda = base.cuda or next(iter(wheels), None)
+    cuda = of_conda or base.cuda or next(iter(wheels), None)
     return EntrySummary(
         summary=recipe.recipe.summary,
         base=base.reference[:400],
         framework=framework,
         cuda=cuda,
-        python=base.python,
+        python=lock.python_version,
         platform=lock.platform,
-        direct=tuple(line[:400] for line in lock.direct),
-        packages=len(lock.installed),
+        direct=tuple(line[:400] for line in (*lock.direct, *lock.conda_direct)),
+        packages=len(lock.installed) + len(lock.conda),
     )
 
 

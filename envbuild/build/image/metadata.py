@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 from packaging.utils import canonicalize_name
 
 from envbuild.base.model import DebianPackage
 from envbuild.lock.digest import lock_digest
-from envbuild.lock.model import Lock, PythonPackage
+from envbuild.lock.model import CondaPackage, Lock, PythonPackage
 from envbuild.lock.write import write_lock
 from envbuild.parts.counters import FORMATS
 
@@ -57,6 +58,7 @@ def write_sbom(recipe: str, lock: Lock) -> bytes:
     distro = lock.base.distro.split(" ")[0] or "debian"
     components = [_debian_component(p, distro) for p in lock.installed_debian]
     components += [_python_component(p) for p in lock.installed]
+    components += [_conda_component(p) for p in lock.conda]
     document = {
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",
@@ -77,6 +79,18 @@ def _debian_component(package: DebianPackage, distro: str) -> dict[str, Any]:
 def _python_component(package: PythonPackage) -> dict[str, Any]:
     reference = f"pkg:pypi/{canonicalize_name(package.name)}@{_escape_version(package.version)}"
     return _make_component(package.name, package.version, reference, package.sha256)
+
+
+def _conda_component(package: CondaPackage) -> dict[str, Any]:
+    version = _escape_version(package.version)
+    ending = "tar.bz2" if package.file.endswith(".tar.bz2") else "conda"
+    where = f"build={package.build}&channel={quote(package.channel, safe='')}"
+    what = f"subdir={package.subdir}&type={ending}"
+    reference = f"pkg:conda/{package.name}@{version}?{where}&{what}"
+    component = _make_component(package.name, package.version, reference, package.sha256)
+    if package.license:
+        component["licenses"] = [{"license": {"name": package.license}}]
+    return component
 
 
 def _make_component(name: str, version: str, reference: str, sha256: str) -> dict[str, Any]:

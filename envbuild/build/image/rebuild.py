@@ -70,7 +70,7 @@ def made_again(order: BuildSpec, context: Context) -> Iterator[tuple[Path, Conte
 def give_files(lock: Lock, store: Store, other: Store) -> None:
     """Give another store the locked files that the first one has, by name or as copies."""
     wanted = base_files(lock, store)
-    for items in (lock.python, lock.debian, lock.files):
+    for items in (lock.python, lock.debian, lock.conda, lock.files):
         wanted.update(item.sha256 for item in items)
     for sha256 in sorted(wanted):
         source, target = store.artifact(sha256), other.artifact(sha256)

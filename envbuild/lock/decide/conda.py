@@ -25,6 +25,24 @@ from envbuild.resolve.model import Found
 from envbuild.tools import installed_version
 
 
+def refuse_conda(recipe: Recipe) -> None:
+    """Raise UsageError for a [conda] that contradicts the rest of its recipe."""
+    if not recipe.conda.dependencies:
+        return
+    if not recipe.conda.channels:
+        raise UsageError(
+            "[conda] dependencies need a channel to come from",
+            where=recipe.name,
+            hint='write channels = ["conda-forge"] below [conda]',
+        )
+    if recipe.base.framework is not None and _asks_python(recipe):
+        raise UsageError(
+            "[base] framework is installed for the base's Python, and [conda] brings another",
+            where=recipe.name,
+            hint="name the framework in [conda] dependencies or [python] dependencies",
+        )
+
+
 def with_conda(
     base: BaseDescription, recipe: Recipe, options: CondaOptions, context: Context
 ) -> tuple[BaseDescription, CondaSolution]:
@@ -64,18 +82,6 @@ def solve_recipe(
     """
     if not recipe.conda.dependencies:
         return CondaSolution()
-    if not recipe.conda.channels:
-        raise UsageError(
-            "[conda] dependencies need a channel to come from",
-            where=recipe.name,
-            hint='write channels = ["conda-forge"] below [conda]',
-        )
-    if recipe.base.framework is not None and _asks_python(recipe):
-        raise UsageError(
-            "[base] framework is installed for the base's Python, and [conda] brings another",
-            where=recipe.name,
-            hint="name the framework in [conda] dependencies or [python] dependencies",
-        )
     from envbuild.conda.choose import choose_conda
 
     as_of = options.as_of or recipe.conda.as_of

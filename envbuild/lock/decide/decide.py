@@ -22,7 +22,12 @@ from envbuild.context import Context
 from envbuild.errors import NoSolutionError, UsageError
 from envbuild.lock.decide.base_description import BaseDescription, brought_alone, framework_packages
 from envbuild.lock.decide.compiling import with_compiling
-from envbuild.lock.decide.conda import put_conda, refuse_double_cuda, with_conda
+from envbuild.lock.decide.conda import (
+    put_conda,
+    refuse_conda,
+    refuse_double_cuda,
+    with_conda,
+)
 from envbuild.lock.decide.framework import other_release, require_framework, resolve_framework
 from envbuild.lock.decide.libraries import refuse_removal, require_cuda
 from envbuild.lock.decide.project_files import take_files
@@ -98,6 +103,7 @@ def decide_lock(
     resolver = _uv_resolver(context)
     # what can be refused without the network comes first
     refuse_removal(recipe)
+    refuse_conda(recipe)
     if facts is None and not recipe.conda.dependencies:
         require_python(recipe)
     base = (

@@ -152,6 +152,8 @@ def _layer_packages(lock: Lock) -> dict[str, list[tuple[str, str, int]]]:
     for deb in lock.installed_debian:
         layer = "base" if deb.group == "base" else "system"
         rows[layer].append((deb.name, deb.version, deb.size))
+    for conda in lock.conda:
+        rows.setdefault("conda", []).append((conda.name, conda.version, conda.size))
     for package in lock.installed:
         layer = "framework" if package.group == "framework" else "packages"
         rows[layer].append((package.name, package.version, package.size))
