@@ -26,8 +26,8 @@ class DiffInput:
     """One of two things to compare.
 
     ``about`` are single values (Python, CUDA …) by what they are called; ``python`` and ``debian``
-    map names to versions, ``conda`` to version and build (None: not told); ``whole`` tells that these are all there are, not only what is put over
-    an image.
+    map names to versions, ``conda`` to version and build (None: not told); ``whole`` tells that
+    these are all there are, not only what is put over an image.
     """
 
     label: str
