@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from envbuild.app.dev_layer import clear_layer, read_record, record_path
+from envbuild.app.dev_layer import clear_layer, read_own_record, record_path
 from envbuild.app.lock import LockRequest, update_lock, write_own_lock
 from envbuild.app.make import MakeRequest, MakeResult, make_locked
 from envbuild.context import Context
@@ -132,7 +132,7 @@ def promote_layer(name: str, change: RecipeChange, context: Context) -> ChangeRe
     project lies outside of the recipe's folder, which no lock can hold.
     """
     folder = context.settings.cwd
-    record = read_record(record_path(folder, name))
+    record = read_own_record(record_path(folder, name), context.store)
     if record is None:
         hint = f"envbuild add --dev {name} PKG"
         raise UsageError(f"{name} has no development layer", where=name, hint=hint)

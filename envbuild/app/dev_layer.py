@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from envbuild.base.digests import known_digest
+from envbuild.base.digests import known_digest, known_sha256
 from envbuild.context import Context
 from envbuild.errors import IntegrityError, StaleLockError, UsageError
 from envbuild.limits import UNREADABLE
@@ -21,6 +22,8 @@ from envbuild.lock.model import Digest, Lock
 from envbuild.recipe.model import Words
 from envbuild.runtime import Bind, Runtime
 from envbuild.store.atomic import write_bytes
+from envbuild.store.gc import mark_used
+from envbuild.store.layout import Store
 
 SCHEMA = 1
 ENDING = ".dev.json"
@@ -43,7 +46,7 @@ class EditableFolder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 class DevRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a layer holds: ``image`` is the digest of the image below, ``layer`` the file beside it.
 
-    ``size`` is the layer's in bytes, ``packages`` are the requirements as written, ``lock`` has all
+    ``size`` (bytes) and ``sha256`` are the layer's, ``packages`` are the requirements as written, ``lock`` has all
     that they brought; ``over`` is the path of an image that lies elsewhere ("": beside this file).
     """
 
@@ -51,6 +54,7 @@ class DevRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     image: Digest
     layer: FileName
     size: int
+    sha256: Digest
     lock: Lock
     packages: Words = ()
     editable: tuple[EditableFolder, ...] = ()
@@ -100,37 +104,85 @@ def read_record(path: Path) -> DevRecord | None:
 
     Raises IntegrityError for a damaged one, naming the command that removes it.
     """
-    name = path.name.removesuffix(ENDING)
+    raw = _read_raw(path)
+    return None if raw is None else _decode_record(raw, path)
+
+
+def read_own_record(path: Path, store: Store) -> DevRecord | None:
+    """Return the record of a layer that this user, or whoever shares the store, has made.
+
+    A record binds folders and names code that runs, and comes along with a copied project: one
+    that the store does not know raises IntegrityError. None where there is none.
+    """
+    raw = _read_raw(path)
+    if raw is None:
+        return None
+    if not is_own(raw, store):
+        name = path.name.removesuffix(ENDING)
+        raise IntegrityError(
+            "this development layer came with the folder: nobody who uses this store has made it",
+            where=str(path),
+            hint=_ways_out(name),
+        )
+    return _decode_record(raw, path)
+
+
+def is_own(raw: bytes, store: Store) -> bool:
+    """Tell whether the store knows a record that was written from here."""
+    note = store.dev(f"{hashlib.sha256(raw).hexdigest()}.record")
+    known = note.is_file()
+    if known:
+        mark_used(note)
+    return known
+
+
+def _read_raw(path: Path) -> bytes | None:
     try:
-        if path.stat().st_size > MOST:
-            raise ValueError("it is too large")  # noqa: TRY301  (told below, as other damage is)
-        record = msgspec.json.decode(path.read_bytes(), type=DevRecord)
+        with path.open("rb") as file:
+            return file.read(MOST + 1)
     except FileNotFoundError:
         return None
+
+
+def _decode_record(raw: bytes, path: Path) -> DevRecord:
+    try:
+        if len(raw) > MOST:
+            raise ValueError("it is too large")  # noqa: TRY301  (told below, as other damage is)
+        record = msgspec.json.decode(raw, type=DevRecord)
     except (ValueError, *UNREADABLE) as error:
         raise IntegrityError(
             f"this record of a development layer cannot be read: {error}",
             where=str(path),
-            hint=f"remove it: envbuild dev {name} --clear",
+            hint=f"remove it: envbuild dev {path.name.removesuffix(ENDING)} --clear",
         ) from error
     if record.schema > SCHEMA:
         raise UsageError("was written by a newer envbuild", where=str(path), hint="update envbuild")
     return record
 
 
-def write_record(record: DevRecord, path: Path) -> None:
-    """Write the record of a layer, whole or not at all."""
-    write_bytes(path, msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
+def _ways_out(name: str) -> str:
+    return (
+        f"make it again over this image: envbuild add --dev {name}\n"
+        f"or work without it: envbuild dev {name} --clear"
+    )
 
 
-def image_elsewhere(folder: Path, name: str) -> Path | None:
+def write_record(record: DevRecord, path: Path, store: Store) -> None:
+    """Write the record of a layer, whole or not at all; the store knows it from then on."""
+    raw = msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"
+    name = f"{hashlib.sha256(raw).hexdigest()}.record"
+    write_bytes(store.folder("dev") / name, b"")
+    write_bytes(path, raw)
+
+
+def image_elsewhere(folder: Path, name: str, store: Store) -> Path | None:
     """Return the image that lies elsewhere and has a layer of this name here; None for no such one.
 
-    Raises UsageError where that image is gone.
+    Raises UsageError where that image is gone, and what ``read_own_record`` raises.
     """
     if (folder / f"{name}.sif").exists() or not record_path(folder, name).is_file():
         return None
-    record = read_record(record_path(folder, name))
+    record = read_own_record(record_path(folder, name), store)
     if record is None or not record.over:
         return None
     image = Path(record.over)
@@ -144,26 +196,25 @@ def mount_layer(image: Path, path: Path, context: Context) -> MountedLayer | Non
     """Return the layer that the record at ``path`` names for an image; None where there is none.
 
     Raises StaleLockError where it was made over another image, IntegrityError where its file is
-    gone or another one, UsageError where the folder of an editable project is gone.
+    gone or another one, UsageError where the folder of an editable project is gone, and what
+    ``read_own_record`` raises.
     """
-    record = read_record(path)
+    record = read_own_record(path, context.store)
     if record is None:
         return None
     name = path.name.removesuffix(ENDING)
-    again = f"make it again over this image: envbuild add --dev {name}"
-    clear = f"or work without it: envbuild dev {name} --clear"
     if known_digest(image, context.store) != record.image:
         raise StaleLockError(
             "the development layer was made over another image",
             where=f"{path.name}, {image.name}",
-            hint=f"{again}\n{clear}",
+            hint=_ways_out(name),
         )
     layer = path.with_name(record.layer)
-    if not layer.is_file() or layer.stat().st_size != record.size:
+    if not layer.is_file() or known_sha256(layer, context.store) != record.sha256:
         raise IntegrityError(
             "the file of the development layer is gone or damaged",
             where=str(layer),
-            hint=f"{again}\n{clear}",
+            hint=_ways_out(name),
         )
     return MountedLayer(path=layer, binds=editable_binds(record.editable, name), record=record)
 

@@ -17,7 +17,9 @@ from envbuild.app.dev_layer import (
     EditableFolder,
     MountedLayer,
     editable_binds,
+    is_own,
     layer_files,
+    read_own_record,
     read_record,
     record_path,
     require_name,
@@ -26,7 +28,7 @@ from envbuild.app.dev_layer import (
 from envbuild.app.image import FoundImage, find_image
 from envbuild.app.lock import LockRequest, update_lock
 from envbuild.app.make import MakeRequest, make_locked
-from envbuild.base.digests import known_digest
+from envbuild.base.digests import known_digest, known_sha256
 from envbuild.build.editable import EditableProject, read_project, write_editable_wheel
 from envbuild.build.image.embedded import read_embedded_info
 from envbuild.build.over_image import LayerSpec, write_layer
@@ -121,7 +123,7 @@ def add_to_layer(place: LayerPlace, content: LayerContent, context: Context) -> 
     Raises what resolving and packing raise; then the layer that was there is untouched.
     """
     started = time.monotonic()
-    old = read_record(place.record)
+    old = _take_record(place, context)
     whole = join_content(old, content)
     if not (whole.packages or whole.editable):
         hint = f"envbuild add --dev {place.name} PKG"
@@ -133,12 +135,24 @@ def add_to_layer(place: LayerPlace, content: LayerContent, context: Context) -> 
     return LayerResult(record=record, path=path, seconds=seconds)
 
 
+def _take_record(place: LayerPlace, context: Context) -> DevRecord | None:
+    """Return what the layer holds already; of a stranger's record its packages alone are taken."""
+    record = read_record(place.record)
+    if record is None or is_own(place.record.read_bytes(), context.store):
+        return record
+    folders = [one.folder for one in record.editable]
+    if folders:
+        told = f"not taken over from {place.record.name}: -e {', -e '.join(folders)}"
+        context.report.say(told)
+    return msgspec.structs.replace(record, editable=())
+
+
 def with_packages(found: FoundImage, packages: tuple[str, ...], context: Context) -> FoundImage:
     """Return an image with a layer of packages for one run, kept in the store.
 
     What the image's development layer holds is in it too.
     """
-    record = read_record(found.layer) if found.layer else None
+    record = read_own_record(found.layer, context.store) if found.layer else None
     whole = join_content(record, LayerContent(packages=packages))
     plan = _plan_layer(found, whole, record.lock if record else None, context)
     folder = context.store.folder("dev")
@@ -254,12 +268,13 @@ def _publish_layer(plan: _LayerPlan, place: LayerPlace, context: Context) -> Dev
         image=plan.digest,
         layer=path.name,
         size=path.stat().st_size,
+        sha256=known_sha256(path, context.store),
         lock=plan.lock,
         packages=plan.content.packages,
         editable=plan.folders,
         over=str(plan.found.path) if place.over else "",
     )
-    write_record(record, place.record)
+    write_record(record, place.record, context.store)
     return record
 
 

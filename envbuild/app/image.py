@@ -83,7 +83,7 @@ def find_image(name: str | None, context: Context) -> FoundImage:
         found = FoundImage(path=cwd / name, source=None)
         if not found.path.exists():
             raise UsageError("there is no such image", where=name)
-    elif name is not None and (elsewhere := image_elsewhere(cwd, name)) is not None:
+    elif name is not None and (elsewhere := image_elsewhere(cwd, name, context.store)):
         found = FoundImage(path=elsewhere, source=None, layer=record_path(cwd, name))
     else:
         source = _named_recipe(name, context)

@@ -97,6 +97,10 @@ class Store:
         """Return where the wheel that was built from an sdist is kept."""
         return self._find(f"built/{key}.whl")
 
+    def dev(self, name: str) -> Path:
+        """Return where a layer for one run, or the note of a development layer, is kept."""
+        return self._find(f"dev/{name}")
+
     def _find(self, relative: str) -> Path:
         """Return the path in the first store that has it, else in this one."""
         own = self.root / LAYOUT / relative

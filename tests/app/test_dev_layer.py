@@ -145,6 +145,11 @@ class TestRealLayer:
         digest = re.search(r"sha256:[0-9a-f]{64}", text)
         assert digest is not None
         path.write_text(text.replace(digest[0], f"sha256:{'0' * 64}", 1))
+        stranger = made.run("exec", "small", "--", "true")
+        assert stranger.code == 125
+        assert "came with the folder" in stranger.stderr
+        note = hashlib.sha256(path.read_bytes()).hexdigest()
+        (made.store / "v1/dev" / f"{note}.record").touch()
         refused = made.run("exec", "small", "--", "true")
         assert refused.code == 125
         assert "made over another image" in refused.stderr
