@@ -295,5 +295,5 @@ def test_pip_in_a_sealed_image_says_how_to_try_and_how_to_keep(project: Path) ->
     parser = configparser.ConfigParser(interpolation=None)  # as pip reads it
     parser.read_string(result.stdout)
     told = parser["externally-managed"]["Error"]
-    assert "To try a package:   envbuild make NAME --mode sandbox" in told
-    assert "To keep a package:  write it into [python] dependencies" in told
+    assert "To try a package:   envbuild add --dev NAME PKG" in told
+    assert "To keep a package:  envbuild add NAME PKG" in told
