@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from envbuild.app.definition import definition_text, dockerfile_text
+from envbuild.app.outdated import conda_request
 from envbuild.build.fetch import wanted_files
 from envbuild.build.image.metadata import write_sbom
 from envbuild.context import Context
 from envbuild.errors import UsageError
+from envbuild.lock.conda_export import (
+    conda_lock_text,
+    environment_text,
+    explicit_text,
+    sorted_by_need,
+)
 from envbuild.lock.export import pylock_text, requirements_text
 from envbuild.lock.model import Lock
+from envbuild.names import BY_MACHINE
+from envbuild.net.channels import channel_url
 from envbuild.net.fetch import locate_files
 from envbuild.net.index import index_url
-from envbuild.net.redact import without_user
+from envbuild.net.redact import without_token, without_user
 from envbuild.recipe.model import Recipe
 from envbuild.store.units import count_noun
 
@@ -22,6 +33,8 @@ def export_lock(form: str, recipe: Recipe, lock: Lock, context: Context) -> str:
         return write_sbom(recipe.name, lock).decode() + "\n"
     if form in ("def", "dockerfile"):
         return (dockerfile_text if form == "dockerfile" else definition_text)(recipe, lock)
+    if form in CONDA_FORMATS:
+        return _conda_text(form, lock, context)
     trees = [
         f"{package.name} ({package.source})"
         for package in lock.python
@@ -35,12 +48,52 @@ def export_lock(form: str, recipe: Recipe, lock: Lock, context: Context) -> str:
     return _pylock_text(lock, context) if form == "pylock" else _requirements_text(lock, context)
 
 
-def _pylock_text(lock: Lock, context: Context) -> str:
+CONDA_FORMATS = ("conda-lock", "conda-explicit", "pixi", "environment")
+
+
+def _conda_text(form: str, lock: Lock, context: Context) -> str:
+    if not lock.conda:
+        raise UsageError(f"{lock.name} has no conda packages", hint="--format pylock is for wheels")
+    if form == "environment":
+        return environment_text(lock)
+    # addresses are this machine's, and whoever reads the file has a token of his own
+    channels = {name: without_token(channel_url(context.settings, name)) for name in lock.channels}
+    if form == "conda-explicit":
+        return explicit_text(lock, channels)
+    from envbuild.conda.choose import locked_records  # late: rattler is slow to import
+
+    wheels = _locate_wheels(lock, context) if lock.conda_python else {}
+    sums = {package.file: package.sha256 for package in sorted_by_need(lock)}
+    with context.report.stage("ask the channels what each package requires"):
+        solver, records = locked_records(conda_request(lock), sums, context)
+    if form == "conda-lock":
+        return conda_lock_text(lock, [solver.found(item) for item in records], channels, wheels)
+    from envbuild.conda.pixi import write_pixi_lock  # late: the same
+
+    for record in records:
+        record.url, record.channel = without_token(record.url), without_token(record.channel)
+    on_top = lock.installed if lock.conda_python else ()
+    with context.store.work("pixi") as work:
+        write_pixi_lock(
+            work / "pixi.lock",
+            platform=BY_MACHINE[lock.base.machine].conda,
+            virtual=lock.conda_virtual,
+            channels=list(channels.values()),
+            records=records,
+            wheels={(p.name, p.version): wheels[p.sha256] for p in on_top},
+        )
+        return (work / "pixi.lock").read_text("utf-8")
+
+
+def _locate_wheels(lock: Lock, context: Context) -> Mapping[str, str]:
     kept = {package.sha256 for package in lock.installed}
     wanted = [item for item in wanted_files(lock) if item.sha256 in kept]
     with context.report.stage(f"look up where {count_noun(len(wanted), 'file is', 'files are')}"):
-        located = locate_files(wanted, settings=context.settings, runner=context.runner)
-    return pylock_text(lock, located)
+        return locate_files(wanted, settings=context.settings, runner=context.runner)
+
+
+def _pylock_text(lock: Lock, context: Context) -> str:
+    return pylock_text(lock, _locate_wheels(lock, context))
 
 
 def _requirements_text(lock: Lock, context: Context) -> str:

@@ -37,18 +37,23 @@ def find_newest(lock: Lock, context: Context) -> Mapping[str, str]:
         )
 
 
+def conda_request(lock: Lock) -> CondaRequest:
+    """Return what opens the channels of a lock."""
+    return CondaRequest(
+        specs=lock.conda_direct,
+        channels=lock.channels,
+        machine=lock.base.machine,
+        glibc=lock.base.glibc,
+    )
+
+
 def find_newest_conda(lock: Lock, context: Context) -> Mapping[str, str]:
     """Ask the channels for the newest version of each conda package of a lock."""
     if not lock.conda:
         return {}
     from envbuild.conda.choose import newest_versions  # late: rattler is slow to import
 
-    request = CondaRequest(
-        specs=lock.conda_direct,
-        channels=lock.channels,
-        machine=lock.base.machine,
-        glibc=lock.base.glibc,
-    )
+    request = conda_request(lock)
     with context.report.stage(f"ask the channels about {count_noun(len(lock.conda), 'package')}"):
         return newest_versions(request, [package.name for package in lock.conda], context)
 

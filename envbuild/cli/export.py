@@ -13,7 +13,10 @@ from envbuild.cli.complete import complete_recipe
 from envbuild.context import Context
 from envbuild.store.atomic import write_text
 
-FORMATS = ("pylock", "requirements", "dockerfile", "def", "sbom")
+FORMATS = (
+    *("pylock", "requirements", "dockerfile", "def", "sbom"),
+    *("conda-lock", "conda-explicit", "pixi", "environment"),
+)
 
 
 @click.command("export")
@@ -30,6 +33,7 @@ def command(context: Context, *, name: str | None, form: str, output: Path | Non
     dockerfile    docker build --file Dockerfile .
     def           apptainer build --fakeroot NAME.sif NAME.def
     sbom          CycloneDX 1.5, JSON
+    conda-lock, conda-explicit, pixi, environment   conda packages: conda-lock.yml, @EXPLICIT, pixi.lock, environment.yml
 
     Addresses of files (pylock) and of extra indexes (requirements) are those of this machine's configuration, without
     credentials.

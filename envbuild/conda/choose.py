@@ -11,6 +11,7 @@ from envbuild.conda.model import CondaRequest, CondaSolution
 from envbuild.conda.solve import Solver, open_solver, refuse_vendor_records
 from envbuild.conda.target import virtual_packages
 from envbuild.context import Context
+from envbuild.errors import NetworkError
 
 
 def choose_conda(request: CondaRequest, context: Context) -> CondaSolution:
@@ -28,6 +29,30 @@ def choose_conda(request: CondaRequest, context: Context) -> CondaSolution:
         for name, version, build in virtual_packages(request)
     )
     return CondaSolution(packages=tuple(found), virtual=virtual, notes=notes)
+
+
+def locked_records(
+    request: CondaRequest, sums: Mapping[str, str], context: Context
+) -> tuple[Solver, list[RepoDataRecord]]:
+    """Return the channels' records of locked archives; ``sums`` has sha256 by file name.
+
+    Raises NetworkError for what the channels no longer have.
+    """
+    solver = open_solver(request, context)
+    names = sorted({file.rsplit("-", 2)[0] for file in sums})
+    found = {
+        record.file_name: record
+        for record in solver.records(names)
+        if record.sha256 is not None and record.sha256.hex() == sums.get(record.file_name)
+    }
+    gone = sorted(set(sums) - set(found))
+    if gone:
+        raise NetworkError(
+            f"the channels no longer list {', '.join(gone[:5])}",
+            where=", ".join(request.channels),
+            hint="--format conda-explicit and environment need no channel",
+        )
+    return solver, [found[file] for file in sums]
 
 
 def newest_versions(

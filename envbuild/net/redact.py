@@ -24,3 +24,8 @@ def redact(url: str) -> str:
 def without_user(url: str) -> str:
     """Return a URL without user and password, fit to be written into a file that others read."""
     return re.sub(r"^([a-z+]+:)//[^/?#]*@", r"\1//", url, flags=re.IGNORECASE)
+
+
+def without_token(url: str) -> str:
+    """Return a conda channel's URL without user, password and token."""
+    return TOKEN.sub("/", without_user(url))

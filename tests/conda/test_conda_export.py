@@ -1,0 +1,137 @@
+"""A lock with conda packages in others' forms, each read back by the tool it is for."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import urllib.request
+from pathlib import Path
+
+import pytest
+import yaml
+
+from envbuild.app.export import export_lock
+from envbuild.errors import UsageError
+from envbuild.lock.model import Lock
+from tests.conda.channels import Served
+from tests.conda.test_conda_lock import Project
+
+
+@pytest.fixture
+def project(tmp_path: Path, channels: Served) -> Project:
+    return Project(tmp_path, channels)
+
+
+def text_of(form: str, lock: Lock, project: Project) -> str:
+    from envbuild.recipe.find import find_recipe
+
+    return export_lock(form, find_recipe("cell", project.settings).recipe, lock, project.context)
+
+
+def locked(project: Project) -> Lock:
+    project.index.wheel("course", "1.0")
+    return project.lock("requests", "python 3.12.*", "r-base", python=("course",))
+
+
+def test_conda_lock_reads_and_renders_its_file(project: Project, channels: Served) -> None:
+    lockfile = pytest.importorskip("conda_lock.lockfile")
+    lock = locked(project)
+    path = project.folder / "conda-lock.yml"
+    path.write_text(text_of("conda-lock", lock, project))
+    read = lockfile.parse_conda_lock_file(path)
+    conda = {p.name: p for p in read.package if p.manager == "conda"}
+    assert {name: p.hash.sha256 for name, p in conda.items()} == {
+        p.name: p.sha256 for p in lock.conda
+    }
+    assert conda["requests"].dependencies == {"python": ">=3.9", "tqdm": ">=4"}
+    assert [(p.name, p.version) for p in read.package if p.manager == "pip"] == [("course", "1.0")]
+    tool = pytest.importorskip("conda_lock.conda_lock")
+    rendered = tool.render_lockfile_for_platform(
+        lockfile=read,
+        extras=set(),
+        kind="explicit",
+        platform="linux-64",
+        include_dev_dependencies=False,
+    )
+    urls = [line.partition("#")[0] for line in rendered if line.startswith(channels.url)]
+    assert sorted(url.rpartition("/")[2] for url in urls) == sorted(p.file for p in lock.conda)
+
+
+def test_rattler_reads_the_pixi_lock(project: Project) -> None:
+    from rattler import LockFile
+
+    lock = locked(project)
+    path = project.folder / "pixi.lock"
+    path.write_text(text_of("pixi", lock, project))
+    environment = LockFile.from_path(path).default_environment()
+    assert environment is not None
+    [records] = environment.conda_repodata_records().values()
+    assert {r.file_name: r.sha256.hex() for r in records if r.sha256} == {
+        p.file: p.sha256 for p in lock.conda
+    }
+    [platform] = environment.platforms()
+    assert "__cuda=13.0" in platform.virtual_packages
+    assert [p.name for _, ps in environment.pypi_packages().items() for p in ps] == ["course"]
+
+
+def test_rattler_installs_the_explicit_list(project: Project, tmp_path: Path) -> None:
+    from rattler import RepoDataRecord, install
+    from rattler.explicit_environment import ExplicitEnvironmentSpec
+
+    lock = locked(project)
+    listed = ExplicitEnvironmentSpec.from_str(text_of("conda-explicit", lock, project))
+    assert str(listed.platform) == "linux-64"
+    urls = [entry.url for entry in listed.packages]
+    names = [url.rpartition("/")[2].partition("#")[0].rsplit("-", 2)[0] for url in urls]
+    assert names.index("libthing") < names.index("r-base")
+    assert names.index("tqdm") < names.index("requests")
+    records = []
+    for url in urls:
+        address, _, md5 = url.partition("#")
+        archive = tmp_path / address.rpartition("/")[2]
+        archive.write_bytes(urllib.request.urlopen(address).read())
+        assert hashlib.md5(archive.read_bytes()).hexdigest() == md5  # noqa: S324  (the form's own)
+        records.append(asyncio.run(RepoDataRecord.from_package_archive(archive)))
+    prefix = tmp_path / "prefix"
+    asyncio.run(install(records=records, target_prefix=prefix))
+    assert len(list((prefix / "conda-meta").glob("*.json"))) == len(lock.conda)
+
+
+def test_an_environment_names_every_build(project: Project) -> None:
+    lock = locked(project)
+    data = yaml.safe_load(text_of("environment", lock, project))
+    assert data["channels"] == ["forge", "nodefaults"]
+    assert "r-base=4.4.1=0" in data["dependencies"]
+    assert data["dependencies"][-1] == {"pip": ["course==1.0"]}
+    parser = pytest.importorskip("conda_lock.src_parser.environment_yaml")
+    path = project.folder / "environment.yml"
+    path.write_text(text_of("environment", lock, project))
+    names = project.folder / "names.json"
+    names.write_text("{}")
+    spec = parser.parse_environment_file(path, platforms=["linux-64"], mapping_url=names.as_uri())
+    assert {d.name for d in spec.dependencies["linux-64"]} >= {p.name for p in lock.conda}
+
+
+def test_a_token_of_this_machine_is_in_no_export(project: Project, channels: Served) -> None:
+    lock = project.lock("samtools")
+    config = project.folder / "config.toml"
+    host = channels.url.removeprefix("http://")
+    secret = f"http://ada:geheim@{host}/t/tk-123/forge"
+    config.write_text(config.read_text().replace(f"{channels.url}/forge", secret))
+    from envbuild.settings import load_settings
+    from tests.conda.asking import context_of
+
+    project.context = context_of(load_settings(project.settings.environment, project.folder))
+    text = text_of("conda-explicit", lock, project)
+    assert f"{channels.url}/forge/linux-64/samtools-1.21-0.conda#" in text
+    assert "geheim" not in text
+    assert "tk-123" not in text
+
+
+def test_a_lock_without_conda_packages_is_refused(project: Project) -> None:
+    project.index.wheel("course", "1.0")
+    lock = project.lock("samtools")
+    import msgspec
+
+    with pytest.raises(UsageError, match="has no conda packages"):
+        text_of("conda-lock", msgspec.structs.replace(lock, conda=()), project)
