@@ -113,6 +113,17 @@ _OPTIONS = (
         metavar="TEXT",
         help="Give one option to the scheduler as it is.",
     ),
+    click.option("--warn", metavar="TIME", help="Send TERM to CMD this long before the end."),
+    click.option(
+        "--requeue",
+        type=click.IntRange(min=1, max=1000),
+        help="Go back into the queue at the end of the walltime, at most N times.",
+    ),
+    click.option(
+        "--checkpoint",
+        metavar="NAME",
+        help="Name the folder in $ENVBUILD_CHECKPOINT, which the next run finds again.",
+    ),
     click.option("--name", "job_name", help="Name of the job; left out: the recipe's."),
 )
 

@@ -10,6 +10,7 @@ from envbuild.context import Context
 from envbuild.errors import HostError, ToolMissingError
 from envbuild.job.monitor import is_stopped
 from envbuild.job.records import (
+    current_id,
     find_record,
     plain_id,
     read_receipts,
@@ -43,7 +44,7 @@ def cancel_job(job: str, context: Context) -> Cancelled:
     if whole and not is_stopped(receipts):
         return Cancelled(number=number, state="ended")
     site = load_site(record.site, settings)
-    argv = scheduler_of(site).cancel(record.id, task)
+    argv = scheduler_of(site).cancel(current_id(record, settings.cwd), task)
     try:
         result = ask(argv, settings, context.runner)
     except ToolMissingError as error:

@@ -57,6 +57,8 @@ def compose_job(draft: JobDraft, site: Site, settings: Settings) -> Job:
         intent = _array_of(rows, intent)
     if intent.account is None and site.fields.account is not None:
         intent = replace(intent, account=_usual_account(features, settings))
+    if rows or intent.array is not None:
+        _check_requeue(intent, site, features)
     if draft.interactive and (intent.array or intent.after or intent.after_any):
         raise UsageError(
             "an interactive job is one job that starts when you wait for it", where="--interactive"
@@ -76,6 +78,12 @@ def compose_job(draft: JobDraft, site: Site, settings: Settings) -> Job:
         checked=_checked(intent, site, settings),
         interactive=draft.interactive,
     )
+
+
+def _check_requeue(intent: Intent, site: Site, features: Features) -> None:
+    if intent.requeue and features.name == "pbs":
+        rule = "PBS lets no task of an array go back into the queue"
+        refuse(site, "--requeue", rule, "envbuild submit --again ID runs what was stopped")
 
 
 def check_name(name: str) -> None:

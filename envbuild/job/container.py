@@ -18,6 +18,7 @@ PASSED = (
     "NCCL_*",
     "OMP_NUM_THREADS",
     "ENVBUILD_RESULT",
+    "ENVBUILD_CHECKPOINT",
 )
 RANKS = ("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "NODE_RANK", "WORLD_SIZE")
 MPI = ("OMPI_*", "PMIX_*", "PMI_*", "PALS_*", "MPI_*", "I_MPI_*", "UCX_*")

@@ -18,6 +18,9 @@ from envbuild.toml import closest
 T = TypeVar("T")
 
 
+USUAL_WARNING, SHORTEST_WARNING = 120, 5
+"""Seconds before its end at which a job that goes back into the queue is told to end: a tenth of its
+time, between these."""
 CHANGING = ("gpus", "nodes", "tasks", "cpus", "memory", "walltime", "partition", "account")
 MAY_CHANGE = "what may change: " + ", ".join(f"--{name}" for name in CHANGING)
 """Of a job that is submitted again."""
@@ -45,6 +48,9 @@ class Flags:
     stage: tuple[str, ...] = ()
     trial: bool = False
     options: tuple[str, ...] = ()
+    warn: str | None = None
+    requeue: int | None = None
+    checkpoint: str | None = None
 
 
 def make_intent(wanted: JobSection, flags: Flags, *, where: str = "[job]") -> Intent:
@@ -72,6 +78,7 @@ def make_intent(wanted: JobSection, flags: Flags, *, where: str = "[job]") -> In
         text, place = pick(name)
         return None if text is None else parse(text, place)
 
+    walltime = pick_parsed("walltime", parse_walltime)
     # a folder is shown at its own path, which has no slash at its end
     stage = [path.rstrip("/") for path in (*wanted.stage, *flags.stage)]
     return Intent(
@@ -81,7 +88,7 @@ def make_intent(wanted: JobSection, flags: Flags, *, where: str = "[job]") -> In
         tasks=_first(flags.tasks, wanted.tasks),
         cpus=_first(flags.cpus, wanted.cpus),
         memory=pick_parsed("memory", parse_memory),
-        walltime=pick_parsed("walltime", parse_walltime),
+        walltime=walltime,
         partition=_word(*pick("partition")),
         account=_word(*pick("account")),
         array=pick_parsed("array", parse_array),
@@ -94,7 +101,32 @@ def make_intent(wanted: JobSection, flags: Flags, *, where: str = "[job]") -> In
         stage=tuple(dict.fromkeys(stage)),
         trial=flags.trial,
         options=tuple(_option(text) for text in flags.options),
+        warning=_warning(flags, walltime),
+        requeue=flags.requeue or 0,
+        checkpoint=_folder(flags.checkpoint),
     )
+
+
+def _warning(flags: Flags, walltime: int | None) -> int | None:
+    """Return when a job is told that its time is over: before the end, so that it can be put back."""
+    flag = "--warn" if flags.warn is not None else "--requeue"
+    if flags.warn is None and not flags.requeue:
+        return None
+    if walltime is None:
+        raise UsageError("is about the end of the job's time", where=flag, hint="--walltime 24h")
+    if flags.warn is None:
+        return min(USUAL_WARNING, max(SHORTEST_WARNING, walltime // 10))
+    warning = parse_walltime(flags.warn, flag)
+    if warning >= walltime:
+        raise UsageError(f"{flags.warn} is as long as the job itself", where=flag)
+    return warning
+
+
+def _folder(text: str | None) -> str | None:
+    if text is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", text):
+        hint = "letters, digits, dot, underscore and hyphen; it is a folder of ./checkpoints"
+        raise UsageError(f"{text!r} is no name of a folder", where="--checkpoint", hint=hint)
+    return text
 
 
 def change_intent(intent: Intent, flags: Flags) -> Intent:

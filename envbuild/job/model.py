@@ -38,7 +38,9 @@ class Intent:
     ``after_any`` of jobs that must have ended; ``environment`` are names of the caller's variables;
     ``output`` is a pattern with {name}, {id} and {task}; ``inputs`` are paths that must be readable
     inside, ``stage`` those that are copied to the node's disk first; ``options`` go to the
-    scheduler as they are.
+    scheduler as they are.  ``warning`` is how many seconds before the end of its time a job is told
+    to end (None: as the scheduler does it), ``requeue`` how often it then goes back into the queue;
+    ``checkpoint`` names the folder that its command may go on from.
     """
 
     gpus: int = 0
@@ -60,6 +62,9 @@ class Intent:
     stage: tuple[str, ...] = ()
     trial: bool = False
     options: tuple[str, ...] = ()
+    warning: int | None = None
+    requeue: int = 0
+    checkpoint: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -159,7 +164,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     """What the job itself wrote at its end; ``signal`` is the one that ended it early, ``started`` is UTC.
 
     ``reason`` is what the job knows of why, such as its time limit; ``use`` is None where its node
-    has no Python.
+    has no Python; ``runs`` counts how often it started.
     """
 
     job: str
@@ -178,6 +183,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     driver: str = ""
     reason: str = ""
     use: ResourceUse | None = None
+    runs: int = 1
     schema: int = SCHEMA
 
 

@@ -9,9 +9,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
+
 from envbuild.errors import HostError, ToolMissingError
 from envbuild.job.model import Receipt, Record, Status
-from envbuild.job.records import log_files, plain_id, read_receipt, receipt_files
+from envbuild.job.records import current_id, log_files, plain_id, read_receipt, receipt_files
 from envbuild.job.schedulers import features_of, scheduler_of
 from envbuild.job.schedulers.protocol import StateQuestion
 from envbuild.job.site import Site
@@ -56,6 +58,7 @@ def status_of(record: Record, site: Site, settings: Settings, runner: Runner) ->
     """
     scheduler = scheduler_of(site)
     silence, reason = "", ""
+    record = msgspec.structs.replace(record, id=current_id(record, settings.cwd))
     for number, question in enumerate(scheduler.questions(record.id)):
         found, failure = _answer(question, record, site, settings, runner)
         if failure and number == 0:

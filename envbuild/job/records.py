@@ -145,6 +145,17 @@ def list_receipts(record: Record, project: Path) -> tuple[Receipt | None, ...]:
     return tuple(read_receipt(path) if str(path) in there else None for path in files)
 
 
+def current_id(record: Record, project: Path) -> str:
+    """Return the id that the scheduler knows a job by now: PBS gives one that goes on another."""
+    pattern = record.receipt.replace("{id}", plain_id(record.id))
+    path = project / f"{pattern.removesuffix('.json')}.id"
+    try:
+        found = re.fullmatch(r"(\d+\.[\w.-]+)\n", path.read_text("ascii", "replace"))
+    except OSError:
+        return record.id
+    return found[1] if found else record.id
+
+
 def result_file(record: Record, project: Path, task: int | None) -> Path:
     """Return the file that a task may write values for the table into (ENVBUILD_RESULT)."""
     pattern = record.receipt.replace("{id}", plain_id(record.id)).replace("{task}", str(task))

@@ -20,6 +20,8 @@ from envbuild.job.schedulers.protocol import (
 from envbuild.job.site import Site
 from envbuild.job.staging import NAMING, stage_functions
 
+WARNING = 300
+"""Seconds of walltime from which on schedulers warn a minute or two before the end."""
 SAMPLE, IDLE = 15, 300
 """Seconds between two looks at what a job uses, and after which a GPU without work is told of."""
 DIRECT = """\
@@ -45,6 +47,7 @@ def render(job: Job, site: Site, scheduler: Scheduler) -> str:
         _sampling(job),
         supervise,
         shell.tell_ranks,
+        _put_back(job, scheduler),
         f"reserve_receipt\ntrap finish EXIT\n{traps}",
         gpus,
         "describe_job\n",
@@ -53,6 +56,7 @@ def render(job: Job, site: Site, scheduler: Scheduler) -> str:
         container,
         _watch(job, scheduler),
         _command(job, scheduler),
+        _checkpoint(job),
         launch(job, site, scheduler),
     ]
     return "\n".join(part for part in parts if part)
@@ -112,6 +116,8 @@ def _start(job: Job, site: Site, scheduler: Scheduler) -> str:
         "digest": image.digest,
         "lock": image.lock or "",
         "walltime": "" if limit is None else str(limit),
+        "margin": str(_margin(job)),
+        "requeue": str(job.intent.requeue),
     }
     lines = [
         *(f"{key}={shlex.quote(value)}" for key, value in values.items()),
@@ -121,16 +127,42 @@ def _start(job: Job, site: Site, scheduler: Scheduler) -> str:
         features.shell.task,
         f"mkdir -p -- {folder} || exit 125",
         f"receipt={_shell_pattern(receipt_pattern(job))}",
-        "use=${receipt%.json}.use",
+        "use=${receipt%.json}.use runs=1",
+        *_count_runs(job),
         f"export ENVBUILD_RESULT=$PWD/{_shell_pattern(result_name(receipt_pattern(job)))}",
     ]
     if not features.writes_log and not job.interactive:
         # a job that PBS starts again goes on in its log; here, an old log belonged to another
         # process of that number
-        mode = ">>" if features.appends_log else ">"
+        mode = ">>" if features.appends_log or job.intent.requeue else ">"
         lines.append(f"exec {mode}{_shell_pattern(log_pattern(job))} 2>&1")
     lines.append("started=$(date -u +%Y-%m-%dT%H:%M:%SZ)")
     return "\n".join(lines) + "\n"
+
+
+def _margin(job: Job) -> int:
+    """Return the seconds before the end of its time in which a job that is told to end has reached it."""
+    limit = job.intent.walltime or 0
+    usual = 5 if limit < WARNING else 130
+    return max(usual, (job.intent.warning or 0) + 10)
+
+
+def _count_runs(job: Job) -> list[str]:
+    """Return the lines that count how often the job has started, for one that goes back into the queue."""
+    if not job.intent.requeue:
+        return []
+    return [
+        'runs=$(($(cat "${receipt%.json}.runs" 2>/dev/null || echo 0) + 1))',
+        'echo "$runs" >"${receipt%.json}.runs"',
+    ]
+
+
+def _put_back(job: Job, scheduler: Scheduler) -> str:
+    """Return the function that puts a job back into the queue."""
+    if not job.intent.requeue or job.interactive:
+        return ""
+    script = shlex.quote(f"{FOLDER}/{job.key}.sh") if job.key else '"$0"'
+    return scheduler.features.shell.put_back.replace("@script@", script)
 
 
 def _sampling(job: Job) -> str:
@@ -179,12 +211,31 @@ def _prepare(job: Job, site: Site, scheduler: Scheduler) -> str:
 
 
 def _watch(job: Job, scheduler: Scheduler) -> str:
-    """Return the lines that end the job at its time limit, where nobody else does."""
-    if scheduler.features.queues or job.intent.walltime is None or job.interactive:
+    """Return the lines that end the job before its time limit, or at it, where nobody else does."""
+    limit, warning = job.intent.walltime, job.intent.warning
+    if limit is None or job.interactive or (scheduler.features.queues and warning is None):
         return ""
+    # a signal to all processes of the job must not look like the end of its time
     return (
-        "# nobody else keeps the walltime here\n"
-        f"{{ sleep {job.intent.walltime} && kill -TERM $$; }} >/dev/null 2>&1 &\nwatch=$!\n"
+        "tell_at_end() {\n"
+        f"  sleep {limit - (warning or 0)} &\n"
+        "  trap 'kill $!' TERM\n"
+        "  wait $! && kill -TERM $$\n"
+        "}\n"
+        "tell_at_end >/dev/null 2>&1 &\nwatch=$!\n"
+    )
+
+
+def _checkpoint(job: Job) -> str:
+    """Return the lines that make the folder that a command goes on from, and name it."""
+    if job.intent.checkpoint is None and not job.intent.requeue:
+        return ""
+    # of a job that is printed, nobody knows the key
+    name = job.intent.checkpoint or job.origin or job.key or f"{job.name}-$id"
+    task = "/${number:-$task}" if job.intent.array or job.repeats else ""
+    return (
+        f'export ENVBUILD_CHECKPOINT="$PWD/checkpoints/{name}{task}"\n'
+        'mkdir -p -- "$ENVBUILD_CHECKPOINT" || fail "the checkpoint folder cannot be made"\n'
     )
 
 
@@ -196,15 +247,16 @@ def _repeated_number(job: Job, scheduler: Scheduler) -> str:
     numbers = job.intent.array.numbers if job.intent.array else (1,)
     lines = ["case ${task:-1} in"]
     for number, before in zip(numbers, job.repeats, strict=True):
-        lines.append(f"{number}) export {variable}={before} ;;")
-    return "\n".join((*lines, "esac", ""))
+        lines.append(f"{number}) number={before} ;;")
+    return "\n".join((*lines, "esac", f"export {variable}=$number", ""))
 
 
 def _command(job: Job, scheduler: Scheduler) -> str:
+    before = _repeated_number(job, scheduler)
     if not job.rows:
-        return _repeated_number(job, scheduler) + f"command=({join_words(job.argv)})\n"
+        return before + f"command=({join_words(job.argv)})\n"
     numbers = job.intent.array.numbers if job.intent.array else range(1, len(job.rows) + 1)
-    lines = ["case $task in"]
+    lines = [f"{before}case $task in"]
     for number, row in zip(numbers, job.rows, strict=True):
         lines.append(f"{number}) command=({join_words(row)}) ;;")
     return "\n".join((*lines, '*) fail "there is no row $task" ;;', "esac", ""))

@@ -57,6 +57,9 @@ SITUATIONS: dict[str, Flags] = {
         gpus="1", walltime="30m", account="my-lab", array="1-10%2", after=("12",), after_any=("13",)
     ),
     "each": Flags(gpus="1", walltime="30m", account="my-lab"),
+    "requeue": Flags(
+        gpus="1", walltime="1d", account="my-lab", requeue=3, checkpoint="bert", warn="5m"
+    ),
     "cpu": Flags(cpus=4, walltime="30m", account="my-lab"),
 }
 ROWS = (("python", "train.py", "--lr", "0.1"), ("python", "train.py", "--lr", "0.01; rm -rf /"))

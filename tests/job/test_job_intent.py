@@ -116,6 +116,25 @@ def test_a_broken_amount_of_the_recipe_is_placed() -> None:
     assert told.value.where == "[job] walltime"
 
 
+def test_a_job_that_is_put_back_is_told_before_its_end() -> None:
+    def warning(**flags: object) -> int | None:
+        return make_intent(Wanted(), Flags(**flags)).warning  # type: ignore[arg-type]
+
+    assert warning(walltime="24h") is None
+    assert warning(walltime="24h", requeue=1) == 120
+    assert warning(walltime="10m", requeue=1) == 60
+    assert warning(walltime="30s", requeue=1) == 5
+    assert warning(walltime="24h", warn="10m") == 600
+    for flags, message in (
+        ({"requeue": 1}, "is about the end of the job's time"),
+        ({"warn": "5m", "walltime": "5m"}, "5m is as long as the job itself"),
+        ({"checkpoint": "../elsewhere"}, "'../elsewhere' is no name of a folder"),
+    ):
+        with pytest.raises(UsageError) as told:
+            warning(**flags)
+        assert told.value.what == message
+
+
 def test_a_job_again_may_ask_for_other_resources_and_nothing_else() -> None:
     intent = make_intent(Wanted(gpus=1, memory="8GiB", launcher="torchrun"), Flags(array="1-3"))
     changed = change_intent(intent, Flags(memory="16GiB", gpus="tesla:2"))

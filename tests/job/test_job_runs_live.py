@@ -6,10 +6,12 @@ import csv
 import io
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
 
+from envbuild.run import Command, LocalRunner
 from tests.job.conftest import Project, make_project
 from tests.support import needs
 
@@ -123,3 +125,58 @@ def test_what_a_job_used_is_in_log_receipt_and_table(place: tuple[Project, str])
 
 def receipt_paths(project: Project) -> list[Path]:
     return list((project.folder / ".envbuild/jobs").glob("*.receipt*.json"))
+
+
+@pytest.fixture
+def anywhere(request: pytest.FixtureRequest, tmp_path: Path, clients: Path) -> tuple[Project, str]:
+    """A project, and this machine too."""
+    return make_project(tmp_path, clients), "local"
+
+
+TRAINING = (
+    'n=$(cat "$ENVBUILD_CHECKPOINT/step" 2>/dev/null || echo 0); '
+    'trap "exit 0" TERM; echo "begins at $n"; '
+    'while [ "$n" -lt 12 ]; do sleep 1; n=$((n+1)); echo "$n" >"$ENVBUILD_CHECKPOINT/step"; done; '
+    'echo "finished at $n"'
+)
+"""Twelve seconds of work for jobs of ten seconds, which are told five seconds before the end."""
+
+
+def test_a_job_goes_on_after_its_time_limit(place: tuple[Project, str]) -> None:
+    goes_on(*place)
+
+
+def test_a_job_goes_on_after_its_time_limit_here(anywhere: tuple[Project, str]) -> None:
+    goes_on(*anywhere)
+
+
+def start_at_once(project: Project, job: str) -> None:
+    """Spare the two minutes that Slurm lets a job wait that was put back."""
+    log = project.folder / f"logs/tiny-{job}.log"
+    end = time.monotonic() + 60
+    while not log.is_file() or "back into the queue" not in log.read_text():
+        assert time.monotonic() < end, "it was not put back"
+        time.sleep(0.5)
+    time.sleep(4)  # slurmd clears the first run away
+    line = ("scontrol", "update", f"jobid={job}", "starttime=now")
+    LocalRunner()(Command(argv=line, env=project.environment, timeout=20))
+
+
+def goes_on(project: Project, site: str) -> None:
+    walltime = "1m" if site == "slurm" else "12s"  # Slurm counts minutes
+    warn = ("--warn", "52s") if site == "slurm" else ("--warn", "4s")
+    words = ("submit", "./tiny.sif", "--on", site, "--walltime", walltime, "--requeue", "3", *warn)
+    told = project.run(*words, "--checkpoint", "train", "--", "sh", "-c", TRAINING)
+    assert told.code == 0, told.stderr
+    if site == "slurm":
+        start_at_once(project, told.stdout.strip())
+    done = project.run("logs", told.stdout.strip(), "-f", timeout=300)
+    assert done.code == 0, done.stdout + done.stderr
+    assert "begins at 0\n" in done.stdout
+    assert "envbuild: back into the queue, for run 2 of 4" in done.stdout
+    assert done.stdout.count("begins at ") == 2
+    assert "finished at 12\n" in done.stdout
+    assert (project.folder / "checkpoints/train/step").read_text() == "12\n"
+    [receipt] = [json.loads(path.read_text()) for path in receipt_paths(project)]
+    assert (receipt["code"], receipt["signal"], receipt["runs"]) == (0, "", 2)
+    assert project.run("status").stdout.count("succeeded") == 1

@@ -24,7 +24,7 @@ SITES = [name for name, path in site_files(load_settings({}, Path("/"))).items()
 
 WHOLE = {"amane": "slurm", "tsubame4": "gridengine", "abci3": "pbs", "local": "local"}
 """One site of each scheduler, whose scripts are compared whole; of the others, what differs between sites."""
-LAUNCHERS = ("full", "torchrun", "torchrun-nodes", "lightning", "mpi", "each")
+LAUNCHERS = ("full", "torchrun", "torchrun-nodes", "lightning", "mpi", "each", "requeue")
 NAMED = [(site, situation) for site in WHOLE for situation in LAUNCHERS]
 
 

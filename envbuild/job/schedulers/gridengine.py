@@ -53,6 +53,10 @@ elif [ -z "${CUDA_VISIBLE_DEVICES:-}" ]; then
   printf 'envbuild: Grid Engine names no GPU for this job: it sees all of the node\\n'
 fi
 """
+PUT_BACK = """\
+# Grid Engine runs a job again that ends with 99 (sge_conf(5), FORBID_RESCHEDULE)
+put_back() { code=99; }
+"""
 QUEUES = 20
 """Queues that are asked for their limits: one call each."""
 
@@ -89,6 +93,7 @@ class GridEngine:
             passed=("JOB_ID", "JOB_NAME", "SGE_*", "NSLOTS", "NHOSTS"),
             # -notify sends them to every process of the job (qsub(1))
             ignored=("USR1", "USR2"),
+            put_back=PUT_BACK,
             gpus=GPUS,
         ),
     )
@@ -111,6 +116,7 @@ class GridEngine:
         if intent.array:
             lines.append(("-t", array_text(job, limit="")))
             lines += [("-tc", str(intent.array.limit))] if intent.array.limit else []
+        lines += [("-r", "y")] if intent.requeue else []
         # there is no test for success: the script reads the receipts of the jobs in --after itself
         held = (*intent.after, *intent.after_any)
         lines += [("-hold_jid", ",".join(held))] if held else []

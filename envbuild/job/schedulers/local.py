@@ -19,6 +19,11 @@ START = 'setsid bash "$0" </dev/null >/dev/null 2>&1 & echo $!'
 """setsid takes over its process, so the number is that of the job's bash, of its session and of its
 group."""
 
+PUT_BACK = """\
+# what is ignored here would be ignored for ever
+put_back() { trap - TERM INT USR1 USR2 && exec bash "$0"; }
+"""
+
 
 class Local:
     """This machine."""
@@ -35,7 +40,9 @@ class Local:
         queues=False,
         tests_success=False,
         unknown="",  # ps fails without a word
-        shell=Shell(id="id=$$", task="task=", folder="$PWD", hosts="hostname", passed=()),
+        shell=Shell(
+            id="id=$$", task="task=", folder="$PWD", hosts="hostname", passed=(), put_back=PUT_BACK
+        ),
     )
 
     def options(self, job: Job, site: Site) -> tuple[Words, ...]:  # noqa: ARG002

@@ -61,6 +61,12 @@ WAITING = {
 }
 """States of a job that does not run (qstat(1B))."""
 NO_HISTORY = "PBS keeps no history (job_history_enable), so nobody knows how it ended"
+PUT_BACK = """\
+# only operators may put a job back (qrerun(8B)): the script is submitted once more, and goes on in log and receipt
+put_back() {
+  grep -v '^#PBS -W depend=' @script@ | PATH=${PBS_O_PATH:-}:$PATH qsub -v "ENVBUILD_ID=$id" >"${receipt%.json}.id"
+}
+"""
 LISTED = 5000
 """Lines of pbsnodes that are read: a large cluster repeats itself."""
 
@@ -90,12 +96,13 @@ class Pbs:
         unknown=r"Unknown Job Id|Job has finished",
         owned=OWNED,
         shell=Shell(
-            id="id=${PBS_JOBID:-$$}\nid=${id%%.*}\nid=${id%%[[]*}",
+            id="id=${ENVBUILD_ID:-${PBS_JOBID:-$$}}\nid=${id%%.*}\nid=${id%%[[]*}",
             task="task=${PBS_ARRAY_INDEX:-}",
             number="PBS_ARRAY_INDEX",
             folder="${PBS_O_WORKDIR:-$PWD}",
             hosts='if [ -r "${PBS_NODEFILE:-}" ]; then awk \'!seen[$0]++\' "$PBS_NODEFILE"; else hostname; fi',
             passed=("PBS_*", "NCPUS"),
+            put_back=PUT_BACK,
         ),
     )
 
@@ -131,6 +138,7 @@ class Pbs:
             lines.append(("-l", f"walltime={clock(intent.walltime)}"))
         if intent.array:
             lines.append(("-J", array_text(job)))
+        lines += [("-r", "y")] if intent.requeue else []
         waits = [f"afterok:{':'.join(intent.after)}"] if intent.after else []
         waits += [f"afterany:{':'.join(intent.after_any)}"] if intent.after_any else []
         lines += [("-W", f"depend={','.join(waits)}")] if waits else []

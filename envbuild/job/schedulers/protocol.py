@@ -40,7 +40,8 @@ class Shell:
     scheduler's own starter has started; ``ignored`` are signals that the scheduler sends to every
     process of a job, and that must not end the command.  ``gpus`` are lines that turn the
     scheduler's choice of GPUs into CUDA_VISIBLE_DEVICES, with @name@ for the resource; ``number``
-    is the variable with the number of an array's task.
+    is the variable with the number of an array's task; ``put_back`` is a function that puts the job
+    back into the queue, with @script@ for its script.
     """
 
     id: str
@@ -53,6 +54,7 @@ class Shell:
     ignored: Words = ()
     gpus: str = ""
     number: str = ""
+    put_back: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -108,6 +108,7 @@ class Slurm:
             hosts='scontrol show hostnames "${SLURM_JOB_NODELIST:-$(hostname)}"',
             passed=("SLURM_*",),
             tell_ranks=TELL_RANKS,
+            put_back='put_back() { scontrol requeue "$SLURM_JOB_ID"; }\n',
         ),
     )
 
@@ -130,8 +131,9 @@ class Slurm:
         lines += self._resources(job, site)
         if intent.walltime is not None:
             lines.append(f"--time={clock(intent.walltime)}")
-            if intent.walltime >= WARNING and not job.interactive:
+            if intent.walltime >= WARNING and intent.warning is None and not job.interactive:
                 lines.append("--signal=B:TERM@60")
+        lines += ["--requeue"] if intent.requeue else []
         if intent.array:
             lines.append(f"--array={array_text(job)}")
         waits = [f"{kind}:{':'.join(ids)}" for kind, ids in _dependencies(job) if ids]

@@ -28,14 +28,18 @@ finish() {
   text=$(
     printf '{"schema":1,"job":"%s","task":"%s","name":"%s","site":"%s","code":%d,"signal":"%s","reason":"%s","node":"%s",' \
       "$id" "$task" "$name" "$site" "$code" "$signal" "$reason" "$(hostname)"
-    printf '"started":"%s","ended":"%s","image":"%s","lock":"%s","commit":"%s","gpus":[%s],"driver":"%s","use":%s}' \
-      "$started" "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$digest" "$lock" "$commit" "$gpus" "$driver" "${used:-null}"
+    printf '"started":"%s","ended":"%s","image":"%s","lock":"%s","commit":"%s","gpus":[%s],"driver":"%s","runs":%d,"use":%s}' \
+      "$started" "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$digest" "$lock" "$commit" "$gpus" "$driver" "$runs" "${used:-null}"
   )
   # over the place that is kept, not into an empty file
   printf '%s\n' "$text" 1<>"$receipt.part"
   truncate -s $((${#text} + 1)) -- "$receipt.part" 2>/dev/null
   mv -f -- "$receipt.part" "$receipt"
   printf 'envbuild: ended with code %d%s\n' "$code" "${reason:+: $reason}"
+  if [ -n "$reason" ] && [ "$runs" -le "$requeue" ]; then
+    printf 'envbuild: back into the queue, for run %d of %d\n' $((runs + 1)) $((requeue + 1))
+    put_back || printf 'envbuild: error: it could not be put back: see above\n'
+  fi
   exit "$code"
 }
 
@@ -43,7 +47,7 @@ finish() {
 stop() {
   signal=$1
   printf 'envbuild: signal %s, handed on to the command\n' "$signal"
-  if [ -n "$walltime" ] && [ "$SECONDS" -ge $((walltime - (walltime < 300 ? 5 : 130))) ]; then
+  if [ -n "$walltime" ] && [ "$SECONDS" -ge $((walltime - margin)) ]; then
     reason="it reached its time limit of $walltime s"
   fi
   # USR1 is what a command may ask for as a warning; the others mean that it is to end

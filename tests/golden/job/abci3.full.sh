@@ -21,15 +21,17 @@ stamp=''
 digest=sha256:1111111111111111111111111111111111111111111111111111111111111111
 lock=sha256:2222222222222222222222222222222222222222222222222222222222222222
 walltime=86400
+margin=130
+requeue=0
 signal='' reason='' child='' ranks='' watch='' sampler='' used='' gpus='' driver=''
 cd "${PBS_O_WORKDIR:-$PWD}" || exit 125
-id=${PBS_JOBID:-$$}
+id=${ENVBUILD_ID:-${PBS_JOBID:-$$}}
 id=${id%%.*}
 id=${id%%[[]*}
 task=${PBS_ARRAY_INDEX:-}
 mkdir -p -- out || exit 125
 receipt="out/keras-bert.$id.json"
-use=${receipt%.json}.use
+use=${receipt%.json}.use runs=1
 export ENVBUILD_RESULT=$PWD/"out/keras-bert.$id.result"
 exec >>"out/keras-bert.$id.txt" 2>&1
 started=$(date -u +%Y-%m-%dT%H:%M:%SZ)
@@ -63,14 +65,18 @@ finish() {
   text=$(
     printf '{"schema":1,"job":"%s","task":"%s","name":"%s","site":"%s","code":%d,"signal":"%s","reason":"%s","node":"%s",' \
       "$id" "$task" "$name" "$site" "$code" "$signal" "$reason" "$(hostname)"
-    printf '"started":"%s","ended":"%s","image":"%s","lock":"%s","commit":"%s","gpus":[%s],"driver":"%s","use":%s}' \
-      "$started" "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$digest" "$lock" "$commit" "$gpus" "$driver" "${used:-null}"
+    printf '"started":"%s","ended":"%s","image":"%s","lock":"%s","commit":"%s","gpus":[%s],"driver":"%s","runs":%d,"use":%s}' \
+      "$started" "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$digest" "$lock" "$commit" "$gpus" "$driver" "$runs" "${used:-null}"
   )
   # over the place that is kept, not into an empty file
   printf '%s\n' "$text" 1<>"$receipt.part"
   truncate -s $((${#text} + 1)) -- "$receipt.part" 2>/dev/null
   mv -f -- "$receipt.part" "$receipt"
   printf 'envbuild: ended with code %d%s\n' "$code" "${reason:+: $reason}"
+  if [ -n "$reason" ] && [ "$runs" -le "$requeue" ]; then
+    printf 'envbuild: back into the queue, for run %d of %d\n' $((runs + 1)) $((requeue + 1))
+    put_back || printf 'envbuild: error: it could not be put back: see above\n'
+  fi
   exit "$code"
 }
 
@@ -78,7 +84,7 @@ finish() {
 stop() {
   signal=$1
   printf 'envbuild: signal %s, handed on to the command\n' "$signal"
-  if [ -n "$walltime" ] && [ "$SECONDS" -ge $((walltime - (walltime < 300 ? 5 : 130))) ]; then
+  if [ -n "$walltime" ] && [ "$SECONDS" -ge $((walltime - margin)) ]; then
     reason="it reached its time limit of $walltime s"
   fi
   # USR1 is what a command may ask for as a warning; the others mean that it is to end
@@ -265,7 +271,8 @@ enter() {
   export OMP_NUM_THREADS="${OMP_NUM_THREADS:-4}"
   hand_in_matching \
     CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER NVIDIA_VISIBLE_DEVICES \
-    'NCCL_*' OMP_NUM_THREADS ENVBUILD_RESULT 'PBS_*' NCPUS
+    'NCCL_*' OMP_NUM_THREADS ENVBUILD_RESULT ENVBUILD_CHECKPOINT 'PBS_*' \
+    NCPUS
   [ -r /project/.envbuild/jobs/key.env ] || fail "the handed-on variables are gone: "/project/.envbuild/jobs/key.env
   # shellcheck disable=SC1090,SC1091
   . /project/.envbuild/jobs/key.env

@@ -19,13 +19,15 @@ stamp=''
 digest=sha256:1111111111111111111111111111111111111111111111111111111111111111
 lock=sha256:2222222222222222222222222222222222222222222222222222222222222222
 walltime=43200
+margin=130
+requeue=0
 signal='' reason='' child='' ranks='' watch='' sampler='' used='' gpus='' driver=''
 cd "${SLURM_SUBMIT_DIR:-$PWD}" || exit 125
 id=${SLURM_ARRAY_JOB_ID:-${SLURM_JOB_ID:-$$}}
 task=${SLURM_ARRAY_TASK_ID:-}
 mkdir -p -- logs || exit 125
 receipt="logs/keras-bert-$id.json"
-use=${receipt%.json}.use
+use=${receipt%.json}.use runs=1
 export ENVBUILD_RESULT=$PWD/"logs/keras-bert-$id.result"
 started=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 
@@ -58,14 +60,18 @@ finish() {
   text=$(
     printf '{"schema":1,"job":"%s","task":"%s","name":"%s","site":"%s","code":%d,"signal":"%s","reason":"%s","node":"%s",' \
       "$id" "$task" "$name" "$site" "$code" "$signal" "$reason" "$(hostname)"
-    printf '"started":"%s","ended":"%s","image":"%s","lock":"%s","commit":"%s","gpus":[%s],"driver":"%s","use":%s}' \
-      "$started" "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$digest" "$lock" "$commit" "$gpus" "$driver" "${used:-null}"
+    printf '"started":"%s","ended":"%s","image":"%s","lock":"%s","commit":"%s","gpus":[%s],"driver":"%s","runs":%d,"use":%s}' \
+      "$started" "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$digest" "$lock" "$commit" "$gpus" "$driver" "$runs" "${used:-null}"
   )
   # over the place that is kept, not into an empty file
   printf '%s\n' "$text" 1<>"$receipt.part"
   truncate -s $((${#text} + 1)) -- "$receipt.part" 2>/dev/null
   mv -f -- "$receipt.part" "$receipt"
   printf 'envbuild: ended with code %d%s\n' "$code" "${reason:+: $reason}"
+  if [ -n "$reason" ] && [ "$runs" -le "$requeue" ]; then
+    printf 'envbuild: back into the queue, for run %d of %d\n' $((runs + 1)) $((requeue + 1))
+    put_back || printf 'envbuild: error: it could not be put back: see above\n'
+  fi
   exit "$code"
 }
 
@@ -73,7 +79,7 @@ finish() {
 stop() {
   signal=$1
   printf 'envbuild: signal %s, handed on to the command\n' "$signal"
-  if [ -n "$walltime" ] && [ "$SECONDS" -ge $((walltime - (walltime < 300 ? 5 : 130))) ]; then
+  if [ -n "$walltime" ] && [ "$SECONDS" -ge $((walltime - margin)) ]; then
     reason="it reached its time limit of $walltime s"
   fi
   # USR1 is what a command may ask for as a warning; the others mean that it is to end
@@ -218,8 +224,8 @@ enter() {
   find_runtime apptainer singularity
   hand_in_matching \
     CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER NVIDIA_VISIBLE_DEVICES \
-    'NCCL_*' OMP_NUM_THREADS ENVBUILD_RESULT 'SLURM_*' MASTER_ADDR \
-    MASTER_PORT RANK LOCAL_RANK NODE_RANK WORLD_SIZE
+    'NCCL_*' OMP_NUM_THREADS ENVBUILD_RESULT ENVBUILD_CHECKPOINT 'SLURM_*' \
+    MASTER_ADDR MASTER_PORT RANK LOCAL_RANK NODE_RANK WORLD_SIZE
   scratch=$(mktemp -d "$(node_local)/envbuild.XXXXXXXX") || fail "no node-local folder can be written"
   check_image
   supervise "$runtime" --quiet exec ${flags[@]+"${flags[@]}"} \

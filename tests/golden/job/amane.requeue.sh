@@ -1,0 +1,259 @@
+#!/bin/bash
+#SBATCH --job-name=keras-bert
+#SBATCH --output=logs/keras-bert-%j.log
+#SBATCH --open-mode=append
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=1
+#SBATCH --gpus=1
+#SBATCH --time=24:00:00
+#SBATCH --requeue
+# keras-bert on amane, written by envbuild VERSION (docs/job.md)
+# shellcheck disable=SC2034,SC2317
+set -u
+
+name=keras-bert
+site=amane
+commit=3333333333333333333333333333333333333333
+image=keras-bert.sif
+stamp=''
+digest=sha256:1111111111111111111111111111111111111111111111111111111111111111
+lock=sha256:2222222222222222222222222222222222222222222222222222222222222222
+walltime=86400
+margin=310
+requeue=3
+signal='' reason='' child='' ranks='' watch='' sampler='' used='' gpus='' driver=''
+cd "${SLURM_SUBMIT_DIR:-$PWD}" || exit 125
+id=${SLURM_ARRAY_JOB_ID:-${SLURM_JOB_ID:-$$}}
+task=${SLURM_ARRAY_TASK_ID:-}
+mkdir -p -- logs || exit 125
+receipt="logs/keras-bert-$id.json"
+use=${receipt%.json}.use runs=1
+runs=$(($(cat "${receipt%.json}.runs" 2>/dev/null || echo 0) + 1))
+echo "$runs" >"${receipt%.json}.runs"
+export ENVBUILD_RESULT=$PWD/"logs/keras-bert-$id.result"
+started=$(date -u +%Y-%m-%dT%H:%M:%SZ)
+
+# How a job tells what it is, and how it ended.  The variables are the head's.
+fail() {
+  printf 'envbuild: error: %s\n' "$*" >&2
+  exit 125
+}
+
+# the receipt has its place on the disk from the start: a full disk is one of the things that end jobs
+reserve_receipt() {
+  # one is there if the job was put back into the queue
+  rm -f -- "$receipt"
+  printf '%4000s\n' '' >"$receipt.part"
+}
+
+finish() {
+  local code=$? text
+  trap '' TERM INT USR1 USR2
+  [ -z "$watch" ] || kill "$watch" 2>/dev/null
+  stop_sampling
+  case $code$signal in
+  # 128 + SIGCONT, which ends nobody: Slurm sends it with TERM, and the runtime may report it as the last one
+  146TERM | 146INT | 146USR2) code=143 ;;
+  0TERM | 0INT | 0USR2)
+    printf 'envbuild: the command ended with 0 after signal %s: it was stopped, so the job has not succeeded\n' "$signal"
+    code=143
+    ;;
+  esac
+  text=$(
+    printf '{"schema":1,"job":"%s","task":"%s","name":"%s","site":"%s","code":%d,"signal":"%s","reason":"%s","node":"%s",' \
+      "$id" "$task" "$name" "$site" "$code" "$signal" "$reason" "$(hostname)"
+    printf '"started":"%s","ended":"%s","image":"%s","lock":"%s","commit":"%s","gpus":[%s],"driver":"%s","runs":%d,"use":%s}' \
+      "$started" "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$digest" "$lock" "$commit" "$gpus" "$driver" "$runs" "${used:-null}"
+  )
+  # over the place that is kept, not into an empty file
+  printf '%s\n' "$text" 1<>"$receipt.part"
+  truncate -s $((${#text} + 1)) -- "$receipt.part" 2>/dev/null
+  mv -f -- "$receipt.part" "$receipt"
+  printf 'envbuild: ended with code %d%s\n' "$code" "${reason:+: $reason}"
+  if [ -n "$reason" ] && [ "$runs" -le "$requeue" ]; then
+    printf 'envbuild: back into the queue, for run %d of %d\n' $((runs + 1)) $((requeue + 1))
+    put_back || printf 'envbuild: error: it could not be put back: see above\n'
+  fi
+  exit "$code"
+}
+
+# a warning comes up to two minutes before the end (sbatch(1), --signal), the end itself when it is due
+stop() {
+  signal=$1
+  printf 'envbuild: signal %s, handed on to the command\n' "$signal"
+  if [ -n "$walltime" ] && [ "$SECONDS" -ge $((walltime - margin)) ]; then
+    reason="it reached its time limit of $walltime s"
+  fi
+  # USR1 is what a command may ask for as a warning; the others mean that it is to end
+  [ "$signal" = USR1 ] || set -- TERM
+  if [ -n "$ranks" ]; then
+    tell_ranks "$1"
+  elif [ -n "$child" ]; then
+    kill "-$1" "$child" 2>/dev/null
+  fi
+}
+
+describe_job() {
+  local only=()
+  # where devices are not fenced off, nvidia-smi shows those of the whole node
+  [ -z "${CUDA_VISIBLE_DEVICES:-}" ] || only=(-i "$CUDA_VISIBLE_DEVICES")
+  driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1 | tr -cd '0-9.')
+  gpus=$(nvidia-smi ${only[@]+"${only[@]}"} --query-gpu=name --format=csv,noheader 2>/dev/null |
+    tr -cd 'A-Za-z0-9 ._\n-' | sed 's/.*/"&"/' | paste -sd, -)
+  printf 'envbuild: job %s%s on %s, %s\n' "$id" "${task:+ task $task}" "$(hostname)" "$started"
+  printf 'envbuild: %s for %s, commit %s\n' "$name" "$site" "$commit"
+  if [ -n "$image" ]; then
+    printf 'envbuild: image %s %s\n' "$image" "$digest"
+    printf 'envbuild: lock %s\n' "${lock:-none}"
+  fi
+  printf 'envbuild: GPU %s, driver %s\n' "${gpus:-none seen}" "${driver:-none seen}"
+}
+
+# What the job uses is sampled by a small program, which needs the node's python3; without it, nothing is known.
+stop_sampling() {
+  local tries=0
+  [ -n "$sampler" ] || return 0
+  # a job may end before its sampler has begun
+  if [ -e "$use.on" ]; then kill -ALRM "$sampler"; else kill -KILL "$sampler"; fi 2>/dev/null
+  while kill -0 "$sampler" 2>/dev/null && [ $((tries += 1)) -le 40 ]; do sleep 0.05; done
+  wait "$sampler" 2>/dev/null
+  used=$(cat "$use" 2>/dev/null)
+  rm -f -- "$use" "$use.on" "$use.part"
+}
+sample_use() {
+  command -v python3 >/dev/null || return 0
+  python3 - "$use" 15 300 86400 0 0 1 <<'END' &
+(use.py)
+END
+  sampler=$!
+}
+
+# in the background, because bash hears a signal while it waits, but not while a command has the foreground
+supervise() {
+  local code last
+  # a signal that came before the command did
+  case $signal in TERM | INT | USR2) exit 143 ;; esac
+  # of several processes of a node, only the script has it
+  if declare -F sample_use >/dev/null && [ -z "$sampler" ]; then sample_use; fi
+  "$@" &
+  child=$!
+  while :; do
+    wait "$child"
+    code=$?
+    kill -0 "$child" 2>/dev/null || break
+  done
+  # a wait that a signal has ended gives the signal's number, even if the command ended at the same moment
+  wait "$child" 2>/dev/null
+  last=$?
+  [ "$last" -eq 127 ] || code=$last
+  child=
+  return "$code"
+}
+
+# the ranks are told by Slurm: srun answers a signal of its own with SIGKILL for all of them (srun(1))
+tell_ranks() { scancel --quiet "--signal=$1" "$SLURM_JOB_ID"; }
+
+put_back() { scontrol requeue "$SLURM_JOB_ID"; }
+
+reserve_receipt
+trap finish EXIT
+trap 'stop TERM' TERM
+trap 'stop INT' INT
+trap 'stop USR1' USR1
+trap 'stop USR2' USR2
+
+describe_job
+
+node_local() {
+  local folder
+  for folder in "${TMPDIR:-}" /tmp; do
+    if [ -n "$folder" ] && [ -d "$folder" ] && [ -w "$folder" ]; then
+      printf "%s\n" "$folder"
+      return
+    fi
+  done
+  printf '/tmp\n'
+}
+# What stands before the call of the container runtime, on whatever node this runs.
+clean_environment() {
+  local variable
+  # settings of the caller would change what runs; where the runtime keeps its own files is theirs to say
+  for variable in "${!APPTAINER@}" "${!SINGULARITY@}"; do
+    case $variable in
+    *ENV_* | *_BIND* | *_NV* | *_HOME) unset "$variable" ;;
+    *_CACHEDIR | *_TMPDIR | *_CONFIGDIR) ;;
+    *) unset "$variable" ;;
+    esac
+  done
+  export APPTAINER_NO_EVAL=1 SINGULARITY_NO_EVAL=1
+}
+
+hand_in() { export "APPTAINERENV_$1=$2" "SINGULARITYENV_$1=$2"; }
+
+hand_in_matching() {
+  local variable pattern
+  for variable in $(compgen -e); do
+    for pattern in "$@"; do
+      # shellcheck disable=SC2053  # it is a pattern
+      [[ $variable != $pattern ]] || hand_in "$variable" "${!variable}"
+    done
+  done
+}
+
+find_runtime() {
+  local program capabilities
+  runtime=
+  for program in "$@"; do
+    [ -n "$runtime" ] || runtime=$(command -v "$program")
+  done
+  [ -n "$runtime" ] || fail "$* cannot be found on this node (PATH is $PATH)"
+  # root that lacks a capability has to go the way of users; without fuse an image has to be unpacked
+  if [ "$EUID" -eq 0 ]; then
+    capabilities=$(awk '/^CapEff/ { print $2 }' /proc/self/status)
+    [ $((16#$capabilities)) -eq $(((1 << ($(cat /proc/sys/kernel/cap_last_cap) + 1)) - 1)) ] || flags+=(--userns)
+  elif [ ! -w /dev/fuse ] && "$runtime" buildcfg 2>/dev/null | grep -q '^SUID_INSTALL=0'; then
+    flags+=(--unsquash)
+  fi
+}
+
+check_image() {
+  [ -r "$image" ] || fail "the image is not there on $(hostname): $image"
+  # an image may be made anew while its job waits; the digest in log and receipt is that of the submission
+  [ -z "$stamp" ] || [ "$(stat -L -c '%s %Y' -- "$image")" = "$stamp" ] ||
+    fail "the image has changed since the job was submitted: $image; submit it again"
+}
+enter() {
+  local variable value runtime scratch code flags=()
+  clean_environment
+  find_runtime apptainer singularity
+  hand_in_matching \
+    CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER NVIDIA_VISIBLE_DEVICES \
+    'NCCL_*' OMP_NUM_THREADS ENVBUILD_RESULT ENVBUILD_CHECKPOINT 'SLURM_*'
+  scratch=$(mktemp -d "$(node_local)/envbuild.XXXXXXXX") || fail "no node-local folder can be written"
+  check_image
+  supervise "$runtime" --quiet exec ${flags[@]+"${flags[@]}"} \
+    --nv --cleanenv --containall --no-home --home /tmp --pwd "$PWD" \
+    --bind "$scratch:/tmp:rw" \
+    --bind "$scratch:/var/tmp:rw" \
+    --bind "$PWD:$PWD:rw" \
+    "$image" "$@"
+  code=$?
+  rm -rf -- "$scratch"
+  return "$code"
+}
+
+tell_at_end() {
+  sleep 86100 &
+  trap 'kill $!' TERM
+  wait $! && kill -TERM $$
+}
+tell_at_end >/dev/null 2>&1 &
+watch=$!
+
+command=(python train.py --data 'it'"'"'s data')
+
+export ENVBUILD_CHECKPOINT="$PWD/checkpoints/bert"
+mkdir -p -- "$ENVBUILD_CHECKPOINT" || fail "the checkpoint folder cannot be made"
+
+enter "${command[@]}"
+exit
