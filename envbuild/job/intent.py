@@ -19,8 +19,8 @@ T = TypeVar("T")
 
 
 USUAL_WARNING, SHORTEST_WARNING = 120, 5
-"""Seconds before its end at which a job that goes back into the queue is told to end: a tenth of its
-time, between these."""
+"""Seconds before the end at which a job that goes back into the queue is told: a tenth of its time,
+between these."""
 CHANGING = ("gpus", "nodes", "tasks", "cpus", "memory", "walltime", "partition", "account")
 MAY_CHANGE = "what may change: " + ", ".join(f"--{name}" for name in CHANGING)
 """Of a job that is submitted again."""
@@ -108,7 +108,7 @@ def make_intent(wanted: JobSection, flags: Flags, *, where: str = "[job]") -> In
 
 
 def _warning(flags: Flags, walltime: int | None) -> int | None:
-    """Return when a job is told that its time is over: before the end, so that it can be put back."""
+    """Return how long before the end of its time a job is told."""
     flag = "--warn" if flags.warn is not None else "--requeue"
     if flags.warn is None and not flags.requeue:
         return None

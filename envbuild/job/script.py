@@ -141,14 +141,14 @@ def _start(job: Job, site: Site, scheduler: Scheduler) -> str:
 
 
 def _margin(job: Job) -> int:
-    """Return the seconds before the end of its time in which a job that is told to end has reached it."""
+    """Return the last seconds of a job, in which a signal means that its time is over."""
     limit = job.intent.walltime or 0
     usual = 5 if limit < WARNING else 130
     return max(usual, (job.intent.warning or 0) + 10)
 
 
 def _count_runs(job: Job) -> list[str]:
-    """Return the lines that count how often the job has started, for one that goes back into the queue."""
+    """Return the lines that count how often a job that goes back into the queue has started."""
     if not job.intent.requeue:
         return []
     return [

@@ -62,9 +62,10 @@ WAITING = {
 """States of a job that does not run (qstat(1B))."""
 NO_HISTORY = "PBS keeps no history (job_history_enable), so nobody knows how it ended"
 PUT_BACK = """\
-# only operators may put a job back (qrerun(8B)): the script is submitted once more, and goes on in log and receipt
+# only operators may put a job back (qrerun(8B)): the script is submitted once more
 put_back() {
-  grep -v '^#PBS -W depend=' @script@ | PATH=${PBS_O_PATH:-}:$PATH qsub -v "ENVBUILD_ID=$id" >"${receipt%.json}.id"
+  local PATH=${PBS_O_PATH:-}:$PATH
+  grep -v '^#PBS -W depend=' @script@ | qsub -v "ENVBUILD_ID=$id" >"${receipt%.json}.id"
 }
 """
 LISTED = 5000

@@ -155,9 +155,10 @@ supervise() {
   return "$code"
 }
 
-# only operators may put a job back (qrerun(8B)): the script is submitted once more, and goes on in log and receipt
+# only operators may put a job back (qrerun(8B)): the script is submitted once more
 put_back() {
-  grep -v '^#PBS -W depend=' "$0" | PATH=${PBS_O_PATH:-}:$PATH qsub -v "ENVBUILD_ID=$id" >"${receipt%.json}.id"
+  local PATH=${PBS_O_PATH:-}:$PATH
+  grep -v '^#PBS -W depend=' "$0" | qsub -v "ENVBUILD_ID=$id" >"${receipt%.json}.id"
 }
 
 reserve_receipt
