@@ -6,6 +6,8 @@ import shlex
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import msgspec
+
 from envbuild.app.dev_layer import MountedLayer
 from envbuild.app.enter import parse_bind, parse_variables
 from envbuild.app.image import (
@@ -48,7 +50,7 @@ class JobRequest:
     ``image`` is the word for the image (None: the only recipe's), ``argv`` the command (empty: the
     recipe's own), ``flags`` go over the recipe's [job]; ``each`` is a CSV file, ``env_file`` a file of KEY=VALUE lines;
     ``grid``, ``variables`` and ``binds`` are as typed; ``packages`` are laid over the image for
-    this job.
+    this job; ``alone`` is one process on one node, whatever the recipe's [job] says.
     """
 
     image: str | None
@@ -63,6 +65,7 @@ class JobRequest:
     binds: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
     interactive: bool = False
+    alone: bool = False
 
 
 def plan_job(request: JobRequest, context: Context) -> tuple[Job, Site, FoundImage]:
@@ -169,6 +172,10 @@ def _make_intent(request: JobRequest, site: Site, found: FoundImage, context: Co
     if partition and flags.partition is None:
         flags = replace(flags, partition=partition)
     wanted = found.source.recipe.job if found.source else JobSection()
+    if request.alone:
+        wanted = msgspec.structs.replace(
+            wanted, array=None, launcher="single", tasks=None, nodes=None
+        )
     intent = make_intent(wanted, flags)
     if flags.gpus is not None or wanted.gpus is not None:
         return intent

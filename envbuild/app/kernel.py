@@ -11,7 +11,8 @@ from pathlib import Path
 from envbuild.app.image import find_image, warn_of_old_image
 from envbuild.app.wrapper import (
     WrapperOptions,
-    add_package,
+    choose_packages,
+    lay_packages,
     name_of_image,
     plan_wrapper,
     replaced_folder,
@@ -57,7 +58,8 @@ def write_kernel(request: KernelRequest, context: Context) -> Path:
     warn_of_old_image(found, context)
     folder = kernel_folder(name_of_image(found), request.prefix, context.settings)
     _check_own(folder)
-    found = add_package(found, "ipykernel", request.options, context)
+    packages = choose_packages(found, "ipykernel", request.options.packages, context)
+    found = lay_packages(found, packages, context)
     wrapper = plan_wrapper(found, "kernel", request.options, context)
     with replaced_folder(folder, context) as new:
         write_wrapper(wrapper, new, folder)

@@ -67,18 +67,17 @@ def plan_wrapper(
     )
 
 
-def add_package(
-    found: FoundImage, package: str, options: WrapperOptions, context: Context
-) -> FoundImage:
-    """Return the image with the packages that were asked for laid over it, and with this one.
+def choose_packages(
+    found: FoundImage, package: str, asked: tuple[str, ...], context: Context
+) -> tuple[str, ...]:
+    """Return the packages to lay over an image: those that were asked for, and one it must have.
 
-    ``package`` has a module of its own name; it is brought where the image has none.
+    ``package`` has a module of its own name; it is among them where the image has none.
     """
-    wanted = options.packages
-    if not _has_module(found, package, context):
-        wanted = (*wanted, package)
-        context.report.say(f"{found.path.name} has no {package}: it is laid over it")
-    return lay_packages(found, wanted, context)
+    if _has_module(found, package, context):
+        return asked
+    context.report.say(f"{found.path.name} has no {package}: it is laid over it")
+    return (*asked, package)
 
 
 def lay_packages(found: FoundImage, packages: tuple[str, ...], context: Context) -> FoundImage:

@@ -131,15 +131,16 @@ GROUPS: dict[str, dict[str, Verb]] = {
             "command",
             "Run the recipe's own command, or another one, inside the image.",
         ),
-        "kernel": Verb(
-            "envbuild.cli.kernel",
+        "notebook": Verb(
+            "envbuild.cli.notebook",
             "command",
-            "Add the image to the kernels of a Jupyter that is there already.",
+            "Start JupyterLab from the image, here or on a node.",
+        ),
+        "kernel": Verb(
+            "envbuild.cli.kernel", "command", "Add the image to the kernels of your Jupyter."
         ),
         "module": Verb(
-            "envbuild.cli.module",
-            "command",
-            "Write modulefiles: module load NAME, and python runs in the image.",
+            "envbuild.cli.module", "command", "Write modulefiles: module load NAME is enough."
         ),
     },
     "Jobs": {

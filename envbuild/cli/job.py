@@ -157,6 +157,25 @@ def job_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
+def job_option(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a verb some of these options, by the names of their parameters."""
+
+    def collect() -> None: ...
+
+    params: Any = collect
+    for option in reversed(_OPTIONS):
+        option(params)
+    chosen = [param for param in params.__click_params__ if param.name in names]
+
+    def add_options(function: Any) -> Callable[..., Any]:
+        known = getattr(function, "__click_params__", [])
+        function.__click_params__ = [*known, *chosen]
+        wrapped: Callable[..., Any] = function
+        return wrapped
+
+    return add_options
+
+
 @click.command("job", cls=CommandAfterDashes)
 @click.argument("name", metavar="[NAME|IMAGE]", shell_complete=complete_image)
 @click.argument("argv", metavar="-- CMD…", nargs=-1, type=click.UNPROCESSED)

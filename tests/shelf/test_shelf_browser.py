@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from selenium.webdriver import Chrome, ChromeOptions, ChromeService
+from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from envbuild.shelf.site.write import write_site
+from tests.browser import start_browser
 from tests.shelf.leaves import many
 from tests.support import needs
 
@@ -51,28 +51,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def start(folder: Path, *, scripts: bool = True) -> Chrome:
-    options = ChromeOptions()
-    options.binary_location = shutil.which("chromium") or ""
-    for argument in (
-        "--headless=new",
-        "--no-sandbox",
-        "--disable-gpu",
-        f"--user-data-dir={folder}",
-    ):
-        options.add_argument(argument)
-    options.add_argument("--window-size=1200,900")
-    if not scripts:
-        options.add_experimental_option(
-            "prefs", {"profile.managed_default_content_settings.javascript": 2}
-        )
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    return Chrome(options=options, service=ChromeService(shutil.which("chromedriver")))
-
-
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
-    driver = start(tmp_path_factory.mktemp("profile"))
+    driver = start_browser(tmp_path_factory.mktemp("profile"))
     try:
         yield driver
     finally:
@@ -209,7 +190,7 @@ def test_the_policy_lets_everything_of_the_page_run(browser: Chrome, site: Path)
 
 
 def test_it_reads_without_javascript(site: Path, tmp_path: Path) -> None:
-    driver = start(tmp_path, scripts=False)
+    driver = start_browser(tmp_path, scripts=False)
     try:
         opened(driver, site, "index.html")
         assert "keras-bert" in driver.find_element(By.CSS_SELECTOR, ".cards").text

@@ -138,6 +138,7 @@ hand_in_matching \
   'NCCL_*' \
   OMP_NUM_THREADS \
   ENVBUILD_RESULT \
+  ENVBUILD_CHECKPOINT \
   MASTER_ADDR \
   MASTER_PORT \
   RANK \

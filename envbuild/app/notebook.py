@@ -1,0 +1,223 @@
+"""``envbuild notebook``: JupyterLab from an image, here or as a job on a node.
+
+Its token is in a file that only its owner reads, in no argument, variable or log (jupyter_server,
+IdentityProvider.token: JUPYTER_TOKEN_FILE).
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import secrets
+import shlex
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from envbuild.app.enter import plan_entry
+from envbuild.app.image import FoundImage, find_image, refuse_old_image, warn_of_old_image
+from envbuild.app.job import JobRequest, hand_variables, plan_job, refuse_unfit
+from envbuild.app.site import find_site
+from envbuild.app.wrapper import choose_packages, lay_packages, name_of_image
+from envbuild.base.digests import known_digest
+from envbuild.context import Context
+from envbuild.errors import HostError, UsageError
+from envbuild.job.intent import Flags
+from envbuild.job.model import Record
+from envbuild.job.monitor import Clock, status_of
+from envbuild.job.preflight import check_client
+from envbuild.job.records import job_folder, load_records, log_files, plain_id, read_receipts
+from envbuild.job.schedulers import features_of
+from envbuild.job.site import Site
+from envbuild.job.submit import new_key, submit
+from envbuild.limits import UNREADABLE
+from envbuild.run import Command
+from envbuild.store.atomic import os_errors_as, write_text
+
+PURPOSE = "notebook"
+LAB = ("python3", "-m", "jupyterlab", "--no-browser", "--ServerApp.use_redirect_file=False")
+TOLD = 'uname -n >"$0/node" && exec "$@"'
+"""Says on which node the server runs before it starts."""
+LOOK, ASK = 0.3, 3.0
+"""Seconds between two looks for the server's file, and between two questions to the scheduler."""
+
+
+class ServerFile(msgspec.Struct, frozen=True):
+    """What is read of the file that a server keeps while it runs (jupyter_server, server info)."""
+
+    port: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Notebook:
+    """A server that runs: where, and how to reach it; ``tunnel`` None means from here."""
+
+    job: str
+    node: str
+    port: int
+    url: str
+    tunnel: str | None
+
+
+def plan_here(request: JobRequest, context: Context) -> Command:
+    """Return the command that runs JupyterLab on this machine; it prints its address itself."""
+    if request.flags != Flags():
+        raise UsageError("options of a job go with --on SITE", hint="envbuild site list")
+    found = find_image(request.image, context)
+    warn_of_old_image(found, context)
+    found = lay_packages(found, _packages(found, request, context), context)
+    argv = (*_lab_words(), "--ip=127.0.0.1")
+    return plan_entry(found, argv, context, binds=request.binds, variables=request.variables)
+
+
+def _packages(found: FoundImage, request: JobRequest, context: Context) -> tuple[str, ...]:
+    return choose_packages(found, "jupyterlab", request.packages, context)
+
+
+def _lab_words() -> tuple[str, ...]:
+    return (*LAB, "--allow-root") if os.geteuid() == 0 else LAB
+
+
+def submit_notebook(
+    request: JobRequest, context: Context, *, through_node: bool
+) -> tuple[Record, Site]:
+    """Submit JupyterLab as a job, or take up the one that runs already for the same image.
+
+    ``through_node`` listens on the node's own loopback, for users who may log in there.
+    """
+    settings = context.settings
+    site = find_site(request.site, context)
+    found = find_image(request.image, context)
+    _remove_old(context)
+    digest = known_digest(found.path, context.store)
+    for record in reversed(load_records(settings.cwd)):
+        own = (record.site, record.purpose, record.subject) == (site.name, PURPOSE, digest)
+        if own and _is_alive(record, site, context):
+            context.report.say(f"job {plain_id(record.id)} is a notebook of this image already")
+            return record, site
+    refuse_old_image(found, f"envbuild notebook ./{found.path.name} takes it as it is")
+    name = f"{name_of_image(found)[:50]}-notebook"
+    folder = _make_folder(name, context)
+    queues = features_of(site).queues
+    listen = "0.0.0.0" if queues and not through_node else "127.0.0.1"  # noqa: S104  (with a token)
+    shown = str(folder.relative_to(settings.cwd))
+    paths = (f"JUPYTER_TOKEN_FILE={folder}/token", f"JUPYTER_RUNTIME_DIR={folder}/runtime")
+    request = replace(
+        request,
+        argv=("sh", "-c", TOLD, shown, *_lab_words(), f"--ip={listen}"),
+        name=name,
+        packages=_packages(found, request, context),
+        variables=(*request.variables, *paths),
+        alone=True,
+    )
+    job, site, found = plan_job(request, context)
+    refuse_unfit(found, job.intent, site)
+    check_client(site, settings, context.runner)
+    job, key = hand_variables(job, request, context)
+    record = submit(job, site, settings, context.runner, key=key, purpose=PURPOSE, subject=digest)
+    return record, site
+
+
+def _make_folder(name: str, context: Context) -> Path:
+    """Make the private folder of a server, with a new token in it."""
+    folder = job_folder(context.settings.cwd) / f"{new_key(name)}.notebook"
+    with os_errors_as(folder):
+        folder.mkdir(mode=0o700)
+    write_text(folder / "token", secrets.token_urlsafe(32), mode=0o600)
+    return folder
+
+
+def _folder_of(record: Record, context: Context) -> Path | None:
+    """Return the private folder of a notebook's job, by the words that started it."""
+    argv = record.job.argv if record.job else ()
+    return context.settings.cwd / argv[3] if argv[:3] == ("sh", "-c", TOLD) else None
+
+
+def _is_alive(record: Record, site: Site, context: Context) -> bool:
+    settings = context.settings
+    if read_receipts(record, settings.cwd):
+        return False
+    folder = _folder_of(record, context)
+    phase = status_of(record, site, settings, context.runner).phase
+    return folder is not None and folder.is_dir() and phase in ("queued", "running")
+
+
+def _remove_old(context: Context) -> None:
+    """Remove the folders of servers whose job has ended."""
+    for record in load_records(context.settings.cwd):
+        folder = _folder_of(record, context) if record.purpose == PURPOSE else None
+        if folder is not None and read_receipts(record, context.settings.cwd):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def wait_for_server(
+    record: Record, site: Site, context: Context, clock: Clock | None = None
+) -> Notebook:
+    """Wait until the server of a job listens.  Raises HostError where the job ends before."""
+    hand = clock or Clock()
+    folder = _folder_of(record, context)
+    if folder is None:
+        raise UsageError("this job is no notebook", where=f"job {record.id}")
+    due, said = hand.now(), ""
+    while (found := _read_server(folder)) is None:
+        if hand.now() >= due:
+            said = _look_after(record, site, context, said)
+            due = hand.now() + ASK
+        hand.sleep(LOOK)
+    node, port = found
+    token = (folder / "token").read_text("utf-8")
+    queues = features_of(site).queues
+    return Notebook(
+        job=plain_id(record.id),
+        node=node,
+        port=port,
+        url=f"http://127.0.0.1:{port}/lab?token={token}",
+        tunnel=_tunnel(record, node, port, context) if queues else None,
+    )
+
+
+def _read_server(folder: Path) -> tuple[str, int] | None:
+    """Return node and port of the server that keeps its file in a folder."""
+    files = sorted((folder / "runtime").glob("jpserver-*.json"))
+    try:
+        port = msgspec.json.decode(files[-1].read_bytes(), type=ServerFile).port if files else None
+        return None if port is None else ((folder / "node").read_text("utf-8").strip(), port)
+    except (OSError, *UNREADABLE):
+        return None  # it is being written
+
+
+def _look_after(record: Record, site: Site, context: Context, said: str) -> str:
+    """Say what the job waits for where that is new; raise HostError where it will never listen."""
+    settings = context.settings
+    status = status_of(record, site, settings, context.runner)
+    number = plain_id(record.id)
+    where = f"site {site.name}, job {number}"
+    if read_receipts(record, settings.cwd) or (status.phase == "ended" and status.answered):
+        logs = ", ".join(str(path) for path in log_files(record, settings.cwd))
+        raise HostError(
+            "the job ended before JupyterLab was up", where=where, hint=f"its log: {logs}"
+        )
+    if status.stuck:
+        raise HostError(
+            f"the job will never start: {status.reason}",
+            where=where,
+            hint=f"envbuild cancel {number}, and ask for something else",
+        )
+    text = f"job {number} {'waits' if status.phase == 'queued' else 'starts JupyterLab'}"
+    text += f" ({status.reason})" if status.phase == "queued" and status.reason else ""
+    if text != said and status.phase in ("queued", "running"):
+        context.report.say(text)
+    return text
+
+
+def _tunnel(record: Record, node: str, port: int, context: Context) -> str:
+    """Return the line that makes the server's port one of the user's own machine."""
+    user = context.settings.environment.get("USER") or "USER"
+    login = f"{user}@{platform.node()}"
+    if record.job is not None and "--ip=127.0.0.1" in record.job.argv:
+        return shlex.join(
+            ("ssh", "-N", "-J", login, "-L", f"{port}:127.0.0.1:{port}", f"{user}@{node}")
+        )
+    return shlex.join(("ssh", "-N", "-L", f"{port}:{node}:{port}", login))

@@ -1,0 +1,79 @@
+"""``envbuild notebook``: JupyterLab from the image, here or on a node of a cluster."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import click
+
+from envbuild.app.job import JobRequest
+from envbuild.app.notebook import Notebook, plan_here, submit_notebook, wait_for_server
+from envbuild.cli.complete import complete_image
+from envbuild.cli.job import job_option
+from envbuild.cli.output import json_option, print_json
+from envbuild.context import Context
+from envbuild.errors import INTERRUPTED, UsageError
+from envbuild.job.intent import Flags
+from envbuild.job.model import Record
+from envbuild.job.records import plain_id
+from envbuild.job.site import Site
+from envbuild.run import hand_over
+
+RESOURCES = ("gpus", "cpus", "memory", "walltime", "partition", "account", "trial", "options")
+
+
+@click.command("notebook")
+@click.argument("name", metavar="[NAME|IMAGE]", required=False, shell_complete=complete_image)
+@job_option("site", *RESOURCES, "variables", "binds", "packages")
+@click.option(
+    "--jump",
+    is_flag=True,
+    help="Listen on the node's loopback only; the tunnel goes through a login there.",
+)
+@json_option
+@click.pass_obj
+def command(
+    context: Context, /, *, name: str | None, jump: bool, as_json: bool, **given: Any
+) -> int:
+    """Start JupyterLab from the image, in the current folder.
+
+    Without --on it runs here, on this machine's loopback, until Ctrl-C. With --on it is a job on a
+    node: envbuild waits until it is up, and prints the line of the ssh tunnel for your own machine
+    and the address to open. It ends with the job. Called again, it prints them again. Where the
+    image has no JupyterLab, a layer with it is laid over the image.
+    """
+    flags = Flags(**{key: given.pop(key) for key in RESOURCES})
+    request = JobRequest(image=name, flags=flags, **given)
+    if request.site is None:
+        if as_json or jump:
+            raise UsageError("--json and --jump go with --on SITE")
+        line = plan_here(request, context)
+        hand_over(line.argv, line.env or {})
+    record, site = submit_notebook(request, context, through_node=jump)
+    try:
+        found = wait_for_server(record, site, context)
+    except KeyboardInterrupt:
+        _say_how_to_go_on(record, site, context)
+        return INTERRUPTED
+    if as_json:
+        print_json(dataclasses.asdict(found))
+    else:
+        _show(found, context)
+    return 0
+
+
+def _show(found: Notebook, context: Context) -> None:
+    context.report.say(f"JupyterLab is up: job {found.job} on {found.node}")
+    if found.tunnel is not None:
+        click.echo(f"on your own machine:  {found.tunnel}")
+    click.echo(f"in your browser:      {found.url}")
+    click.echo(f"it ends with the job; earlier: envbuild cancel {found.job}")
+
+
+def _say_how_to_go_on(record: Record, site: Site, context: Context) -> None:
+    number = plain_id(record.id)
+    context.report.say(
+        f"job {number} goes on; its address: envbuild notebook --on {site.name},"
+        f" its end: envbuild cancel {number}"
+    )

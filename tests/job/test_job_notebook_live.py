@@ -1,0 +1,140 @@
+"""A real JupyterLab as a real job, in a real browser: a cell computes, and nobody else sees the token."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from selenium.webdriver import Chrome
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support import expected_conditions as shown
+from selenium.webdriver.support.wait import WebDriverWait
+
+from envbuild.run import Command, LocalRunner
+from tests.browser import start_browser
+from tests.job.conftest import Project
+from tests.job.tunnel import tunnel
+from tests.project import small_project
+from tests.support import needs
+from tests.wrap.jupyter_image import put_jupyter_image
+
+pytestmark = [
+    pytest.mark.live,
+    needs("apptainer", "mmdebstrap", "sbatch", "ip", "nsenter", "chromium", "chromedriver"),
+    pytest.mark.skipif(
+        os.geteuid() != 0, reason="only root can give the schedulers a network of their own"
+    ),
+]
+ADDRESSES = {"node1": "10.98.0.1", "node2": "10.98.0.2"}
+"""As scripts/setup-schedulers.sh names them."""
+
+
+@pytest.fixture
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
+    driver = start_browser(tmp_path_factory.mktemp("profile"))
+    try:
+        yield driver
+    finally:
+        driver.quit()
+
+
+def compute(browser: Chrome, url: str, cell: str) -> str:
+    """Open JupyterLab, start a notebook, run one cell and return what it prints."""
+    wait = WebDriverWait(browser, 120)  # seconds; some machines build meanwhile
+    browser.get(url)
+    card = (By.CSS_SELECTOR, ".jp-LauncherCard[data-category='Notebook']")
+    wait.until(shown.element_to_be_clickable(card)).click()
+    # a cell that is run before the kernel is there does nothing
+    idle = (By.CSS_SELECTOR, ".jp-Notebook-ExecutionIndicator[data-status='idle']")
+    wait.until(shown.presence_of_element_located(idle))
+    editor = (By.CSS_SELECTOR, ".jp-Notebook .jp-Cell .cm-content")
+    wait.until(shown.element_to_be_clickable(editor)).click()
+    ActionChains(browser).send_keys(cell).key_down(Keys.SHIFT).send_keys(Keys.ENTER).perform()
+    output = (By.CSS_SELECTOR, ".jp-Notebook .jp-OutputArea-output pre")
+    return wait.until(shown.visibility_of_element_located(output)).text
+
+
+def readable_by_others(folder: Path) -> Iterator[Path]:
+    """Find the files below a folder that a stranger could read."""
+    for path in folder.iterdir():
+        mode = path.lstat().st_mode
+        if path.is_dir() and not path.is_symlink() and mode & 0o005:
+            yield from readable_by_others(path)
+        elif path.is_file() and mode & 0o044:
+            yield path
+
+
+def arguments_of_all() -> str:
+    """What every user of the machine sees of every process."""
+    command = Command(argv=("ps", "-eo", "args", "-ww"), timeout=20)
+    return LocalRunner()(command).stdout
+
+
+def test_a_cell_computes_on_a_node(project: Project, clients: Path, browser: Chrome) -> None:
+    put_jupyter_image(project.folder)
+    result = project.run("notebook", "nb", "--on", "slurm")
+    assert result.code == 0, result.stderr
+    line = re.search(r"ssh -N -L (\d+):(node\d):(\d+) root@\S+$", result.stdout, re.MULTILINE)
+    url = re.search(r"http://127\.0\.0\.1:\d+(/lab\?token=(\S+))", result.stdout)
+    job = re.search(r"job (\d+) on node", result.stderr)
+    assert line, result.stdout
+    assert url, result.stdout
+    assert job, result.stderr
+    try:
+        with tunnel(clients, (ADDRESSES[line[2]], int(line[3]))) as port:
+            cell = "import os, six; print(six.__version__, os.uname().nodename, 6 * 7)"
+            printed = compute(browser, f"http://127.0.0.1:{port}{url[1]}", cell)
+            assert printed == f"1.16.0 {line[2]} 42"
+        token = url[2]
+        assert len(token) >= 40
+        assert token not in arguments_of_all()
+        asked = ("scontrol", "show", "job", "-dd", job[1])
+        command = Command(argv=asked, env=project.environment, timeout=20)
+        assert token not in LocalRunner()(command).stdout
+        seen = [path for path in readable_by_others(project.folder) if path.stat().st_size < 2**20]
+        assert any(path.suffix == ".log" for path in seen)
+        assert not [path for path in seen if token.encode() in path.read_bytes()]
+        again = project.run("notebook", "nb", "--on", "slurm", "--json")
+        assert json.loads(again.stdout)["url"].endswith(token)
+    finally:
+        project.run("cancel", job[1])
+    deadline = time.monotonic() + 60
+    while token in "".join(
+        path.read_text() for path in project.folder.glob(".envbuild/jobs/*.notebook/token")
+    ):
+        assert time.monotonic() < deadline, "the job has not ended"
+        time.sleep(1)
+        project.run("notebook", "nb", "--on", "slurm", "--partition", "nowhere")  # removes the old
+
+
+def test_a_layer_brings_jupyterlab_where_the_image_has_none(project: Project) -> None:
+    small = small_project(project.folder / "small")
+    assert small.run("make", "small", "--no-check", "--no-proof").code == 0
+    result = small.run("notebook", "small", "--on", "local", "--json")
+    assert result.code == 0, result.stderr
+    told = json.loads(result.stdout)
+    try:
+        assert "small.sif has no jupyterlab: it is laid over it" in result.stderr
+        assert told["tunnel"] is None
+        with urllib.request.urlopen(told["url"], timeout=30) as page:
+            assert "<title>JupyterLab</title>" in page.read().decode()
+    finally:
+        small.run("cancel", told["job"])
+
+
+def test_a_job_that_ends_too_early_is_told(project: Project) -> None:
+    put_jupyter_image(project.folder)
+    wrong = ("--env", "PYTHONHOME=/nowhere")
+    result = project.run("notebook", "nb", "--on", "local", *wrong)
+    assert result.code == 7, result.stderr
+    assert "the job ended before JupyterLab was up" in result.stderr
+    [log] = (project.folder / "logs").glob("nb-notebook-*.log")
+    assert f"its log: logs/{log.name}" in result.stderr
