@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envbuild.conda.model import NO_TARGET, GpuTarget
+from envbuild.conda.model import NO_TARGET, GivenArchive, GpuTarget
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, NoSolutionError, StaleLockError, UsageError
 from envbuild.lock.model import EVERYTHING, Lock
@@ -26,7 +26,8 @@ class LockRequest:
     ``upgrade`` are package names, or EVERYTHING; ``as_of`` is an ISO date or "none"; ``facts`` is a
     facts file in place of a base image; ``proof_seconds`` is the budget of the proof by import
     (None: no proof); ``site`` is a cluster, SITE[:PARTITION], that the lock has to run on;
-    ``keep`` are names and versions to prefer.
+    ``keep`` are names and versions to prefer; ``given`` is a lock of another tool whose conda
+    packages are taken as they are.
     """
 
     upgrade: tuple[str, ...] = ()
@@ -37,6 +38,7 @@ class LockRequest:
     proof_seconds: float | None = None
     site: str | None = None
     keep: tuple[tuple[str, str], ...] = ()
+    given: Path | None = None
 
 
 def update_lock(source: Source, request: LockRequest, context: Context) -> tuple[Lock | None, Lock]:
@@ -59,6 +61,7 @@ def update_lock(source: Source, request: LockRequest, context: Context) -> tuple
         keep=request.keep,
         resolver=request.resolver,
         target=target,
+        given=_given_archives(source, request.given),
     )
     lock = resolve_lock(source, options, context, request.facts)
     if request.site:
@@ -70,11 +73,19 @@ def update_lock(source: Source, request: LockRequest, context: Context) -> tuple
     return old, lock
 
 
+def _given_archives(source: Source, path: Path | None) -> tuple[GivenArchive, ...]:
+    if path is None:
+        return ()
+    from envbuild.app.conda import read_given  # late: few recipes have conda packages
+
+    return read_given(source, path)
+
+
 def lock_target(source: Source, context: Context, site: str | None = None) -> GpuTarget:
     """Return the nodes that conda's packages are chosen for; a recipe without conda needs none."""
     if not source.recipe.conda.dependencies:
         return NO_TARGET
-    from envbuild.app.target import read_target  # late: few recipes have conda packages
+    from envbuild.app.conda import read_target  # late: few recipes have conda packages
 
     return read_target(source.recipe, site, context)
 

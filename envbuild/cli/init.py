@@ -17,6 +17,8 @@ from envbuild.cli.complete import complete_site
 from envbuild.cli.terminal import short_path
 from envbuild.context import Context
 from envbuild.errors import UsageError
+from envbuild.project.conda_lists import is_conda_list
+from envbuild.project.conda_recipe import draft_conda_recipe, find_conda_file
 from envbuild.project.draft import draft_recipe, without_proposals
 from envbuild.project.gather import gather_findings
 from envbuild.project.model import PackageIndex, Proposal, RecipeDraft
@@ -45,6 +47,9 @@ IGNORED = ("*.sif", "*.sandbox/", "/logs/")
     shell_complete=complete_site,
     help="Choose a base that runs with the driver and on the GPUs of a cluster.",
 )
+@click.option(
+    "--conda", is_flag=True, help="Keep conda's packages as conda's (environment.yml, pixi.lock …)."
+)
 @click.option("--dry-run", is_flag=True, help="Print the recipe and write nothing.")
 @click.pass_obj
 def command(
@@ -56,6 +61,7 @@ def command(
     force: bool,
     offline: bool,
     site: str | None,
+    conda: bool,
     dry_run: bool,
 ) -> None:
     """Write a recipe from a project's own files.
@@ -65,9 +71,17 @@ def command(
     Writes ./recipes/NAME.toml.
     """
     _check_name(name)
-    gathered = gather_findings(context.settings.cwd / place)
-    target = context.settings.cwd / "recipes" / f"{name or gathered.name}.toml"
+    folder = context.settings.cwd / place
     asks = _is_terminal() and not yes and not dry_run
+    if conda or (folder.is_file() and is_conda_list(folder)):
+        made = draft_conda_recipe(find_conda_file(folder), site)
+        target = context.settings.cwd / "recipes" / f"{name or made.recipe.name}.toml"
+        if not dry_run:
+            _may_write(target, force=force, asks=asks)
+        _write_draft(made, target, context, dry_run=dry_run)
+        return
+    gathered = gather_findings(folder)
+    target = context.settings.cwd / "recipes" / f"{name or gathered.name}.toml"
     if not dry_run:
         _may_write(target, force=force, asks=asks)
     driver, gpu = _site_node(site, context)
@@ -76,6 +90,10 @@ def command(
     made = without_proposals(made, refused)
     if any(proposal.kind == "base" for proposal in refused):
         made = _ask_for_cpu(made)
+    _write_draft(made, target, context, dry_run=dry_run)
+
+
+def _write_draft(made: RecipeDraft, target: Path, context: Context, *, dry_run: bool) -> None:
     text = _recipe_text(made, target.stem)
     if dry_run:
         click.echo(text, nl=False)
@@ -174,7 +192,8 @@ def _print_summary(made: RecipeDraft, target: Path) -> None:
     recipe = made.recipe
     framework = f" with {recipe.base.framework}" if recipe.base.framework else ""
     base = recipe.base.image or f"{recipe.base.bootstrap}{framework}"
-    direct = count_noun(len(recipe.python.dependencies), "direct dependency", "direct dependencies")
+    lines = (*recipe.python.dependencies, *recipe.conda.dependencies)
+    direct = count_noun(len(lines), "direct dependency", "direct dependencies")
     click.echo(short_path(f"{target}: {direct} on {base}"), err=True)
     for line in (*made.head[2:], *chain.from_iterable(made.below.values())):
         click.echo(f"  {as_printable(line)}", err=True)

@@ -73,6 +73,12 @@ from envbuild.recipe.find import find_recipe
     shell_complete=complete_site,
     help="Refuse what the driver and the GPUs of a cluster cannot run.",
 )
+@click.option(
+    "--from",
+    "given",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Take conda's packages as a pixi.lock, conda-lock.yml or @EXPLICIT list has them.",
+)
 @click.option("--dry-run", is_flag=True, help="Say what would change and write nothing.")
 @host_builds
 @click.pass_obj
@@ -91,6 +97,7 @@ def command(
     prove: bool,
     budget: float | None,
     site: str | None,
+    given: Path | None,
     dry_run: bool,
 ) -> None:
     """Resolve a recipe against its base and write ./lockfiles/NAME.lock.
@@ -112,6 +119,7 @@ def command(
         resolver=resolver,
         proof_seconds=(budget or PROOF_SECONDS) if prove else None,
         site=site,
+        given=given,
     )
     old, lock = update_lock(source, request, context)
     if as_json:

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from rattler import RepoDataRecord
 
-from envbuild.conda.gpu import solve_with_gpu
+from envbuild.conda.gpu import cpu_notes, solve_with_gpu
 from envbuild.conda.model import CondaRequest, CondaSolution
 from envbuild.conda.solve import Solver, open_solver, refuse_vendor_records
 from envbuild.conda.target import virtual_packages
 from envbuild.context import Context
-from envbuild.errors import NetworkError
+from envbuild.errors import IntegrityError, NetworkError, NoSolutionError
 
 
 def choose_conda(request: CondaRequest, context: Context) -> CondaSolution:
@@ -21,7 +21,10 @@ def choose_conda(request: CondaRequest, context: Context) -> CondaSolution:
     for a channel that is not allowed, IntegrityError for a record that no lock may hold.
     """
     solver = open_solver(request, context)
-    records, notes = solve_with_gpu(solver, _kept_records(solver))
+    if request.given:
+        records, notes = _take_given(solver)
+    else:
+        records, notes = solve_with_gpu(solver, _kept_records(solver))
     refuse_vendor_records(records, context)
     found = sorted((solver.found(record) for record in records), key=lambda item: item.name)
     virtual = tuple(
@@ -29,6 +32,27 @@ def choose_conda(request: CondaRequest, context: Context) -> CondaSolution:
         for name, version, build in virtual_packages(request)
     )
     return CondaSolution(packages=tuple(found), virtual=virtual, notes=notes)
+
+
+def _take_given(solver: Solver) -> tuple[list[RepoDataRecord], tuple[str, ...]]:
+    """Return the channels' records of a given environment, whose hashes they must have."""
+    given = {archive.file: archive for archive in solver.request.given}
+    records = solver.solve(more=[archive.spec for archive in given.values()])
+    more = sorted(record.file_name for record in records if record.file_name not in given)
+    if more:
+        raise NoSolutionError(
+            f"what is given is not whole: it also needs {', '.join(more[:5])}",
+            hint="the recipe may ask for more than the list has; or lock without --from",
+        )
+    for record in records:
+        archive = given[record.file_name]
+        known = {record.sha256.hex() if record.sha256 else None, record.md5 and record.md5.hex()}
+        told = {archive.sha256, archive.md5} - {None}
+        if told and not told <= known:
+            raise IntegrityError(
+                "the channel offers another file of that name than the list", where=archive.file
+            )
+    return records, cpu_notes(records)
 
 
 def locked_records(

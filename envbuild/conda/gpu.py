@@ -70,7 +70,7 @@ def solve_with_gpu(solver: Solver, keep: Records) -> tuple[Records, tuple[str, .
     if cuda_of_target(request.target) is None:
         if asked:
             _refuse_unknown_target(asked[0].name, plain, request)
-        return plain, _cpu_notes(plain, frameworks)
+        return plain, cpu_notes(plain)
     ranges = toolkit_ranges(request.target)
     if not ranges and (asked or PIN in names):
         _refuse_old_driver(asked[0].name if asked else PIN, request)
@@ -80,7 +80,7 @@ def solve_with_gpu(solver: Solver, keep: Records) -> tuple[Records, tuple[str, .
     if found is None and asked:
         raise NoSolutionError(_why_none(asked, request, ranges, solver), hint=HOW_TO_SAY)
     found = found or plain
-    return found, _cpu_notes(found, frameworks)
+    return found, cpu_notes(found)
 
 
 def gpu_toolkit(record: PackageRecord) -> str | None:
@@ -227,9 +227,10 @@ def _cards(capabilities: Sequence[int]) -> str:
     return ", ".join(f"{value // 10}.{value % 10}" for value in capabilities)
 
 
-def _cpu_notes(records: Records, frameworks: Sequence[str]) -> tuple[str, ...]:
+def cpu_notes(records: Records) -> tuple[str, ...]:
     """Say which frameworks will compute on the CPU."""
-    ours = [record for record in records if record.name.normalized in frameworks]
+    names = load_conda().frameworks
+    ours = [record for record in records if record.name.normalized in names]
     return tuple(
         f"{record.name.normalized} {record.version} is a build for the CPU ({record.build})"
         for record in ours

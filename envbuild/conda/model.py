@@ -24,12 +24,33 @@ NO_TARGET = GpuTarget()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class GivenArchive:
+    """A package that another tool has locked, and that is taken as it is; hashes may be None."""
+
+    name: str
+    version: str
+    build: str
+    file: str
+    sha256: str | None = None
+    md5: str | None = None
+
+    @property
+    def spec(self) -> str:
+        """The match spec of this very build."""
+        return f"{self.name} =={self.version} {self.build}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class CondaOptions:
-    """How to choose: the target, an ISO date or "none" over the recipe's, archives to prefer."""
+    """How to choose: the target, an ISO date or "none" over the recipe's, archives to prefer.
+
+    ``given`` is a whole environment to take as it is.
+    """
 
     target: GpuTarget = NO_TARGET
     as_of: str | None = None
     keep: frozenset[str] = frozenset()
+    given: tuple[GivenArchive, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,7 +59,7 @@ class CondaRequest:
 
     ``specs`` are match specs as the user wrote them; ``channels`` names, best first; ``cpu`` tells
     that builds for the CPU are meant; ``as_of`` is an ISO date or None; ``keep`` are archives of an
-    old lock to prefer.
+    old lock to prefer, ``given`` a whole environment to take as it is.
     """
 
     specs: tuple[str, ...]
@@ -49,6 +70,7 @@ class CondaRequest:
     cpu: bool = False
     as_of: str | None = None
     keep: frozenset[str] = frozenset()
+    given: tuple[GivenArchive, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -70,9 +70,12 @@ class Solver:
         return found
 
     def solve(
-        self, constraints: Sequence[str] = (), keep: Sequence[RepoDataRecord] = ()
+        self,
+        constraints: Sequence[str] = (),
+        keep: Sequence[RepoDataRecord] = (),
+        more: Sequence[str] = (),
     ) -> list[RepoDataRecord]:
-        """Return the records of an environment.
+        """Return the records of an environment that has the request's specs, and ``more``.
 
         ``constraints`` are match specs that hold where the package is there at all.  Raises
         NoSolutionError with the solver's own explanation, NetworkError.
@@ -86,7 +89,7 @@ class Solver:
             found: list[RepoDataRecord] = self._wait_for(
                 solve(
                     list(self.channels.values()),
-                    [_with_address(spec, self.channels) for spec in request.specs],
+                    [_with_address(spec, self.channels) for spec in (*request.specs, *more)],
                     gateway=self.gateway,
                     platforms=self.subdirs,  # type: ignore[arg-type]
                     virtual_packages=_virtual(request),

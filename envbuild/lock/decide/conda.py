@@ -94,6 +94,7 @@ def solve_recipe(
         cpu=recipe.base.cpu,
         as_of=None if as_of == "none" else as_of,
         keep=options.keep,
+        given=options.given,
     )
     with context.report.stage(
         "choose conda's packages" + (f" as of {request.as_of}" if request.as_of else "")

@@ -17,7 +17,7 @@ from envbuild.base.gpu import framework_of_dists as gpu_framework
 from envbuild.base.model import BaseFacts, DebianPackage, facts_digest
 from envbuild.base.reference import parse_reference
 from envbuild.base.sources import describe_base
-from envbuild.conda.model import NO_TARGET, CondaOptions, GpuTarget
+from envbuild.conda.model import NO_TARGET, CondaOptions, GivenArchive, GpuTarget
 from envbuild.context import Context
 from envbuild.errors import NoSolutionError, UsageError
 from envbuild.lock.decide.base_description import BaseDescription, brought_alone, framework_packages
@@ -68,7 +68,8 @@ class LockOptions:
     ``keep`` are names and versions to prefer beside those of ``old``.
     ``bounds`` are constraints that no recipe has: those of the search for a lock that imports.
     ``resolver`` is the backend for the project's requirements; the framework and the installer are
-    always uv's to find.  ``target`` are the nodes that conda's packages are chosen for.
+    always uv's to find.  ``target`` are the nodes that conda's packages are chosen for,
+    ``given`` conda packages that another tool has locked.
     """
 
     as_of: str | None = None
@@ -80,6 +81,7 @@ class LockOptions:
     bounds: tuple[str, ...] = ()
     resolver: str = "uv"
     target: GpuTarget = NO_TARGET
+    given: tuple[GivenArchive, ...] = ()
 
     @property
     def refresh(self) -> bool:
@@ -375,7 +377,7 @@ def _kept_versions(options: LockOptions) -> tuple[tuple[str, str], ...]:
 def _conda_options(options: LockOptions) -> CondaOptions:
     old = () if options.old is None or options.upgrade_all else options.old.conda
     kept = frozenset(package.file for package in old if package.name not in options.upgrade)
-    return CondaOptions(target=options.target, as_of=options.as_of, keep=kept)
+    return CondaOptions(target=options.target, as_of=options.as_of, keep=kept, given=options.given)
 
 
 def _choose_packer(

@@ -1,14 +1,19 @@
-"""The nodes that an image is meant for: from --for, else from [target] of the recipe."""
+"""What conda's packages are chosen by: the nodes that an image is for, and locks of others."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from envbuild.app.site import find_site
 from envbuild.base.gpu_names import capability_of
-from envbuild.conda.model import GpuTarget
+from envbuild.conda.model import GivenArchive, GpuTarget
 from envbuild.context import Context
 from envbuild.data.lookup import numbers
+from envbuild.errors import UsageError
 from envbuild.job.site import Site
-from envbuild.recipe.model import Recipe
+from envbuild.names import BY_PLATFORM
+from envbuild.project.conda_lists import read_conda_list
+from envbuild.recipe.model import Recipe, Source
 
 
 def read_target(recipe: Recipe, site: str | None, context: Context) -> GpuTarget:
@@ -25,6 +30,29 @@ def read_target(recipe: Recipe, site: str | None, context: Context) -> GpuTarget
         cards |= _cards_of(found, text.partition(":")[2] or None)
     oldest = min(drivers, key=numbers) if drivers else None
     return GpuTarget(driver=oldest, capabilities=tuple(sorted(cards)))
+
+
+def read_given(source: Source, path: Path) -> tuple[GivenArchive, ...]:
+    """Read a conda environment that another tool has locked, for the recipe's platform.
+
+    Raises UsageError for a file that is none, and for a recipe without conda packages.
+    """
+    if not source.recipe.conda.dependencies:
+        raise UsageError(
+            "the recipe has no [conda] dependencies", where="--from", hint=f"envbuild init {path}"
+        )
+    found = read_conda_list(path, BY_PLATFORM[source.recipe.base.platform].conda)
+    return tuple(
+        GivenArchive(
+            name=item.name,
+            version=item.version,
+            build=item.build,
+            file=item.file,
+            sha256=item.sha256,
+            md5=item.md5,
+        )
+        for item in found.archives
+    )
 
 
 def _cards_of(site: Site, partition: str | None) -> set[int]:

@@ -1,0 +1,127 @@
+"""Environments of others: kept as conda by init, taken over as they are by lock --from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from envbuild.app.conda import read_given
+from envbuild.errors import IntegrityError, NoSolutionError, UsageError
+from envbuild.project.conda_lists import is_conda_list, read_conda_list
+from envbuild.project.conda_recipe import draft_conda_recipe, find_conda_file
+from envbuild.recipe.find import find_recipe
+from tests.conda.channels import Served
+from tests.conda.test_conda_export import text_of
+from tests.conda.test_conda_lock import Project, Run, run  # noqa: F401  (a fixture)
+
+ENVIRONMENT = """
+name: rnaseq
+channels: [bioconda, conda-forge, defaults]
+dependencies:
+  - samtools >=1.20
+  - r-base=4.4
+  - pip
+  - pip:
+    - course==1.0
+    - git+https://example.invalid/x.git
+variables: {LAB: "1"}
+"""
+FORMS = ("conda-explicit", "conda-lock", "pixi")
+NAMES = {"conda-explicit": "list.txt", "conda-lock": "conda-lock.yml", "pixi": "pixi.lock"}
+
+
+@pytest.fixture
+def project(tmp_path: Path, channels: Served) -> Project:
+    return Project(tmp_path, channels)
+
+
+def test_an_environment_file_is_kept_as_conda(tmp_path: Path) -> None:
+    path = tmp_path / "environment.yml"
+    path.write_text(ENVIRONMENT)
+    assert find_conda_file(tmp_path) == path
+    made = draft_conda_recipe(path, None)
+    recipe = made.recipe
+    assert recipe.name == "rnaseq"
+    assert recipe.conda.channels == ("bioconda", "conda-forge")
+    assert recipe.conda.dependencies == ("samtools >=1.20", "r-base=4.4", "pip")
+    assert recipe.python.dependencies == ("course==1.0",)
+    assert recipe.run.environment == {"LAB": "1"}
+    assert recipe.base.cpu
+    assert any("conda's defaults" in note for note in made.below["conda"])
+    assert any("example.invalid" in note for note in made.below["conda"])
+
+
+def test_a_framework_asks_for_its_nodes(tmp_path: Path) -> None:
+    path = tmp_path / "environment.yml"
+    path.write_text("dependencies: [pytorch, python=3.12]\n")
+    made = draft_conda_recipe(path, None)
+    assert made.recipe.conda.channels == ("conda-forge",)
+    assert not made.recipe.base.cpu
+    assert "driver" in made.below["target"][0]
+    assert draft_conda_recipe(path, "lab:gpu").recipe.target.sites == ("lab:gpu",)
+
+
+def test_init_writes_a_recipe_that_can_be_read(project: Project, run: Run) -> None:  # noqa: F811
+    (project.folder / "environment.yml").write_text(ENVIRONMENT)
+    code, _, err = run("init", "--conda", "--offline")
+    assert (code, err) == (0, "") or "samtools" not in err
+    assert find_recipe("rnaseq", project.settings).recipe.conda.channels[0] == "bioconda"
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_locked_environment_is_taken_over_as_it_is(form: str, project: Project) -> None:
+    lock = project.lock("dated", "samtools", "requests", "python 3.11.*", as_of="2026-03-01")
+    path = project.folder / NAMES[form]
+    path.write_text(text_of(form, lock, project))
+    assert is_conda_list(path)
+    made = draft_conda_recipe(path, None).recipe
+    assert made.conda.channels == ("forge",)
+    assert "dated ==1.0" in made.conda.dependencies
+    given = read_given(find_recipe("cell", project.settings), path)
+    # the newest would be another one
+    again = project.lock("dated", "samtools", "requests", "python", given=given)
+    assert [p.file for p in again.conda] == [p.file for p in lock.conda]
+
+
+def test_what_is_given_and_does_not_fit_is_refused(project: Project) -> None:
+    lock = project.lock("samtools")
+    path = project.folder / "list.txt"
+    text = text_of("conda-explicit", lock, project)
+    path.write_text(text)
+    source = find_recipe("cell", project.settings)
+    with pytest.raises(NoSolutionError, match="is not whole: it also needs r-base"):
+        project.lock("samtools", "r-base", given=read_given(source, path))
+    digest = text.rstrip().rpartition("#")[2]
+    path.write_text(text.replace(digest, "0" * 32))
+    with pytest.raises(IntegrityError, match="another file of that name"):
+        project.lock("samtools", given=read_given(source, path))
+
+
+BROKEN = {
+    "no hash sign": "@EXPLICIT\nnot a package\n",
+    "another platform": "@EXPLICIT\nhttps://x.invalid/forge/osx-64/a-1-0.conda\n",
+    "nothing": "@EXPLICIT\n",
+    "not YAML": "package:\n  - {\n",
+    "rows of text": "package: [a, b]\n",
+    "a host in a build": "@EXPLICIT\nhttps://x.invalid/forge/linux-64/a-1-../../b.conda\n",
+    "no environments": "environments: 7\n",
+    "something else": "hello\n",
+}
+
+
+@pytest.mark.parametrize("name", sorted(BROKEN))
+def test_a_broken_list_is_refused(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "pixi.lock"
+    path.write_text(BROKEN[name])
+    with pytest.raises(UsageError):
+        read_conda_list(path, "linux-64")
+
+
+def test_a_token_in_a_list_is_not_told(tmp_path: Path) -> None:
+    path = tmp_path / "list.txt"
+    path.write_text("@EXPLICIT\nhttps://u:geheim@x.invalid/t/tk-1/forge/linux-64/a.zip\n")
+    with pytest.raises(UsageError) as refused:
+        read_conda_list(path, "linux-64")
+    assert "geheim" not in str(refused.value)
+    assert "tk-1" not in str(refused.value)
