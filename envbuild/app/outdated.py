@@ -63,12 +63,14 @@ def outdated_conda_rows(
 ) -> list[tuple[str, str, str, str]]:
     """Return name, locked version, newest one and the reason, for conda packages."""
     direct = {p.name for p in lock.conda if "(direct)" in p.via}
-    return [
-        (package.name, package.version, newest[package.name], "conda: envbuild lock --upgrade may")
-        for package in lock.conda
-        if newest.get(package.name, package.version) != package.version
-        and (everything or package.name in direct)
-    ]
+    rows = []
+    for package in lock.conda:
+        version = newest.get(package.name, package.version)
+        asked = everything or package.name in direct
+        if asked and version != package.version:
+            reason = "conda: envbuild lock --upgrade may take it"
+            rows.append((package.name, package.version, version, reason))
+    return rows
 
 
 def outdated_rows(

@@ -52,11 +52,9 @@ def input_of_lock(label: str, lock: Lock) -> DiffInput:
     python = {p.name: p.version for p in lock.installed}
     held = {provided.alias_of or provided.name: provided.version for provided in lock.provided}
     framework = lock.base.framework
-    cuda = (
-        conda_cuda({p.name: p.version for p in lock.conda})
-        or gpu.cuda_version([Dist(name=n, version=v) for n, v in python.items()], (), {}, {})
-        or lock.base.cuda
-    )
+    dists = [Dist(name=name, version=found) for name, found in python.items()]
+    of_wheels = gpu.cuda_version(dists, (), {}, {})
+    cuda = conda_cuda({p.name: p.version for p in lock.conda}) or of_wheels or lock.base.cuda
     return DiffInput(
         label=label,
         about=_about_values(

@@ -145,11 +145,12 @@ def _locked_row(row: dict[str, Any], path: Path) -> Archive:
     archive = _archive_of(str(row.get("url", "")).partition("#")[0], str(path))
     sums, needs = row.get("hash"), row.get("dependencies")
     hashes = sums if isinstance(sums, dict) else {}
+    requires = map(str, needs) if isinstance(needs, dict) else ()
     return replace(
         archive,
         sha256=hashes.get("sha256") or archive.sha256,
         md5=hashes.get("md5") or archive.md5,
-        requires=tuple(map(str, needs)) if isinstance(needs, dict) else (),
+        requires=tuple(requires),
     )
 
 
@@ -169,14 +170,10 @@ def _read_pixi_lock(path: Path, platform: str) -> CondaList:
     archives = []
     for record in records:
         archive = _archive_of(str(record.url), str(path))
-        archives.append(
-            replace(
-                archive,
-                sha256=record.sha256.hex() if record.sha256 else None,
-                md5=record.md5.hex() if record.md5 else None,
-                requires=tuple(spec.split(maxsplit=1)[0] for spec in record.depends),
-            )
-        )
+        requires = tuple(spec.split(maxsplit=1)[0] for spec in record.depends)
+        sha256 = record.sha256.hex() if record.sha256 else None
+        md5 = record.md5.hex() if record.md5 else None
+        archives.append(replace(archive, sha256=sha256, md5=md5, requires=requires))
     wheels = environment.pypi_packages_for_platform(nodes[0]) or []
     return CondaList(
         archives=tuple(archives), wheels=tuple(f"{p.name}=={p.version}" for p in wheels)

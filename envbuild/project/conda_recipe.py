@@ -112,14 +112,14 @@ def _read_environment(path: Path) -> _Environment:
     left = tuple(f"not taken: {text} ({reason})" for text, reason in wheels.aside)
     name, variables = data.get("name"), data.get("variables")
     channels = _channels_of(data.get("channels"))
-    environment = _Environment(
+    return replace(
+        channels,
         title=name if isinstance(name, str) and name != "base" else None,
-        specs=tuple(line for line in lines if spec_name(line)),
+        specs=tuple(filter(spec_name, lines)),
         wheels=tuple(requirement.text for requirement in wheels.requirements),
-        variables=_variables_of(variables) if isinstance(variables, dict) else (),
+        variables=_variables_of(variables),
         notes=(*channels.notes, *wheels.notes, *left),
     )
-    return replace(environment, channels=channels.channels)
 
 
 def _channels_of(listed: Any) -> _Environment:
@@ -138,6 +138,8 @@ def _channels_of(listed: Any) -> _Environment:
     return _Environment(channels=tuple(dict.fromkeys(names)), notes=tuple(dict.fromkeys(notes)))
 
 
-def _variables_of(variables: dict[Any, Any]) -> tuple[tuple[str, str], ...]:
+def _variables_of(variables: Any) -> tuple[tuple[str, str], ...]:
+    if not isinstance(variables, dict):
+        return ()
     pairs = [(str(name), str(value)) for name, value in variables.items()]
     return tuple(pair for pair in pairs if NAME.fullmatch(pair[0]) and pair[1].isprintable())
