@@ -60,21 +60,19 @@ def _conda_text(form: str, lock: Lock, context: Context) -> str:
     channels = {name: without_token(channel_url(context.settings, name)) for name in lock.channels}
     if form == "conda-explicit":
         return explicit_text(lock, channels)
-    from envbuild.conda.choose import locked_records  # late: rattler is slow to import
+    from envbuild.conda import choose, pixi  # late: rattler is slow to import
 
     wheels = _locate_wheels(lock, context) if lock.conda_python else {}
     sums = {package.file: package.sha256 for package in sorted_by_need(lock)}
     with context.report.stage("ask the channels what each package requires"):
-        solver, records = locked_records(conda_request(lock), sums, context)
+        solver, records = choose.locked_records(conda_request(lock), sums, context)
     if form == "conda-lock":
         return conda_lock_text(lock, [solver.found(item) for item in records], channels, wheels)
-    from envbuild.conda.pixi import write_pixi_lock  # late: the same
-
     for record in records:
         record.url, record.channel = without_token(record.url), without_token(record.channel)
     on_top = lock.installed if lock.conda_python else ()
     with context.store.work("pixi") as work:
-        write_pixi_lock(
+        pixi.write_pixi_lock(
             work / "pixi.lock",
             platform=BY_MACHINE[lock.base.machine].conda,
             virtual=lock.conda_virtual,
