@@ -12,7 +12,7 @@ from pathlib import Path
 from envbuild.errors import EnvbuildError, UsageError
 from envbuild.job.allocate import allocate
 from envbuild.job.inputs import check_inputs
-from envbuild.job.model import Array, Image, Intent, Job, ParameterTable
+from envbuild.job.model import Array, Image, Intent, Job, ParameterTable, Record
 from envbuild.job.records import find_record, plain_id, receipt_files
 from envbuild.job.schedulers import features_of
 from envbuild.job.schedulers.protocol import Features, check_owned
@@ -129,7 +129,7 @@ def _array_of(rows: tuple[tuple[str, ...], ...], intent: Intent) -> Intent:
 def _checked(intent: Intent, site: Site, settings: Settings) -> tuple[str, ...]:
     """Return the receipts that must tell success, where a scheduler only knows of a job's end."""
     features = features_of(site)
-    if not intent.after or features.tests_success:
+    if not intent.after or (features.tests_success and features.tests_arrays):
         return ()
     if not features.queues:
         refuse(
@@ -140,20 +140,33 @@ def _checked(intent: Intent, site: Site, settings: Settings) -> tuple[str, ...]:
         )
     found: list[str] = []
     for job in intent.after:
-        try:
-            record = find_record(job, settings.cwd, site=site.name)
-        except UsageError as error:
-            rule = (
-                f"{features.title} cannot test for success,"
-                f" and job {plain_id(job)} left no receipt in this folder"
-            )
-            raise UsageError(
-                rule, where=f"site {site.name}, --after", hint=f"--after-any {job}"
-            ) from error
+        record = _predecessor(job, site, settings)
+        if record is None or (features.tests_success and not record.tasks):
+            continue
         found += [
             str(path.relative_to(settings.cwd)) for path in receipt_files(record, settings.cwd)
         ]
     return tuple(found)
+
+
+def _predecessor(job: str, site: Site, settings: Settings) -> Record | None:
+    """Return the record of a job to follow; None where it has none and the scheduler itself tests it.
+
+    Raises UsageError where nobody can tell whether it succeeds.
+    """
+    features = features_of(site)
+    try:
+        return find_record(job, settings.cwd, site=site.name)
+    except UsageError as error:
+        if features.tests_success and "[" not in job:
+            return None
+        rule = (
+            f"{features.title} cannot test {'arrays ' if features.tests_success else ''}for success,"
+            f" and job {plain_id(job)} left no receipt in this folder"
+        )
+        raise UsageError(
+            rule, where=f"site {site.name}, --after", hint=f"--after-any {job}"
+        ) from error
 
 
 def visible_folders(site: Site, settings: Settings, binds: tuple[Bind, ...]) -> tuple[Path, ...]:

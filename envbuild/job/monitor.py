@@ -298,7 +298,8 @@ def _line(status: Status) -> str:
     if status.phase == "queued":
         return f"waits{f' ({status.reason})' if status.reason else ''}"
     if status.phase == "running":
-        return f"runs{f' on {status.node}' if status.node else ''}"
+        verb = f"is {status.reason}" if status.reason else "runs"
+        return f"{verb}{f' on {status.node}' if status.node else ''}"
     return "has ended" if status.phase == "ended" else "is not known to the scheduler (yet)"
 
 
@@ -310,8 +311,8 @@ def _lost(record: Record, site: Site, status: Status, project: Path) -> HostErro
     )
     code = f" (exit code {status.code})" if status.code else ""
     evidence = next((line for path in logs if (line := find_evidence(path))), None)
-    if record.cancelled and not logs:
-        what = f"job {record.id} was cancelled before it started"
+    if record.cancelled:
+        what = f"job {record.id} was cancelled{'' if logs else ' before it started'}"
     elif evidence:
         what = f"job {record.id} ended without a receipt{code}; its log says: {evidence}"
     elif status.phase == "ended":

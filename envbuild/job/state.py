@@ -33,17 +33,15 @@ def find_state(record: Record, context: Context) -> JobState:
     status = status_of(record, site, context.settings, context.runner)
     if whole and status.phase not in ("queued", "running"):
         return _ended(receipts, reason_of_end(status))
-    if record.cancelled and status.phase == "unknown" and not receipts:
-        return JobState(word="cancelled", detail="before it started")
+    count = f"{len(receipts)} of {len(record.tasks)} tasks ended" if record.tasks else ""
+    if record.cancelled and status.phase in ("ended", "unknown") and status.answered:
+        return JobState(word="cancelled", detail=count if receipts else "before it started")
     word = "stuck" if status.stuck else status.phase
     detail = status.reason or (f"on {status.node}" if status.node else "")
     if status.phase == "ended":
         code = f" (exit code {status.code})" if status.code is not None else ""
         detail = f"{status.reason or 'without a receipt'}{code}"
-    if record.tasks:
-        count = f"{len(receipts)} of {len(record.tasks)} tasks ended"
-        detail = f"{count}, {detail}" if detail else count
-    return JobState(word=word, detail=detail)
+    return JobState(word=word, detail=", ".join(filter(None, (count, detail))))
 
 
 def _ended(receipts: tuple[Receipt, ...], reason: str) -> JobState:

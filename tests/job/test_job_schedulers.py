@@ -160,6 +160,21 @@ def test_what_pbs_says_of_a_job_that_it_does_not_know(file: str, known: bool) ->
     assert bool(re.search(SCHEDULERS["pbs"].features.unknown, text)) == known
 
 
+@pytest.mark.parametrize(
+    ("why", "stuck"),
+    [
+        ("ncpus (R: 1 A: 0 T: 0)", False),  # the server was started a second ago
+        ("ncpus (R: 9 A: 2 T: 2)", True),
+        ("ngpus (R: 1 A: 0 T: 0)", True),
+    ],
+)
+def test_a_pbs_whose_nodes_are_all_away_may_run_the_job_later(why: str, stuck: bool) -> None:
+    comment = f"Can Never Run: Insufficient amount of resource: {why}"
+    text = f'{{"Jobs": {{"1.pbs1": {{"job_state": "Q", "comment": "{comment}"}}}}}}'
+    status = SCHEDULERS["pbs"].questions("1.pbs1")[0].read(result(text), "1.pbs1")
+    assert status == Status(phase="queued", reason=comment, stuck=stuck)
+
+
 def test_pbs_without_history_says_so() -> None:
     said = replace(result(""), stderr=(RECORDED / "pbs/qstat-no-history.err").read_text())
     found = SCHEDULERS["pbs"].questions("3.pbs1")[2].read(said, "3.pbs1")

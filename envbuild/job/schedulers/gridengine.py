@@ -78,6 +78,7 @@ class GridEngine:
         ),
         strangers=(Banner(title="PBS", argv=("qsub", "--version"), pattern=r"^pbs_version = \S+"),),
         tests_success=False,
+        tests_arrays=False,
         types_only=True,
         joins_options=False,
         array_from=1,
@@ -204,7 +205,10 @@ def _read_queue(result: Result, job: str) -> Status | None:
         return None
     if any("E" in state for state in states):
         return Status(phase="queued", reason="it is in the error state Eqw", stuck=True)
-    if any(re.search(r"[rtd]", state) for state in states):
+    # s by a user, S by its queue, T by a threshold of the load (qstat(1))
+    if all(re.search(r"[sST]", state) for state in states):
+        return Status(phase="running", reason="suspended")
+    if any(re.search(r"[rtdsST]", state) for state in states):
         return Status(phase="running")
     return Status(phase="queued", reason="held" if all("h" in state for state in states) else "")
 

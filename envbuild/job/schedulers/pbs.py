@@ -55,11 +55,13 @@ WAITING = {
     "H": "held",
     "W": "its start time has not come",
     "T": "on its way to another server",
-    "S": "suspended",
-    "U": "suspended, as its node is in use",
     "M": "moved to another server",
 }
 """States of a job that does not run (qstat(1B))."""
+HALTED = {"S": "suspended", "U": "suspended, as its node is in use"}
+"""States of a job that has begun and stands still."""
+NO_NODE = re.compile(r"ncpus \([^)]*T: 0\)")
+"""In a comment: there is no core at all, as after a start of the server, before nodes report to it."""
 NO_HISTORY = "PBS keeps no history (job_history_enable), so nobody knows how it ended"
 PUT_BACK = """\
 # only operators may put a job back (qrerun(8B)): the script is submitted once more
@@ -81,6 +83,8 @@ class Pbs:
         prefix="#PBS",
         writes_log=False,
         appends_log=True,
+        # Exit_status of an array is 0 although a task of it has failed (seen in OpenPBS 23.06.06)
+        tests_arrays=False,
         clients=("qsub", "qstat", "qdel"),
         by_hand="qsub job.sh",
         gpu_dialects=("ngpus", "type", "none"),
@@ -239,11 +243,14 @@ def _status(fields: dict[str, str]) -> Status | None:
     node = fields.get("exec_host", "").partition("/")[0]
     if state in ("R", "E", "B"):
         return Status(phase="running", node=node)
+    if state in HALTED:
+        return Status(phase="running", reason=HALTED[state], node=node)
     if state in ("F", "X"):
         return _ended(fields.get("Exit_status"), comment, node)
     if state in WAITING:
         reason = comment or WAITING[state]
-        return Status(phase="queued", reason=reason, stuck="Can Never Run" in comment)
+        stuck = "Can Never Run" in comment and not NO_NODE.search(comment)
+        return Status(phase="queued", reason=reason, stuck=stuck)
     return None
 
 

@@ -73,7 +73,8 @@ class Features:
     ``name`` is what site files call it, ``title`` what people do; ``prefix`` starts its lines in a
     script. ``queues`` is False for this machine, where nothing waits and nothing is handed out.
     ``gpu_dialects`` are the values of ``[resources] gpu`` that it knows.  ``tests_success``: it can
-    hold a job until another has succeeded. ``trusts_unknown``: it takes a job that it does not know
+    hold a job until another has succeeded, ``tests_arrays``: also until each task of an array has.
+    ``trusts_unknown``: it takes a job that it does not know
     for one that succeeded.  ``types_only``: several nodes, and GPUs by type, go with [[type]]
     alone.  ``starts_ranks``: it has a starter of its own for ranks, which tells each its number.
     ``array_from`` and ``array_least`` are the first number and the fewest tasks of an array.
@@ -95,6 +96,7 @@ class Features:
     writes_log: bool = True
     queues: bool = True
     tests_success: bool = True
+    tests_arrays: bool = True
     trusts_unknown: bool = False
     types_only: bool = False
     starts_ranks: bool = False

@@ -38,7 +38,9 @@ QUEUED = (
     "RESV_DEL_HOLD",
     "SPECIAL_EXIT",
 )
-RUNNING = ("RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "STAGE_OUT", "SIGNALING", "RESIZING")
+RUNNING = ("RUNNING", "COMPLETING", "STAGE_OUT", "SIGNALING", "RESIZING")
+HALTED = ("SUSPENDED", "STOPPED")
+"""States of a job that has begun and stands still."""
 KILLED = {
     "TIMEOUT": "it reached its time limit",
     "OUT_OF_MEMORY": "it used more memory than it had asked for",
@@ -229,6 +231,9 @@ def _read_queue(result: Result, job: str) -> Status | None:  # noqa: ARG001
     for row in rows:
         if row[1] in RUNNING:
             return Status(phase="running", node=row[3])
+    for row in rows:
+        if row[1] in HALTED:
+            return Status(phase="running", reason="suspended", node=row[3])
     # tasks of an array that have ended are shown beside those that wait
     if all(state in QUEUED for state in states):
         reason = "" if rows[0][2] == "None" else rows[0][2]
@@ -274,8 +279,9 @@ def _status(state: str, exit_code: str, reason: str, node: str) -> Status:
     word = state.split(maxsplit=1)[0].rstrip("+") if state else ""  # "CANCELLED by 1000"
     if word in QUEUED:
         return Status(phase="queued", reason=STUCK.get(reason, reason), stuck=reason in STUCK)
-    if word in RUNNING:
-        return Status(phase="running", node=node)
+    if word in RUNNING or word in HALTED:
+        reason = "suspended" if word in HALTED else ""
+        return Status(phase="running", reason=reason, node=node)
     codes = re.fullmatch(r"(\d+):(\d+)", exit_code)
     code = None
     if codes is not None:
