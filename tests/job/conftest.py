@@ -14,6 +14,8 @@ import pytest
 from envbuild.run import Command, LocalRunner, Result
 from tests.tiny_image import tiny_image
 
+pytest.register_assert_rewrite("tests.job.situations_live")
+
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "scripts/setup-schedulers.sh"
 SITES = {

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.run import Command, LocalRunner
-from tests.job.conftest import Project
+from tests.job.conftest import PBS, Project, make_project
 from tests.job.mpi_image import TORCHRUN, mpi_image
 from tests.support import needs
 
@@ -28,7 +28,10 @@ has_mpi = pytest.mark.skipif(
     not Path("/usr/lib/python3/dist-packages/mpi4py").is_dir(),
     reason="not installed: python3-mpi4py",
 )
-HELLO = "from mpi4py import MPI; w = MPI.COMM_WORLD; print('rank', w.rank, 'of', w.size, 'sum', w.allreduce(w.rank))"
+HELLO = (
+    "import os; from mpi4py import MPI; w = MPI.COMM_WORLD; "
+    "print('rank', w.rank, 'of', w.size, 'sum', w.allreduce(w.rank), 'on', os.uname().nodename)"
+)
 MPI_SITE = """
 [mpi]
 start = "mpirun"
@@ -47,64 +50,73 @@ def wait_for(project: Project, job: str, text: str) -> None:
     raise AssertionError(project.run("status", job).stdout)
 
 
-@needs("mpirun")
-@has_mpi
-@pytest.mark.parametrize("kind", ["slurm", "gridengine"])
-def test_ranks_of_mpi_find_each_other_in_the_image(project: Project, kind: str) -> None:
-    """The launcher is the host's; on Slurm the two ranks are on two nodes, on Grid Engine on one."""
+PBS_SITE = """
+[mpi]
+start = "mpirun"
+environment = {{ OMPI_ALLOW_RUN_AS_ROOT = "1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM = "1", OMPI_MCA_plm_rsh_agent = "{agent}", \
+OMPI_MCA_oob_tcp_if_include = "10.96.0.0/24", OMPI_MCA_btl_tcp_if_include = "10.96.0.0/24" }}
+inside = {{ OMPI_MCA_btl_vader_single_copy_mechanism = "none" }}
+"""
+AGENT = """#!/bin/sh
+# an Open MPI without PBS's library starts its daemons so; pbs_tmrsh runs no shell by itself
+host=$1; shift
+exec {prefix}/bin/pbs_tmrsh "$host" /bin/sh -c "$*"
+"""
+
+
+def mpi_project(kind: str, request: pytest.FixtureRequest, folder: Path) -> Project:
+    """Make a project with the image of mpi4py, at a site whose launcher is the host's mpirun."""
+    clients = request.getfixturevalue("pbs_clients" if kind == "pbs" else "clients")
+    project = make_project(folder, clients)
     shutil.copy(mpi_image(), project.folder / "mpi.sif")
     site = project.folder / f"sites/{kind}.toml"
-    site.write_text(site.read_text() + MPI_SITE)
-    nodes = ("--nodes", "2") if kind == "slurm" else ()
-    words = (
-        "--on",
-        kind,
-        "--launcher",
-        "mpi",
-        "--tasks",
-        "2",
-        "--cpus",
-        "1",
-        *nodes,
-        "--wait",
-        "--",
-        "python3",
-        "-c",
-    )
-    result = project.run("submit", "./mpi.sif", *words, HELLO)
+    agent = project.folder / "agent"
+    agent.write_text(AGENT.format(prefix=PBS))
+    agent.chmod(0o755)
+    more = PBS_SITE.format(agent=agent) if kind == "pbs" else MPI_SITE
+    site.write_text(site.read_text() + more)
+    return project
+
+
+@needs("mpirun")
+@has_mpi
+@pytest.mark.parametrize("kind", ["slurm", "gridengine", "pbs"])
+def test_ranks_of_mpi_find_each_other_in_the_image(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """The launcher is the host's; the two ranks are on two nodes, but on one of Grid Engine."""
+    project = mpi_project(kind, request, tmp_path)
+    nodes = () if kind == "gridengine" else ("--nodes", "2")
+    words = ("--on", kind, "--launcher", "mpi", "--tasks", "2", "--cpus", "1", *nodes, "--wait")
+    result = project.run("submit", "./mpi.sif", *words, "--", "python3", "-c", HELLO)
     assert result.code == 0, result.stdout + result.stderr
     lines = result.stdout.splitlines()
     assert "envbuild: 2 ranks found each other" in lines
-    assert {"rank 0 of 2 sum 1", "rank 1 of 2 sum 1"} <= set(lines)
+    found = re.findall(r"^rank (\d) of 2 sum 1 on (\S+)$", result.stdout, flags=re.MULTILINE)
+    assert {rank for rank, _ in found} == {"0", "1"}
+    # Slurm's two nodes are this machine, and ranks of mpirun see its own name
+    assert kind != "pbs" or {node for _, node in found} == {"pbs1", "pbs2"}
 
 
 @needs("mpirun")
 @has_mpi
-def test_torchrun_gets_ranks_hosts_and_port_from_the_allocation(project: Project) -> None:
-    shutil.copy(mpi_image(), project.folder / "mpi.sif")
+@pytest.mark.parametrize(("kind", "node"), [("slurm", "node"), ("pbs", "pbs")])
+def test_torchrun_gets_ranks_hosts_and_port_from_the_allocation(
+    kind: str, node: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """Slurm's srun starts one torchrun on each node; on PBS mpirun does."""
+    project = mpi_project(kind, request, tmp_path)
     package = project.folder / "torch/distributed"
     package.mkdir(parents=True)
     (package / "run.py").write_text(TORCHRUN)
     code = "import os; print('rank', os.environ['RANK'], 'of', os.environ['WORLD_SIZE'], 'on', os.uname().nodename)"
-    words = (
-        "--on",
-        "slurm",
-        "--launcher",
-        "torchrun",
-        "--nodes",
-        "2",
-        "--tasks",
-        "4",
-        "--cpus",
-        "1",
-        "--wait",
-        "--",
-    )
-    result = project.run("submit", "./mpi.sif", *words, "python3", "-c", code)
+    words = ("--launcher", "torchrun", "--nodes", "2", "--tasks", "4", "--cpus", "1", "--wait")
+    line = ("submit", "./mpi.sif", "--on", kind, *words, "--", "python3", "-c", code)
+    result = project.run(*line)
     assert result.code == 0, result.stdout + result.stderr
-    found = set(re.findall(r"^rank (\d) of 4 on (node\d)$", result.stdout, flags=re.MULTILINE))
+    found = set(re.findall(rf"^rank (\d) of 4 on ({node}\d)$", result.stdout, flags=re.MULTILINE))
     assert {rank for rank, _ in found} == {"0", "1", "2", "3"}
-    assert {node for _, node in found} == {"node1", "node2"}
+    assert {name for _, name in found} == {f"{node}1", f"{node}2"}
 
 
 def test_one_task_per_gpu_knows_its_rank(project: Project) -> None:
