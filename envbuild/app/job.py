@@ -39,7 +39,7 @@ from envbuild.job.schedulers import features_of
 from envbuild.job.site import Site
 from envbuild.job.submit import check_project, copy_secrets, new_key, write_secrets
 from envbuild.job.table import fill_rows, plan_table
-from envbuild.job.warnings import shared_sqlite
+from envbuild.job.warnings import lonely_lightning, shared_sqlite
 from envbuild.recipe.model import JobSection, RunSection
 
 
@@ -112,7 +112,11 @@ def plan_job(request: JobRequest, context: Context) -> tuple[Job, Site, FoundIma
     for warning in check_visible(job, site, settings, binds):
         context.report.say(f"note: {warning} (--bind shows it)")
     many = job.intent.array or job.intent.launcher != "single"
-    if many and (told := shared_sqlite(job, settings.cwd)):
+    warnings = (
+        shared_sqlite(job, settings.cwd) if many else None,
+        lonely_lightning(job, site, settings.cwd),
+    )
+    for told in filter(None, warnings):
         context.report.say(f"note: {told}")
     return job, site, found
 

@@ -8,8 +8,10 @@ from pathlib import Path
 
 from envbuild.check.checks.sources import find_sources
 from envbuild.job.model import Job
+from envbuild.job.site import Site
 
 SQLITE = re.compile(r"sqlite(\+\w+)?:///")
+LIGHTNING = re.compile(r"^\s*(?:import|from) +(?:pytorch_)?lightning\b")
 
 
 def processes(job: Job) -> int:
@@ -31,7 +33,7 @@ def shared_sqlite(job: Job, project: Path) -> str | None:
         return None
     words = chain.from_iterable(job.rows or (job.argv,))
     named = next((word for word in words if SQLITE.search(word)), None)
-    place = named or _in_source(project)
+    place = named or _in_source(project, SQLITE)
     if place is None:
         return None
     return (
@@ -40,13 +42,28 @@ def shared_sqlite(job: Job, project: Path) -> str | None:
     )
 
 
-def _in_source(project: Path) -> str | None:
+def lonely_lightning(job: Job, site: Site, project: Path) -> str | None:
+    """Return a warning where Lightning would take a job of one task for its whole world, else None.
+
+    It reads SLURM_NTASKS where that is set (lightning, plugins/environments/slurm.py), and then
+    refuses to use several GPUs, or nodes.
+    """
+    many = job.allocation.gpus * job.allocation.nodes > 1
+    if site.site.scheduler != "slurm" or job.intent.launcher != "single" or not many:
+        return None
+    place = _in_source(project, LIGHTNING)
+    if place is None:
+        return None
+    return f"{place}: on Slurm, Lightning uses several GPUs only with a task for each: --launcher lightning"
+
+
+def _in_source(project: Path, pattern: re.Pattern[str]) -> str | None:
     for path in find_sources(project):
         try:
             lines = path.read_text("utf-8", "replace").splitlines()
         except OSError:
             continue
         for number, line in enumerate(lines, 1):
-            if SQLITE.search(line) and not line.lstrip().startswith("#"):
+            if pattern.search(line) and not line.lstrip().startswith("#"):
                 return f"{path.relative_to(project)}, line {number}"
     return None

@@ -11,7 +11,7 @@ from envbuild.errors import UsageError
 from envbuild.job.compose import check_visible, collect, git_commit, read_env_file
 from envbuild.job.inputs import check_inputs
 from envbuild.job.staging import check_stage, staged_data
-from envbuild.job.warnings import shared_sqlite
+from envbuild.job.warnings import lonely_lightning, shared_sqlite
 from envbuild.run import Command, LocalRunner
 from envbuild.settings import Settings
 from tests.job.situations import plan
@@ -196,3 +196,18 @@ def test_the_projects_commit(tmp_path: Path) -> None:
     assert git_commit(tmp_path, run) == head
     (tmp_path / "train.py").write_text("two")
     assert git_commit(tmp_path, run) == f"{head} (modified)"
+
+
+def test_lightning_alone_on_slurm(user_settings: Settings) -> None:
+    """SLURM_NTASKS=1 is its whole world, so that several GPUs are an error there."""
+    (user_settings.cwd / "train.py").write_text("import pytorch_lightning as pl\n")
+    for situation in ("single", "lightning", "torchrun"):
+        job, site = plan("amane", situation, user_settings)
+        assert lonely_lightning(job, site, user_settings.cwd) is None, situation
+    lonely = replace(job, intent=replace(job.intent, launcher="single"))
+    lonely = replace(lonely, allocation=replace(job.allocation, gpus=4))
+    told = lonely_lightning(lonely, site, user_settings.cwd)
+    assert told is not None
+    assert told.startswith("train.py, line 1: on Slurm, Lightning uses several GPUs only")
+    (user_settings.cwd / "train.py").write_text("import torch\n")
+    assert lonely_lightning(lonely, site, user_settings.cwd) is None

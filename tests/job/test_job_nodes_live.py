@@ -109,12 +109,16 @@ def test_torchrun_gets_ranks_hosts_and_port_from_the_allocation(
     package = project.folder / "torch/distributed"
     package.mkdir(parents=True)
     (package / "run.py").write_text(TORCHRUN)
-    code = "import os; print('rank', os.environ['RANK'], 'of', os.environ['WORLD_SIZE'], 'on', os.uname().nodename)"
+    code = (
+        "from os import environ as e, uname; "
+        "print('rank', e['RANK'], 'of', e['WORLD_SIZE'], 'on', uname().nodename, 'threads', e['OMP_NUM_THREADS'])"
+    )
     words = ("--launcher", "torchrun", "--nodes", "2", "--tasks", "4", "--cpus", "1", "--wait")
     line = ("submit", "./mpi.sif", "--on", kind, *words, "--", "python3", "-c", code)
     result = project.run(*line)
     assert result.code == 0, result.stdout + result.stderr
-    found = set(re.findall(rf"^rank (\d) of 4 on ({node}\d)$", result.stdout, flags=re.MULTILINE))
+    form = rf"^rank (\d) of 4 on ({node}\d) threads 1$"
+    found = set(re.findall(form, result.stdout, flags=re.MULTILINE))
     assert {rank for rank, _ in found} == {"0", "1", "2", "3"}
     assert {name for _, name in found} == {f"{node}1", f"{node}2"}
 

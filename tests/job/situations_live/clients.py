@@ -120,7 +120,7 @@ def a_site_describes_itself_and_is_probed(place: Place) -> None:
         "--on",
         "mine",
         "--memory",
-        "1GiB",
+        "2GiB",
         "--wait",
         "--",
         "sh",
@@ -164,3 +164,23 @@ def several_nodes_are_several(place: Place) -> None:
     place.wait_for("hosts", 150)
     time.sleep(0.5)
     assert len(set((place.folder / "hosts").read_text().split())) == 2
+
+
+@situation
+def a_check_and_builds_by_jobs(place: Place) -> None:
+    """The image has no Python and the recipes are broken: the nodes say so, and the command names them."""
+    store = {"ENVBUILD_STORE": str(place.folder / "store")}
+    words = ("check", "./tiny.sif", "--on", place.scheduler)
+    checked = place.project.run(*words, variables=store)
+    assert checked.code == 1, checked.stdout + checked.stderr
+    assert "tiny.sif: failed (0 passed, 1 failed" in checked.stdout
+    (place.folder / "recipes").mkdir()
+    for name in ("one", "two"):
+        text = f'[recipe]\nname = "{name}"\n[base]\nimage = "nosuch-{name}.sif"\n'
+        (place.folder / f"recipes/{name}.toml").write_text(text)
+    place.add_to_site('\n[build]\ncpus = 1\nwalltime = "5m"\n')
+    made = place.project.run("make", "--all", "--on", place.scheduler, variables=store)
+    assert made.code == 1, made.stderr
+    assert "not built: one, two" in made.stderr
+    assert "nosuch-one.sif" in made.stdout
+    assert "nosuch-two.sif" in made.stdout

@@ -56,6 +56,8 @@ def names_of_all_lengths(place: Place) -> None:
     for name in ("1", "a" * 64, "a.b-c_d"):
         place.wait("--name", name, *NOTHING)
         assert list((place.folder / "logs").glob(f"{name}-*.log"))
+    # PBS's own files, of jobs that have succeeded
+    assert not list((place.folder / "logs").glob("*.OU"))
 
 
 @situation
