@@ -96,6 +96,19 @@ stop() {
   fi
 }
 
+# what runs is what the folder holds now, which may have changed while the job waited
+read_commit() {
+  local head
+  [ "$commit" != none ] && head=$(git rev-parse --verify --quiet HEAD 2>/dev/null) || return 0
+  case $commit in
+  "$head"*) ;;
+  *)
+    printf 'envbuild: the commit has changed since the job was submitted: it was %s\n' "$commit"
+    commit=$head
+    ;;
+  esac
+}
+
 describe_job() {
   local only=()
   # where devices are not fenced off, nvidia-smi shows those of the whole node
@@ -104,6 +117,7 @@ describe_job() {
   gpus=$(nvidia-smi ${only[@]+"${only[@]}"} --query-gpu=name --format=csv,noheader 2>/dev/null |
     tr -cd 'A-Za-z0-9 ._\n-' | sed 's/.*/"&"/' | paste -sd, -)
   printf 'envbuild: job %s%s on %s, %s\n' "$id" "${task:+ task $task}" "$(hostname)" "$started"
+  read_commit
   printf 'envbuild: %s for %s, commit %s\n' "$name" "$site" "$commit"
   if [ -n "$image" ]; then
     printf 'envbuild: image %s %s\n' "$image" "$digest"
@@ -236,8 +250,9 @@ enter() {
   export OMP_NUM_THREADS="${OMP_NUM_THREADS:-24}"
   hand_in_matching \
     CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER NVIDIA_VISIBLE_DEVICES \
-    'NCCL_*' OMP_NUM_THREADS ENVBUILD_RESULT ENVBUILD_CHECKPOINT 'PBS_*' \
-    NCPUS MASTER_ADDR MASTER_PORT RANK LOCAL_RANK NODE_RANK WORLD_SIZE
+    ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES 'NCCL_*' OMP_NUM_THREADS \
+    ENVBUILD_RESULT ENVBUILD_CHECKPOINT 'PBS_*' NCPUS MASTER_ADDR \
+    MASTER_PORT RANK LOCAL_RANK NODE_RANK WORLD_SIZE
   scratch=$(mktemp -d "$(node_local)/envbuild.XXXXXXXX") || fail "no node-local folder can be written"
   check_image
   supervise "$runtime" --quiet exec ${flags[@]+"${flags[@]}"} \
