@@ -150,9 +150,9 @@ def _checked(intent: Intent, site: Site, settings: Settings) -> tuple[str, ...]:
 
 
 def _predecessor(job: str, site: Site, settings: Settings) -> Record | None:
-    """Return the record of a job to follow; None where it has none and the scheduler itself tests it.
+    """Return the record of a job to follow.
 
-    Raises UsageError where nobody can tell whether it succeeds.
+    None where it has none and the scheduler itself tests its success.  Raises UsageError where nobody can tell whether it succeeds.
     """
     features = features_of(site)
     try:
@@ -160,9 +160,10 @@ def _predecessor(job: str, site: Site, settings: Settings) -> Record | None:
     except UsageError as error:
         if features.tests_success and "[" not in job:
             return None
+        tested = "arrays for success" if features.tests_success else "for success"
         rule = (
-            f"{features.title} cannot test {'arrays ' if features.tests_success else ''}for success,"
-            f" and job {plain_id(job)} left no receipt in this folder"
+            f"{features.title} cannot test {tested}, "
+            f"and job {plain_id(job)} left no receipt in this folder"
         )
         raise UsageError(
             rule, where=f"site {site.name}, --after", hint=f"--after-any {job}"

@@ -54,7 +54,8 @@ def lonely_lightning(job: Job, site: Site, project: Path) -> str | None:
     place = _in_source(project, LIGHTNING)
     if place is None:
         return None
-    return f"{place}: on Slurm, Lightning uses several GPUs only with a task for each: --launcher lightning"
+    needs = "on Slurm, Lightning uses several GPUs only with a task for each"
+    return f"{place}: {needs}: --launcher lightning"
 
 
 def _in_source(project: Path, pattern: re.Pattern[str]) -> str | None:

@@ -61,7 +61,7 @@ WAITING = {
 HALTED = {"S": "suspended", "U": "suspended, as its node is in use"}
 """States of a job that has begun and stands still."""
 NO_NODE = re.compile(r"ncpus \([^)]*T: 0\)")
-"""In a comment: there is no core at all, as after a start of the server, before nodes report to it."""
+"""In a comment: there is no core at all, as after a start of the server, before nodes report."""
 NO_HISTORY = "PBS keeps no history (job_history_enable), so nobody knows how it ended"
 PUT_BACK = """\
 # only operators may put a job back (qrerun(8B)): the script is submitted once more
