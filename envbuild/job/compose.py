@@ -152,7 +152,8 @@ def _checked(intent: Intent, site: Site, settings: Settings) -> tuple[str, ...]:
 def _predecessor(job: str, site: Site, settings: Settings) -> Record | None:
     """Return the record of a job to follow.
 
-    None where it has none and the scheduler itself tests its success.  Raises UsageError where nobody can tell whether it succeeds.
+    None where it has none and the scheduler itself tests its success.  Raises UsageError where
+    nobody can tell whether it succeeds.
     """
     features = features_of(site)
     try:
