@@ -43,6 +43,12 @@ KNOWN_FAILURES = (
         hint="root can mend it: modprobe fuse; chmod 666 /dev/fuse\nwithout root: apptainer exec --unsquash …",
     ),
     KnownFailure(
+        pattern=r"unknown compression algorithm value 6",
+        what="this container runtime cannot open the image, which is packed with zstd",
+        hint="make it here: envbuild make packs with gzip where the runtime reads no zstd\n"
+        "or use Apptainer 1.4 or newer",
+    ),
+    KnownFailure(
         pattern=r"buildx component is missing",
         what="this docker cannot build: it has no BuildKit",
         hint="install its plugin buildx (package docker-buildx or docker-buildx-plugin), or podman;\n"

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Install Apptainer on Debian 12 or 13, whose own suites have none.  Run as root; a working Apptainer is left alone.
 #
-# The package comes from Debian unstable, through the mirror that this machine's apt uses, checked with Debian's
-# keys.  It wants a newer C library than the host has.  Upgrading that would pull half a distribution along, so the
-# newer libraries go to a folder of their own, where only Apptainer's two programs look.  Nothing in /etc/apt changes.
+# The package comes from Debian unstable, through ENVBUILD_DEBIAN_MIRROR or the mirror that this machine's apt uses,
+# checked with Debian's keys.  It wants a newer C library than the host has.  Upgrading that would pull half a
+# distribution along, so the newer libraries go to a folder of their own, where only Apptainer's two programs look.
+# Nothing in /etc/apt changes.
 set -euo pipefail
 
 readonly LIBRARIES=/opt/apptainer-libs
@@ -17,7 +18,8 @@ if command -v apptainer >/dev/null && apptainer --version 2>/dev/null; then exit
 
 export DEBIAN_FRONTEND=noninteractive
 # shellcheck disable=SC2016  # apt-get expands $(SITE), not the shell
-mirror=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' | grep -m1 '/debian/*$') ||
+mirror=${ENVBUILD_DEBIAN_MIRROR:-$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' |
+  grep -m1 '/debian/*$')} ||
   fail "this machine's apt uses no Debian mirror: install Apptainer as your distribution says"
 triplet=$(dpkg-architecture -q DEB_HOST_MULTIARCH 2>/dev/null || echo "$(uname -m)-linux-gnu")
 

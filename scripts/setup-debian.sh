@@ -29,7 +29,7 @@ as_root() {
   if [ "$(id -u)" = 0 ]; then "$@"; return; fi
   command -v sudo >/dev/null || fail "root is needed for: $* (docs/howto-no-root.md: what works without)"
   local kept=() name
-  for name in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY; do
+  for name in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY ENVBUILD_DEBIAN_MIRROR; do
     if [ -n "${!name-}" ]; then kept+=("$name=${!name}"); fi
   done
   if [ -t 0 ]; then sudo env "${kept[@]}" "$@"; else sudo -n env "${kept[@]}" "$@"; fi
@@ -61,12 +61,23 @@ install_apptainer() {
   elif command -v singularity >/dev/null && singularity --version >/dev/null 2>&1; then
     say "Apptainer: this machine's Singularity is used: $(singularity --version)"
   elif [ "$distribution" = ubuntu ]; then
-    say "Apptainer: installing it from its developers' archive for Ubuntu (ppa:apptainer/ppa)"
-    as_root add-apt-repository --yes ppa:apptainer/ppa </dev/null >/dev/null
-    as_root "${apt[@]}" install --yes --no-install-recommends apptainer </dev/null >/dev/null
+    install_apptainer_on_ubuntu
   else
     say "Apptainer: installing it from Debian unstable, with libraries of its own"
     as_root bash "$here/scripts/apptainer-debian.sh"
+  fi
+}
+
+install_apptainer_on_ubuntu() {
+  say "Apptainer: installing it from its developers' archive for Ubuntu (ppa:apptainer/ppa)"
+  if as_root add-apt-repository --yes ppa:apptainer/ppa </dev/null >/dev/null 2>&1; then
+    as_root "${apt[@]}" install --yes --no-install-recommends apptainer </dev/null >/dev/null
+  elif [ -n "${ENVBUILD_DEBIAN_MIRROR-}" ]; then
+    say "Apptainer: that archive cannot be reached; installing it from Debian unstable, with libraries of its own"
+    as_root bash "$here/scripts/apptainer-debian.sh"
+  else
+    say "Apptainer: that archive cannot be reached; installing Ubuntu's SingularityCE (singularity-container) instead"
+    as_root "${apt[@]}" install --yes --no-install-recommends singularity-container </dev/null >/dev/null
   fi
 }
 

@@ -476,6 +476,14 @@ FAILURES: Mapping[str, tuple[str, type[EnvbuildError], str]] = {
         ToolFailedError,
         "no Docker engine answers",
     ),
+    "zstd for a runtime without it": (
+        (
+            "FATAL:   While checking image: could not open image /x.sif: while checking system partition header: error "
+            "while checking squashfs header: corrupted image: unknown compression algorithm value 6\n"
+        ),
+        ToolFailedError,
+        "this container runtime cannot open the image, which is packed with zstd",
+    ),
     "missing command": (
         'FATAL:   "nosuchcmd": executable file not found in $PATH\n',
         UsageError,

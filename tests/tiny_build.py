@@ -62,11 +62,13 @@ class HostRuntime:
     What the run would see below /mnt lies where the binds come from, and the paths in its orders are changed to that.
     """
 
-    name, version, cage, offline = "apptainer", (1, 4, 5), None, True
+    name, cage, offline = "apptainer", None, True
+    version_text = "1.4.5"
     program = Path("/nowhere/bin/apptainer")
 
     def __init__(self) -> None:
         self.environment: dict[str, str] = {"PATH": "/usr/bin:/bin"}
+        self.version: tuple[int, ...] = (1, 4, 5)
         self.scripts: list[str] = []
         """Which scripts ran, in order."""
 
@@ -136,7 +138,7 @@ class TinyProject:
 
     def spec(self, mode: str = "flat", lock: Lock | None = None) -> BuildSpec:
         target = self.folder / f"{mode}.sif"
-        return build_spec(self.source, lock or self.lock, target, mode)
+        return build_spec(self.source, lock or self.lock, target, mode, self.context)
 
     def keep(self, data: bytes) -> tuple[str, int]:
         """Put a file into the store under its sha256."""

@@ -22,7 +22,9 @@ from envbuild.base.digests import known_digest
 from envbuild.build.image.origin import embedded_lock_digest
 from envbuild.caches import Caches, plan_caches
 from envbuild.context import Context
-from envbuild.errors import UsageError
+from envbuild.errors import EnvbuildError, UsageError
+from envbuild.formats.sif_reader import read_sif
+from envbuild.formats.squashfs_reader import read_compressor
 from envbuild.job.compose import (
     JobDraft,
     check_visible,
@@ -151,16 +153,30 @@ def _recipe_command(found: FoundImage, name: str) -> tuple[str, ...]:
 
 
 def find_unfit(found: FoundImage, intent: Intent, site: Site) -> str | None:
-    """Say why a job's image computes on no GPU of the site; None where it may or asks for none."""
+    """Say why a job's image does not start at the site, or computes on no GPU there."""
+    if site.runtime.program == "singularity" and _compressor_of(found.path) == "zstd":
+        return f"Singularity at {site.name} cannot open an image that is packed with zstd"
     cuda = cuda_of_image(found) if intent.gpus else None
     return why_unfit(cuda, site, intent.partition) if cuda else None
 
 
+def _compressor_of(image: Path) -> str | None:
+    """Return what an image's root was packed with, None for what is no image file."""
+    try:
+        primary = read_sif(image).primary
+        return read_compressor(image, primary.offset) if primary else None
+    except (EnvbuildError, OSError):
+        return None
+
+
 def refuse_unfit(found: FoundImage, intent: Intent, site: Site) -> None:
-    """Raise UsageError for a job whose image computes on no GPU of the site."""
+    """Raise UsageError for an image that does not start at the site, or uses no GPU there."""
     unfit = find_unfit(found, intent, site)
     if unfit is None:
         return
+    if "zstd" in unfit:
+        hint = f'write sites = ["{site.name}"] under [target] of the recipe, then: envbuild make'
+        raise UsageError(unfit, where=found.path.name, hint=hint)
     hint = (
         f"envbuild base suggest --driver {site.host.driver or 'VERSION'} names bases that fit\n"
         "or correct the site file, if the nodes are others by now: "

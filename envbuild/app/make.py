@@ -26,7 +26,7 @@ from envbuild.app.lock import (
 from envbuild.app.source import find_entry, find_source
 from envbuild.app.spec import build_spec
 from envbuild.app.verdict import known_report
-from envbuild.build.image_cache import choose_mode, is_stored, up_to_date
+from envbuild.build.image_cache import choose_mode, fit_runtime, is_stored, up_to_date
 from envbuild.build.model import BuildSpec, UnnamedImage
 from envbuild.build.modes import MODES
 from envbuild.check.model import Report
@@ -159,10 +159,13 @@ def _plan_image(
     What the store or a shelf has is taken in any mode.
     """
     target = _target_of(source, choose_mode(request.mode), request, context)
-    spec = build_spec(source, lock, target, choose_mode(request.mode))
+    spec = build_spec(source, lock, target, choose_mode(request.mode), context)
     if entry is not None and _takes_published(entry, request):
         _require_trust(spec, request, context)
         return spec
+    if up_to_date(spec, context.store) or is_stored(spec, context.store):
+        return spec
+    spec = fit_runtime(spec, context)
     if up_to_date(spec, context.store) or is_stored(spec, context.store):
         return spec
     return _in_working_mode(spec, source, entry, request, context)
@@ -202,7 +205,7 @@ def _in_working_mode(
     context.report.say(f"{spec.recipe.name}: {choice}")
     if choice.mode == spec.mode:
         return spec
-    return build_spec(source, spec.lock, spec.target, choice.mode)
+    return build_spec(source, spec.lock, spec.target, choice.mode, context)
 
 
 def _require_trust(spec: BuildSpec, request: MakeRequest, context: Context) -> None:

@@ -89,7 +89,7 @@ class ImageImportTester:
         """Make the lock's image in the store; one that does not import is not kept."""
         with self.context.store.work("proof") as folder:
             target = folder / f"{self.source.recipe.name}.sif"
-            spec = build_spec(self.source, lock, target, choose_mode("auto"))
+            spec = build_spec(self.source, lock, target, choose_mode("auto"), self.context)
             try:
                 with building(spec, self.context) as image:
                     self._require_imports(image.path, lock)

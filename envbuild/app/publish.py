@@ -126,7 +126,7 @@ def _is_of_lock(path: Path, source: Source, lock: Lock, context: Context) -> boo
     embedded = read_embedded_info(path)
     if embedded.lock is not None:
         return lock_digest(embedded.lock) == lock_digest(lock)
-    specs = [build_spec(source, lock, path, mode) for mode in MODES]
+    specs = [build_spec(source, lock, path, mode, context) for mode in MODES]
     return any(up_to_date(spec, context.store) for spec in specs)
 
 

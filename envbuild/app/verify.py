@@ -36,4 +36,4 @@ def find_lock_of_image(path: Path, image: str, context: Context) -> tuple[Lock, 
         )
         return carried.lock, None
     mode = carried.note.mode if carried.note else "fakeroot"
-    return lock, build_spec(source, lock, path, mode)
+    return lock, build_spec(source, lock, path, mode, context)

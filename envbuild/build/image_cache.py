@@ -7,6 +7,7 @@ to do ends here, so nothing that builds is imported.
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -14,12 +15,20 @@ import msgspec
 from envbuild.build.model import BuildSpec, ImageRecord
 from envbuild.build.modes import MODES
 from envbuild.build.output_record import OutputRecord, matching_output
-from envbuild.formats.block_codec import Codec, installed_library
+from envbuild.context import Context
+from envbuild.errors import HostError
+from envbuild.formats.block_codec import Codec, gzip_codec, installed_library
 from envbuild.limits import UNREADABLE
 from envbuild.lock.digest import image_key
 from envbuild.lock.model import Packer
 from envbuild.parts.counters import FORMATS
 from envbuild.store.layout import Store
+
+READS_ZSTD = {"apptainer": (1, 4)}
+"""Oldest runtimes that open an image packed with zstd (pkg/image/squashfs.go of both projects).
+
+No SingularityCE does, up to 4.5.1: "corrupted image: unknown compression algorithm value 6".
+"""
 
 
 def choose_mode(asked: str) -> str:
@@ -43,7 +52,8 @@ def key_of(order: BuildSpec) -> str:
     Over its lock, mode and definition, and what packs it, if we do.
     """
     key = image_key(order.lock, order.mode, order.definition)
-    if not MODES[order.mode].is_assembled:
+    as_locked = order.codec.compressor == order.lock.packer.compressor
+    if not MODES[order.mode].is_assembled and as_locked:
         return key
     # the same lock packed by another library, or in other formats, is another image
     parts = [key, order.codec.name, FORMATS]
@@ -77,3 +87,24 @@ def stored_image(order: BuildSpec, store: Store) -> Path:
 def up_to_date(order: BuildSpec, store: Store) -> OutputRecord | None:
     """Return the note of the target where it is this very image already, else None."""
     return matching_output(order.target, store, key_of(order))
+
+
+def fit_runtime(order: BuildSpec, context: Context) -> BuildSpec:
+    """Return the order packed with gzip where this machine's runtime reads no zstd."""
+    if order.codec.compressor != "zstd" or reads_zstd(context):
+        return order
+    fitting = replace(order, codec=gzip_codec())
+    if not is_stored(fitting, context.store):
+        runtime = f"{context.runtime.name} {context.runtime.version_text}"
+        context.report.say(f"{order.recipe.name}: packed with gzip, as {runtime} reads no zstd")
+    return fitting
+
+
+def reads_zstd(context: Context) -> bool:
+    """Tell whether the runtime of this machine opens images packed with zstd."""
+    try:
+        runtime = context.runtime
+    except HostError:
+        return True  # nothing runs here, so what the lock says counts
+    first = READS_ZSTD.get(runtime.name)
+    return first is not None and runtime.version >= first

@@ -128,6 +128,7 @@ def prepare_build(
         yield DefinitionBuild(
             name=order.recipe.name,
             lock=order.lock,
+            codec=order.codec,
             plan=order.plan,
             definition=definition,
             files=files,

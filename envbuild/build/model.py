@@ -80,6 +80,7 @@ class DefinitionBuild:
 
     name: str
     lock: Lock
+    codec: Codec
     plan: Definition
     definition: str
     files: Path

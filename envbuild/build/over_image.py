@@ -18,7 +18,6 @@ from envbuild.build.fetch import fetch_files
 from envbuild.build.image.guard import mark_part
 from envbuild.build.image.verify import layer_of, root_partitions
 from envbuild.build.image.write import add_folders
-from envbuild.build.image_cache import locked_codec
 from envbuild.build.in_base.bytecode import (
     WheelPart,
     bytecode_key,
@@ -35,6 +34,7 @@ from envbuild.build.in_base.install_scheme import (
     read_scheme,
 )
 from envbuild.build.in_base.sdists import build_wheels, built_name, wheel_key
+from envbuild.build.pinned_compressor import running_codec
 from envbuild.build.whiteouts import replaced_entries
 from envbuild.context import Context
 from envbuild.formats.file_tree import Tree, TreeEntry, TreeMerger, merge_parts
@@ -73,7 +73,7 @@ def write_layer(spec: LayerSpec, target: Path, context: Context) -> str:
     """
     lock = _without_tools(spec.lock)
     fetch_files(lock, context)
-    codec = locked_codec(lock.packer)
+    codec = running_codec(lock.packer, context)
     with ThreadPoolExecutor(len(os.sched_getaffinity(0)), "pack") as pool:
         packing = PackContext(store=context.store, codec=codec, pool=pool, report=context.report)
         with _open_image(spec.image, lock, context) as inside:

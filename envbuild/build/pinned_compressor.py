@@ -19,15 +19,15 @@ from packaging.tags import sys_tags
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from envbuild import limits
-from envbuild.build.image_cache import is_stored, locked_codec
+from envbuild.build.image_cache import fit_runtime, is_stored, locked_codec, reads_zstd
 from envbuild.build.model import BuildSpec
 from envbuild.build.modes import MODES
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, IntegrityError, NetworkError
-from envbuild.formats.block_codec import Codec
+from envbuild.formats.block_codec import Codec, gzip_codec
 from envbuild.formats.block_library import LIBRARY, library_here
 from envbuild.limits import reading
-from envbuild.lock.model import Lock, PackerFile
+from envbuild.lock.model import Lock, Packer, PackerFile
 from envbuild.net.fetch import Artifact, fetch_artifacts
 from envbuild.net.index import index_url, make_client, read_links
 from envbuild.store.atomic import write_bytes
@@ -74,9 +74,25 @@ def library_to_fetch(order: BuildSpec, store: Store) -> PackerFile | None:
 
 def settle_codec(order: BuildSpec, context: Context) -> BuildSpec:
     """Return the order with a codec that packs here; an image that the store has is only copied."""
+    order = fit_runtime(order, context)
+    if order.codec.compressor != order.lock.packer.compressor:
+        return order
     if not MODES[order.mode].is_assembled or is_stored(order, context.store):
         return order
     return replace(order, codec=open_codec(order.lock, context))
+
+
+def codec_of_image(packer: str, lock: Lock, context: Context) -> Codec:
+    """Return the codec for what an image is compared with; ``packer`` is that of its note."""
+    packed = gzip_codec()
+    if packer == packed.name or not reads_zstd(context):
+        return packed
+    return open_codec(lock, context)
+
+
+def running_codec(packer: Packer, context: Context) -> Codec:
+    """Return the codec for what is only run on this machine."""
+    return locked_codec(packer) if reads_zstd(context) else gzip_codec()
 
 
 def _fetch_library(lock: Lock, context: Context) -> bytes:

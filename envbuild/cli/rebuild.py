@@ -68,7 +68,9 @@ def command(
             "there is no such image", where=str(first), hint=f"envbuild make {source.recipe.name}"
         )
     carried = read_embedded_info(first)
-    order = build_spec(source, lock, first, carried.note.mode if carried.note else "fakeroot")
+    order = build_spec(
+        source, lock, first, carried.note.mode if carried.note else "fakeroot", context
+    )
     with made_again(order, context) as (second, clean):
         if output is not None:
             copy_out(second, context.settings.cwd / output, mode=0o755)

@@ -22,6 +22,12 @@ BLOCK = 131072
 STORED = 1 << 24
 """Bit of a squashfs block size that marks a block stored as it is."""
 
+GZIP_LEVEL = 4
+"""Of zlib: 82 MB of libraries and modules become 34.5 MB in 1.5 s.
+
+Level 6: 33.6 MB in 3.0 s; zstd 3: 34.8 MB in 0.3 s.
+"""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Codec:
@@ -75,6 +81,11 @@ class Codec:
 def installed_library(compressor: str) -> str:
     """Return the library that packs with this compressor here, with its version."""
     return library_here() if compressor == "zstd" else f"zlib {zlib.ZLIB_RUNTIME_VERSION}"
+
+
+def gzip_codec() -> Codec:
+    """Return the codec for runtimes that read no zstd."""
+    return Codec(compressor="gzip", level=GZIP_LEVEL, library=installed_library("gzip"))
 
 
 def unpack_block(data: bytes, compressor: str, limit: int = BLOCK * 8) -> bytes:

@@ -47,6 +47,18 @@ BLOCK_ENTRY = 36
 """Bytes that the size of one block takes in memory."""
 
 
+def read_compressor(path: Path, offset: int) -> str | None:
+    """Return what a file system was packed with, None where there is none at this place."""
+    with path.open("rb") as file:
+        file.seek(offset)
+        head = file.read(SUPERBLOCK.size)
+    if len(head) < SUPERBLOCK.size:
+        return None
+    fields = SUPERBLOCK.unpack(head)
+    names = {number: name for name, number in COMPRESSORS.items()}
+    return names.get(fields[5]) if fields[0] == MAGIC else None
+
+
 class SquashImage:
     """An open file system; ``offset`` and ``size`` (bytes) are its place in the file.
 

@@ -12,14 +12,17 @@ import pytest
 from envbuild.build.image.embedded import read_embedded_info
 from envbuild.build.image.flatten import flatten_image
 from envbuild.build.image.rebuild import compare_images, made_again
-from envbuild.build.image.verify import image_tree, verify_image
+from envbuild.build.image.verify import image_tree, root_partitions, verify_image
+from envbuild.build.image_cache import fit_runtime
 from envbuild.build.make import building
 from envbuild.build.model import BuildSpec
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, HostError, IntegrityError
 from envbuild.formats.file_tree import tree_digest
 from envbuild.formats.sif_reader import image_digest, read_sif
+from envbuild.formats.squashfs_reader import read_compressor
 from envbuild.progress import SilentStage
+from envbuild.recipe.find import find_recipe
 from tests.tiny_build import EPOCH, TinyProject
 
 
@@ -47,6 +50,51 @@ def flip(path: Path, at: int) -> None:
     data[at] ^= 1
     path.chmod(0o644)
     path.write_bytes(bytes(data))
+
+
+class TestRuntimeWithoutZstd:
+    @pytest.mark.parametrize("mode", ["flat", "layered"])
+    def test_the_same_tree_is_packed_with_gzip(self, tiny: TinyProject, mode: str) -> None:
+        spec = tiny.spec(mode)
+        make(tiny, spec)
+        tree = tree_digest(image_tree(spec.target, tiny.context).values())
+        tiny.runtime.version = (1, 3, 6)
+        assert make(tiny, spec)[0]
+        assert {
+            read_compressor(spec.target, item.offset) for item in root_partitions(spec.target)
+        } == {"gzip"}
+        assert tree_digest(image_tree(spec.target, tiny.context).values()) == tree
+        assert not make(tiny, spec)[0], "the store has it"
+        assert verify_image(spec.target, tiny.lock, spec, tiny.context).holds == "bytes"
+        tiny.runtime.version = (1, 4, 0)
+        assert verify_image(spec.target, tiny.lock, spec, tiny.context).holds == "bytes"
+        make(tiny, spec)
+        assert {
+            read_compressor(spec.target, item.offset) for item in root_partitions(spec.target)
+        } == {"zstd"}
+
+    def test_singularity_reads_none_in_any_version(self, tiny: TinyProject) -> None:
+        tiny.runtime.name, tiny.runtime.version = "singularity", (4, 5, 1)
+        assert fit_runtime(tiny.spec(), tiny.context).codec.compressor == "gzip"
+
+    def test_a_layered_one_is_flattened_with_its_own_packer(
+        self, tiny: TinyProject, tmp_path: Path
+    ) -> None:
+        tiny.runtime.version = (1, 3, 6)
+        spec = tiny.spec("layered")
+        make(tiny, spec)
+        flatten_image(spec.target, tmp_path / "flat.sif", SilentStage())
+        (root,) = root_partitions(tmp_path / "flat.sif")
+        assert read_compressor(tmp_path / "flat.sif", root.offset) == "gzip"
+
+    def test_a_target_site_with_singularity_decides_too(self, tiny: TinyProject) -> None:
+        recipe = tiny.folder / "recipes/tiny.toml"
+        recipe.write_text(recipe.read_text() + '[target]\nsites = ["abci3"]\n')
+        tiny.source = find_recipe("tiny", tiny.context.settings)
+        assert tiny.spec().codec.compressor == "gzip"
+        recipe.write_text(recipe.read_text().replace("abci3", "tsubame4"))
+        tiny.source = find_recipe("tiny", tiny.context.settings)
+        assert tiny.spec().codec.compressor == "zstd"
 
 
 class TestMake:

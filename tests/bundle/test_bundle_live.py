@@ -189,7 +189,7 @@ def test_made_again_it_is_the_same_and_a_difference_is_named(made: Project, tmp_
     settings = load_settings(made.env, made.folder)
     context = open_context(settings, LocalRunner(), Silent())
     source = find_recipe("small", settings)
-    order = build_spec(source, read_lock(source.lock), made.folder / "small.sif", "flat")
+    order = build_spec(source, read_lock(source.lock), made.folder / "small.sif", "flat", context)
     with made_again(order, context) as (second, clean):
         same = compare_images(made.folder / "small.sif", order, second, clean)
         differs = compare_images(other.folder / "small.sif", order, second, clean)

@@ -11,6 +11,8 @@ from envbuild.app.lock import refuse_unfit
 from envbuild.cli import run_cli
 from envbuild.context import open_context
 from envbuild.errors import NoSolutionError
+from envbuild.formats.sif_writer import partition_object, write_sif
+from envbuild.formats.squashfs_writer import COMPRESSORS, MAGIC, SUPERBLOCK
 from envbuild.job.fit import why_unfit
 from envbuild.job.site import Gpu, HostFacts, Site
 from envbuild.job.sites import load_site
@@ -99,6 +101,34 @@ def test_job_tells_and_submit_refuses(project: Path, capsys: pytest.CaptureFixtu
     assert "envbuild base suggest --driver 450.80.02 names bases that fit" in err
     assert run_cli(["job", NAME, "--on", "amane", "--gpus", "0", "--", "true"]) == 0
     assert capsys.readouterr().err == ""
+
+
+def test_an_image_that_singularity_cannot_open(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    superblock = SUPERBLOCK.pack(MAGIC, 0, 0, 0, 0, COMPRESSORS["zstd"], *(0,) * 13)
+    objects = [partition_object(lambda out: out.write(superblock), machine="x86_64")]
+    with (project / f"{NAME}.sif").open("wb") as out:
+        write_sif(out, objects, machine="x86_64", epoch=0, identity="x")
+    options = [
+        "--on",
+        "neuron",
+        "--gpus",
+        "0",
+        "--partition",
+        "any",
+        "--walltime",
+        "1h",
+        "--",
+        "true",
+    ]
+    told = "Singularity at neuron cannot open an image that is packed with zstd"
+    assert run_cli(["job", NAME, *options]) == 0
+    assert f"note: {told}" in capsys.readouterr().err
+    assert run_cli(["submit", f"./{NAME}.sif", *options]) == 2
+    err = capsys.readouterr().err
+    assert told in err
+    assert 'sites = ["neuron"] under [target]' in err
 
 
 def test_a_lock_for_a_site(user_settings: Settings) -> None:

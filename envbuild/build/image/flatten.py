@@ -59,6 +59,7 @@ def flatten_image(source: Path, target: Path, stage: Stage) -> str:
             stack.callback(image.close)
             part = layer_of(image, read_tree(image, pool, stage), overlay=item.partition == OVERLAY)
             layers.append((part, _partition_copy(source, item)))
+            compressor = image.compressor
     tree = merge_parts([part for part, _ in layers])
     digest = tree_digest(entry for entry, _ in tree.values())
     # a runtime drops a damaged layer without a word, and so would this
@@ -71,7 +72,7 @@ def flatten_image(source: Path, target: Path, stage: Stage) -> str:
     epoch, machine = lock.base.epoch, lock.base.machine
 
     def write(out: BinaryIO) -> int:
-        return write_squashfs(out, tree, layers, epoch=epoch, compressor=lock.packer.compressor)
+        return write_squashfs(out, tree, layers, epoch=epoch, compressor=compressor)
 
     objects = (*_data_objects(read_sif(source), note), partition_object(write, machine=machine))
     with os_errors_as(target), target.open("wb") as out:

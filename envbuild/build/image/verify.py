@@ -25,7 +25,7 @@ from envbuild.build.image.write import write_image
 from envbuild.build.image_cache import key_of, read_record
 from envbuild.build.model import BuildSpec
 from envbuild.build.output_record import last_output
-from envbuild.build.pinned_compressor import open_codec
+from envbuild.build.pinned_compressor import codec_of_image
 from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.formats.file_tree import Part, TreeEntry, compare_trees, merge_parts, tree_digest
@@ -107,7 +107,7 @@ def verify_image(path: Path, lock: Lock, order: BuildSpec | None, context: Conte
     that cannot be compared, IntegrityError for one that is damaged.
     """
     carried = read_embedded_info(path)
-    codec = open_codec(lock, context)
+    codec = codec_of_image(carried.note.packer if carried.note else "", lock, context)
     order = replace(order, codec=codec) if order else None
     spec = spec_of(order) if order else AssemblySpec(lock=lock, codec=codec)
     assembled = assemble(spec, context)

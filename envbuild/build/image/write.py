@@ -60,7 +60,7 @@ def write_image(
     tree = trees[-1]
     digest = tree_digest(entry for entry, _ in tree.values())
     # the object that "inspect" reads has to say what the files inside say
-    held = _read_runtime_files(tree, kept, lock.packer.compressor)
+    held = _read_runtime_files(tree, kept, order.codec.compressor)
     written = (
         _layer_trees(layers, trees)
         if MODES[order.mode].is_layered
@@ -74,7 +74,7 @@ def write_image(
                 tree,
                 [_count_copy(*held, stage) for held in parts],
                 lock.base.epoch,
-                lock.packer.compressor,
+                order.codec.compressor,
             ),
             machine=lock.base.machine,
             name=layers[number].name if MODES[order.mode].is_layered else "",

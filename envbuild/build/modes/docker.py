@@ -67,7 +67,7 @@ class Docker:
             request.target,
             request.target.with_suffix(".def"),
             tmpdir=request.tmpdir,
-            packer_arguments=packer_arguments(request.lock.packer),
+            packer_arguments=packer_arguments(request.codec),
             env={"SOURCE_DATE_EPOCH": str(request.lock.base.epoch)},
             log=request.log,
             test=False,

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from envbuild.build.model import DefinitionBuild
-from envbuild.lock.model import Packer
+from envbuild.formats.block_codec import Codec
 from envbuild.plan.shell import SUPPLIED
 from envbuild.run import Command
 from envbuild.runtime import Runtime
@@ -50,7 +50,7 @@ class Fakeroot:
                 (request.files.parent, SUPPLIED.rsplit("/", 1)[0], False),
                 *((request.scratch, folder, True) for folder in HOST_FOLDERS),
             ),
-            packer_arguments=packer_arguments(request.lock.packer),
+            packer_arguments=packer_arguments(request.codec),
             env=env,
             log=request.log,
             sandbox=self._sandbox,
@@ -68,11 +68,9 @@ def base_paths(definition: str) -> list[Path]:
     return [Path(found) for found in re.findall(r"^From: (/.*)$", definition, re.MULTILINE)[:1]]
 
 
-def packer_arguments(packer: Packer) -> str:
+def packer_arguments(codec: Codec) -> str:
     """Return mksquashfs' arguments.
 
     Zstd packs 20 times faster than gzip at the same size, and unpacks faster.
     """
-    if packer.compressor == "gzip":
-        return f"-comp gzip -Xcompression-level {packer.level}"
-    return f"-comp zstd -Xcompression-level {packer.level}"
+    return f"-comp {codec.compressor} -Xcompression-level {codec.level}"

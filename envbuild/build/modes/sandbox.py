@@ -20,6 +20,7 @@ from envbuild.build.modes.estimate import check_space, packed_size
 from envbuild.build.modes.fakeroot import packer_arguments
 from envbuild.build.modes.perform import run_build
 from envbuild.build.modes.sandbox_network import OURS, write_network
+from envbuild.build.pinned_compressor import running_codec
 from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.failures import explain_failure
@@ -208,7 +209,7 @@ def packing_sandbox(
             partial,
             definition,
             tmpdir=temporary,
-            packer_arguments=packer_arguments(note.packer),
+            packer_arguments=packer_arguments(running_codec(note.packer, context)),
             test=False,
         )
         with _without_ours(folder), context.report.stage(f"pack {folder.name}"):
