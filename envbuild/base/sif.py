@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from envbuild.base.digests import known_digest
 from envbuild.base.facts import cached_facts, iso_day, keep_facts, probe_text, read_probe
 from envbuild.base.model import BaseFacts, BaseReference, Header
 from envbuild.context import Context
@@ -31,7 +32,7 @@ def describe_sif(reference: BaseReference, context: Context) -> BaseFacts:
     path = context.settings.cwd / Path(reference.name).expanduser()
     sif = read_sif(path)
     require_base(sif, platform.machine())
-    digest = image_digest(path)
+    digest = known_digest(path, context.store)
     kept = cached_facts(digest, context.store)
     if kept is not None:
         return msgspec.structs.replace(kept, image=reference.text)

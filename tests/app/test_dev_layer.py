@@ -138,6 +138,35 @@ class TestRealLayer:
         shutil.rmtree(folder)
         made.run("dev", "small", "--clear")
 
+    @pytest.mark.parametrize("seconds", [0.8, 1.5])
+    def test_a_kill_leaves_the_layer_that_was_there(self, made: Project, seconds: float) -> None:
+        assert made.run("add", "--dev", "small", "humanize==4.9.0").code == 0
+        argv = [sys.executable, "-m", "envbuild", "add", "--dev", "small", "six==1.17.0"]
+        process = subprocess.Popen(
+            argv,
+            cwd=made.folder,
+            env=made.env,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        time.sleep(seconds)
+        process.kill()
+        process.wait()
+        found = python(made, "import humanize, six; print(humanize.__version__, six.__version__)")
+        assert found in ("4.9.0 1.16.0", "4.9.0 1.17.0")
+        made.run("dev", "small", "--clear")
+
+    def test_projects_go_into_jobs(self, made: Project, tmp_path: Path) -> None:
+        lib = tmp_path / "a,b: c"
+        lib.mkdir()
+        (lib / "pyproject.toml").write_text('[project]\nname = "mine"\nversion = "1"\n')
+        (lib / "mine.py").write_text("value = 7\n")
+        assert made.run("add", "--dev", "small", "-e", str(lib)).code == 0
+        line = ("submit", "--on", "local", "--wait", "small", "--", "python3", "-c")
+        submitted = made.run(*line, "import mine; print('value', mine.value)")
+        assert "value 7" in submitted.stdout, submitted.stderr
+        made.run("dev", "small", "--clear")
+
     def test_an_image_that_changed_is_refused_with_what_to_do(self, made: Project) -> None:
         assert made.run("add", "--dev", "small", "humanize==4.9.0").code == 0
         path = record_path(made.folder, "small")
