@@ -119,6 +119,8 @@ def _scheme_of(spec: LayerSpec, inside: BaseContainer) -> Scheme:
     """Return where the image's Python installs; asked of it once per image."""
     if spec.lock.conda_python is not None:
         return conda_scheme(spec.lock)
+    if spec.below is not None and spec.below.conda_python is not None:
+        return conda_scheme(spec.below)
     if spec.below is not None and spec.below.is_bootstrap:
         return bootstrap_scheme(spec.below)
     base, store = spec.lock.base, inside.context.store
