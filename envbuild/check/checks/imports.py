@@ -144,26 +144,41 @@ def lacks_driver(answer: Imported) -> bool:
 
 
 def _cure(evidence: Evidence, answer: Imported) -> str:
-    words = answer.error.replace(":", " ").replace("'", " ").split()
-    library = next((word for word in words if ".so" in word and "/" not in word), None)
-    provider = lookup.provider_of(library) if library else None
-    if library and provider and provider.wheel and not provider.debian:
-        return libraries.advise_on_library(evidence, library)
-    if provider and provider.debian:
-        return f'add "{provider.debian}" to [system] packages' + (
-            f"; {provider.note}" if provider.note else ""
-        )
-    if (
-        "_ARRAY_API" in answer.error
-        or "numpy.core.multiarray failed" in answer.error
-        or "numpy.dtype size" in answer.error
-    ):
-        return 'it was compiled for another NumPy: add "numpy<2" to the dependencies, or take a newer release of it'
+    """Say what mends an import: what its message names, else what its kind of failure suggests."""
+    named = _cure_of_library(evidence, answer.error) or _cure_of_version(answer.error)
+    if named:
+        return named
     if answer.kind == "ModuleNotFoundError":
         return "add the missing package to the recipe's dependencies, lock and build again"
     if answer.kind in ("SIGILL", "SIGSEGV", "SIGBUS", "SIGABRT"):
         return "its compiled code does not fit this machine or its libraries; try another release of the package"
     return "the whole message is in the evidence: envbuild check --json"
+
+
+def _cure_of_library(evidence: Evidence, error: str) -> str | None:
+    words = error.replace(":", " ").replace("'", " ").split()
+    library = next((word for word in words if ".so" in word and "/" not in word), None)
+    provider = lookup.provider_of(library) if library else None
+    if library is None or provider is None:
+        return None
+    if provider.debian:
+        note = f"; {provider.note}" if provider.note else ""
+        return f'add "{provider.debian}" to [system] packages{note}'
+    return libraries.advise_on_library(evidence, library) if provider.wheel else None
+
+
+def _cure_of_version(error: str) -> str | None:
+    """Say which release a message asks for."""
+    newest = re.search(r"\bNumPy (\d+)\.(\d+) or less", error)
+    if newest:
+        bound = f"numpy<{newest[1]}.{int(newest[2]) + 1}"
+        return f'add "{bound}" to the dependencies, or take a newer release of it'
+    required = re.search(r"\b([A-Za-z][\w.-]*[<>=!~][^ ]*) is required .*but found ", error)
+    if required:
+        return f'add "{required[1]}" to the dependencies, lock and build again'
+    if re.search(r"_ARRAY_API|numpy\.core\.multiarray failed|numpy\.dtype size", error):
+        return 'it was compiled for another NumPy: add "numpy<2" to the dependencies, or take a newer release of it'
+    return None
 
 
 def _absent(evidence: Evidence) -> list[str]:

@@ -29,9 +29,19 @@ LACKING = re.compile(
 """The module that lacks what another one wants of it, as Python and numpy say it."""
 
 
+ADVICE = re.compile(
+    r"\W*(?:try|please|see|for more|note|hint|you can|if you|https?)\b", re.IGNORECASE
+)
+"""Lines of a message that say what to do, and not what is wrong."""
+
+
 def last_line(error):
+    """The last line of a message that says what is wrong, else its last one."""
     text = "%s: %s" % (type(error).__name__, error)
-    return text.strip().splitlines()[-1][:500] if text.strip() else type(error).__name__
+    lines = [line for line in text.splitlines() if line.strip()]
+    telling = [line for line in lines if not ADVICE.match(line)]
+    chosen = (telling or lines)[-1].strip()
+    return chosen[:500]
 
 
 def list_files(error):
@@ -340,6 +350,35 @@ def wanted_modules(records):
     return (found[0] if found else None), every, asked, set(names) if alone else set()
 
 
+def list_requirements(item):
+    """What a distribution requires: canonical names, and what stands behind each."""
+    head = read(os.path.join(item["info"], "METADATA")).split("\n\n", 1)[0]
+    lines = re.findall(r"^Requires-Dist:[ \t]*([\w.-]+)([^\n]*)", head, re.M | re.I)
+    return [(canonical(name), rest) for name, rest in lines]
+
+
+def lacks_optional_module(records, name, document):
+    """Whether a guessed module fails for want of another one that its package may do without.
+
+    A guess is no promise.  But what is called like its distribution has to import, and what a
+    distribution requires without a condition has to be there.
+    """
+    lacking = re.search(r"No module named '([\w.]+)'", document.get("error", ""))
+    if document.get("kind") != "ModuleNotFoundError" or lacking is None or lacking.group(1) == name:
+        return False
+    holders = owners(records, name)
+    if any(one["name"].replace("-", "_") == name.lower() for one in holders):
+        return False
+    wanted = canonical(lacking.group(1).split(".")[0])
+    names = {one["name"] for one in holders}
+    for item, _ in records:
+        if item["name"] in names and any(
+            required == wanted and ";" not in rest for required, rest in list_requirements(item)
+        ):
+            return False
+    return True
+
+
 def likely_direct(records):
     """Distributions that somebody asked for, as far as an image shows: no other asks for them."""
     wanted, candidates = set(), []
@@ -347,9 +386,7 @@ def likely_direct(records):
     for module in PARAMETERS["frameworks"]:
         frameworks.update(one["name"] for one in owners(records, module))
     for item, _ in records:
-        head = read(os.path.join(item["info"], "METADATA")).split("\n\n", 1)[0]
-        lines = re.findall(r"^Requires-Dist:[ \t]*([\w.-]+)([^\n]*)", head, re.M | re.I)
-        asked = {canonical(name) for name, rest in lines if "extra ==" not in rest}
+        asked = {name for name, rest in list_requirements(item) if "extra ==" not in rest}
         wanted |= asked
         compiled = any(path.endswith(".so") or ".so." in path for path in item["paths"])
         if compiled or asked & frameworks:
@@ -380,9 +417,7 @@ def main():
     answers.update(try_entries([one for one in early if not (broken and one in late)], limit))
     tried = {name: answers.pop(name) for name in list(answers) if name.startswith("entry:")}
     for name in guessed & set(answers):
-        # a guess is no promise: what lacks a module may be an optional part of its package
-        own = "No module named '%s'" % name in answers[name].get("error", "")
-        if answers[name].get("kind") == "ModuleNotFoundError" and not own:
+        if lacks_optional_module(records, name, answers[name]):
             del answers[name]
     for name, document in answers.items():
         if not document["ok"]:

@@ -1,5 +1,8 @@
 """Try all trees of real wheels and print the figures: python -m tests.sick.real [--stack NAME] [WORD ...].
 
+A toolkit of the machine's own is seen by Numba and others: hide it, as in
+unshare -m sh -c 'mount -t tmpfs none /usr/local/cuda-13.0; python -m tests.sick.real'.
+
 Each tree is made, proved by running the framework, then checked with its recipe and alone.  One line a tree goes to
 standard output (JSON), the figures to standard error.
 """
@@ -17,6 +20,7 @@ from envbuild.check.model import Report
 from envbuild.errors import EnvbuildError
 from tests.sick.real.cases import HEALTHY, SICK, Case
 from tests.sick.real.judge import check_tree
+from tests.sick.real.more_cases import MORE_HEALTHY, MORE_SICK
 from tests.sick.real.trees import WheelTree, make_room, make_tree, remove_tree, run_python
 
 
@@ -82,7 +86,7 @@ def main(words: list[str]) -> None:
     stack = words[1] if words[:1] == ["--stack"] else None
     wanted = words[2:] if stack else words
     rows = []
-    for case in sorted((*SICK, *HEALTHY), key=lambda one: one.stack):
+    for case in sorted((*SICK, *MORE_SICK, *HEALTHY, *MORE_HEALTHY), key=lambda one: one.stack):
         if (stack and case.stack != stack) or (
             wanted and not any(word in case.name for word in wanted)
         ):

@@ -10,6 +10,7 @@ from tests.base.interpreters import interpreter
 from tests.check.tree import failures
 from tests.sick.real.cases import HEALTHY, SICK, Case
 from tests.sick.real.judge import check_tree
+from tests.sick.real.more_cases import MORE_HEALTHY, MORE_SICK
 from tests.sick.real.trees import UV, make_tree, run_python
 
 PYTHON = interpreter("3.11")
@@ -42,8 +43,9 @@ def test_a_real_tree_is_judged_as_its_framework_behaves(case: Case) -> None:
     assert any(re.search(words, why) for why in told), found
 
 
-def test_the_table_has_each_tree_once_and_enough_of_them() -> None:
-    names = [case.name for case in (*SICK, *HEALTHY)]
+def test_the_tables_have_each_tree_once_and_enough_of_them() -> None:
+    sick, healthy = (*SICK, *MORE_SICK), (*HEALTHY, *MORE_HEALTHY)
+    names = [case.name for case in (*sick, *healthy)]
     assert len(names) == len(set(names))
-    assert (len(SICK) >= 45, len(HEALTHY) >= 34) == (True, True)
-    assert all(case.found is None for case in HEALTHY)
+    assert (len(sick) >= 100, len(healthy) >= 85) == (True, True)
+    assert all(case.found is None for case in healthy)

@@ -32,12 +32,13 @@ class Recipe:
     """What is in a tree, step by step.
 
     Each line of ``install`` are arguments of one uv pip install; ``remove`` are distributions that are uninstalled
-    afterwards, ``copy`` files (shell pattern below site-packages -> folder below the tree), ``environment`` the
+    afterwards, ``delete`` files of site-packages that are lost, ``copy`` files (shell pattern below site-packages -> folder below the tree), ``environment`` the
     variables of the image, in which {site} and {tree} are replaced.
     """
 
     install: tuple[str, ...]
     remove: tuple[str, ...] = ()
+    delete: tuple[str, ...] = ()
     copy: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
@@ -76,6 +77,7 @@ def folder_of(recipe: Recipe, interpreter: Path) -> Path:
     steps = (
         recipe.install,
         recipe.remove,
+        recipe.delete,
         sorted(recipe.copy.items()),
         sorted(recipe.files.items()),
         str(interpreter),
@@ -98,7 +100,7 @@ def _fill(root: Path, recipe: Recipe, interpreter: Path) -> None:
     _run(str(UV), "venv", "-q", "--python", str(interpreter), str(root))
     python = ("--python", str(root / "bin/python3"))
     for line in recipe.install:
-        _run(str(UV), "pip", "install", "-q", *python, *line.split())
+        _run(str(UV), "pip", "install", "-q", *python, *line.format(tree=root).split())
         punch(CACHE / "uv")
     if recipe.remove:
         _run(str(UV), "pip", "uninstall", "-q", *python, *recipe.remove)
@@ -108,6 +110,8 @@ def _fill(root: Path, recipe: Recipe, interpreter: Path) -> None:
         target.mkdir(parents=True, exist_ok=True)
         for path in site.glob(pattern):
             shutil.copy2(path, target)
+    for name in recipe.delete:
+        (site / name).unlink()
     for name, text in recipe.files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
