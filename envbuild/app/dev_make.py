@@ -32,6 +32,7 @@ from envbuild.base.digests import known_digest, known_sha256
 from envbuild.build.editable import EditableProject, read_project, write_editable_wheel
 from envbuild.build.image.embedded import read_embedded_info
 from envbuild.build.over_image import LayerSpec, write_layer
+from envbuild.build.pinned_compressor import running_codec
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, HostError, UsageError
 from envbuild.lock.decide.decide import LockOptions, decide_lock
@@ -211,7 +212,8 @@ def _plan_layer(
     today = datetime.now(timezone.utc).date()
     lock = decide_lock(source, LockOptions(old=old), context, today)
     digest = known_digest(found.path, context.store)
-    said = [digest, *(p.sha256 for p in lock.installed), *map(repr, projects)]
+    codec = running_codec(lock.packer, context)
+    said = [digest, codec.name, *(p.sha256 for p in lock.installed), *map(repr, projects)]
     key = hashlib.sha256("\n".join(said).encode()).hexdigest()
     return _LayerPlan(
         found=found,

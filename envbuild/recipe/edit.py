@@ -28,7 +28,7 @@ def requirement_name(line: str) -> str:
         return line if tree is not None else canonicalize_name(Requirement(line).name)
     except InvalidRequirement as error:
         reason = str(error).splitlines()[0]
-        hint = 'write NAME, or "NAME>=VERSION"'
+        hint = 'write PKG, or "PKG>=VERSION"'
         raise UsageError(f"is no requirement: {reason}", where=repr(line), hint=hint) from error
 
 

@@ -1,0 +1,78 @@
+"""``add``, ``remove``, ``promote``, ``dev``: what is refused before anything is resolved, and how it is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from envbuild.cli import run_cli
+
+RECIPE = """\
+[recipe]
+name = "tiny"
+[base]
+bootstrap = "debian:bookworm"
+[python]
+dependencies = ["numpy>=1.26"]
+"""
+SIF = b"#!/usr/bin/env run-singularity\n\0SIF_MAGIC\0" + bytes(200)
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes/tiny.toml").write_text(RECIPE)
+    (tmp_path / "tiny.sif").write_bytes(SIF)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("ENVBUILD_STORE", str(tmp_path / "store"))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("add tiny", "which package?"),
+        ("add tiny -e .", "-e and --over go with --dev"),
+        ("add tiny ../x", "'../x': is no requirement"),
+        ("add tiny -- --help", "'--help': is no requirement"),
+        ("add --dev tiny", "the layer is empty"),
+        ("add --dev tiny six;x", "'six;x': is no requirement"),
+        ("add --dev ./tiny.sif six", "envbuild add --dev tiny --over ./tiny.sif"),
+        ("add --dev tiny -e /nowhere", "-e takes the folder of a Python project"),
+        ("add --dev tiny -e recipes", "none that tells its name"),
+        ("add --dev nosuch six", 'there is no recipe called "nosuch"'),
+        ("add --dev --over nix.sif new six", "there is no such image"),
+        ("add --dev --over ./tiny.sif tiny six", "tiny is taken"),
+        ("add --dev --over ./tiny.sif a/b six", "a layer belongs to a name"),
+        ("remove tiny nunpy", 'has no nunpy; did you mean "numpy"?'),
+        ("promote tiny", "tiny has no development layer"),
+        ("dev * --clear", "a layer belongs to a name"),
+        ("dev ../tiny --clear", "a layer belongs to a name"),
+        ("exec --dry-run --with six tiny -- true", "which a dry run does not"),
+    ],
+)
+def test_a_wrong_word_is_told_and_nothing_is_written(
+    project: Path, capsys: pytest.CaptureFixture[str], words: str, told: str
+) -> None:
+    assert run_cli(words.split()) in (2, 125)
+    assert told in capsys.readouterr().err
+    assert (project / "recipes/tiny.toml").read_text() == RECIPE
+    assert sorted(path.name for path in project.iterdir() if path.name != "store") == [
+        "recipes",
+        "tiny.sif",
+    ]
+
+
+def test_clearing_takes_only_the_layers_of_the_name(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ours = ["tiny.dev.json", "tiny.dev-0123456789ab.sqfs", "tiny.dev-abcdefabcdef.sif"]
+    others = ["tiny2.dev.json", "a.tiny.dev-0123456789ab.sqfs", "tiny.dev-notes.txt"]
+    for name in (*ours, *others):
+        (project / name).touch()
+    assert run_cli(["dev", "tiny", "--clear"]) == 0
+    assert all(name in capsys.readouterr().out for name in ours[:1])
+    assert not any((project / name).exists() for name in ours)
+    assert all((project / name).exists() for name in others)
