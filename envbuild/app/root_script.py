@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from envbuild.build.conda.scripts import read_scripts
 from envbuild.lock.model import Lock
+from envbuild.net.partial import is_complete
 from envbuild.plan.definition import plan_definition
 from envbuild.recipe.model import Source
+from envbuild.store.layout import Store
+
+SHOWN = 8
 
 
-def script_text(source: Source, lock: Lock) -> str:
+def script_text(source: Source, lock: Lock, store: Store) -> str:
     """Return, as a shell script with remarks, what a build runs as root, and what its check runs as the user."""
     recipe = source.recipe
     plan = plan_definition(recipe, lock)
@@ -18,6 +23,7 @@ def script_text(source: Source, lock: Lock) -> str:
         *_script_part("outside the image, in its root folder (%setup)", plan.setup),
         *_script_part("inside the image (%post)", plan.post),
     ]
+    parts += _conda_parts(lock, store)
     if recipe.check.script:
         text = (source.path.parent / recipe.check.script).read_text("utf-8").splitlines()
         parts += _script_part(
@@ -26,14 +32,32 @@ def script_text(source: Source, lock: Lock) -> str:
     return "\n".join(parts) + "\n"
 
 
+def _conda_parts(lock: Lock, store: Store) -> list[str]:
+    """Return the scripts of conda packages that the store has, and which it cannot show."""
+    parts, unseen = [], []
+    for package in lock.conda:
+        file = store.artifact(package.sha256)
+        if not is_complete(file, package.size):
+            unseen.append(package.name)
+            continue
+        for name, text in read_scripts(file, package):
+            title = f"inside the image, conda's {package.name} {package.version}: {name}"
+            parts += _script_part(title, tuple(text.splitlines()))
+    if unseen:
+        names = ", ".join(unseen[:SHOWN]) + (" and more" if len(unseen) > SHOWN else "")
+        parts += ["", f"# Not downloaded yet, so the scripts they may bring are not shown: {names}"]
+    return parts
+
+
 def _script_part(title: str, lines: tuple[str, ...]) -> list[str]:
     return ["", f"# ---- {title} ----", *lines] if lines else []
 
 
 def _flat_remark(lock: Lock, post: int) -> str:
-    debian = len(lock.installed_debian)
+    debian, conda = len(lock.installed_debian), len(lock.conda)
+    linked = f"the scripts that {conda} conda packages may bring, " if conda else ""
     sources = sum(package.is_sdist for package in lock.python)
     return (
-        f"the maintainer scripts of {debian} Debian packages, the set-up programs of {sources} source packages and "
+        f"the maintainer scripts of {debian} Debian packages, {linked}the set-up programs of {sources} source packages and "
         f"{post} lines of [system] post"
     )

@@ -32,7 +32,7 @@ def command(context: Context, *, name: str | None, script: bool, as_json: bool) 
     """
     source = find_named_source(name, context)
     if script:
-        text = script_text(source, require_lock(source))
+        text = script_text(source, require_lock(source), context.store)
         click.echo("".join(f"{sanitize_text(line)}\n" for line in text.splitlines()), nl=False)
         return
     about = recipe_row(source.path, context)

@@ -12,6 +12,7 @@ from envbuild.formats.image_name import parse_image_name
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import CONDA_PREFIX, Lock, LockedBase
 from envbuild.plan import root, shell
+from envbuild.plan.conda import fetch_conda, install_conda, list_conda
 from envbuild.plan.model import Definition, Pairs
 from envbuild.plan.quoting import quote_word, quote_words, script_line
 from envbuild.recipe.model import Recipe
@@ -32,7 +33,9 @@ def plan_definition(recipe: Recipe, lock: Lock) -> Definition:
     return Definition(
         comment=_comment_lines(recipe, lock),
         header=(("Bootstrap", "scratch"),) if bootstrapped else image_header(lock),
-        setup=_setup_lines(lock) if bootstrapped else shell.pass_network(debian=bool(lock.debian)),
+        setup=_setup_lines(lock)
+        if bootstrapped
+        else shell.pass_network(debian=bool(lock.debian), conda=bool(lock.conda)),
         post=_post_lines(recipe, lock, bootstrapped=bootstrapped),
         environment=_environment_of(recipe, lock),
         path=(f"{CONDA_PREFIX}/bin",) if lock.conda else (),
@@ -100,29 +103,30 @@ def _comment_lines(recipe: Recipe, lock: Lock) -> tuple[str, ...]:
 
 def _setup_lines(lock: Lock) -> tuple[str, ...]:
     base, others = lock.base_packages, lock.system_packages
-    return root.bootstrap_root(base, others, lock.base.epoch)
+    return root.bootstrap_root(base, others, lock.base.epoch, conda=bool(lock.conda))
 
 
 def _post_lines(recipe: Recipe, lock: Lock, *, bootstrapped: bool) -> tuple[str, ...]:
     packages = lock.installed
     build = lock.build_only
     system = lock.system_packages
-    python = lock.base.python_path
+    python, of_base = lock.python_path, lock.base.python_path
+    fetching = fetch_conda(lock.conda, of_base)
+    fetched = () if bootstrapped else system
     lines = [
         *QUIET,
-        *shell.supply_files(packages, build, python, () if bootstrapped else system, lock.files),
+        *list_conda(lock.conda),
+        *shell.supply_files(packages, build, of_base, fetched, lock.files, fetching=fetching),
     ]
     lines += shell.install_debian(system)
-    if lock.conda:
-        reason = "its conda packages are linked by envbuild make --mode flat alone"
-        lines += [f"echo {quote_word(reason)} >&2", "exit 1"]
+    lines += install_conda(lock, tuple(name for name, _ in _environment_of(recipe, lock)))
     if packages:
         hashed = _minor_version(lock) >= (
             3,
             7,
         )  # the first that knows bytecode checked by hash (PEP 552)
         # PEP 668: Debian's Python refuses to install into itself otherwise
-        forced = bootstrapped or lock.base.externally_managed
+        forced = bootstrapped or lock.base.externally_managed or lock.conda_python is not None
         lines += shell.install_python(python, break_system=forced, compiles=hashed)
         if not hashed:
             lines += shell.compile_by_time(python, lock.base.epoch)

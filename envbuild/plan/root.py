@@ -8,7 +8,7 @@ from __future__ import annotations
 from envbuild.base.debian.mmdebstrap import mmdebstrap_arguments
 from envbuild.base.model import DebianPackage
 from envbuild.plan.quoting import quote_word
-from envbuild.plan.shell import BUILD, network_for_post, write_heredoc
+from envbuild.plan.shell import BUILD, conda_variables, network_for_post, write_heredoc
 
 SECRETS = "/run/secrets"
 """Where an engine shows the secrets of a build, to the steps that ask for them."""
@@ -17,7 +17,11 @@ TARGET, STAGED, SUPPLIED_DEBIAN = "/target", "/debian", "/mnt/debian"
 
 
 def bootstrap_root(
-    base: tuple[DebianPackage, ...], others: tuple[DebianPackage, ...], epoch: int
+    base: tuple[DebianPackage, ...],
+    others: tuple[DebianPackage, ...],
+    epoch: int,
+    *,
+    conda: bool = False,
 ) -> tuple[str, ...]:
     """Return %setup lines that fill the root, and lay the other Debian packages ready for %post.
 
@@ -38,7 +42,7 @@ def bootstrap_root(
         *_fill_root(base, others),
         f'    mkdir -p "$root{BUILD}/files"',
         f'    mv "$work/others" "$root{BUILD}/files/debian"',
-        *network_for_post(),
+        *network_for_post(conda_variables(conda=conda)),
         "fi",
     )
 

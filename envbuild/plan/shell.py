@@ -39,11 +39,11 @@ def write_heredoc(command: str, end: str, lines: Iterable[str]) -> tuple[str, ..
     return (f"{command} <<'{end}'", *body, end)
 
 
-def pass_network(*, debian: bool = False) -> tuple[str, ...]:
+def pass_network(*, debian: bool = False, conda: bool = False) -> tuple[str, ...]:
     """Return the %setup lines of an image as base.
 
     Only what a build without envbuild needs to download. ``debian`` says that it needs Debian
-    packages too.
+    packages too, ``conda`` that it needs conda's.
     """
     return (
         "set -eu",
@@ -51,9 +51,14 @@ def pass_network(*, debian: bool = False) -> tuple[str, ...]:
         "root=${APPTAINER_ROOTFS:-$SINGULARITY_ROOTFS}",
         'if [ -z "${ENVBUILD_FILES:-}" ]; then',
         f'    mkdir -p "$root{BUILD}"',
-        *network_for_post("DEBIAN_MIRROR|" if debian else ""),
+        *network_for_post(("DEBIAN_MIRROR|" if debian else "") + conda_variables(conda=conda)),
         "fi",
     )
+
+
+def conda_variables(*, conda: bool) -> str:
+    """Return the pattern of the variables that name conda channels, where they are needed."""
+    return "ENVBUILD_CHANNEL_[A-Z0-9_]+|" if conda else ""
 
 
 def network_for_post(more: str = "") -> tuple[str, ...]:
@@ -96,11 +101,13 @@ def supply_files(
     python: str,
     debian: tuple[DebianPackage, ...] = (),
     own: tuple[LockedFiles, ...] = (),
+    *,
+    fetching: tuple[str, ...] = (),
 ) -> tuple[str, ...]:
     """Return %post lines that set ``files`` (a folder) and ``offline`` (a prefix of commands).
 
     ``debian`` are packages that are downloaded here and not before; ``own`` are files of the
-    project.
+    project; ``fetching`` are lines that download still more.
     """
     named = [f"{p.name} ({p.source})" for p in packages if p.source is not None] + [
         f.source for f in own
@@ -143,6 +150,7 @@ def supply_files(
             f"{BUILD}/packages.txt {BUILD}/build.txt"
         ),
         *_fetch_debian(debian, python),
+        *fetching,
         "fi",
     )
 

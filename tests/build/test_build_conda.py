@@ -9,11 +9,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from envbuild.build.conda.activation import changed_variables
 from envbuild.build.image.verify import image_tree
 from envbuild.build.make import building
 from envbuild.build.stored_plan import plan_image
 from envbuild.lock.model import Lock
+from envbuild.plan.scripts.activate_conda import changed_variables
 from tests.build.test_build_conda_link import MODULE, PYTHON, TOOL
 from tests.conda.archives import Archive
 from tests.tiny_build import TinyProject

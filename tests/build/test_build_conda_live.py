@@ -137,3 +137,20 @@ def test_another_user_gets_the_same_bytes(made: Project, tmp_path: Path) -> None
     assert sha256(other.folder / "env.sif") == sha256(made.folder / "env.sif")
     lock = read_lock(made.folder / "lockfiles/env.lock")
     assert [package.name for package in lock.conda] == ["hook", "module", "python", "tool"]
+
+
+@pytest.mark.slow
+def test_the_definition_gives_the_same_environment(made: Project, tmp_path: Path) -> None:
+    """Built by Apptainer from the written text, where py-rattler installs the packages."""
+    other = Project(tmp_path / "other", made.store)
+    for name in ("recipes/env.toml", "lockfiles/env.lock", "home/.config/envbuild/config.toml"):
+        other.write(name, (made.folder / name).read_text())
+    done = other.run("make", "env", "--mode", "fakeroot", "--no-check")
+    assert done.code == 0, done.stderr
+    # Debian's Python, which plays conda's, lets uv put six into another folder
+    find = "cd /opt/env && find . -not -type d -not -name '*.pyc' -not -path '*conda-meta*' -not -path '*six*'"
+    listing = f"{find} | LC_ALL=C sort | xargs sha256sum"
+    assert run(other, "sh", "-c", listing) == run(made, "sh", "-c", listing)
+    told = "cat /.singularity.d/env/91-conda.sh /opt/env/conda-meta/history; ls /opt/env/conda-meta"
+    assert run(other, "sh", "-c", told) == run(made, "sh", "-c", told)
+    assert run(other, "module") == "/opt/env\n"

@@ -11,7 +11,16 @@ from tests.conda.archives import Archive
 MINOR = ".".join(platform.python_version_tuple()[:2])
 PROGRAM = Path(f"/usr/bin/python{MINOR}")
 LIBRARY = Path(f"/usr/lib/python{MINOR}")
-LEFT_OUT = {"__pycache__", "test", "tests", "dist-packages", "idlelib", "pydoc_data", "lib2to3"}
+LEFT_OUT = {
+    "EXTERNALLY-MANAGED",
+    "__pycache__",
+    "test",
+    "tests",
+    "dist-packages",
+    "idlelib",
+    "pydoc_data",
+    "lib2to3",
+}
 CUSTOMIZE = """
 import site, sys
 site.addsitedir(f"{sys.prefix}/lib/python%s/site-packages")

@@ -8,14 +8,13 @@ the environment is written down as plain exports.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from envbuild.build.image.base_config import HOME, BaseConfig
+from envbuild.build.image.base_config import BaseConfig
 from envbuild.build.in_base.container import BaseContainer
 from envbuild.build.in_base.exchange import GIVEN, INSIDE, open_exchange, result_bytes
 from envbuild.errors import IntegrityError, ToolFailedError
@@ -26,17 +25,14 @@ from envbuild.lock.model import CONDA_PREFIX, Lock
 from envbuild.parts.cache import CachedPart
 from envbuild.parts.reader import read_file
 from envbuild.parts.writer import Content
+from envbuild.plan.conda import ACTIVATION, history_text
 from envbuild.plan.quoting import quote_literal
+from envbuild.plan.scripts.activate_conda import NAME, changed_variables
 
 SECONDS = 300.0
-ENVIRONMENT = f"{HOME}/env/91-conda.sh"
-"""Read after 90-environment.sh: before it there is no PATH (Apptainer's action_script.sh)."""
 SCRIPTS = f"{CONDA_PREFIX}/etc/conda/activate.d/".lstrip("/")
 VARIABLES = f"{CONDA_PREFIX}/etc/conda/env_vars.d/".lstrip("/")
 HISTORY = f"{CONDA_PREFIX}/conda-meta/history".lstrip("/")
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z", re.ASCII)
-OF_THE_SHELL = re.compile(r"(PWD|OLDPWD|SHLVL|_|BASH.*|HOME|PS1|CONDA_BACKUP_.*)\Z")
-"""Variables that belong to the run, or are kept for a deactivation that never comes."""
 OUTER = f"""\
 for file in {GIVEN}/base/*; do
     if [ -f "$file" ]; then . "$file"; fi
@@ -139,50 +135,12 @@ def capture_activation(
     return Activation(lines=kept, told=told)
 
 
-def is_kept_variable(name: str) -> bool:
-    """Tell whether a variable is one that an image may set for good."""
-    return NAME.match(name) is not None and not OF_THE_SHELL.match(name)
-
-
-def changed_variables(
-    before: Mapping[str, str], after: Mapping[str, str], set_by_recipe: Collection[str]
-) -> Iterator[str]:
-    """Yield the lines of shell that make one environment of another, by name.
-
-    What was put before or behind a value is put there again, whatever the value will be. What the
-    recipe sets itself stays as it says.
-    """
-    for name in sorted({*before, *after}):
-        old, new = before.get(name), after.get(name)
-        if old == new or name in set_by_recipe or not is_kept_variable(name):
-            continue
-        if new is None:
-            yield f"unset {name}"
-        elif old and new.endswith(f":{old}"):
-            yield f'export {name}={quote_literal(new[: -len(old)])}"${name}"'
-        elif old and new.startswith(f"{old}:"):
-            yield f'export {name}="${name}"{quote_literal(new[len(old) :])}'
-        else:
-            yield f"export {name}={quote_literal(new)}"
-
-
 def environment_contents(activation: Activation, lock: Lock) -> Iterator[Content]:
     """Yield the files that a whole environment has beside its packages."""
     script = "\n".join(("#!/bin/sh", *activation.lines)) + "\n"
-    yield TreeEntry(ENVIRONMENT, "f", 0o755), script.encode()
+    yield TreeEntry(ACTIVATION.lstrip("/"), "f", 0o755), script.encode()
     # conda takes a folder for an environment by this file
     yield TreeEntry(HISTORY, "f", 0o644), history_text(lock).encode()
-
-
-def history_text(lock: Lock) -> str:
-    """Return conda's own record of what was asked for."""
-    specs = ", ".join(f"'{spec}'" for spec in lock.conda_direct)
-    installed = [
-        f"+{package.channel}/{package.subdir}::{package.name}-{package.version}-{package.build}"
-        for package in lock.conda
-    ]
-    update = (f"# update specs: [{specs}]",) if specs else ()
-    return "\n".join(("==> 1970-01-01 00:00:00 <==", *installed, *update)) + "\n"
 
 
 def _variables(data: bytes) -> dict[str, str]:

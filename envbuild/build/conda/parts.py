@@ -18,7 +18,6 @@ from envbuild.build.conda.activation import (
     capture_activation,
     declared_variables,
     environment_contents,
-    history_text,
     needs_activation,
 )
 from envbuild.build.conda.link import conda_part_key, link_package
@@ -42,6 +41,7 @@ from envbuild.parts.cache import (
     provide_part,
 )
 from envbuild.parts.writer import PartWriter
+from envbuild.plan.conda import history_text
 from envbuild.store.layout import Store
 from envbuild.store.units import count_noun
 

@@ -7,12 +7,16 @@ user namespace, without a network; what they change is kept as a part.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 import msgspec
 
+from envbuild import limits
 from envbuild.build.conda.order import install_order
 from envbuild.build.in_base.overlay_run import OverlayScript
+from envbuild.conda.archive import open_archive, plain_name
 from envbuild.formats.file_tree import merge_parts
+from envbuild.limits import reading
 from envbuild.lock.model import CONDA_PREFIX, CondaPackage, Lock
 from envbuild.parts.cache import CachedPart
 from envbuild.parts.reader import read_file
@@ -61,6 +65,24 @@ def link_script(
         environment=VARIABLES,
         hint="a script of the package failed; it has no network. Lock another build of it",
     )
+
+
+def read_scripts(file: Path, package: CondaPackage) -> Iterator[tuple[str, str]]:
+    """Yield the name and the text of each script that a package of the store brings.
+
+    Raises IntegrityError for what is no such package.
+    """
+    names = {script_name(package.name, phase) for phase in PHASES}
+    size = file.stat().st_size
+    with reading("this conda package cannot be read", package.file), file.open("rb") as raw:
+        archive = open_archive(raw, package.file, size)
+        # its own list tells without unpacking whether there are any
+        if not names & {path.path for path in archive.info.paths}:
+            return
+        for member, content in archive.members():
+            name = plain_name(member.name)
+            if name in names and content is not None:
+                yield name, content.read(limits.SCRIPT).decode("utf-8", "replace")
 
 
 def script_name(package: str, phase: str) -> str:

@@ -39,10 +39,11 @@ def supplied_files(lock: Lock, store: Store) -> Iterator[Path]:
         )  # the working folder itself is closed to the ids that root builds with
         wanted = [("debian", p.file, p.sha256, p.size) for p in lock.system_packages]
         wanted += [("python", p.file, p.sha256, p.size) for p in lock.python]
+        wanted += [("conda", p.file, p.sha256, p.size) for p in lock.conda]
         wanted += [
             ("files", f"{locked.sha256}.tar", locked.sha256, locked.size) for locked in lock.files
         ]
-        for folder in ("python", "debian", "files"):
+        for folder in ("python", "debian", "conda", "files"):
             make_open(top / folder)
         for folder, name, sha256, size in wanted:
             kept = store.artifact(sha256)

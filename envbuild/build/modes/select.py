@@ -278,8 +278,6 @@ def _mode_blockers(
             yield f"{NO_IDS} to make a Debian root with"
         if MODES[mode].needs_ids and not may:
             yield f"{NO_IDS} to unpack a Debian root with"
-    if lock.conda and not MODES[mode].is_assembled:
-        yield "it has conda packages, which only flat and layered link"
     if MODES[mode].is_assembled and runs_inside(recipe, lock):
         yield from _blockers_inside(host)
     if MODES[mode].is_layered and host.layers is not None:

@@ -22,6 +22,7 @@ from envbuild.recipe.conda import spec_name
 from envbuild.recipe.model import Recipe
 from envbuild.resolve.graph import DIRECT
 from envbuild.resolve.model import Found
+from envbuild.resolve.sources.pinned_wheel import pinned_wheel
 from envbuild.tools import installed_version
 
 
@@ -43,6 +44,10 @@ def refuse_conda(recipe: Recipe) -> None:
         )
 
 
+LINKER = "py-rattler"
+"""What installs conda packages where envbuild does not."""
+
+
 def with_conda(
     base: BaseDescription, recipe: Recipe, options: CondaOptions, context: Context
 ) -> tuple[BaseDescription, CondaSolution]:
@@ -58,6 +63,18 @@ def with_conda(
     return replace(base, facts=facts, own=base.facts, protect=protect), solution
 
 
+def find_linker(base: BaseDescription, recipe: Recipe, context: Context) -> tuple[Found, ...]:
+    """Return the wheel that installs conda packages in a build from the definition.
+
+    None where the base's own Python is too old for it; such a definition says so.
+    """
+    if not recipe.conda.dependencies:
+        return ()
+    facts = base.own or base.facts
+    found = pinned_wheel(LINKER, installed_version(LINKER), facts, context)
+    return () if found is None else (found,)
+
+
 def put_conda(lock: Lock, recipe: Recipe, solution: CondaSolution) -> Lock:
     """Return the lock with its conda part; without one it stays as it is."""
     if not recipe.conda.dependencies:
@@ -68,7 +85,7 @@ def put_conda(lock: Lock, recipe: Recipe, solution: CondaSolution) -> Lock:
         conda_direct=recipe.conda.dependencies,
         conda_virtual=solution.virtual,
         conda=locked_packages(solution, recipe.conda.dependencies),
-        tools={**lock.tools, "py-rattler": installed_version("py-rattler")},
+        tools={**lock.tools, LINKER: installed_version(LINKER)},
         notes=(*lock.notes, *solution.notes),
     )
 

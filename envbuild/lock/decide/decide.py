@@ -23,6 +23,7 @@ from envbuild.errors import NoSolutionError, UsageError
 from envbuild.lock.decide.base_description import BaseDescription, brought_alone, framework_packages
 from envbuild.lock.decide.compiling import with_compiling
 from envbuild.lock.decide.conda import (
+    find_linker,
     put_conda,
     refuse_conda,
     refuse_double_cuda,
@@ -135,6 +136,7 @@ def decide_lock(
     brought = (*framework_packages(base, resolution), *resolution.packages)
     cuda_notes = require_cuda(recipe, base.under or base.facts, brought)
     installer = find_installer(resolver, base.facts, context)
+    installer = (*installer, *find_linker(base, recipe, context))
     packing = _choose_packer(options, base.facts.machine, context)
     resolution = replace(resolution, notes=(*resolution.notes, *cuda_notes))
     resolution = with_compiling(resolution, recipe, base, brought, context.store)

@@ -1,0 +1,86 @@
+"""The shell texts of a definition that install conda packages and write down what activating does."""
+
+from __future__ import annotations
+
+from envbuild.lock.model import CONDA_PREFIX, CondaPackage, Lock
+from envbuild.plan.quoting import quote_word, quote_words, text_line
+from envbuild.plan.shell import BUILD, program_lines, write_heredoc
+
+LINKER = "py-rattler"
+"""What installs conda packages where envbuild does not: one of the locked wheels."""
+ACTIVATION = "/.singularity.d/env/91-conda.sh"
+"""Read after 90-environment.sh: before it there is no PATH (Apptainer's action_script.sh)."""
+
+
+def history_text(lock: Lock) -> str:
+    """Return conda's own record of what was asked for."""
+    specs = ", ".join(f"'{spec}'" for spec in lock.conda_direct)
+    installed = [
+        f"+{package.channel}/{package.subdir}::{package.name}-{package.version}-{package.build}"
+        for package in lock.conda
+    ]
+    update = (f"# update specs: [{specs}]",) if specs else ()
+    return "\n".join(("==> 1970-01-01 00:00:00 <==", *installed, *update)) + "\n"
+
+
+def fetch_conda(packages: tuple[CondaPackage, ...], python: str) -> tuple[str, ...]:
+    """Return %post lines that download conda packages where the build was not given them."""
+    if not packages:
+        return ()
+    program = write_heredoc(
+        f"    cat >{BUILD}/fetch_conda.py", "PYTHON", program_lines("fetch_conda")
+    )
+    return (
+        f"    mkdir -p {BUILD}/files/conda",
+        *program,
+        f"    {quote_word(python)} {BUILD}/fetch_conda.py {BUILD}/files/conda {BUILD}/conda.txt",
+    )
+
+
+def list_conda(packages: tuple[CondaPackage, ...]) -> tuple[str, ...]:
+    """Return %post lines that write the list of conda packages: sha256, channel, path in it."""
+    if not packages:
+        return ()
+    rows = [f"{p.sha256} {p.channel} {p.subdir}/{p.file}" for p in packages]
+    return (f"mkdir -p {BUILD}", *write_heredoc(f"cat >{BUILD}/conda.txt", "LOCKED", rows))
+
+
+def install_conda(lock: Lock, set_by_recipe: tuple[str, ...]) -> tuple[str, ...]:
+    """Return %post lines that install a lock's conda packages from files.
+
+    Their own scripts run, without a network where that can be. The base's Python starts py-rattler,
+    which wants 3.10: on an older base, or with a lock that lacks its wheel, the build ends with
+    that reason.
+    """
+    if not lock.conda:
+        return ()
+    wheel = next((p.file for p in lock.build_only if p.name == LINKER), None)
+    if wheel is None:
+        reason = f"the base's Python {lock.base.python} cannot start {LINKER}, which installs conda"
+        return (f"echo {quote_word(f'{reason}: build with envbuild make')} >&2", "exit 1")
+    python, prefix = quote_word(lock.base.python_path), quote_word(CONDA_PREFIX)
+    programs = [
+        write_heredoc(f"cat >{BUILD}/{name}.py", "PYTHON", program_lines(name))
+        for name in ("install_conda", "activate_conda")
+    ]
+    history = [text_line(line) for line in history_text(lock).splitlines()]
+    return (
+        "# conda packages",
+        *write_heredoc(f"cat >{BUILD}/history", "HISTORY", history),
+        *programs[0],
+        *programs[1],
+        (
+            """(cd "$files/python" && sed -n 's/^py-rattler==.*sha256:\\([0-9a-f]*\\)  # /\\1  /p' """
+            f"{BUILD}/build.txt |"
+        ),
+        "    sha256sum --check --quiet)",
+        f'{python} -m zipfile -e "$files/python/{wheel}" {BUILD}/linker',
+        (
+            f"PYTHONPATH={BUILD}/linker $offline {python} -s -B {BUILD}/install_conda.py "
+            f'"$files/conda" {BUILD}/conda.txt {prefix} {BUILD}/history'
+        ),
+        (
+            f"$offline {python} -s -B {BUILD}/activate_conda.py {prefix} {ACTIVATION} "
+            f"{quote_words(set_by_recipe)}"
+        ),
+    )

@@ -1,0 +1,85 @@
+"""Install conda packages from files, by py-rattler, which is one of the locked files."""
+
+import asyncio
+import glob
+import hashlib
+import json
+import os
+import subprocess
+import sys
+
+import rattler
+
+NO_HOST = "https://mirror.invalid/"
+OF_THIS_MACHINE = ("extracted_package_dir", "package_tarball_full_path")
+
+
+def package_record(folder, sha256, channel, path):
+    """Return what is to be installed, from the package itself; its hash is verified."""
+    file = os.path.join(folder, os.path.basename(path))
+    with open(file, "rb") as packed:
+        data = packed.read()
+    found = hashlib.sha256(data).hexdigest()
+    if found != sha256:
+        raise SystemExit(f"{path}: sha256 is {found}, the lock says {sha256}")
+    index = rattler.IndexJson.from_package_archive(file)
+    names = ("arch", "platform", "depends", "constrains", "license", "license_family", "noarch")
+    record = rattler.PackageRecord(
+        index.name,
+        str(index.version),
+        index.build,
+        index.build_number,
+        path.split("/")[0],
+        sha256=bytes.fromhex(sha256),
+        size=len(data),
+        python_site_packages_path=index.python_site_packages_path,
+        **{name: getattr(index, name) for name in names},
+    )
+    return rattler.RepoDataRecord(
+        record, os.path.basename(path), f"file://{file}", NO_HOST + channel
+    )
+
+
+def clean_records(prefix, rows):
+    """Take what is of this machine out of the records of installed packages."""
+    places = {os.path.basename(path): (channel, path) for _, channel, path in rows}
+    noarch = []
+    for file in sorted(glob.glob(f"{prefix}/conda-meta/*.json")):
+        with open(file) as text:
+            record = json.load(text)
+        channel, path = places[record["fn"]]
+        record["channel"], record["url"] = NO_HOST + channel, f"{NO_HOST}{channel}/{path}"
+        record["link"] = {"source": "", "type": 1}
+        for name in OF_THIS_MACHINE:
+            record.pop(name, None)
+        with open(file, "w") as text:
+            json.dump(record, text, indent=2, sort_keys=True)
+        if record.get("noarch") == "python":
+            noarch += [f"{prefix}/{name}" for name in record["files"]]
+    return [name for name in noarch if name.endswith(".py") and "/site-packages/" in name]
+
+
+def main(folder, listing, prefix, history):
+    """Install all packages of the list; a line is sha256, channel, path in the channel."""
+    with open(listing) as lines:
+        rows = [line.split() for line in lines]
+    records = [package_record(folder, *row) for row in rows]
+    cache = os.path.join(os.path.dirname(listing), "rattler")
+    work = rattler.install(
+        records, prefix, cache_dir=cache, execute_link_scripts=True, show_progress=False
+    )
+    asyncio.run(work)
+    modules = clean_records(prefix, rows)
+    with open(history) as text, open(f"{prefix}/conda-meta/history", "w") as out:
+        out.write(text.read())
+    if os.path.exists(f"{prefix}/CACHEDIR.TAG"):
+        os.remove(f"{prefix}/CACHEDIR.TAG")
+    if modules:
+        compiling = [f"{prefix}/bin/python", "-m", "compileall", "-q", "-i", "-"]
+        how = ["--invalidation-mode", "unchecked-hash"]
+        # a module for another Python does not compile, which is no fault
+        subprocess.run([*compiling, *how], input="\n".join(modules).encode(), check=False)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,108 @@
+"""The lines of a definition that install conda packages, and the programs it carries."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import runpy
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from envbuild.lock.model import Lock, PythonPackage
+from envbuild.lock.read import read_lock
+from envbuild.plan.conda import install_conda
+from envbuild.plan.definition import plan_definition, plan_dockerfile
+from envbuild.plan.dockerfile import render_dockerfile
+from envbuild.plan.scripts.activate_conda import changed_variables
+from envbuild.plan.shell import SCRIPTS
+from envbuild.recipe.read import read_recipe
+from tests.conda.archives import Archive
+from tests.conda.channels import serve
+
+TOP = Path(__file__).parents[2]
+LINKER = PythonPackage(
+    name="py-rattler",
+    version="0.28.0",
+    group="build",
+    file="py_rattler-0.28.0-cp310-abi3-manylinux_2_17_x86_64.whl",
+    size=1,
+    sha256="a" * 64,
+)
+
+
+def conda_lock(*build: PythonPackage) -> Lock:
+    """A shipped lock with one conda package more."""
+    lock = read_lock(TOP / "lockfiles/torch-mnist.lock")
+    package = Archive(name="tool").locked(b"")
+    python = (*lock.python, *build)
+    return msgspec.structs.replace(lock, python=python, conda=(package,), channels=("lab",))
+
+
+def test_definition_and_dockerfile_put_the_prefix_first() -> None:
+    recipe, _ = read_recipe(TOP / "recipes/torch-mnist.toml")
+    lock = conda_lock(LINKER)
+    definition = plan_definition(recipe, lock)
+    assert definition.path == ("/opt/env/bin",)
+    assert dict(definition.environment)["CONDA_PREFIX"] == "/opt/env"
+    text = "\n".join(definition.post)
+    assert f"{lock.conda[0].sha256} lab linux-64/tool-1.0-h1_0.conda" in text
+    assert text.index("fetch_conda.py") < text.index("install_conda.py") < text.index("pip install")
+    dockerfile = render_dockerfile(plan_dockerfile(recipe, lock))
+    assert 'ENV PATH="/opt/env/bin:$PATH"\n' in dockerfile
+
+
+def test_a_base_that_cannot_start_the_linker_is_told() -> None:
+    lines = install_conda(conda_lock(), ())
+    assert lines[-1] == "exit 1"
+    assert "cannot start py-rattler" in lines[0]
+    assert install_conda(read_lock(TOP / "lockfiles/torch-mnist.lock"), ()) == ()
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_packages_are_fetched_from_the_channel_and_verified(
+    damaged: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = Archive(name="tool").write(tmp_path / "served/lab/linux-64")
+    sha256 = "0" * 64 if damaged else package.sha256
+    (tmp_path / "conda.txt").write_text(f"{sha256} lab linux-64/{package.file}\n")
+    (tmp_path / "out").mkdir()
+    fetch = runpy.run_path(str(SCRIPTS / "fetch_conda.py"))["main"]
+    with serve(tmp_path / "served") as served:
+        monkeypatch.setenv("ENVBUILD_CHANNEL_LAB", f"{served.url}/lab")
+        if damaged:
+            with pytest.raises(SystemExit, match="the lock says 0000"):
+                fetch(str(tmp_path / "out"), str(tmp_path / "conda.txt"))
+            return
+        fetch(str(tmp_path / "out"), str(tmp_path / "conda.txt"))
+    data = (tmp_path / "out" / package.file).read_bytes()
+    assert hashlib.sha256(data).hexdigest() == package.sha256
+
+
+def test_a_channel_without_an_address_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = runpy.run_path(str(SCRIPTS / "fetch_conda.py"))["channel_address"]
+    with pytest.raises(SystemExit, match="set ENVBUILD_CHANNEL_CONDA_FORGE to the address"):
+        address("conda-forge")
+    monkeypatch.setenv("ENVBUILD_CHANNEL_LAB", "https://me:pa%20ss@lab.invalid/c/")
+    url, headers = address("lab")
+    assert url == "https://lab.invalid/c"
+    assert base64.b64decode(headers["Authorization"].split()[1]) == b"me:pa ss"
+
+
+def test_activation_is_written_as_exports(tmp_path: Path) -> None:
+    folder = tmp_path / "env/etc/conda"
+    (folder / "activate.d").mkdir(parents=True)
+    (folder / "env_vars.d").mkdir()
+    (folder / "activate.d/a.sh").write_text('export DIR="$CONDA_PREFIX/x" WORDS=changed KEPT=no\n')
+    (folder / "env_vars.d/a.json").write_text('{"WORDS": "1", "no name": "2"}')
+    target = tmp_path / "d/91-conda.sh"
+    main = runpy.run_path(str(SCRIPTS / "activate_conda.py"))["main"]
+    main(str(tmp_path / "env"), str(target), "KEPT")
+    assert target.read_text() == f"#!/bin/sh\nexport DIR={tmp_path}/env/x\nexport WORDS=changed\n"
+    (folder / "activate.d/b.sh").write_text("exit 3\n")
+    with pytest.raises(SystemExit, match="ended the shell"):
+        main(str(tmp_path / "env"), str(target))
+    assert [*changed_variables({}, {"A": "1"}, ())] == ["export A=1"]
