@@ -58,6 +58,7 @@ def _flat_remark(lock: Lock, post: int) -> str:
     linked = f"the scripts that {conda} conda packages may bring, " if conda else ""
     sources = sum(package.is_sdist for package in lock.python)
     return (
-        f"the maintainer scripts of {debian} Debian packages, {linked}the set-up programs of {sources} source packages and "
+        f"the maintainer scripts of {debian} Debian packages, {linked}"
+        f"the set-up programs of {sources} source packages and "
         f"{post} lines of [system] post"
     )

@@ -1,4 +1,4 @@
-"""The shell texts of a definition that install conda packages and write down what activating does."""
+"""The shell texts of a definition that install conda packages and activate them once."""
 
 from __future__ import annotations
 
@@ -69,10 +69,8 @@ def install_conda(lock: Lock, set_by_recipe: tuple[str, ...]) -> tuple[str, ...]
         *write_heredoc(f"cat >{BUILD}/history", "HISTORY", history),
         *programs[0],
         *programs[1],
-        (
-            """(cd "$files/python" && sed -n 's/^py-rattler==.*sha256:\\([0-9a-f]*\\)  # /\\1  /p' """
-            f"{BUILD}/build.txt |"
-        ),
+        """(cd "$files/python" && \\""",
+        f"""    sed -n 's/^{LINKER}==.*sha256:\\([0-9a-f]*\\)  # /\\1  /p' {BUILD}/build.txt |""",
         "    sha256sum --check --quiet)",
         f'{python} -m zipfile -e "$files/python/{wheel}" {BUILD}/linker',
         (
