@@ -207,6 +207,45 @@ class Tried(_Record, frozen=True):
     noise: tuple[str, ...] = ()
 
 
+class FoundConda(_Record, frozen=True):
+    """One package by its record in conda-meta; ``flags`` are those of CEP 45."""
+
+    name: str
+    version: str
+    build: str
+    channel: str = ""
+    flags: tuple[str, ...] = ()
+
+
+class TwoOwners(_Record, frozen=True):
+    """A distribution of pip and a conda package that own the same files.
+
+    ``changed`` of them hold another content than conda's record says.
+    """
+
+    dist: str
+    version: str
+    package: str
+    files: int
+    changed: int
+    example: str
+
+
+class CondaSurvey(_Record, frozen=True):
+    """conda_probe: an environment's records against its files.
+
+    ``lost`` are packages and paths that are gone, ``runtimes`` OpenMP libraries that exclude each
+    other, ``before`` folders of LD_LIBRARY_PATH with names that the environment has too.
+    """
+
+    packages: tuple[FoundConda, ...]
+    lost: tuple[tuple[str, str], ...]
+    lost_count: int
+    overlaps: tuple[TwoOwners, ...]
+    runtimes: tuple[str, ...]
+    before: dict[str, tuple[str, ...]]
+
+
 class Imports(_Record, frozen=True):
     """import_probe: one answer for each module, and for each program by its name."""
 

@@ -11,6 +11,7 @@ from envbuild.check.answers import (
     BuiltFor,
     Code,
     Compute,
+    CondaSurvey,
     Driver,
     Imports,
     LibrarySurvey,
@@ -42,6 +43,7 @@ class Evidence:
     static: Answer[Static] | None = None
     libraries: Answer[LibrarySurvey] | None = None
     imports: Answer[Imports] | None = None
+    conda: Answer[CondaSurvey] | None = None
     code: Answer[Code] | None = None
     script: Answer[ScriptRun] | None = None
     driver: Answer[Driver] | None = None

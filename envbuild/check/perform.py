@@ -16,6 +16,7 @@ from envbuild.check.answers import (
     Answer,
     Code,
     Compute,
+    CondaSurvey,
     Driver,
     Imports,
     LibrarySurvey,
@@ -203,7 +204,10 @@ def gather_evidence(
     imports = plan.imports_request(expected, uses=used, gpu=inside.gpu, compiles=compiles)
     libraries, driver = plan.libraries_request(), plan.driver_request()
     code = plan.code_request(expected, gpu=inside.gpu)
+    conda = plan.conda_request() if expected.conda else None
     files = [libraries, static]
+    if conda:
+        files.append(conda)
     if code:
         files.append(code)
     if inside.gpu:
@@ -226,6 +230,7 @@ def gather_evidence(
         static=visit.answer(static, Static),
         libraries=visit.answer(libraries, LibrarySurvey),
         imports=visit.answer(imports, Imports),
+        conda=visit.answer(conda, CondaSurvey) if conda else None,
         code=code_answer,
         driver=driver_answer,
         sources=sources,

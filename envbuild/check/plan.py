@@ -17,7 +17,7 @@ from envbuild.check.model import Level
 from envbuild.check.target import Target
 from envbuild.data import lookup
 from envbuild.data.tables import Framework, load_entry_points, load_frameworks, load_sonames
-from envbuild.lock.model import Lock
+from envbuild.lock.model import CONDA_PREFIX, Lock
 from envbuild.recipe.model import Recipe
 
 HASH_LIMIT = 4 * 1024 * 1024
@@ -44,6 +44,8 @@ FAMILIES = (*(f"lib{name}.so.*" for name in _FAMILIES), "libcuda.so*")
 
 TOOLKITS = ("/usr/local/cuda*",)
 """Where images have a CUDA toolkit beside the wheels."""
+OPENMP = ("libiomp5.so", "libomp.so*", "libomp-*.so*", "libiomp5-*.so*")
+"""Libraries of LLVM's OpenMP: two of them end a process with "OMP: Error #15"."""
 HOMES = ("/root",)
 """Home folders of an image into which a definition may have installed by mistake."""
 OTHER_CODE = ("[!n]*/*.so", "n[!v]*/*.so", "*.so")
@@ -57,7 +59,8 @@ class Expected:
     ``framework`` is the one that must be there and ``version`` the locked one; ``asked`` are the
     requirements as written; ``direct`` are the names of the direct requirements (canonical),
     ``conditional`` those of them for some systems only, ``imports`` further modules of the recipe;
-    ``locked`` maps canonical names to versions; ``records`` maps canonical names to the sha256
+    ``locked`` maps canonical names to versions, ``conda`` names of conda packages to version and
+    build; ``records`` maps canonical names to the sha256
     (hex) of the RECORD that the base's facts have; ``script`` is the recipe's own check; ``target``
     the kind of node that the image is meant for; ``project`` the folder with the user's own Python;
     ``level`` how deep to look; ``alone`` tells that neither a recipe nor a lock is at hand.
@@ -70,6 +73,7 @@ class Expected:
     conditional: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
     locked: Mapping[str, str] = field(default_factory=dict)
+    conda: Mapping[str, str] = field(default_factory=dict)
     records: Mapping[str, str] = field(default_factory=dict)
     protected: tuple[str, ...] = ()
     script: Path | None = None
@@ -142,6 +146,7 @@ def derive_expected(
         conditional=conditional,
         imports=imports,
         locked=locked,
+        conda={p.name: f"{p.version} {p.build}" for p in lock.conda} if lock else {},
         records=dict(records or {}),
         protected=_protected(lock),
         script=script,
@@ -267,6 +272,12 @@ def libraries_request() -> ProbeRequest:
     }
     parts = ("preamble", "elf", "loader")
     return ProbeRequest(name="libraries_probe", parameters=parameters, parts=parts, limit=300.0)
+
+
+def conda_request() -> ProbeRequest:
+    """Ask what the conda environment holds."""
+    parameters = {"prefix": CONDA_PREFIX, "openmp": OPENMP}
+    return ProbeRequest(name="conda_probe", parameters=parameters, limit=300.0)
 
 
 def imports_request(

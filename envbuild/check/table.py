@@ -9,6 +9,7 @@ from envbuild.check.checks import (
     companions,
     compilers,
     compute,
+    conda,
     environment,
     gpu,
     imports,
@@ -53,6 +54,11 @@ def check_start(evidence: Evidence) -> Verdict:
 def has_lock(expected: Expected) -> bool:
     """Tell whether a lock says what should be there."""
     return bool(expected.locked)
+
+
+def has_conda(expected: Expected) -> bool:
+    """Tell whether the lock names conda packages."""
+    return bool(expected.conda)
 
 
 def has_target_gpu(expected: Expected) -> bool:
@@ -134,6 +140,14 @@ CHECKS: tuple[Check, ...] = (
         title="shared libraries found",
         run=libraries.shared_libraries,
         needs=("static", "libraries"),
+    ),
+    *(
+        Check(name=name, title=title, run=run, needs=("static", "conda"), asked=has_conda)
+        for name, title, run in (
+            ("conda-packages", "conda's packages", conda.conda_packages),
+            ("conda-owners", "pip and conda apart", conda.conda_owners),
+            ("conda-libraries", "one OpenMP, one BLAS", conda.conda_libraries),
+        )
     ),
     Check(
         name="cuda-match",

@@ -10,6 +10,7 @@ from envbuild.check import plan
 from envbuild.check.model import Report
 from envbuild.check.target import read_target
 from tests.check import fatbin
+from tests.check.conda_tree import CONDA_SICK
 from tests.check.elf import shared_object
 from tests.check.tree import (
     BUILD_INFO,
@@ -1028,6 +1029,7 @@ SICK: list[Sick] = [
         },
     ),
     (script_that_crashes, {"script": "check.py was killed by SIGABRT; its last line: before"}),
+    *CONDA_SICK,
 ]
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from envbuild.check.model import Report
 from envbuild.check.target import read_target
 from tests.check import fatbin
+from tests.check.conda_tree import CONDA_HEALTHY
 from tests.check.elf import shared_object
 from tests.check.tree import Tree, install_cuda, make_lock, make_recipe, tensorflow_tree
 from tests.sick.faults import (
@@ -466,6 +467,7 @@ def torch_without_its_wheels_over_a_toolkit(root: Path) -> Report:
 
 
 HEALTHY = [
+    *CONDA_HEALTHY,
     gpus_chosen_by_the_scheduler,
     jax_with_the_cpu_as_its_second_choice,
     torch_with_a_variable_for_jax,

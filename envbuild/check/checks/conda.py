@@ -1,0 +1,128 @@
+"""Checks of a conda environment: its packages and files, and libraries that exclude each other."""
+
+from __future__ import annotations
+
+import re
+
+from envbuild.check.answers import CondaSurvey, FoundConda
+from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed
+from envbuild.data.package_tables import load_conda
+from envbuild.store.units import count_noun
+
+LINEAR_ALGEBRA = ("libblas", "libcblas", "liblapack", "liblapacke")
+"""Packages that all stand for one implementation (conda-forge's blas-feedstock)."""
+IMPLEMENTATION = re.compile(
+    r"_(?:h[0-9a-f]+_)?(openblas|mkl|blis|netlib|accelerate|newaccelerate)\Z"
+)
+
+
+def conda_packages(evidence: Evidence) -> Verdict:
+    """Check whether the environment holds what the lock says, all files, and GPU builds."""
+    found = given(evidence.conda)
+    locked = evidence.expected.conda
+    there = {package.name: f"{package.version} {package.build}" for package in found.packages}
+    wrong = [
+        f"{name} {there[name]} instead of {told}" if name in there else f"{name} missing"
+        for name, told in locked.items()
+        if there.get(name) != told
+    ]
+    if wrong:
+        return failed(
+            f"conda's packages are not what the lock says: {listing(wrong)}",
+            "build the image again from its lock: envbuild make",
+            wrong=wrong,
+        )
+    if found.lost_count:
+        package, path = found.lost[0]
+        return failed(
+            f"files of conda packages are gone: {path} of {package}, {found.lost_count} in all",
+            "something removed them after the installation ([system] post?); then: envbuild make",
+            lost=found.lost,
+        )
+    return _refuse_cpu_builds(evidence, found) or passed(
+        f"{len(there)} packages, all files there", packages=len(there)
+    )
+
+
+def _refuse_cpu_builds(evidence: Evidence, found: CondaSurvey) -> Verdict | None:
+    """Fail on a framework for the CPU beside CUDA's libraries: nobody wants both."""
+    table = load_conda()
+    names = {package.name for package in found.packages}
+    cuda = sorted(names & table.libraries)
+    if not cuda or evidence.expected.wants_cpu:
+        return None
+    for package in found.packages:
+        if package.name in table.frameworks and is_cpu_build(package):
+            return failed(
+                f"{package.name} {package.version} {package.build} is a build for the CPU, "
+                f"though CUDA's libraries are there ({listing(cuda, 2)})",
+                "lock again with a target: envbuild lock NAME --for SITE:PARTITION",
+                package=package.name,
+                build=package.build,
+            )
+    return None
+
+
+def is_cpu_build(package: FoundConda) -> bool:
+    """Tell whether build string or flags (CEP 45) say that a package is for the CPU."""
+    if set(package.flags) & load_conda().flags:
+        return False
+    if "cpu" in package.flags:
+        return True
+    return re.match(r"(.*_)?cpu(_|\Z)", package.build) is not None
+
+
+def conda_owners(evidence: Evidence) -> Verdict:
+    """Check whether pip and conda keep out of each other's files."""
+    found = given(evidence.conda)
+    for both in found.overlaps:
+        pip, files = (
+            f"{both.dist} {both.version}",
+            f"{count_noun(both.files, 'file')}, for one {both.example}",
+        )
+        if both.changed:
+            return failed(
+                f"pip's {pip} was written over conda's {both.package}: {files}",
+                f"take one of them out of the recipe: [python] or [conda] {both.package}",
+                overlaps=[item.package for item in found.overlaps],
+            )
+        return failed(
+            f"conda's {both.package} was written over pip's {pip}: {files}",
+            f"take one of them out of the recipe: [python] or [conda] {both.package}",
+            overlaps=[item.package for item in found.overlaps],
+        )
+    return passed("no file has two owners")
+
+
+def conda_libraries(evidence: Evidence) -> Verdict:
+    """Check for libraries of which one process can only have one."""
+    found = given(evidence.conda)
+    if len(found.runtimes) > 1:
+        return failed(
+            f"two OpenMP libraries of one kind: {listing(found.runtimes, 3)}; "
+            "a process that loads both ends with OMP: Error #15",
+            "take one: of intel-openmp and llvm-openmp conda-forge uses the second; "
+            "a wheel that brings its own may be there as a conda package too",
+            runtimes=found.runtimes,
+        )
+    kinds = {
+        package.name: kind[1]
+        for package in found.packages
+        if package.name in LINEAR_ALGEBRA and (kind := IMPLEMENTATION.search(package.build))
+    }
+    if len(set(kinds.values())) > 1:
+        told = listing([f"{name} of {kind}" for name, kind in sorted(kinds.items())])
+        return failed(
+            f"two implementations of BLAS and LAPACK: {told}",
+            'choose one in [conda] dependencies: "libblas * *openblas" or "libblas * *mkl"',
+            implementations=kinds,
+        )
+    for folder, names in found.before.items():
+        return failed(
+            f"LD_LIBRARY_PATH names {folder}, "
+            f"whose {listing(names, 3)} may be loaded in the place of conda's",
+            "take the folder out of LD_LIBRARY_PATH ([run] environment, or the base's own): "
+            "conda's programs find their libraries by themselves",
+            before=found.before,
+        )
+    return passed("one OpenMP, one BLAS, nothing before them")

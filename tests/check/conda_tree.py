@@ -1,0 +1,197 @@
+"""Trees with a conda environment, healthy or with one fault; its records are written as linking writes them."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from unittest import mock
+
+import msgspec
+
+from envbuild.check import plan
+from envbuild.check.model import Report
+from envbuild.lock.model import CondaPackage
+from tests.check.tree import Tree, make_lock, make_recipe
+from tests.conda.archives import Archive
+
+SITE = "lib/python3.11/site-packages"
+NUMPY = {
+    f"{SITE}/numpy/__init__.py": b"__version__ = '1.26.4'\n",
+    f"{SITE}/numpy-1.26.4.dist-info/METADATA": b"Name: numpy\nVersion: 1.26.4\n",
+    f"{SITE}/numpy-1.26.4.dist-info/INSTALLER": b"conda\n",
+}
+
+
+class CondaTree:
+    """A tree of check and an environment below its opt/env."""
+
+    def __init__(self, root: Path) -> None:
+        self.tree = Tree(root)
+        self.prefix = root / "opt/env"
+        self.locked: list[CondaPackage] = []
+        self.add("numpy", "1.26.4", "py311_0", NUMPY)
+        self.add("llvm-openmp", "18.1.8", "h1_0", {"lib/libomp.so": b"openmp"})
+        (self.prefix / "lib/libiomp5.so").symlink_to("libomp.so")
+        for name in ("libblas", "libcblas"):
+            self.add(name, "3.9.0", "26_linux64_openblas", {f"lib/{name}.so.3": b"blas"})
+
+    def add(self, name: str, version: str, build: str, files: Mapping[str, bytes]) -> None:
+        """Install a package: its files and its record."""
+        paths = []
+        for path, data in files.items():
+            self.write(path, data)
+            sha256 = hashlib.sha256(data).hexdigest()
+            paths.append({"_path": path, "path_type": "hardlink", "sha256": sha256})
+        record = {"name": name, "version": version, "build": build, "channel": "lab"}
+        text = json.dumps({**record, "files": [*files], "paths_data": {"paths": paths}})
+        self.write(f"conda-meta/{name}-{version}-{build}.json", text.encode())
+        self.locked.append(Archive(name=name, version=version, build=build).locked(b""))
+
+    def add_wheel(self, name: str, version: str, files: Mapping[str, bytes]) -> None:
+        """Install a distribution as pip does."""
+        info = f"{name}-{version}.dist-info"
+        rows = []
+        for path, data in files.items():
+            self.write(f"{SITE}/{path}", data)
+            digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+            rows.append(f"{path},sha256={digest},{len(data)}")
+        self.write(f"{SITE}/{info}/METADATA", f"Name: {name}\nVersion: {version}\n".encode())
+        self.write(f"{SITE}/{info}/RECORD", "\n".join([*rows, f"{info}/RECORD,,", ""]).encode())
+
+    def write(self, path: str, data: bytes) -> None:
+        """Write a file of the environment."""
+        target = self.prefix / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
+
+    def check(self) -> Report:
+        """Check the tree against a lock of what was added."""
+        lock = msgspec.structs.replace(make_lock(), conda=tuple(self.locked))
+        with mock.patch.object(plan, "CONDA_PREFIX", str(self.prefix)):
+            return self.tree.check(make_recipe(), lock)
+
+
+def conda_with_pip_on_top(root: Path) -> Report:
+    tree = CondaTree(root)
+    tree.add_wheel("six", "1.16.0", {"six.py": b""})
+    return tree.check()
+
+
+def gpu_build_of_conda(root: Path) -> Report:
+    tree = CondaTree(root)
+    tree.add("pytorch", "2.5.1", "cuda126_py311_h1_0", {"share/pytorch": b""})
+    tree.add("libcublas", "12.6.1.4", "h1_0", {"lib/libcublas.so.12": b""})
+    return tree.check()
+
+
+def conda_package_of_another_build(root: Path) -> Report:
+    tree = CondaTree(root)
+    tree.locked[0] = Archive(name="numpy", version="1.26.4", build="py311_1").locked(b"")
+    return tree.check()
+
+
+def file_of_conda_removed(root: Path) -> Report:
+    tree = CondaTree(root)
+    (tree.prefix / "lib/libblas.so.3").unlink()
+    return tree.check()
+
+
+def cpu_build_of_conda_beside_cuda(root: Path) -> Report:
+    tree = CondaTree(root)
+    tree.add("pytorch", "2.5.1", "cpu_generic_py311_h1_0", {"share/pytorch": b""})
+    tree.add("libcublas", "12.6.1.4", "h1_0", {"lib/libcublas.so.12": b""})
+    return tree.check()
+
+
+def pip_over_conda(root: Path) -> Report:
+    tree = CondaTree(root)
+    tree.add_wheel("numpy", "2.1.0", {"numpy/__init__.py": b"__version__ = '2.1.0'\n"})
+    return tree.check()
+
+
+def conda_over_pip(root: Path) -> Report:
+    tree = CondaTree(root)
+    tree.add_wheel("numpy", "2.1.0", {"numpy/__init__.py": b"__version__ = '2.1.0'\n"})
+    tree.write(f"{SITE}/numpy/__init__.py", NUMPY[f"{SITE}/numpy/__init__.py"])
+    return tree.check()
+
+
+def two_openmp_in_conda(root: Path) -> Report:
+    tree = CondaTree(root)
+    (tree.prefix / "lib/libiomp5.so").unlink()
+    tree.add("intel-openmp", "2024.2.0", "h1_0", {"lib/libiomp5.so": b"another"})
+    return tree.check()
+
+
+def two_blas_in_conda(root: Path) -> Report:
+    tree = CondaTree(root)
+    tree.add("liblapack", "3.9.0", "26_linux64_mkl", {"lib/liblapack.so.3": b""})
+    return tree.check()
+
+
+def library_path_over_conda(root: Path) -> Report:
+    tree = CondaTree(root)
+    tree.add("libstdcxx", "14.2.0", "h1_0", {"lib/libstdc++.so.6": b""})
+    old = root / "usr/local/old"
+    old.mkdir(parents=True)
+    (old / "libstdc++.so.6").write_bytes(b"")
+    tree.tree.env["LD_LIBRARY_PATH"] = str(old)
+    return tree.check()
+
+
+OWNER = "1 file, for one lib/python3.11/site-packages/numpy/__init__.py"
+CONDA_SICK = [
+    (
+        conda_package_of_another_build,
+        {
+            "conda-packages": "conda's packages are not what the lock says: numpy 1.26.4 py311_0 instead of "
+            "1.26.4 py311_1"
+        },
+    ),
+    (
+        file_of_conda_removed,
+        {
+            "conda-packages": "files of conda packages are gone: lib/libblas.so.3 of libblas, 1 in all"
+        },
+    ),
+    (
+        cpu_build_of_conda_beside_cuda,
+        {
+            "conda-packages": "pytorch 2.5.1 cpu_generic_py311_h1_0 is a build for the CPU, though CUDA's "
+            "libraries are there (libcublas)"
+        },
+    ),
+    (
+        pip_over_conda,
+        {"conda-owners": f"pip's numpy 2.1.0 was written over conda's numpy: {OWNER}"},
+    ),
+    (
+        conda_over_pip,
+        {"conda-owners": f"conda's numpy was written over pip's numpy 2.1.0: {OWNER}"},
+    ),
+    (
+        two_openmp_in_conda,
+        {
+            "conda-libraries": "two OpenMP libraries of one kind: ROOT/opt/env/lib/libiomp5.so, "
+            "ROOT/opt/env/lib/libomp.so; a process that loads both ends with OMP: Error #15"
+        },
+    ),
+    (
+        two_blas_in_conda,
+        {
+            "conda-libraries": "two implementations of BLAS and LAPACK: libblas of openblas, libcblas of openblas, "
+            "liblapack of mkl"
+        },
+    ),
+    (
+        library_path_over_conda,
+        {
+            "conda-libraries": "LD_LIBRARY_PATH names ROOT/usr/local/old, whose libstdc++.so.6 may be loaded in "
+            "the place of conda's"
+        },
+    ),
+]
+CONDA_HEALTHY = [conda_with_pip_on_top, gpu_build_of_conda]
