@@ -1,4 +1,4 @@
-"""``envbuild kernel``: a Jupyter kernel that runs in an image, for a Jupyter that is there already."""
+"""``envbuild kernel``: an image as a kernel of a Jupyter that is there already."""
 
 from __future__ import annotations
 

@@ -8,24 +8,44 @@ import click
 
 from envbuild.app.export import export_lock
 from envbuild.app.lock import require_fresh_lock
+from envbuild.app.portal import PortalRequest, export_portal
 from envbuild.app.source import find_named_source
 from envbuild.cli.complete import complete_recipe
 from envbuild.context import Context
+from envbuild.errors import UsageError
 from envbuild.store.atomic import write_text
 
 FORMATS = (
     *("pylock", "requirements", "dockerfile", "def", "sbom"),
     *("conda-lock", "conda-explicit", "pixi", "environment"),
 )
+PORTALS = ("jupyterhub", "ondemand", "vscode")
+"""Formats of an image, which are a folder."""
 
 
 @click.command("export")
 @click.argument("name", required=False, shell_complete=complete_recipe)
-@click.option("--format", "form", type=click.Choice(FORMATS), required=True, help="What to write.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write it to a file instead.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice((*FORMATS, *PORTALS)),
+    required=True,
+    help="What to write.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Write it to a file instead; of an image: the folder.",
+)
+@click.option(
+    "--for", "site", metavar="SITE", help="The cluster of ondemand; its container runtime."
+)
 @click.pass_obj
-def command(context: Context, *, name: str | None, form: str, output: Path | None) -> None:
-    """Print a lock as another tool reads it.
+def command(
+    context: Context, *, name: str | None, form: str, output: Path | None, site: str | None
+) -> None:
+    """Print a lock as another tool reads it, or what starts servers from an image.
 
     \b
     pylock        PEP 751: uv pip install -r pylock.toml, pip install -r pylock.toml
@@ -35,9 +55,20 @@ def command(context: Context, *, name: str | None, form: str, output: Path | Non
     sbom          CycloneDX 1.5, JSON
     conda-lock, conda-explicit, pixi, environment   conda packages: conda-lock.yml, @EXPLICIT, pixi.lock, environment.yml
 
+    \b
+    jupyterhub    lines for JupyterHub's batchspawner, and the program that they name
+    ondemand      an interactive app of Open OnDemand, with its form
+    vscode        lines for VS Code's Remote-SSH
+
     Addresses of files (pylock) and of extra indexes (requirements) are those of this machine's configuration, without
     credentials.
     """
+    if form in PORTALS:
+        request = PortalRequest(form=form, image=name, folder=output, site=site)
+        click.echo(export_portal(request, context), nl=False)
+        return
+    if site is not None:
+        raise UsageError("--for goes with " + ", ".join(PORTALS), where=site)
     source = find_named_source(name, context)
     lock = require_fresh_lock(source)
     text = export_lock(form, source.recipe, lock, context)

@@ -58,6 +58,11 @@ def quote_tcl(value: str) -> str:
     return '"' + re.sub(r'(["\\$\[\]{}])', r"\\\1", value) + '"'
 
 
+def quote_erb(text: str) -> str:
+    """Keep text from being code of an eRuby template: ``<%%`` is written out as ``<%``."""
+    return text.replace("<%", "<%%")
+
+
 def script_line(line: str, *, key: str) -> str:
     """Check a line of shell that a person wrote in a recipe, and return it as it is.
 

@@ -60,7 +60,7 @@ def render_wrapper(wrapper: Wrapper) -> str:
     parts = [
         _head(wrapper),
         script_text("container.sh"),
-        _own_text("wrapper.sh"),
+        own_text("wrapper.sh"),
         _choose_command(wrapper),
         _prepare(wrapper),
         _variables(wrapper),
@@ -71,7 +71,7 @@ def render_wrapper(wrapper: Wrapper) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def _own_text(name: str) -> str:
+def own_text(name: str) -> str:
     """Return a file of wrap/scripts without its first comment, which speaks to shellcheck."""
     path = resources.files("envbuild.wrap").joinpath("scripts").joinpath(name)
     return path.read_text("utf-8").split("\n", 1)[1]
