@@ -41,6 +41,10 @@ def project_folder(source: Source | None, context: Context) -> Path | None:
     settings = context.settings
     if source is None or source.shipped or settings.cwd.resolve() == settings.home.resolve():
         return None
+    # a clone of envbuild holds the shipped recipes, and no project of the user's
+    own = settings.shipped / "recipes" / source.path.name
+    if own.is_file() and own.read_text("utf-8") == source.text:
+        return None
     return settings.cwd
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -58,7 +59,7 @@ from envbuild.lock.model import Lock, PythonPackage
 from envbuild.parts.cache import CachedPart, PackContext, cached_part, provide_part
 from envbuild.parts.from_tar import tar_contents
 from envbuild.plan.model import Definition
-from envbuild.progress import Reporter
+from envbuild.progress import Reporter, Stage
 from envbuild.store.sealed import sealed_hash
 from envbuild.store.units import count_noun
 
@@ -219,12 +220,13 @@ class _Assembly:
         """Build sdists and return all wheels as parts by their keys, in the order of the plan."""
         self._build_sdists(plan)
         planned = plan.of_kind("wheel")
-        with self.report.stage(
-            f"pack {count_noun(len(self.packages), 'package')}", total=len(self.packages)
-        ) as stage:
+        title = f"pack {count_noun(len(self.packages), 'package')}"
+        size = sum(self.packages[part.subject].size for part in planned)
+        with self.report.stage(title, total=size) as stage:
             self._submit_wheels(planned, scheme)
             for part in planned:
-                self.wheels[part.key].add_done_callback(lambda _: stage.advance())
+                count = partial(_count_packed, stage, self.packages[part.subject].size)
+                self.wheels[part.key].add_done_callback(count)
             return {part.key: self.wheels[part.key].result() for part in planned}
 
     def _build_sdists(self, plan: AssemblyPlan) -> None:
@@ -306,6 +308,10 @@ class _Assembly:
             lean=lean,
             python=self.lock.python_path,
         )
+
+
+def _count_packed(stage: Stage, size: int, _: Future[WheelPart]) -> None:
+    stage.advance(size)
 
 
 def provide_wheel(

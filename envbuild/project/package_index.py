@@ -11,6 +11,7 @@ from envbuild.errors import EnvbuildError
 from envbuild.project.freeze import find_roots, guess_roots, requirements_of
 from envbuild.project.known import look_up
 from envbuild.project.model import Release, Requirement
+from envbuild.store.units import count_noun
 
 GUESSED = "by a list of packages that others usually bring; look it over"
 
@@ -63,8 +64,11 @@ class Online:
         self, requirements: tuple[Requirement, ...], wanted: frozenset[str] = frozenset()
     ) -> tuple[Mapping[str, Release], Mapping[str, str]]:
         """Read the index's pages of the requirements, and the ends of their wheels."""
+        if not requirements and not wanted:
+            return {}, {}
+        count = count_noun(len(requirements), "package")
         try:
-            with self.context.report.stage(f"look {len(requirements)} packages up on the index"):
+            with self.context.report.stage(f"look {count} up on the index"):
                 return look_up(requirements, wanted, self.context)
         except EnvbuildError as error:
             self.context.report.say(

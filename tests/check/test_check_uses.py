@@ -42,5 +42,17 @@ def test_unconditional_imports_of_scripts_and_notebooks(tmp_path: Path) -> None:
     assert found["torch.nn"] == ()
 
 
+def test_what_the_project_itself_holds_is_no_package(tmp_path: Path) -> None:
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "lab").mkdir()
+    (tmp_path / "lab" / "data.py").write_text("")
+    (tmp_path / "scripts" / "near.py").write_text("")
+    (tmp_path / "torch").mkdir()  # of downloads: no Python in it
+    (tmp_path / "scripts" / "train.py").write_text(
+        "import lab.data, near, torch\nfrom lab import data\n"
+    )
+    assert set(find_uses(tmp_path)) == {"torch"}
+
+
 def test_a_folder_without_python_uses_nothing(tmp_path: Path) -> None:
     assert find_uses(tmp_path) == {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from envbuild.check.checks.sources import find_sources, join_cells
@@ -22,7 +22,7 @@ MOST_USES = 400
 def find_uses(project: Path) -> dict[str, tuple[str, ...]]:
     """Return by module the names that a project's scripts and notebooks take from it.
 
-    A file that cannot be read as Python is left out.
+    A file that cannot be read as Python is left out, and so is what the project itself holds.
     """
     found: dict[str, dict[str, None]] = {}
     for path in find_sources(project):
@@ -36,9 +36,19 @@ def find_uses(project: Path) -> dict[str, tuple[str, ...]]:
         except (OSError, SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
             continue
         for module, names in _imports(tree):
+            if _is_own(module, (project, path.parent)):
+                continue
             if module in found or len(found) < MOST_USES:
                 found.setdefault(module, {}).update(dict.fromkeys(names))
     return {module: tuple(names) for module, names in found.items()}
+
+
+def _is_own(module: str, folders: Iterable[Path]) -> bool:
+    """Tell whether a module is one of the project's own, which no package of the image brings."""
+    top = module.partition(".")[0]
+    return any(
+        (folder / f"{top}.py").is_file() or any((folder / top).glob("*.py")) for folder in folders
+    )
 
 
 def _imports(tree: ast.Module) -> Iterator[tuple[str, tuple[str, ...]]]:
