@@ -51,7 +51,7 @@ def update_lock(source: Source, request: LockRequest, context: Context) -> tuple
 
     _require_date(request.as_of)
     old = _read_old_lock(source, context)
-    target = lock_target(source, context, request.site)
+    target, given = _conda_choices(source, request, context)
     options = LockOptions(
         as_of=request.as_of,
         upgrade=request.upgrade,
@@ -61,7 +61,7 @@ def update_lock(source: Source, request: LockRequest, context: Context) -> tuple
         keep=request.keep,
         resolver=request.resolver,
         target=target,
-        given=_given_archives(source, request.given),
+        given=given,
     )
     lock = resolve_lock(source, options, context, request.facts)
     if request.site:
@@ -73,21 +73,21 @@ def update_lock(source: Source, request: LockRequest, context: Context) -> tuple
     return old, lock
 
 
-def _given_archives(source: Source, path: Path | None) -> tuple[GivenArchive, ...]:
-    if path is None:
-        return ()
-    from envbuild.app.conda import read_given  # late: few recipes have conda packages
-
-    return read_given(source, path)
+def lock_target(source: Source, context: Context) -> GpuTarget:
+    """Return the nodes that the recipe's conda packages are chosen for."""
+    return _conda_choices(source, LockRequest(), context)[0]
 
 
-def lock_target(source: Source, context: Context, site: str | None = None) -> GpuTarget:
-    """Return the nodes that conda's packages are chosen for; a recipe without conda needs none."""
-    if not source.recipe.conda.dependencies:
-        return NO_TARGET
-    from envbuild.app.conda import read_target  # late: few recipes have conda packages
+def _conda_choices(
+    source: Source, request: LockRequest, context: Context
+) -> tuple[GpuTarget, tuple[GivenArchive, ...]]:
+    """Return for what nodes conda's packages are chosen, and those that are given."""
+    if not source.recipe.conda.dependencies and request.given is None:
+        return NO_TARGET, ()
+    from envbuild.app.conda import read_given, read_target  # late: few recipes have conda packages
 
-    return read_target(source.recipe, site, context)
+    given = read_given(source, request.given) if request.given else ()
+    return read_target(source.recipe, request.site, context), given
 
 
 def write_first_lock(source: Source, context: Context, proof_seconds: float | None = None) -> Lock:

@@ -12,6 +12,7 @@ from envbuild.conda.solve import Solver, open_solver, refuse_vendor_records
 from envbuild.conda.target import virtual_packages
 from envbuild.context import Context
 from envbuild.errors import IntegrityError, NetworkError, NoSolutionError
+from envbuild.net.channels import channel_urls
 
 
 def choose_conda(request: CondaRequest, context: Context) -> CondaSolution:
@@ -20,11 +21,16 @@ def choose_conda(request: CondaRequest, context: Context) -> CondaSolution:
     Raises NoSolutionError in the solver's words or those of the GPU rule, NetworkError, UsageError
     for a channel that is not allowed, IntegrityError for a record that no lock may hold.
     """
-    solver = open_solver(request, context)
-    if request.given:
-        records, notes = _take_given(solver)
-    else:
-        records, notes = solve_with_gpu(solver, _kept_records(solver))
+    turns = max(len(channel_urls(context.settings, name)) for name in request.channels)
+    for turn in range(turns):
+        solver = open_solver(request, context, turn)
+        try:
+            records, notes = _choose_records(solver)
+            break
+        except NetworkError as error:
+            if turn == turns - 1:
+                raise
+            context.report.say(f"{error}; asking the next address")
     refuse_vendor_records(records, context)
     found = sorted((solver.found(record) for record in records), key=lambda item: item.name)
     virtual = tuple(
@@ -32,6 +38,12 @@ def choose_conda(request: CondaRequest, context: Context) -> CondaSolution:
         for name, version, build in virtual_packages(request)
     )
     return CondaSolution(packages=tuple(found), virtual=virtual, notes=notes)
+
+
+def _choose_records(solver: Solver) -> tuple[list[RepoDataRecord], tuple[str, ...]]:
+    if solver.request.given:
+        return _take_given(solver)
+    return solve_with_gpu(solver, _kept_records(solver))
 
 
 def _take_given(solver: Solver) -> tuple[list[RepoDataRecord], tuple[str, ...]]:

@@ -68,8 +68,7 @@ def solve_with_gpu(solver: Solver, keep: Records) -> tuple[Records, tuple[str, .
     builds = _gpu_builds(solver, frameworks)
     asked = [item for item in builds if item.asked]
     if cuda_of_target(request.target) is None:
-        if asked:
-            _refuse_unknown_target(asked[0].name, plain, request)
+        _refuse_unknown_target({item.name for item in asked}, plain, request)
         return plain, cpu_notes(plain)
     ranges = toolkit_ranges(request.target)
     if not ranges and (asked or PIN in names):
@@ -171,15 +170,16 @@ def _chosen_names(request: CondaRequest) -> set[str]:
     return found
 
 
-def _refuse_unknown_target(name: str, plain: Records, request: CondaRequest) -> None:
-    record = next(record for record in plain if record.name.normalized == name)
+def _refuse_unknown_target(asked: set[str], plain: Records, request: CondaRequest) -> None:
     missing = "the driver of the nodes" if request.target.capabilities else "the nodes"
-    raise NoSolutionError(
-        f"{name} {record.version} would be the build {record.build}: GPU builds need __cuda, and "
-        f"nothing says {missing}",
-        where="[conda] dependencies",
-        hint=HOW_TO_SAY,
-    )
+    for record in plain:
+        if record.name.normalized in asked and gpu_toolkit(record) is None:
+            raise NoSolutionError(
+                f"{record.name.normalized} {record.version} would be the build {record.build}: GPU "
+                f"builds need __cuda, and nothing says {missing}",
+                where="[conda] dependencies",
+                hint=HOW_TO_SAY,
+            )
 
 
 def _refuse_old_driver(name: str, request: CondaRequest) -> None:

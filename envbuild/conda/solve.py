@@ -22,7 +22,6 @@ from rattler.exceptions import FetchRepoDataError, GatewayError, SolverError
 from rattler.networking.middleware import (
     AddHeadersMiddleware,
     AuthenticationMiddleware,
-    MirrorMiddleware,
     RetryMiddleware,
 )
 from rattler.package.build_string import BuildString
@@ -157,24 +156,23 @@ class Solver:
         return text.removeprefix("Cannot solve the request because of: ")
 
 
-def open_solver(request: CondaRequest, context: Context) -> Solver:
-    """Return the solver of a request.  Raises UsageError for a channel or spec it must not use."""
+def open_solver(request: CondaRequest, context: Context, turn: int = 0) -> Solver:
+    """Return the solver of a request; ``turn`` chooses among the addresses of each channel.
+
+    Raises UsageError for a channel or spec that it must not use.
+    """
     settings = context.settings
-    addresses = {
-        name: [without_user(url) for url in channel_urls(settings, name)]
-        for name in request.channels
-    }
-    mirrors = {urls[0]: urls for urls in addresses.values() if len(urls) > 1}
+    urls = {name: channel_urls(settings, name) for name in request.channels}
+    chosen = {name: known[min(turn, len(known) - 1)] for name, known in urls.items()}
     client = Client(
         [
-            MirrorMiddleware(mirrors),
             RetryMiddleware(),
             AuthenticationMiddleware(),
             AddHeadersMiddleware(channel_headers(settings, request.channels)),
         ]
     )
     gateway = Gateway(cache_dir=context.store.folder("repodata"), client=client)
-    first = {name: urls[0] for name, urls in addresses.items()}
+    first = {name: without_user(url) for name, url in chosen.items()}
     return Solver(request=request, channels=first, gateway=gateway)
 
 

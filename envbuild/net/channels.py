@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-import yaml
-
 from envbuild.errors import UsageError
 from envbuild.net.redact import without_user
 from envbuild.net.web import is_loopback, read_netrc
@@ -94,6 +92,8 @@ def _condarc_url(settings: Settings, name: str) -> str:
 
 
 def _read_condarc(settings: Settings) -> Mapping[str, Any]:
+    import yaml  # most users have no such file
+
     path = settings.home / ".condarc"
     try:
         data = yaml.safe_load(path.read_text("utf-8"))

@@ -157,7 +157,7 @@ def _put_times_and_flags(data: Record, packages: Mapping[str, Package]) -> None:
 
 
 @contextmanager
-def serve(folder: Path, *, token: str | None = None) -> Iterator[Served]:
+def serve(folder: Path, *, token: str | None = None, scheme: str = "Bearer") -> Iterator[Served]:
     """Serve a folder of channels on 127.0.0.1; with a token only to who sends it as a bearer."""
     asked: list[str] = []
 
@@ -167,14 +167,14 @@ def serve(folder: Path, *, token: str | None = None) -> Iterator[Served]:
 
         def do_GET(self) -> None:
             asked.append(self.path)
-            if token and self.headers.get("Authorization") != f"Bearer {token}":
+            if token and self.headers.get("Authorization") != f"{scheme} {token}":
                 self.send_error(401)
                 return
             super().do_GET()
 
         def do_HEAD(self) -> None:
             asked.append(f"HEAD {self.path}")
-            if token and self.headers.get("Authorization") != f"Bearer {token}":
+            if token and self.headers.get("Authorization") != f"{scheme} {token}":
                 self.send_error(401)
                 return
             super().do_HEAD()
