@@ -14,6 +14,7 @@ from envbuild.lock.conda_export import (
     conda_lock_text,
     environment_text,
     explicit_text,
+    licenses_text,
     sorted_by_need,
 )
 from envbuild.lock.export import pylock_text, requirements_text
@@ -48,14 +49,14 @@ def export_lock(form: str, recipe: Recipe, lock: Lock, context: Context) -> str:
     return _pylock_text(lock, context) if form == "pylock" else _requirements_text(lock, context)
 
 
-CONDA_FORMATS = ("conda-lock", "conda-explicit", "pixi", "environment")
+CONDA_FORMATS = ("conda-lock", "conda-explicit", "pixi", "environment", "licenses")
 
 
 def _conda_text(form: str, lock: Lock, context: Context) -> str:
     if not lock.conda:
         raise UsageError(f"{lock.name} has no conda packages", hint="--format pylock is for wheels")
-    if form == "environment":
-        return environment_text(lock)
+    if form in ("environment", "licenses"):
+        return environment_text(lock) if form == "environment" else licenses_text(lock)
     # addresses are this machine's, and whoever reads the file has a token of his own
     channels = {name: without_token(channel_url(context.settings, name)) for name in lock.channels}
     if form == "conda-explicit":

@@ -17,7 +17,7 @@ from envbuild.store.atomic import write_text
 
 FORMATS = (
     *("pylock", "requirements", "dockerfile", "def", "sbom"),
-    *("conda-lock", "conda-explicit", "pixi", "environment"),
+    *("conda-lock", "conda-explicit", "pixi", "environment", "licenses"),
 )
 PORTALS = ("jupyterhub", "ondemand", "vscode")
 """Formats of an image, which are a folder."""
@@ -54,6 +54,7 @@ def command(
     def           apptainer build --fakeroot NAME.sif NAME.def
     sbom          CycloneDX 1.5, JSON
     conda-lock, conda-explicit, pixi, environment   conda packages: conda-lock.yml, @EXPLICIT, pixi.lock, environment.yml
+    licenses      conda packages by channel and licence, with tabs
 
     \b
     jupyterhub    lines for JupyterHub's batchspawner, and the program that they name

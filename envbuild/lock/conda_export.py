@@ -31,6 +31,18 @@ def explicit_text(lock: Lock, channels: Mapping[str, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def licenses_text(lock: Lock) -> str:
+    """Return a table of channel, licence and packages, for whoever has to look them over."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for package in lock.conda:
+        found.setdefault((package.channel, package.license or "not told"), []).append(package.name)
+    lines = ["channel\tlicence\tpackages"]
+    lines += [
+        f"{channel}\t{name}\t{' '.join(found[channel, name])}" for channel, name in sorted(found)
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def sorted_by_need(lock: Lock) -> list[CondaPackage]:
     """Return conda packages so that each stands behind what it requires; cycles go by name."""
     waiting = {package.name: package for package in lock.conda}

@@ -112,6 +112,16 @@ def test_an_environment_names_every_build(project: Project) -> None:
     assert {d.name for d in spec.dependencies["linux-64"]} >= {p.name for p in lock.conda}
 
 
+def test_licences_are_told_by_channel(project: Project) -> None:
+    lines = text_of("licenses", locked(project), project).splitlines()
+    assert lines == [
+        "channel\tlicence\tpackages",
+        "forge\tGPL-2.0-or-later\tr-base",
+        "forge\tMIT\tlibthing requests tqdm",
+        "forge\tPython-2.0\tpython",
+    ]
+
+
 def test_a_token_of_this_machine_is_in_no_export(project: Project, channels: Served) -> None:
     lock = project.lock("samtools")
     config = project.folder / "config.toml"
