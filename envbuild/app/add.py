@@ -167,7 +167,7 @@ def _tree_line(folder: Path, source: Source) -> str:
         raise UsageError(
             f"only what lies in {project} can be locked, and this project does not",
             where=str(folder),
-            hint="move it there, or name its repository: NAME @ git+https://HOST/PATH@COMMIT",
+            hint="move it there, or name its repository: PKG @ git+https://HOST/PATH@COMMIT",
         )
     relative = folder.relative_to(project).as_posix()
     return "." if relative == "." else f"./{relative}"

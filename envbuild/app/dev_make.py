@@ -26,7 +26,6 @@ from envbuild.app.dev_layer import (
     write_record,
 )
 from envbuild.app.image import FoundImage, find_image
-from envbuild.app.lock import LockRequest, update_lock
 from envbuild.app.make import MakeRequest, make_locked
 from envbuild.base.digests import known_digest, known_sha256
 from envbuild.build.editable import EditableProject, read_project, write_editable_wheel
@@ -46,7 +45,6 @@ from envbuild.recipe.model import (
     PythonSection,
     Recipe,
     Source,
-    asking_for,
 )
 from envbuild.recipe.trees import read_tree_line
 from envbuild.store.atomic import commit_file, os_errors_as
@@ -336,14 +334,9 @@ def _why_not_seen(plan: _LayerPlan, layer: Path, mark: str, context: Context) ->
 
 
 def _make_whole(plan: _LayerPlan, target: Path, context: Context) -> Path:
-    """Make an image with all that a layer would hold, from the recipe or else from the image."""
-    source, lock = plan.source, plan.lock
-    if plan.found.source is not None:
-        source = asking_for(plan.found.source, *plan.content.packages)
-        keep = tuple((package.name, package.version) for package in lock.installed)
-        _, lock = update_lock(source, LockRequest(keep=keep), context)
+    """Make an image with all that a layer would hold, from the image itself: that needs no root."""
     request = MakeRequest(output=target, check=False)
-    return make_locked(source, lock, request, context).spec.target
+    return make_locked(plan.source, plan.lock, request, context).spec.target
 
 
 def _remove_old_layers(place: LayerPlace, record: DevRecord) -> None:

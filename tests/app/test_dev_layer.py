@@ -17,7 +17,7 @@ from envbuild.app.dev_layer import clear_layer, read_record, record_path
 from envbuild.errors import IntegrityError
 from tests.project import Project
 from tests.support import needs
-from tests.tiny_image import AS_NOBODY, open_folder
+from tests.tiny_image import AS_READER, open_folder
 
 RECIPE = """\
 # the course of 2026
@@ -123,22 +123,23 @@ class TestRealLayer:
         made.run("dev", "small", "--clear")
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-    def test_another_user_reads_the_layer(self, made: Project) -> None:
-        assert made.run("add", "--dev", "small", "humanize==4.9.0").code == 0
+    def test_an_ordinary_user_does_all_of_it(self, made: Project) -> None:
         folder = open_folder() / "dev"
-        folder.mkdir()
-        shutil.copy(made.folder / "small.sif", folder)
-        (layer,) = made.folder.glob("small.dev-*.sqfs")
-        shutil.copy(layer, folder / "layer.sqfs")
-        words = [*AS_NOBODY, "apptainer", "--quiet", "exec", "--containall", "--overlay"]
-        words += [f"{folder}/layer.sqfs:ro", f"{folder}/small.sif", "python3", "-c"]
-        line = (*words, "import humanize; print(humanize.__version__)")
-        env = {"PATH": os.environ["PATH"], "HOME": str(folder)}
-        assert at_once(line, 4, cwd=folder, env=env) == ["4.9.0\n"] * 4
+        shutil.copytree(made.folder, folder, ignore=shutil.ignore_patterns("home"))
+        store = folder / "store"
+        store.mkdir()
+        for path in (folder, *folder.rglob("*")):
+            os.chown(path, 65534, 65534)
+        env = {**made.env, "HOME": str(folder), "ENVBUILD_STORE": str(store)}
+        envbuild = (*AS_READER, sys.executable, "-m", "envbuild")
+        add = (*envbuild, "add", "--dev", "small", "humanize==4.9.0")
+        assert "humanize 4.9.0" in at_once(add, 1, cwd=folder, env=env)[0]
+        enter = (*envbuild, "exec", "small", "--", "python3", "-c")
+        line = (*enter, "import humanize, os; print(humanize.__version__, os.getuid())")
+        assert at_once(line, 4, cwd=folder, env=env) == ["4.9.0 65534\n"] * 4
         shutil.rmtree(folder)
-        made.run("dev", "small", "--clear")
 
-    @pytest.mark.parametrize("seconds", [0.8, 1.5])
+    @pytest.mark.parametrize("seconds", [1.2])
     def test_a_kill_leaves_the_layer_that_was_there(self, made: Project, seconds: float) -> None:
         assert made.run("add", "--dev", "small", "humanize==4.9.0").code == 0
         argv = [sys.executable, "-m", "envbuild", "add", "--dev", "small", "six==1.17.0"]
@@ -265,7 +266,7 @@ class TestRealRecipe:
         assert broken.code != 0
         assert state_of(own) == before
 
-    @pytest.mark.parametrize("seconds", [0.9, 1.6, 2.2])
+    @pytest.mark.parametrize("seconds", [1.0, 1.9])
     def test_a_kill_while_adding_leaves_all_or_nothing(self, own: Project, seconds: float) -> None:
         before = state_of(own)
         argv = [sys.executable, "-m", "envbuild", "add", "small", "humanize==4.9.0"]
