@@ -9,6 +9,7 @@ import click
 from envbuild.app.kernel import KernelRequest, remove_kernel, write_kernel
 from envbuild.app.wrapper import WrapperOptions, name_of_word
 from envbuild.cli.complete import complete_image
+from envbuild.cli.output import json_option, print_json
 from envbuild.cli.wrapper import wrapper_options
 from envbuild.context import Context
 from envbuild.errors import UsageError
@@ -23,6 +24,7 @@ from envbuild.errors import UsageError
 )
 @wrapper_options
 @click.option("--remove", is_flag=True, help="Remove the kernel.")
+@json_option
 @click.pass_obj
 def command(
     context: Context,
@@ -31,6 +33,7 @@ def command(
     prefix: Path | None,
     options: WrapperOptions,
     remove: bool,
+    as_json: bool,
 ) -> None:
     """Add the image to the kernels of a Jupyter that is there already.
 
@@ -45,4 +48,8 @@ def command(
             )
         context.report.say(f"removed {remove_kernel(name_of_word(name), prefix, context)}")
         return
-    click.echo(write_kernel(KernelRequest(image=name, prefix=prefix, options=options), context))
+    folder = write_kernel(KernelRequest(image=name, prefix=prefix, options=options), context)
+    if as_json:
+        print_json({"kernel": folder.name, "folder": str(folder)})
+    else:
+        click.echo(folder)

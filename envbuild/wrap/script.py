@@ -179,7 +179,7 @@ def _caches(wrapper: Wrapper) -> str:
         "# what is downloaded and compiled stays in folders of the caller's (docs/howto-data.md)",
         "caches=${ENVBUILD_CACHES:-${XDG_CACHE_HOME:-${HOME:-/}/.cache}/envbuild-caches}",
         'case "$caches" in',
-        'none | *[,:\\"\\\\]*) ;;',
+        "none) ;;",
         "*)",
         "  for place in \\",
         *(f'    "{source}={below}" \\' for source, below in kept[:-1]),

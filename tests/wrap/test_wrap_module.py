@@ -16,6 +16,7 @@ from envbuild.run import Command, LocalRunner
 from envbuild.settings import load_settings
 from envbuild.wrap.modulefile import Modulefile, render_default, render_lua, render_tcl
 from envbuild.wrap.script import Wrapper, render_wrapper
+from tests.project import shared_store
 from tests.support import needs
 from tests.wrap.conftest import SIF, call, envbuild, environment, inside
 from tests.wrap.jupyter_image import put_jupyter_image
@@ -156,6 +157,9 @@ def test_folders_that_the_runtime_cannot_bind(project: Path) -> None:
     odd.mkdir()
     result = call(python, cwd=odd)
     assert (result.code, "cannot be bound" in result.stderr) == (125, True)
+    for variable in ("TMPDIR", "ENVBUILD_CACHES"):
+        told = call(python, cwd=project, **{**environment(project), variable: str(odd)})
+        assert (told.code, "cannot be bound" in told.stderr) == (125, True)
     words = re.findall(r"^<(.*)>$", call(python, cwd=Path("/usr/lib")).stdout, re.MULTILINE)
     assert words[words.index("--pwd") + 1] == "/tmp"
 
@@ -209,7 +213,7 @@ USE = """\
 set -e
 module use "$1"
 module load nb
-python -c 'import six, sys; print("six", six.__version__, sys.prefix)'
+python -c 'import six, sys, humanize; print("six", six.__version__, sys.prefix)'
 nb
 pip install x || true
 command -v jupyter-lab
@@ -241,11 +245,13 @@ def test_module_load_is_enough(kind: str, tmp_path: Path) -> None:
     put_jupyter_image(tmp_path)
     (tmp_path / "home").mkdir()
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "home"), "LANG": "C.UTF-8"}
-    argv = (sys.executable, "-m", "envbuild", "module", "nb", "-o", "my-modules")
-    LocalRunner()(Command(argv=argv, cwd=tmp_path, env=env, timeout=120))
+    words = ("module", "nb", "-o", "my-modules", "--with", "humanize==4.9.0")
+    argv = (sys.executable, "-m", "envbuild", *words)
+    store = {"ENVBUILD_STORE": str(shared_store())}
+    LocalRunner()(Command(argv=argv, cwd=tmp_path, env={**env, **store}, timeout=300))
     folder = f"{tmp_path}/my-modules/modulefiles"
-    words = ("bash", "-c", f"{known[kind]}\n{USE}", "bash", folder)
-    result = LocalRunner()(Command(argv=words, cwd=tmp_path, env=env, timeout=120), check=False)
+    shell = ("bash", "-c", f"{known[kind]}\n{USE}", "bash", folder)
+    result = LocalRunner()(Command(argv=shell, cwd=tmp_path, env=env, timeout=120), check=False)
     lines = result.stdout.splitlines()
     assert "six 1.16.0 /usr" in lines, result.stderr
     assert "the default command" in lines

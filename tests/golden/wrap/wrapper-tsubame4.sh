@@ -57,10 +57,12 @@ find_runtime() {
 # What a wrapper does before it becomes the container runtime.
 binds=()
 
+check_bind() {
+  case $1 in *[,:\"\\]* | *$'\n'*) fail "a path with such a name cannot be bound: $1" ;; esac
+}
+
 bind_path() {
-  case $1 in
-  *[,:\"\\]* | *$'\n'*) fail "a path with such a name cannot be bound: $1" ;;
-  esac
+  check_bind "$1"
   binds+=(--bind "$1:$1:rw")
 }
 
@@ -82,12 +84,14 @@ make_scratch() {
     if [ ! -e "/proc/${folder##*/}" ] || [ "${folder##*/}" = $$ ]; then rm -rf -- "$folder"; fi
   done
   scratch=$top/$$
+  check_bind "$scratch"
   (umask 077 && mkdir -- "$scratch") || fail "no temporary folder can be made: $scratch"
 }
 
 # keep_folder FOLDER PLACE: a folder of the caller's that is seen below HOME
 keep_folder() {
   (umask 077 && mkdir -p -- "$1") 2>/dev/null
+  check_bind "$1"
   [ -w "$1" ] || fail "it cannot be written: $1; name another folder: ENVBUILD_CACHES=FOLDER, or none"
   binds+=(--bind "$1:/tmp/$2:rw")
 }
