@@ -81,8 +81,8 @@ KNOWN_FAILURES = (
         pattern=r"newuidmap|newgidmap|not found in /etc/sub[ug]id|no mapping entry found in /etc/sub[ug]id|"
         r"sub[ug]id.*(?:invalid|overlap)",
         what="the user's lines in /etc/subuid and /etc/subgid, or the programs that use them, do not work",
-        hint="root can mend it: apt-get install uidmap; usermod --add-subuids 100000-165535 --add-subgids "
-        "100000-165535 USER\nafter newgrp or sg, leave that shell: it has another primary group than the login",
+        hint="root can mend it: apt-get install uidmap, and the lines that envbuild doctor names\n"
+        "after newgrp or sg, leave that shell: it has another primary group than the login",
     ),
     KnownFailure(
         pattern=r"fakeroot: error while starting the `faked' daemon|GLIBC_\S+' not found.*fakeroot",

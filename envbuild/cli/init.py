@@ -144,8 +144,10 @@ def _may_write(target: Path, *, force: bool, asks: bool) -> None:
     if not target.exists():
         return
     if force:
-        click.echo(f"{target} is replaced", err=True)
-    elif not (asks and click.confirm(f"{target} is there already. Replace it?", err=True)):
+        click.echo(short_path(f"{target} is replaced"), err=True)
+    elif not (
+        asks and click.confirm(short_path(f"{target} is there already. Replace it?"), err=True)
+    ):
         raise UsageError(
             "is there already, and is left as it is",
             where=str(target),

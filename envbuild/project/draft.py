@@ -42,6 +42,7 @@ from envbuild.recipe.model import (
     RunSection,
     SystemSection,
 )
+from envbuild.store.units import count_noun
 
 COMPILERS = ("gcc", "g++", "python3-dev")
 """Debian packages with what torch.compile and Triton build code with when a program runs."""
@@ -339,7 +340,11 @@ def _head_lines(builder: DraftBuilder) -> tuple[str, ...]:
     gathered = builder.gathered
     read = ", ".join(findings.file for findings in gathered.all_findings)
     code = len(gathered.tree.code) + len(gathered.tree.notebooks)
-    parts = [part for part in (read, f"the imports of {code} files" if code else "") if part]
+    parts = [
+        part
+        for part in (read, f"the imports of {count_noun(code, 'file')}" if code else "")
+        if part
+    ]
     lines = [
         (
             f"Drafted by envbuild init from {' and '.join(parts)}.  Look it over; then: envbuild "

@@ -231,7 +231,8 @@ def _left_out(
     if not exact:
         yield f"base: no base holds {framework.text}; {entry.version} is the nearest"
     if wanted.python and series and not _allows_python(wanted.python, series):
-        yield f"base: the project asks for Python {wanted.python}; this base has {series}"
+        has = f"the project asks for Python {wanted.python}; this base has {series}"
+        yield f"base: {has}. Another one comes from [conda], or with an image as base"
     if wanted.pythons and series and series not in wanted.pythons:
         names = ", ".join(wanted.pythons)
         yield f"base: the pinned packages are there for Python {names}; this base has {series}"

@@ -115,7 +115,9 @@ def test_what_a_machine_lacks_counts(
     for name in AUTO:
         assert f"\n  {name}: " in caught.value.what
     assert "envbuild make --on SITE" in (caught.value.hint or "")
-    assert ("--add-subuids" in (caught.value.hint or "")) == (change.get("ids") is False)
+    assert ("root can give the user ids" in (caught.value.hint or "")) == (
+        change.get("ids") is False
+    )
 
 
 @pytest.mark.parametrize(

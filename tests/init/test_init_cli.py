@@ -36,7 +36,7 @@ def test_writes_a_recipe_that_can_be_read(project: Path) -> None:
         "keras", "keras-bert", "matplotlib", "pydot", "scikit-learn", "sentencepiece", "transformers",
     )  # fmt: skip
     assert text.startswith(
-        "# Drafted by envbuild init from requirements.txt and the imports of 1 files."
+        "# Drafted by envbuild init from requirements.txt and the imports of 1 file."
     )
     assert "7 direct dependencies on docker://tensorflow/tensorflow:2.1.0-gpu-py3" in result.output
     assert result.output.endswith("next: look it over, then: envbuild lock course\n")

@@ -29,8 +29,9 @@ def explain_failure(error: ToolFailedError, settings: Settings, store: Store) ->
         # the disk
         what = "mmdebstrap cannot make a user namespace, which it needs to make a Debian base without root"
         hint = (
-            "root can mend it: apt-get install uidmap; usermod --add-subuids 100000-165535 --add-subgids 100000-165535 "
-            "USER; sysctl user.max_user_namespaces=10000\nor make the image on another machine and copy the .sif here"
+            "root can mend it: apt-get install uidmap; sysctl user.max_user_namespaces=10000; and the lines in\n"
+            "/etc/subuid and /etc/subgid that envbuild doctor names\n"
+            "or make the image on another machine and copy the .sif here"
         )
     elif "No space left on device" in text or "Disk quota exceeded" in text:
         hint = "1 GB is needed in each: point TMPDIR or ENVBUILD_STORE to a larger file system"

@@ -300,7 +300,7 @@ def _give_advice(host: HostCapabilities, passed: list[tuple[str, str]]) -> str:
         return ROOT_ADVICE
     if host.containers is None and any("subuid" in why for _, why in passed):
         lines = (
-            "root can give the user ids: usermod --add-subuids 100000-165535 --add-subgids 100000-165535 USER;",
+            "root can give the user ids: envbuild doctor names the two lines;",
             'without root: take an image as base (image = "docker://…"), or a store that has the Debian root already',
             "(ENVBUILD_STORE_BELOW=/the/lab's/store);",
         )
