@@ -15,6 +15,7 @@ from envbuild.check.answers import Imports, killed_by
 from envbuild.check.plan import Expected, ProbeRequest, imports_request
 from envbuild.check.probe_runner import ProbeResults, ProbeRunner, read_answer
 from envbuild.run import Command, LocalRunner, Result
+from tests.check.elf import shared_object
 from tests.check.tree import Tree, failures, make_recipe
 
 REQUEST = ProbeRequest(name="static_probe", limit=7.0)
@@ -265,14 +266,14 @@ def test_one_bad_import_does_not_touch_the_others(tmp_path: Path) -> None:
         "import os\nfor _ in range(40): os.write(1, b'x' * 99999 + b'\\n')\n__version__ = '3'\n",
     )
     tree.write("crash.py", "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n")
-    tree.write("raises.py", "print('told before')\nraise RuntimeError('two\\nlines: the last')\n")
+    tree.write("raises.py", "print('told before')\nraise RuntimeError('two lines:\\nthe last')\n")
     tree.write("fine.py", "__version__ = 7\n")
     found = imports(tree, "hangs", "chatty", "crash", "raises", "fine", limit=1.5).modules
     assert found["hangs"].error == "not finished after 1 s"
     assert found["chatty"].ok
     assert found["chatty"].version == "3"
     assert found["crash"].error == "the process was killed by SIGSEGV"
-    assert found["raises"].error == "lines: the last"
+    assert found["raises"].error == "RuntimeError: the last"
     assert found["raises"].noise == ("told before",)
     assert found["fine"].ok
     assert found["fine"].version is None
@@ -320,6 +321,66 @@ def test_names_that_the_source_takes_are_taken(tmp_path: Path) -> None:
         "AttributeError: no axle here",
         "ImportError: cannot import name 'axle' from 'parts'",
     )
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        (
+            "a>=2 is required, but found a==1.\\nTry: pip install a -U",
+            "a>=2 is required, but found a==1.",
+        ),
+        ("could not load it.\\nLikely causes:\\n [end of traceback]", "could not load it."),
+        ("Failed because of the following error (look up):\\nno such part", "no such part"),
+        ("\\n====\\nOriginal error:\\nno library\\n====", "no library"),
+        ("\\n\\n", ""),
+    ],
+)
+def test_of_a_long_message_the_telling_line_is_kept(
+    tmp_path: Path, message: str, told: str
+) -> None:
+    tree = Tree(tmp_path / "image")
+    tree.write("broken.py", f"raise ImportError('{message}')\n")
+    found = imports(tree, "broken").modules["broken"]
+    assert found.error == (f"ImportError: {told}" if told else "ImportError")
+
+
+def test_an_image_alone_lacks_what_a_package_requires_or_is_called(tmp_path: Path) -> None:
+    tree = Tree(tmp_path / "image")
+    extension = shared_object(["libc.so.6"])
+    tree.install(
+        "whole-part", "1", {"whole_part/__init__.py": "import gone\n", "whole_part/x.so": extension}
+    )
+    tree.install(
+        "py-other",
+        "1",
+        {"other/__init__.py": "import needed\n", "other/x.so": extension},
+        requires=["needed"],
+    )
+    tree.install(
+        "py-third",
+        "1",
+        {"third/__init__.py": "import maybe\n", "third/x.so": extension},
+        requires=["maybe; extra == 'all'"],
+    )
+    told = failures(tree.check())["direct-imports"]
+    assert "whole_part" in told
+    assert "other" in told
+    assert "third" not in told
+
+
+def test_modules_for_another_python_beside_this_ones_are_parts(tmp_path: Path) -> None:
+    for name, beside in (("lone", None), ("torchao", "_C.abi3.so")):
+        tree = Tree(tmp_path / name)
+        files: dict[str, str | bytes] = {
+            f"{name}/__init__.py": "",
+            f"{name}/cuda.cpython-36-x86_64-linux-gnu.so": shared_object([]),
+        }
+        if beside:
+            files[f"{name}/{beside}"] = shared_object([])
+        tree.install(name, "1", files)
+        told = failures(tree.check(make_recipe(name))).get("shared-libraries", "")
+        assert ("built for another Python" in told) == (beside is None), told
 
 
 def test_what_the_project_takes_from_a_package_that_loads_late(tmp_path: Path) -> None:

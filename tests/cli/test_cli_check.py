@@ -52,7 +52,7 @@ def test_a_healthy_image_prints_its_table_and_keeps_the_verdict(context: Context
     assert (
         run(context, "thing")
         .splitlines()[-1]
-        .endswith("thing.sif: passed (9 passed, 0 failed, 12 skipped)")
+        .endswith("thing.sif: passed (9 passed, 0 failed, 13 skipped)")
     )
     kept = reports.find_last_report(DIGEST, context.store)
     assert kept is not None

@@ -1,8 +1,9 @@
-"""Checks of what imports: direct requirements, what the project takes, and what packages open when they run."""
+"""Checks of imports: direct requirements, what the project takes, what opens at run time."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 from envbuild.check.answers import Imported
@@ -66,10 +67,28 @@ def project_imports(evidence: Evidence) -> Verdict:
     }
     shown = {"modules": tried, "errors": {name: one.error for name, one in broken.items()}}
     if real:
-        return _tell_broken(evidence, real, "the project's source imports", shown)
+        told = _tell_broken(evidence, real, "the project's source imports", shown)
+        return replace(told, hint=_cure_of_project(evidence, real) or told.hint)
     counted = f"{len(tried)} modules" if len(tried) > 1 else "the module"
     return passed(
         f"{counted} that the project's source imports, and what it takes from them", **shown
+    )
+
+
+def _cure_of_project(evidence: Evidence, broken: dict[str, Imported]) -> str | None:
+    """Say what mends an import of what its package, which is there, does not have."""
+    module = min(broken)
+    answer = broken[module]
+    lacking = re.search(r"No module named '([\w.]+)'", answer.error)
+    gone = lacking is not None and module.startswith(lacking[1])
+    if not gone and answer.kind not in ("AttributeError", "ImportError"):
+        return None
+    if _cure_of_library(evidence, answer.error) or _cure_of_version(answer.error):
+        return None
+    package = module.partition(".")[0]
+    return (
+        f"the image's {package} does not have it: change that line of the project, or bound "
+        f"{package} to a release that has it (envbuild lock --prove looks for one)"
     )
 
 
@@ -155,7 +174,33 @@ def _cure(evidence: Evidence, answer: Imported) -> str:
     return "the whole message is in the evidence: envbuild check --json"
 
 
+def _cure_of_symbol(evidence: Evidence, error: str) -> str:
+    """Say what mends a symbol that is missing: another copy of its library, or of its package."""
+    named = re.search(r"\bversion (lib[\w+-]+\.so[.\d]*)", error)
+    found = given(evidence.libraries) if evidence.libraries and evidence.libraries.data else None
+    if named and found:
+        copies = [path for paths in found.copies.values() for path in paths]
+        first = [
+            folder
+            for folder in found.library_path
+            if any(path == f"{folder}/{named[1]}" for path in copies)
+        ]
+        if first:
+            return (
+                f"take {first[0]} out of LD_LIBRARY_PATH: the {named[1]} there is another release, "
+                "and loaded first"
+            )
+    other = "torch" if re.search(r"torch|c10|_ZN?K?2at", error) else "what it was built with"
+    return (
+        f"its compiled code is for another release of {other}: take the release of it that was "
+        "built for this one"
+    )
+
+
 def _cure_of_library(evidence: Evidence, error: str) -> str | None:
+    """Say how a library that a message names is found, or that it is another release of it."""
+    if "undefined symbol" in error:
+        return _cure_of_symbol(evidence, error)
     words = error.replace(":", " ").replace("'", " ").split()
     library = next((word for word in words if ".so" in word and "/" not in word), None)
     provider = lookup.provider_of(library) if library else None

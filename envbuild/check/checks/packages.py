@@ -72,7 +72,7 @@ def one_framework(evidence: Evidence) -> Verdict:
     return failed(
         f"{len(owners)} distributions provide {framework.module}: {', '.join(names)}; the one installed last "
         "has written over the other's files",
-        f"ask for one of them only; the base's own is usually the one to keep ({_first(owners)})",
+        _which_to_keep(owners),
         owners=names,
     )
 
@@ -130,8 +130,7 @@ def base_files(evidence: Evidence) -> Verdict:
         others = f"; also {listing(sorted(set(bad) - {name}))}" if len(bad) > 1 else ""
         return failed(
             f"{name}: {counts} of {one.files} files (for one, {example}){others}",
-            "something removed or wrote over them after they were installed; see the two checks above, then "
-            + REBUILD,
+            _cure_of_files(evidence, name),
             distributions={
                 key: {"changed": value.changed, "missing": value.missing}
                 for key, value in bad.items()
@@ -146,6 +145,19 @@ def base_files(evidence: Evidence) -> Verdict:
     )
     return passed(
         f"{files} files of {len(verified)} distributions are as installed{how}", sized=sized
+    )
+
+
+def _cure_of_files(evidence: Evidence, name: str) -> str:
+    """Say what mends files that are not as installed: perhaps another package has them too."""
+    for overlap in evidence.installed.overlaps:
+        if name in overlap.dists and overlap.different:
+            one, other = overlap.dists
+            files = f"the same files ({overlap.example})"
+            return f"{one} and {other} write {files}: ask for one of them only"
+    return (
+        "something removed or wrote over them after they were installed; see the two checks above, then "
+        + REBUILD
     )
 
 
@@ -239,8 +251,12 @@ def _imported_version(evidence: Evidence) -> str | None:
     return module.version if module and module.ok else None
 
 
-def _first(owners: tuple[Owner, ...]) -> str:
-    return min(owners, key=lambda owner: owner.folder).name
+def _which_to_keep(owners: tuple[Owner, ...]) -> str:
+    """Say which of two distributions to ask for; the one of another folder is the base's own."""
+    if len({owner.folder for owner in owners}) == 1:
+        return "ask for one of them only, the one for the image's CUDA"
+    first = min(owners, key=lambda owner: owner.folder).name
+    return f"ask for one of them only; the base's own is usually the one to keep ({first})"
 
 
 def _twice_in_one_folder(evidence: Evidence) -> list[str]:

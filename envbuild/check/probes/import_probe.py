@@ -30,18 +30,28 @@ LACKING = re.compile(
 
 
 ADVICE = re.compile(
-    r"\W*(?:try|please|see|for more|note|hint|you can|if you|https?)\b", re.IGNORECASE
+    r"[\W_]*$|\[?(?:end|start) of|\W*(?:try|please|see|for more|more information|note|hint"
+    r"|important|you can|if you|https?)\b",
+    re.IGNORECASE,
 )
-"""Lines of a message that say what to do, and not what is wrong."""
+"""Lines of a message that say what to do, and not what is wrong; rules of signs."""
 
 
-def last_line(error):
-    """The last line of a message that says what is wrong, else its last one."""
-    text = "%s: %s" % (type(error).__name__, error)
-    lines = [line for line in text.splitlines() if line.strip()]
-    telling = [line for line in lines if not ADVICE.match(line)]
-    chosen = (telling or lines)[-1].strip()
-    return chosen[:500]
+def format_error(error):
+    """The kind of an error and the line of its message that says what is wrong.
+
+    That is the first one, unless it only announces another error: then the last.
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    telling = [line for line in lines if not ADVICE.match(line)] or lines[:1]
+    if not telling:
+        return type(error).__name__
+    announces = telling[0].endswith(":") or "following error" in telling[0]
+    if announces or any("riginal error" in line for line in telling):
+        chosen = telling[-1]
+    else:
+        chosen = telling[0]
+    return ("%s: %s" % (type(error).__name__, chosen))[:500]
 
 
 def list_files(error):
@@ -106,7 +116,7 @@ def attempt_import(name, say):
     except BaseException as error:  # a module may even call sys.exit()
         document = {
             "ok": False,
-            "error": last_line(error),
+            "error": format_error(error),
             "kind": type(error).__name__,
             "blame": list_files(error),
         }
@@ -158,13 +168,13 @@ def attempt_entry(entry, say):
     except UNKNOWN_NAME as error:
         document = {
             "ok": not entry["strict"],
-            "error": last_line(error),
+            "error": format_error(error),
             "kind": type(error).__name__,
         }
     except BaseException as error:
         document = {
             "ok": False,
-            "error": last_line(error),
+            "error": format_error(error),
             "kind": type(error).__name__,
         }
     document["seconds"] = round(time.time() - started, 3)

@@ -154,18 +154,23 @@ def idle_objects(needed_by, folders):
 
 def for_other_pythons(objects):
     """Modules that a package has for other Pythons only: the wheel was not made for this one."""
-    stems, here = {}, set()
+    stems, here, served = {}, set(), set()
     for path in objects:
         folder, name = os.path.split(path)
+        top = re.match(r".*/(?:site|dist)-packages/[^/]+", path)
         found = re.match(r"(\w+)\.(?:cpython-(\d+)-|(abi3)\.)?.*so$", name)
         if found is None:
             continue
         stem = (folder, found.group(1))
         if found.group(2) is None or found.group(2) == "%d%d" % sys.version_info[:2]:
             here.add(stem)
+            served.add(top and top.group())
         else:
-            stems.setdefault(stem, path)
-    return sorted(path for stem, path in stems.items() if stem not in here)
+            stems.setdefault(stem, (path, top and top.group()))
+    # a package that has modules for this Python brings the others for parts of its own
+    return sorted(
+        path for stem, (path, top) in stems.items() if stem not in here and top not in served
+    )
 
 
 def is_module(path):

@@ -359,7 +359,7 @@ MORE_SICK = (
         of(
             T251,
             "--no-deps mmcv-lite==2.1.0 mmdet==3.3.0",
-            "mmengine addict yapf opencv-python-headless",
+            "mmengine==0.10.5 addict yapf",
         ),
         "import mmcv._ext",
         r"No module named 'mmcv\._ext'",
