@@ -176,13 +176,33 @@ def job_option(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]
     return add_options
 
 
-@click.command("job", cls=CommandAfterDashes)
+class JobVerb(CommandAfterDashes):
+    """The verb, whose first word may also be "lint"."""
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        """Read the words, or leave them to ``job lint``."""
+        if args[:1] != ["lint"]:
+            return super().make_context(info_name, args, parent, **extra)
+        from envbuild.cli.job_lint import command as lint
+
+        return lint.make_context("job lint", args[1:], parent, **extra)
+
+
+@click.command("job", cls=JobVerb)
 @click.argument("name", metavar="[NAME|IMAGE]", shell_complete=complete_image)
 @click.argument("argv", metavar="-- CMD…", nargs=-1, type=click.UNPROCESSED)
 @job_options
 @click.pass_obj
 def command(context: Context, *, request: JobRequest) -> None:
     """Print the job script that runs CMD in the image on a cluster; nothing is submitted.
+
+    "envbuild job lint FILE" names the traps of a batch script that is there already.
 
     Left out, CMD is the recipe's [run] command. The script stands alone: submit it from the project
     folder.

@@ -1,0 +1,57 @@
+"""``envbuild job lint``: traps of a batch script that is there already."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from envbuild.cli.output import json_option, print_json
+from envbuild.errors import UsageError
+from envbuild.job.lint.lint import lint_script
+
+BIGGEST = 4 << 20
+"""Bytes that schedulers take at most (slurm.conf(5), max_script_size)."""
+
+
+@click.command("lint")
+@click.argument("file", metavar="FILE|-", type=click.Path(path_type=Path, allow_dash=True))
+@json_option
+def command(file: Path, *, as_json: bool) -> int:
+    """Name the traps of a batch script for Slurm, PBS or Grid Engine, with line, reason and fix.
+
+    \b
+    envbuild job lint train.sbatch
+
+    Nothing is run, submitted or changed. The exit code is 1 where something was found.
+    """
+    text = _read_script(file)
+    script, findings = lint_script(text, None if str(file) == "-" else file.parent)
+    if as_json:
+        print_json(findings)
+        return int(bool(findings))
+    if script.dialect is None:
+        click.echo("no line for Slurm, PBS or Grid Engine: judged as a plain script")
+    for finding in findings:
+        click.echo(f"line {finding.line}: {click.style(finding.reason, bold=True)}")
+        click.echo(f"  do    {finding.fix}")
+        click.echo(f"  kind  {finding.kind}")
+    traps = "1 trap" if len(findings) == 1 else f"{len(findings)} traps"
+    click.echo(f"{traps} in {len(script.lines)} lines")
+    return int(bool(findings))
+
+
+def _read_script(file: Path) -> str:
+    try:
+        data = sys.stdin.buffer.read(BIGGEST + 1) if str(file) == "-" else _read_file(file)
+    except OSError as error:
+        raise UsageError(f"cannot be read: {error.strerror}", where=str(file)) from error
+    if len(data) > BIGGEST or b"\0" in data:
+        raise UsageError("is no batch script", where=str(file))
+    return data.decode("utf-8", "replace")
+
+
+def _read_file(file: Path) -> bytes:
+    with file.open("rb") as opened:
+        return opened.read(BIGGEST + 1)

@@ -1,0 +1,178 @@
+"""Read a batch script: its scheduler, its directives with options, and its commands."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+PREFIXES = {"slurm": "#SBATCH", "pbs": "#PBS", "gridengine": "#$"}
+TITLES = {"slurm": "Slurm", "pbs": "PBS", "gridengine": "Grid Engine"}
+HEREDOC = re.compile(r"(?<!<)<<(?!<)-?\s*([\"']?)([A-Za-z_]\w*)\1")
+LONG_OF = {
+    "-t": "--time", "-o": "--output", "-e": "--error", "-a": "--array", "-n": "--ntasks",
+    "-N": "--nodes", "-G": "--gpus", "-w": "--nodelist", "-J": "--job-name",
+    "-c": "--cpus-per-task",
+    "-p": "--partition", "-A": "--account", "-D": "--chdir",
+}  # fmt: skip
+"""Options of sbatch(1) that have a short form; the others mean little here."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Directive:
+    """One line for the scheduler without its prefix; ``late``: it stands among the commands."""
+
+    line: int
+    text: str
+    late: bool
+
+    @property
+    def words(self) -> list[str]:
+        """The words as the scheduler reads them."""
+        try:
+            return shlex.split(self.text, comments=True)
+        except ValueError:
+            return self.text.split()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScriptCommand:
+    """One command with the lines that continue it, joined by blanks, without comments."""
+
+    line: int
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchScript:
+    """A script: ``dialect`` is that of most of its directives, None where it has none."""
+
+    lines: tuple[str, ...]
+    dialect: str | None
+    directives: tuple[Directive, ...]
+    commands: tuple[ScriptCommand, ...]
+    several: bool
+
+    @cached_property
+    def options(self) -> tuple[tuple[int, str, str], ...]:
+        """Every option that counts: line, name (long, where Slurm has both), value."""
+        found: list[tuple[int, str, str]] = []
+        long = LONG_OF if self.dialect == "slurm" else {}
+        for directive in self.directives:
+            # Grid Engine reads its lines wherever they stand
+            if not directive.late or self.dialect == "gridengine":
+                pairs = _pairs(directive.words, long)
+                found += [(directive.line, long.get(name, name), value) for name, value in pairs]
+        return tuple(found)
+
+    def find_option(self, *names: str) -> tuple[int, str] | None:
+        """Return line and value of the last of these options; None where there is none."""
+        found = [(line, value) for line, name, value in self.options if name in names]
+        return found[-1] if found else None
+
+    def resources(self) -> dict[str, tuple[int, str]]:
+        """Return what -l asks for: "walltime=1:00:00" as name, line and value."""
+        found = {}
+        for line, name, value in self.options:
+            if name == "-l":
+                for part in re.split(r"[,:](?=[A-Za-z_]\w*=)", value):
+                    key, _, amount = part.partition("=")
+                    found[key.strip()] = (line, amount.strip())
+        return found
+
+    def find_command(self, pattern: str) -> ScriptCommand | None:
+        """Return the first command in which a pattern is found."""
+        return next((one for one in self.commands if re.search(pattern, one.text)), None)
+
+    @property
+    def body(self) -> str:
+        """All commands, one a line."""
+        return "\n".join(command.text for command in self.commands)
+
+
+def read_batch(text: str) -> BatchScript:
+    """Take a script apart."""
+    lines = tuple(line.rstrip("\r") for line in text.split("\n"))
+    inside = _heredoc_lines(lines)
+    counts = {}
+    for name, prefix in PREFIXES.items():
+        pattern = re.compile(_directive_pattern(prefix))
+        own = [n for n, line in enumerate(lines, 1) if pattern.match(line) and n not in inside]
+        counts[name] = own
+    several = sum(map(bool, counts.values())) > 1
+    dialect = max(counts, key=lambda name: len(counts[name])) if any(counts.values()) else None
+    commands = tuple(_commands(lines, inside))
+    first = commands[0].line if commands else len(lines) + 1
+    directives: tuple[Directive, ...] = ()
+    if dialect is not None:
+        pattern = re.compile(_directive_pattern(PREFIXES[dialect]))
+        directives = tuple(
+            Directive(line=n, text=pattern.sub("", lines[n - 1]).strip(), late=n > first)
+            for n in counts[dialect]
+        )
+    return BatchScript(
+        lines=lines,
+        dialect=dialect,
+        directives=directives,
+        commands=commands,
+        several=several,
+    )
+
+
+def _heredoc_lines(lines: tuple[str, ...]) -> frozenset[int]:
+    """Return the numbers of lines behind <<: text, often another script."""
+    found, end = set(), ""
+    for number, line in enumerate(lines, 1):
+        if end:
+            found.add(number)
+            end = "" if line.strip() == end else end
+            continue
+        opened = None if line.lstrip().startswith("#") else HEREDOC.search(line)
+        end = opened[2] if opened else ""
+    return frozenset(found)
+
+
+def _directive_pattern(prefix: str) -> str:
+    """Return the pattern of a directive; Grid Engine's prefix also begins other comments."""
+    return rf"{re.escape(prefix)}\s*(?=-)" if prefix == "#$" else rf"{re.escape(prefix)}\s+"
+
+
+def _commands(lines: tuple[str, ...], inside: frozenset[int]) -> Iterator[ScriptCommand]:
+    """Yield the commands, without comments, text behind << and marks of templates."""
+    start = 0
+    parts: list[str] = []
+    for number, line in enumerate(lines, 1):
+        text = line.strip()
+        if number in inside or text.startswith(("#", "{%", "{#")) or not text:
+            if parts:
+                yield ScriptCommand(line=start, text=" ".join(parts))
+                parts = []
+            continue
+        start = start if parts else number
+        text = re.sub(r"\s#\s.*$", "", text)
+        goes_on = line.endswith("\\")
+        parts.append(text.rstrip("\\").strip() if goes_on else text)
+        if not goes_on:
+            yield ScriptCommand(line=start, text=" ".join(parts))
+            parts = []
+    if parts:
+        yield ScriptCommand(line=start, text=" ".join(parts))
+
+
+def _pairs(words: list[str], joined: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield options with their values: "--time=1", "--time 1", "-t 1", "-t1" (of ``joined``)."""
+    index = 0
+    while index < len(words):
+        word = words[index]
+        index += 1
+        if not word.startswith("-"):
+            continue
+        name, equals, value = word.partition("=")
+        if not equals and index < len(words) and not words[index].startswith("-"):
+            value = words[index]
+            index += 1
+        if not word.startswith("--") and name[:2] in joined and len(name) > 2 and not value:
+            name, value = name[:2], name[2:]
+        yield name, value

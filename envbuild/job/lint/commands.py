@@ -1,0 +1,276 @@
+"""Traps in the commands of a batch script."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from envbuild.job.lint.batch import TITLES, BatchScript, ScriptCommand
+from envbuild.job.lint.finding import LintFinding
+
+CONTAINER = re.compile(r"\b(?:singularity|apptainer)\s+(?:-\S+\s+)*(?:exec|run|shell)\b")
+FOREIGN = {
+    "slurm": r"\$\{?((?:PBS_(?!NODEFILE)|SGE_)[A-Z_]+)\}?",
+    "pbs": r"\$\{?((?:SLURM_|SGE_)[A-Z_]+)\}?",
+    "gridengine": r"\$\{?((?:SLURM_|PBS_)[A-Z_]+)\}?",
+}
+"""Variables that only another scheduler sets."""
+SECRETS = (
+    (r"\bwandb\s+login\s+(?:--relogin\s+)?[0-9a-f]{40}\b", "a key of Weights & Biases"),
+    (r"\bWANDB_API_KEY=[\"']?[0-9a-f]{40}\b", "a key of Weights & Biases"),
+    (r"\bhf_[A-Za-z0-9]{30,}\b", "a token of Hugging Face"),
+    (r"\bgh[pousr]_[A-Za-z0-9]{36}\b", "a token of GitHub"),
+    (r"\bsk-[A-Za-z0-9_-]{40,}\b", "a key of OpenAI"),
+    (r"\bAKIA[0-9A-Z]{16}\b", "a key of AWS"),
+)
+HOOKS = (
+    r"conda\.sh|shell\.bash\s+hook|conda\s+init|\.bashrc|\.bash_profile|\.profile|\.zshrc|"
+    r"/activate\b|mamba\.sh|micromamba\s+shell|module\s+use|"
+    r"\b(?:module\s+(?:load|add)|ml)\b.*\b\S*(?:conda|mamba|python)"
+)
+"""What makes "conda activate" a function of the job's shell."""
+RELATIVE = (
+    r"(?:^|[\s=<>\"'])(?:\.{1,2}/|[A-Za-z_][\w.-]*(?:/[\w.-]+)*\."
+    r"(?:py|sh|jl|R|m|in|inp|csv|tsv|txt|ya?ml|json|toml|cfg|conf|ini|exe|dat|nc|h5|sif|ipynb)(?:$|[\s\"'>;]))"
+)
+"""A file by a path from the folder in which the job runs."""
+QUIET = (
+    r"(?:echo|date|printf|conda\s+deactivate|deactivate|module\s+(?:unload|purge)|"
+    r"rm|sacct|squeue|qstat|seff|exit\s*$)\b"
+)
+"""Last commands that succeed whatever became of the work."""
+
+
+def find_no_folder(script: BatchScript) -> Iterator[LintFinding]:
+    """Find PBS and Grid Engine start in the home folder."""
+    if script.dialect == "pbs":
+        told = bool(script.find_option("-d", "-w")) or "wd" in script.resources()
+        line = _line_of(script, r"\b(?:cd|pushd|chdir)\b|PBS_O_WORKDIR")
+        fix = 'cd "$PBS_O_WORKDIR"'
+    elif script.dialect == "gridengine":
+        told = script.find_option("-cwd", "-wd") is not None
+        line = _line_of(script, r"\b(?:cd|pushd)\b|SGE_O_WORKDIR")
+        fix = "#$ -cwd"
+    else:
+        return
+    relative = script.find_command(RELATIVE)
+    if told or line or relative is None:
+        return
+    yield LintFinding(
+        kind="no-folder",
+        line=relative.line,
+        reason=f"{TITLES[script.dialect]} starts the job in your home folder",
+        fix=fix,
+    )
+
+
+def _line_of(script: BatchScript, pattern: str) -> int | None:
+    found = script.find_command(pattern)
+    return found.line if found else None
+
+
+def asks_for_gpu(script: BatchScript) -> bool:
+    """Tell whether the job asks for a GPU."""
+    for _, name, value in script.options:
+        if name in ("--gres", "--gpus", "--gpus-per-node", "--gpus-per-task", "--tres-per-node"):
+            return "gpu" in value or name != "--gres"
+        if name == "-l" and re.search(r"gpu|rt_[FGA]|rt_H[FG]|f_node|s_gpu|node_[fhqo]", value):
+            return True
+    return False
+
+
+def find_no_nv(script: BatchScript) -> Iterator[LintFinding]:
+    """Find a container without --nv in a job with a GPU."""
+    if not asks_for_gpu(script):
+        return
+    # a flag may be in a variable
+    if re.search(r"--(?:nv|rocm|nvccli)\b|APPTAINER_NV|SINGULARITY_NV", "\n".join(script.lines)):
+        return
+    for command in script.commands:
+        if CONTAINER.search(command.text):
+            reason = "the job has a GPU, and the container does not see it without --nv"
+            yield LintFinding(
+                kind="no-nv",
+                line=command.line,
+                reason=reason,
+                fix="singularity exec --nv … (AMD: --rocm)",
+            )
+            return
+
+
+def find_cut_commands(script: BatchScript) -> Iterator[LintFinding]:
+    """Find a comment, or a blank behind the backslash, in the middle of a command."""
+    goes_on = False
+    for number, line in enumerate(script.lines, 1):
+        text = line.strip()
+        if goes_on and text.startswith("#") and number < len(script.lines):
+            rest = (item.strip() for item in script.lines[number:])
+            follows = next((item for item in rest if not item.startswith("#")), "")
+            if follows.startswith("-"):
+                reason = "a comment ends the command: what follows is another one"
+                yield LintFinding(
+                    kind="cut-command",
+                    line=number,
+                    reason=reason,
+                    fix="move the comment above the command",
+                )
+        if re.search(r"[^\\]\\[ \t]+$", line) and not text.startswith("#"):
+            follows = script.lines[number].strip() if number < len(script.lines) else ""
+            if follows:
+                reason = "a blank behind the backslash: the command ends here"
+                yield LintFinding(
+                    kind="cut-command",
+                    line=number,
+                    reason=reason,
+                    fix="nothing behind the backslash",
+                )
+        goes_on = text.endswith("\\") and not text.startswith("#")
+
+
+def find_fixed_ports(script: BatchScript) -> Iterator[LintFinding]:
+    """Find one port for all jobs of a node."""
+    pattern = (
+        r"(?:MASTER_PORT=[\"']?|--(?:master|main_process)[-_]port[= ]|"
+        r"--rdzv[-_]endpoint[= ]\S*:)\d{4,5}\b"
+    )
+    found = script.find_command(pattern)
+    if found and script.find_option("--exclusive") is None:
+        reason = "two jobs on one node want the same port; the second one ends"
+        fix = "MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))"
+        if script.dialect != "slurm":
+            fix = "a port from the job's number"
+        yield LintFinding(kind="fixed-port", line=found.line, reason=reason, fix=fix)
+
+
+def find_chosen_cards(script: BatchScript) -> Iterator[LintFinding]:
+    """Find CUDA_VISIBLE_DEVICES by hand, in a job whose GPUs the scheduler hands out."""
+    found = script.find_command(r"(?<![\w#])CUDA_VISIBLE_DEVICES=[\"']?\d")
+    if found and asks_for_gpu(script):
+        reason = "the scheduler says which GPUs are yours; numbers of your own may be another job's"
+        yield LintFinding(
+            kind="chosen-gpus",
+            line=found.line,
+            reason=reason,
+            fix="leave CUDA_VISIBLE_DEVICES alone",
+        )
+
+
+def find_secrets(script: BatchScript) -> Iterator[LintFinding]:
+    """Find keys in clear; what they are is not repeated."""
+    for number, line in enumerate(script.lines, 1):
+        for pattern, what in SECRETS:
+            if re.search(pattern, line):
+                reason = f"{what} stands here for everybody who reads the script"
+                fix = "withdraw it, and read the new one from a file of mode 0600"
+                yield LintFinding(kind="secret", line=number, reason=reason, fix=fix)
+                break
+
+
+def find_foreign_variables(script: BatchScript) -> Iterator[LintFinding]:
+    """Find variables of another scheduler: they are empty here."""
+    if script.dialect is None or script.several:
+        return
+    for command in script.commands:
+        found = re.search(FOREIGN[script.dialect], command.text)
+        guarded = re.search(r":-|:=|\[\[? |\bif\b|-z|-n ", command.text)
+        if found and not guarded:
+            reason = f"{TITLES[script.dialect]} sets no {found[1]}: it is empty"
+            ours = {"slurm": "SLURM_*", "pbs": "PBS_*", "gridengine": "JOB_ID, SGE_*"}
+            yield LintFinding(
+                kind="foreign-variable", line=command.line, reason=reason, fix=ours[script.dialect]
+            )
+            return
+
+
+def find_installs(script: BatchScript) -> Iterator[LintFinding]:
+    """Find pip or conda install inside the job."""
+    found = script.find_command(
+        r"(?:^|[;&|]\s*|-m\s+|exec\s.*)(?:pip3?|conda|mamba)\s+install\b"
+        r"(?!.*(?:\$SLURM_TMPDIR|--no-index))"
+    )
+    if (
+        found
+        and "$SLURM_TMPDIR" not in script.body
+        and not re.search(r"virtualenv|-m venv|conda create", script.body)
+    ):
+        user = " --user" in found.text
+        reason = "every run may install other versions, and two jobs at once spoil each other's"
+        reason = (
+            "what it puts into ~/.local changes every other environment of yours"
+            if user
+            else reason
+        )
+        yield LintFinding(
+            kind="install-in-job",
+            line=found.line,
+            reason=reason,
+            fix="install before, into an image (envbuild add)",
+        )
+
+
+def find_moving_images(script: BatchScript) -> Iterator[LintFinding]:
+    """Find docker:// without a tag, or with :latest, when the job runs."""
+    for command in script.commands:
+        found = re.search(r"docker://([\w./-]+)(:latest\b)?(?![\w.:/@-])", command.text)
+        if found and "$" not in command.text[found.end() : found.end() + 1]:
+            reason = f"{found[1]} may be another image tomorrow, and every job fetches it"
+            yield LintFinding(
+                kind="moving-image",
+                line=command.line,
+                reason=reason,
+                fix="build a .sif once, by tag or digest",
+            )
+            return
+
+
+def find_conda(script: BatchScript) -> Iterator[LintFinding]:
+    """Find "conda activate" in a shell that does not know the function of conda."""
+    found = script.find_command(r"^(?:conda|mamba)\s+activate\b")
+    login = script.lines and re.match(r"#!.*\s-\w*[li]|#!.*--login", script.lines[0])
+    # the others start a login shell
+    if script.dialect != "slurm" or not found or login or re.search(HOOKS, script.body):
+        return
+    reason = "a job's shell does not read .bashrc, so conda activate fails"
+    fix = 'source "$(conda info --base)/etc/profile.d/conda.sh", before it'
+    yield LintFinding(kind="conda-activate", line=found.line, reason=reason, fix=fix)
+
+
+def find_background(script: BatchScript) -> Iterator[LintFinding]:
+    """Find a script that ends while its work runs in the background."""
+    work = [command for command in script.commands if not re.match(QUIET, command.text)]
+    if not work or re.search(r"(?:^|[\s;])wait\b", script.body, re.MULTILINE):
+        return
+    last = work[-1]
+    if re.search(r"[^&>|]&\s*$", last.text):
+        reason = "the script ends while this runs, and the scheduler ends the job with it"
+        yield LintFinding(kind="no-wait", line=last.line, reason=reason, fix="wait, at the end")
+
+
+def find_lost_code(script: BatchScript) -> Iterator[LintFinding]:
+    """Find a last command that succeeds whatever the work did."""
+    if len(script.commands) < 2 or re.search(
+        r"\bset\s+-\w*e|errexit|\btrap\b|\$\?|PIPESTATUS", script.body
+    ):
+        return
+    if re.match(r"#!.*\s-\w*e", script.lines[0]):
+        return
+    last, before = script.commands[-1], script.commands[-2]
+    if re.match(QUIET, last.text) and _is_work(before) and not before.text.endswith("&"):
+        reason = f"the job ends with the code of {last.text.split()[0]}: a failed run looks well"
+        yield LintFinding(kind="lost-code", line=last.line, reason=reason, fix="set -e, at the top")
+
+
+def _is_work(command: ScriptCommand) -> bool:
+    words = (
+        r"(?:\S*python\d?(?:\.\d+)?|srun|mpirun|mpiexec|torchrun|singularity|apptainer|time|"
+        r"Rscript|\./\S+|bash|matlab|julia|accelerate|deepspeed)\b"
+    )
+    return re.match(words, command.text) is not None
+
+
+def find_sudo(script: BatchScript) -> Iterator[LintFinding]:
+    """Find sudo: nobody types a password in a job."""
+    found = script.find_command(r"^sudo\s")
+    if found:
+        reason = "nobody can type a password in a job, and clusters allow no sudo"
+        yield LintFinding(kind="sudo", line=found.line, reason=reason, fix="build the image before")

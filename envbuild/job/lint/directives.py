@@ -1,0 +1,287 @@
+"""Traps in the lines for the scheduler."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from difflib import SequenceMatcher
+from pathlib import Path
+
+from envbuild.job.lint.batch import PREFIXES, TITLES, BatchScript
+from envbuild.job.lint.finding import LintFinding
+
+LONG = (
+    "account|array|chdir|constraint|cpus-per-task|error|exclusive|export|gpus|gres|job-name|"
+    "mail-type|mail-user|mem|mem-per-cpu|nodelist|nodes|ntasks|ntasks-per-node|output|partition|"
+    "qos|requeue|time"
+)
+"""Options of sbatch(1) that are written with one dash by mistake."""
+HOURS = "24|36|48|72|96|168"
+"""Numbers that people write when they mean hours."""
+GIGABYTES = (*range(1, 65), 96, 128, 192, 256)
+"""Numbers that people write when they mean gigabytes."""
+STARTERS = r"\b(?:srun|mpirun|mpiexec|mpiexec\.hydra|prun|aprun|ibrun|jsrun|parallel|orterun)\b"
+"""Programs that start one process for each task."""
+
+
+def find_shebang(script: BatchScript) -> Iterator[LintFinding]:
+    """Find a first line that is no interpreter: sbatch refuses it (sbatch(1))."""
+    first = script.lines[0] if script.lines else ""
+    if re.match(r"#!\s*/\S+", first) or (not first.startswith("#!") and script.dialect != "slurm"):
+        return
+    reason = "the first line names no interpreter by its path; sbatch refuses such a script"
+    if script.dialect != "slurm":
+        reason = "the first line names an interpreter that is no path from /"
+    yield LintFinding(kind="shebang", line=1, reason=reason, fix="#!/bin/bash")
+
+
+def find_crlf(script: BatchScript, text: str) -> Iterator[LintFinding]:
+    """Find line ends of Windows: bash takes the carriage return for a part of the last word."""
+    line = text[: text.find("\r\n")].count("\n") + 1
+    if "\r\n" in text and script.dialect:
+        reason = "the lines end as on Windows: the shell reads a carriage return in every last word"
+        yield LintFinding(kind="crlf", line=line, reason=reason, fix="sed -i 's/\\r$//' FILE")
+
+
+def find_late(script: BatchScript) -> Iterator[LintFinding]:
+    """Find directives behind the first command: sbatch and qsub of PBS stop reading there."""
+    if script.dialect not in ("slurm", "pbs"):
+        return
+    late = [directive for directive in script.directives if directive.late]
+    if late:
+        first = script.commands[0].line
+        reason = (
+            f"{TITLES[script.dialect]} reads no directive behind the first command (line {first}):"
+            f" {len(late)} are ignored"
+        )
+        yield LintFinding(
+            kind="late-directive",
+            line=late[0].line,
+            reason=reason,
+            fix=f"move them above line {first}",
+        )
+
+
+def find_misspelt(script: BatchScript) -> Iterator[LintFinding]:
+    """Find a prefix with letters out of order or in small ones: it is a comment."""
+    first = script.commands[0].line if script.commands else len(script.lines) + 1
+    for number, line in enumerate(script.lines[: first - 1], 1):
+        found = re.match(r"#([A-Za-z]{3,8}) ?(?=-{1,2}[A-Za-z])", line)
+        if not found:
+            continue
+        for prefix in (PREFIXES["slurm"], PREFIXES["pbs"]):
+            word = prefix[1:]
+            if found[1] != word and _is_like(found[1], word):
+                reason = f"#{found[1]} is a comment to the scheduler: the line is ignored"
+                yield LintFinding(kind="misspelt", line=number, reason=reason, fix=prefix)
+
+
+def _is_like(text: str, word: str) -> bool:
+    """Tell whether a word was meant; #sbatch and #xSBATCH are lines that were put aside."""
+    if text.islower() or text[0] not in word[:2]:
+        return False
+    upper = text.upper()
+    return sorted(upper) == sorted(word) or SequenceMatcher(None, upper, word).ratio() > 0.8
+
+
+def find_variables(script: BatchScript) -> Iterator[LintFinding]:
+    """Find variables in directives: Slurm and PBS expand none (sbatch(1), qsub(1B))."""
+    if script.dialect not in ("slurm", "pbs"):
+        return
+    for directive in script.directives:
+        text = re.sub(r"\s#.*$", "", directive.text)
+        found = re.search(r"\$\{?[A-Za-z_]\w*\}?|\$\(|`", text)
+        if found and not directive.late:
+            fix = "%j, %x, %A and %a" if script.dialect == "slurm" else "give it to qsub instead"
+            reason = f"{TITLES[script.dialect]} expands no {found[0]} in a directive"
+            yield LintFinding(
+                kind="variable-in-directive", line=directive.line, reason=reason, fix=fix
+            )
+
+
+def find_spaces(script: BatchScript) -> Iterator[LintFinding]:
+    """Find blanks around "=": the value becomes another word."""
+    for directive in script.directives:
+        if re.match(r"--?[\w-]+(?:\s+[\w-]+)?(?:\s+=|=\s+[^\s#-])", directive.text):
+            reason = "a blank beside = cuts the value off the option"
+            yield LintFinding(
+                kind="blank-beside-equals", line=directive.line, reason=reason, fix="no blanks"
+            )
+
+
+def find_typography(script: BatchScript) -> Iterator[LintFinding]:
+    """Find dashes and quotes of a web page or a word processor."""
+    if script.dialect is None:
+        return
+    prefix = re.escape(PREFIXES[script.dialect])
+    for number, line in enumerate(script.lines, 1):
+        if re.match(rf"{prefix}\s*[-\u2010-\u2015\u2212]", line):
+            text = re.sub(r"\s#.*$", "", line[1:])
+            if found := re.search(r"[\u2010-\u2015\u2212\u2018-\u201f\u00a0]", text):
+                reason = f"{found[0]!r} is no ASCII sign: the scheduler does not know the option"
+                yield LintFinding(
+                    kind="typography", line=number, reason=reason, fix="type - or ' anew"
+                )
+
+
+def find_one_dash(script: BatchScript) -> Iterator[LintFinding]:
+    """Find one dash before a long option of Slurm: "-mem=4G" is "-m em=4G"."""
+    if script.dialect != "slurm":
+        return
+    for directive in script.directives:
+        found = re.match(rf"-({LONG})(?:=|\s|$)", directive.text)
+        if found:
+            reason = f"-{found[1]} is the option -{found[1][0]} with the value {found[1][1:]!r}"
+            yield LintFinding(
+                kind="one-dash", line=directive.line, reason=reason, fix=f"--{found[1]}"
+            )
+
+
+def find_time(script: BatchScript) -> Iterator[LintFinding]:
+    """Find times that mean less than they look like."""
+    line, value = 0, ""
+    if script.dialect == "slurm":
+        line, value = script.find_option("--time") or (0, "")
+    elif script.dialect:
+        resources = script.resources()
+        line, value = resources.get("walltime") or resources.get("h_rt") or (0, "")
+    bare = "minutes" if script.dialect == "slurm" else "seconds"
+    most = 0 if script.dialect == "slurm" else 500
+    if re.fullmatch(rf"(?:{HOURS}):00", value):
+        reason = f"{value} is {value[:-3]} minutes, not hours"
+        yield LintFinding(kind="short-time", line=line, reason=reason, fix=f"{value}:00 for hours")
+    elif re.fullmatch(HOURS, value) or (re.fullmatch(r"\d+", value) and int(value) <= most):
+        reason = f"{value} alone is {value} {bare}"
+        yield LintFinding(
+            kind="short-time", line=line, reason=reason, fix=f"{value}:00:00 for hours"
+        )
+
+
+def find_memory(script: BatchScript) -> Iterator[LintFinding]:
+    """Find amounts of memory without a unit."""
+    found = []
+    unit = "MB"
+    if script.dialect == "slurm":
+        found = [script.find_option(name) for name in ("--mem", "--mem-per-cpu", "--mem-per-gpu")]
+    elif script.dialect:
+        unit = "bytes"
+        resources = script.resources()
+        found = [
+            resources.get(name) for name in ("h_vmem", "mem_free", "s_vmem", "mem", "pmem", "vmem")
+        ]
+    for item in found:
+        if item and re.fullmatch(r"\d+", item[1]) and _is_too_little(int(item[1]), unit):
+            reason = f"{item[1]} without a unit is {item[1]} {unit}"
+            yield LintFinding(kind="bare-memory", line=item[0], reason=reason, fix=f"{item[1]}G")
+
+
+def _is_too_little(amount: int, unit: str) -> bool:
+    return amount in GIGABYTES if unit == "MB" else 0 < amount < 10**7
+
+
+def find_logs(script: BatchScript, folder: Path | None) -> Iterator[LintFinding]:
+    """Find logs in folders that are not there, and logs that several tasks share."""
+    if script.dialect is None:
+        return
+    for name in ("--output", "-o"):
+        found = script.find_option(name)
+        if found is None or not found[1] or found[1] == "/dev/null":
+            continue
+        line, path = (
+            found[0],
+            found[1].rpartition(":")[2] if script.dialect != "slurm" else found[1],
+        )
+        parent = (
+            path.rstrip("/")
+            if script.dialect != "slurm" and path.endswith("/")
+            else str(Path(path).parent)
+        )
+        if parent not in (".", "") and not parent.startswith(("/", "~", "$", "%")):
+            there = folder is not None and (folder / parent).is_dir()
+            if not there:
+                reason = (
+                    f"without the folder {parent}, {_loss(script.dialect)};"
+                    " mkdir in the script is too late"
+                )
+                yield LintFinding(
+                    kind="log-folder",
+                    line=line,
+                    reason=reason,
+                    fix=f"mkdir -p {parent}, before submitting",
+                )
+        yield from _shared_log(script, line, path)
+        return
+
+
+def _loss(dialect: str) -> str:
+    if dialect == "slurm":
+        return "Slurm before 23.02 ends the job without a word"
+    if dialect == "gridengine":
+        return "Grid Engine puts the job into the state Eqw"
+    return "PBS cannot deliver the log"
+
+
+def _shared_log(script: BatchScript, line: int, path: str) -> Iterator[LintFinding]:
+    array = script.find_option("--array", "-J" if script.dialect == "pbs" else "-t")
+    if array is None:
+        return
+    if script.dialect == "slurm" and not re.search(r"%\d*[ajJ]|\{\{", path):
+        reason = "all tasks of the array write to one log: Slurm empties it at the start of each"
+        yield LintFinding(kind="shared-log", line=line, reason=reason, fix="%A_%a in its name")
+    elif script.dialect == "gridengine" and "TASK_ID" not in path and re.search(r"\.\w+$", path):
+        reason = "all tasks of the array write to one log"
+        yield LintFinding(kind="shared-log", line=line, reason=reason, fix="$TASK_ID in its name")
+
+
+def find_mixed_pbs(script: BatchScript) -> Iterator[LintFinding]:
+    """-l nodes= beside -l select=: qsub(1B) refuses it."""
+    resources = script.resources()
+    if script.dialect == "pbs" and "nodes" in resources and "select" in resources:
+        reason = "-l nodes= and -l select= exclude each other"
+        fix = "-l select=N:ncpus=M:ngpus=G:mem=SIZE alone"
+        yield LintFinding(
+            kind="nodes-and-select", line=resources["nodes"][0], reason=reason, fix=fix
+        )
+
+
+def find_export(script: BatchScript) -> Iterator[LintFinding]:
+    """--export without ALL: the job has no other variable of the caller's (sbatch(1))."""
+    found = script.find_option("--export") if script.dialect == "slurm" else None
+    if found and not re.match(r"(?:ALL|NONE|NIL)\b", found[1], re.IGNORECASE):
+        reason = "--export without ALL hands on nothing else of your environment"
+        yield LintFinding(
+            kind="export-without-all", line=found[0], reason=reason, fix=f"--export=ALL,{found[1]}"
+        )
+
+
+def find_fixed_node(script: BatchScript) -> Iterator[LintFinding]:
+    """Find a node by its name."""
+    found = script.find_option("--nodelist") if script.dialect == "slurm" else None
+    if found and found[1]:
+        reason = (
+            f"the job waits for {found[1]}, also while others are free, and for ever if it is gone"
+        )
+        yield LintFinding(
+            kind="fixed-node",
+            line=found[0],
+            reason=reason,
+            fix="--constraint, or --exclude the bad ones",
+        )
+
+
+def find_spread_tasks(script: BatchScript) -> Iterator[LintFinding]:
+    """Find several tasks, and nobody who starts them: their cores may be on several nodes."""
+    if script.dialect != "slurm":
+        return
+    found = script.find_option("--ntasks")
+    tied = script.find_option("--nodes", "--ntasks-per-node")
+    if found is None or tied or not re.fullmatch(r"\d+", found[1]) or int(found[1]) < 2:
+        return
+    if not re.search(STARTERS, script.body) and "SLURM_NTASKS" not in script.body:
+        reason = f"{found[1]} tasks may lie on several nodes, and nothing here starts more than one"
+        yield LintFinding(
+            kind="tasks-for-cores",
+            line=found[0],
+            reason=reason,
+            fix=f"--ntasks=1 --cpus-per-task={found[1]}",
+        )

@@ -1,0 +1,51 @@
+"""Every rule over one script, in the order of its lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+
+from envbuild.job.lint import commands, directives
+from envbuild.job.lint.batch import BatchScript, read_batch
+from envbuild.job.lint.finding import LintFinding
+
+RULES = (
+    directives.find_shebang,
+    directives.find_late,
+    directives.find_misspelt,
+    directives.find_variables,
+    directives.find_spaces,
+    directives.find_typography,
+    directives.find_one_dash,
+    directives.find_time,
+    directives.find_memory,
+    directives.find_mixed_pbs,
+    directives.find_export,
+    directives.find_fixed_node,
+    directives.find_spread_tasks,
+    commands.find_no_folder,
+    commands.find_no_nv,
+    commands.find_cut_commands,
+    commands.find_fixed_ports,
+    commands.find_chosen_cards,
+    commands.find_secrets,
+    commands.find_foreign_variables,
+    commands.find_installs,
+    commands.find_moving_images,
+    commands.find_conda,
+    commands.find_background,
+    commands.find_lost_code,
+    commands.find_sudo,
+)
+
+
+def lint_script(
+    text: str, folder: Path | None = None
+) -> tuple[BatchScript, tuple[LintFinding, ...]]:
+    """Return a script as it was read, and its traps; it is submitted from ``folder``."""
+    script = read_batch(text)
+    found: Iterable[Iterator[LintFinding]] = (rule(script) for rule in RULES)
+    more = (directives.find_crlf(script, text), directives.find_logs(script, folder))
+    findings = chain(chain.from_iterable(found), chain.from_iterable(more))
+    return script, tuple(sorted(findings, key=lambda finding: (finding.line, finding.kind)))

@@ -1,0 +1,139 @@
+"""Traps of batch scripts: each kind with its line, and scripts in which there is none."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envbuild.cli import run_cli
+from envbuild.job.lint.lint import lint_script
+
+GOLDEN = Path(__file__).parents[1] / "golden/job"
+SLURM = "#!/bin/bash\n#SBATCH --time=1:00:00\n"
+GPU = SLURM + "#SBATCH --gres=gpu:1\n"
+PBS = "#!/bin/bash\n#PBS -l select=1:ncpus=2\n"
+SGE = "#!/bin/bash\n#$ -cwd\n"
+WORK = "python train.py\n"
+TRAPS = [
+    ("shebang", 1, "#SBATCH -n 1\npython x.py\n"),
+    ("shebang", 1, "#!bin/bash\n#PBS -N x\ncd /data\n"),
+    ("crlf", 1, SLURM.replace("\n", "\r\n") + "./x\r\n"),
+    ("late-directive", 4, SLURM + "module load cuda\n#SBATCH --gres=gpu:1\n" + WORK),
+    ("late-directive", 4, PBS + 'cd "$PBS_O_WORKDIR"\n#PBS -l walltime=1:00:00\n' + WORK),
+    ("misspelt", 3, SLURM + "#SBTACH --mem=4G\n" + WORK),
+    ("misspelt", 3, SLURM + "#BATCH --mem=4G\n" + WORK),
+    ("misspelt", 3, PBS + "#PSB -q gpu\ncd /x\n"),
+    ("variable-in-directive", 3, SLURM + "#SBATCH --output=$HOME/x-%j.log\n" + WORK),
+    ("blank-beside-equals", 3, SLURM + "#SBATCH --mem =4G\n" + WORK),
+    ("blank-beside-equals", 3, SGE + "#$ -l h_rt= 1:00:00\n" + WORK),
+    ("typography", 3, SLURM + "#SBATCH \u2013\u2013mem=4G\n" + WORK),
+    ("one-dash", 3, SLURM + "#SBATCH -mem=4G\n" + WORK),
+    ("short-time", 2, "#!/bin/bash\n#SBATCH -t 24:00\n" + WORK),
+    ("short-time", 2, "#!/bin/bash\n#SBATCH --time=48\n" + WORK),
+    ("short-time", 3, SGE + "#$ -l h_rt=24\n" + WORK),
+    ("bare-memory", 3, SLURM + "#SBATCH --mem=16\n" + WORK),
+    ("bare-memory", 3, SGE + "#$ -l h_vmem=16\n" + WORK),
+    ("log-folder", 3, SLURM + "#SBATCH -o logs/%j.log\n" + WORK),
+    ("log-folder", 3, SGE + "#$ -o logs/\n" + WORK),
+    ("shared-log", 4, SLURM + "#SBATCH --array=1-9\n#SBATCH -o all-%A.log\n" + WORK),
+    ("nodes-and-select", 3, PBS + "#PBS -l nodes=1:ppn=4\ncd /x\n"),
+    ("export-without-all", 3, SLURM + "#SBATCH --export=KEY\n" + WORK),
+    ("fixed-node", 3, SLURM + "#SBATCH -w gpu7\n" + WORK),
+    ("tasks-for-cores", 3, SLURM + "#SBATCH -n8\n" + WORK),
+    ("no-folder", 3, PBS + WORK),
+    ("no-folder", 3, "#!/bin/bash\n#$ -l gpu=1\n" + WORK),
+    ("no-nv", 4, GPU + "singularity exec x.sif python train.py\n"),
+    ("no-nv", 3, "#!/bin/bash\n#$ -cwd -l rt_G=1\napptainer --quiet run x.sif\n"),
+    ("cut-command", 4, SLURM + "python x.py \\\n  # the rate\n  --lr 0.1\n"),
+    ("cut-command", 3, SLURM + "python x.py \\  \n  --lr 0.1\n"),
+    ("fixed-port", 3, SLURM + "export MASTER_PORT=29500\n" + WORK),
+    ("fixed-port", 3, SLURM + "torchrun --rdzv_endpoint=$h:29500 x.py\n"),
+    ("chosen-gpus", 4, GPU + "export CUDA_VISIBLE_DEVICES=0,1\n" + WORK),
+    ("secret", 3, SLURM + f"export WANDB_API_KEY={'0a' * 20}\n" + WORK),
+    ("secret", 3, SLURM + f"# wandb login {'0a' * 20}\n" + WORK),
+    ("foreign-variable", 3, SLURM + "cd $PBS_O_WORKDIR\n" + WORK),
+    ("foreign-variable", 3, PBS + 'cd "$SLURM_SUBMIT_DIR"\n' + WORK),
+    ("install-in-job", 3, SLURM + "pip install --user torch\n" + WORK),
+    ("moving-image", 3, SLURM + "apptainer exec docker://python:latest python x.py\n"),
+    ("conda-activate", 3, SLURM + "conda activate torch\n" + WORK),
+    ("no-wait", 3, SLURM + "python train.py &\necho started\n"),
+    ("lost-code", 4, SLURM + "python train.py\necho done\n"),
+    ("sudo", 3, SLURM + "sudo apt install x\n" + WORK),
+]
+CLEAN = [
+    GPU
+    + "#SBATCH -o %x-%j.log\nset -e\nsource /opt/conda/etc/profile.d/conda.sh\nconda activate a\n"
+    + WORK,
+    GPU + "singularity exec --nv x.sif python train.py\n",
+    GPU + "nv=--nv\nsingularity exec $nv x.sif python train.py\n",
+    SLURM + "#SBATCH --ntasks=8 --nodes=1\npython train.py\n",
+    SLURM + "#SBATCH -n 8\nsrun ./model\n",
+    SLURM + "##SBATCH --mem=4G\n# SBATCH --mem=4G\n#xSBATCH --mem=4G\n" + WORK,
+    SLURM + "cat >job2.sh <<EOF\n#SBATCH --mem=16\nsudo x\nEOF\nsbatch job2.sh\n",
+    SLURM + "cat <<<word\npython a.py &\npython b.py &\nwait\n",
+    SLURM + "#SBATCH --array=1-9\n#SBATCH --output=x-%A_%a.log\n" + WORK,
+    SLURM + "cd ${PBS_O_WORKDIR:-$SLURM_SUBMIT_DIR}\n" + WORK,
+    SLURM + "#SBATCH --exclusive\nexport MASTER_PORT=29500\n" + WORK,
+    PBS + 'cd "$PBS_O_WORKDIR"\n' + WORK,
+    PBS + "/opt/model/run /data/x\n",
+    SGE + "# a comment\n#$ -j y -o $JOB_ID.log -pe smp 4\n" + WORK,
+    "#!/bin/bash\n#SBATCH --time=30:00\n#SBATCH --mem=500M\n" + WORK,
+    "#!/bin/bash\n" + WORK,
+]
+
+
+@pytest.mark.parametrize(("kind", "line", "text"), TRAPS, ids=lambda value: str(value)[:24])
+def test_every_trap_is_found_on_its_line_and_nothing_else(kind: str, line: int, text: str) -> None:
+    _, findings = lint_script(text)
+    assert [(finding.kind, finding.line) for finding in findings] == [(kind, line)]
+    assert findings[0].reason
+    assert findings[0].fix
+    assert "0a0a" not in findings[0].reason + findings[0].fix
+
+
+@pytest.mark.parametrize("text", CLEAN)
+def test_a_script_without_a_trap(text: str) -> None:
+    assert lint_script(text)[1] == ()
+
+
+def test_a_log_folder_that_is_there_is_none(tmp_path: Path) -> None:
+    text = SLURM + "#SBATCH -o logs/%j.log\n" + WORK
+    (tmp_path / "logs").mkdir()
+    assert lint_script(text, tmp_path)[1] == ()
+
+
+@pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.sh")), ids=lambda path: path.name)
+def test_scripts_of_envbuild_have_none(path: Path, tmp_path: Path) -> None:
+    for folder in ("logs", "out"):
+        (tmp_path / folder).mkdir()
+    assert lint_script(path.read_text(), tmp_path)[1] == ()
+
+
+@given(st.text(alphabet="#SBATCHPp$ -=ol\\\n\"'<EOF&x\r\u2013{}", max_size=400))
+def test_any_text_is_judged(text: str) -> None:
+    script, findings = lint_script("#!/bin/bash\n#SBATCH -n 1\n" + text)
+    assert all(1 <= finding.line <= len(script.lines) for finding in findings)
+
+
+def test_the_verb_says_line_reason_and_fix(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "train.sbatch"
+    path.write_text(GPU + "apptainer exec x.sif python train.py\n")
+    assert run_cli(["job", "lint", str(path)]) == 1
+    told = capsys.readouterr().out.splitlines()
+    assert told[0] == "line 4: the job has a GPU, and the container does not see it without --nv"
+    assert told[-1] == "1 trap in 5 lines"
+    assert run_cli(["job", "lint", "--json", str(path)]) == 1
+    [found] = json.loads(capsys.readouterr().out)
+    assert (found["kind"], found["line"]) == ("no-nv", 4)
+    path.write_text(CLEAN[1])
+    assert run_cli(["job", "lint", str(path)]) == 0
+    assert run_cli(["job", "lint", str(tmp_path / "none.sh")]) == 2
+    path.write_bytes(b"\x7fELF\0\0")
+    assert run_cli(["job", "lint", str(path)]) == 2
+    assert "is no batch script" in capsys.readouterr().err
