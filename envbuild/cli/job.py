@@ -12,6 +12,7 @@ import click
 
 from envbuild.app.job import JobRequest, plan_job
 from envbuild.cli.complete import complete_image, complete_site
+from envbuild.cli.job_lint import command as lint
 from envbuild.cli.options import CommandAfterDashes
 from envbuild.context import Context
 from envbuild.job.intent import Flags
@@ -189,8 +190,6 @@ class JobVerb(CommandAfterDashes):
         """Read the words, or leave them to ``job lint``."""
         if args[:1] != ["lint"]:
             return super().make_context(info_name, args, parent, **extra)
-        from envbuild.cli.job_lint import command as lint
-
         return lint.make_context("job lint", args[1:], parent, **extra)
 
 

@@ -31,7 +31,8 @@ HOOKS = (
 """What makes "conda activate" a function of the job's shell."""
 RELATIVE = (
     r"(?:^|[\s=<>\"'])(?:\.{1,2}/|[A-Za-z_][\w.-]*(?:/[\w.-]+)*\."
-    r"(?:py|sh|jl|R|m|in|inp|csv|tsv|txt|ya?ml|json|toml|cfg|conf|ini|exe|dat|nc|h5|sif|ipynb)(?:$|[\s\"'>;]))"
+    r"(?:py|sh|jl|R|m|in|inp|csv|tsv|txt|ya?ml|json|toml|cfg|conf|ini|exe|dat|nc|h5|sif|ipynb)"
+    r"(?:$|[\s\"'>;]))"
 )
 """A file by a path from the folder in which the job runs."""
 QUIET = (
