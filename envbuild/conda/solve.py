@@ -146,7 +146,7 @@ class Solver:
             raise NetworkError(
                 f"a channel cannot be read: {self._plain(error)}",
                 where=", ".join(self.request.channels),
-                hint="[channels] of the settings says where they are; envbuild doctor asks them",
+                hint="[channels] of the settings says where they are",
             ) from error
 
     def _plain(self, error: Exception) -> str:

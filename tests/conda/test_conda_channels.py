@@ -175,6 +175,15 @@ def test_a_hostile_channel_is_refused(change: Any, tmp_path: Path) -> None:
     assert "Traceback" not in str(refused.value)
 
 
+def test_builds_of_another_machine_are_chosen_for_it(tmp_path: Path) -> None:
+    both = [Package(name="a", subdir=subdir) for subdir in ("linux-64", "linux-aarch64")]
+    channel = make_channel(tmp_path / "ch", both)
+    context = context_of(user_of(tmp_path, ch=channel.as_uri()))
+    solution = choose(context, "a", channels=("ch",), machine="aarch64")
+    assert [package.subdir for package in solution.packages] == ["linux-aarch64"]
+    assert "__archspec=1=aarch64" in solution.virtual
+
+
 @pytest.mark.parametrize("text", [b"", b"{", b"\x28\xb5\x2f\xfd", b"[]"])
 def test_a_broken_list_is_a_network_error(text: bytes, tmp_path: Path) -> None:
     channel = make_channel(tmp_path / "ch", [Package(name="a")], compressed=False)

@@ -9,19 +9,23 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from envbuild.app.conda import read_target
 from envbuild.app.lock import resolve_lock
 from envbuild.cli import run_cli
-from envbuild.conda.model import GpuTarget
+from envbuild.conda.model import CondaFound, CondaSolution, GpuTarget
 from envbuild.errors import IntegrityError, NoSolutionError, UsageError
 from envbuild.lock.cuda import cuda_of
+from envbuild.lock.decide.conda import locked_packages
 from envbuild.lock.decide.decide import LockOptions
 from envbuild.lock.model import Lock
 from envbuild.lock.read import parse_lock
 from envbuild.lock.staleness import stale_reasons
 from envbuild.lock.write import write_lock
 from envbuild.recipe.find import find_recipe
+from envbuild.recipe.model import TargetSection
 from envbuild.recipe.read import read_recipe
 from tests.conda.asking import context_of, user_of
 from tests.conda.channels import Served
@@ -171,6 +175,62 @@ def test_what_is_locked_stays_until_it_is_asked_for_anew(project: Project) -> No
     assert kept.conda == first.conda
     anew = project.lock("dated", "python 3.11.*", old=first, upgrade=("dated",))
     assert {p.name: p.version for p in anew.conda}["dated"] == "2.0"
+
+
+SITE = """
+[site]
+name = "{name}"
+scheduler = "slurm"
+[host]
+driver = "{driver}"
+[[gpu]]
+name = "{card}"
+capability = {capability}
+partition = "gpu"
+"""
+
+
+def test_the_nodes_are_those_of_the_sites(project: Project) -> None:
+    sites = project.folder / "sites"
+    sites.mkdir()
+    (sites / "old.toml").write_text(
+        SITE.format(name="old", driver="525.60.13", card="V100", capability=70)
+    )
+    (sites / "new.toml").write_text(
+        SITE.format(name="new", driver="580.65.06", card="H100", capability=90)
+    )
+    project.write("pytorch")
+    recipe = find_recipe("cell", project.settings).recipe
+    assert read_target(recipe, None, project.context) == GpuTarget(driver="580", capabilities=(90,))
+    assert read_target(recipe, "old:gpu", project.context) == GpuTarget(
+        driver="525.60.13", capabilities=(70,)
+    )
+    target = TargetSection(sites=("old:gpu", "new"))
+    both = read_target(msgspec.structs.replace(recipe, target=target), None, project.context)
+    assert both == GpuTarget(driver="525.60.13", capabilities=(70, 90))
+
+
+def test_a_package_that_no_lock_may_hold_is_refused(project: Project) -> None:
+    solution = CondaSolution(
+        packages=(
+            CondaFound(
+                name="a",
+                version="1",
+                build="0",
+                subdir="noarch",
+                channel="forge",
+                file="a-1-py3-none-any.whl",
+                size=1,
+                sha256="0" * 64,
+                md5=None,
+                noarch=None,
+                license=None,
+                depends=(),
+            ),
+        )
+    )
+    with pytest.raises(IntegrityError, match="no lock may hold"):
+        locked_packages(solution, ("a",))
 
 
 def test_a_changed_line_makes_the_lock_stale(project: Project) -> None:

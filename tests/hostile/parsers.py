@@ -41,6 +41,8 @@ from envbuild.net.simple import links_of_html, links_of_json
 from envbuild.parts.from_layer import fill_layer
 from envbuild.parts.from_tar import tar_contents
 from envbuild.parts.writer import PartWriter
+from envbuild.project.conda_lists import read_conda_list
+from envbuild.project.conda_recipe import draft_conda_recipe
 from envbuild.recipe.read import read_recipe
 from envbuild.shelf.model import read_entry, write_entry
 from envbuild.store.layout import Store
@@ -49,6 +51,7 @@ from tests.base.ociimages import image_of, index_of, tar_of
 from tests.build.packing import file, pack_part, write_file_system
 from tests.build.test_build_from_wheel import FILES, SCHEME, make_wheel
 from tests.bundle.test_bundle_unpack import sound as sound_bundle
+from tests.conda.test_conda_takeover import ENVIRONMENT
 from tests.hostile.attacks import pax
 from tests.hostile.index_parsers import INDEX_PARSERS, Parser, mend_tar
 from tests.hostile.test_whole_file import made, signed
@@ -226,6 +229,23 @@ def read_site_text(text: str) -> object:
     return read_site(data, text, "site", name)
 
 
+def conda_lists(_: Path) -> list[bytes]:
+    """Return what others lock: @EXPLICIT, conda-lock.yml, pixi.lock."""
+    address = "https://x.invalid/forge/linux-64/samtools-1.21-0.conda"
+    row = (
+        "{name: samtools, version: '1.21', manager: conda, platform: linux-64, "
+        f"dependencies: {{libz: '>=1'}}, url: '{address}', hash: {{md5: {'0' * 32}}}}}"
+    )
+    pixi = (
+        "version: 6\nenvironments:\n  default:\n    channels:\n    - url: https://x.invalid/forge/\n"
+        f"    packages:\n      linux-64:\n      - conda: {address}\n"
+        f"packages:\n- conda: {address}\n  sha256: {'0' * 64}\n  md5: {'0' * 32}\n"
+        "  depends:\n  - libz >=1\n  license: MIT\n  size: 7\n"
+    )
+    listed = f"# platform: linux-64\n@EXPLICIT\n{address}#{'0' * 32}\n"
+    return [listed.encode(), f"version: 1\npackage:\n- {row}\n".encode(), pixi.encode()]
+
+
 def pages(_: Path) -> list[bytes]:
     html = b'<!DOCTYPE html><base href="/x/"><a href="a-1.0.whl#sha256=' + b"0" * 64
     html += b'" data-requires-python="&gt;=3.8" data-yanked="no">a-1.0.whl</a>'
@@ -278,6 +298,10 @@ PARSERS = {
     "entry": Parser(
         seeds=lambda _: [write_entry(ENTRY)],
         read=lambda path: read_entry(path.read_bytes(), "entry"),
+    ),
+    "conda list": Parser(seeds=conda_lists, read=lambda path: read_conda_list(path, "linux-64")),
+    "conda environment": Parser(
+        seeds=lambda _: [ENVIRONMENT.encode()], read=lambda path: draft_conda_recipe(path, None)
     ),
     "page": Parser(seeds=pages, read=read_page),
     **INDEX_PARSERS,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
+import msgspec
 from msgspec import structs
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
@@ -13,7 +15,7 @@ from envbuild.base.model import BaseFacts, Dist
 from envbuild.conda.model import CondaOptions, CondaRequest, CondaSolution
 from envbuild.context import Context
 from envbuild.data.package_tables import load_conda, load_conda_names
-from envbuild.errors import NoSolutionError, UsageError
+from envbuild.errors import IntegrityError, NoSolutionError, UsageError
 from envbuild.lock.cuda import conda_cuda
 from envbuild.lock.decide.base_description import BaseDescription
 from envbuild.lock.model import CONDA_PREFIX, CondaPackage, Lock
@@ -186,6 +188,18 @@ def refuse_double_cuda(solution: CondaSolution, packages: Sequence[Found]) -> No
             )
 
 
+def _checked_package(**fields: Any) -> CondaPackage:
+    """Return a row of a lock whose fields are what a reader of it takes."""
+    package = CondaPackage(**fields)
+    try:
+        return msgspec.convert(msgspec.to_builtins(package), CondaPackage)
+    except msgspec.ValidationError as error:
+        raise IntegrityError(
+            f"the channel {package.channel} describes it in a way that no lock may hold: {error}",
+            where=ascii(package.file)[1:-1][:200],
+        ) from error
+
+
 def locked_packages(solution: CondaSolution, direct: Sequence[str]) -> tuple[CondaPackage, ...]:
     """Return the rows of a lock."""
     python = solution.python
@@ -199,11 +213,11 @@ def locked_packages(solution: CondaSolution, direct: Sequence[str]) -> tuple[Con
     for item in solution.packages:
         asking = sorted(via.get(item.name, ()))
         rows.append(
-            CondaPackage(
+            _checked_package(
                 name=item.name,
                 version=item.version,
                 build=item.build,
-                subdir=item.subdir,  # type: ignore[arg-type]
+                subdir=item.subdir,
                 channel=item.channel,
                 file=item.file,
                 size=item.size,
