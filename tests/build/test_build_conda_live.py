@@ -124,6 +124,16 @@ def test_what_activating_does_is_there_without_it(made: Project) -> None:
     assert told[4] == "/opt/env\n"
 
 
+def test_a_development_layer_goes_to_condas_python(made: Project) -> None:
+    added = made.run("add", "--dev", "env", "humanize==4.9.0", "six==1.17.0")
+    assert added.code == 0, added.stderr
+    assert "six 1.17.0 of 1.16.0" in added.stdout
+    code = "import humanize, six; print(humanize.__version__, six.__version__, humanize.__file__)"
+    site = f"/opt/env/lib/python{MINOR}/site-packages"
+    assert run(made, "python", "-c", code) == f"4.9.0 1.17.0 {site}/humanize/__init__.py\n"
+    assert made.run("dev", "env", "--clear").code == 0
+
+
 def test_another_user_gets_the_same_bytes(made: Project, tmp_path: Path) -> None:
     other = Project(tmp_path / "other", tmp_path / "store")
     for name in ("recipes/env.toml", "lockfiles/env.lock", "home/.config/envbuild/config.toml"):

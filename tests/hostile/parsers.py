@@ -22,6 +22,7 @@ from pathlib import Path
 import msgspec
 import zstandard
 
+from envbuild.app.dev_layer import DevRecord, EditableFolder, read_record
 from envbuild.base.oci.layers import Tree
 from envbuild.build.from_wheel import unpack_wheel
 from envbuild.build.image.embedded import read_embedded_info
@@ -273,6 +274,21 @@ def read_page(path: Path) -> None:
             links_of_html(data.decode("utf-8", "replace"), "http://127.0.0.1/simple/a/")
 
 
+def layer_records(folder: Path) -> list[bytes]:
+    lock = parse_lock(locks(folder)[0].decode(), "lock")
+    digest = f"sha256:{'0' * 64}"
+    record = DevRecord(
+        image=digest,
+        layer="a.dev-0123456789ab.sqfs",
+        size=4096,
+        sha256=digest,
+        lock=lock,
+        packages=("six",),
+        editable=(EditableFolder(name="mine", folder="/home/ada/mine"),),
+    )
+    return [msgspec.json.encode(record)]
+
+
 PARSERS = {
     "sif": Parser(seeds=sifs, read=read_whole_sif),
     "squashfs": Parser(seeds=file_systems, read=read_system),
@@ -303,6 +319,7 @@ PARSERS = {
     "conda environment": Parser(
         seeds=lambda _: [ENVIRONMENT.encode()], read=lambda path: draft_conda_recipe(path, None)
     ),
+    "layer record": Parser(seeds=layer_records, read=read_record),
     "page": Parser(seeds=pages, read=read_page),
     **INDEX_PARSERS,
 }
