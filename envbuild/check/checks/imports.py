@@ -221,6 +221,8 @@ def _cure_of_version(error: str) -> str | None:
     required = re.search(r"\b([A-Za-z][\w.-]*[<>=!~][^ ]*) is required .*but found ", error)
     if required:
         return f'add "{required[1]}" to the dependencies, lock and build again'
+    if "Descriptors cannot" in error:
+        return 'add "protobuf<3.21" to the dependencies, or take a newer release of the package'
     if re.search(r"_ARRAY_API|numpy\.core\.multiarray failed|numpy\.dtype size", error):
         return 'it was compiled for another NumPy: add "numpy<2" to the dependencies, or take a newer release of it'
     return None

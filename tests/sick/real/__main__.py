@@ -20,6 +20,7 @@ from envbuild.check.model import Report
 from envbuild.errors import EnvbuildError
 from tests.sick.real.cases import HEALTHY, SICK, Case
 from tests.sick.real.judge import check_tree
+from tests.sick.real.mends import MENDS
 from tests.sick.real.more_cases import MORE_HEALTHY, MORE_SICK
 from tests.sick.real.trees import WheelTree, make_room, make_tree, remove_tree, run_python
 
@@ -67,17 +68,17 @@ def try_case(case: Case) -> dict[str, object]:
         row[f"{mode}_hint"] = hints(report)
         if mode == "recipe":
             row["hint_ok"] = re.search(case.hint, hints(report)) is not None
-    if case.mended is not None:
+    if case.mended is not None or case.name in MENDS:
         row["mends"] = mends(case)
     return row
 
 
 def mends(case: Case) -> bool:
     """Tell whether the tree after the hint is proved healthy, and passes."""
-    assert case.mended is not None
-    tree: WheelTree = make_tree(case.mended, interpreter())
+    recipe, words = (case.mended, case.fine) if case.mended else MENDS[case.name]
+    tree: WheelTree = make_tree(recipe, interpreter())
     code, said = run_python(tree, case.proof, driver=case.driver)
-    fine = re.search(case.fine, said) is not None if case.fine else code == 0
+    fine = re.search(words, said) is not None if words else code == 0
     return fine and not failures(check_tree(case, tree))
 
 

@@ -72,7 +72,7 @@ def jax_without(library: str, package: str) -> Case:
         JAX_LIBRARY.format(library),
         r"Error|Unable|not found|dlopen",
         "jax",
-        "entry-points",
+        "entry-points|shared-libraries",
         library,
         hint="cuda12",
         mended=of(JX),
@@ -180,6 +180,7 @@ MORE_SICK = (
         "tensorboardX",
         "direct-imports",
         r"tensorboardX",
+        hint=r"protobuf<3\.21",
     ),
     sick(
         "tokenizers too old for transformers",

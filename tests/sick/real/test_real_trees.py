@@ -10,6 +10,7 @@ from tests.base.interpreters import interpreter
 from tests.check.tree import failures
 from tests.sick.real.cases import HEALTHY, SICK, Case
 from tests.sick.real.judge import check_tree
+from tests.sick.real.mends import MENDS
 from tests.sick.real.more_cases import MORE_HEALTHY, MORE_SICK
 from tests.sick.real.trees import UV, make_tree, run_python
 
@@ -49,3 +50,4 @@ def test_the_tables_have_each_tree_once_and_enough_of_them() -> None:
     assert len(names) == len(set(names))
     assert (len(sick) >= 100, len(healthy) >= 85) == (True, True)
     assert all(case.found is None for case in healthy)
+    assert set(MENDS) <= {case.name for case in sick if case.mended is None}
