@@ -9,7 +9,7 @@ import pytest
 
 from tests.docs.pages import README, ROOT, anchors, without_code
 
-PAGES = ("tutorial", "platforms", "glossary")
+PAGES = ("tutorial", "platforms", "glossary", "check")
 ENGLISH = (
     README,
     *(ROOT / f"docs/{page}.md" for page in PAGES),
