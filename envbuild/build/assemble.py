@@ -30,6 +30,7 @@ from envbuild.build.base_parts import (
     hidden_entries,
     planned_base,
     provide_base,
+    refuse_other_prefix,
     with_conda,
 )
 from envbuild.build.conda.parts import CondaAssembly
@@ -159,6 +160,7 @@ class _Assembly:
         # a Debian package may have put a link where the base's Python installs
         scheme = self._scheme(base)
         if self.lock.conda:
+            refuse_other_prefix(self.lock, base)
             base = with_conda(base, self._conda(base).run())
         known = planned_base(self.lock, base, scheme, self.spec.codec)
         return base, scheme, self._plan(known)

@@ -26,11 +26,11 @@ from envbuild.build.in_base.overlay_run import OverlayScript, debian_install_scr
 from envbuild.build.local_base import locked_reference
 from envbuild.build.whiteouts import replaced_entries
 from envbuild.context import Context
-from envbuild.errors import IntegrityError
+from envbuild.errors import IntegrityError, UsageError
 from envbuild.formats.block_codec import Codec
 from envbuild.formats.file_tree import Tree, TreeEntry, TreeMerger, merge_parts, resolve_links
 from envbuild.formats.oci import OciImage
-from envbuild.lock.model import Lock
+from envbuild.lock.model import CONDA_PREFIX, Lock
 from envbuild.parts.cache import CachedPart, PackContext, cached_part, part_key, provide_part
 from envbuild.parts.from_layer import layer_key, provide_layer
 from envbuild.parts.from_sif import sif_key, sif_part
@@ -105,6 +105,18 @@ def with_system(base: BaseParts, part: CachedPart) -> BaseParts:
     """Return a base with a part of Debian packages over it."""
     tree = merge_parts(one.part for one in (*base.parts, part))
     return replace(base, system=(*base.system, part), tree=tree)
+
+
+def refuse_other_prefix(lock: Lock, base: BaseParts) -> None:
+    """Raise UsageError where the base has files in the folder that conda packages go to."""
+    folder = f"{CONDA_PREFIX}/".lstrip("/")
+    there = next((path for path in base.tree if path.startswith(folder)), None)
+    if there is not None:
+        raise UsageError(
+            f"the base has /{there}, and {CONDA_PREFIX} is where conda packages go",
+            where=lock.base.reference,
+            hint="take another base, or leave [conda] out and use what the base has",
+        )
 
 
 def with_conda(base: BaseParts, conda: CondaParts) -> BaseParts:

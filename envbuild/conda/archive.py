@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import IO, Any, BinaryIO
 
 from envbuild import limits
-from envbuild.conda.metadata import ABOUT, WANTED, CondaInfo, read_info
+from envbuild.conda.metadata import ABOUT, LISTS, WANTED, CondaInfo, read_info
 from envbuild.errors import IntegrityError
 from envbuild.formats.fast_zip import open_zip
 from envbuild.tarread import members, open_tar
@@ -52,7 +52,7 @@ def open_archive(raw: BinaryIO, file: str, size: int) -> CondaArchive:
                 time = int(member.mtime)
             if name not in WANTED or not member.isreg():
                 continue
-            if member.size > limits.CONDA_INFO:
+            if member.size > (limits.CONDA_INFO if name in LISTS else limits.TEXT):
                 raise IntegrityError(f"its {name} is of {member.size} bytes")
             stream = tar.extractfile(member)
             held[name] = stream.read() if stream else b""

@@ -22,6 +22,12 @@ INDEX, PATHS, LINK, ABOUT = (
 FILES, HAS_PREFIX = "info/files", "info/has_prefix"
 WANTED = (INDEX, PATHS, LINK, FILES, HAS_PREFIX)
 """Members of the archive that are read as a whole."""
+LISTS = (PATHS, FILES, HAS_PREFIX)
+"""Those of them that grow with the package."""
+SIGNS = ((PATHS, b"{"), (FILES, b"\n"), (HAS_PREFIX, b"\n"))
+"""What stands once for each path in a list."""
+MOST_PATHS = 300_000
+"""Files of a package; the largest of conda-forge have some 50,000."""
 OLD_PLACEHOLDER = "/opt/anaconda1anaconda2anaconda3"
 """The placeholder of packages that name none (conda's PREFIX_PLACEHOLDER)."""
 Placeholder = Annotated[str, Meta(min_length=1, max_length=1000, pattern=r"^[^\x00\n]+\Z")]
@@ -95,6 +101,9 @@ def read_info(held: Mapping[str, bytes]) -> CondaInfo:
     """
     if INDEX not in held:
         raise IntegrityError(f"has no {INDEX}, which every conda package has")
+    # each becomes an object of many times its bytes
+    if any(held.get(name, b"").count(sign) > MOST_PATHS for name, sign in SIGNS):
+        raise IntegrityError(f"lists more than {MOST_PATHS} files")
     index = _decode(held, INDEX, CondaIndex)
     paths = _decode(held, PATHS, _PathsFile).paths if PATHS in held else _old_paths(held)
     points: tuple[str, ...] = ()

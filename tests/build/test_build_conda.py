@@ -9,9 +9,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from envbuild.build.base_parts import BaseParts, refuse_other_prefix
 from envbuild.build.image.verify import image_tree
 from envbuild.build.make import building
 from envbuild.build.stored_plan import plan_image
+from envbuild.errors import UsageError
+from envbuild.formats.file_tree import TreeEntry
 from envbuild.lock.model import Lock
 from envbuild.plan.scripts.activate_conda import changed_variables
 from tests.build.test_build_conda_link import MODULE, PYTHON, TOOL
@@ -129,3 +132,9 @@ class TestActivation:
         found, scripts = make(tiny, with_conda(tiny, TOOL))
         assert {".singularity.d/env/91-conda.sh", "opt/env/conda-meta/history"} <= set(found)
         assert "activate.sh" not in scripts
+
+
+def test_a_base_with_files_in_the_prefix_is_refused(tmp_path: Path) -> None:
+    base = BaseParts(own=(), tree={"opt/env/bin/x": (TreeEntry("opt/env/bin/x", "f", 0o755), 0)})
+    with pytest.raises(UsageError, match="the base has /opt/env/bin/x, and /opt/env is where"):
+        refuse_other_prefix(TinyProject(tmp_path / "p").lock, base)

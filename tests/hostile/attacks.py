@@ -12,12 +12,16 @@ import tarfile
 import zipfile
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import zstandard
 
 from envbuild.base.oci.layers import Tree
+from envbuild.build.conda.link import link_package
+from envbuild.build.conda.prefix import CondaPrefix
 from envbuild.build.from_wheel import unpack_wheel
 from envbuild.build.in_base.install_scheme import Scheme
 from envbuild.bundle.model import TABLE
@@ -30,6 +34,7 @@ from envbuild.parts.from_layer import fill_layer
 from envbuild.parts.from_tar import tar_contents
 from envbuild.parts.writer import PartWriter
 from envbuild.store.layout import Store
+from tests.conda.archives import PLACEHOLDER, Archive
 from tests.hostile import squash
 
 ZSTD = Codec(compressor="zstd", level=1, library="here")
@@ -208,6 +213,40 @@ ATTACKS |= {
     "config_nested_deep": lambda _: read_config(b'{"a":' * 100_000, where="image"),
     "config_list_nested_deep": lambda _: read_config(b'{"a":' + b"[" * 200_000, where="image"),
     "manifest_nested_deep": lambda _: read_document(b'{"a":' + b"[" * 200_000, "", where="image"),
+}
+
+
+# --- conda packages
+
+
+def conda(folder: Path, **changes: Any) -> None:
+    """Link a package with something wrong in it."""
+    archive = replace(Archive(name="bad"), **changes)
+    data = archive.pack()
+    assert len(data) < 16 * MIB
+    path = folder / archive.file
+    path.write_bytes(data)
+    with ThreadPoolExecutor(1) as pool, (folder / "blob").open("wb") as blob:
+        writer = PartWriter(blob, codec=ZSTD, pool=pool)
+        link_package(path, archive.locked(data), CondaPrefix(path="opt/env"), writer)
+
+
+ATTACKS |= {
+    "conda_paths_over_the_limit": lambda folder: conda(
+        folder, info={"info/paths.json": bytes(64 * MIB + 1)}
+    ),
+    "conda_paths_of_many_small_ones": lambda folder: conda(
+        folder, info={"info/paths.json": b'{"paths":[' + b'{"_path":"a"},' * (4 * MIB) + b"]}"}
+    ),
+    "conda_files_of_many_lines": lambda folder: conda(
+        folder, info={"info/paths.json": b"LEFT OUT", "info/files": b"a\n" * (30 * MIB)}
+    ),
+    "conda_index_nested_deep": lambda folder: conda(
+        folder, info={"info/index.json": b'{"a":' * 200_000}
+    ),
+    "conda_string_without_end": lambda folder: conda(
+        folder, files={"a": PLACEHOLDER.encode() + b"a" * (65 * MIB)}, binary=("a",)
+    ),
 }
 
 

@@ -17,6 +17,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -24,6 +25,7 @@ import zstandard
 
 from envbuild.app.dev_layer import DevRecord, EditableFolder, read_record
 from envbuild.base.oci.layers import Tree
+from envbuild.build.conda.link import link_package
 from envbuild.build.from_wheel import unpack_wheel
 from envbuild.build.image.embedded import read_embedded_info
 from envbuild.bundle.unpack import unpack
@@ -50,6 +52,7 @@ from envbuild.store.layout import Store
 from envbuild.toml import parse_toml
 from tests.base.ociimages import image_of, index_of, tar_of
 from tests.build.packing import file, pack_part, write_file_system
+from tests.build.test_build_conda_link import PREFIX, TOOL
 from tests.build.test_build_from_wheel import FILES, SCHEME, make_wheel
 from tests.bundle.test_bundle_unpack import sound as sound_bundle
 from tests.conda.test_conda_takeover import ENVIRONMENT
@@ -154,6 +157,21 @@ def read_wheel(path: Path) -> None:
     with path.with_name("blob").open("wb") as out:
         writer = PartWriter(out, codec=CODEC, pool=POOL)
         unpack_wheel(path, "demo-1.0-py3-none-any.whl", SCHEME, writer, sha256=sha256(path))
+
+
+def conda_packages(folder: Path) -> list[bytes]:
+    return [TOOL.pack(), replace(TOOL, old_format=True).pack()]
+
+
+def read_conda(path: Path) -> None:
+    """Link an archive of either format, whatever the lock would say of it."""
+    data = path.read_bytes()
+    archive = replace(TOOL, old_format=data.startswith(b"BZh"))
+    named = path.with_name(archive.file)
+    named.write_bytes(data)
+    with path.with_name("blob").open("wb") as out:
+        writer = PartWriter(out, codec=CODEC, pool=POOL)
+        link_package(named, archive.locked(data), PREFIX, writer)
 
 
 def zips(folder: Path) -> list[bytes]:
@@ -296,6 +314,7 @@ PARSERS = {
     "packed layer": Parser(seeds=packed_layers, read=read_layer),
     "oci": Parser(seeds=documents, read=read_documents),
     "wheel": Parser(seeds=wheels, read=read_wheel),
+    "conda": Parser(seeds=conda_packages, read=read_conda),
     "zip": Parser(seeds=zips, read=read_zip),
     "tar": Parser(
         seeds=tars, read=lambda path: list(tar_contents(path, sha256(path))), mend=mend_tar
