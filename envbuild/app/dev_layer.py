@@ -82,6 +82,10 @@ class MountedLayer:
         """Return the image to start: the layer's own where it is a whole one."""
         return image if self.overlay else self.path
 
+    def binds_beside(self, shown: Path) -> tuple[Bind, ...]:
+        """Return the binds of what does not lie in a folder that is shown anyway."""
+        return tuple(bind for bind in self.binds if not bind[0].is_relative_to(shown.resolve()))
+
     def on_runtime(self, runtime: Runtime) -> Runtime:
         """Return the runtime that lays this layer over every image it starts."""
         return replace(runtime, overlays=(self.path,)) if self.overlay else runtime

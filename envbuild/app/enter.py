@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 
+from envbuild.app.dev_layer import MountedLayer
 from envbuild.app.image import FoundImage, find_layer
 from envbuild.caches import make_folders, make_scratch, plan_caches
 from envbuild.context import Context
@@ -46,7 +47,7 @@ def plan_entry(
     scratch = () if dry_run else _scratch_bind(context)
     layer = find_layer(found, context)
     runtime = layer.on_runtime(context.runtime) if layer else context.runtime
-    editable = layer.binds if layer else ()
+    editable = _editable_binds(layer, settings.cwd, shown=bool(project))
     return runtime.exec_command(
         layer.image_for(found.path) if layer else found.path,
         argv,
@@ -57,6 +58,13 @@ def plan_entry(
         cwd=str(settings.cwd) if project else None,
         foreign=False,
     )
+
+
+def _editable_binds(layer: MountedLayer | None, cwd: Path, *, shown: bool) -> tuple[Bind, ...]:
+    """Return the binds of a layer's projects, without what the bound current folder holds."""
+    if layer is None:
+        return ()
+    return layer.binds_beside(cwd) if shown else layer.binds
 
 
 def parse_bind(text: str, cwd: Path) -> Bind:

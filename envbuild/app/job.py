@@ -94,7 +94,7 @@ def plan_job(request: JobRequest, context: Context) -> tuple[Job, Site, FoundIma
     layer = find_layer(found, context)
     if layer is not None:
         found = replace(found, path=layer.image_for(found.path))
-    editable = layer.binds if layer else ()
+    editable = layer.binds_beside(settings.cwd) if layer else ()
     binds = (*editable, *(parse_bind(text, settings.cwd) for text in request.binds))
     table = plan_table(settings.cwd / request.each if request.each else None, request.grid)
     draft = JobDraft(
