@@ -68,7 +68,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "status": Verb(
             "envbuild.cli.status",
             "command",
-            "Show the state of the jobs submitted from this folder.",
+            "Show the state of the jobs submitted from this folder; --table: every task.",
         ),
         "logs": Verb("envbuild.cli.logs", "command", "Print what a job has written."),
         "list": Verb(
@@ -147,7 +147,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "job": Verb(
             "envbuild.cli.job",
             "command",
-            "Print the job script of a command in the image, for a cluster.",
+            "Print the job script of a command, or the traps of one of yours (job lint).",
         ),
         "attach": Verb(
             "envbuild.cli.attach",

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -180,3 +181,59 @@ def goes_on(project: Project, site: str) -> None:
     [receipt] = [json.loads(path.read_text()) for path in receipt_paths(project)]
     assert (receipt["code"], receipt["signal"], receipt["runs"]) == (0, "", 2)
     assert project.run("status").stdout.count("succeeded") == 1
+
+
+WORKER = """
+import optuna
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+
+storage = JournalStorage(JournalFileBackend("study.journal"))
+study = optuna.create_study(storage=storage, study_name="digits", load_if_exists=True)
+study.optimize(lambda trial: trial.suggest_float("x", -1, 1) ** 2, n_trials=5)
+"""
+
+
+def test_the_tasks_of_an_array_share_one_study(place: tuple[Project, str]) -> None:
+    """Optuna's workers, with a Python of this machine: every trial is there once."""
+    optuna = pytest.importorskip("optuna")
+    project, site = place
+    (project.folder / "tune.py").write_text(WORKER)
+    packages = Path(optuna.__file__).parents[1]
+    binds = [f"--bind={path}:{path}:ro" for path in ("/usr", str(packages))]
+    words = ("submit", "./tiny.sif", "--on", site, *binds, "--array", "1-4", "--wait")
+    python = f"PYTHONPATH={packages} exec {Path(sys.executable).resolve()} tune.py"
+    done = project.run(*words, "--", "sh", "-c", python, timeout=180)
+    assert done.code == 0, done.stdout + done.stderr
+    assert "SQLite" not in done.stderr
+    backend = optuna.storages.journal.JournalFileBackend(str(project.folder / "study.journal"))
+    storage = optuna.storages.JournalStorage(backend)
+    study = optuna.load_study(storage=storage, study_name="digits")
+    assert sorted(trial.number for trial in study.trials) == list(range(20))
+    assert {trial.state.name for trial in study.trials} == {"COMPLETE"}
+
+
+AGENT = """#!/bin/sh
+[ "$1 $2 $3 $4" = "agent --count 1 lab/project/abc123" ] || exit 9
+[ "$WANDB_API_KEY" = "{key}" ] || exit 8
+echo "agent for $ENVBUILD_RESULT" >>agents
+"""
+
+
+def test_agents_of_a_sweep_get_the_key_and_nobody_else_does(project: Project) -> None:
+    """A stand-in for wandb, whose server is not here: its line, and the way of the key."""
+    key = "0a1b" * 10
+    (project.folder / "wandb").write_text(AGENT.format(key=key))
+    (project.folder / "wandb").chmod(0o755)
+    words = ("submit", "./tiny.sif", "--on", "slurm", "--array", "1-3%2", "--env", "WANDB_API_KEY")
+    agent = ("--wait", "--", "./wandb", "agent", "--count", "1", "lab/project/abc123")
+    done = project.run(*words, *agent, WANDB_API_KEY=key)
+    assert done.code == 0, done.stdout + done.stderr
+    assert len((project.folder / "agents").read_text().splitlines()) == 3
+    assert key not in done.stdout + done.stderr
+    holders = [
+        path
+        for path in (project.folder / ".envbuild").rglob("*")
+        if path.is_file() and key in path.read_text()
+    ]
+    assert {(path.suffix, path.stat().st_mode & 0o777) for path in holders} == {(".env", 0o600)}
