@@ -158,7 +158,7 @@ def _read_pixi_lock(path: Path, platform: str) -> CondaList:
     from rattler import LockFile, exceptions
 
     try:
-        environment = LockFile.from_path(path).default_environment()
+        environment = LockFile.from_path(path).environment("default")
     except (exceptions.ParseCondaLockError, exceptions.IoError, OSError) as error:
         raise UsageError(f"is no pixi.lock: {error}", where=str(path)) from error
     if environment is None:

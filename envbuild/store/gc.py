@@ -18,7 +18,10 @@ from envbuild.store.sealed import SEAL
 DAY = 86400.0
 PARTIAL_DAYS = 7.0
 """How long an interrupted download waits to be continued."""
-AGEING = ("artifacts", "bases", "built", "delivered", "dev", "digests", "images", "layers")
+AGEING = (
+    *("artifacts", "bases", "built", "delivered", "dev", "digests", "images", "layers"),
+    "repodata",
+)
 """Folders whose files can be made or downloaded again."""
 
 

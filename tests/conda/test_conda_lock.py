@@ -22,7 +22,7 @@ from envbuild.lock.decide.conda import locked_packages
 from envbuild.lock.decide.decide import LockOptions
 from envbuild.lock.model import Lock
 from envbuild.lock.read import parse_lock
-from envbuild.lock.staleness import stale_reasons
+from envbuild.lock.staleness import refuse_changed_files, stale_reasons
 from envbuild.lock.write import write_lock
 from envbuild.recipe.find import find_recipe
 from envbuild.recipe.model import TargetSection
@@ -175,6 +175,16 @@ def test_what_is_locked_stays_until_it_is_asked_for_anew(project: Project) -> No
     assert kept.conda == first.conda
     anew = project.lock("dated", "python 3.11.*", old=first, upgrade=("dated",))
     assert {p.name: p.version for p in anew.conda}["dated"] == "2.0"
+
+
+def test_an_archive_that_was_replaced_is_refused(project: Project) -> None:
+    lock = project.lock("samtools")
+    first, *others = lock.conda
+    replaced = msgspec.structs.replace(first, sha256="0" * 64)
+    after = msgspec.structs.replace(lock, conda=(replaced, *others))
+    refuse_changed_files(lock, lock)
+    with pytest.raises(IntegrityError, match="now offers another file"):
+        refuse_changed_files(lock, after)
 
 
 SITE = """
