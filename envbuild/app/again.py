@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from envbuild.app.dev_layer import is_own
 from envbuild.app.image import FoundImage, find_image
 from envbuild.app.job import JobRequest, image_of_job
 from envbuild.context import Context
-from envbuild.errors import UsageError
+from envbuild.errors import IntegrityError, UsageError
 from envbuild.job.allocate import allocate
 from envbuild.job.compose import check_visible, git_commit
 from envbuild.job.intent import MAY_CHANGE, change_intent
 from envbuild.job.model import Array, Job, ParameterTable, Record
-from envbuild.job.records import find_record, plain_id
+from envbuild.job.records import find_record, plain_id, read_job_part
 from envbuild.job.results import TaskResult, collect_results, find_origin, find_repetitions
 from envbuild.job.schedulers import features_of
 from envbuild.job.site import Site
@@ -35,6 +36,8 @@ def plan_again(
     first = find_origin(record, settings.cwd)
     if first.job is None:
         raise UsageError("an older envbuild submitted it", where=f"job {number}")
+    newest = [first, *find_repetitions(first, settings.cwd)][-1]  # older ones lost their secrets
+    _require_own((first, newest), context)
     failed = [task for task in collect_results(first, context) if task.failed]
     if first is record and record.tasks:
         failed = [task for task in failed if task.number in record.tasks]  # one may be named
@@ -44,7 +47,6 @@ def plan_again(
     intent = change_intent(first.job.intent, request.flags)
     job = replace(first.job, intent=intent, allocation=allocate(intent, site, interactive=False))
     job = replace(job, origin=first.job.key or "", key=None, checked=())
-    newest = [first, *find_repetitions(first, settings.cwd)][-1]  # older ones lost their secrets
     job = replace(job, secrets=newest.job.secrets if newest.job else None)
     job = replace(job, commit=git_commit(settings.cwd, context.runner))
     if job.intent.array is not None:
@@ -63,12 +65,28 @@ def plan_again(
 
 
 def _refuse_other_flags(request: JobRequest) -> None:
-    given: dict[str, object] = {"NAME": request.image, "--on": request.site, "--name": request.name}
+    given: dict[str, object] = {
+        "--with": request.packages,
+        "NAME": request.image,
+        "--on": request.site,
+        "--name": request.name,
+    }
     given |= {"-- CMD": request.argv, "--each": request.each, "--grid": request.grid}
     given |= {"--bind": request.binds, "--interactive": request.interactive}
     for flag, value in given.items():
         if value:
             raise UsageError("--again runs the same job", where=flag, hint=MAY_CHANGE)
+
+
+def _require_own(records: tuple[Record, ...], context: Context) -> None:
+    """Refuse a job whose record came along with a folder: it names what is bound and run."""
+    for record in records:
+        if not is_own(read_job_part(record, context.settings.cwd), context.store):
+            raise IntegrityError(
+                "the record of this job is not one that was written from here",
+                where=f"job {plain_id(record.id)}",
+                hint="submit it anew, by its recipe and command",
+            )
 
 
 def _with_tasks(job: Job, failed: list[TaskResult], site: Site) -> Job:

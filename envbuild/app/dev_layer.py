@@ -174,9 +174,13 @@ def _ways_out(name: str) -> str:
 def write_record(record: DevRecord, path: Path, store: Store) -> None:
     """Write the record of a layer, whole or not at all; the store knows it from then on."""
     raw = msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"
-    name = f"{hashlib.sha256(raw).hexdigest()}.record"
-    write_bytes(store.folder("dev") / name, b"")
+    note_own(raw, store)
     write_bytes(path, raw)
+
+
+def note_own(raw: bytes, store: Store) -> None:
+    """Let the store know a record that is written from here (``is_own``)."""
+    write_bytes(store.folder("dev") / f"{hashlib.sha256(raw).hexdigest()}.record", b"")
 
 
 def image_elsewhere(folder: Path, name: str, store: Store) -> Path | None:

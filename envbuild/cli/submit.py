@@ -7,6 +7,7 @@ import shlex
 import click
 
 from envbuild.app.again import plan_again
+from envbuild.app.dev_layer import note_own
 from envbuild.app.image import find_image, refuse_old_image
 from envbuild.app.job import JobRequest, hand_variables, plan_job, refuse_unfit
 from envbuild.cli.complete import complete_image, complete_job
@@ -18,7 +19,7 @@ from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.job.model import Job
 from envbuild.job.preflight import check_client, check_predecessors
-from envbuild.job.records import log_files, plain_id
+from envbuild.job.records import log_files, plain_id, read_job_part
 from envbuild.job.schedulers import scheduler_of
 from envbuild.job.script import render
 from envbuild.job.site import Site
@@ -106,6 +107,7 @@ def _submit(job: Job, site: Site, context: Context, key: str, *, wait: bool, as_
     settings = context.settings
     before = log_sizes(job, settings)
     record = submit(job, site, settings, context.runner, key=key, purpose="command", subject="")
+    note_own(read_job_part(record, settings.cwd), context.store)
     number = plain_id(record.id)
     if wait:
         context.report.say(f"submitted job {number} to {site.name}")

@@ -36,9 +36,21 @@ def plain_id(job: str) -> str:
     return re.split(r"[.\[_]", job, maxsplit=1)[0]
 
 
+def record_file(record: Record, project: Path) -> Path:
+    """Return where the record of a submission is kept."""
+    return project / FOLDER / f"{record.site}-{plain_id(record.id)}.json"
+
+
+def read_job_part(record: Record, project: Path) -> bytes:
+    """Return what a submission's record says of its job, which nothing changes later."""
+    whole = json.loads(record_file(record, project).read_bytes())
+    return json.dumps(whole["job"], sort_keys=True).encode()
+
+
 def save_record(record: Record, project: Path) -> Path:
     """Write the record of a submission and return its path."""
-    path = job_folder(project) / f"{record.site}-{plain_id(record.id)}.json"
+    job_folder(project)
+    path = record_file(record, project)
     write_text(path, json.dumps(msgspec.to_builtins(record), indent=1) + "\n", mode=0o600)
     return path
 

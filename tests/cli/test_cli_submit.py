@@ -125,3 +125,34 @@ def test_interactive_hands_the_terminal_to_the_client(
     assert "command=(python)" in script
     assert "#SBATCH" not in script
     assert "trap 'stop TERM' TERM" not in script
+
+
+def test_what_failed_is_submitted_again_unless_its_record_was_changed(
+    no_account: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A record names what is bound and run, and comes along with a copied folder."""
+    client(tmp_path, monkeypatch, "sbatch", "echo 77")
+    assert run_cli([*AMANE, "--env", "KEY=secret value", "--", "./train"]) == 0
+    jobs = no_account / ".envbuild/jobs"
+    client(tmp_path, monkeypatch, "sbatch", "echo 78")
+    client(
+        tmp_path,
+        monkeypatch,
+        "squeue",
+        "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1",
+    )
+    capsys.readouterr()
+    assert run_cli(["submit", "--again", "77", "--dry-run", "--memory", "8GiB"]) == 0
+    script = capsys.readouterr().out
+    assert "#SBATCH --mem=8G" in script
+    assert "command=(./train)" in script
+    record = jobs / "plai-77.json"
+    record.write_text(record.read_text().replace("./train", "./steal"))
+    assert run_cli(["submit", "--again", "77"]) == 6
+    assert "is not one that was written from here" in capsys.readouterr().err
+    assert not (jobs / "plai-78.json").exists()
+    assert run_cli(["submit", "thing", "--again", "77"]) == 2
+    assert "--again runs the same job" in capsys.readouterr().err
