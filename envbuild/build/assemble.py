@@ -129,7 +129,8 @@ class _Assembly:
         """Make all parts that the store lacks and return all, in the order of the plan."""
         base, scheme, plan = self._base_and_plan()
         wheels = self._pack_wheels(plan, scheme)
-        for line in find_overlaps(wheels.values()):
+        named = [*base.conda.packages, *((wheel.name, wheel.kept) for wheel in wheels.values())]
+        for line in find_overlaps(named):
             self.report.say(line)
         self._compile(plan, wheels, base, scheme)
 

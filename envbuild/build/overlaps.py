@@ -7,25 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from envbuild.build.in_base.bytecode import WheelPart
+from envbuild.parts.cache import CachedPart
 
 SHOWN = 8
 
 
-def find_overlaps(wheels: Iterable[WheelPart]) -> Iterator[str]:
-    """Yield a sentence for every two wheels that hold different files of one path, at most eight.
+def find_overlaps(packages: Iterable[tuple[str, CachedPart]]) -> Iterator[str]:
+    """Yield a sentence for every two packages that hold different files of one path, at most eight.
 
-    Lowest first.
+    They come by name, the lowest first.
     """
     held: dict[str, tuple[str, str]] = {}
     pairs: dict[tuple[str, str], list[str]] = {}
-    for wheel in wheels:
-        for entry in wheel.kept.part.entries:
+    for name, kept in packages:
+        for entry in kept.part.entries:
             # equal files are no conflict: namespace packages share theirs
             before, sha256 = held.get(entry.path, ("", entry.sha256))
             if sha256 != entry.sha256:
-                pairs.setdefault((before, wheel.name), []).append(entry.path)
-            held[entry.path] = (wheel.name, entry.sha256)
+                pairs.setdefault((before, name), []).append(entry.path)
+            held[entry.path] = (name, entry.sha256)
     for (before, after), paths in list(pairs.items())[:SHOWN]:
         more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
         yield f"{before} and {after} both hold /{paths[0]}{more}, with other content: that of {after} is in the image"

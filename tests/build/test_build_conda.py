@@ -138,3 +138,16 @@ def test_a_base_with_files_in_the_prefix_is_refused(tmp_path: Path) -> None:
     base = BaseParts(own=(), tree={"opt/env/bin/x": (TreeEntry("opt/env/bin/x", "f", 0o755), 0)})
     with pytest.raises(UsageError, match="the base has /opt/env/bin/x, and /opt/env is where"):
         refuse_other_prefix(TinyProject(tmp_path / "p").lock, base)
+
+
+def test_two_packages_with_one_path_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny = TinyProject(tmp_path / "p")
+    said: list[str] = []
+    monkeypatch.setattr(type(tiny.context.report), "say", lambda _, line: said.append(line))
+    other = Archive(name="zother", files={"bin/plain": b"another"}, depends=("tool",))
+    make(tiny, with_conda(tiny, TOOL, other))
+    (told,) = said
+    assert told.startswith("tool 1.0 h1_0 and zother 1.0 h1_0 both hold /opt/env/bin/plain, ")
+    assert told.endswith("that of zother 1.0 h1_0 is in the image")

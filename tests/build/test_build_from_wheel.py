@@ -46,9 +46,12 @@ def make_wheel(
     }
     rows = [f"{member},{record_hash(data)},{len(data)}" for member, data in files.items()]
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for member, data in files.items():
-            archive.writestr(member, data)
-        archive.writestr(f"{info}/RECORD", "\n".join([*rows, f"{info}/RECORD,,"]) + "\n")
+        record = "\n".join([*rows, f"{info}/RECORD,,"]) + "\n"
+        for member, data in {**files, f"{info}/RECORD": record.encode()}.items():
+            # a fixed time: the same files are the same wheel
+            entry = zipfile.ZipInfo(member)
+            entry.external_attr = 0o600 << 16
+            archive.writestr(entry, data, zipfile.ZIP_DEFLATED)
     return path
 
 

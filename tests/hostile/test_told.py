@@ -13,7 +13,6 @@ from envbuild.base.debian.apt import _install_error, _update_error
 from envbuild.base.debian.distribution import DEBIAN
 from envbuild.base.facts import is_day, iso_day
 from envbuild.base.oci.image import _creation_day
-from envbuild.build.in_base.bytecode import WheelPart
 from envbuild.build.overlaps import find_overlaps
 from envbuild.cli import run_cli
 from envbuild.errors import SpaceError, ToolFailedError, UsageError
@@ -30,12 +29,12 @@ ROOT = Path(__file__).parents[2]
 LOCK = read_lock(ROOT / "lockfiles/torch-mnist.lock")
 
 
-def wheel(name: str, **files: str) -> WheelPart:
+def wheel(name: str, **files: str) -> tuple[str, CachedPart]:
     entries = tuple(
         TreeEntry(f"site/{path}.py", "f", 0o644, sha256=sha256) for path, sha256 in files.items()
     )
     part = Part(key="k", entries=entries, fragments=(), size=0, sha256="")
-    return WheelPart(file=Path(name), name=name, kept=CachedPart(part=part, blob=Path(name)))
+    return name, CachedPart(part=part, blob=Path(name))
 
 
 class TestOverlaps:
