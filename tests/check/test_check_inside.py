@@ -369,6 +369,14 @@ def test_an_image_alone_lacks_what_a_package_requires_or_is_called(tmp_path: Pat
     assert "third" not in told
 
 
+def test_a_script_beside_a_package_may_lack_what_nobody_requires(tmp_path: Path) -> None:
+    tree = Tree(tmp_path / "image")
+    tree.install("data-loader", "1", {"loader/__init__.py": "", "rec2idx.py": "import mxnet\n"})
+    tree.install("half", "1", {"halfway/__init__.py": "import mxnet\n"})
+    assert "direct-imports" not in failures(tree.check(make_recipe("data-loader")))
+    assert "mxnet" in failures(tree.check(make_recipe("half")))["direct-imports"]
+
+
 def test_modules_for_another_python_beside_this_ones_are_parts(tmp_path: Path) -> None:
     for name, beside in (("lone", None), ("torchao", "_C.abi3.so")):
         tree = Tree(tmp_path / name)

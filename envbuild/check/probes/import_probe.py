@@ -367,10 +367,17 @@ def list_requirements(item):
     return [(canonical(name), rest) for name, rest in lines]
 
 
-def lacks_optional_module(records, name, document):
-    """Whether a guessed module fails for want of another one that its package may do without.
+def has_working_sibling(records, name, answers):
+    """Whether another module of the same distribution imports: this one may be a script beside it."""
+    holders = {one["name"] for one in owners(records, name)}
+    working = [other for other in answers if other != name and answers[other]["ok"]]
+    return any(holders & {one["name"] for one in owners(records, other)} for other in working)
 
-    A guess is no promise.  But what is called like its distribution has to import, and what a
+
+def lacks_optional_module(records, name, document):
+    """Whether a module fails for want of another one that its package may do without.
+
+    What is called like its distribution has to import, and what a
     distribution requires without a condition has to be there.
     """
     lacking = re.search(r"No module named '([\w.]+)'", document.get("error", ""))
@@ -426,8 +433,9 @@ def main():
     broken = first is not None and not answers[first]["ok"]
     answers.update(try_entries([one for one in early if not (broken and one in late)], limit))
     tried = {name: answers.pop(name) for name in list(answers) if name.startswith("entry:")}
-    for name in guessed & set(answers):
-        if lacks_optional_module(records, name, answers[name]):
+    for name in set(answers) - set(PARAMETERS["modules"]):
+        doubtful = name in guessed or has_working_sibling(records, name, answers)
+        if doubtful and lacks_optional_module(records, name, answers[name]):
             del answers[name]
     for name, document in answers.items():
         if not document["ok"]:

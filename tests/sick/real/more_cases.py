@@ -429,7 +429,7 @@ MORE_SICK = (
             "cloudpickle decorator dm-tree gast",
             environment=LIBRARY_PATH,
         ),
-        "import tensorflow_probability",
+        "import tensorflow_probability as p; p.distributions",
         r"tf.keras|tf-keras",
         "tensorflow tensorflow-probability",
         "direct-imports|companions",
@@ -590,7 +590,7 @@ MORE_HEALTHY = (
     healthy(
         "torch 2.5 with DALI",
         "t251",
-        of(T251, "nvidia-dali-cuda120==1.44.0"),
+        of(T251, "nvidia-dali-cuda120==2.4.0"),
         "import torch, nvidia.dali; print('FINE')",
         FINE,
         "torch nvidia-dali-cuda120",
