@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from rattler import MatchSpec, PackageRecord, RepoDataRecord
 
-from envbuild.conda.model import CondaRequest
+from envbuild.conda.model import CondaRequest, GpuTarget
 from envbuild.conda.solve import Solver
 from envbuild.conda.target import cuda_of_target, driver_too_old, toolkit_ranges
 from envbuild.data.lookup import numbers
@@ -79,6 +79,7 @@ def solve_with_gpu(solver: Solver, keep: Records) -> tuple[Records, tuple[str, .
     if found is None and asked:
         raise NoSolutionError(_why_none(asked, request, ranges, solver), hint=HOW_TO_SAY)
     found = found or plain
+    _refuse_other_cuda(found, request, ranges)
     return found, cpu_notes(found)
 
 
@@ -209,18 +210,34 @@ def _why_none(
             return f"the channels {', '.join(request.channels)} have no GPU build of {item.name}"
         if not any(item.within(since, until) for since, until in ranges):
             known = ", ".join(sorted((t for t in item.by_toolkit if t != ANY), key=numbers))
-            spans = " or ".join(f">={since},<{until}" for since, until in ranges)
-            cards = f" and cards of {_cards(target.capabilities)}" if target.capabilities else ""
-            return (
-                f"{item.name} has GPU builds for CUDA {known}; driver {target.driver}{cards} need "
-                f"{spans}"
-            )
+            return f"{item.name} has GPU builds for CUDA {known}; {_needed_cuda(target, ranges)}"
     constraints = next(_constraint_sets(asked, ranges))
     try:
         solver.solve(constraints)
     except NoSolutionError as error:
         return f"no GPU build of {asked[0].name} fits the rest: {error}"
     return f"no GPU build of {asked[0].name} fits the rest"
+
+
+def _refuse_other_cuda(
+    records: Records, request: CondaRequest, ranges: Sequence[tuple[str, str]]
+) -> None:
+    """Raise NoSolutionError where the recipe itself asks for a CUDA that the nodes do not run."""
+    pins = [str(record.version) for record in records if record.name.normalized == PIN]
+    for pin in pins:
+        version = numbers(pin)
+        if not any(numbers(since) <= version < numbers(until) for since, until in ranges):
+            raise NoSolutionError(
+                f"{PIN} {pin} is asked for; {_needed_cuda(request.target, ranges)}",
+                where="[conda] dependencies",
+                hint="leave the choice of CUDA to envbuild, or correct [target]",
+            )
+
+
+def _needed_cuda(target: GpuTarget, ranges: Sequence[tuple[str, str]]) -> str:
+    spans = " or ".join(f">={since},<{until}" for since, until in ranges)
+    cards = f" and cards of {_cards(target.capabilities)}" if target.capabilities else ""
+    return f"driver {target.driver}{cards} need {spans}"
 
 
 def _cards(capabilities: Sequence[int]) -> str:

@@ -83,6 +83,15 @@ def test_who_means_the_cpu_gets_its_build(context: Context) -> None:
     assert "build for the CPU" in chosen.notes[0]
 
 
+@pytest.mark.parametrize("spec", ["pytorch * cuda130*", "cuda-version 13.*"])
+def test_a_cuda_that_the_recipe_asks_for_and_no_card_runs_is_refused(
+    spec: str, context: Context
+) -> None:
+    with pytest.raises(NoSolutionError, match=r"cuda-version 13.0 is asked for; driver 580 and"):
+        choose(context, spec, driver="580", cards=(70,))
+    assert choose(context, spec, driver="580", cards=(90,)).packages
+
+
 def test_builds_told_apart_by_flag_are_known_too(context: Context) -> None:
     assert builds(choose(context, "flagged", driver="550"))["flagged"] == "h_g"
     assert builds(choose(context, "flagged"))["flagged"] == "h_c"
