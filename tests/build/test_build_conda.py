@@ -9,8 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from envbuild.app.root_script import script_text
 from envbuild.build.base_parts import BaseParts, refuse_other_prefix
-from envbuild.build.image.verify import image_tree
+from envbuild.build.image.verify import image_tree, verify_image
 from envbuild.build.make import building
 from envbuild.build.stored_plan import plan_image
 from envbuild.errors import UsageError
@@ -34,7 +35,7 @@ def with_conda(tiny: TinyProject, *archives: Archive) -> Lock:
         data = archive.pack()
         tiny.keep(data)
         packages.append(archive.locked(data))
-    return msgspec.structs.replace(tiny.lock, conda=tuple(packages))
+    return msgspec.structs.replace(tiny.lock, conda=tuple(packages), channels=("lab",))
 
 
 def python_of(tiny: TinyProject) -> Archive:
@@ -151,3 +152,26 @@ def test_two_packages_with_one_path_are_told(
     (told,) = said
     assert told.startswith("tool 1.0 h1_0 and zother 1.0 h1_0 both hold /opt/env/bin/plain, ")
     assert told.endswith("that of zother 1.0 h1_0 is in the image")
+
+
+def test_an_image_with_conda_is_verified(tiny: TinyProject) -> None:
+    lock = with_conda(tiny, python_of(tiny), TOOL, MODULE)
+    make(tiny, lock)
+    spec = tiny.spec("flat", lock)
+    found = verify_image(spec.target, lock, spec, tiny.context)
+    assert (found.holds, found.compared) == ("bytes", "all files")
+    other = with_conda(tiny, python_of(tiny), replace(TOOL, files={**TOOL.files, "a": b""}), MODULE)
+    found = verify_image(spec.target, other, tiny.spec("flat", other), tiny.context)
+    assert "opt/env/a" in found.missing
+
+
+def test_scripts_of_packages_are_shown(tmp_path: Path) -> None:
+    tiny = TinyProject(tmp_path / "p")
+    hook = Archive(name="hook", files={"bin/.hook-post-link.sh": b"echo hello\n"})
+    lock = with_conda(tiny, hook, TOOL)
+    unknown = Archive(name="unknown").locked(b"not in the store")
+    lock = msgspec.structs.replace(lock, conda=(*lock.conda, unknown))
+    text = script_text(tiny.source, lock, tiny.store)
+    assert "conda's hook 1.0: bin/.hook-post-link.sh ----\necho hello\n" in text
+    assert "the scripts that 3 conda packages may bring" in text
+    assert text.rstrip().endswith("so the scripts they may bring are not shown: unknown")
