@@ -29,7 +29,7 @@ from envbuild.recipe.write import write_recipe
 from envbuild.store.atomic import write_text
 from envbuild.store.units import count_noun
 
-IGNORED = ("*.sif", "*.sandbox/", "/logs/")
+IGNORED = ("*.sif", "*.dev.json", "*.dev-*.sqfs", "*.sandbox/", "/logs/")
 """What envbuild leaves in a project's folder that no repository should hold."""
 
 

@@ -247,6 +247,20 @@ class TestRealRecipe:
         digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in images]
         assert digests[0] == digests[1]
 
+    def test_a_promoted_project_is_locked_without_its_layer(
+        self, own: Project, tmp_path: Path
+    ) -> None:
+        own.write("pyproject.toml", '[project]\nname = "mine"\nversion = "1"\n')
+        own.write("mine.py", "value = 7\n")
+        shutil.rmtree(own.home)
+        home = str(tmp_path)  # not in the project, whose files are all locked
+        assert own.run("add", "--dev", "small", "-e", ".", HOME=home).code == 0
+        promoted = own.run("promote", "small", "--no-make", HOME=home)
+        assert promoted.code == 0, promoted.stderr
+        assert own.run("dev", "small", "--clear", HOME=home).code == 0
+        checked = own.run("lock", "small", "--check", HOME=home)
+        assert checked.code == 0, checked.stderr
+
     def test_add_and_remove_change_recipe_lock_and_image(self, own: Project) -> None:
         before = (own.folder / "recipes/small.toml").read_text()
         added = own.run("add", "small", "humanize==4.9.0")

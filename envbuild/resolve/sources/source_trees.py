@@ -43,6 +43,8 @@ OURS = frozenset({"recipes", "lockfiles"})
 """Folders at the top of a project that envbuild reads and writes: in the archive, a lock would
 change itself."""
 IMAGES = (".sif", ".sandbox")
+LAYERS = re.compile(r".*\.dev(\.json|-[0-9a-f]{12}\.(sqfs|sif))", re.DOTALL)
+"""Development layers, which lie beside images."""
 SANDBOX_NOTE = ".envbuild-sandbox.json"
 """At the top of every sandbox: what it was when it was built."""
 
@@ -208,7 +210,7 @@ def _tree_files(folder: Path, places: SourceTreeContext) -> Iterable[str]:
     )
     for name in names:
         parts = name.split("/")
-        image = name.endswith(IMAGES) or name.startswith(sandboxes)
+        image = name.endswith(IMAGES) or name.startswith(sandboxes) or LAYERS.fullmatch(name)
         if parts[0] not in OURS and not image and (folder / name).is_file():
             yield name
 
