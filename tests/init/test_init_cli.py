@@ -157,6 +157,10 @@ def test_git_is_told_to_leave_out_images_and_logs(project: Path) -> None:
     assert not (project / ".gitignore").exists(), "no repository"
     (project / ".git").mkdir()
     (project / ".gitignore").write_text("data/\n*.sif")
-    assert ".gitignore: added *.dev.json, *.dev-*.sqfs, *.sandbox/" in run("--yes", "--force").output
-    assert (project / ".gitignore").read_text() == "data/\n*.sif\n*.dev.json\n*.dev-*.sqfs\n*.sandbox/\n/logs/\n"
+    assert (
+        ".gitignore: added *.dev.json, *.dev-*.sqfs, *.sandbox/" in run("--yes", "--force").output
+    )
+    assert (
+        project / ".gitignore"
+    ).read_text() == "data/\n*.sif\n*.dev.json\n*.dev-*.sqfs\n*.sandbox/\n/logs/\n"
     assert ".gitignore" not in run("--yes", "--force").output
