@@ -39,22 +39,6 @@ GROUPS: dict[str, dict[str, Verb]] = {
             "command",
             "Build the image of a recipe from its lock, and check it.",
         ),
-        "add": Verb(
-            "envbuild.cli.add",
-            "command",
-            "Add packages to recipe, lock and image, or to a layer over the image.",
-        ),
-        "remove": Verb(
-            "envbuild.cli.remove", "command", "Remove packages from recipe, lock and image."
-        ),
-        "promote": Verb(
-            "envbuild.cli.promote",
-            "command",
-            "Write what the layer over an image holds into recipe, lock and image.",
-        ),
-        "dev": Verb(
-            "envbuild.cli.dev", "command", "Show or remove the development layer of an image."
-        ),
         "check": Verb(
             "envbuild.cli.check", "command", "Check an image: framework, libraries, imports, GPU."
         ),
@@ -86,6 +70,24 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "base": Verb("envbuild.cli.base", "command", "Inspect, list or suggest base images."),
         "completion": Verb(
             "envbuild.cli.completion", "command", "Print the completion script of a shell."
+        ),
+    },
+    "Change": {
+        "add": Verb(
+            "envbuild.cli.add",
+            "command",
+            "Add packages to recipe, lock and image, or to a layer over the image.",
+        ),
+        "remove": Verb(
+            "envbuild.cli.remove", "command", "Remove packages from recipe, lock and image."
+        ),
+        "promote": Verb(
+            "envbuild.cli.promote",
+            "command",
+            "Write what the layer over an image holds into recipe, lock and image.",
+        ),
+        "dev": Verb(
+            "envbuild.cli.dev", "command", "Show or remove the development layer of an image."
         ),
     },
     "Build": {

@@ -11,9 +11,11 @@ from envbuild.app.add import ChangeResult, RecipeChange, change_recipe
 from envbuild.app.dev_make import LayerContent, LayerResult, add_to_layer, find_place
 from envbuild.app.lock import describe_lock
 from envbuild.cli.complete import complete_image
+from envbuild.cli.output import print_json
 from envbuild.cli.terminal import human_seconds, short_path
 from envbuild.context import Context
 from envbuild.errors import UsageError
+from envbuild.lock.digest import lock_digest
 from envbuild.store.units import human_bytes
 
 
@@ -38,6 +40,7 @@ from envbuild.store.units import human_bytes
     metavar="IMAGE",
     help="With --dev: an image that lies elsewhere; NAME is a new name for it here.",
 )
+@click.option("--json", "as_json", is_flag=True, help="Print what was changed as JSON.")
 @click.pass_obj
 def command(context: Context, /, *, name: str, packages: tuple[str, ...], **options: Any) -> None:
     """Add packages to a recipe, its lock and its image; with --dev to a layer over the image.
@@ -47,27 +50,36 @@ def command(context: Context, /, *, name: str, packages: tuple[str, ...], **opti
     envbuild add --dev keras-bert polars      to try it: seconds, recipe and image stay as they are
     envbuild add --dev keras-bert -e ../lib   your own package, imported from its folder
     """
-    editable, over = options["editable"], options["over"]
+    editable, over, as_json = options["editable"], options["over"], options["as_json"]
     if options["dev"]:
         content = LayerContent(packages=packages, editable=editable)
         place = find_place(name, over, context)
-        _print_layer(name, add_to_layer(place, content, context))
+        layer = add_to_layer(place, content, context)
+        if as_json:
+            print_json(layer.record)
+        else:
+            _print_layer(name, layer)
         return
     if editable or over:
         raise UsageError("-e and --over go with --dev", where="add", hint=_keep_hint(name))
     if not packages:
         raise UsageError("which package?", where=name, hint=f"envbuild add {name} PKG")
     change = RecipeChange(add=packages, make=not options["no_make"])
-    print_change(change_recipe(name, change, context))
+    print_change(change_recipe(name, change, context), as_json=as_json)
 
 
 def _keep_hint(name: str) -> str:
     return f"a project in the recipe's folder is a package too: envbuild add {name} ./lib"
 
 
-def print_change(result: ChangeResult) -> None:
+def print_change(result: ChangeResult, *, as_json: bool) -> None:
     """Print what became of recipe, lock and image."""
     source, name = result.source, result.source.recipe.name
+    if as_json:
+        image = result.made.spec.target if result.made else None
+        lock = {"lock": lock_digest(result.lock), "direct": result.lock.direct}
+        print_json({"recipe": str(source.path), **lock, "image": image and str(image)})
+        return
     click.echo(short_path(str(source.path)))
     for line in describe_lock(result.old, result.lock, source.lock):
         click.echo(short_path(line))

@@ -14,11 +14,13 @@ from envbuild.recipe.find import find_recipe
 @click.command("promote")
 @click.argument("name", required=False, shell_complete=complete_image)
 @click.option("--no-make", is_flag=True, help="Change recipe and lock only; the layer stays.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was changed as JSON.")
 @click.pass_obj
-def command(context: Context, *, name: str | None, no_make: bool) -> None:
+def command(context: Context, *, name: str | None, no_make: bool, as_json: bool) -> None:
     """Write what the development layer holds into recipe and lock, make the image, drop the layer.
 
     The image has the same bytes as one that never had the layer.
     """
     name = name or find_recipe(None, context.settings).recipe.name
-    print_change(promote_layer(name, RecipeChange(make=not no_make), context))
+    result = promote_layer(name, RecipeChange(make=not no_make), context)
+    print_change(result, as_json=as_json)

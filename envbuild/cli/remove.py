@@ -14,8 +14,11 @@ from envbuild.context import Context
 @click.argument("name", shell_complete=complete_recipe)
 @click.argument("packages", metavar="PKG…", nargs=-1, required=True)
 @click.option("--no-make", is_flag=True, help="Change recipe and lock only.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was changed as JSON.")
 @click.pass_obj
-def command(context: Context, *, name: str, packages: tuple[str, ...], no_make: bool) -> None:
+def command(
+    context: Context, *, name: str, packages: tuple[str, ...], no_make: bool, as_json: bool
+) -> None:
     """Remove packages from a recipe, its lock and its image, all of them or none."""
     change = RecipeChange(remove=packages, make=not no_make)
-    print_change(change_recipe(name, change, context))
+    print_change(change_recipe(name, change, context), as_json=as_json)

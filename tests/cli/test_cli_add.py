@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 
 import pytest
 
+from envbuild.app.add import ChangeResult
 from envbuild.cli import run_cli
+from envbuild.lock.digest import lock_digest
+from envbuild.lock.read import read_lock
+from envbuild.recipe.find import find_recipe
+from envbuild.settings import load_settings
 
 RECIPE = """\
 [recipe]
@@ -76,3 +83,22 @@ def test_clearing_takes_only_the_layers_of_the_name(
     assert all(name in capsys.readouterr().out for name in ours[:1])
     assert not any((project / name).exists() for name in ours)
     assert all((project / name).exists() for name in others)
+
+
+@pytest.mark.parametrize("words", ["add keras-bert six", "remove keras-bert pydot"])
+def test_a_change_is_told_as_json(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    source = find_recipe("keras-bert", load_settings(dict(os.environ), Path.cwd()))
+    lock = read_lock(source.lock)
+    result = ChangeResult(source=source, old=lock, lock=lock, made=None)
+    for module in ("add", "remove"):
+        monkeypatch.setattr(f"envbuild.cli.{module}.change_recipe", lambda *_: result)
+    assert run_cli([*words.split(), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told == {
+        "recipe": str(source.path),
+        "lock": lock_digest(lock),
+        "direct": list(lock.direct),
+        "image": None,
+    }
