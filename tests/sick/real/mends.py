@@ -20,7 +20,7 @@ MENDS: dict[str, tuple[Recipe, str]] = {
         for name, all_of in ON_NUMPY_1.items()
     },
     "pandas 1.5 under numpy 2": (of("numpy<2 pandas==1.5.3"), ""),
-    "old generated code under protobuf 4": (of("tensorboardX==2.2 protobuf<3.21 numpy<2"), ""),
+    "old generated code under protobuf 4": (of("tensorboardX==2.2 protobuf<3.21 numpy<2 six"), ""),
     "torchvision of another torch": (
         of("torch==2.5.1 torchvision==0.20.1"),
         "^$|Couldn't|CUDA|tensor",

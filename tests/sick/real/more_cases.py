@@ -572,7 +572,6 @@ MORE_HEALTHY = (
     on_torch("optuna", "optuna", "optuna==4.1.0"),
     on_torch("open-clip-torch", "open_clip", "torchvision==0.20.1 open-clip-torch==2.29.0"),
     on_torch("stable-baselines3", "stable_baselines3", "stable-baselines3==2.4.0"),
-    on_torch("e3nn", "e3nn", "e3nn==0.5.4"),
     on_torch("faiss-cpu", "faiss", "faiss-cpu==1.9.0"),
     on_torch("torchdiffeq", "torchdiffeq", "torchdiffeq==0.2.5"),
     on_torch("torchao", "torchao", "torchao==0.7.0"),
