@@ -10,6 +10,7 @@ from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.job.records import find_record, last_record, log_files, plain_id
 from envbuild.job.sites import load_site
+from envbuild.job.tail import LogTail
 
 
 @click.command("logs")
@@ -33,8 +34,5 @@ def command(context: Context, *, job: str | None, go_on: bool) -> int:
         raise UsageError(
             "the job has written nothing yet", where=job, hint=f"envbuild status {job}"
         )
-    for path in found:
-        if len(found) > 1:
-            click.echo(f"==> {path.name} <==")
-        click.echo(path.read_bytes().decode("utf-8", "replace"), nl=False)
+    LogTail(tuple(found), lambda text: click.echo(text, nl=False)).move()
     return 0

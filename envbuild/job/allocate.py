@@ -132,6 +132,7 @@ def _of_nodes(intent: Intent, site: Site) -> Allocation:
             "its file knows no way to ask for a GPU",
             "see [resources] gpu in docs/site.md",
         )
+    # without --nodes as few as hold the GPUs: divided, and rounded up
     nodes = intent.nodes or (max(1, -(-intent.gpus // most)) if most else 1)
     if not features.queues and nodes > 1:
         refuse(site, "nodes", "there is this machine only")
@@ -202,6 +203,7 @@ def _of_types(intent: Intent, site: Site) -> Allocation:
             f"{memory_text(intent.memory)} is more than a {row.name} has, {row.memory}",
         )
     processes = _processes(intent, site, count, row.gpus)
+    # who takes a type by its name has all its cores, asked for or not
     cpus = intent.cpus or max(1, row.cpus // processes)
     if processes * cpus > row.cpus:
         refuse(site, "cpus", f"{processes} x {cpus} are more than a {row.name} has, {row.cpus}")

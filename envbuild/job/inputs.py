@@ -50,6 +50,7 @@ def find_unreadable(
     for word in words:
         for path in _paths(word, folder):
             real = path.resolve()
+            # the name must be bound, and so must what it leads to: a bind does not follow links
             if not _below(real, shown) or not _below(Path(os.path.abspath(path)), shown):  # noqa: PTH100  (no link)
                 found.append(UnreadablePath(named=word, real=real))
             elif path.is_dir():
@@ -62,6 +63,7 @@ def find_unreadable(
 
 def _paths(word: str, folder: Path) -> Iterator[Path]:
     text = word.partition("=")[2] if word.startswith("-") else word
+    # longer than PATH_MAX (limits.h): a program text, say, after python -c
     if not text or "\0" in text or len(text) > 4096:
         return
     path = folder / text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from envbuild.job.schedulers import features_of, scheduler_of
 from envbuild.job.schedulers.protocol import StateQuestion
 from envbuild.job.site import Site
 from envbuild.job.submit import ask
+from envbuild.job.tail import LogTail, list_sizes
 from envbuild.run import Runner
 from envbuild.settings import Settings
 
@@ -39,6 +40,8 @@ EVIDENCE = re.compile(
     r"No space left on device|Disk quota exceeded|DUE TO (?:TIME LIMIT|PREEMPTION|NODE FAILURE)"
 )
 """What schedulers, the kernel and tools write into a job's log about its end."""
+MOST_NAMED = 5
+"""Tasks of an array that one message names."""
 TAIL = 4000
 """Bytes at the end of a log that are looked through for it."""
 
@@ -101,75 +104,6 @@ def _answer(
         return None, ""
     last = result.last_lines(1) or "nothing"
     return None, f"{question.argv[0]} said (exit code {result.code}): {last}"
-
-
-class LogTail:
-    """Hand on what is new in log files; names each where there are several.
-
-    ``before`` are the sizes of files that were there already: another site may have used the same
-    number.
-    """
-
-    def __init__(
-        self,
-        files: tuple[Path, ...],
-        write: Callable[[str], None],
-        *,
-        before: Mapping[Path, int] | None = None,
-    ) -> None:
-        self.places = {path: (before or {}).get(path, 0) for path in files}
-        self.several = len(files) > 1
-        self.write = write
-        self.last: Path | None = None
-
-    def move(self) -> None:
-        """Write what was added since the last call; the folder is listed, as most files of an array are not there."""
-        sizes = list_sizes(self.places)
-        for path, size in sizes.items():
-            place = self.places[path]
-            if size == place:
-                continue
-            start = place if size > place else 0  # begun anew
-            data = _read_from(path, start)
-            if data and self.several and self.last != path:
-                self.write(f"==> {path.name} <==\n")
-            self.places[path], self.last = start + len(data), path
-            self.write(data.decode("utf-8", "replace"))
-
-    def close(self, files: Iterable[Path]) -> None:
-        """Look no more at these: their tasks have ended."""
-        for path in files:
-            self.places.pop(path, None)
-
-
-def _read_from(path: Path, start: int) -> bytes:
-    try:
-        with path.open("rb") as file:
-            file.seek(start)
-            return file.read()
-    except OSError:
-        return b""
-
-
-def list_sizes(files: Collection[Path]) -> dict[Path, int]:
-    """Return the sizes of those files that are there, by one listing of each folder."""
-    found: dict[Path, int] = {}
-    for folder in dict.fromkeys(path.parent for path in files):
-        found.update(_sizes_in(folder, files))
-    return found
-
-
-def _sizes_in(folder: Path, files: Collection[Path]) -> dict[Path, int]:
-    names = {path.name: path for path in files if path.parent == folder}
-    found = {}
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.name in names:
-                    found[names[entry.name]] = entry.stat().st_size
-    except OSError:
-        return found
-    return found
 
 
 class Receipts:
@@ -310,21 +244,33 @@ def _lost(record: Record, site: Site, status: Status, project: Path) -> HostErro
         for path in logs[:3]
     )
     code = f" (exit code {status.code})" if status.code else ""
+    job = f"job {record.id}{_missing_tasks(record, project)}"
     evidence = next((line for path in logs if (line := find_evidence(path))), None)
     if record.cancelled:
         what = f"job {record.id} was cancelled{'' if logs else ' before it started'}"
     elif evidence:
-        what = f"job {record.id} ended without a receipt{code}; its log says: {evidence}"
+        what = f"{job} ended without a receipt{code}; its log says: {evidence}"
     elif status.phase == "ended":
         reason = status.reason or "it was ended from outside, or its receipt could not be written"
         after = record.job.intent.after if record.job else ()
         if after and not logs:
             reason += f"; it follows {', '.join(after)}, which may have failed"
-        what = f"job {record.id} ended without a receipt: {reason}{code}"
+        what = f"{job} ended without a receipt: {reason}{code}"
     else:
         what = f"job {record.id} is gone: {status.reason}, and it left no receipt"
     hint = f"what it had written: {shown}" if logs else "it has written no log"
     return HostError(what, where=f"site {site.name}", hint=hint)
+
+
+def _missing_tasks(record: Record, project: Path) -> str:
+    """Return which tasks of an array have left no receipt, where others have: ", task 3"."""
+    files = dict(zip(receipt_files(record, project), record.tasks, strict=False))
+    there = list_sizes(files)
+    missing = [str(task) for path, task in files.items() if path not in there]
+    if not there or not missing:
+        return ""
+    more = ", …" if len(missing) > MOST_NAMED else ""
+    return f", task {', '.join(missing[:MOST_NAMED])}{more},"
 
 
 def find_evidence(path: Path) -> str | None:

@@ -46,6 +46,7 @@ def check_predecessors(job: Job, site: Site, settings: Settings, runner: Runner)
         record = _find_record(number, site, settings)
         if record is not None and _succeeded(record, settings):
             continue
+        # afterok of a job that Slurm has purged (slurm.conf(5), MinJobAge) counts as fulfilled
         unsure = features_of(site).trusts_unknown
         if unsure and not _known(number, site, settings, runner):
             raise UsageError(

@@ -193,6 +193,7 @@ def remove_secrets(project: Path) -> None:
         if path is None or not path.is_file():
             continue
         receipts = read_receipts(record, project)
+        # a job that was stopped may be put back into the queue, and needs them again
         stopped = any(receipt.signal for receipt in receipts)
         if len(receipts) >= max(1, len(record.tasks)) and not stopped:
             path.unlink(missing_ok=True)

@@ -43,6 +43,7 @@ def check_stage(names: tuple[str, ...], folder: Path) -> None:
     for name in names:
         if not (folder / name).exists():
             raise UsageError("the data to stage is not there", where=name)
+        # a colon would end the source of a bind, a comma the bind (apptainer exec --bind)
         if not re.fullmatch(r"[A-Za-z0-9/][A-Za-z0-9._+@=/ -]*", name) or ".." in Path(name).parts:
             raise UsageError(
                 "cannot be staged: it needs a path of letters, digits, blanks and . _ + @ = - /, without ..",

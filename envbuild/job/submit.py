@@ -133,6 +133,7 @@ def write_secrets(values: Mapping[str, str], settings: Settings, key: str) -> st
     if not values:
         return None
     path = job_folder(settings.cwd) / f"{key}.env"
+    # either runtime takes its own prefix off, and hands the rest in
     lines = []
     for name, value in values.items():
         quoted = shlex.quote(value)

@@ -15,13 +15,14 @@ import envbuild.job
 from envbuild.errors import EnvbuildError, HostError, ToolFailedError, UsageError
 from envbuild.job.compose import check_name, name_of_file
 from envbuild.job.model import Job, Record
-from envbuild.job.monitor import Clock, LogTail, exit_code, status_of, wait
+from envbuild.job.monitor import Clock, exit_code, status_of, wait
 from envbuild.job.preflight import check_client, check_predecessors
 from envbuild.job.records import find_record, load_records, receipt_files, save_record
 from envbuild.job.schedulers import SCHEDULERS, scheduler_of
 from envbuild.job.schedulers.protocol import check_owned
 from envbuild.job.sites import load_site
 from envbuild.job.submit import submit
+from envbuild.job.tail import LogTail
 from envbuild.run import Command, LocalRunner, Result
 from envbuild.settings import Settings
 from tests.job.situations import plan
@@ -346,6 +347,18 @@ def test_an_array_ends_with_its_worst_task(fake: Fake) -> None:
     assert watch.wait() == 9
 
 
+def test_the_tasks_that_left_no_receipt_are_named(fake: Fake) -> None:
+    """A task that waited and was taken away by the scheduler's own command leaves no trace."""
+    fake.client(UNKNOWN, "squeue", "sacct")
+    fake.client("echo 'JobState=COMPLETED Reason=None ExitCode=0:0 NodeList=n1'", "scontrol")
+    watch = Watch(fake, "amane", tasks=(1, 2, 3))
+    watch.receipt(0, "1")
+    watch.receipt(0, "2")
+    with pytest.raises(HostError) as told:
+        watch.wait()
+    assert told.value.what.startswith("job 42, task 3, ended without a receipt: ")
+
+
 @pytest.mark.parametrize("text", ["", "{", '{"code": "x"}', "[]", "\x00", '{"schema": 99}'])
 def test_a_broken_receipt_is_none(fake: Fake, text: str) -> None:
     fake.client("echo '42|OUT_OF_MEMORY|0:125|None|n1'", "sacct")
@@ -404,6 +417,24 @@ def test_a_cancelled_job_ends_with_its_receipt(fake: Fake) -> None:
     }
     assert watch.wait() == 143
     assert watch.time < 10
+
+
+def test_a_long_log_is_read_in_pieces_and_no_character_is_broken(tmp_path: Path) -> None:
+    log = tmp_path / "x.log"
+    whole = "x" + "語" * 900_000
+    log.write_text(whole, "utf-8")
+    said: list[str] = []
+    tail = LogTail((log,), said.append)
+    tail.move()
+    assert "".join(said) == whole
+    assert max(map(len, said)) <= 1024 * 1024
+    with log.open("ab") as file:  # half of one, and then the rest
+        file.write("é".encode()[:1])
+    tail.move()
+    with log.open("ab") as file:
+        file.write("é".encode()[1:])
+    tail.move()
+    assert "".join(said) == whole + "é"
 
 
 def test_a_log_that_was_there_before_is_not_shown_again(tmp_path: Path) -> None:

@@ -129,8 +129,8 @@ OUTPUT = 'error: can\'t open output file "/nonexistent/x": No such file or direc
             "pbs",
             2,
             "qstat-time.json",
-            "7.vm",
-            Status(phase="ended", reason="it reached its time limit", node="vm"),
+            "11.pbs1",
+            Status(phase="ended", reason="it reached its time limit", node="pbs1"),
         ),
         (
             "pbs",

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from envbuild import __version__
 from envbuild.errors import UsageError
+from envbuild.job.compose import JobDraft, compose_job
+from envbuild.job.intent import Flags, make_intent
 from envbuild.job.schedulers import scheduler_of
 from envbuild.job.schedulers.protocol import script_text
-from envbuild.job.sites import site_files
+from envbuild.job.script import render
+from envbuild.job.sites import load_site, site_files
+from envbuild.recipe.model import JobSection
 from envbuild.run import Command, LocalRunner
 from envbuild.settings import Settings, load_settings
 from tests.job.situations import SITUATIONS, plan, script
@@ -137,3 +143,34 @@ def test_what_every_script_has(path: Path) -> None:
         if "$" in line.removeprefix("#$").replace("$JOB_ID", "").replace("$TASK_ID", "")
     ]
     assert "MASTER_PORT=2" not in text
+
+
+def test_the_gpus_of_a_receipt_are_those_of_the_job(tmp_path: Path) -> None:
+    """Where devices are not fenced off, nvidia-smi shows all of the node."""
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text(
+        '#!/bin/sh\ncase "$*" in *driver*) echo 535.1 ;; "-i 1,3 "*) echo A100 ;; esac\n'
+    )
+    tool.chmod(0o755)
+    start = "id=1 task= started=now name=x site=y commit=none image=\n"
+    text = start + script_text("report.sh") + "describe_job\n"
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "CUDA_VISIBLE_DEVICES": "1,3"}
+    told = LocalRunner()(Command(argv=("bash", "-c", text), env=environment)).stdout
+    assert 'envbuild: GPU "A100", driver 535.1' in told.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("value", "line"),
+    [("def-lab", "#SBATCH --account=def-lab"), ("x\ntouch pwned", None), ("", None)],
+)
+def test_the_account_that_a_sites_guide_tells_to_set(
+    value: str, line: str | None, user_settings: Settings
+) -> None:
+    settings = replace(user_settings, environment={"SBATCH_ACCOUNT": value})
+    site = load_site("amane", settings)
+    fields = msgspec.structs.replace(site.fields, account="--account")
+    site = msgspec.structs.replace(site, fields=fields)
+    intent = make_intent(JobSection(), Flags(gpus="1"))
+    job = compose_job(JobDraft(name="x", argv=("true",), intent=intent), site, settings)
+    text = render(job, site, scheduler_of(site))
+    assert (line in text.splitlines()) if line else ("--account" not in text)

@@ -9,6 +9,7 @@ import pytest
 
 from envbuild.errors import HostError, UsageError
 from envbuild.job.detect import detect, probed_sections, site_text, with_facts
+from envbuild.job.schedulers.gridengine import GridEngine
 from envbuild.job.site import Site
 from envbuild.job.sites import load_site, site_files
 from envbuild.settings import Settings
@@ -199,3 +200,24 @@ def test_a_probe_fills_in_the_facts_and_leaves_the_rest_as_written() -> None:
         ("Tesla V100S-PCIE-32GB", 70, "32510MiB")
     ]
     assert with_facts(written, facts, gpus) == written
+
+
+COMPLEXES = """\
+#name     shortcut type   relop requestable consumable default urgency
+gpu       gpu      {type} <=    YES         {per}      NONE    0
+h_vmem    h_vmem   MEMORY <=    YES         YES        0       0
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "per", "counted"),
+    [("INT", "JOB", "job"), ("INT", "YES", "slot"), ("RSMAP", "HOST", "job")],
+)
+def test_gpus_of_grid_engine_are_found_in_its_complexes(kind: str, per: str, counted: str) -> None:
+    """Univa's and Altair's are of the type RSMAP (complex(5))."""
+    answers = {"-sc": COMPLEXES.format(type=kind, per=per), "-sconf": "max_aj_tasks 75000"}
+    lines = GridEngine().site_sections(lambda _, word, *more: answers.get(word, ""))
+    assert 'gpu = "consumable"' in lines
+    assert any(line.startswith(f'gpu-per = "{counted}"') for line in lines)
+    assert 'memory = "h_vmem"' in lines
+    assert "array = 75000" in lines

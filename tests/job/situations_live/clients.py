@@ -171,7 +171,7 @@ def a_check_and_builds_by_jobs(place: Place) -> None:
     """The image has no Python and the recipes are broken: the nodes say so, and the command names them."""
     store = {"ENVBUILD_STORE": str(place.folder / "store")}
     words = ("check", "./tiny.sif", "--on", place.scheduler)
-    checked = place.project.run(*words, variables=store)
+    checked = place.run(*words, variables=store)
     assert checked.code == 1, checked.stdout + checked.stderr
     assert "tiny.sif: failed (0 passed, 1 failed" in checked.stdout
     (place.folder / "recipes").mkdir()
@@ -179,7 +179,7 @@ def a_check_and_builds_by_jobs(place: Place) -> None:
         text = f'[recipe]\nname = "{name}"\n[base]\nimage = "nosuch-{name}.sif"\n'
         (place.folder / f"recipes/{name}.toml").write_text(text)
     place.add_to_site('\n[build]\ncpus = 1\nwalltime = "5m"\n')
-    made = place.project.run("make", "--all", "--on", place.scheduler, variables=store)
+    made = place.run("make", "--all", "--on", place.scheduler, variables=store)
     assert made.code == 1, made.stderr
     assert "not built: one, two" in made.stderr
     assert "nosuch-one.sif" in made.stdout

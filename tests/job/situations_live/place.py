@@ -30,8 +30,9 @@ class Place:
     def folder(self) -> Path:
         return self.project.folder
 
-    def run(self, *words: str, timeout: float = 200, path: str | None = None) -> Result:
-        variables = {"PATH": path} if path else {}
+    def run(
+        self, *words: str, timeout: float = 200, variables: dict[str, str] | None = None
+    ) -> Result:
         return self.project.run(*words, timeout=timeout, variables=variables)
 
     def submit(self, *words: str, image: str = "./tiny.sif") -> str:

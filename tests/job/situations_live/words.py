@@ -242,3 +242,37 @@ def a_user_without_home_or_locale(place: Place) -> None:
 def a_name_given_twice_by_jobs_that_run_at_once(place: Place) -> None:
     jobs = [place.submit("--name", "same", "--", "sh", "-c", f"exit {n}") for n in (3, 4)]
     assert [place.run("logs", job, "-f").code for job in jobs] == [3, 4]
+
+
+@situation
+def a_program_that_crashes_and_one_that_reads_its_input(place: Place) -> None:
+    place.shell("kill -SEGV $$", code=139)
+    # nobody types: a program that asks gets the end of its input, and does not wait for ever
+    assert "[]" in place.shell('echo "[$(cat)]"').stdout
+
+
+@situation
+def a_folder_of_four_hundred_letters(place: Place) -> None:
+    folder = place.folder
+    while len(str(folder)) < 400:
+        folder /= "d" * 60
+    folder.mkdir(parents=True)
+    (folder / "sites").symlink_to(place.folder / "sites")
+    project = Project(folder=folder, environment=place.project.environment)
+    inner = Place(scheduler=place.scheduler, project=project)
+    inner.shell("touch here; exit 4", image=str(place.folder / "tiny.sif"), code=4)
+    assert (folder / "here").exists()
+
+
+@situation
+def a_temporary_folder_that_the_node_has_not(place: Place) -> None:
+    result = place.run(
+        *("submit", "./tiny.sif", "--on", place.scheduler, "--wait", "--", "sh", "-c"),
+        "touch /tmp/made && exit 4",
+        variables={"TMPDIR": "/no/such/folder"},
+    )
+    if place.scheduler == "pbs":  # its qsub writes there
+        assert result.code == 7
+        assert "/no/such/folder" in result.stderr
+    else:
+        assert result.code == 4, result.stdout + result.stderr

@@ -1,0 +1,90 @@
+"""What is new in the log files of a job, in pieces, and which files of a long list are there."""
+
+from __future__ import annotations
+
+import codecs
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+
+PIECE = 1024 * 1024
+"""Bytes of a log that are read at a time: some are larger than a login node's memory."""
+
+
+class LogTail:
+    """Hand on what is new in log files; names each where there are several.
+
+    ``before`` are the sizes of files that were there already: another site may have used the same
+    number.
+    """
+
+    def __init__(
+        self,
+        files: tuple[Path, ...],
+        write: Callable[[str], None],
+        *,
+        before: Mapping[Path, int] | None = None,
+    ) -> None:
+        self.places = {path: (before or {}).get(path, 0) for path in files}
+        self.decoders: dict[Path, codecs.IncrementalDecoder] = {}
+        self.several = len(files) > 1
+        self.write = write
+        self.last: Path | None = None
+
+    def move(self) -> None:
+        """Write what was added since the last call.
+
+        The folder is listed, as most files of an array are not there.
+        """
+        sizes = list_sizes(self.places)
+        for path, size in sizes.items():
+            if size < self.places[path]:  # begun anew
+                self.places[path] = 0
+            if size != self.places[path]:
+                self._move_in(path)
+
+    def _move_in(self, path: Path) -> None:
+        # a character may be half written, or lie across two pieces
+        decoder = self.decoders.setdefault(path, codecs.getincrementaldecoder("utf-8")("replace"))
+        for piece in _read_pieces(path, self.places[path]):
+            if self.several and self.last != path:
+                self.write(f"==> {path.name} <==\n")
+            self.last = path
+            self.places[path] += len(piece)
+            self.write(decoder.decode(piece))
+
+    def close(self, files: Iterable[Path]) -> None:
+        """Look no more at these: their tasks have ended."""
+        for path in files:
+            self.places.pop(path, None)
+
+
+def _read_pieces(path: Path, start: int) -> Iterator[bytes]:
+    try:
+        with path.open("rb") as file:
+            file.seek(start)
+            while piece := file.read(PIECE):
+                yield piece
+    except OSError:
+        return
+
+
+def list_sizes(files: Collection[Path]) -> dict[Path, int]:
+    """Return the sizes of those files that are there, by one listing of each folder."""
+    found: dict[Path, int] = {}
+    for folder in dict.fromkeys(path.parent for path in files):
+        found.update(_sizes_in(folder, files))
+    return found
+
+
+def _sizes_in(folder: Path, files: Collection[Path]) -> dict[Path, int]:
+    names = {path.name: path for path in files if path.parent == folder}
+    found = {}
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name in names:
+                    found[names[entry.name]] = entry.stat().st_size
+    except OSError:
+        return found
+    return found
