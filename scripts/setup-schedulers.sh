@@ -230,6 +230,8 @@ start_pbs() {
   [ -x "$prefix/bin/qsub" ] || fail "no OpenPBS in $prefix (install OPENPBS builds it)"
   pbs_dir=$dir/pbs home=/var/spool/$space-pbs
   mkdir -p "$pbs_dir/bin" "$home"
+  # qsub leaves a process behind that serves the next one; it is found by a name in this folder, and must be this PBS's own
+  install -d -m 1777 "$home/tmp"
   printf '%s\n' '127.0.0.1 localhost' '10.96.0.1 pbs1' '10.96.0.2 pbs2' >"$pbs_dir/hosts"
   [ -e /etc/pbs.conf ] || : >/etc/pbs.conf
   mkdir -p /run/postgresql
@@ -238,7 +240,7 @@ start_pbs() {
     ip netns add "$space-$number"
     ip -n "$space-$number" link set lo up
     printf '%s\n' PBS_EXEC="$prefix" PBS_SERVER=pbs1 PBS_START_SERVER=$server PBS_START_SCHED=$server \
-      PBS_START_COMM=$server PBS_START_MOM=1 PBS_HOME="$home/$number" PBS_CORE_LIMIT=0 PBS_SCP=/bin/cp >"$pbs_dir/$node.conf"
+      PBS_START_COMM=$server PBS_START_MOM=1 PBS_HOME="$home/$number" PBS_CORE_LIMIT=0 PBS_SCP=/bin/cp PBS_TMPDIR="$home/tmp" >"$pbs_dir/$node.conf"
     # shellcheck disable=SC2016  # the inner shell expands its own arguments
     setsid nsenter --net="/run/netns/$space-$number" unshare --uts --mount sh -c \
       'hostname "$1" && mount --bind "$2/hosts" /etc/hosts && mount --bind "$2/$1.conf" /etc/pbs.conf &&

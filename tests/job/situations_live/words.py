@@ -272,7 +272,7 @@ def a_temporary_folder_that_the_node_has_not(place: Place) -> None:
         variables={"TMPDIR": "/no/such/folder"},
     )
     if place.scheduler == "pbs":  # its qsub writes there
-        assert result.code == 7
+        assert result.code == 125
         assert "/no/such/folder" in result.stderr
     else:
         assert result.code == 4, result.stdout + result.stderr
