@@ -9,7 +9,7 @@ import hashlib
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from msgspec import Meta
@@ -20,10 +20,12 @@ from envbuild.errors import IntegrityError, StaleLockError, UsageError
 from envbuild.limits import UNREADABLE
 from envbuild.lock.model import Digest, Lock
 from envbuild.recipe.model import Words
-from envbuild.runtime import Bind, Runtime
 from envbuild.store.atomic import write_bytes
 from envbuild.store.gc import mark_used
 from envbuild.store.layout import Store
+
+if TYPE_CHECKING:
+    from envbuild.runtime import Bind, Runtime
 
 SCHEMA = 1
 ENDING = ".dev.json"

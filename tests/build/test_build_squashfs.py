@@ -118,7 +118,9 @@ def test_squashfs_tools_read_the_same(tmp_path: Path) -> None:
         path = tmp_path / "out" / entry.path
         if entry.kind == "f":
             assert path.read_bytes() == content
-            assert path.stat().st_mode & 0o7777 == entry.mode
+            # only root may give files to others, and may keep the bits that act as the owner
+            bits = 0o7777 if os.getuid() == 0 else 0o777
+            assert path.stat().st_mode & bits == entry.mode & bits
         elif entry.kind == "l":
             assert path.readlink() == Path(entry.target)
 
@@ -217,7 +219,8 @@ def test_damage_is_told_and_never_a_crash(tmp_path: Path, seed: int, count: int)
     try:
         read_file_system(broken)
     except IntegrityError as error:
-        assert "damaged" in str(error) or "cannot read" in str(error)  # noqa: PT017
+        told = ("damaged", "cannot read", "which no honest file of its size does")
+        assert any(words in str(error) for words in told)  # noqa: PT017
 
 
 def test_a_flipped_bit_in_a_file_is_found(tmp_path: Path) -> None:
