@@ -165,6 +165,7 @@ class Finder:
         try:
             releases = minor_releases(self.published.releases(package))[-self.count :]
             needs = {release: self.needs(package, release) for release in releases}
+            rules = [rule for table in self.tables(package, needs) for rule in rules_of(table)]
         except (
             EnvbuildError,
             OSError,
@@ -176,7 +177,7 @@ class Finder:
             return f"# {package}: not read: {type(error).__name__} {error}\n"
         if not releases:
             return f"# {package}: no release for Linux on x86_64\n"
-        return "".join(rule for table in self.tables(package, needs) for rule in rules_of(table))
+        return "".join(rules)
 
     def needs(self, package: str, release: Version) -> list[Need]:
         """Return what a release needs, from the store where it was read before."""

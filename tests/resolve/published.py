@@ -32,6 +32,7 @@ from envbuild.resolve.sources.artifacts import RANGE, describe_files, stored_fil
 from envbuild.resolve.sources.metadata import TAIL, Remote
 from envbuild.run import LocalRunner
 from envbuild.settings import Settings
+from envbuild.store.atomic import write_text
 from envbuild.store.layout import Store
 
 LARGEST_EXTENSION = 1_200_000
@@ -181,15 +182,23 @@ class Published:
     def _kept(self, link: Link, question: str, answer: Callable[[], Any]) -> Any:
         path = Store(self.settings.store).folder("metadata") / f"{link.sha256}-rows.json"
         with self._lock(link.sha256):
-            known = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+            known = _read_known(path)
             if question not in known:
                 known[question] = answer()
-                path.write_text(json.dumps(known), "utf-8")
+                write_text(path, json.dumps(known))
             return known[question]
 
     def _lock(self, key: object) -> threading.Lock:
         with self._guard:
             return self._locks.setdefault(key, threading.Lock())
+
+
+def _read_known(path: Path) -> dict[str, Any]:
+    """Return what was read before; nothing where there is none, or a process was stopped while it wrote."""
+    try:
+        return cast("dict[str, Any]", json.loads(path.read_text("utf-8")))
+    except (OSError, ValueError):
+        return {}
 
 
 def opened_archive(file: BinaryIO, name: str) -> Opened:
