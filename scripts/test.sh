@@ -37,7 +37,7 @@ ruff format --check .
 ruff check .
 mypy envbuild tests
 if [ $# -gt 0 ]; then exec pytest "$@"; fi
-# jobs on real schedulers mostly wait, so they run beside what needs no tool but Python; real builds follow, one at a time
+# jobs on real schedulers mostly wait, so they run beside all else; real builds run one at a time
 jobs=$(mktemp)
 pytest -m live tests/job --durations 5 >"$jobs" 2>&1 &
 waiting=$!
@@ -46,7 +46,7 @@ trap 'kill "$waiting" 2>/dev/null || true; rm -f "$jobs"' EXIT
 failed=
 # a worker that dies ends the run: a new one in its place may be waited for without end
 pytest -n "$(nproc)" --dist loadfile --max-worker-restart 0 -m "not live" || failed=yes
+pytest -m live --ignore tests/job --durations 15 || failed=yes
 wait "$waiting" || failed=yes
 cat "$jobs"
-pytest -m live --ignore tests/job --durations 15 || failed=yes
 [ -z "$failed" ]

@@ -202,7 +202,7 @@ def test_a_probe_fills_in_the_facts_and_leaves_the_rest_as_written() -> None:
     assert with_facts(written, facts, gpus) == written
 
 
-COMPLEXES = """\
+COMPLEX_LIST = """\
 #name     shortcut type   relop requestable consumable default urgency
 gpu       gpu      {type} <=    YES         {per}      NONE    0
 h_vmem    h_vmem   MEMORY <=    YES         YES        0       0
@@ -215,7 +215,7 @@ h_vmem    h_vmem   MEMORY <=    YES         YES        0       0
 )
 def test_gpus_of_grid_engine_are_found_in_its_complexes(kind: str, per: str, counted: str) -> None:
     """Univa's and Altair's are of the type RSMAP (complex(5))."""
-    answers = {"-sc": COMPLEXES.format(type=kind, per=per), "-sconf": "max_aj_tasks 75000"}
+    answers = {"-sc": COMPLEX_LIST.format(type=kind, per=per), "-sconf": "max_aj_tasks 75000"}
     lines = GridEngine().site_sections(lambda _, word, *more: answers.get(word, ""))
     assert 'gpu = "consumable"' in lines
     assert any(line.startswith(f'gpu-per = "{counted}"') for line in lines)

@@ -54,7 +54,8 @@ KILLED = {
 STUCK = {
     "DependencyNeverSatisfied": "the job it waits for has failed",
     "BadConstraints": "no node has what it asks for",
-    "PartitionConfig": "the partition has not enough nodes of the kind it asks for",
+    # of a job longer than MaxTime too (seen with 22.05.8)
+    "PartitionConfig": "its time or its nodes are more than the partition gives",
     "PartitionNodeLimit": "it asks for more nodes than the partition gives",
     "PartitionTimeLimit": "it asks for more time than the partition gives",
     "AssocGrpCPUMinutesLimit": "the account's hours are used up",

@@ -1,0 +1,144 @@
+"""Real queues that are closed or too short, and nodes that are lost while a job runs on them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.job.conftest import make_project
+from tests.job.situations_live.place import NOTHING, Place
+from tests.support import needs
+
+pytestmark = [
+    pytest.mark.live,
+    needs("apptainer", "sbatch", "qsub", "ip", "nsenter"),
+    pytest.mark.skipif(
+        os.geteuid() != 0, reason="only root can give the schedulers a network of their own"
+    ),
+]
+PBS_QUEUE = ("qmgr", "-c")
+SHORT = {
+    "slurm": (
+        ("scontrol", "update", "partition=gpu", "maxtime=1"),
+        ("scontrol", "update", "partition=gpu", "maxtime=infinite"),
+    ),
+    "gridengine": (
+        ("qconf", "-mattr", "queue", "h_rt", "0:1:0", "all.q"),
+        ("qconf", "-mattr", "queue", "h_rt", "INFINITY", "all.q"),
+    ),
+    "pbs": (
+        (*PBS_QUEUE, "set queue workq resources_max.walltime = 00:01:00"),
+        (*PBS_QUEUE, "unset queue workq resources_max.walltime"),
+    ),
+}
+"""How the longest time of the queue becomes a minute, and how it was before."""
+CLOSED = {
+    "slurm": (
+        ("scontrol", "update", "partition=gpu", "state=inactive"),
+        ("scontrol", "update", "partition=gpu", "state=up"),
+    ),
+    "pbs": (
+        (*PBS_QUEUE, "set queue workq enabled = false"),
+        (*PBS_QUEUE, "set queue workq enabled = true"),
+    ),
+}
+"""How a queue takes no more jobs."""
+AWAY = {
+    "slurm": (
+        ("scontrol", "update", "nodename=node1,node2", "state=drain", "reason=test"),
+        ("scontrol", "update", "nodename=node1,node2", "state=resume"),
+    ),
+    "gridengine": (("qmod", "-d", "all.q"), ("qmod", "-e", "all.q")),
+    "pbs": (("pbsnodes", "-o", "pbs1", "pbs2"), ("pbsnodes", "-r", "pbs1", "pbs2")),
+}
+"""How all nodes take no new jobs for a while."""
+
+
+@pytest.fixture(params=["slurm", "gridengine", "pbs"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    clients = request.getfixturevalue("pbs_clients" if request.param == "pbs" else "clients")
+    return Place(scheduler=request.param, project=make_project(tmp_path, clients))
+
+
+@contextlib.contextmanager
+def changed(
+    place: Place, commands: dict[str, tuple[tuple[str, ...], tuple[str, ...]]]
+) -> Iterator[None]:
+    """Change the scheduler for all, and change it back."""
+    there, back = commands[place.scheduler]
+    place.client(*there)
+    try:
+        yield
+    finally:
+        place.client(*back)
+
+
+LONG = ("--walltime", "2h")
+
+
+def test_a_queue_that_is_too_short_is_told_at_once(place: Place) -> None:
+    with changed(place, SHORT):
+        result = place.wait(*LONG, *NOTHING, code=None)
+        told = place.pick(
+            slurm="job 1 will never start: its time or its nodes are more than the partition gives",
+            gridengine="no queue can ever run this job",
+            pbs="the job asks for more than its queue or the server gives",
+        )
+        assert re.sub(r"job \d+", "job 1", result.stderr).count(told) == 1, result.stderr
+        assert result.code in (7, 125)
+        for job in re.findall(r"envbuild cancel (\d+)", result.stderr):
+            place.run("cancel", job)
+    place.wait(*LONG, *NOTHING)
+
+
+def test_a_closed_queue_is_told(place: Place) -> None:
+    if place.scheduler not in CLOSED:
+        pytest.skip("a disabled queue of Grid Engine takes jobs, and lets them wait")
+    with changed(place, CLOSED):
+        told = place.refused(*NOTHING, code=7)
+        assert (
+            place.pick(
+                slurm="Required partition not available",
+                pbs="Queue is not enabled",
+                gridengine=None,
+            )
+            in told
+        )
+    place.wait(*NOTHING)
+
+
+def test_a_job_waits_for_nodes_that_are_away(place: Place) -> None:
+    with changed(place, AWAY):
+        job = place.submit("--", "sh", "-c", "exit 6")
+        time.sleep(3)
+        [row] = json.loads(place.run("status", job, "--json").stdout)
+        assert row["state"] == "queued", row
+        assert re.search("(?i)nodes|queues", row["detail"]), row
+    if place.scheduler == "pbs":
+        # a node that comes back starts no cycle of the scheduler, which has ten minutes for one
+        place.client(*PBS_QUEUE, "set server scheduling = true")
+    assert place.run("logs", job, "-f").code == 6
+
+
+def test_a_job_whose_node_is_lost_runs_again(place: Place) -> None:
+    if place.scheduler != "slurm":
+        pytest.skip("no command of it takes a node away from a job")
+    text = "if [ -e ran ]; then exit 6; fi; touch ran; sleep 100"
+    job = place.submit("--", "sh", "-c", text)
+    place.wait_for("ran")
+    node = place.client("squeue", "-h", "-j", job, "-o", "%N").strip()
+    place.client("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
+    time.sleep(2)
+    place.client("scontrol", "update", f"nodename={node}", "state=resume")
+    time.sleep(3)
+    [row] = json.loads(place.run("status", job, "--json").stdout)
+    assert row["state"] == "queued", row
+    place.client("scontrol", "update", f"jobid={job}", "starttime=now")
+    assert place.run("logs", job, "-f").code == 6
