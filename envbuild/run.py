@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import selectors
 import shlex
 import signal
@@ -151,7 +152,8 @@ def _drain(
             for key, _ in selector.select(timeout=0.5):
                 if key.data is None:
                     try:
-                        offset += os.write(key.fd, stdin[offset : offset + CHUNK])
+                        # a pipe that is ready takes so many bytes at once; more may block (pipe(7))
+                        offset += os.write(key.fd, stdin[offset : offset + select.PIPE_BUF])
                     except BrokenPipeError:
                         offset = len(stdin)
                     if offset >= len(stdin):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import concurrent.futures
 import json
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -120,6 +121,16 @@ def stop_server(scheduler: str, folder: Path, place: Place) -> None:
         place.client(*{"gridengine": ("qconf", "-km"), "pbs": ("qterm", "-t", "quick")}[scheduler])
 
 
+ASK = {"slurm": ("squeue",), "gridengine": ("qstat",), "pbs": ("qstat", "-B")}
+
+
+def wait_until_down(place: Place) -> None:
+    end = time.monotonic() + 60
+    while not re.search("(?i)error|cannot|refused", place.client(*ASK[place.scheduler])):
+        assert time.monotonic() < end, "the server did not stop"
+        time.sleep(0.2)
+
+
 def start_server(scheduler: str, folder: Path) -> None:
     argv = ["bash", str(SCRIPT), "start", str(folder)]
     if scheduler == "pbs":
@@ -127,6 +138,14 @@ def start_server(scheduler: str, folder: Path) -> None:
         argv = ["nsenter", "-t", node, "-n", "-u", "-m", "--", "env", "-i", f"PATH={PBS_PATH}"]
         argv += ["LANG=C.UTF-8", str(PBS / "libexec/pbs_init.d"), "start"]
     LocalRunner()(Command(argv=tuple(argv), timeout=60), check=False)
+
+
+def wait_for_pbs_nodes(place: Place) -> None:
+    """Wait until both nodes are back: that starts no cycle of PBS's scheduler, which has ten minutes for one."""
+    end = time.monotonic() + 60
+    while place.client("pbsnodes", "-a").count("state = free") < 2 and time.monotonic() < end:
+        time.sleep(0.5)
+    place.client("qmgr", "-c", "set server scheduling = true")
 
 
 def wait_through_a_stop(scheduler: str, clients: Path, parent: Path) -> None:
@@ -140,7 +159,7 @@ def wait_through_a_stop(scheduler: str, clients: Path, parent: Path) -> None:
         time.sleep(1)
         stop_server(scheduler, folder, place)
         try:
-            time.sleep(1)
+            wait_until_down(place)
             refused = place.run("submit", "./tiny.sif", "--on", scheduler, *NOTHING)
             time.sleep(65)
         finally:
@@ -152,6 +171,8 @@ def wait_through_a_stop(scheduler: str, clients: Path, parent: Path) -> None:
     assert "waiting goes on" in followed.stderr
     assert refused.code == 7, refused.stderr
     assert "the scheduler does not answer" in refused.stderr, refused.stderr
+    if scheduler == "pbs":
+        wait_for_pbs_nodes(place)
     place.shell("exit 5", code=5)
 
 
