@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -21,9 +22,10 @@ A build without envbuild has no such folder and downloads.
 SCRIPTS = Path(__file__).parent / "scripts"
 
 
-def program_lines(name: str) -> list[str]:
+@functools.cache
+def program_lines(name: str) -> tuple[str, ...]:
     """Return the lines of a program that the definition carries."""
-    return (SCRIPTS / f"{name}.py").read_text("utf-8").splitlines()
+    return tuple((SCRIPTS / f"{name}.py").read_text("utf-8").splitlines())
 
 
 def write_heredoc(command: str, end: str, lines: Iterable[str]) -> tuple[str, ...]:
