@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import envbuild as envbuild_package
 from envbuild.app.dev_layer import clear_layer, read_record, record_path
 from envbuild.errors import IntegrityError
 from tests.project import Project
@@ -124,20 +125,26 @@ class TestRealLayer:
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
     def test_an_ordinary_user_does_all_of_it(self, made: Project) -> None:
-        folder = open_folder() / "dev"
+        folder, source = open_folder() / "dev", open_folder() / "dev-source"
+        for old in (folder, source):
+            shutil.rmtree(old, ignore_errors=True)
         shutil.copytree(made.folder, folder, ignore=shutil.ignore_patterns("home"))
         store = folder / "store"
         store.mkdir()
         for path in (folder, *folder.rglob("*")):
             os.chown(path, 65534, 65534)
         env = {**made.env, "HOME": str(folder), "ENVBUILD_STORE": str(store)}
+        # the runtime mounts a file of ours, and this source tree may be closed to other users
+        shutil.copytree(Path(envbuild_package.__file__).parent, source / "envbuild")
+        env["PYTHONPATH"] = str(source)
         envbuild = (*AS_READER, sys.executable, "-m", "envbuild")
         add = (*envbuild, "add", "--dev", "small", "humanize==4.9.0")
         assert "humanize 4.9.0" in at_once(add, 1, cwd=folder, env=env)[0]
         enter = (*envbuild, "exec", "small", "--", "python3", "-c")
         line = (*enter, "import humanize, os; print(humanize.__version__, os.getuid())")
         assert at_once(line, 4, cwd=folder, env=env) == ["4.9.0 65534\n"] * 4
-        shutil.rmtree(folder)
+        for old in (folder, source):
+            shutil.rmtree(old)
 
     @pytest.mark.parametrize("seconds", [1.2])
     def test_a_kill_leaves_the_layer_that_was_there(self, made: Project, seconds: float) -> None:

@@ -77,9 +77,9 @@ def tensorflow_image(folder: Path) -> Image:
     root = provide_root_tar(bootstrap, context)
     files = [context.store.artifact(wheel.sha256) for wheel in wheels]
     key = digest_of("".join(path.name for path in files).encode())
-    with ThreadPoolExecutor(2) as pool:
+    with root.open("rb") as tar, ThreadPoolExecutor(2) as pool:
         first = pool.submit(
-            _packed, bootstrap.digest, lambda out: shutil.copyfileobj(root.open("rb"), out, CHUNK)
+            _packed, bootstrap.digest, lambda out: shutil.copyfileobj(tar, out, CHUNK)
         )
         second = pool.submit(_packed, key, lambda out: _write_installed(files, out))
         layers = (first.result(), second.result())
