@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from envbuild.app.dev_layer import is_own
 from envbuild.app.image import FoundImage, find_image
 from envbuild.app.job import JobRequest, image_of_job
 from envbuild.context import Context
@@ -20,6 +19,7 @@ from envbuild.job.schedulers import features_of
 from envbuild.job.site import Site
 from envbuild.job.sites import load_site
 from envbuild.job.table import fill_rows
+from envbuild.store.own_records import is_own
 
 
 def plan_again(

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,8 +20,8 @@ from envbuild.limits import UNREADABLE
 from envbuild.lock.model import Digest, Lock
 from envbuild.recipe.model import Words
 from envbuild.store.atomic import write_bytes
-from envbuild.store.gc import mark_used
 from envbuild.store.layout import Store
+from envbuild.store.own_records import is_own, note_own
 
 if TYPE_CHECKING:
     from envbuild.runtime import Bind, Runtime
@@ -133,15 +132,6 @@ def read_own_record(path: Path, store: Store) -> DevRecord | None:
     return _decode_record(raw, path)
 
 
-def is_own(raw: bytes, store: Store) -> bool:
-    """Tell whether the store knows a record that was written from here."""
-    note = store.dev(f"{hashlib.sha256(raw).hexdigest()}.record")
-    known = note.is_file()
-    if known:
-        mark_used(note)
-    return known
-
-
 def _read_raw(path: Path) -> bytes | None:
     try:
         with path.open("rb") as file:
@@ -178,11 +168,6 @@ def write_record(record: DevRecord, path: Path, store: Store) -> None:
     raw = msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"
     note_own(raw, store)
     write_bytes(path, raw)
-
-
-def note_own(raw: bytes, store: Store) -> None:
-    """Let the store know a record that is written from here (``is_own``)."""
-    write_bytes(store.folder("dev") / f"{hashlib.sha256(raw).hexdigest()}.record", b"")
 
 
 def image_elsewhere(folder: Path, name: str, store: Store) -> Path | None:

@@ -17,7 +17,6 @@ from envbuild.app.dev_layer import (
     EditableFolder,
     MountedLayer,
     editable_binds,
-    is_own,
     layer_files,
     read_own_record,
     read_record,
@@ -49,6 +48,7 @@ from envbuild.recipe.model import (
 from envbuild.recipe.trees import read_tree_line
 from envbuild.store.atomic import commit_file, os_errors_as
 from envbuild.store.gc import mark_used
+from envbuild.store.own_records import is_own
 
 OLD_SECONDS = 8 * 86400
 """How long a layer that another one has replaced stays for the jobs that name it."""

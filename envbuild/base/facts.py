@@ -139,7 +139,7 @@ def _dist_of(probed: _ProbedDist) -> Dist:
     version = probed.version or UNKNOWN_VERSION
     if not probed.version:
         notes.append("no version")
-    elif not _is_version(version):
+    elif not is_version(version):
         notes.append("its version is not PEP 440")
     return Dist(
         name=probed.name,
@@ -154,7 +154,8 @@ def _dist_of(probed: _ProbedDist) -> Dist:
     )
 
 
-def _is_version(text: str) -> bool:
+def is_version(text: str) -> bool:
+    """Tell whether a text is a version as Python's packages have them (PEP 440)."""
     from packaging.version import InvalidVersion, Version
 
     try:

@@ -116,22 +116,11 @@ def _contents(
         folder = "base/debian" if deb.group == "base" else "files/envbuild/debian"
         kept = context.store.artifact(deb.sha256)
         yield Content(path=f"{folder}/{deb.file}", use="store", source=kept, sha256=deb.sha256)
-    for wheel in lock.python:
-        kept = context.store.artifact(wheel.sha256)
-        yield Content(
-            path=f"files/envbuild/python/{wheel.file}",
-            use="store",
-            source=kept,
-            sha256=wheel.sha256,
-        )
-    for package in lock.conda:
-        kept = context.store.artifact(package.sha256)
-        yield Content(
-            path=f"files/envbuild/conda/{package.file}",
-            use="store",
-            source=kept,
-            sha256=package.sha256,
-        )
+    named = [(f"python/{wheel.file}", wheel.sha256) for wheel in lock.python]
+    named += [(f"conda/{package.file}", package.sha256) for package in lock.conda]
+    for name, sha256 in named:
+        kept = context.store.artifact(sha256)
+        yield Content(path=f"files/envbuild/{name}", use="store", source=kept, sha256=sha256)
     for locked in lock.files:
         kept = context.store.artifact(locked.sha256)
         yield Content(

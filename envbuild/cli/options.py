@@ -65,15 +65,16 @@ def entry_options(command: F) -> F:
     return cast("F", verb)
 
 
+BIND_OPTION = click.option(
+    "--bind",
+    "-B",
+    "binds",
+    multiple=True,
+    metavar="SRC[:DEST][:ro]",
+    help="Bind another file or folder.",
+)
 _ENTRY = (
-    click.option(
-        "--bind",
-        "-B",
-        "binds",
-        multiple=True,
-        metavar="SRC[:DEST][:ro]",
-        help="Bind another file or folder.",
-    ),
+    BIND_OPTION,
     click.option(
         "--env",
         "variables",

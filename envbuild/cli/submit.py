@@ -7,7 +7,6 @@ import shlex
 import click
 
 from envbuild.app.again import plan_again
-from envbuild.app.dev_layer import note_own
 from envbuild.app.image import find_image, refuse_old_image
 from envbuild.app.job import JobRequest, hand_variables, plan_job, refuse_unfit
 from envbuild.cli.complete import complete_image, complete_job
@@ -31,6 +30,7 @@ from envbuild.job.submit import (
     write_script,
 )
 from envbuild.run import hand_over
+from envbuild.store.own_records import note_own
 
 
 @click.command("submit", cls=CommandAfterDashes)

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from envbuild.app.wrapper import WrapperOptions
+from envbuild.cli.options import BIND_OPTION
 
 _OPTIONS = (
     click.option(
@@ -17,14 +18,7 @@ _OPTIONS = (
         metavar="SITE",
         help="Take the container runtime, its modules and the folders of a site.",
     ),
-    click.option(
-        "--bind",
-        "-B",
-        "binds",
-        multiple=True,
-        metavar="SRC[:DEST][:ro]",
-        help="Bind another file or folder.",
-    ),
+    BIND_OPTION,
     click.option(
         "--env",
         "variables",

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 from msgspec import structs
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
 
+from envbuild.base.facts import is_version
 from envbuild.base.model import BaseFacts, Dist
 from envbuild.conda.model import CondaOptions, CondaRequest, CondaSolution
 from envbuild.context import Context
@@ -158,17 +158,9 @@ def conda_distributions(solution: CondaSolution) -> tuple[Dist, ...]:
         for name in names.get(package.name, (package.name,)):
             canonical = canonicalize_name(name)
             # the package that has the name itself knows its version best
-            if _is_version(package.version) and (canonical not in found or package.name == name):
+            if is_version(package.version) and (canonical not in found or package.name == name):
                 found[canonical] = Dist(name=canonical, version=package.version, installer="conda")
     return tuple(found[name] for name in sorted(found))
-
-
-def _is_version(text: str) -> bool:
-    try:
-        Version(text)
-    except InvalidVersion:
-        return False
-    return True
 
 
 def refuse_double_cuda(solution: CondaSolution, packages: Sequence[Found]) -> None:
