@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from envbuild.app.dev_layer import DevRecord, merge_lock
+from envbuild.app.dev.layer import DevRecord, merge_lock
 from envbuild.app.image import find_image, find_layer
 from envbuild.app.source import project_folder
 from envbuild.app.verdict import check_script

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 
-from envbuild.app.dev_layer import MountedLayer
+from envbuild.app.dev.layer import MountedLayer
 from envbuild.app.image import FoundImage, find_layer
 from envbuild.caches import make_folders, make_scratch, plan_caches
 from envbuild.context import Context

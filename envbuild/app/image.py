@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from envbuild.app.dev_layer import MountedLayer, image_elsewhere, mount_layer, record_path
+from envbuild.app.dev.layer import MountedLayer, image_elsewhere, mount_layer, record_path
 from envbuild.build.image.origin import embedded_lock_digest
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, StaleLockError, UsageError

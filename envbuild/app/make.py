@@ -370,7 +370,7 @@ def _take_published(
     A verdict that a pinned signer published counts like one of this machine's own; anybody else's
     is made again.
     """
-    from envbuild.app.shelf import fetching_image, published_before  # late: only for a shelf
+    from envbuild.app.shelf.entry import fetching_image, published_before  # late: only for a shelf
 
     there = published_before(entry, spec.target, context)
     if there is not None:

@@ -19,7 +19,7 @@ def find_entry(name: str | None, context: Context) -> VerifiedEntry | None:
         return None
     if (context.settings.cwd / name).exists():
         return None
-    from envbuild.app.shelf import open_entry  # late: only for SHELF/NAME
+    from envbuild.app.shelf.entry import open_entry  # late: only for SHELF/NAME
 
     return open_entry(name, context)
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from envbuild.app.add import ChangeResult, RecipeChange, change_recipe
-from envbuild.app.dev_make import LayerContent, LayerResult, add_to_layer, find_place
+from envbuild.app.dev.add import ChangeResult, RecipeChange, change_recipe
+from envbuild.app.dev.make import LayerContent, LayerResult, add_to_layer, find_place
 from envbuild.app.lock import describe_lock
 from envbuild.cli.complete import complete_image
 from envbuild.cli.output import print_json

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import msgspec
 
-from envbuild.app.remote import target_of_site
+from envbuild.app.job.remote import target_of_site
 from envbuild.base.catalogue import CatalogueEntry, catalogue_entries
 from envbuild.base.facts import encode_facts
 from envbuild.base.model import BaseFacts

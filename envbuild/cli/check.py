@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from envbuild.app.check import CheckRequest, check_named, failed_checks
-from envbuild.app.remote import read_report, submit_check, target_of_site
+from envbuild.app.job.remote import read_report, submit_check, target_of_site
 from envbuild.check.html_report import format_page
 from envbuild.check.model import Level, Outcome, Report
 from envbuild.check.report import format_report, require_verdict, save_report, to_json

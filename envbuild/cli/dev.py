@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from envbuild.app.dev_layer import clear_layer, read_record, record_path, require_name
+from envbuild.app.dev.layer import clear_layer, read_record, record_path, require_name
 from envbuild.cli.complete import complete_image
 from envbuild.cli.output import print_json
 from envbuild.context import Context

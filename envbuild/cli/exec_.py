@@ -68,6 +68,6 @@ def _with_packages(found: FoundImage, entry: EntryOptions, context: Context) -> 
         raise UsageError(
             "--with makes a layer, which a dry run does not", where="--with", hint=hint
         )
-    from envbuild.app.dev_make import with_packages  # late: most runs resolve nothing
+    from envbuild.app.dev.make import with_packages  # late: most runs resolve nothing
 
     return with_packages(found, entry.packages, context)

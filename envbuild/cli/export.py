@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from envbuild.app.export import export_lock
 from envbuild.app.lock import require_fresh_lock
-from envbuild.app.portal import PortalRequest, export_portal
+from envbuild.app.query.export import export_lock
 from envbuild.app.source import find_named_source
+from envbuild.app.wrap.portal import PortalRequest, export_portal
 from envbuild.cli.complete import complete_recipe
 from envbuild.context import Context
 from envbuild.errors import UsageError

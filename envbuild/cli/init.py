@@ -12,7 +12,7 @@ import click
 import msgspec
 from msgspec import structs
 
-from envbuild.app.remote import target_of_site
+from envbuild.app.job.remote import target_of_site
 from envbuild.cli.complete import complete_site
 from envbuild.cli.terminal import short_path
 from envbuild.context import Context

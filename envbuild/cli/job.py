@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from envbuild.app.job import JobRequest, plan_job
+from envbuild.app.job.prepare import JobRequest, plan_job
 from envbuild.cli.complete import complete_image, complete_site
 from envbuild.cli.job_lint import command as lint
 from envbuild.cli.options import CommandAfterDashes

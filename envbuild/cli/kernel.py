@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from envbuild.app.kernel import KernelRequest, remove_kernel, write_kernel
-from envbuild.app.wrapper import WrapperOptions, name_of_word
+from envbuild.app.wrap.kernel import KernelRequest, remove_kernel, write_kernel
+from envbuild.app.wrap.wrapper import WrapperOptions, name_of_word
 from envbuild.cli.complete import complete_image
 from envbuild.cli.output import json_option, print_json
 from envbuild.cli.wrapper import wrapper_options

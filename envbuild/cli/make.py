@@ -164,7 +164,7 @@ def _make_on_site(
     every: bool,
 ) -> None:
     """Build on a node of a cluster, and follow the job."""
-    from envbuild.app.remote import require_built, submit_builds  # late: most makes build here
+    from envbuild.app.job.remote import require_built, submit_builds  # late: most makes build here
     from envbuild.cli.follow import follow_job  # late: the same
 
     if on is None:

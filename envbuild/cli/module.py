@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from envbuild.app.module import ModuleRequest, module_folder, remove_module, write_module
-from envbuild.app.wrapper import WrapperOptions, name_of_word
+from envbuild.app.wrap.module import ModuleRequest, module_folder, remove_module, write_module
+from envbuild.app.wrap.wrapper import WrapperOptions, name_of_word
 from envbuild.cli.complete import complete_image
 from envbuild.cli.output import json_option, print_json
 from envbuild.cli.wrapper import wrapper_options

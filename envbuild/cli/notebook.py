@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from envbuild.app.job import JobRequest
-from envbuild.app.notebook import Notebook, plan_here, submit_notebook, wait_for_server
+from envbuild.app.job.prepare import JobRequest
+from envbuild.app.wrap.notebook import Notebook, plan_here, submit_notebook, wait_for_server
 from envbuild.cli.complete import complete_image
 from envbuild.cli.job import job_option
 from envbuild.cli.output import json_option, print_json

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from envbuild.app.lock import require_lock
-from envbuild.app.outdated import (
+from envbuild.app.query.outdated import (
     find_newest,
     find_newest_conda,
     outdated_conda_rows,

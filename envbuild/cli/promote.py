@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from envbuild.app.add import RecipeChange, promote_layer
+from envbuild.app.dev.add import RecipeChange, promote_layer
 from envbuild.cli.add import print_change
 from envbuild.cli.complete import complete_image
 from envbuild.context import Context

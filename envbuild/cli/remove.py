@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from envbuild.app.add import RecipeChange, change_recipe
+from envbuild.app.dev.add import RecipeChange, change_recipe
 from envbuild.cli.add import print_change
 from envbuild.cli.complete import complete_recipe
 from envbuild.context import Context

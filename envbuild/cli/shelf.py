@@ -9,9 +9,9 @@ from pathlib import Path
 import click
 import msgspec
 
-from envbuild.app.pages import write_pages
-from envbuild.app.publish import Published, gather_publication, publish, refuse_failed
-from envbuild.app.shelf import find_library, open_reachable, signed_by, write_entry
+from envbuild.app.shelf.entry import find_library, open_reachable, signed_by, write_entry
+from envbuild.app.shelf.pages import write_pages
+from envbuild.app.shelf.publish import Published, gather_publication, publish, refuse_failed
 from envbuild.cli.complete import complete_recipe, complete_shelf
 from envbuild.cli.output import json_option, print_json, print_table
 from envbuild.context import Context

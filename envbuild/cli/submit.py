@@ -6,9 +6,9 @@ import shlex
 
 import click
 
-from envbuild.app.again import plan_again
 from envbuild.app.image import find_image, refuse_old_image
-from envbuild.app.job import JobRequest, hand_variables, plan_job, refuse_unfit
+from envbuild.app.job.again import plan_again
+from envbuild.app.job.prepare import JobRequest, hand_variables, plan_job, refuse_unfit
 from envbuild.cli.complete import complete_image, complete_job
 from envbuild.cli.follow import follow_job
 from envbuild.cli.job import job_options

@@ -6,7 +6,7 @@ import click
 from packaging.utils import canonicalize_name
 
 from envbuild.app.lock import require_lock
-from envbuild.app.why import find_outlook
+from envbuild.app.query.why import find_outlook
 from envbuild.cli.complete import complete_package, complete_recipe
 from envbuild.cli.context import host_builds
 from envbuild.cli.output import json_option, print_json

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from envbuild.app.wrapper import WrapperOptions
+from envbuild.app.wrap.wrapper import WrapperOptions
 from envbuild.cli.options import BIND_OPTION
 
 _OPTIONS = (

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import envbuild as envbuild_package
-from envbuild.app.dev_layer import clear_layer, read_record, record_path
+from envbuild.app.dev.layer import clear_layer, read_record, record_path
 from envbuild.errors import IntegrityError
 from tests.project import Project
 from tests.support import needs

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from envbuild.app.root_script import script_text
+from envbuild.app.query.root_script import script_text
 from envbuild.build.base_parts import BaseParts, refuse_other_prefix
 from envbuild.build.image.verify import image_tree, verify_image
 from envbuild.build.make import building

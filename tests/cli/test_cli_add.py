@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.app.add import ChangeResult
+from envbuild.app.dev.add import ChangeResult
 from envbuild.cli import run_cli
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.read import read_lock

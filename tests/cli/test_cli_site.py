@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.app.remote import target_of_site
+from envbuild.app.job.remote import target_of_site
 from envbuild.cli import run_cli
 from envbuild.context import open_context
 from envbuild.errors import UsageError

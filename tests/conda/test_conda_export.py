@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from envbuild.app.export import export_lock
+from envbuild.app.query.export import export_lock
 from envbuild.errors import UsageError
 from envbuild.lock.model import Lock
 from tests.conda.channels import Served

@@ -23,7 +23,7 @@ from pathlib import Path
 import msgspec
 import zstandard
 
-from envbuild.app.dev_layer import DevRecord, EditableFolder, read_record
+from envbuild.app.dev.layer import DevRecord, EditableFolder, read_record
 from envbuild.base.oci.layers import Tree
 from envbuild.build.conda.link import link_package
 from envbuild.build.from_wheel import unpack_wheel

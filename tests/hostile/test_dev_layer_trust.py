@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.app.dev_layer import (
+from envbuild.app.dev.layer import (
     DevRecord,
     EditableFolder,
     image_elsewhere,

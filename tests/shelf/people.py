@@ -11,7 +11,7 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
-from envbuild.app.publish import gather_publication, publish, refuse_failed
+from envbuild.app.shelf.publish import gather_publication, publish, refuse_failed
 from envbuild.cli import run_cli
 from envbuild.context import Context, open_context
 from envbuild.lock.digest import recipe_digest

@@ -12,7 +12,7 @@ from typing import BinaryIO
 import msgspec
 import pytest
 
-from envbuild.app.publish import gather_publication, publish
+from envbuild.app.shelf.publish import gather_publication, publish
 from envbuild.build.image.metadata import embedded_lock, image_note
 from envbuild.build.image.origin import NOTE
 from envbuild.build.image_cache import locked_codec
@@ -107,7 +107,7 @@ def publish_image(who: Member, tmp_path: Path, *, mib: int = 6) -> Path:
 
 
 def bring(who: Member, target: Path) -> None:
-    from envbuild.app.shelf import fetch_entry_image as bring_verified
+    from envbuild.app.shelf.entry import fetch_entry_image as bring_verified
 
     bring_verified(who.take(), who.library, target, who.context)
 

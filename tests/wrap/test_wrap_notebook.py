@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.app.notebook import _read_server
+from envbuild.app.wrap.notebook import _read_server
 from tests.wrap.conftest import envbuild
 
 

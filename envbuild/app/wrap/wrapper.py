@@ -84,7 +84,7 @@ def lay_packages(found: FoundImage, packages: tuple[str, ...], context: Context)
     """Return the image with packages laid over it, where there are any."""
     if not packages:
         return found
-    from envbuild.app.dev_make import with_packages  # late: it resolves
+    from envbuild.app.dev.make import with_packages  # late: it resolves
 
     return with_packages(found, packages, context)
 

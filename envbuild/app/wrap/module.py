@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from envbuild.app.image import FoundImage, find_image, find_layer, warn_of_old_image
-from envbuild.app.wrapper import (
+from envbuild.app.wrap.wrapper import (
     WrapperOptions,
     lay_packages,
     name_of_image,

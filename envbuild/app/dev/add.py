@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from envbuild.app.dev_layer import clear_layer, read_own_record, record_path
+from envbuild.app.dev.layer import clear_layer, read_own_record, record_path
 from envbuild.app.lock import LockRequest, update_lock, write_own_lock
 from envbuild.app.make import MakeRequest, MakeResult, make_locked
 from envbuild.context import Context

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from envbuild.app.image import FoundImage, find_image
-from envbuild.app.job import JobRequest, image_of_job
+from envbuild.app.job.prepare import JobRequest, image_of_job
 from envbuild.context import Context
 from envbuild.errors import IntegrityError, UsageError
 from envbuild.job.allocate import allocate

@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from envbuild.app.lock import require_fresh_lock
-from envbuild.app.shelf import open_only_shelf
+from envbuild.app.shelf.entry import open_only_shelf
 from envbuild.app.spec import build_spec
 from envbuild.build.image.embedded import read_embedded_info
 from envbuild.build.image_cache import up_to_date

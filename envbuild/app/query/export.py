@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from envbuild.app.definition import definition_text, dockerfile_text
-from envbuild.app.outdated import conda_request
+from envbuild.app.query.definition import definition_text, dockerfile_text
+from envbuild.app.query.outdated import conda_request
 from envbuild.build.fetch import wanted_files
 from envbuild.build.image.metadata import write_sbom
 from envbuild.context import Context

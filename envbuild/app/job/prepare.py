@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from envbuild.app.dev_layer import MountedLayer
+from envbuild.app.dev.layer import MountedLayer
 from envbuild.app.enter import parse_bind, parse_variables
 from envbuild.app.image import (
     FoundImage,
@@ -252,6 +252,6 @@ def _overlay_of_job(layer: MountedLayer | None, context: Context) -> str | None:
 
 
 def _with_packages(found: FoundImage, packages: tuple[str, ...], context: Context) -> FoundImage:
-    from envbuild.app.dev_make import with_packages  # late: most jobs resolve nothing
+    from envbuild.app.dev.make import with_packages  # late: most jobs resolve nothing
 
     return with_packages(found, packages, context)

@@ -9,8 +9,8 @@ from itertools import chain
 from pathlib import Path
 
 from envbuild.app.image import find_image, warn_of_old_image
-from envbuild.app.job import JobRequest, plan_job
-from envbuild.app.wrapper import (
+from envbuild.app.job.prepare import JobRequest, plan_job
+from envbuild.app.wrap.wrapper import (
     WrapperOptions,
     choose_packages,
     lay_packages,

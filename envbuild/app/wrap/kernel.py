@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from envbuild.app.image import find_image, warn_of_old_image
-from envbuild.app.wrapper import (
+from envbuild.app.wrap.wrapper import (
     WrapperOptions,
     choose_packages,
     lay_packages,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from envbuild.app.shelf import open_only_shelf
+from envbuild.app.shelf.entry import open_only_shelf
 from envbuild.context import Context
 from envbuild.job.schedulers import features_of
 from envbuild.job.sites import load_site, site_files

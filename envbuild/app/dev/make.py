@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from envbuild.app.dev_layer import (
+from envbuild.app.dev.layer import (
     ENDING,
     DevRecord,
     EditableFolder,

@@ -1,0 +1,1 @@
+"""Development layers, and what is added to a recipe."""

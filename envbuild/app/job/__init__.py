@@ -1,0 +1,1 @@
+"""Jobs: put together, sent again, sent for a verb."""

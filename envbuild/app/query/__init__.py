@@ -1,0 +1,1 @@
+"""Questions about a lock, and its other forms."""

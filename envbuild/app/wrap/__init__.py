@@ -1,0 +1,1 @@
+"""Ways into an image without envbuild."""
