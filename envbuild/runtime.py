@@ -13,6 +13,7 @@ from envbuild.errors import HostError, UsageError
 from envbuild.host import Host, network_namespaces_work, read_host
 from envbuild.run import Command, Runner
 from envbuild.settings import Settings
+from envbuild.tools import find_runtime_program
 
 MINIMUM = {"apptainer": (1, 1), "singularity": (3, 10)}
 """Oldest versions that take a variable's value as it is; earlier ones evaluate it (--no-eval)."""
@@ -288,11 +289,10 @@ def find_runtime(settings: Settings, runner: Runner, host: Host | None = None) -
 
     Raises HostError when there is none, when it does not start, and when it is older than MINIMUM.
     """
-    program = _find_program(settings)
+    program = find_runtime_program(settings)
     environment = _clean(settings.environment)
-    answer = runner(
-        Command(argv=(str(program), "--version"), env=environment, timeout=30), check=False
-    )
+    trial = Command(argv=(str(program), "--version"), env=environment, timeout=30)
+    answer = runner(trial, check=False)
     name, version = parse_version(
         answer.stdout, where=str(program), failed=answer.code != 0, stderr=answer.stderr
     )
@@ -304,7 +304,6 @@ def find_runtime(settings: Settings, runner: Runner, host: Host | None = None) -
             hint="look for a newer one (module avail apptainer), or name it: ENVBUILD_RUNTIME=/path/to/apptainer",
         )
     facts = host or read_host()
-    trial = Command(argv=(str(program), "--version"), env=environment, timeout=30)
     return Runtime(
         program=program,
         name=name,
@@ -327,24 +326,6 @@ def parse_version(
             f"this is no working Apptainer or Singularity; --version said: {said}", where=where
         )
     return found[1], tuple(map(int, found[2].split(".")))
-
-
-def _find_program(settings: Settings) -> Path:
-    path = settings.environment.get("PATH")
-    for name in (settings.runtime,) if settings.runtime else ("apptainer", "singularity"):
-        found = shutil.which(name, path=path)
-        if found:
-            return Path(found)
-    if settings.runtime:
-        source = settings.origin.get("runtime")
-        raise HostError(
-            "the configured container runtime was not found", where=f"{source}: {settings.runtime}"
-        )
-    raise HostError(
-        "neither apptainer nor singularity was found on PATH",
-        hint="on a cluster: module load apptainer (or singularity), or ask its staff\n"
-        "on Debian 12, as root: bash scripts/setup-debian.sh (in envbuild's sources)",
-    )
 
 
 def _flags(

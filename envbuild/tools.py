@@ -127,3 +127,22 @@ def _version(path: Path, kind: Kind, settings: Settings, runner: Runner) -> tupl
             hint=install_hint(path.name),
         )
     return tuple(map(int, found[1].split(".")))
+
+
+def find_runtime_program(settings: Settings) -> Path:
+    """Return the configured container runtime, else apptainer or singularity of PATH; HostError for none."""
+    path = settings.environment.get("PATH")
+    for name in (settings.runtime,) if settings.runtime else ("apptainer", "singularity"):
+        found = shutil.which(name, path=path)
+        if found:
+            return Path(found)
+    if settings.runtime:
+        source = settings.origin.get("runtime")
+        raise HostError(
+            "the configured container runtime was not found", where=f"{source}: {settings.runtime}"
+        )
+    raise HostError(
+        "neither apptainer nor singularity was found on PATH",
+        hint="on a cluster: module load apptainer (or singularity), or ask its staff\n"
+        "on Debian 12, as root: bash scripts/setup-debian.sh (in envbuild's sources)",
+    )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from envbuild.cli.make import name_runtime
 from envbuild.errors import HostError
 from envbuild.run import LocalRunner
 from envbuild.settings import Settings, load_settings
@@ -94,3 +96,14 @@ def test_uv_comes_with_envbuild(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", KINDS)
 def test_real_ones(name: str, user_settings: Settings) -> None:
     assert find_tool(name, user_settings, LocalRunner()).version >= KINDS[name].minimum
+
+
+@pytest.mark.parametrize("installed", ["apptainer", "singularity"])
+def test_make_names_the_runtime_that_is_here(installed: str, tmp_path: Path) -> None:
+    here = settings_with(tmp_path, installed)
+    assert name_runtime(here) == installed
+    assert name_runtime(replace(here, runtime="/opt/a/bin/apptainer")) == "/opt/a/bin/apptainer"
+
+
+def test_a_machine_without_a_runtime_is_told_of_apptainer(tmp_path: Path) -> None:
+    assert name_runtime(settings_with(tmp_path)) == "apptainer"

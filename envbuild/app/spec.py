@@ -34,6 +34,6 @@ def _choose_codec(recipe: Recipe, lock: Lock, context: Context) -> Codec:
         from envbuild.app.site import find_site  # late: few recipes name sites
 
         sites = [find_site(text, context) for text in recipe.target.sites]
-        if any(site.runtime.program == "singularity" for site in sites):
+        if any(site.runtime_without_zstd for site in sites):
             return gzip_codec()
     return locked_codec(lock.packer)

@@ -17,18 +17,12 @@ from envbuild.build.modes import MODES
 from envbuild.build.output_record import OutputRecord, matching_output
 from envbuild.context import Context
 from envbuild.errors import HostError
-from envbuild.formats.block_codec import Codec, gzip_codec, installed_library
+from envbuild.formats.block_codec import Codec, gzip_codec, installed_library, opens_zstd
 from envbuild.limits import UNREADABLE
 from envbuild.lock.digest import image_key
 from envbuild.lock.model import Packer
 from envbuild.parts.counters import FORMATS
 from envbuild.store.layout import Store
-
-READS_ZSTD = {"apptainer": (1, 4)}
-"""Oldest runtimes that open an image packed with zstd (pkg/image/squashfs.go of both projects).
-
-No SingularityCE does, up to 4.5.1: "corrupted image: unknown compression algorithm value 6".
-"""
 
 
 def choose_mode(asked: str) -> str:
@@ -106,5 +100,4 @@ def reads_zstd(context: Context) -> bool:
         runtime = context.runtime
     except HostError:
         return True  # nothing runs here, so what the lock says counts
-    first = READS_ZSTD.get(runtime.name)
-    return first is not None and runtime.version >= first
+    return opens_zstd(runtime.name, runtime.version)

@@ -16,11 +16,13 @@ from envbuild.cli.context import host_builds
 from envbuild.cli.output import print_json, print_table
 from envbuild.cli.terminal import human_seconds, short_path
 from envbuild.context import Context
-from envbuild.errors import UsageError
+from envbuild.errors import HostError, UsageError
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import PROOF_SECONDS
 from envbuild.recipe.find import find_recipe
+from envbuild.settings import Settings
 from envbuild.store.units import count_noun, human_bytes
+from envbuild.tools import find_runtime_program
 
 if TYPE_CHECKING:
     from envbuild.app.sandbox import PackedSandbox
@@ -219,7 +221,17 @@ def _print_result(result: MakeResult, context: Context, *, as_json: bool) -> Non
         click.echo(f"  layered  for turns on this machine; to hand it on: {command}")
     click.echo(f"  where    {short_path(str(target))}")
     click.echo(f"  run      envbuild exec {spec.recipe.name} -- python train.py")
-    click.echo(f"           apptainer exec --nv {target.name} python train.py")
+    click.echo(
+        f"           {name_runtime(context.settings)} exec --nv {target.name} python train.py"
+    )
+
+
+def name_runtime(settings: Settings) -> str:
+    """Return what people type to start the container runtime of this machine."""
+    try:
+        return settings.runtime or find_runtime_program(settings).name
+    except HostError:
+        return "apptainer"
 
 
 def _proved_lines(report: Report | None) -> list[str]:

@@ -83,6 +83,19 @@ def installed_library(compressor: str) -> str:
     return library_here() if compressor == "zstd" else f"zlib {zlib.ZLIB_RUNTIME_VERSION}"
 
 
+READS_ZSTD = {"apptainer": (1, 4)}
+"""Oldest runtimes that open an image packed with zstd (pkg/image/squashfs.go of both projects).
+
+No SingularityCE does, up to 4.5.1: "corrupted image: unknown compression algorithm value 6".
+"""
+
+
+def opens_zstd(runtime: str, version: tuple[int, ...]) -> bool:
+    """Tell whether a container runtime opens images packed with zstd."""
+    first = READS_ZSTD.get(runtime)
+    return first is not None and version >= first
+
+
 def gzip_codec() -> Codec:
     """Return the codec for runtimes that read no zstd."""
     return Codec(compressor="gzip", level=GZIP_LEVEL, library=installed_library("gzip"))

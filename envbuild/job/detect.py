@@ -13,6 +13,7 @@ from envbuild.job.schedulers import SCHEDULERS
 from envbuild.job.schedulers.protocol import Banner
 from envbuild.job.submit import client_environment
 from envbuild.run import Command, Runner
+from envbuild.runtime import MINIMUM, parse_version
 from envbuild.settings import Settings
 from envbuild.toml import closest, quote
 
@@ -89,6 +90,11 @@ def site_text(name: str, found: DetectedScheduler, settings: Settings, runner: R
     lines += [f"source = {quote(source)}", "", *sections, ""]
     lines += _folder_lines(settings.environment)
     lines += ["[host]", f"architecture = {quote(os.uname().machine)}"]
+    runtime = _installed_runtime(settings, runner)
+    if runtime:
+        lines.append(f"runtime = {quote(runtime)}")
+    else:
+        lines.append('# runtime = ""  # envbuild site probe --on NAME fills it in')
     driver = read_driver()
     if driver:
         lines.append(f"driver = {quote(driver)}")
@@ -103,10 +109,25 @@ def _folder_lines(environment: Mapping[str, str]) -> list[str]:
     return []
 
 
+def _installed_runtime(settings: Settings, runner: Runner) -> str:
+    """Return name and version of the container runtime on PATH, "" where there is none."""
+    answers = (_ask((program, "--version"), settings, runner) for program in MINIMUM)
+    return next(filter(None, map(_read_runtime, answers)), "")
+
+
+def _read_runtime(answer: str) -> str:
+    try:
+        name, version = parse_version(answer, where="--version")
+    except HostError:
+        return ""
+    return f"{name} {'.'.join(map(str, version))}"
+
+
 PROBE = (
     "bash",
     "-c",
     """\
+echo "runtime=$(apptainer --version 2>/dev/null || singularity --version 2>/dev/null)"
 echo "glibc=$(ldd --version | sed -n '1s/.* //p')"
 echo "architecture=$(uname -m)"
 nvidia-smi --query-gpu=driver_version,name,compute_cap,memory.total --format=csv,noheader | sed 's/^/gpu=/'""",
@@ -117,6 +138,10 @@ nvidia-smi --query-gpu=driver_version,name,compute_cap,memory.total --format=csv
 def probed_sections(log: str) -> tuple[dict[str, str], list[tuple[str, int, str]]]:
     """Read the probe's log: facts of the host, and GPUs as (name, capability times ten, memory)."""
     facts = dict(re.findall(r"^(glibc|architecture)=([\w.-]+)$", log, flags=re.MULTILINE))
+    found = re.search(r"^runtime=(.+)$", log, flags=re.MULTILINE)
+    runtime = _read_runtime(found[1]) if found else ""
+    if runtime:
+        facts["runtime"] = runtime
     gpus: list[tuple[str, int, str]] = []
     for line in re.findall(r"^gpu=(.+)$", log, flags=re.MULTILINE):
         parts = [part.strip() for part in line.split(",")]
@@ -144,7 +169,7 @@ def with_facts(text: str, facts: Mapping[str, str], gpus: list[tuple[str, int, s
         "[host]",
         *(
             f"{key} = {quote(facts[key])}"
-            for key in ("driver", "glibc", "architecture")
+            for key in ("driver", "glibc", "architecture", "runtime")
             if key in facts
         ),
     ]

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from envbuild.errors import UsageError
+from envbuild.formats.block_codec import opens_zstd
 from envbuild.names import Machine
 
 OneLine = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]*\Z", max_length=300)]
@@ -16,6 +17,7 @@ Variable = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\Z")]
 Folder = Annotated[str, Meta(pattern=r"^(/[^\x00-\x1f\x7f:\"$`\\]*|\$[A-Za-z_][A-Za-z0-9_]*)\Z")]
 Cache = Annotated[str, Meta(pattern=r"^(\{scratch\})?(/[A-Za-z0-9._+-]+)*\Z")]
 SourceLine = Annotated[str, Meta(pattern=r"^(source|\.) /[A-Za-z0-9._/+-]+\Z")]
+InstalledRuntime = Annotated[str, Meta(pattern=r"^((apptainer|singularity) \d+(\.\d+)*)?\Z")]
 Option = Annotated[str, Meta(pattern=r"^-[A-Za-z-]+=?\Z")]
 Field = Literal["account", "partition", "walltime", "memory", "cpus"]
 
@@ -160,10 +162,14 @@ class Gpu(_SiteFileSection, frozen=True):
 
 
 class HostFacts(_SiteFileSection, frozen=True):
-    """[host]: what its nodes run, for ``check --for``: NVIDIA driver, glibc, architecture; "" is not known."""
+    """[host]: what its nodes run; "" is not known.
+
+    NVIDIA driver, glibc and architecture; ``runtime`` is name and version: "apptainer 1.3.6".
+    """
 
     driver: OneLine = ""
     glibc: OneLine = ""
+    runtime: InstalledRuntime = ""
     architecture: Machine = "x86_64"
 
 
@@ -205,6 +211,16 @@ class Site(_SiteFileSection, frozen=True):
     def name(self) -> str:
         """The site's name."""
         return self.site.name
+
+    @property
+    def runtime_without_zstd(self) -> str | None:
+        """The container runtime, if it opens no image packed with zstd; None where that is not known."""
+        name, _, version = self.host.runtime.partition(" ")
+        if version:
+            fits = opens_zstd(name, tuple(map(int, version.split("."))))
+            return None if fits else f"{name.title()} {version}"
+        # without a version only Singularity is certain: no release of it opens one
+        return "Singularity" if self.runtime.program == "singularity" else None
 
     def queue(self, name: str | None) -> Partition | None:
         """Return the partition that a job goes to, None where the site lists none of that name."""

@@ -87,7 +87,7 @@ class TestRuntimeWithoutZstd:
         (root,) = root_partitions(tmp_path / "flat.sif")
         assert read_compressor(tmp_path / "flat.sif", root.offset) == "gzip"
 
-    def test_a_target_site_with_singularity_decides_too(self, tiny: TinyProject) -> None:
+    def test_a_target_site_whose_runtime_opens_no_zstd_decides_too(self, tiny: TinyProject) -> None:
         recipe = tiny.folder / "recipes/tiny.toml"
         recipe.write_text(recipe.read_text() + '[target]\nsites = ["abci3"]\n')
         tiny.source = find_recipe("tiny", tiny.context.settings)
@@ -95,6 +95,14 @@ class TestRuntimeWithoutZstd:
         recipe.write_text(recipe.read_text().replace("abci3", "tsubame4"))
         tiny.source = find_recipe("tiny", tiny.context.settings)
         assert tiny.spec().codec.compressor == "zstd"
+        site = tiny.folder / "sites/old.toml"
+        site.parent.mkdir()
+        site.write_text(
+            '[site]\nname = "old"\nscheduler = "slurm"\n[host]\nruntime = "apptainer 1.3.6"\n'
+        )
+        recipe.write_text(recipe.read_text().replace("tsubame4", "old"))
+        tiny.source = find_recipe("tiny", tiny.context.settings)
+        assert tiny.spec().codec.compressor == "gzip"
 
 
 class TestMake:

@@ -179,6 +179,7 @@ def test_qsub_is_the_name_of_many(
 
 LOG = """\
 envbuild: job 5 on n1
+runtime=apptainer version 1.3.6-1.el8
 glibc=2.31
 architecture=x86_64
 gpu=450.80.02, Tesla V100S-PCIE-32GB, 7.0, 32510 MiB
@@ -196,10 +197,48 @@ def test_a_probe_fills_in_the_facts_and_leaves_the_rest_as_written() -> None:
     )
     site = read(written)
     assert (site.host.driver, site.host.glibc) == ("450.80.02", "2.31")
+    assert site.host.runtime == "apptainer 1.3.6"
     assert [(gpu.name, gpu.capability, gpu.memory) for gpu in site.gpu] == [
         ("Tesla V100S-PCIE-32GB", 70, "32510MiB")
     ]
     assert with_facts(written, facts, gpus) == written
+
+
+@pytest.mark.parametrize(
+    ("answers", "runtime"),
+    [
+        ({"apptainer_--version": "apptainer version 1.3.6-1.el8\n"}, "apptainer 1.3.6"),
+        ({"singularity_--version": "singularity-ce version 3.11.4-jammy\n"}, "singularity 3.11.4"),
+        ({"singularity_--version": "login to load modules\n"}, ""),
+        ({}, ""),
+    ],
+)
+def test_a_site_names_the_runtime_of_its_login_node(
+    user_settings: Settings, answers: dict[str, str], runtime: str
+) -> None:
+    fake = runner(sbatch="slurm 23.11.4\n", **answers)
+    text = site_text("mine", detect(user_settings, fake), user_settings, fake)
+    assert read(text).host.runtime == runtime
+
+
+@pytest.mark.parametrize(
+    ("program", "runtime", "closed"),
+    [
+        ("singularity", "", "Singularity"),
+        ("any", "singularity 3.11.4", "Singularity 3.11.4"),
+        ("any", "apptainer 1.3.6", "Apptainer 1.3.6"),
+        ("singularity", "apptainer 1.4.5", None),
+        ("apptainer", "apptainer 1.4", None),
+        ("apptainer", "", None),
+        ("any", "", None),
+    ],
+)
+def test_a_runtime_that_opens_no_zstd_is_known(
+    program: str, runtime: str, closed: str | None
+) -> None:
+    text = f'[site]\nname = "x"\nscheduler = "slurm"\n[runtime]\nprogram = "{program}"\n'
+    site = read(f'{text}[host]\nruntime = "{runtime}"\n')
+    assert site.runtime_without_zstd == closed
 
 
 COMPLEX_LIST = """\

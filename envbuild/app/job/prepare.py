@@ -154,8 +154,9 @@ def _recipe_command(found: FoundImage, name: str) -> tuple[str, ...]:
 
 def find_unfit(found: FoundImage, intent: Intent, site: Site) -> str | None:
     """Say why a job's image does not start at the site, or computes on no GPU there."""
-    if site.runtime.program == "singularity" and _compressor_of(found.path) == "zstd":
-        return f"Singularity at {site.name} cannot open an image that is packed with zstd"
+    runtime = site.runtime_without_zstd
+    if runtime is not None and _compressor_of(found.path) == "zstd":
+        return f"{runtime} at {site.name} cannot open an image that is packed with zstd"
     cuda = cuda_of_image(found) if intent.gpus else None
     return why_unfit(cuda, site, intent.partition) if cuda else None
 
