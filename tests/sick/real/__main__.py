@@ -1,18 +1,21 @@
-"""Try all trees of real wheels and print the figures: python -m tests.sick.real [--stack NAME] [WORD ...].
+"""Try all trees of real wheels and print the figures: python -m tests.sick.real [--stack NAME] [--rows FILE] [WORD ...].
 
 A toolkit of the machine's own is seen by Numba and others: hide it, as in
 unshare -m sh -c 'mount -t tmpfs none /usr/local/cuda-13.0; python -m tests.sick.real'.
 
 Each tree is made, proved by running the framework, then checked with its recipe and alone.  One line a tree goes to
-standard output (JSON), the figures to standard error.
+standard output (JSON) and into FILE, the figures to standard error.  Trees that stand in FILE are not tried again: take a
+line out to try its tree once more.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from envbuild.check import plan
@@ -22,7 +25,10 @@ from tests.sick.real.cases import HEALTHY, SICK, Case
 from tests.sick.real.judge import check_tree
 from tests.sick.real.mends import MENDS
 from tests.sick.real.more_cases import MORE_HEALTHY, MORE_SICK
+from tests.sick.real.thread_cases import THREAD_HEALTHY, THREAD_SICK
 from tests.sick.real.trees import WheelTree, make_room, make_tree, remove_tree, run_python
+
+EVERY = (*SICK, *MORE_SICK, *THREAD_SICK, *HEALTHY, *MORE_HEALTHY, *THREAD_HEALTHY)
 
 
 def interpreter(version: str = "3.11") -> Path:
@@ -41,8 +47,8 @@ def hints(report: Report) -> str:
     return "\n".join(one.hint or "" for one in report.findings if one.outcome == "failed")
 
 
-def try_case(case: Case) -> dict[str, object]:
-    """Make, prove and check one tree."""
+def try_case(case: Case, *, briefly: bool = False) -> dict[str, object]:
+    """Make, prove and check one tree; ``briefly`` with its recipe only, and no hint is followed."""
     tree = make_tree(case.tree, interpreter())
     code, said = run_python(tree, case.proof, driver=case.driver)
     proved = re.search(case.says, said) is not None
@@ -54,7 +60,7 @@ def try_case(case: Case) -> dict[str, object]:
     }
     if not proved:
         row["said"] = [code, said[-600:]]
-    for mode in ("recipe",) if case.project else ("recipe", "alone"):
+    for mode in ("recipe",) if case.project or briefly else ("recipe", "alone"):
         report = check_tree(case, tree, alone=mode == "alone")
         seen = failures(report)
         row[mode] = seen
@@ -68,7 +74,7 @@ def try_case(case: Case) -> dict[str, object]:
         row[f"{mode}_hint"] = hints(report)
         if mode == "recipe":
             row["hint_ok"] = re.search(case.hint, hints(report)) is not None
-    if case.mended is not None or case.name in MENDS:
+    if not briefly and (case.mended is not None or case.name in MENDS):
         row["mends"] = mends(case)
     return row
 
@@ -84,30 +90,48 @@ def mends(case: Case) -> bool:
 
 def main(words: list[str]) -> None:
     plan.HOMES, plan.TOOLKITS = (), ()  # type: ignore[assignment]
-    stack = words[1] if words[:1] == ["--stack"] else None
-    wanted = words[2:] if stack else words
-    rows = []
-    for case in sorted((*SICK, *MORE_SICK, *HEALTHY, *MORE_HEALTHY), key=lambda one: one.stack):
-        if (stack and case.stack != stack) or (
-            wanted and not any(word in case.name for word in wanted)
+    parser = argparse.ArgumentParser(prog="python -m tests.sick.real")
+    parser.add_argument("--stack", action="append", help="trees of this stack only")
+    parser.add_argument("--rows", type=Path, help="file that the results are kept in")
+    parser.add_argument("--briefly", action="store_true", help="with the recipe only")
+    parser.add_argument("word", nargs="*", help="trees whose name has one of these words")
+    asked = parser.parse_args(words)
+    kept = asked.rows.read_text().splitlines() if asked.rows and asked.rows.exists() else []
+    rows = [json.loads(line) for line in kept]
+    known = {row["name"] for row in rows}
+    for case in sorted(EVERY, key=lambda one: one.stack):
+        if (
+            case.name in known
+            or (asked.stack and case.stack not in asked.stack)
+            or (asked.word and not any(word in case.name for word in asked.word))
         ):
             continue
-        try:
-            row = try_case(case)
-        except (OSError, ValueError, subprocess.SubprocessError, EnvbuildError) as error:
-            row = {
-                "name": case.name,
-                "stack": case.stack,
-                "sick": case.found is not None,
-                "error": repr(error)[:600],
-            }
+        row = try_safely(case, briefly=asked.briefly)
         rows.append(row)
+        print(json.dumps(row), flush=True)
+        if asked.rows:
+            with asked.rows.open("a") as file:
+                file.write(f"{json.dumps(row)}\n")
         for one in [case.tree, case.mended]:
             if one:
                 remove_tree(one, interpreter())
-        print(json.dumps(row), flush=True)
         make_room()
     print(figures(rows), file=sys.stderr)
+
+
+def try_safely(case: Case, *, briefly: bool) -> dict[str, object]:
+    """Try a tree; one that cannot be made is told as such."""
+    started = time.monotonic()
+    try:
+        row = try_case(case, briefly=briefly)
+    except (OSError, ValueError, subprocess.SubprocessError, EnvbuildError) as error:
+        row = {
+            "name": case.name,
+            "stack": case.stack,
+            "sick": case.found is not None,
+            "error": repr(error)[:600],
+        }
+    return {**row, "seconds": round(time.monotonic() - started)}
 
 
 def figures(rows: list[dict[str, object]]) -> str:
