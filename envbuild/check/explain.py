@@ -17,7 +17,8 @@ LINE_LIMIT = 4000
 """Characters of one line that are looked at; progress bars and dumped arrays are longer."""
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 TROUBLE = re.compile(
-    r"^.*(?:Error\b|Exception\b|FATAL|fatal|Segmentation fault|Traceback|ERROR:|error:|"
+    r"^.*(?:Error\b|Exception\b|FATAL|fatal|Segmentation fault|Aborted|Killed\b|Traceback|ERROR:|error:|"
+    r"[Uu]nable to load|[Cc]ould not (?:load|connect|open)|cannot open shared object file|"
     r"[Ff]all(?:ing|s)? back to (?:the )?(?:CPU|cpu)|(?:only|run) on (?:the )?CPU|without GPU support).*$",
     re.MULTILINE,
 )
