@@ -13,7 +13,7 @@ from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.job.model import Job, Record
 from envbuild.job.monitor import status_of
-from envbuild.job.records import find_record, plain_id
+from envbuild.job.records import find_own_record, plain_id
 from envbuild.job.schedulers import scheduler_of
 from envbuild.job.sites import load_site
 from envbuild.job.submit import client_environment, new_key, write_script
@@ -34,7 +34,7 @@ def command(context: Context, *, job_id: str, argv: tuple[str, ...]) -> None:
     This works with Slurm and on site local; Grid Engine and PBS do not allow it.
     """
     settings = context.settings
-    record = find_record(job_id, settings.cwd)
+    record = find_own_record(job_id, settings)
     site = load_site(record.site, settings)
     job = _job_beside(record, argv)
     terminal = sys.stdin.isatty() and sys.stdout.isatty()

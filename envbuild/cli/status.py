@@ -59,7 +59,7 @@ def command(
 
 def _print_results(record: Record, context: Context, *, as_csv: bool, as_json: bool) -> None:
     """Print every task of a submission, with its repetitions."""
-    first = find_origin(record, context.settings.cwd)
+    first = find_origin(record, load_records(context.settings.cwd))
     rows = [result_row(task) for task in collect_results(first, context)]
     if as_json:
         print_json(rows)

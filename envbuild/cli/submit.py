@@ -18,7 +18,7 @@ from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.job.model import Job
 from envbuild.job.preflight import check_client, check_predecessors
-from envbuild.job.records import log_files, plain_id, read_job_part
+from envbuild.job.records import log_files, plain_id
 from envbuild.job.schedulers import scheduler_of
 from envbuild.job.script import render
 from envbuild.job.site import Site
@@ -30,7 +30,6 @@ from envbuild.job.submit import (
     write_script,
 )
 from envbuild.run import hand_over
-from envbuild.store.own_records import note_own
 
 
 @click.command("submit", cls=CommandAfterDashes)
@@ -107,7 +106,6 @@ def _submit(job: Job, site: Site, context: Context, key: str, *, wait: bool, as_
     settings = context.settings
     before = log_sizes(job, settings)
     record = submit(job, site, settings, context.runner, key=key, purpose="command", subject="")
-    note_own(read_job_part(record, settings.cwd), context.store)
     number = plain_id(record.id)
     if wait:
         context.report.say(f"submitted job {number} to {site.name}")

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
 from envbuild.caches import Caches
 from envbuild.recipe.model import Launcher
 
 SCHEMA = 1
 Phase = Literal["queued", "running", "ended", "unknown"]
+JobId = Annotated[str, Meta(pattern=r"^[0-9][A-Za-z0-9_.\[\]-]*\Z", max_length=200)]
+"""A word of a scheduler's command line: never an option."""
+SiteName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+:@-]*\Z", max_length=100)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -198,8 +202,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     here.
     """
 
-    id: str
-    site: str
+    id: JobId
+    site: SiteName
     name: str
     script: str
     log: str

@@ -5,19 +5,26 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-from envbuild.errors import UsageError
+from envbuild.errors import IntegrityError, UsageError
 from envbuild.job.model import SCHEMA, Receipt, Record
 from envbuild.limits import UNREADABLE
+from envbuild.settings import Settings
 from envbuild.store.atomic import os_errors_as, write_text
+from envbuild.store.layout import Store
+from envbuild.store.own_records import is_own, note_own
 
 T = TypeVar("T")
 FOLDER = Path(".envbuild/jobs")
+MOST_BYTES = 16 << 20
+"""Of a record; one of an array of 10,000 tasks with its table has some megabytes."""
 
 
 def job_folder(project: Path) -> Path:
@@ -41,12 +48,6 @@ def record_file(record: Record, project: Path) -> Path:
     return project / FOLDER / f"{record.site}-{plain_id(record.id)}.json"
 
 
-def read_job_part(record: Record, project: Path) -> bytes:
-    """Return what a submission's record says of its job, which nothing changes later."""
-    whole = json.loads(record_file(record, project).read_bytes())
-    return json.dumps(whole["job"], sort_keys=True).encode()
-
-
 def save_record(record: Record, project: Path) -> Path:
     """Write the record of a submission and return its path."""
     job_folder(project)
@@ -55,14 +56,52 @@ def save_record(record: Record, project: Path) -> Path:
     return path
 
 
+def save_own_record(record: Record, settings: Settings) -> Path:
+    """Write the record of a job that was submitted just now, so that it can be acted upon."""
+    path = save_record(record, settings.cwd)
+    note_own(_lasting_part(path.read_bytes()), _store_of(settings))
+    return path
+
+
 def load_records(project: Path) -> tuple[Record, ...]:
-    """Return all submissions of a folder, oldest first; files that are none are left out."""
-    found = [
-        record
-        for path in sorted((project / FOLDER).glob("*.json"))
-        if (record := _read(path, Record))
-    ]
-    return tuple(sorted(found, key=lambda record: record.submitted))
+    """Return all submissions of a folder, oldest first; files that are none are left out.
+
+    They may have come with the folder: enough to show, not to act upon (``load_own_records``).
+    """
+    return tuple(record for record, _ in _read_folder(project))
+
+
+def load_own_records(settings: Settings) -> tuple[Record, ...]:
+    """Return the submissions that were written from here.
+
+    A record names commands, folders to bind, and files to remove.
+    """
+    store = _store_of(settings)
+    return tuple(record for record, raw in _read_folder(settings.cwd) if _is_own(raw, store))
+
+
+def _read_folder(project: Path) -> list[tuple[Record, bytes]]:
+    found = []
+    for path in sorted((project / FOLDER).glob("*.json")):
+        raw = _read_bytes(path)
+        record = _decode(raw, Record)
+        if record is not None:
+            found.append((record, raw))
+    return sorted(found, key=lambda item: item[0].submitted)
+
+
+def _store_of(settings: Settings) -> Store:
+    return Store(settings.store, settings.stores_below)
+
+
+def _is_own(raw: bytes, store: Store) -> bool:
+    return is_own(_lasting_part(raw), store)
+
+
+def _lasting_part(raw: bytes) -> bytes:
+    """Return what a record says that nothing changes later: whether it was cancelled may change."""
+    whole = json.loads(raw)
+    return json.dumps({**whole, "cancelled": False}, sort_keys=True).encode()
 
 
 def find_record(job: str, project: Path, *, site: str | None = None) -> Record:
@@ -70,8 +109,28 @@ def find_record(job: str, project: Path, *, site: str | None = None) -> Record:
 
     Raises UsageError when it is not here, or when it is not clear which is meant.
     """
+    return _find_among(load_records(project), job, site)
+
+
+def find_own_record(job: str, settings: Settings) -> Record:
+    """Return one submission that was written from here, to act upon; else as ``find_record``.
+
+    Raises IntegrityError for one that came with the folder.
+    """
+    shown = find_record(job, settings.cwd)
+    own = load_own_records(settings)
+    if not any((record.id, record.site) == (shown.id, shown.site) for record in own):
+        raise IntegrityError(
+            "the record of this job is not one that was written from here",
+            where=f"job {plain_id(shown.id)}",
+            hint="submit it anew, by its recipe and command",
+        )
+    return _find_among(own, job, shown.site)
+
+
+def _find_among(records: Sequence[Record], job: str, site: str | None) -> Record:
     named, _, number = job.rpartition(":")
-    wanted, records = site or named, load_records(project)
+    wanted = site or named
     found = [
         record
         for record in records
@@ -181,14 +240,15 @@ def result_name(receipt: str) -> str:
 
 def read_receipt(path: Path) -> Receipt | None:
     """Return one receipt; None where it is not there, or not whole."""
-    return _read(path, Receipt)
+    return _decode(_read_bytes(path), Receipt)
 
 
-def remove_secrets(project: Path) -> None:
+def remove_secrets(settings: Settings) -> None:
     """Remove the handed-on variables of jobs that have ended for good, by their receipts."""
+    project = settings.cwd
     if not list((project / FOLDER).glob("*.env")):
         return
-    for record in load_records(project):
+    for record in load_own_records(settings):
         path = Path(record.job.secrets) if record.job and record.job.secrets else None
         if path is None or not path.is_file():
             continue
@@ -199,11 +259,27 @@ def remove_secrets(project: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def _read(path: Path, kind: type[T]) -> T | None:
-    """Read a record; what is not whole, or of a newer schema, is none."""
+def _read_bytes(path: Path) -> bytes:
+    """Return the bytes of a plain file of usual size, b"" for anything else."""
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=kind)
-    except (OSError, *UNREADABLE):
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            return b""
+        with open(handle, "rb", closefd=False) as file:
+            raw = file.read(MOST_BYTES + 1)
+    finally:
+        os.close(handle)
+    return raw if len(raw) <= MOST_BYTES else b""
+
+
+def _decode(raw: bytes, kind: type[T]) -> T | None:
+    """Read a record or receipt; what is not whole, or of a newer schema, is none."""
+    try:
+        found = msgspec.json.decode(raw, type=kind)
+    except UNREADABLE:
         return None
     return found if getattr(found, "schema", SCHEMA) <= SCHEMA else None
 

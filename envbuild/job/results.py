@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,24 +47,23 @@ class TaskResult:
         return self.state in ("failed", "lost")
 
 
-def find_origin(record: Record, project: Path) -> Record:
+def find_origin(record: Record, records: Sequence[Record]) -> Record:
     """Return the first submission, whose tasks this one repeats; else the record itself."""
     origin = record.job.origin if record.job else ""
-    known = (item for item in load_records(project) if origin and _key(item) == origin)
+    known = (item for item in records if origin and _key(item) == origin)
     return next(known, record)
 
 
-def find_repetitions(record: Record, project: Path) -> list[Record]:
-    """Return the submissions that repeat tasks of a first one, oldest first."""
+def find_repetitions(record: Record, records: Sequence[Record]) -> list[Record]:
+    """Return those of ``records`` that repeat tasks of a first one, oldest first."""
     key = _key(record)
-    records = load_records(project) if key else ()
-    return [item for item in records if item.job and item.job.origin == key]
+    return [item for item in records if key and item.job and item.job.origin == key]
 
 
 def collect_results(record: Record, context: Context) -> tuple[TaskResult, ...]:
     """Return every task of a first submission as its last repetition left it, in their order."""
     found = {task.number: task for task in _tasks_of(record, context)}
-    for again in find_repetitions(record, context.settings.cwd):
+    for again in find_repetitions(record, load_records(context.settings.cwd)):
         for task in _tasks_of(again, context):
             before = found.get(task.number)
             if before is not None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from envbuild.errors import HostError, ToolFailedError, ToolMissingError, UsageError
 from envbuild.job.model import Image, Job, Record
-from envbuild.job.records import job_folder, now, remove_secrets, save_record
+from envbuild.job.records import job_folder, now, remove_secrets, save_own_record
 from envbuild.job.schedulers import features_of, scheduler_of
 from envbuild.job.schedulers.protocol import log_pattern
 from envbuild.job.script import receipt_pattern, render
@@ -228,8 +228,8 @@ def submit(
         subject=subject,
         job=replace(job, key=key, rows=()),
     )
-    save_record(record, settings.cwd)
-    remove_secrets(settings.cwd)
+    save_own_record(record, settings)
+    remove_secrets(settings)
     return record
 
 

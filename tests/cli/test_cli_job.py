@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from envbuild.cli import run_cli
 from envbuild.job.model import Record
-from envbuild.job.records import save_record
+from envbuild.job.records import save_own_record
+from envbuild.settings import load_settings
 
 RECIPE = """\
 [recipe]
@@ -125,7 +127,7 @@ def submitted(project: Path, job: str, **receipt: object) -> None:
         receipt="logs/thing-{id}.json",
         submitted="2026-01-01T00:00:00Z",
     )
-    save_record(record, project)
+    save_own_record(record, load_settings(os.environ, project))
     (project / "logs").mkdir(exist_ok=True)
     if receipt:
         data = {"job": job, "name": "thing", "node": "n1", "started": "a", "ended": "b", **receipt}

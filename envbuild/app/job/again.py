@@ -8,18 +8,17 @@ from pathlib import Path
 from envbuild.app.image import FoundImage, find_image
 from envbuild.app.job.prepare import JobRequest, image_of_job
 from envbuild.context import Context
-from envbuild.errors import IntegrityError, UsageError
+from envbuild.errors import UsageError
 from envbuild.job.allocate import allocate
 from envbuild.job.compose import check_visible, git_commit
 from envbuild.job.intent import MAY_CHANGE, change_intent
 from envbuild.job.model import Array, Job, ParameterTable, Record
-from envbuild.job.records import find_record, plain_id, read_job_part
+from envbuild.job.records import find_own_record, load_own_records, plain_id
 from envbuild.job.results import TaskResult, collect_results, find_origin, find_repetitions
 from envbuild.job.schedulers import features_of
 from envbuild.job.site import Site
 from envbuild.job.sites import load_site
 from envbuild.job.table import fill_rows
-from envbuild.store.own_records import is_own
 
 
 def plan_again(
@@ -32,12 +31,11 @@ def plan_again(
     """
     _refuse_other_flags(request)
     settings = context.settings
-    record = find_record(number, settings.cwd)
-    first = find_origin(record, settings.cwd)
+    record, own = find_own_record(number, settings), load_own_records(settings)
+    first = find_origin(record, own)
     if first.job is None:
         raise UsageError("an older envbuild submitted it", where=f"job {number}")
-    newest = [first, *find_repetitions(first, settings.cwd)][-1]  # older ones lost their secrets
-    _require_own((first, newest), context)
+    newest = [first, *find_repetitions(first, own)][-1]  # older ones lost their secrets
     failed = [task for task in collect_results(first, context) if task.failed]
     if first is record and record.tasks:
         failed = [task for task in failed if task.number in record.tasks]  # one may be named
@@ -76,17 +74,6 @@ def _refuse_other_flags(request: JobRequest) -> None:
     for flag, value in given.items():
         if value:
             raise UsageError("--again runs the same job", where=flag, hint=MAY_CHANGE)
-
-
-def _require_own(records: tuple[Record, ...], context: Context) -> None:
-    """Refuse a job whose record came along with a folder: it names what is bound and run."""
-    for record in records:
-        if not is_own(read_job_part(record, context.settings.cwd), context.store):
-            raise IntegrityError(
-                "the record of this job is not one that was written from here",
-                where=f"job {plain_id(record.id)}",
-                hint="submit it anew, by its recipe and command",
-            )
 
 
 def _with_tasks(job: Job, failed: list[TaskResult], site: Site) -> Job:

@@ -20,7 +20,7 @@ from envbuild.job.compose import JobDraft, compose_job
 from envbuild.job.intent import Flags, make_intent
 from envbuild.job.model import Intent, Record
 from envbuild.job.monitor import status_of
-from envbuild.job.records import job_folder, load_records, read_receipts
+from envbuild.job.records import job_folder, load_own_records, read_receipts
 from envbuild.job.site import Gpu, Site
 from envbuild.job.sites import load_site
 from envbuild.job.submit import new_key, submit
@@ -96,7 +96,7 @@ def submit_check(
 def _unfinished(site: Site, subject: str, context: Context) -> Record | None:
     """Return a check of this image whose report nobody has read yet."""
     settings = context.settings
-    for record in reversed(load_records(settings.cwd)):
+    for record in reversed(load_own_records(settings)):
         if (record.site, record.purpose, record.subject) != (site.name, "check", subject):
             continue
         if (settings.cwd / record.script).with_suffix(".seen").exists():

@@ -28,7 +28,7 @@ from envbuild.job.intent import Flags
 from envbuild.job.model import Record
 from envbuild.job.monitor import Clock, status_of
 from envbuild.job.preflight import check_client
-from envbuild.job.records import job_folder, load_records, log_files, plain_id, read_receipts
+from envbuild.job.records import job_folder, load_own_records, log_files, plain_id, read_receipts
 from envbuild.job.schedulers import features_of
 from envbuild.job.site import Site
 from envbuild.job.submit import new_key, submit
@@ -92,7 +92,7 @@ def submit_notebook(
     found = find_image(request.image, context)
     _remove_old(context)
     digest = known_digest(found.path, context.store)
-    for record in reversed(load_records(settings.cwd)):
+    for record in reversed(load_own_records(settings)):
         own = (record.site, record.purpose, record.subject) == (site.name, PURPOSE, digest)
         if own and _is_alive(record, site, context):
             context.report.say(f"job {plain_id(record.id)} is a notebook of this image already")
@@ -146,7 +146,7 @@ def _is_alive(record: Record, site: Site, context: Context) -> bool:
 
 def _remove_old(context: Context) -> None:
     """Remove the folders of servers whose job has ended."""
-    for record in load_records(context.settings.cwd):
+    for record in load_own_records(context.settings):
         folder = _folder_of(record, context) if record.purpose == PURPOSE else None
         if folder is not None and read_receipts(record, context.settings.cwd):
             shutil.rmtree(folder, ignore_errors=True)

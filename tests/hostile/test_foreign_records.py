@@ -1,0 +1,141 @@
+"""Records of jobs that came with a copied folder: they are shown, and nothing is done that they say."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envbuild.app.notebook import PURPOSE, TOLD
+from envbuild.app.remote import submit_check
+from envbuild.cli import run_cli
+from envbuild.context import open_context
+from envbuild.job.records import load_own_records, load_records
+from envbuild.progress import Silent
+from envbuild.run import LocalRunner
+from envbuild.settings import load_settings
+from tests.cli.test_cli_job import project
+from tests.cli.test_cli_submit import AMANE, client, no_account
+
+__all__ = ["no_account", "project"]
+Plant = Callable[..., Path]
+
+
+@pytest.fixture
+def plant(no_account: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plant:
+    """Return what makes the folder that of a stranger, whose job 77 has a record with these changes."""
+
+    def plant_record(*, job: dict[str, Any] | None = None, **changes: Any) -> Path:
+        client(tmp_path, monkeypatch, "sbatch", "echo 77")
+        client(tmp_path, monkeypatch, "squeue", "echo '77|RUNNING|None|n3'")
+        monkeypatch.setenv("ENVBUILD_STORE", str(tmp_path / "stranger's"))
+        assert run_cli([*AMANE, "--env", "KEY=x", "--", "./train"]) == 0
+        monkeypatch.setenv("ENVBUILD_STORE", str(tmp_path / "store"))
+        path = no_account / ".envbuild/jobs/plai-77.json"
+        record = json.loads(path.read_bytes())
+        path.write_text(json.dumps({**record, **changes, "job": {**record["job"], **(job or {})}}))
+        return path
+
+    return plant_record
+
+
+def leave_receipt(path: Path) -> None:
+    """Let the planted job have ended."""
+    record = json.loads(path.read_bytes())
+    told = {"job": "77", "name": "thing", "code": 0, "node": "n", "started": "", "ended": ""}
+    (path.parents[2] / record["receipt"]).write_text(json.dumps(told))
+
+
+def test_no_folder_is_removed_that_a_record_names(plant: Plant, tmp_path: Path) -> None:
+    victim = tmp_path / "thesis"
+    victim.mkdir()
+    (victim / "text").write_text("mine")
+    argv = ["sh", "-c", TOLD, str(victim)]
+    leave_receipt(plant(purpose=PURPOSE, job={"argv": argv}))
+    run_cli(["notebook", "thing", "--on", "plai"])
+    assert (victim / "text").read_text() == "mine"
+
+
+def test_no_file_is_removed_that_a_record_names(
+    plant: Plant, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    victim = tmp_path / "id_secret"
+    victim.write_text("mine")
+    leave_receipt(plant(job={"secrets": str(victim)}))
+    client(tmp_path, monkeypatch, "sbatch", "echo 78")
+    assert run_cli([*AMANE, "--", "./other"]) == 0
+    assert victim.read_text() == "mine"
+
+
+@pytest.mark.parametrize("words", [["attach", "77"], ["submit", "--again", "77"]])
+def test_nothing_is_run_that_a_record_names(
+    words: list[str],
+    plant: Plant,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Its variables are sourced on the node outside of the image, and it names folders to bind."""
+    plant(job={"secrets": "/tmp/harm.env", "binds": [["/", "/host", True]]})
+    seen: list[tuple[str, ...]] = []
+    monkeypatch.setattr("envbuild.cli.attach.hand_over", lambda argv, _: seen.append(argv))
+    capsys.readouterr()
+    assert run_cli(words) == 6
+    assert "job 77: the record of this job is not one that was written from here" in (
+        capsys.readouterr().err
+    )
+    assert not seen
+
+
+def test_a_foreign_record_of_the_same_number_stands_for_no_own_one(
+    plant: Plant,
+    no_account: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It has another file name, and claims to be the newest."""
+    foreign = plant(submitted="2999-01-01T00:00:00Z", job={"argv": ["./steal"]})
+    foreign.rename(foreign.with_name("aaa.json"))
+    assert run_cli([*AMANE, "--", "./mine"]) == 0
+    receipt = json.loads(foreign.read_bytes())["receipt"]
+    told = {"job": "77", "name": "thing", "code": 1, "node": "n", "started": "", "ended": ""}
+    (no_account / receipt).write_text(json.dumps(told))
+    client(tmp_path, monkeypatch, "squeue", "exit 1")
+    capsys.readouterr()
+    run_cli(["submit", "--again", "77", "--dry-run"])
+    assert "./steal" not in capsys.readouterr().out
+
+
+def test_a_verdict_that_came_with_the_folder_is_not_taken_up(
+    plant: Plant, no_account: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subject = f"sha256:{'1' * 64} quick"
+    plant(purpose="check", subject=subject)
+    client(tmp_path, monkeypatch, "sbatch", "echo 78")
+    settings = load_settings(os.environ, no_account)
+    context = open_context(settings, LocalRunner(), Silent())
+    options: dict[str, Any] = {"level": "quick", "require_gpu": False, "account": None}
+    record, _ = submit_check("plai", "./thing.sif", context, **options)
+    assert record.id == "78"
+    assert [found.id for found in load_own_records(settings)] == ["78"]
+    assert [found.id for found in load_records(no_account)] == ["77", "78"]
+    again, _ = submit_check("plai", "./thing.sif", context, **options)
+    assert again.id == "78", "one of our own is taken up"
+
+
+@pytest.mark.parametrize("number", ["--user=ada", "-1", "12 13", ""])
+def test_no_id_is_an_option_of_the_scheduler(number: str, plant: Plant, no_account: Path) -> None:
+    plant(id=number)
+    assert load_records(no_account) == ()
+
+
+def test_what_is_no_plain_file_is_passed_over(plant: Plant, no_account: Path) -> None:
+    folder = plant().parent
+    os.mkfifo(folder / "pipe.json")
+    (folder / "device.json").symlink_to("/dev/zero")
+    (folder / "folder.json").mkdir()
+    assert [found.id for found in load_records(no_account)] == ["77"]
