@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from envbuild.app.notebook import PURPOSE, TOLD
-from envbuild.app.remote import submit_check
+from envbuild.app.job.remote import submit_check
+from envbuild.app.wrap.notebook import PURPOSE, TOLD
 from envbuild.cli import run_cli
 from envbuild.context import open_context
 from envbuild.job.records import load_own_records, load_records
