@@ -127,6 +127,8 @@ _OPTIONS = (
     ),
     click.option("--name", "job_name", help="Name of the job; left out: the recipe's."),
 )
+RESOURCES = ("gpus", "cpus", "memory", "walltime", "partition", "account", "trial", "options")
+"""Of these, what a job of one process asks for."""
 
 
 def job_options(function: Callable[..., Any]) -> Callable[..., Any]:

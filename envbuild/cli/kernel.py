@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-from envbuild.app.wrap.kernel import KernelRequest, remove_kernel, write_kernel
+from envbuild.app.wrap.kernel import KernelRequest, kernel_name, remove_kernel, write_kernel
 from envbuild.app.wrap.wrapper import WrapperOptions, name_of_word
-from envbuild.cli.complete import complete_image
+from envbuild.cli.complete import complete_image, complete_site
+from envbuild.cli.job import RESOURCES, job_option
 from envbuild.cli.output import json_option, print_json
 from envbuild.cli.wrapper import wrapper_options
 from envbuild.context import Context
 from envbuild.errors import UsageError
+from envbuild.job.intent import Flags
 
 
 @click.command("kernel")
@@ -22,33 +25,50 @@ from envbuild.errors import UsageError
     type=click.Path(path_type=Path),
     help="Write below PREFIX/share/jupyter (default: your own Jupyter folder).",
 )
+@click.option(
+    "--on",
+    "node_site",
+    metavar="SITE[:PARTITION]",
+    shell_complete=complete_site,
+    help="Run the kernel on a node of this cluster, as a job with the options below.",
+)
+@job_option(*RESOURCES)
 @wrapper_options
 @click.option("--remove", is_flag=True, help="Remove the kernel.")
 @json_option
 @click.pass_obj
 def command(
     context: Context,
+    /,
     *,
     name: str | None,
     prefix: Path | None,
-    options: WrapperOptions,
+    wrapper: WrapperOptions,
     remove: bool,
     as_json: bool,
+    **given: Any,
 ) -> None:
     """Add the image to the kernels of a Jupyter that is there already.
 
-    The kernel starts on the machine where Jupyter runs: here, or on the node of a hub or portal. It
-    sees the notebook's folder. It needs no envbuild. Where the image has no ipykernel, a layer with
-    it lies beside the kernel.
+    The kernel starts on the machine where Jupyter runs: here, or on the node of a hub or portal.
+    With --on every start is a job, whose streams carry the kernel's connections: no port of the
+    node is open. It sees the notebook's folder. It needs no envbuild. Where the image has no
+    ipykernel, a layer with it lies beside the kernel.
     """
+    node_site = given.pop("node_site")
+    flags = Flags(**given)
+    if node_site is None and flags != Flags():
+        raise UsageError("options of a job go with --on SITE", hint="envbuild site list")
     if remove:
         if name is None:
             raise UsageError(
                 "which kernel?", where="--remove", hint="envbuild kernel NAME --remove"
             )
-        context.report.say(f"removed {remove_kernel(name_of_word(name), prefix, context)}")
+        folder = remove_kernel(kernel_name(name_of_word(name), node_site), prefix, context)
+        context.report.say(f"removed {folder}")
         return
-    folder = write_kernel(KernelRequest(image=name, prefix=prefix, options=options), context)
+    request = KernelRequest(image=name, prefix=prefix, options=wrapper, site=node_site, flags=flags)
+    folder = write_kernel(request, context)
     if as_json:
         print_json({"kernel": folder.name, "folder": str(folder)})
     else:

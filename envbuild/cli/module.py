@@ -39,7 +39,7 @@ def command(
     /,
     *,
     name: str | None,
-    options: WrapperOptions,
+    wrapper: WrapperOptions,
     remove: bool,
     as_json: bool,
     **given: Any,
@@ -50,7 +50,7 @@ def command(
     image, sealed, in the current folder; pip says how to add a package. The wrappers need no
     envbuild: they work on every node that sees their folder, the image and a container runtime.
     """
-    request = ModuleRequest(image=name, options=options, **given)
+    request = ModuleRequest(image=name, options=wrapper, **given)
     top = module_folder(request.folder, context.settings)
     if remove:
         if name is None:

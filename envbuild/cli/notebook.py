@@ -10,7 +10,7 @@ import click
 from envbuild.app.job.prepare import JobRequest
 from envbuild.app.wrap.notebook import Notebook, plan_here, submit_notebook, wait_for_server
 from envbuild.cli.complete import complete_image
-from envbuild.cli.job import job_option
+from envbuild.cli.job import RESOURCES, job_option
 from envbuild.cli.output import json_option, print_json
 from envbuild.context import Context
 from envbuild.errors import INTERRUPTED, UsageError
@@ -19,8 +19,6 @@ from envbuild.job.model import Record
 from envbuild.job.records import plain_id
 from envbuild.job.site import Site
 from envbuild.run import hand_over
-
-RESOURCES = ("gpus", "cpus", "memory", "walltime", "partition", "account", "trial", "options")
 
 
 @click.command("notebook")

@@ -37,13 +37,13 @@ _OPTIONS = (
 
 
 def wrapper_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a verb these options, as one ``options``."""
+    """Give a verb these options, as one ``wrapper``."""
 
     @functools.wraps(function)
     def with_options(*arguments: Any, **given: Any) -> Any:
         names = WrapperOptions.__dataclass_fields__
         options = WrapperOptions(**{name: given.pop(name) for name in names})
-        return function(*arguments, options=options, **given)
+        return function(*arguments, wrapper=options, **given)
 
     wrapped: Callable[..., Any] = with_options
     for option in reversed(_OPTIONS):

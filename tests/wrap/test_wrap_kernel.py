@@ -12,8 +12,17 @@ from typing import Any
 
 import pytest
 
+from envbuild.job.sites import load_site
 from envbuild.run import Command, LocalRunner
-from envbuild.wrap.kernel import render_kernel
+from envbuild.settings import Settings
+from envbuild.wrap import scripts
+from envbuild.wrap.kernel import (
+    NodeKernel,
+    render_forward,
+    render_kernel,
+    render_node_kernel,
+    render_start,
+)
 from tests.support import needs
 from tests.wrap.conftest import envbuild
 from tests.wrap.jupyter_image import put_jupyter_image
@@ -21,6 +30,30 @@ from tests.wrap.jupyter_image import put_jupyter_image
 
 def test_the_spec_is_as_expected(golden: Callable[[str, str], None]) -> None:
     golden("wrap/kernel.json", render_kernel("a-b.c", "/data/it's 日本/in-image", '/i "1".sif'))
+
+
+def test_the_files_of_a_kernel_on_a_node_are_as_expected(
+    golden: Callable[[str, str], None], user_settings: Settings
+) -> None:
+    site = load_site("tsubame4", user_settings)
+    words = ("qrsh", "-now", "n", "bash", "/data/it's 日本/start-on-node")
+    kernel = NodeKernel(folder="/data/it's 日本", site=site, words=words)
+    golden("wrap/kernel-on-node.json", render_node_kernel("a-b.c", '/i "1".sif', kernel))
+    golden("wrap/on-node", render_forward(kernel))
+    golden("wrap/start-on-node", render_start(kernel))
+
+
+def test_a_relay_whose_command_ends_gives_its_code(tmp_path: Path) -> None:
+    """A job that is refused: Jupyter's log has the scheduler's words, and the kernel has ended."""
+    relay = Path(scripts.__file__).with_name("relay.py")
+    names = ("shell_port", "iopub_port", "stdin_port", "control_port", "hb_port")
+    facts = {"ip": "127.0.0.1", "key": "k", **dict.fromkeys(names, 0)}
+    connection = tmp_path / "connection.json"
+    connection.write_text(json.dumps(facts))
+    job = ("sh", "-c", "echo no such account; exit 3")
+    words = (sys.executable, str(relay), "forward", str(connection), *job)
+    result = LocalRunner()(Command(argv=words, timeout=30), check=False)
+    assert (result.code, result.stdout, result.stderr) == (3, "", "no such account\n")
 
 
 def test_a_kernel_is_written_and_removed(project: Path) -> None:

@@ -41,7 +41,9 @@ def test_the_files_are_as_expected(golden: Callable[[str, str], None]) -> None:
 
 @pytest.mark.live
 @needs("shellcheck")
-@pytest.mark.parametrize("name", ["start-server", "ondemand/template/script.sh.erb"])
+@pytest.mark.parametrize(
+    "name", ["start-server", "on-node", "start-on-node", "ondemand/template/script.sh.erb"]
+)
 def test_shellcheck_finds_nothing(name: str) -> None:
     path = Path(__file__).parents[1] / f"golden/wrap/{name}"
     # host and port are the portal's

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from envbuild.app.image import find_image, warn_of_old_image
+from envbuild.app.job.prepare import JobRequest, plan_job, refuse_unfit
 from envbuild.app.wrap.wrapper import (
     WrapperOptions,
     choose_packages,
@@ -20,19 +21,44 @@ from envbuild.app.wrap.wrapper import (
 )
 from envbuild.context import Context
 from envbuild.errors import UsageError
+from envbuild.job.intent import Flags
+from envbuild.job.preflight import check_client
+from envbuild.job.schedulers import features_of, scheduler_of
 from envbuild.settings import Settings
 from envbuild.store.atomic import os_errors_as, write_text
-from envbuild.wrap.kernel import MARK, PREFIX, render_kernel
-from envbuild.wrap.script import DIRECT
+from envbuild.wrap.kernel import (
+    FORWARD,
+    MARK,
+    PREFIX,
+    RELAY,
+    START,
+    NodeKernel,
+    render_forward,
+    render_kernel,
+    render_node_kernel,
+    render_start,
+)
+from envbuild.wrap.script import DIRECT, own_text
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KernelRequest:
-    """What the command line says; ``prefix`` None is the user's own Jupyter folder."""
+    """What the command line says; ``prefix`` None is the user's own Jupyter folder.
+
+    ``site`` is where the kernel runs as a job with the resources of ``flags`` (None: where Jupyter
+    runs).
+    """
 
     image: str | None
     prefix: Path | None = None
     options: WrapperOptions = field(default_factory=WrapperOptions)
+    site: str | None = None
+    flags: Flags = field(default_factory=Flags)
+
+
+def kernel_name(name: str, site: str | None) -> str:
+    """Return the name of an image's kernel, which may have one for each site."""
+    return f"{PREFIX}{name}" if site is None else f"{PREFIX}{name}-on-{site.partition(':')[0]}"
 
 
 def kernel_folder(name: str, prefix: Path | None, settings: Settings) -> Path:
@@ -49,23 +75,63 @@ def kernel_folder(name: str, prefix: Path | None, settings: Settings) -> Path:
         data = Path(shared) / "jupyter"
     if re.search(r"[{}\x00-\x1f\x7f]", str(data)):
         raise UsageError("Jupyter starts no program of such a path", where=str(data))
-    return data / "kernels" / f"{PREFIX}{name}"
+    return data / "kernels" / name
 
 
 def write_kernel(request: KernelRequest, context: Context) -> Path:
-    """Write wrapper and kernel.json; return their folder."""
+    """Write wrapper and kernel.json; return their folder.
+
+    Raises UsageError where a job of the site has no streams for a kernel.
+    """
     found = find_image(request.image, context)
     warn_of_old_image(found, context)
-    folder = kernel_folder(name_of_image(found), request.prefix, context.settings)
+    name = kernel_name(name_of_image(found), request.site)
+    folder = kernel_folder(name, request.prefix, context.settings)
     _check_own(folder)
+    node = _plan_node_kernel(request, folder, context) if request.site else None
     packages = choose_packages(found, "ipykernel", request.options.packages, context)
     found = lay_packages(found, packages, context)
-    wrapper = plan_wrapper(found, "kernel", request.options, context)
+    options = request.options
+    if node is not None and options.site is None:
+        options = replace(options, site=node.site.name)
+    wrapper = plan_wrapper(found, "kernel", options, context)
     with replaced_folder(folder, context) as new:
         write_wrapper(wrapper, new, folder)
-        spec = render_kernel(wrapper.name, str(folder / DIRECT), wrapper.image)
+        if node is None:
+            spec = render_kernel(wrapper.name, str(folder / DIRECT), wrapper.image)
+        else:
+            spec = render_node_kernel(wrapper.name, wrapper.image, node)
+            _write_relay(node, new)
         write_text(new / "kernel.json", spec)
     return folder
+
+
+def _plan_node_kernel(request: KernelRequest, folder: Path, context: Context) -> NodeKernel:
+    """Return the job that a kernel is; its command is left to the kernel's own files."""
+    asked = JobRequest(
+        image=request.image,
+        argv=("python3",),
+        site=request.site,
+        flags=request.flags,
+        interactive=True,
+        alone=True,
+    )
+    job, site, found = plan_job(asked, context)
+    if not features_of(site).queues:
+        hint = f"envbuild kernel {name_of_image(found)}"
+        raise UsageError(f"{site.name} is where Jupyter runs", where="--on", hint=hint)
+    refuse_unfit(found, job.intent, site)
+    script = str(folder / START)
+    words = scheduler_of(site).interactive(script, job, site, terminal=False)
+    check_client(site, context.settings, context.runner)
+    return NodeKernel(folder=str(folder), site=site, words=words)
+
+
+def _write_relay(kernel: NodeKernel, folder: Path) -> None:
+    """Write the files of a kernel on a node beside its wrapper."""
+    write_text(folder / RELAY, own_text(RELAY))
+    write_text(folder / FORWARD, render_forward(kernel), mode=0o755)
+    write_text(folder / START, render_start(kernel), mode=0o755)
 
 
 def remove_kernel(name: str, prefix: Path | None, context: Context) -> Path:

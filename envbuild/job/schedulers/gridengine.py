@@ -157,7 +157,14 @@ class GridEngine:
         verify = ("-w", "e") if site.gridengine.verify else ()
         return (*verify, *((site.fields.account or "-P", account) if account else ()))
 
-    def interactive(self, script: str, job: Job, site: Site) -> Words:
+    def interactive(
+        self,
+        script: str,
+        job: Job,
+        site: Site,
+        *,
+        terminal: bool = True,  # noqa: ARG002
+    ) -> Words:
         """Return the qrsh line: to qrsh the script is a command, whose lines it does not read."""
         words: list[str] = []
         for text in command_words(self.options(job, site)):

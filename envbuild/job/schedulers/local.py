@@ -53,7 +53,14 @@ class Local:
         """Return the line that starts the script and prints its process number."""
         return ("sh", "-c", START, script)
 
-    def interactive(self, script: str, job: Job, site: Site) -> Words:  # noqa: ARG002
+    def interactive(
+        self,
+        script: str,
+        job: Job,  # noqa: ARG002
+        site: Site,  # noqa: ARG002
+        *,
+        terminal: bool = True,  # noqa: ARG002
+    ) -> Words:
         """Return the script's own line."""
         return ("bash", script)
 

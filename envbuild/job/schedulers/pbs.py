@@ -25,7 +25,7 @@ from envbuild.job.schedulers.protocol import (
     split_options,
     user_options,
 )
-from envbuild.job.site import Site
+from envbuild.job.site import Site, refuse
 from envbuild.job.units import clock, short_memory, time_text
 from envbuild.run import Result
 from envbuild.toml import quote
@@ -178,8 +178,11 @@ class Pbs:
         """Return the qsub line."""
         return ("qsub", script)
 
-    def interactive(self, script: str, job: Job, site: Site) -> Words:
+    def interactive(self, script: str, job: Job, site: Site, *, terminal: bool = True) -> Words:
         """Return the qsub -I line; a program after -- is run, where a script would only be looked through."""
+        if not terminal:
+            rule = "PBS gives a job that is waited for a terminal, and no plain streams"
+            refuse(site, "--on", rule, "envbuild notebook --on SITE starts JupyterLab there")
         own = split_options((*user_options(job, site), *site.fields.interactive))
         words = command_words(self.options(job, site))
         return ("qsub", "-I", *words, *own, "--", "/bin/bash", script)

@@ -124,8 +124,11 @@ class Scheduler(Protocol):
         """Return the command that submits a script."""
         ...  # pragma: no cover
 
-    def interactive(self, script: str, job: Job, site: Site) -> Words:
-        """Return the command that opens the script on a node, with this terminal."""
+    def interactive(self, script: str, job: Job, site: Site, *, terminal: bool = True) -> Words:
+        """Return the command that opens the script on a node, with this terminal.
+
+        Without ``terminal`` its streams carry any bytes; raises UsageError where they cannot.
+        """
         ...  # pragma: no cover
 
     def attach(self, script: str, job: str, *, terminal: bool) -> Words:

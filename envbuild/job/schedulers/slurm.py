@@ -170,10 +170,11 @@ class Slurm:
         """Return the sbatch line; --parsable prints the id alone."""
         return ("sbatch", "--parsable", script)
 
-    def interactive(self, script: str, job: Job, site: Site) -> Words:
-        """Return the srun line with a terminal."""
+    def interactive(self, script: str, job: Job, site: Site, *, terminal: bool = True) -> Words:
+        """Return the srun line; without a terminal nothing waits for the end of a line (-u)."""
         own = split_options((*user_options(job, site), *site.fields.interactive))
-        return ("srun", *command_words(self.options(job, site)), *own, "--pty", "bash", script)
+        stream = "--pty" if terminal else "--unbuffered"
+        return ("srun", *command_words(self.options(job, site)), *own, stream, "bash", script)
 
     def attach(self, script: str, job: str, *, terminal: bool) -> Words:
         """Return the srun line of a step that shares the job's cores and GPUs (srun(1), --overlap)."""
