@@ -27,7 +27,6 @@ from typing import Any
 
 import msgspec
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
@@ -94,15 +93,10 @@ FIRST = {
 TENSORFLOWS_KERAS = re.compile(r"tensorflow\.(?:compat\.v2\.)?keras\.(.+)")
 WITH_KERAS_3 = Version("2.16")
 """From this TensorFlow on, tf.keras is Keras 3."""
-OF_DEVELOPERS = re.compile(
-    r"extra == .[\w.-]*(test|dev|doc|lint|quality|bench|ci\b|all\b)", re.IGNORECASE
-)
-"""Extras that pin what a project itself is tested with."""
 C10 = ("torch/lib/libc10.so", "torch/lib/libc10_cuda.so")
 CUDNNS = ("8", "9")
 SIMPLE: Mapping[str, Callable[[str, str], bool]] = {
     "cudnn": lambda wanted, other: wanted == other,
-    "extra": lambda wanted, other: SpecifierSet(wanted).contains(other),
     "least": lambda wanted, other: Version(other) >= Version(wanted),
 }
 """Kinds of needs that a version alone meets."""
@@ -196,11 +190,6 @@ class Finder:
                 release: [one for one in found if self.is_about(one, target)]
                 for release, found in needs.items()
             }
-            if target in FRAMEWORKS:
-                for release in needs:
-                    wanted[release] += (
-                        [pin] if (pin := self.pinned(package, release, target)) else []
-                    )
             if not any(wanted.values()):
                 continue
             exact = any(one.kind == "built" for found in wanted.values() for one in found)
@@ -269,20 +258,6 @@ class Finder:
             ):
                 return False
         return True
-
-    def pinned(self, package: str, release: Version, target: str) -> Need | None:
-        """Return what an extra of a release pins a framework to, where its plain requirements do not name it."""
-        found = None
-        for text in self.published.requires(package, release):
-            wanted = Requirement(text)
-            if canonicalize_name(wanted.name) != target:
-                continue
-            if wanted.marker is None or "extra" not in str(wanted.marker):
-                return None
-            pinned = any(one.operator in ("==", "~=") for one in wanted.specifier)
-            if pinned and not OF_DEVELOPERS.search(str(wanted.marker)):
-                found = Need("extra", str(wanted.specifier), "METADATA")
-        return found
 
     def meets(self, target: str, other: str, need: Need) -> bool:
         """Whether a release of a target has what is needed; what cannot be told counts as there."""

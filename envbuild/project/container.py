@@ -29,19 +29,6 @@ PLAIN = re.compile(
     r"|ghcr\.io/astral-sh/uv|gcr\.io/google-appengine/\w+)(:|$|@)"
 )
 """Images that bring no framework, or conda alone: a bootstrap does the same."""
-FOR_DEVELOPERS = {
-    "pytest",
-    "pytest-cov",
-    "pytest-xdist",
-    "black",
-    "flake8",
-    "isort",
-    "mypy",
-    "pylint",
-    "pre-commit",
-    "ruff",
-}
-"""Distributions that an image for developers installs by the way."""
 ASIDE = ("setup", "startscript", "test")
 """Sections that are named and not taken."""
 NEEDLESS_SYSTEM = re.compile(
@@ -94,7 +81,6 @@ def read_container(path: Path, root: Path) -> FileFindings:
     for_building = [name for name in system if BUILD_SYSTEM.fullmatch(name)]
     python = found.python or findings.python or _python_of(parts.start)
     cuda = found.cuda or findings.cuda or cuda_of(parts.start)
-    used = [one for one in findings.requirements if one.name not in FOR_DEVELOPERS]
     environment, left = _plain_environment(parts.variables)
     sources = [" ".join(one) for one in parts.copies]
     copies = ", ".join(sources[:3]) + (" …" if len(sources) > 3 else "")
@@ -105,7 +91,7 @@ def read_container(path: Path, root: Path) -> FileFindings:
     )
     return FileFindings(
         file=file,
-        requirements=tuple(used),
+        requirements=findings.requirements,
         aside=findings.aside,
         system=tuple(name for name in system if name not in for_building),
         build=tuple(for_building),

@@ -10,6 +10,7 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
+from envbuild.base.suggest import framework_name
 from envbuild.project.model import FileFindings, Requirement
 from envbuild.project.private import without_secrets
 from envbuild.project.requirements import (
@@ -18,7 +19,7 @@ from envbuild.project.requirements import (
     parse_wheel_address,
     read_requirements,
 )
-from envbuild.project.tree import read_text, shown_path
+from envbuild.project.tree import ASIDE, read_text, shown_path
 from envbuild.resolve.sources.declared import poetry_bounds, poetry_marker
 from envbuild.toml import parse_toml
 
@@ -79,6 +80,7 @@ def read_pyproject(path: Path, root: Path) -> FileFindings | None:
                 (*aside, *other.aside),
                 [*notes, *other.notes],
             )
+    requirements = (*requirements, *_optional_framework(project, requirements, file))
     groups = [*_table_at(project, "optional-dependencies"), *_table_at(data, "dependency-groups")]
     if groups:
         notes.append(f"{file}: its optional groups are not taken: {', '.join(groups)}")
@@ -91,6 +93,20 @@ def read_pyproject(path: Path, root: Path) -> FileFindings | None:
         project=canonicalize_name(str(project.get("name", ""))) or None,
         complete=bool(requirements),
     )
+
+
+def _optional_framework(
+    project: Mapping[str, Any], requirements: Iterable[Requirement], file: str
+) -> tuple[Requirement, ...]:
+    """Return the framework that only optional groups name, as the first of them has it."""
+    if any(framework_name(one.name) for one in requirements):
+        return ()
+    for group, lines in _table_at(project, "optional-dependencies").items():
+        found, _ = split_requirements(_list_of(lines), f"{file}, group {group}")
+        named = [one for one in found if framework_name(one.name)]
+        if named and not ASIDE.search(group.lower()):
+            return (named[0],)
+    return ()
 
 
 def _read_workspace(data: Mapping[str, Any], folder: Path, root: Path) -> list[FileFindings]:

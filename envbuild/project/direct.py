@@ -13,6 +13,11 @@ from envbuild.data.package_tables import load_aliases
 from envbuild.project.draft_builder import MOST_NAMED, DraftBuilder, name_few
 from envbuild.project.model import FileFindings, ImportedModule, PackageIndex, Proposal, Requirement
 
+FOR_DEVELOPERS = re.compile(
+    r"flake8(-.*)?|pytest(-.*)?|black|isort|mypy|pylint|ruff|pre-commit|pycodestyle|pyflakes|mccabe"
+    r"|autopep8|cpplint|clang-format|coverage|twine"
+)
+"""Distributions that check or ship code: a list for running names them by the way."""
 WITH_TENSORFLOW = ("keras", "tensorboard", "protobuf", "absl-py")
 """Distributions that TensorFlow itself asks for."""
 
@@ -36,6 +41,7 @@ def listed_requirements(
                 f"{findings.file} is a dump of a whole environment: the direct lists were "
                 "taken instead",
             )
+            requirements += _frameworks_of(findings, requirements)
             continue
         roots, how = _roots_of_dump(findings, used, index)
         builder.note(
@@ -57,7 +63,18 @@ def listed_requirements(
             f"not taken: {', '.join(parts)}: part of this project, whose folder is bound "
             "when it runs",
         )
-    return [requirement for requirement in requirements if requirement.name not in ourselves]
+    tools = {one.name for one in requirements if FOR_DEVELOPERS.fullmatch(one.name)} - used
+    if tools:
+        builder.note(
+            "python", f"not taken, because only developers need them: {name_few(sorted(tools))}"
+        )
+    return [one for one in requirements if one.name not in ourselves | tools]
+
+
+def _frameworks_of(dump: FileFindings, direct: list[Requirement]) -> list[Requirement]:
+    """Return a dump's pins of frameworks that direct lists name: the project was tried with them."""
+    named = {framework_name(one.name) for one in direct} - {None}
+    return [one for one in dump.requirements if framework_name(one.name) in named]
 
 
 def _roots_of_dump(

@@ -21,9 +21,17 @@ from envbuild.project.imports import imported_modules
 from envbuild.project.model import FileFindings, ImportedModule
 from envbuild.project.notebook import read_notebook
 from envbuild.project.private import as_printable
+from envbuild.project.readme import read_readme
 from envbuild.project.requirements import read_requirements
 from envbuild.project.setup_py import read_setup_py
-from envbuild.project.tree import ProjectTree, is_aside, is_inside, scan_project, shown_path
+from envbuild.project.tree import (
+    ProjectTree,
+    is_aside,
+    is_inside,
+    read_text,
+    scan_project,
+    shown_path,
+)
 from envbuild.resolve.sources.project_name import name_and_version
 
 PLAIN_LISTS = (
@@ -34,6 +42,12 @@ PLAIN_LISTS = (
     "pip-requirements.txt",
 )
 """Lists that are taken alone, without their variants (requirements-gpu.txt)."""
+INSTALLS_PROJECT = re.compile(
+    r"setup\.py|\.ya?ml\b|\b(install|sync)\b[^\n]*\s(-r|-e|--requirement|--editable|\.)"
+    r"|\b(poetry|uv|pdm|pipenv)\s+(install|sync)\b|git\s+clone|^%files|^(COPY|ADD)\s+\.",
+    re.MULTILINE,
+)
+"""What a definition of the project has and one that only serves its models has not."""
 MOST_PARTS = 100
 """Projects inside a project whose names are read."""
 
@@ -75,13 +89,21 @@ def _gather_folder(root: Path) -> ProjectFindings:
     ]
     deployed = [path for path in tree.lists if path.name == "cog.yaml"]
     chosen, left = choose_lists(tuple(path for path in tree.lists if path not in deployed))
-    all_findings = _read_all(chosen, root, notes)
+    apart = tuple(path for path in chosen if _installs_another(path, root))
+    all_findings = _read_all(tuple(path for path in chosen if path not in apart), root, notes)
+    if not any(findings.complete for findings in all_findings):
+        all_findings += _read_all(apart, root, notes)
+    else:
+        left = (*left, *apart)
     for path in _framework_lists(left, all_findings):
         all_findings += _read_all((path,), root, notes)
         left = tuple(one for one in left if one != path)
     if not any(findings.requirements for findings in all_findings):
         # what a service runs with, where nothing else says it
         all_findings += _read_all(tuple(deployed[:1]), root, notes)
+    if not any(findings.requirements for findings in all_findings):
+        told_to = read_readme(root)
+        all_findings += [told_to] if told_to is not None else []
     if not any(findings.requirements for findings in all_findings):
         said = (read_notebook(root / path, root) for path in tree.notebooks if not is_aside(path))
         all_findings += [findings for findings in said if findings is not None]
@@ -105,6 +127,13 @@ def _gather_folder(root: Path) -> ProjectFindings:
         notes=(*notes, *told),
         own=_own_names(tree),
     )
+
+
+def _installs_another(path: Path, root: Path) -> bool:
+    """Whether a definition below the root never installs the project or one of its lists."""
+    if len(path.parts) == 1 or not _is_container(path):
+        return False
+    return INSTALLS_PROJECT.search(read_text(root / path) or "") is None
 
 
 def _own_names(tree: ProjectTree) -> frozenset[str]:

@@ -9,7 +9,7 @@ import datetime as dt
 import re
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -122,9 +122,12 @@ def _read_page(requirement: Requirement, links: Iterable[Link], pages: _Pages) -
     pinned = _asked_version(asked, files)
     exact = any(one.operator in ("==", "===") and "*" not in one.version for one in asked.specifier)
     latest = _upload_day(chain.from_iterable(files.values()))
-    pages.releases[requirement.name] = _pinned_release(
+    release = _pinned_release(
         files[pinned] if pinned is not None else [], exact=exact, latest=latest
     )
+    days = (release.day, _last_admitted(asked, files))
+    release = replace(release, day=max(filter(None, days), default=None))
+    pages.releases[requirement.name] = release
     fitting = [version for version in files if asked.specifier.contains(version)]
     chosen = pinned if pinned is not None else max(fitting, default=None)
     links = files.get(chosen, []) if chosen else []
@@ -134,6 +137,14 @@ def _read_page(requirement: Requirement, links: Iterable[Link], pages: _Pages) -
         pages.wheels[requirement.name] = Candidate(
             file=smallest.file, url=smallest.url, sha256=smallest.sha256 or "", size=smallest.size
         )
+
+
+def _last_admitted(asked: Pep508, files: Mapping[Version, list[Link]]) -> dt.date | None:
+    """Return the day of the release that "<=" names: whoever wrote it knew that one."""
+    for bound in asked.specifier:
+        if bound.operator == "<=" and Version(bound.version) in files:
+            return _upload_day(files[Version(bound.version)], first=True)
+    return None
 
 
 def _file_version(file: str) -> Version | None:

@@ -43,8 +43,10 @@ ASIDE = re.compile(
 TEST_FOLDERS = {
     "test", "tests", "testing", "docs", "doc", "examples", "example", "benchmarks", "benchmark",
     "scripts", "tools", "ci", "convert", "demo", "demos", "optional", "web-demos", "web_demo",
-    "app", "apps", "evaluations",
+    "app", "apps", "evaluations", "tutorial", "tutorials",
 }  # fmt: skip
+DESCRIBING = {"doc", "docs", "stubs", "typings"}
+"""Folders that describe modules and do not hold them: docs/stubs/tensorflow is not TensorFlow."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,13 +88,13 @@ def scan_project(root: Path) -> ProjectTree:
             found.append(path)
         elif kind == "link out":
             outside.append(path)
-        elif kind != "file":
+        elif kind != "file" and not _describes(path.relative_to(root)):
             modules.add(path.stem if kind == "vendored" else path.name)
     relative = sorted(
         (path.relative_to(root) for path in found), key=lambda path: (len(path.parts), path.parts)
     )
     code = [path for path in relative if path.suffix == ".py"]
-    modules.update(path.stem for path in code)
+    modules.update(path.stem for path in code if not _describes(path))
     lists = [path for path in relative if len(path.parts) <= DEEPEST_LIST + 1 and is_list(path)]
     aside = [path for path in lists if is_about_developing(path)]
     notebooks = [path for path in relative if path.suffix == ".ipynb"]
@@ -151,6 +153,11 @@ def _entry_kind(entry: os.DirEntry[str], root: Path) -> str:
     if is_link or _is_hidden(entry.name):
         return ""
     return "vendored" if entry.name in SKIPPED else "folder"
+
+
+def _describes(path: Path) -> bool:
+    """Whether a path below the root lies in a folder that describes modules."""
+    return bool(DESCRIBING & set(path.parts[:-1]))
 
 
 def _is_hidden(name: str) -> bool:

@@ -41,6 +41,15 @@ def lines(before: str, handed: str = "install_requires=needs") -> tuple[str, ...
             "v = '1.2'\nneeds = ['numpy>=' + v, f'six=={v}', 'click>=%s' % v]",
             ("numpy>=1.2", "six==1.2", "click>=1.2"),
         ),
+        (
+            (
+                "all = ['numpy>=1.2', 'six', 'ruff']\n"
+                "deps = {b: a for a, b in (re.findall(r'^(([^!=<>~ ]+)(?:[!=<>~ ].*)?$)', x)[0] for x in all)}\n"
+                "def some(*names):\n    return [deps[name] for name in names]\n"
+                "needs = [deps['six']] + some('numpy')"
+            ),
+            ("six", "numpy>=1.2"),
+        ),
         ("needs = '''\nnumpy\nsix\n'''", ("numpy", "six")),
         ("needs = open('requirements.txt').read().splitlines()", ("numpy>=1.2", "six")),
         ("with open('requirements.txt') as f:\n    needs = f.readlines()", ("numpy>=1.2", "six")),

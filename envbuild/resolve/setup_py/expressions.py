@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
-from envbuild.resolve.setup_py.conditions import Condition, condition_of
+from envbuild.resolve.setup_py.conditions import ALWAYS, Condition, condition_of
 from envbuild.resolve.setup_py.handed import Line, Value, lines_of
 
 MOST_STEPS = 20_000
@@ -20,6 +21,9 @@ STRIPPING = ("strip", "rstrip", "lstrip", "lower")
 OF_LINES = ("splitlines", "readlines", "split")
 CLEANING = {"strip", "rstrip", "lstrip", "startswith", "endswith", "len", "split", "str", "replace"}
 """What a comprehension may call that only cleans the lines of a requirements file."""
+TAKING_APART = {"findall", "match", "fullmatch", "search", "split", "groups", "group", "strip"}
+"""What a comprehension may call that takes a requirement's name from its line."""
+NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 
 
 class Unknown(Exception):  # noqa: N818  (a way out of the walk, not an error)
@@ -82,10 +86,14 @@ class Expressions(ABC):
                 return self._table_item(table, key)
             case ast.Attribute(value=path, attr="parent"):
                 return self._text_of(path).rpartition("/")[0]
+            case ast.DictComp(generators=[only]):
+                return self._table_by_name(only.iter)
             case (
                 ast.ListComp(elt=element, generators=[only])
                 | ast.GeneratorExp(elt=element, generators=[only])
             ):
+                if isinstance(element, ast.Subscript) and not only.ifs:
+                    return self._picked_lines(element, only)
                 return self._cleaned_lines([element, *only.ifs], only.iter)
             case ast.Call():
                 return self._call_result(node)
@@ -131,6 +139,31 @@ class Expressions(ABC):
         if not isinstance(value, Mapping):
             raise Unknown
         return _require_value(value.get(self._text_of(key)))
+
+    def _table_by_name(self, lines: ast.expr) -> Mapping[str, Value | None]:
+        """Return requirements by their names, as ``{name: line for … in …}`` takes a list apart."""
+        while isinstance(lines, ast.GeneratorExp | ast.ListComp) and len(lines.generators) == 1:
+            if not _called_names([lines.elt, *lines.generators[0].ifs]) <= TAKING_APART:
+                raise Unknown
+            lines = lines.generators[0].iter
+        value = self._value_of(lines)
+        if not isinstance(value, tuple):
+            raise Unknown
+        named = ((NAME.match(line.text.strip()), line) for line in value)
+        return {name[0]: line.text for name, line in named if name and line.when == ALWAYS}
+
+    def _picked_lines(self, element: ast.Subscript, only: ast.comprehension) -> tuple[Line, ...]:
+        """Return what a list of names picks from a table: ``[deps[name] for name in names]``."""
+        names = self._value_of(only.iter)
+        if not isinstance(only.target, ast.Name) or not isinstance(names, tuple):
+            raise Unknown
+        kept = self.names.get(only.target.id)
+        found: list[Line] = []
+        for name in names:
+            self.names[only.target.id] = name.text
+            found += self._lines_of(element)
+        self.names[only.target.id] = kept
+        return tuple(found)
 
     def _cleaned_lines(self, parts: Sequence[ast.expr], lines: ast.expr) -> tuple[Line, ...]:
         """Return the requirements among lines that an expression only cleans."""

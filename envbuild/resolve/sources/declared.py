@@ -102,7 +102,8 @@ def _poetry_bound(part: str) -> str:
         numbers = [int(number) for number in tilde[1].split(".")]
         upper = [numbers[0] + 1] if len(numbers) == 1 else [numbers[0], numbers[1] + 1]
         return f">={tilde[1]}{tilde[2]},<{'.'.join(map(str, upper))}"
-    return f"=={part}" if part[:1].isdigit() else part.replace(" ", "")
+    exact = re.fullmatch(r"=?(\d.*)", part)
+    return f"=={exact[1]}" if exact else part.replace(" ", "")
 
 
 def cfg_requires(text: str, files: Mapping[str, str]) -> list[str] | None:
