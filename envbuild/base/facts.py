@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,9 @@ from typing import Any
 import msgspec
 
 from envbuild.base import gpu
-from envbuild.base.model import SCHEMA, AptPackage, BaseFacts, Dist
+from envbuild.base.model import SCHEMA, AptPackage, BaseFacts, Dist, InstalledConda
 from envbuild.errors import HostError, UsageError
+from envbuild.formats.fields import FOLDER
 from envbuild.limits import UNREADABLE
 from envbuild.store.layout import Store
 from envbuild.store.sealed import read_sealed, write_sealed
@@ -41,6 +43,8 @@ class _Probed(msgspec.Struct, frozen=True):
     texts: dict[str, str]
     environment: dict[str, str]
     constraints: str | None
+    conda_prefix: str | None = None
+    conda: tuple[InstalledConda, ...] = ()
 
 
 class _ProbedDist(msgspec.Struct, frozen=True):
@@ -106,6 +110,8 @@ def _facts_of(
     )
     real = [path for _, path in probed.libraries]
     texts, environment = probed.texts, probed.environment
+    of_conda = gpu.conda_cuda({package.name: package.version for package in probed.conda})
+    cuda = gpu.cuda_version(dists, real, texts, environment) or of_conda
     return BaseFacts(
         image=image,
         python=probed.python,
@@ -122,7 +128,7 @@ def _facts_of(
         prefix=probed.prefix,
         site=probed.site,
         externally_managed=probed.externally_managed,
-        cuda=gpu.cuda_version(dists, real, texts, environment),
+        cuda=cuda,
         cudnn=gpu.cudnn_version(dists, real, texts, environment, apt),
         nccl=gpu.nccl_version(dists, real, environment, apt),
         framework=gpu.framework_of_dists(dists),
@@ -131,7 +137,16 @@ def _facts_of(
         constraints=probed.constraints,
         environment=environment,
         stubs=gpu.stub_paths(probed.libraries),
+        **_conda_of(probed),
     )
+
+
+def _conda_of(probed: _Probed) -> dict[str, Any]:
+    """Return the conda environment, none where its folder has a name that no lock may hold."""
+    if probed.conda_prefix is None or not re.fullmatch(FOLDER, probed.conda_prefix):
+        return {}
+    packages = sorted(probed.conda, key=lambda package: package.key)
+    return {"conda_prefix": probed.conda_prefix, "conda": tuple(packages)}
 
 
 def _dist_of(probed: _ProbedDist) -> Dist:
@@ -194,7 +209,9 @@ def cached_facts(digest: str, store: Store) -> BaseFacts | None:
         facts = msgspec.json.decode(data or b"", type=BaseFacts)
     except UNREADABLE:
         return None
-    return facts if facts.schema == SCHEMA else None
+    # what was read before conda's records were looked at is read again
+    unread = facts.conda_prefix is None and any(dist.installer == "conda" for dist in facts.dists)
+    return facts if facts.schema == SCHEMA and not unread else None
 
 
 def encode_facts(facts: BaseFacts) -> bytes:

@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 
 from envbuild.base.model import AptPackage, Dist
 from envbuild.data.lookup import framework_held
+from envbuild.data.package_tables import load_conda
 
 
 def framework_of_dists(dists: Sequence[Dist]) -> str | None:
@@ -57,6 +58,15 @@ def cuda_version(
         built_for(texts).get("cuda"),
     )
     return next((short for short in map(_major_minor, candidates) if short), None)
+
+
+def conda_cuda(versions: Mapping[str, str]) -> str | None:
+    """Return the CUDA of conda packages ("12.6") by their versions, None without its libraries."""
+    if not load_conda().libraries & set(versions):
+        return None
+    named = ("cuda-version", "cudatoolkit", "pytorch-cuda")
+    found = next((versions[name] for name in named if name in versions), None)
+    return _major_minor(found)
 
 
 def cudnn_version(

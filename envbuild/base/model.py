@@ -88,6 +88,28 @@ class AptPackage(msgspec.Struct, frozen=True, kw_only=True):
     architecture: str
 
 
+class InstalledConda(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One conda package that an image holds, by its record in conda-meta.
+
+    ``channel`` is a short name ("conda-forge"), never a host; ``number`` is the build's;
+    ``depends`` and ``constrains`` are match specs.
+    """
+
+    name: str
+    version: str
+    build: str
+    channel: str = ""
+    subdir: str = ""
+    number: int = 0
+    depends: tuple[str, ...] = ()
+    constrains: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What tells it from any other package."""
+        return self.name, self.version, self.build
+
+
 class BaseFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What an image holds, read out of it once per digest.
 
@@ -95,7 +117,8 @@ class BaseFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     it.  ``created`` is an ISO date; ``size`` is in bytes; ``cuda``, ``cudnn``, ``nccl`` are
     versions, ``framework`` is "name version"; ``built_for`` are the versions that the framework
     itself says it was built for ("cuda", "cudnn"); ``stubs`` are paths of libcuda stub libraries;
-    ``constraints`` is the text of the image's pip constraint files.
+    ``constraints`` is the text of the image's pip constraint files.  ``conda_prefix`` is the conda
+    environment that the Python lives in (its real path), ``conda`` are that one's packages.
     """
 
     image: str
@@ -122,6 +145,8 @@ class BaseFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     constraints: str | None = None
     environment: dict[str, str] = {}
     stubs: tuple[str, ...] = ()
+    conda_prefix: str | None = None
+    conda: tuple[InstalledConda, ...] = ()
 
     def dist(self, name: str) -> Dist | None:
         """Return the distribution of that canonical name, or None."""

@@ -217,6 +217,54 @@ def read_dists(files, path):
     return [found[key] for key in sorted(order)]
 
 
+# ---- conda
+
+
+def conda_prefix(files, home):
+    """The conda environment that a Python lives in, by its real path; None for any other Python."""
+    prefix = files.real(home)
+    return prefix if files.isdir(os.path.join(prefix, "conda-meta")) else None
+
+
+def read_conda(files, prefix):
+    """The packages of a conda environment; of a record that is no JSON its file's name counts."""
+    folder, found = os.path.join(prefix, "conda-meta"), []
+    for entry in files.names(folder):
+        if entry.endswith(".json") and entry.count("-") > 1:
+            try:
+                record = json.loads(files.read(os.path.join(folder, entry)) or b"")
+            except (ValueError, RecursionError):
+                record = {}
+            found.append(conda_package(entry[: -len(".json")], record))
+    return found
+
+
+def conda_package(stem, record):
+    """What a record says; the channel without its host, which may carry a token."""
+    record = record if isinstance(record, dict) else {}
+    name, version, build = stem.rsplit("-", 2)
+
+    def text(key, other=""):
+        return record[key] if isinstance(record.get(key), str) else other
+
+    def texts(key):
+        listed = record[key] if isinstance(record.get(key), list) else []
+        return [item for item in listed if isinstance(item, str)]
+
+    subdir, number = text("subdir"), record.get("build_number")
+    place = [part for part in text("channel").split("/") if part and part != subdir]
+    return {
+        "name": text("name", name),
+        "version": text("version", version),
+        "build": text("build", build),
+        "channel": "/".join(place[-2:] if place[-2:-1] == ["pkgs"] else place[-1:]),
+        "subdir": subdir,
+        "number": number if isinstance(number, int) else 0,
+        "depends": texts("depends"),
+        "constrains": texts("constrains"),
+    }
+
+
 # ---- the system
 
 
@@ -398,6 +446,7 @@ def read_facts(files, python):
     facts = dict(python)
     path, stdlib, prefix = facts.pop("path"), facts.pop("stdlib"), facts["prefix"]
     dists = read_dists(files, path)
+    conda = conda_prefix(files, os.path.dirname(os.path.dirname(stdlib)))
     facts.update(
         site=[p for p in path if os.path.basename(p) in ("site-packages", "dist-packages")],
         externally_managed=files.exists(os.path.join(stdlib, "EXTERNALLY-MANAGED")),
@@ -409,6 +458,8 @@ def read_facts(files, python):
         texts=read_texts(files, path),
         environment=read_environment(files),
         constraints=read_constraints(files, prefix),
+        conda_prefix=conda,
+        conda=read_conda(files, conda) if conda else [],
     )
     return facts
 

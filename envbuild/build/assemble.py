@@ -27,12 +27,15 @@ from envbuild.build.assembly_plan import (
 )
 from envbuild.build.base_parts import (
     BaseParts,
+    hidden_conda,
     hidden_entries,
     planned_base,
     provide_base,
+    reader_of,
     refuse_other_prefix,
     with_conda,
 )
+from envbuild.build.conda.activation import history_path
 from envbuild.build.conda.parts import CondaAssembly
 from envbuild.build.fetch import fetch_files
 from envbuild.build.from_wheel import unpack_wheel
@@ -183,6 +186,8 @@ class _Assembly:
             packing=self.packing,
             feeders=self.feeders,
             context=self.context,
+            hidden=hidden_conda(self.lock, base, self.spec.codec),
+            history=reader_of(base, self.spec.codec)(history_path(self.lock)) or b"",
         )
 
     def _scheme(self, base: BaseParts | None) -> Scheme:

@@ -5,7 +5,7 @@ A bootstrapped root, a SIF's root, or the layers of an OCI image.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +14,7 @@ from envbuild.base.oci.image import stored_config, stored_image
 from envbuild.base.sources import fetch_base
 from envbuild.build.assembly_plan import PlannedBase, plan_base
 from envbuild.build.conda.parts import NO_CONDA, CondaParts
+from envbuild.build.conda.replaced import replaced_entries, with_owners
 from envbuild.build.fetch import locked_bootstrap, provide_root_tar
 from envbuild.build.image.base_config import (
     NO_CONFIG,
@@ -24,7 +25,7 @@ from envbuild.build.image.base_config import (
 from envbuild.build.in_base.install_scheme import Scheme
 from envbuild.build.in_base.overlay_run import OverlayScript, debian_install_script, run_captured
 from envbuild.build.local_base import locked_reference
-from envbuild.build.whiteouts import replaced_entries
+from envbuild.build.whiteouts import replaced_paths, whiteout_entries
 from envbuild.context import Context
 from envbuild.errors import IntegrityError, UsageError
 from envbuild.formats.block_codec import Codec
@@ -109,6 +110,8 @@ def with_system(base: BaseParts, part: CachedPart) -> BaseParts:
 
 def refuse_other_prefix(lock: Lock, base: BaseParts) -> None:
     """Raise UsageError where the base has files in the folder that conda packages go to."""
+    if lock.base.conda_prefix is not None:
+        return  # its own environment is what they extend
     folder = f"{CONDA_PREFIX}/".lstrip("/")
     there = next((path for path in base.tree if path.startswith(folder)), None)
     if there is not None:
@@ -144,11 +147,24 @@ def hidden_entries(
     if lock.is_bootstrap:
         return ()  # it has none
 
+    read = reader_of(base, codec)
+    names = [package.name for package in lock.installed]
+    gone = replaced_paths(base.tree, names, scheme, read)
+    return whiteout_entries(base.tree, with_owners(lock, base.tree, gone, read))
+
+
+def hidden_conda(lock: Lock, base: BaseParts, codec: Codec) -> tuple[TreeEntry, ...]:
+    """Return marks that hide the base's conda packages which locked ones replace."""
+    return replaced_entries(lock, base.tree, reader_of(base, codec))
+
+
+def reader_of(base: BaseParts, codec: Codec) -> Callable[[str], bytes | None]:
+    """Return what reads a file of a packed base by its path."""
+
     def read(path: str) -> bytes | None:
         return read_file(base.tree, base.parts, path, compressor=codec.compressor)
 
-    names = [package.name for package in lock.installed]
-    return replaced_entries(base.tree, names, scheme, read)
+    return read
 
 
 def root_key(lock: Lock, groups: Sequence[str], codec: Codec) -> str:

@@ -22,6 +22,7 @@ from envbuild.build.base_parts import (
     base_of_image,
     complete_image,
     diff_ids_of,
+    hidden_conda,
     is_sif,
     mount_point_entries,
     mount_points_key,
@@ -30,7 +31,7 @@ from envbuild.build.base_parts import (
     system_script,
     with_system,
 )
-from envbuild.build.conda.parts import SeenByActivation, stored_conda
+from envbuild.build.conda.parts import Marks, SeenByActivation, stored_conda
 from envbuild.build.image.base_config import NO_CONFIG, BaseConfig
 from envbuild.build.in_base.install_scheme import (
     Scheme,
@@ -78,7 +79,8 @@ def _stored_base(spec: AssemblySpec, store: Store) -> PlannedBase:
     known = None if base is None else _known_scheme(lock, base, store)
     if base is not None and known is not None:
         below = [part.part.key for part in base.parts]
-        conda = _stored_conda(spec, below, base.config, store)
+        hidden = hidden_conda(lock, base, spec.codec)
+        conda = _stored_conda(spec, below, base.config, store, hidden)
         planned = planned_base(lock, base, known, spec.codec)
         return replace(planned, parts=(*planned.parts, *conda))
     has_system = any(package.group == "system" for package in lock.debian)
@@ -89,10 +91,10 @@ def _stored_base(spec: AssemblySpec, store: Store) -> PlannedBase:
 
 
 def _stored_conda(
-    spec: AssemblySpec, below: list[str], config: BaseConfig, store: Store
+    spec: AssemblySpec, below: list[str], config: BaseConfig, store: Store, hidden: Marks = ()
 ) -> tuple[PlannedPart, ...]:
     seen = SeenByActivation(below=below, config=config, set_by_recipe=set_by_recipe(spec))
-    return stored_conda(spec.lock, seen, spec.codec, store)
+    return stored_conda(spec.lock, seen, hidden, spec.codec, store)
 
 
 def _known_scheme(lock: Lock, base: BaseParts, store: Store) -> Scheme | None:

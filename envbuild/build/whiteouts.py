@@ -32,6 +32,13 @@ def replaced_entries(
     Only what would shadow the new package or lie under it is hidden: copies in folders that Python
     looks into later (Debian's own) stay, as an installer leaves them.
     """
+    return whiteout_entries(tree, replaced_paths(tree, names, scheme, read))
+
+
+def replaced_paths(
+    tree: Tree, names: Collection[str], scheme: Scheme, read: Read
+) -> frozenset[str]:
+    """Return the paths of what the base holds of packages with these canonical names."""
     wanted = {canonicalize_name(name) for name in names}
     places = _install_folders(scheme)
     gone: set[str] = set()
@@ -40,7 +47,7 @@ def replaced_entries(
         found = METADATA.match(info) if site in places else None
         if found and canonicalize_name(found["name"] or found["bare"]) in wanted:
             gone |= set(_distribution_files(tree, path, read))
-    return tuple(_whiteout_entries(tree, gone))
+    return frozenset(gone)
 
 
 def _install_folders(scheme: Scheme) -> set[str]:
@@ -109,8 +116,8 @@ def _bytecode_tags(tree: Tree, folder: str) -> Collection[str]:
     return [f"cpython-3{minor}{optimized}.pyc" for minor, optimized in tags]
 
 
-def _whiteout_entries(tree: Tree, gone: set[str]) -> Iterator[TreeEntry]:
-    """Yield a mark for each path, and for folders that have lost all that was in them."""
+def whiteout_entries(tree: Tree, gone: Collection[str]) -> tuple[TreeEntry, ...]:
+    """Return a mark for each path, and for folders that have lost all that was in them."""
     left: dict[str, int] = {}
     for path in tree:
         if path:
@@ -125,7 +132,10 @@ def _whiteout_entries(tree: Tree, gone: set[str]) -> Iterator[TreeEntry]:
         if not left[folder] and folder and folder not in hidden:
             hidden.add(folder)
             todo.append(folder)
+    marks = []
     for path in sorted(hidden):
         folder, _, name = path.rpartition("/")
         if folder not in hidden:
-            yield TreeEntry(f"{folder}/{WHITEOUT}{name}" if folder else f"{WHITEOUT}{name}", "w", 0)
+            mark = f"{folder}/{WHITEOUT}{name}" if folder else f"{WHITEOUT}{name}"
+            marks.append(TreeEntry(mark, "w", 0))
+    return tuple(marks)

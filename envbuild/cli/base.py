@@ -214,6 +214,8 @@ def _fact_rows(facts: BaseFacts) -> tuple[tuple[str, str | None], ...]:
         ("framework", facts.framework or "none"),
         ("built for", built),
     ]
+    if facts.conda_prefix:
+        rows.append(("conda", f"{facts.conda_prefix}, {len(facts.conda)} packages"))
     rows += [("CUDA", facts.cuda or "none"), ("cuDNN", facts.cudnn or "none")]
     rows += [("NCCL", facts.nccl or "none"), ("libcuda stub", ", ".join(facts.stubs))]
     rows += [("Debian packages", packages), ("pip constraints", constraints)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from rattler import RepoDataRecord
 
@@ -31,19 +32,37 @@ def choose_conda(request: CondaRequest, context: Context) -> CondaSolution:
             if turn == turns - 1:
                 raise
             context.report.say(f"{error}; asking the next address")
-    refuse_vendor_records(records, context)
-    found = sorted((solver.found(record) for record in records), key=lambda item: item.name)
+    there = {item.key for item in request.installed}
+    brought = [record for record in records if _key_of(record) not in there]
+    refuse_vendor_records(brought, context)
+    found = sorted((solver.found(record) for record in brought), key=lambda item: item.name)
+    names = {item.name for item in found}
     virtual = tuple(
         f"{name}={version}" if build == "0" else f"{name}={version}={build}"
         for name, version, build in virtual_packages(request)
     )
-    return CondaSolution(packages=tuple(found), virtual=virtual, notes=notes)
+    replaced = tuple(item for item in request.installed if item.name in names)
+    return CondaSolution(packages=tuple(found), virtual=virtual, notes=notes, replaced=replaced)
+
+
+def _key_of(record: RepoDataRecord) -> tuple[str, str, str]:
+    return record.name.normalized, str(record.version), str(record.build)
 
 
 def _choose_records(solver: Solver) -> tuple[list[RepoDataRecord], tuple[str, ...]]:
-    if solver.request.given:
+    request = solver.request
+    if request.given:
         return _take_given(solver)
-    return solve_with_gpu(solver, _kept_records(solver))
+    keep, free = _kept_records(solver), replace(request, movable=frozenset())
+    if not request.installed:
+        return solve_with_gpu(solver, keep)
+    # a base stays as it is where that can be; only then what may move of it does
+    try:
+        return solve_with_gpu(replace(solver, request=free), keep)
+    except NoSolutionError:
+        if not request.movable:
+            raise
+        return solve_with_gpu(solver, keep)
 
 
 def _take_given(solver: Solver) -> tuple[list[RepoDataRecord], tuple[str, ...]]:

@@ -61,7 +61,9 @@ def solve_with_gpu(solver: Solver, keep: Records) -> tuple[Records, tuple[str, .
     """
     plain = solver.solve(keep=keep)
     request = solver.request
-    names = {record.name.normalized for record in plain}
+    # what a base holds is the base's: its own facts and checks judge it
+    names = {record.name.normalized for record in plain} - request.held
+    _refuse_held_cpu_build(plain, request)
     frameworks = sorted(names & load_conda().frameworks)
     if request.cpu or not (frameworks or PIN in names):
         return plain, ()
@@ -81,6 +83,20 @@ def solve_with_gpu(solver: Solver, keep: Records) -> tuple[Records, tuple[str, .
     found = found or plain
     _refuse_other_cuda(found, request, ranges)
     return found, cpu_notes(found)
+
+
+def _refuse_held_cpu_build(records: Records, request: CondaRequest) -> None:
+    """Raise NoSolutionError for a framework that is asked for and that a base has for the CPU."""
+    asked = request.held & _asked_names(request) & load_conda().frameworks
+    for record in records:
+        name = record.name.normalized
+        if not request.cpu and name in asked - _chosen_names(request) and not gpu_toolkit(record):
+            raise NoSolutionError(
+                f"the base holds {name} {record.version} as a build for the CPU ({record.build}), "
+                "which stays as it is",
+                where="[conda] dependencies",
+                hint="take a base without it, or write cpu = true under [base]",
+            )
 
 
 def gpu_toolkit(record: PackageRecord) -> str | None:
@@ -223,7 +239,7 @@ def _refuse_other_cuda(
     records: Records, request: CondaRequest, ranges: Sequence[tuple[str, str]]
 ) -> None:
     """Raise NoSolutionError where the recipe itself asks for a CUDA that the nodes do not run."""
-    pins = [str(record.version) for record in records if record.name.normalized == PIN]
+    pins = [str(one.version) for one in records if one.name.normalized in {PIN} - request.held]
     for pin in pins:
         version = numbers(pin)
         if not any(numbers(since) <= version < numbers(until) for since, until in ranges):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from envbuild.base.model import InstalledConda
 from envbuild.names import Machine
 
 
@@ -59,7 +60,9 @@ class CondaRequest:
 
     ``specs`` are match specs as the user wrote them; ``channels`` names, best first; ``cpu`` tells
     that builds for the CPU are meant; ``as_of`` is an ISO date or None; ``keep`` are archives of an
-    old lock to prefer, ``given`` a whole environment to take as it is.
+    old lock to prefer, ``given`` a whole environment to take as it is.  ``installed`` are packages
+    that a base holds already: they stay, but for those named in ``movable``.  ``bounds`` are match
+    specs that hold where the package is there at all.
     """
 
     specs: tuple[str, ...]
@@ -71,6 +74,14 @@ class CondaRequest:
     as_of: str | None = None
     keep: frozenset[str] = frozenset()
     given: tuple[GivenArchive, ...] = ()
+    installed: tuple[InstalledConda, ...] = ()
+    movable: frozenset[str] = frozenset()
+    bounds: tuple[str, ...] = ()
+
+    @property
+    def held(self) -> frozenset[str]:
+        """The names of packages that stay as they are."""
+        return frozenset(item.name for item in self.installed) - self.movable
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,11 +114,15 @@ class CondaFound:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CondaSolution:
-    """The answer: packages by name, and the virtual ones ("__cuda=12.4") they were chosen for."""
+    """The answer: packages by name, and the virtual ones ("__cuda=12.4") they were chosen for.
+
+    Those that a base holds already are left out; ``replaced`` are those of them that make room.
+    """
 
     packages: tuple[CondaFound, ...] = ()
     virtual: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    replaced: tuple[InstalledConda, ...] = ()
 
     @property
     def python(self) -> str | None:

@@ -14,6 +14,7 @@ from rattler import (
     Gateway,
     GenericVirtualPackage,
     PackageName,
+    PackageRecord,
     RepoDataRecord,
     Version,
     solve,
@@ -26,6 +27,7 @@ from rattler.networking.middleware import (
 )
 from rattler.package.build_string import BuildString
 
+from envbuild.base.model import InstalledConda
 from envbuild.conda.model import CondaFound, CondaRequest
 from envbuild.conda.target import virtual_packages
 from envbuild.context import Context
@@ -35,6 +37,7 @@ from envbuild.net.channels import channel_headers, channel_urls, is_vendor_url
 from envbuild.net.redact import mask_users, without_user
 
 SOLVE_SECONDS = 300
+NO_HOST = "https://mirror.invalid/base"
 SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+!-]*\Z")
 """What may stand in a file name: rattler checks it too, since 0.24."""
 
@@ -84,16 +87,21 @@ class Solver:
         if request.as_of:
             day = datetime.fromisoformat(request.as_of).replace(tzinfo=timezone.utc)
             cutoff = day + timedelta(days=1) - timedelta(milliseconds=1)
+        asked = [_with_address(spec, self.channels) for spec in (*request.specs, *more)]
+        installed = [installed_record(item) for item in request.installed]
+        held = [record for record in installed if record.name.normalized in request.held]
+        free = [record for record in installed if record.name.normalized in request.movable]
         try:
             found: list[RepoDataRecord] = self._wait_for(
                 solve(
                     list(self.channels.values()),
-                    [_with_address(spec, self.channels) for spec in (*request.specs, *more)],
+                    [*asked, *(item.name for item in request.installed)],
                     gateway=self.gateway,
                     platforms=self.subdirs,  # type: ignore[arg-type]
                     virtual_packages=_virtual(request),
-                    locked_packages=keep,
-                    constraints=constraints,
+                    locked_packages=[*keep, *free],
+                    pinned_packages=held,
+                    constraints=[*request.bounds, *constraints],
                     exclude_newer=cutoff,
                     timeout=timedelta(seconds=SOLVE_SECONDS),
                     # other channels than the recipe's are never asked (CEP 42)
@@ -174,6 +182,31 @@ def open_solver(request: CondaRequest, context: Context, turn: int = 0) -> Solve
     gateway = Gateway(cache_dir=context.store.folder("repodata"), client=client)
     first = {name: without_user(url) for name, url in chosen.items()}
     return Solver(request=request, channels=first, gateway=gateway)
+
+
+def installed_record(package: InstalledConda) -> RepoDataRecord:
+    """Return a package that a base holds as the solver knows packages.
+
+    What it needs of the machine is left out: it is there, and the nodes are what they are.
+    """
+    depends, constrains = map(_without_virtual, (package.depends, package.constrains))
+    record = PackageRecord(
+        package.name,
+        package.version,
+        BuildString(package.build),
+        package.number,
+        package.subdir or "noarch",
+        depends=depends,
+        constrains=constrains,
+    )
+    # older than any day that packages are chosen as of
+    record.timestamp = datetime(1980, 1, 1, tzinfo=timezone.utc)
+    file = "-".join(package.key) + ".conda"
+    return RepoDataRecord(record, file, f"{NO_HOST}/{file}", NO_HOST)
+
+
+def _without_virtual(specs: Sequence[str]) -> list[str]:
+    return [spec for spec in specs if not spec.startswith("__")]
 
 
 def refuse_vendor_records(records: Sequence[RepoDataRecord], context: Context) -> None:

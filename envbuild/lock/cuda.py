@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from envbuild.base import gpu
 from envbuild.base.model import Dist
 from envbuild.data.lookup import build_of
-from envbuild.data.package_tables import load_conda
 from envbuild.lock.model import Lock
 
 
 def cuda_of(lock: Lock) -> str | None:
     """Return the CUDA version in an image of this lock ("12.4", "12"); None without."""
-    from_conda = conda_cuda({package.name: package.version for package in lock.conda})
+    from_conda = gpu.conda_cuda({package.name: package.version for package in lock.conda})
     if from_conda:
         return from_conda
     packages = lock.installed
@@ -23,14 +21,6 @@ def cuda_of(lock: Lock) -> str | None:
     if found:
         return found
     return next((own for dist in dists if (own := _own_cuda(dist, lock.base.machine))), None)
-
-
-def conda_cuda(versions: Mapping[str, str]) -> str | None:
-    """Return the CUDA of conda packages ("12.6") by their versions, None without its libraries."""
-    if not load_conda().libraries & set(versions):
-        return None
-    found = versions.get("cuda-version") or versions.get("cudatoolkit")
-    return ".".join(found.split(".")[:2]) if found else None
 
 
 def _own_cuda(dist: Dist, machine: str) -> str | None:

@@ -9,11 +9,11 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from envbuild.base import gpu
+from envbuild.base.gpu import conda_cuda
 from envbuild.base.model import BaseFacts, Dist
 from envbuild.base.suggest import framework_name
 from envbuild.data.lookup import build_of
 from envbuild.data.tables import load_cuda
-from envbuild.lock.cuda import conda_cuda
 from envbuild.lock.model import Lock
 from envbuild.lock.staleness import Change
 

@@ -9,18 +9,16 @@ import msgspec
 from msgspec import Meta
 
 from envbuild.base.model import DebianPackage
-from envbuild.formats.fields import Sha256, Size
+from envbuild.formats.fields import FOLDER, Sha256, Size
 from envbuild.names import ChannelName, Machine, Platform
 
 SCHEMA = 1
 CONDA_PREFIX = "/opt/env"
-"""Where conda's packages are in an image."""
+"""Where conda packages are installed in every image whose base has no prefix of its own."""
 PROOF_SECONDS = 1800.0
 """How long a search for versions that import may take unless told otherwise."""
 EVERYTHING = "*"
 """What --upgrade without a name stands for."""
-CONDA_PREFIX = "/opt/env"
-"""Where conda packages are installed in every image whose base has no prefix of its own."""
 PACKED_BY = {"zstd": "zstd", "gzip": "zlib"}
 """The library of each compressor, as a packer's ``library`` begins."""
 Digest = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}\Z")]
@@ -37,6 +35,9 @@ CondaSubdir = Literal["linux-64", "linux-aarch64", "noarch"]
 CondaFile = Annotated[
     str, Meta(pattern=r"^[a-z0-9_][A-Za-z0-9_.+!-]*\.(conda|tar\.bz2)\Z", max_length=255)
 ]
+
+
+Folder = Annotated[str, Meta(pattern=rf"^{FOLDER}\Z", max_length=300)]
 
 
 class _Entry(
@@ -57,7 +58,8 @@ class LockedBase(_Entry, frozen=True):
     base is newer, so that clamping times to it never makes the base's compiled bytecode look stale.
     ``python_path`` is the Python that packages are installed for; ``externally_managed`` that pip
     and uv must be told to (PEP 668); ``size`` what has to be downloaded of an image, in bytes (0
-    for a bootstrap, whose packages are listed).
+    for a bootstrap, whose packages are listed).  ``conda_prefix`` is the conda environment that its
+    Python lives in, None for any other Python.
     """
 
     reference: str
@@ -71,11 +73,10 @@ class LockedBase(_Entry, frozen=True):
     distro: str = ""
     framework: str | None = None
     cuda: str | None = None
-    python_path: Annotated[
-        str, Meta(pattern=r"^(/(?!\.{1,2}(/|\Z))[A-Za-z0-9._+-]+)+\Z", max_length=300)
-    ] = "/usr/bin/python3"
+    python_path: Folder = "/usr/bin/python3"
     externally_managed: bool = False
     size: Size = 0
+    conda_prefix: Folder | None = None
 
 
 class PythonPackage(_Entry, frozen=True):
@@ -263,6 +264,11 @@ class Lock(_Entry, frozen=True):
         return tuple(package for package in self.debian if package.group != "build")
 
     @property
+    def conda_prefix(self) -> str:
+        """The folder that conda packages are installed in."""
+        return self.base.conda_prefix or CONDA_PREFIX
+
+    @property
     def conda_python(self) -> CondaPackage | None:
         """The Python among the conda packages, None where there is none."""
         return next((package for package in self.conda if package.name == "python"), None)
@@ -279,7 +285,7 @@ class Lock(_Entry, frozen=True):
         if self.conda_python is None:
             return self.base.python_path
         minor = ".".join(self.python_version.split(".")[:2])
-        return f"{CONDA_PREFIX}/bin/python{minor}"
+        return f"{self.conda_prefix}/bin/python{minor}"
 
     @property
     def is_bootstrap(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from envbuild.lock.model import CONDA_PREFIX, CondaPackage, Lock
+from envbuild.lock.model import CondaPackage, Lock
 from envbuild.plan.quoting import quote_word, quote_words, text_line
 from envbuild.plan.shell import BUILD, program_lines, write_heredoc
 
@@ -58,7 +58,7 @@ def install_conda(lock: Lock, set_by_recipe: tuple[str, ...]) -> tuple[str, ...]
     if wheel is None:
         reason = f"the base's Python {lock.base.python} cannot start {LINKER}, which installs conda"
         return (f"echo {quote_word(f'{reason}: build with envbuild make')} >&2", "exit 1")
-    python, prefix = quote_word(lock.base.python_path), quote_word(CONDA_PREFIX)
+    python, prefix = quote_word(lock.base.python_path), quote_word(lock.conda_prefix)
     programs = [
         write_heredoc(f"cat >{BUILD}/{name}.py", "PYTHON", program_lines(name))
         for name in ("install_conda", "activate_conda")

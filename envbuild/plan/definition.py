@@ -10,7 +10,7 @@ from dataclasses import replace
 from envbuild.base.reference import parse_reference
 from envbuild.formats.image_name import parse_image_name
 from envbuild.lock.digest import lock_digest
-from envbuild.lock.model import CONDA_PREFIX, Lock, LockedBase
+from envbuild.lock.model import Lock, LockedBase
 from envbuild.plan import root, shell
 from envbuild.plan.conda import fetch_conda, install_conda, list_conda
 from envbuild.plan.model import Definition, Pairs
@@ -38,7 +38,7 @@ def plan_definition(recipe: Recipe, lock: Lock) -> Definition:
         else shell.pass_network(debian=bool(lock.debian), conda=bool(lock.conda)),
         post=_post_lines(recipe, lock, bootstrapped=bootstrapped),
         environment=_environment_of(recipe, lock),
-        path=(f"{CONDA_PREFIX}/bin",) if lock.conda else (),
+        path=(f"{lock.conda_prefix}/bin",) if lock.conda else (),
         labels=_label_pairs(recipe, lock),
         test=_test_lines(recipe, lock),
         runscript=_runscript_lines(recipe),
@@ -149,7 +149,7 @@ def _environment_of(recipe: Recipe, lock: Lock) -> Pairs:
         # without a locale Python 3.6 reads files as ASCII
         base["LC_ALL"] = "C.UTF-8"  # others have it only since glibc 2.35
     if lock.conda:
-        base |= {"CONDA_PREFIX": CONDA_PREFIX, "CONDA_DEFAULT_ENV": CONDA_PREFIX}
+        base |= {"CONDA_PREFIX": lock.conda_prefix, "CONDA_DEFAULT_ENV": lock.conda_prefix}
     return tuple(sorted({**base, **recipe.run.environment}.items()))
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 
 from envbuild import __version__
+from envbuild.base.gpu import conda_cuda
 from envbuild.check.model import Report
 from envbuild.errors import UsageError
-from envbuild.lock.cuda import conda_cuda
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock
 from envbuild.lock.write import write_lock

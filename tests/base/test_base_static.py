@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from pathlib import Path
 
 import pytest
@@ -156,3 +157,50 @@ def test_an_older_layers_package_can_be_removed(tmp_path: Path) -> None:
         tmp_path, lower, tar_of({f"{site}/.wh.six": "", f"{site}/.wh.six-1.15.0.dist-info": ""})
     )
     assert [d.name for d in facts.dists] == ["idna"]
+
+
+def test_a_conda_environment_is_told_by_its_records(tmp_path: Path) -> None:
+    meta = "opt/conda/conda-meta"
+    whole = {
+        "name": "pytorch",
+        "version": "2.4.0",
+        "build": "py3.12_cuda12.1_0",
+        "build_number": 0,
+        "channel": "https://mirror.invalid/t/tk-secret/pytorch/linux-64",
+        "subdir": "linux-64",
+        "depends": ["python 3.12.*", 7],
+        "files": ["lib/libtorch.so"],
+    }
+    vendor = {"name": "tk", "version": "8.6", "build": "h1_0", "channel": "pkgs/main"}
+    records: Files = {
+        f"{meta}/history": "",
+        f"{meta}/pytorch-2.4.0-py3.12_cuda12.1_0.json": json.dumps(whole),
+        f"{meta}/tk-8.6-h1_0.json": json.dumps(vendor),
+        f"{meta}/cuda-version-12.1-h1_3.json": "{ cut off",
+        f"{meta}/libcublas-12.1.0-h1_0.json": "[]",
+        f"{meta}/state.json": "{}",
+    }
+    python = parameters()[5].values[0]
+    assert isinstance(python, Path)
+    tar = python_tar(python.resolve(), "/opt/real", whole=False)
+    linked = tar_of(
+        {
+            **LIBC,
+            **{path.replace("opt/conda", "opt/real"): text for path, text in records.items()},
+            "opt/conda": Link("real"),
+        }
+    )
+    facts = static(tmp_path, tar, linked, PATH="/opt/conda/bin")
+    # new packages are laid by path: not through the link
+    assert facts.conda_prefix == "/opt/real"
+    assert [package.key for package in facts.conda] == [
+        ("cuda-version", "12.1", "h1_3"),
+        ("libcublas", "12.1.0", "h1_0"),
+        ("pytorch", "2.4.0", "py3.12_cuda12.1_0"),
+        ("tk", "8.6", "h1_0"),
+    ]
+    assert [package.channel for package in facts.conda] == ["", "", "pytorch", "pkgs/main"]
+    assert facts.conda[2].depends == ("python 3.12.*",)
+    assert facts.cuda == "12.1"
+    plain = static(tmp_path, tar, tar_of({**LIBC}), PATH="/opt/real/bin")
+    assert (plain.conda_prefix, plain.conda) == (None, ())

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import runpy
+import sys
 from pathlib import Path
 
 import msgspec
@@ -18,6 +20,7 @@ from envbuild.plan.dockerfile import render_dockerfile
 from envbuild.plan.scripts.activate_conda import changed_variables
 from envbuild.plan.shell import SCRIPTS
 from envbuild.recipe.read import read_recipe
+from envbuild.run import Command, LocalRunner
 from tests.conda.archives import Archive
 from tests.conda.channels import serve
 
@@ -106,3 +109,36 @@ def test_activation_is_written_as_exports(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="ended the shell"):
         main(str(tmp_path / "env"), str(target))
     assert [*changed_variables({}, {"A": "1"}, ())] == ["export A=1"]
+
+
+def test_a_bases_own_environment_is_extended(tmp_path: Path) -> None:
+    """py-rattler would remove what it is not told of."""
+    import rattler
+
+    prefix, files, listing = (tmp_path / name for name in ("prefix", "files", "list"))
+    before = [
+        Archive(name="tool", files={"bin/tool": b"old", "share/only": b""}),
+        Archive(name="other", files={"bin/other": b"other"}),
+    ]
+    after = [
+        Archive(name="tool", version="2.0", files={"bin/tool": b"new"}),
+        Archive(name="more", files={"bin/more": b"more"}, depends=("tool",)),
+    ]
+    for archive in before:
+        archive.write(tmp_path / "old")
+    archives = [tmp_path / "old" / archive.file for archive in before]
+    records = [asyncio.run(rattler.RepoDataRecord.from_package_archive(path)) for path in archives]
+    asyncio.run(rattler.install(records, prefix, show_progress=False))
+    (prefix / "conda-meta/history").write_text("==> old <==\n")
+    kept = (prefix / "conda-meta/other-1.0-h1_0.json").read_bytes()
+    rows = [archive.write(files) for archive in after]
+    listing.write_text("".join(f"{row.sha256} lab linux-64/{row.file}\n" for row in rows))
+    (tmp_path / "history").write_text("==> new <==\n")
+    script = TOP / "envbuild/plan/scripts/install_conda.py"
+    words = (str(files), str(listing), str(prefix), str(tmp_path / "history"))
+    LocalRunner()(Command(argv=(sys.executable, str(script), *words)))
+    assert {path.name for path in (prefix / "bin").iterdir()} == {"tool", "other", "more"}
+    assert (prefix / "bin/tool").read_text() == "new"
+    assert not (prefix / "share/only").exists()
+    assert (prefix / "conda-meta/other-1.0-h1_0.json").read_bytes() == kept
+    assert (prefix / "conda-meta/history").read_text() == "==> old <==\n==> new <==\n"

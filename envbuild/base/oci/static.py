@@ -26,9 +26,11 @@ KEPT = re.compile(
     r"|\.egg-info$|/EGG-INFO/(PKG-INFO|RECORD|INSTALLER|top_level\.txt|requires\.txt)$"
     r"|(^|/)(os-release|ld\.so\.conf|pip\.conf|pyvenv\.cfg)$|/ld\.so\.conf\.d/[^/]+\.conf$|var/lib/dpkg/status$"
     r"|/cuda[^/]*/version\.(json|txt)$|torch/version\.py$|python/platform/build_info\.py$|/cudnn_version\w*\.h$"
+    r"|/conda-meta/[^/]+\.json$"
     r"|[^/]*constraint[^/]*\.txt$|-packages/[^/]+\.pth$"
 )
 """Files whose content the probe reads; of all others the name is enough."""
+LONG_LIST = re.compile(r"var/lib/dpkg/status$|/conda-meta/[^/]+\.json$")
 PROGRAM = re.compile(
     r"/bin/python\d?(\.\d+)?m?$|/libpython3[^/]*\.so[^/]*$|/libc\.so\.6$|/libc-2[^/]*\.so$"
 )
@@ -39,8 +41,8 @@ def is_read(path: str, size: int, *, named: frozenset[str] = frozenset()) -> boo
     path = f"/{path}"
     if PROGRAM.search(path):
         return size <= PROGRAMS
-    # the list of Debian packages may be of any size
-    if size > BIGGEST and not path.endswith("var/lib/dpkg/status"):
+    # the list of Debian packages may be of any size; a conda package's has all its files
+    if size > BIGGEST and not LONG_LIST.search(path):
         return False
     return path in named or KEPT.search(path) is not None
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from envbuild.build.conda.prefix import CondaPrefix
 from envbuild.build.image.base_config import BaseConfig
 from envbuild.build.in_base.container import BaseContainer
 from envbuild.build.in_base.exchange import GIVEN, INSIDE, open_exchange, result_bytes
@@ -21,7 +22,7 @@ from envbuild.errors import IntegrityError, ToolFailedError
 from envbuild.failures import explain_failure
 from envbuild.formats.file_tree import TreeEntry, merge_parts
 from envbuild.limits import UNREADABLE
-from envbuild.lock.model import CONDA_PREFIX, Lock
+from envbuild.lock.model import Lock
 from envbuild.parts.cache import CachedPart
 from envbuild.parts.reader import read_file
 from envbuild.parts.writer import Content
@@ -30,9 +31,7 @@ from envbuild.plan.quoting import quote_literal
 from envbuild.plan.scripts.activate_conda import NAME, changed_variables
 
 SECONDS = 300.0
-SCRIPTS = f"{CONDA_PREFIX}/etc/conda/activate.d/".lstrip("/")
-VARIABLES = f"{CONDA_PREFIX}/etc/conda/env_vars.d/".lstrip("/")
-HISTORY = f"{CONDA_PREFIX}/conda-meta/history".lstrip("/")
+SCRIPTS, VARIABLES = "/etc/conda/activate.d/", "/etc/conda/env_vars.d/"
 OUTER = f"""\
 for file in {GIVEN}/base/*; do
     if [ -f "$file" ]; then . "$file"; fi
@@ -66,23 +65,27 @@ class Activation:
     told: tuple[str, ...] = ()
 
 
-def needs_activation(parts: Sequence[CachedPart]) -> bool:
+def needs_activation(parts: Sequence[CachedPart], prefix: CondaPrefix) -> bool:
     """Tell whether a package brings something that activating would do."""
+    folders = (f"{prefix.path}{SCRIPTS}", f"{prefix.path}{VARIABLES}")
     return any(
-        entry.path.startswith((SCRIPTS, VARIABLES)) and entry.kind in "fl"
+        entry.path.startswith(folders) and entry.kind in "fl"
         for part in parts
         for entry in part.part.entries
     )
 
 
-def declared_variables(parts: Sequence[CachedPart], compressor: str) -> dict[str, str]:
+def declared_variables(
+    parts: Sequence[CachedPart], prefix: CondaPrefix, compressor: str
+) -> dict[str, str]:
     """Return the variables that packages declare in JSON files.
 
     Raises IntegrityError for a file that declares none.
     """
     tree = merge_parts(part.part for part in parts)
+    folder = f"{prefix.path}{VARIABLES}"
     found: dict[str, str] = {}
-    for path in sorted(path for path in tree if path.startswith(VARIABLES)):
+    for path in sorted(path for path in tree if path.startswith(folder)):
         data = read_file(tree, parts, path, compressor=compressor)
         if data is None or not path.endswith(".json"):
             continue
@@ -96,6 +99,7 @@ def declared_variables(parts: Sequence[CachedPart], compressor: str) -> dict[str
 
 def capture_activation(
     inside: BaseContainer,
+    prefix: CondaPrefix,
     config: BaseConfig,
     declared: Mapping[str, str],
     set_by_recipe: Collection[str],
@@ -104,7 +108,8 @@ def capture_activation(
 
     Raises ToolFailedError where one ends the shell.
     """
-    first = {"CONDA_PREFIX": CONDA_PREFIX, "CONDA_DEFAULT_ENV": CONDA_PREFIX, **declared}
+    folder = f"/{prefix.path}"
+    first = {"CONDA_PREFIX": folder, "CONDA_DEFAULT_ENV": folder, **declared}
     exports = [f"export {name}={quote_literal(value)}" for name, value in first.items()]
     exports.append('export PATH="$CONDA_PREFIX/bin:$PATH"')
     with open_exchange(inside.folder) as between:
@@ -135,12 +140,20 @@ def capture_activation(
     return Activation(lines=kept, told=told)
 
 
-def environment_contents(activation: Activation, lock: Lock) -> Iterator[Content]:
-    """Yield the files that a whole environment has beside its packages."""
+def environment_contents(activation: Activation, lock: Lock, before: bytes) -> Iterator[Content]:
+    """Yield the files that a whole environment has beside its packages.
+
+    ``before`` is the history that a base's environment has already.
+    """
     script = "\n".join(("#!/bin/sh", *activation.lines)) + "\n"
     yield TreeEntry(ACTIVATION.lstrip("/"), "f", 0o755), script.encode()
     # conda takes a folder for an environment by this file
-    yield TreeEntry(HISTORY, "f", 0o644), history_text(lock).encode()
+    yield TreeEntry(history_path(lock), "f", 0o644), before + history_text(lock).encode()
+
+
+def history_path(lock: Lock) -> str:
+    """Return where an environment keeps its history, without the leading slash."""
+    return f"{lock.conda_prefix}/conda-meta/history".lstrip("/")
 
 
 def _variables(data: bytes) -> dict[str, str]:

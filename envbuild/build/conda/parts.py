@@ -31,6 +31,7 @@ from envbuild.build.in_base.overlay_run import OverlayScript, captured_key, run_
 from envbuild.context import Context
 from envbuild.errors import IntegrityError
 from envbuild.formats.block_codec import Codec
+from envbuild.formats.file_tree import TreeEntry
 from envbuild.lock.model import CondaPackage, Lock
 from envbuild.parts.cache import (
     CachedPart,
@@ -46,6 +47,7 @@ from envbuild.store.layout import Store
 from envbuild.store.units import count_noun
 
 IsCached = Callable[[str], bool]
+Marks = tuple[TreeEntry, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,26 +80,31 @@ class SeenByActivation:
     set_by_recipe: tuple[str, ...]
 
 
-def plan_conda(lock: Lock, codec: Codec, is_cached: IsCached) -> tuple[PlannedPart, ...]:
-    """Return the parts of a lock's conda packages, then those of their bytecode."""
+def plan_conda(
+    lock: Lock, hidden: Marks, codec: Codec, is_cached: IsCached
+) -> tuple[PlannedPart, ...]:
+    """Return the parts of a lock's conda packages, then those of their bytecode.
+
+    Before them comes that of ``hidden``, the marks that hide what they replace of the base.
+    """
     linked = [_linked_part(package, lock, codec) for package in install_order(lock.conda)]
     named = {package.sha256: package for package in lock.conda}
     modules = [
         _modules_part(part, lock) for part in linked if named[part.inputs[0]].noarch == "python"
     ]
-    parts = (*linked, *modules)
+    parts = (*(_hidden_part(marks) for marks in (hidden,) if marks), *linked, *modules)
     return tuple(replace(part, state="stored") if is_cached(part.key) else part for part in parts)
 
 
 def stored_conda(
-    lock: Lock, seen: SeenByActivation, codec: Codec, store: Store
+    lock: Lock, seen: SeenByActivation, hidden: Marks, codec: Codec, store: Store
 ) -> tuple[PlannedPart, ...]:
     """Return the parts of a lock's conda packages, as far as the store knows them.
 
     The keys of a base that is not packed are "".
     """
     below = seen.below
-    planned = plan_conda(lock, codec, lambda key: is_cached(key, store))
+    planned = plan_conda(lock, hidden, codec, lambda key: is_cached(key, store))
     kept = [cached_part(part.key, store) for part in planned]
     whole = tuple(part for part in kept if part is not None)
     if not planned or len(whole) < len(planned) or not all(below):
@@ -144,7 +151,9 @@ def plan_environment(
     # scripts see everything; without any nothing is run, and every environment of these specs is
     # the same
     all_keys = [*seen.below, *(kept.part.key for kept in conda.kept)]
-    keys = all_keys if needs_activation(conda.kept) else []
+    # a base's own environment has a history already
+    seen_all = lock.base.conda_prefix or needs_activation(conda.kept, prefix_of(lock))
+    keys = all_keys if seen_all else []
     key = part_key(
         "conda-environment",
         below=keys,
@@ -169,7 +178,8 @@ class CondaAssembly:
     """One image's conda packages while their parts are made.
 
     ``below`` are the parts of its base, ``config`` is what that base sets, ``set_by_recipe`` are
-    the names of variables that the recipe sets.
+    the names of variables that the recipe sets; ``hidden`` are the marks that hide what packages
+    replace of the base, ``history`` is what its own environment has done.
     """
 
     lock: Lock
@@ -179,6 +189,8 @@ class CondaAssembly:
     packing: PackContext
     feeders: Executor
     context: Context
+    hidden: Marks = ()
+    history: bytes = b""
 
     def run(self) -> CondaParts:
         """Return the whole environment; what the store lacks of it is made."""
@@ -196,24 +208,33 @@ class CondaAssembly:
 
     def link(self) -> CondaParts:
         """Return the packages of the lock alone, linked and compiled."""
-        planned = plan_conda(self.lock, self.packing.codec, lambda _: True)
+        planned = plan_conda(self.lock, self.hidden, self.packing.codec, lambda _: True)
+        marks = [self._hide(part) for part in planned if part.kind == "hidden"]
         linked = self._link_all(planned)
         modules = self._compile(planned, linked)
-        return CondaParts(planned=planned, kept=(*linked.values(), *modules))
+        return CondaParts(planned=planned, kept=(*marks, *linked.values(), *modules))
+
+    def _hide(self, planned: PlannedPart) -> CachedPart:
+        contents = [(entry, None) for entry in self.hidden]
+        return provide_part(
+            planned.key, self.packing, lambda writer: writer.add_all(contents), layer=True
+        )
 
     def _activate(self, conda: CondaParts, writer: PartWriter) -> None:
         """Add what activating the environment does, found out by doing it."""
-        activation = Activation()
-        if needs_activation(conda.kept):
-            declared = declared_variables(conda.kept, self.packing.codec.compressor)
+        activation, prefix = Activation(), prefix_of(self.lock)
+        if needs_activation(conda.kept, prefix):
+            declared = declared_variables(conda.kept, prefix, self.packing.codec.compressor)
             with (
                 self.packing.report.stage("activate the conda environment"),
                 self._container(conda.kept) as inside,
             ):
-                activation = capture_activation(inside, self.config, declared, self.set_by_recipe)
+                activation = capture_activation(
+                    inside, prefix, self.config, declared, self.set_by_recipe
+                )
         for told in activation.told:
             self.packing.report.say(f"activating conda sets what no image can keep: {told}")
-        writer.add_all(environment_contents(activation, self.lock))
+        writer.add_all(environment_contents(activation, self.lock, self.history))
 
     def _link_all(self, planned: Sequence[PlannedPart]) -> dict[str, CachedPart]:
         """Return all packages as parts by their keys, in the order of the plan."""
@@ -269,6 +290,17 @@ class CondaAssembly:
             where = str(self.packing.store.root)
             raise IntegrityError("bytecode just made is not in the store", where=where)
         return kept
+
+
+def _hidden_part(marks: Marks) -> PlannedPart:
+    return PlannedPart(
+        layer="conda",
+        kind="hidden",
+        subject="conda packages of the base that locked ones replace",
+        key=part_key("hidden", paths=[mark.path for mark in marks]),
+        inputs=(),
+        state="to pack",
+    )
 
 
 def _linked_part(package: CondaPackage, lock: Lock, codec: Codec) -> PlannedPart:

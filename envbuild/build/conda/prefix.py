@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from envbuild.lock.model import CONDA_PREFIX, Lock
+from envbuild.lock.model import Lock
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,5 +30,6 @@ class CondaPrefix:
 
 def prefix_of(lock: Lock) -> CondaPrefix:
     """Return where the conda packages of a lock are linked."""
-    python = "" if lock.conda_python is None else lock.python_version
-    return CondaPrefix(path=CONDA_PREFIX.lstrip("/"), python=".".join(python.split(".")[:2]))
+    has_python = lock.conda_python is not None or lock.base.conda_prefix is not None
+    python = lock.python_version if has_python else ""
+    return CondaPrefix(path=lock.conda_prefix.lstrip("/"), python=".".join(python.split(".")[:2]))

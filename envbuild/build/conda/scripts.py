@@ -17,7 +17,7 @@ from envbuild.build.in_base.overlay_run import OverlayScript
 from envbuild.conda.archive import open_archive, plain_name
 from envbuild.formats.file_tree import merge_parts
 from envbuild.limits import reading
-from envbuild.lock.model import CONDA_PREFIX, CondaPackage, Lock
+from envbuild.lock.model import CondaPackage, Lock
 from envbuild.parts.cache import CachedPart
 from envbuild.parts.reader import read_file
 from envbuild.plan.quoting import quote_literal
@@ -42,10 +42,12 @@ def link_script(
 
     ``linked`` are the packages' parts by name.
     """
-    packages = [p for p in install_order(lock.conda) if any(_scripts_of(p, linked[p.name]))]
+    folder = lock.conda_prefix
+    found = {p: [*_scripts_of(p, linked[p.name], folder)] for p in install_order(lock.conda)}
+    packages = [package for package, phases in found.items() if phases]
     if not packages:
         return None
-    prefix = quote_literal(CONDA_PREFIX)
+    prefix = quote_literal(folder)
     lines = [
         "set -eu",
         "umask 022",
@@ -58,7 +60,8 @@ def link_script(
         "done",
     ]
     for package in packages:
-        lines += _lines_of(package, linked[package.name], compressor)
+        number = _build_number(package, linked[package.name], folder, compressor)
+        lines += _lines_of(package, found[package], number)
     return OverlayScript(
         name=f"run the scripts of {count_noun(len(packages), 'conda package')}",
         script=tuple(lines),
@@ -90,24 +93,24 @@ def script_name(package: str, phase: str) -> str:
     return f"bin/.{package}-{phase}.sh"
 
 
-def _scripts_of(package: CondaPackage, part: CachedPart) -> Iterator[str]:
+def _scripts_of(package: CondaPackage, part: CachedPart, prefix: str) -> Iterator[str]:
     """Yield the phases that a package has a script for."""
     there = {entry.path for entry in part.part.entries}
     for phase in PHASES:
-        if f"{CONDA_PREFIX}/{script_name(package.name, phase)}".lstrip("/") in there:
+        if f"{prefix}/{script_name(package.name, phase)}".lstrip("/") in there:
             yield phase
 
 
-def _lines_of(package: CondaPackage, part: CachedPart, compressor: str) -> Sequence[str]:
+def _lines_of(package: CondaPackage, phases: Sequence[str], number: int) -> Sequence[str]:
     """Return the lines that run the scripts of one package."""
     told = {
         "PKG_NAME": package.name,
         "PKG_VERSION": package.version,
-        "PKG_BUILDNUM": str(_build_number(package, part, compressor)),
+        "PKG_BUILDNUM": str(number),
     }
     variables = " ".join(f"{name}={quote_literal(value)}" for name, value in told.items())
     lines = []
-    for phase in _scripts_of(package, part):
+    for phase in phases:
         file = f'"$PREFIX"/{quote_literal(script_name(package.name, phase))}'
         failed = quote_literal(f"the {phase} script of {package.name} failed")
         lines.append(f'{variables} "$shell" {file} || {{ echo {failed} >&2; exit 1; }}')
@@ -118,8 +121,8 @@ def _lines_of(package: CondaPackage, part: CachedPart, compressor: str) -> Seque
     return lines
 
 
-def _build_number(package: CondaPackage, part: CachedPart, compressor: str) -> int:
+def _build_number(package: CondaPackage, part: CachedPart, prefix: str, compressor: str) -> int:
     stem = f"{package.name}-{package.version}-{package.build}"
-    path = f"{CONDA_PREFIX}/conda-meta/{stem}.json".lstrip("/")
+    path = f"{prefix}/conda-meta/{stem}.json".lstrip("/")
     record = read_file(merge_parts([part.part]), [part], path, compressor=compressor) or b"{}"
     return msgspec.json.decode(record, type=_BuildNumber).build_number

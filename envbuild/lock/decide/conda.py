@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,13 +11,19 @@ from msgspec import structs
 from packaging.utils import canonicalize_name
 
 from envbuild.base.facts import is_version
-from envbuild.base.model import BaseFacts, Dist
-from envbuild.conda.model import CondaOptions, CondaRequest, CondaSolution
+from envbuild.base.gpu import conda_cuda
+from envbuild.base.model import BaseFacts, Dist, InstalledConda
+from envbuild.conda.model import CondaFound, CondaOptions, CondaRequest, CondaSolution
 from envbuild.context import Context
 from envbuild.data.package_tables import load_conda, load_conda_names
 from envbuild.errors import IntegrityError, NoSolutionError, UsageError
-from envbuild.lock.cuda import conda_cuda
 from envbuild.lock.decide.base_description import BaseDescription
+from envbuild.lock.decide.conda_base import (
+    bounds_of_wheels,
+    extended_facts,
+    movable_packages,
+    protected_names,
+)
 from envbuild.lock.model import CONDA_PREFIX, CondaPackage, Lock
 from envbuild.names import BY_MACHINE
 from envbuild.recipe.conda import spec_name
@@ -46,6 +52,7 @@ def refuse_conda(recipe: Recipe) -> None:
         )
 
 
+PLAIN_BASE = "debian:bookworm"
 LINKER = "py-rattler"
 """What installs conda packages where envbuild does not."""
 
@@ -55,14 +62,32 @@ def with_conda(
 ) -> tuple[BaseDescription, CondaSolution]:
     """Return the base with conda's Python in the place of its own, and conda's packages.
 
-    Raises NoSolutionError, NetworkError, UsageError.
+    A base that is conda itself is extended.  Raises NoSolutionError, NetworkError, UsageError.
     """
+    if base.facts.conda_prefix is not None:
+        _refuse_over_base(base, recipe, options)
     solution = solve_recipe(recipe, base.facts, options, context)
+    if base.facts.conda_prefix is not None and solution.packages:
+        brought = conda_distributions(solution)
+        facts = extended_facts(base.facts, solution, brought)
+        protect = protected_names(base.facts, brought)
+        return replace(base, facts=facts, own=base.facts, protect=protect), solution
     if solution.python is None:
         return base, solution
     facts = python_facts(base.facts, solution, solution.python)
     protect = tuple(dist.name for dist in facts.dists)
     return replace(base, facts=facts, own=base.facts, protect=protect), solution
+
+
+def _refuse_over_base(base: BaseDescription, recipe: Recipe, options: CondaOptions) -> None:
+    """Raise UsageError for what a base that is conda itself cannot be given."""
+    prefix = base.facts.conda_prefix
+    if options.given and recipe.conda.dependencies:
+        raise UsageError(
+            f"the base is a conda environment ({prefix}), and --from gives a whole one",
+            where=recipe.name,
+            hint=f'take it on a base without conda: bootstrap = "{PLAIN_BASE}"',
+        )
 
 
 def find_linker(base: BaseDescription, recipe: Recipe, context: Context) -> tuple[Found, ...]:
@@ -86,10 +111,24 @@ def put_conda(lock: Lock, recipe: Recipe, solution: CondaSolution) -> Lock:
         channels=recipe.conda.channels,
         conda_direct=recipe.conda.dependencies,
         conda_virtual=solution.virtual,
-        conda=locked_packages(solution, recipe.conda.dependencies),
+        conda=locked_packages(
+            solution,
+            recipe.conda.dependencies,
+            lock.base.python if lock.base.conda_prefix else None,
+        ),
         tools={**lock.tools, LINKER: installed_version(LINKER)},
-        notes=(*lock.notes, *solution.notes),
+        notes=(*lock.notes, *solution.notes, *_replaced_notes(solution)),
     )
+
+
+def _replaced_notes(solution: CondaSolution) -> Iterator[str]:
+    versions = {package.name: package for package in solution.packages}
+    for old in solution.replaced:
+        new = versions[old.name]
+        yield (
+            f"{old.name} {old.version} {old.build} of the base makes room for {new.version} "
+            f"{new.build}: what [conda] asks for needs it"
+        )
 
 
 def solve_recipe(
@@ -114,6 +153,9 @@ def solve_recipe(
         as_of=None if as_of == "none" else as_of,
         keep=options.keep,
         given=options.given,
+        installed=facts.conda,
+        movable=movable_packages(facts),
+        bounds=bounds_of_wheels(facts) if facts.conda_prefix else (),
     )
     with context.report.stage(
         "choose conda's packages" + (f" as of {request.as_of}" if request.as_of else "")
@@ -163,9 +205,12 @@ def conda_distributions(solution: CondaSolution) -> tuple[Dist, ...]:
     return tuple(found[name] for name in sorted(found))
 
 
-def refuse_double_cuda(solution: CondaSolution, packages: Sequence[Found]) -> None:
+def refuse_double_cuda(
+    solution: CondaSolution, facts: BaseFacts, packages: Sequence[Found]
+) -> None:
     """Raise NoSolutionError for nvidia-* wheels beside CUDA's libraries of conda."""
-    held = [item for item in solution.packages if item.name in load_conda().libraries]
+    there: tuple[CondaFound | InstalledConda, ...] = (*solution.packages, *facts.conda)
+    held = [item for item in there if item.name in load_conda().libraries]
     if not held:
         return
     for found in packages:
@@ -192,9 +237,11 @@ def _checked_package(**fields: Any) -> CondaPackage:
         ) from error
 
 
-def locked_packages(solution: CondaSolution, direct: Sequence[str]) -> tuple[CondaPackage, ...]:
-    """Return the rows of a lock."""
-    python = solution.python
+def locked_packages(
+    solution: CondaSolution, direct: Sequence[str], held_python: str | None = None
+) -> tuple[CondaPackage, ...]:
+    """Return the rows of a lock; ``held_python`` is the version of a Python that the base has."""
+    python = solution.python or held_python
     minor = ".".join(python.split(".")[:2]) if python else None
     asked = {spec_name(line) for line in direct}
     via: dict[str, list[str]] = {}

@@ -140,7 +140,7 @@ def decide_lock(
     packing = _choose_packer(options, base.facts.machine, context)
     resolution = replace(resolution, notes=(*resolution.notes, *cuda_notes))
     resolution = with_compiling(resolution, recipe, base, brought, context.store)
-    refuse_double_cuda(conda, resolution.packages)
+    refuse_double_cuda(conda, base.facts, resolution.packages)
     lock = with_sources(_assemble_lock(source, base, resolution, installer, packing), trees)
     lock = put_conda(lock, recipe, conda)
     if recipe.files:
@@ -479,7 +479,8 @@ def _locked_base(recipe: Recipe, base: BaseDescription) -> LockedBase:
 def _of_image(facts: BaseFacts) -> dict[str, Any]:
     """Return what a build has to know of an image that a bootstrap always has the same."""
     path = {} if facts.python_path is None else {"python_path": facts.python_path}
-    return {**path, "externally_managed": facts.externally_managed, "size": facts.size or 0}
+    managed = {"externally_managed": facts.externally_managed, "size": facts.size or 0}
+    return {**path, **managed, "conda_prefix": facts.conda_prefix}
 
 
 def _locked_package(found: Found, group: Literal["framework", "project", "build"]) -> PythonPackage:

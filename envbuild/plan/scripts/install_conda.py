@@ -40,13 +40,26 @@ def package_record(folder, sha256, channel, path):
     )
 
 
+def kept_records(prefix, records):
+    """Return the packages that a base's environment has already and that stay."""
+    names = {record.name.normalized for record in records}
+    files = sorted(glob.glob(f"{prefix}/conda-meta/*.json"))
+    return [
+        record
+        for record in map(rattler.PrefixRecord.from_path, files)
+        if record.name.normalized not in names
+    ]
+
+
 def clean_records(prefix, rows):
-    """Take what is of this machine out of the records of installed packages."""
+    """Take what is of this machine out of the records of the packages just installed."""
     places = {os.path.basename(path): (channel, path) for _, channel, path in rows}
     noarch = []
     for file in sorted(glob.glob(f"{prefix}/conda-meta/*.json")):
         with open(file) as text:
             record = json.load(text)
+        if record.get("fn") not in places:
+            continue
         channel, path = places[record["fn"]]
         record["channel"], record["url"] = NO_HOST + channel, f"{NO_HOST}{channel}/{path}"
         record["link"] = {"source": "", "type": 1}
@@ -66,11 +79,15 @@ def main(folder, listing, prefix, history):
     records = [package_record(folder, *row) for row in rows]
     cache = os.path.join(os.path.dirname(listing), "rattler")
     work = rattler.install(
-        records, prefix, cache_dir=cache, execute_link_scripts=True, show_progress=False
+        [*kept_records(prefix, records), *records],
+        prefix,
+        cache_dir=cache,
+        execute_link_scripts=True,
+        show_progress=False,
     )
     asyncio.run(work)
     modules = clean_records(prefix, rows)
-    with open(history) as text, open(f"{prefix}/conda-meta/history", "w") as out:
+    with open(history) as text, open(f"{prefix}/conda-meta/history", "a") as out:
         out.write(text.read())
     if os.path.exists(f"{prefix}/CACHEDIR.TAG"):
         os.remove(f"{prefix}/CACHEDIR.TAG")
