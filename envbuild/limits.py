@@ -66,6 +66,10 @@ BACKEND_SECONDS = 120.0
 """One question to a build backend, where the user lets it run; setuptools answers in a second."""
 RESTARTS = 5
 """How often a download starts from its first byte because the server does not continue."""
+CHANNEL_MEMORY, CHANNEL_FILE = 4 * GIB, 2 * GIB
+"""Bytes that reading a channel's lists takes in memory, and of one unpacked list."""
+CHANNEL_SECONDS = 1200.0
+"""One question to the channels of a recipe; the solver alone gets 300, and lists are downloaded."""
 ATTRIBUTES = 128 * KIB
 """Bytes of the extended attributes of a file: Linux has 64 KiB of names, and of each value."""
 PROJECT = 64 * MIB

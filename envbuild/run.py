@@ -22,6 +22,8 @@ CAPTURE_LIMIT = 8 * 1024 * 1024
 GRACE_SECONDS = 10.0
 """How long a child may take to clean up after an interrupt before it is killed."""
 CHUNK = 65536
+OWN_PATH = "import sys; sys.path[:] = filter(None, sys.path)"
+"""First line of a program for our own Python: nothing is imported from the current folder."""
 GUARD = (
     f'read -r told && exit; kill -s TERM -- "-$1"; sleep {GRACE_SECONDS:.0f}; kill -s KILL -- "-$1"'
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal, TypeVar
 
 import msgspec
@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from envbuild.errors import IntegrityError
 from envbuild.formats.fields import Sha256
-from envbuild.limits import UNREADABLE
+from envbuild.limits import PATH, UNREADABLE
 
 INDEX, PATHS, LINK, ABOUT = (
     "info/index.json",
@@ -30,6 +30,8 @@ MOST_PATHS = 300_000
 """Files of a package; the largest of conda-forge have some 50,000."""
 OLD_PLACEHOLDER = "/opt/anaconda1anaconda2anaconda3"
 """The placeholder of packages that name none (conda's PREFIX_PLACEHOLDER)."""
+LONGEST_LINE = 3 * PATH
+"""Letters of a line of these lists: at most placeholder, mode and path."""
 Placeholder = Annotated[str, Meta(min_length=1, max_length=1000, pattern=r"^[^\x00\n]+\Z")]
 Mode = Literal["text", "binary"]
 Kind = TypeVar("Kind")
@@ -38,7 +40,7 @@ Kind = TypeVar("Kind")
 class CondaPath(msgspec.Struct, frozen=True, kw_only=True):
     """A path of a package; ``sha256`` and ``size`` are of the file as it lies in the archive."""
 
-    path: str = msgspec.field(name="_path")
+    path: Annotated[str, Meta(max_length=PATH)] = msgspec.field(name="_path")
     type: Literal["hardlink", "softlink", "directory"] = msgspec.field(
         name="path_type", default="hardlink"
     )
@@ -126,7 +128,7 @@ def _old_paths(held: Mapping[str, bytes]) -> tuple[CondaPath, ...]:
     if FILES not in held:
         raise IntegrityError(f"has neither {PATHS} nor {FILES}")
     prefixed: dict[str, tuple[str, Mode]] = {}
-    for line in held.get(HAS_PREFIX, b"").decode().splitlines():
+    for line in _lines_of(held.get(HAS_PREFIX, b""), HAS_PREFIX):
         words = shlex.split(line)
         if len(words) == 3 and words[1] in ("text", "binary"):
             prefixed[words[2]] = (words[0], "binary" if words[1] == "binary" else "text")
@@ -135,7 +137,16 @@ def _old_paths(held: Mapping[str, bytes]) -> tuple[CondaPath, ...]:
         elif words:
             raise IntegrityError(f"its {HAS_PREFIX} has the line {line[:200]!r}")
     found = []
-    for name in filter(None, held[FILES].decode().splitlines()):
+    for name in _lines_of(held[FILES], FILES):
         placeholder, mode = prefixed.get(name, (None, None))
         found.append(CondaPath(path=name, placeholder=placeholder, mode=mode))
     return tuple(found)
+
+
+def _lines_of(data: bytes, member: str) -> Iterator[str]:
+    """Yield the lines of a list that are not empty, as they were counted: only \\n ends one."""
+    for line in data.decode().split("\n"):
+        if len(line) > LONGEST_LINE:
+            raise IntegrityError(f"its {member} has a line of {len(line)} letters")
+        if line.rstrip("\r"):
+            yield line.rstrip("\r")

@@ -101,9 +101,13 @@ class PartWriter:
         """Add another name of an entry that was added before; return whether there is one."""
         require_path(path)
         known = self._entries.get(target)
-        if known is not None:
-            self._entries[path] = (msgspec.structs.replace(known[0], path=path), known[1])
-        return known is not None
+        if known is None:
+            return False
+        entry = msgspec.structs.replace(known[0], path=path)
+        if self._room is not None:
+            self._count(entry, self._room)
+        self._entries[path] = (entry, known[1])
+        return True
 
     def add_all(self, contents: Iterable[Content]) -> None:
         """Add entries in their order.  Whatever reading or writing raises passes through."""

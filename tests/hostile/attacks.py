@@ -26,13 +26,16 @@ from envbuild.build.from_wheel import unpack_wheel
 from envbuild.build.in_base.install_scheme import Scheme
 from envbuild.bundle.model import TABLE
 from envbuild.bundle.unpack import unpack as unpack_bundle
+from envbuild.errors import EnvbuildError, IntegrityError
 from envbuild.formats.block_codec import Codec, unpack_block
+from envbuild.formats.file_tree import merge_parts
 from envbuild.formats.oci import read_config, read_document
 from envbuild.formats.squashfs_reader import SquashImage, read_tree
 from envbuild.lock.read import parse_lock
 from envbuild.parts.from_layer import fill_layer
 from envbuild.parts.from_tar import tar_contents
 from envbuild.parts.writer import PartWriter
+from envbuild.resolve.conflict.explain import translate_failure
 from envbuild.store.layout import Store
 from tests.conda.archives import PLACEHOLDER, Archive
 from tests.hostile import squash
@@ -228,7 +231,9 @@ def conda(folder: Path, **changes: Any) -> None:
     path.write_bytes(data)
     with ThreadPoolExecutor(1) as pool, (folder / "blob").open("wb") as blob:
         writer = PartWriter(blob, codec=ZSTD, pool=pool)
-        link_package(path, archive.locked(data), CondaPrefix(path="opt/env"), writer)
+        lock = archive.locked(data)
+        link_package(path, lock, CondaPrefix(path="opt/env", python="3.12"), writer)
+        merge_parts([writer.finish("k")])
 
 
 ATTACKS |= {
@@ -241,12 +246,71 @@ ATTACKS |= {
     "conda_files_of_many_lines": lambda folder: conda(
         folder, info={"info/paths.json": b"LEFT OUT", "info/files": b"a\n" * (30 * MIB)}
     ),
+    "conda_files_of_many_form_feeds": lambda folder: conda(
+        folder, info={"info/paths.json": b"LEFT OUT", "info/files": b"a\x0c" * (30 * MIB)}
+    ),
+    "conda_prefixes_of_many_form_feeds": lambda folder: conda(
+        folder, info={"info/paths.json": b"LEFT OUT", "info/has_prefix": b"a\x1c" * (30 * MIB)}
+    ),
+    "conda_path_without_end": lambda folder: conda(
+        folder, info={"info/paths.json": b'{"paths":[{"_path":"' + b"a" * (60 * MIB) + b'"}]}'}
+    ),
+    "conda_prefix_with_open_quote": lambda folder: conda(
+        folder, info={"info/paths.json": b"LEFT OUT", "info/has_prefix": b"'a"}
+    ),
+    "conda_link_that_is_a_folder_too": lambda folder: conda(
+        folder, links={"lib": "/etc"}, files={"lib/passwd": b"x"}
+    ),
+    "conda_file_that_is_a_folder_too": lambda folder: conda(
+        folder, files={"lib": b"x", "lib/passwd": b"x"}
+    ),
+    "conda_link_that_leads_through_parents": lambda folder: conda(
+        folder, links={"a/../../etc/x": "b"}
+    ),
+    "conda_placeholder_of_one_letter": lambda folder: conda(
+        folder,
+        files={"a": b"a" * (3 * MIB)},
+        noted={
+            "a": {
+                "_path": "a",
+                "path_type": "hardlink",
+                "prefix_placeholder": "a",
+                "file_mode": "binary",
+            }
+        },
+    ),
     "conda_index_nested_deep": lambda folder: conda(
         folder, info={"info/index.json": b'{"a":' * 200_000}
     ),
     "conda_string_without_end": lambda folder: conda(
         folder, files={"a": PLACEHOLDER.encode() + b"a" * (65 * MIB)}, binary=("a",)
     ),
+}
+
+
+# --- what uv says of an index
+
+
+def uv_says(*pieces: str) -> Attack:
+    """Return what explains a failure in which an index had its say."""
+
+    def explain(_: Path) -> None:
+        text = "".join(pieces)
+        error = translate_failure(text)
+        if not isinstance(error, EnvbuildError):
+            error = IntegrityError("explained")
+        raise IntegrityError(str(error)[:100])
+
+    return explain
+
+
+FOUND_NONE = "No solution found when resolving dependencies:\n  Because "
+ATTACKS |= {
+    "uv_word_without_end": uv_says(FOUND_NONE, "a" * MIB, "==1 depends on torch"),
+    "uv_braces_without_end": uv_says(FOUND_NONE, "{ " * MIB),
+    "uv_markers_without_end": uv_says(FOUND_NONE, "a[" * MIB, " depends on b["),
+    "uv_versions_without_end": uv_says(FOUND_NONE, "`a==1 " * MIB),
+    "uv_names_that_do_not_match": uv_says("error: ", "Package metadata name `a` " * MIB),
 }
 
 

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from envbuild.app.job.remote import submit_check
+from envbuild.app.job.remote import START, submit_check
 from envbuild.app.wrap.notebook import PURPOSE, TOLD
 from envbuild.cli import run_cli
 from envbuild.context import open_context
 from envbuild.job.records import load_own_records, load_records
 from envbuild.progress import Silent
-from envbuild.run import LocalRunner
+from envbuild.run import Command, LocalRunner
 from envbuild.settings import load_settings
 from tests.cli.test_cli_job import project
 from tests.cli.test_cli_submit import AMANE, client, no_account
@@ -125,6 +126,16 @@ def test_a_verdict_that_came_with_the_folder_is_not_taken_up(
     assert [found.id for found in load_records(no_account)] == ["77", "78"]
     again, _ = submit_check("plai", "./thing.sif", context, **options)
     assert again.id == "78", "one of our own is taken up"
+
+
+def test_a_folder_called_envbuild_is_not_taken_for_it(tmp_path: Path) -> None:
+    """A check or build on a node starts in the project's folder."""
+    (tmp_path / "envbuild").mkdir()
+    (tmp_path / "envbuild/__init__.py").write_text("raise SystemExit('harm')")
+    (tmp_path / "click.py").write_text("raise SystemExit('harm')")
+    argv = (sys.executable, "-c", START, "--version")
+    told = LocalRunner()(Command(argv=argv, cwd=tmp_path, timeout=60))
+    assert told.stdout.startswith("envbuild ")
 
 
 @pytest.mark.parametrize("number", ["--user=ada", "-1", "12 13", ""])

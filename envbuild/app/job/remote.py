@@ -27,9 +27,12 @@ from envbuild.job.submit import new_key, submit
 from envbuild.limits import UNREADABLE
 from envbuild.recipe.find import find_recipe
 from envbuild.recipe.model import JobSection as Wanted
+from envbuild.run import OWN_PATH
 
 CHECK_TIME = {"quick": "30m", "full": "1h", "soak": "4h"}
 """Walltime that a check asks for."""
+START = f"{OWN_PATH}; from envbuild.cli import run_cli; sys.exit(run_cli(sys.argv[1:]))"
+"""This very envbuild: "-m" would take a folder of its name in the project."""
 
 
 def target_of_site(text: str, context: Context) -> Target:
@@ -231,8 +234,8 @@ def _on_node(
         "env",
         f"ENVBUILD_STORE={context.settings.store}",
         sys.executable,
-        "-m",
-        "envbuild",
+        "-c",
+        START,
         *words,
     )
     if not report:

@@ -51,11 +51,11 @@ def find_newest_conda(lock: Lock, context: Context) -> Mapping[str, str]:
     """Ask the channels for the newest version of each conda package of a lock."""
     if not lock.conda:
         return {}
-    from envbuild.conda.choose import newest_versions  # late: rattler is slow to import
+    from envbuild.conda.limited import newest_limited  # late: most locks have no conda packages
 
     request = conda_request(lock)
     with context.report.stage(f"ask the channels about {count_noun(len(lock.conda), 'package')}"):
-        return newest_versions(request, [package.name for package in lock.conda], context)
+        return newest_limited(request, [package.name for package in lock.conda], context)
 
 
 def outdated_conda_rows(

@@ -140,7 +140,7 @@ def solve_recipe(
     """
     if not recipe.conda.dependencies:
         return CondaSolution()
-    from envbuild.conda.choose import choose_conda
+    from envbuild.conda.limited import choose_limited
 
     as_of = options.as_of or recipe.conda.as_of
     request = CondaRequest(
@@ -160,7 +160,7 @@ def solve_recipe(
     with context.report.stage(
         "choose conda's packages" + (f" as of {request.as_of}" if request.as_of else "")
     ):
-        return choose_conda(request, context)
+        return choose_limited(request, context)
 
 
 def _asks_python(recipe: Recipe) -> bool:

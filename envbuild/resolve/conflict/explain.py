@@ -51,6 +51,11 @@ UNTRUSTED_ISSUER = re.compile(
     r"UnknownIssuer|invalid peer certificate|CERTIFICATE_VERIFY_FAILED|SelfSigned", re.IGNORECASE
 )
 URL = re.compile(r"https?://[^\s`)]+")
+LONGEST_WORD = 300
+"""Letters of a word in what uv says: names and versions have some ten, addresses a hundred."""
+LONG_WORD = re.compile(rf"\S{{{LONGEST_WORD},}}")
+LONGEST_OUTPUT = 1 << 18
+"""Letters of what uv says: of a conflict of a hundred packages some 20,000."""
 LONGEST_REASON = 400
 LONGEST_REASONING = 2000
 HEADING = "the requirements have no solution on this base"
@@ -73,7 +78,7 @@ class ConflictError(Exception):
         body, *hints = re.split(r"^hint: ", output, flags=re.MULTILINE)
         cause = body.partition("cause:")[2] or body
         self.text = re.sub(
-            r"\{[^}]*\}", "", " ".join(cause.split())
+            r"\{[^{}]*\}", "", " ".join(cause.split())
         )  # without markers: NAME{python_version < '3.8'}
         hinted = FILTERED.findall("\n".join(hints))
         self.filtered = tuple(dict.fromkeys([*hinted, *AFTER_DATE.findall(self.text)]))
@@ -105,6 +110,8 @@ class Problem:
 
 def translate_failure(output: str) -> Exception:
     """Return the error for a failed call of uv: a ConflictError, or one for the user."""
+    # an index has a say in it, and patterns take the square of a word's length
+    output = LONG_WORD.sub(lambda found: f"{found[0][:LONGEST_WORD]}…", output[:LONGEST_OUTPUT])
     if "No solution found" in output:
         return ConflictError(output)
     told = (

@@ -14,7 +14,7 @@ from envbuild.errors import HostError, UsageError
 from envbuild.failures import explain_failure
 from envbuild.resolve.platform import python_minor
 from envbuild.resolve.uv.query import uv_environment
-from envbuild.run import Command, Result, Runner
+from envbuild.run import OWN_PATH, Command, Result, Runner
 from envbuild.runtime import Runtime
 from envbuild.store.atomic import os_errors_as
 
@@ -28,7 +28,7 @@ NOT_INHERITED = ("http_proxy", "https_proxy", "all_proxy", "ftp_proxy")
 """Its one index is on this machine."""
 ALWAYS = {"PIP_CONFIG_FILE": "/dev/null", "PIP_NO_INPUT": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
 PROBE = (
-    "import importlib.util, sys; print('%d.%d' % sys.version_info[:2], "
+    f"{OWN_PATH}; import importlib.util; print('%d.%d' % sys.version_info[:2], "
     "*[name for name in ('piptools',) if importlib.util.find_spec(name)])"
 )
 """Tells the version of a Python and whether it has pip-tools."""
