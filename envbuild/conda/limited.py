@@ -1,34 +1,30 @@
 """Choose conda packages in a process of its own, whose memory, files and time are limited.
 
-rattler unpacks whatever a channel sends as its list, into memory or a file: 100 kB may become gigabytes.
+rattler unpacks whatever a channel sends as its list, into memory or a file: 100 kB may become
+gigabytes.
 """
 
 from __future__ import annotations
 
-import os
-import resource
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
 from envbuild import errors, limits
 from envbuild.conda.model import CondaRequest, CondaSolution
-from envbuild.context import Context, open_context
+from envbuild.context import Context
 from envbuild.errors import EnvbuildError, IntegrityError
-from envbuild.progress import Silent
-from envbuild.run import OWN_PATH, Command, LocalRunner
-from envbuild.settings import load_settings
+from envbuild.run import OWN_PATH, Command
 
-START = f"{OWN_PATH}; from envbuild.conda.limited import answer_question; answer_question()"
+START = f"{OWN_PATH}; from envbuild.conda.answer import answer_question; answer_question()"
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Question:
+class ChannelQuestion:
     """``names`` asks for the newest version of each, None for the packages of the request."""
 
     request: CondaRequest
@@ -36,7 +32,7 @@ class Question:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Failure:
+class ChannelFailure:
     """An error of ours, by the name of its class."""
 
     kind: str
@@ -46,24 +42,13 @@ class Failure:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Answer:
+class ChannelAnswer:
     """What came of a question; ``said`` is for the user."""
 
     said: tuple[str, ...] = ()
     solution: CondaSolution | None = None
     versions: dict[str, str] | None = None
-    failure: Failure | None = None
-
-
-class Notes(Silent):
-    """A reporter that keeps what is said."""
-
-    def __init__(self) -> None:
-        self.said: list[str] = []
-
-    def say(self, text: str) -> None:
-        """Keep one line."""
-        self.said.append(text)
+    failure: ChannelFailure | None = None
 
 
 def choose_limited(request: CondaRequest, context: Context) -> CondaSolution:
@@ -71,7 +56,7 @@ def choose_limited(request: CondaRequest, context: Context) -> CondaSolution:
 
     Raises as ``choose_conda``, and IntegrityError where the lists of the channels are too large.
     """
-    answer = _ask(Question(request=request), context)
+    answer = _ask(ChannelQuestion(request=request), context)
     assert answer.solution is not None  # noqa: S101  (it was asked for)
     return answer.solution
 
@@ -80,11 +65,11 @@ def newest_limited(
     request: CondaRequest, names: Sequence[str], context: Context
 ) -> Mapping[str, str]:
     """Return the newest version of each name that the channel which has it first offers."""
-    answer = _ask(Question(request=request, names=tuple(names)), context)
+    answer = _ask(ChannelQuestion(request=request, names=tuple(names)), context)
     return answer.versions or {}
 
 
-def _ask(question: Question, context: Context) -> Answer:
+def _ask(question: ChannelQuestion, context: Context) -> ChannelAnswer:
     settings = context.settings
     command = Command(
         argv=(sys.executable, "-c", START),
@@ -95,7 +80,7 @@ def _ask(question: Question, context: Context) -> Answer:
     )
     result = context.runner(command, check=False)
     try:
-        answer = msgspec.json.decode(result.stdout.encode(), type=Answer)
+        answer = msgspec.json.decode(result.stdout.encode(), type=ChannelAnswer)
     except limits.UNREADABLE as error:
         raise IntegrityError(
             f"the lists of these channels take more than {limits.CHANNEL_MEMORY // limits.GIB} GiB or "
@@ -110,26 +95,3 @@ def _ask(question: Question, context: Context) -> Answer:
         kind: type[EnvbuildError] = getattr(errors, told.kind)
         raise kind(told.what, where=told.where, hint=told.hint)
     return answer
-
-
-def answer_question() -> None:
-    """Read a question from standard input and write what came of it: the whole program."""
-    resource.setrlimit(resource.RLIMIT_DATA, (limits.CHANNEL_MEMORY, limits.CHANNEL_MEMORY))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limits.CHANNEL_FILE, limits.CHANNEL_FILE))
-    from envbuild.conda import choose  # late: what it loads is held to the limits
-
-    question = msgspec.json.decode(sys.stdin.buffer.read(), type=Question)
-    notes = Notes()
-    context = open_context(load_settings(os.environ, Path.cwd()), LocalRunner(), notes)
-    solution, versions, failure = None, None, None
-    try:
-        if question.names is None:
-            solution = choose.choose_conda(question.request, context)
-        else:
-            versions = dict(choose.newest_versions(question.request, question.names, context))
-    except EnvbuildError as error:
-        failure = Failure(
-            kind=type(error).__name__, what=error.what, where=error.where, hint=error.hint
-        )
-    answer = Answer(said=tuple(notes.said), solution=solution, versions=versions, failure=failure)
-    sys.stdout.buffer.write(msgspec.json.encode(answer))

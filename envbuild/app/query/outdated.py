@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from packaging.version import Version
 
 from envbuild.base.model import BaseFacts
+from envbuild.conda.limited import newest_limited
 from envbuild.conda.model import CondaRequest
 from envbuild.context import Context
 from envbuild.lock.model import Lock
@@ -51,8 +52,6 @@ def find_newest_conda(lock: Lock, context: Context) -> Mapping[str, str]:
     """Ask the channels for the newest version of each conda package of a lock."""
     if not lock.conda:
         return {}
-    from envbuild.conda.limited import newest_limited  # late: most locks have no conda packages
-
     request = conda_request(lock)
     with context.report.stage(f"ask the channels about {count_noun(len(lock.conda), 'package')}"):
         return newest_limited(request, [package.name for package in lock.conda], context)

@@ -13,6 +13,7 @@ from packaging.utils import canonicalize_name
 from envbuild.base.facts import is_version
 from envbuild.base.gpu import conda_cuda
 from envbuild.base.model import BaseFacts, Dist, InstalledConda
+from envbuild.conda.limited import choose_limited
 from envbuild.conda.model import CondaFound, CondaOptions, CondaRequest, CondaSolution
 from envbuild.context import Context
 from envbuild.data.package_tables import load_conda, load_conda_names
@@ -140,8 +141,6 @@ def solve_recipe(
     """
     if not recipe.conda.dependencies:
         return CondaSolution()
-    from envbuild.conda.limited import choose_limited
-
     as_of = options.as_of or recipe.conda.as_of
     request = CondaRequest(
         specs=recipe.conda.dependencies,
