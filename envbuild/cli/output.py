@@ -11,6 +11,8 @@ from typing import Any
 import click
 import msgspec
 
+from envbuild.cli.terminal import plain_text
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 """The option of every verb that prints values; those that print a document (a lock, a script) have none."""
 GAP = "  "
@@ -31,7 +33,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
     """Print a head line and one line a row; on a terminal the longest column is cut until a line fits."""
     terminal = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for line in table_lines(columns, rows, terminal):
-        click.echo(line)
+        click.echo(plain_text(line))
 
 
 def table_lines(

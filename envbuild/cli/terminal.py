@@ -23,15 +23,26 @@ SELDOM = 60.0
 """Seconds between two plain progress lines of one long stage at most; the first come more often."""
 
 
+ACTING = re.compile(
+    r"\x1b(?!\[[0-9;]{0,20}m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
+)
+"""Characters that do something to a terminal: all controls but tab, line end and colours."""
+
+
+def plain_text(text: str) -> str:
+    """Return a text that a terminal shows: what builds, images and servers say may be in it."""
+    return ACTING.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
 def show_error(error: EnvbuildError, stream: TextIO | None = None) -> None:
     """Print an error: what happened, to which value, what to do."""
     out = stream or sys.stderr
     if isinstance(error, CheckFailedError) and error.details:
-        click.echo(error.details, file=out)
+        click.echo(plain_text(error.details), file=out)
     head = click.style("envbuild: error:", fg="red", bold=True)
-    click.echo(f"{head} {short_path(str(error))}", file=out)
+    click.echo(f"{head} {plain_text(short_path(str(error)))}", file=out)
     if error.hint:
-        for number, line in enumerate(short_path(error.hint).splitlines()):
+        for number, line in enumerate(plain_text(short_path(error.hint)).splitlines()):
             click.echo(
                 f"  {click.style('what to do:', bold=True) if number == 0 else '           '} {line}",
                 file=out,
@@ -71,7 +82,7 @@ class Lines:
     def say(self, text: str) -> None:
         """Print one line."""
         with self.lock:
-            click.echo(short_path(text), err=True)
+            click.echo(plain_text(short_path(text)), err=True)
 
     def detail(self, text: str) -> None:
         """Print one line when -v was given."""

@@ -9,6 +9,7 @@ from envbuild.app.verify import find_lock_of_image
 from envbuild.build.image.verify import Verification, verify_image
 from envbuild.cli.complete import complete_image
 from envbuild.cli.output import json_option, print_json
+from envbuild.cli.terminal import plain_text
 from envbuild.context import Context
 
 SHOWN = 20
@@ -55,6 +56,6 @@ def _print_verification(found: Verification) -> None:
     rows += [("extra", f"/{path}") for path in found.extra]
     rows += [("outside", text) for text in found.outside]
     for what, text in rows[:SHOWN]:
-        click.echo(f"  {what:<8}  {text}")
+        click.echo(plain_text(f"  {what:<8}  {text}"))
     if len(rows) > SHOWN:
         click.echo(f"  and {len(rows) - SHOWN} more (--json has all)")
