@@ -101,7 +101,7 @@ def _fill(root: Path, recipe: Recipe, interpreter: Path) -> None:
     python = ("--python", str(root / "bin/python3"))
     for line in recipe.install:
         _run(str(UV), "pip", "install", "-q", *python, *line.format(tree=root).split())
-        punch(CACHE / "uv")
+        prepare_wheels(CACHE / "uv", interpreter)
     if recipe.remove:
         _run(str(UV), "pip", "uninstall", "-q", *python, *recipe.remove)
     site = root / f"lib/python{recipe.python}/site-packages"
@@ -121,25 +121,32 @@ def _run(*argv: str) -> None:
     subprocess.run(argv, check=True, env=uv_environment(), timeout=1800)
 
 
-def punch(folder: Path) -> None:
-    """Give the disk space of GPU code back; each file of uv's cache is looked at once."""
-    seen = folder / "punched"
+def prepare_wheels(folder: Path, interpreter: Path) -> None:
+    """Punch and compile what uv has unpacked, each wheel once: uv links its compiled modules into each further tree."""
+    seen = folder / "prepared"
     known = set(seen.read_text().splitlines()) if seen.exists() else set()
     archive = folder / "archive-v0"
     for entry in sorted(archive.iterdir()) if archive.is_dir() else ():
         if entry.name in known:
             continue
-        for path in entry.rglob("*.so*"):
-            if path.is_symlink() or not path.is_file() or "/onnxruntime/" in str(path):
-                continue  # its provider reads its own code while it is loaded
-            if path.stat().st_size > LARGE:
-                for start, length in gpu_code(path):
-                    subprocess.run(
-                        ["fallocate", "-p", "-o", str(start), "-l", str(length), str(path)],
-                        check=False,
-                    )
+        punch(entry)
+        compiler = (str(interpreter), "-m", "compileall", "-q", str(entry))
+        subprocess.run(compiler, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         with seen.open("a") as file:
             file.write(f"{entry.name}\n")
+
+
+def punch(folder: Path) -> None:
+    """Give the disk space of GPU code back."""
+    for path in folder.rglob("*.so*"):
+        if path.is_symlink() or not path.is_file() or "/onnxruntime/" in str(path):
+            continue  # its provider reads its own code while it is loaded
+        if path.stat().st_size > LARGE:
+            for start, length in gpu_code(path):
+                subprocess.run(
+                    ["fallocate", "-p", "-o", str(start), "-l", str(length), str(path)],
+                    check=False,
+                )
 
 
 def gpu_code(path: Path) -> Iterator[tuple[int, int]]:
