@@ -293,7 +293,8 @@ def imports_request(
     ``limit`` is for each.  ``uses`` are further modules with names of each: they are tried where a
     distribution in the image has them.  Above "quick", programs are tried that want a driver too,
     under one that can do nothing (stub_driver), unless this machine has a real one (``gpu``).
-    ``compiles`` tells that the project uses torch.compile or Triton, which have programs too.
+    ``compiles`` tells that the project uses torch.compile or Triton, which have programs too; others
+    are for names that the project takes, or for packages that were asked for.
     """
     used = dict(uses or {})
     deep = expected.level != "quick"
@@ -304,6 +305,8 @@ def imports_request(
         if (deep or not entry.full)
         and (stub or not entry.driver)
         and (compiles or not entry.compiles)
+        and (not entry.takes or set(entry.takes) & set(used.get(entry.module, ())))
+        and (not entry.asked or set(entry.dists) & set(expected.direct))
     ]
     frameworks = [item.module for item in _candidates(expected)]
     return ProbeRequest(

@@ -29,7 +29,16 @@ SWITCHES: dict[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {
         "Numba simulates CUDA on the CPU",
     ),
     "NUMBA_DISABLE_CUDA": (("1",), ("numba", "numba-cuda"), "Numba sees no GPU"),
-    "USE_TORCH": (("0", *NO), ("transformers",), "transformers leaves PyTorch out"),
+    "TRITON_INTERPRET": (
+        YES,
+        ("triton", "pytorch-triton"),
+        "Triton's kernels run in NumPy on the CPU",
+    ),
+    "KERAS_BACKEND": (
+        ("numpy",),
+        ("keras",),
+        "Keras computes in NumPy on the CPU, and trains nothing",
+    ),
     "XLA_PYTHON_CLIENT_PLATFORM": (("cpu",), ("jax",), "JAX computes on the CPU"),
     "JAX_SKIP_CUDA_PLUGIN": (YES, ("jax",), "JAX leaves its CUDA plug-in out"),
     "CUPY_ACCELERATORS_DISABLE": (YES, ("cupy",), "CuPy leaves its accelerators out"),
@@ -37,8 +46,11 @@ SWITCHES: dict[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {
 """Variables that keep a package from the GPU: values (in lower case), packages that read them, what
 they do.
 
-Sources: accelerate/state.py; Numba's documentation, environment variables;
-transformers/utils/import_utils.py. """
+Sources: accelerate/state.py; Numba's documentation, environment variables; triton-lang.org,
+debugging; keras.io, backends. """
+LEFT_OUT = {"USE_TORCH": "torch", "USE_TF": "tensorflow", "USE_FLAX": "jax"}
+"""Variables that make transformers leave a framework out, which is a fault where that one is asked
+for (transformers/utils/import_utils.py)."""
 SLOW: dict[str, tuple[str, str]] = {
     "CUDA_LAUNCH_BLOCKING": ("1", "every kernel is waited for"),
     "CUDA_FORCE_PTX_JIT": (
@@ -228,6 +240,12 @@ def _switched_off(evidence: Evidence) -> list[str]:
         here = any(evidence.installed.dist(package) for package in packages)
         if env.get(name, "").strip().lower() in values and env.get(name) and here:
             found.append(f'the image sets {name} to "{env[name]}": {what}')
+    for name, framework in LEFT_OUT.items():
+        asked = evidence.framework is not None and evidence.framework.name == framework
+        if asked and env.get(name, "").lower() in NO and evidence.installed.dist("transformers"):
+            found.append(
+                f'the image sets {name} to "{env[name]}": transformers leaves {framework} out'
+            )
     return found
 
 

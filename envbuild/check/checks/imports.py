@@ -140,6 +140,8 @@ def _names_driver(error: str) -> bool:
     return any(lookup.from_driver(word) for word in words)
 
 
+NAME_GONE = re.compile(r"cannot import name '\w+' from|has no attribute '\w+'")
+"""What Python says of a name that a module does not have."""
 USELESS = re.compile(r"^[\W_]*$|^\[?(?:end|start) of|^\^+$|^={3,}|^-{3,}", re.IGNORECASE)
 """Last lines of messages that say nothing: rules, brackets, "end of traceback"."""
 
@@ -169,6 +171,11 @@ def _cure(evidence: Evidence, answer: Imported) -> str:
         return named
     if answer.kind == "ModuleNotFoundError":
         return "add the missing package to the recipe's dependencies, lock and build again"
+    if answer.kind in ("ImportError", "AttributeError") and NAME_GONE.search(answer.error):
+        return (
+            "it and the package whose name it misses are not of releases that go together: take a newer release of "
+            "it, or of the other one; envbuild lock --prove looks for releases that import"
+        )
     if answer.kind in ("SIGILL", "SIGSEGV", "SIGBUS", "SIGABRT"):
         return "its compiled code does not fit this machine or its libraries; try another release of the package"
     return "the whole message is in the evidence: envbuild check --json"
@@ -221,6 +228,8 @@ def _cure_of_version(error: str) -> str | None:
     required = re.search(r"\b([A-Za-z][\w.-]*[<>=!~][^ ]*) is required .*but found ", error)
     if required:
         return f'add "{required[1]}" to the dependencies, lock and build again'
+    if "No module named 'pkg_resources'" in error:
+        return 'add "setuptools<81" to the dependencies, or take a newer release of the package'
     if "Descriptors cannot" in error:
         return 'add "protobuf<3.21" to the dependencies, or take a newer release of the package'
     if re.search(r"_ARRAY_API|numpy\.core\.multiarray failed|numpy\.dtype size", error):
