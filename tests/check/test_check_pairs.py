@@ -1,0 +1,97 @@
+"""Releases of PyTorch on cards and drivers, judged as published.
+
+Code: the flags of the wheels on the index (torch.cuda.get_arch_list, which pytorch's RELEASE.md tells too); capabilities: NVIDIA's list of
+CUDA GPUs; drivers: table 2 and "minor version compatibility" of NVIDIA's CUDA compatibility guide.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.check.test_check_target import judged, torch_tree
+from tests.check.tree import failures
+
+KEPLER = (37, 50, 60, 70, 75, 80, 86)
+MAXWELL = (50, 60, 70, 75, 80, 86, 90)
+VOLTA = (70, 75, 80, 86, 90, 100, 120)
+TURING = VOLTA[1:]
+PUBLISHED = {
+    "1.13.1": ("11.7", KEPLER),
+    "2.0.1": ("11.7", KEPLER),
+    "2.1.2": ("12.1", MAXWELL),
+    "2.2.2": ("12.1", MAXWELL),
+    "2.3.1": ("12.1", MAXWELL),
+    "2.4.1": ("12.1", MAXWELL),
+    "2.5.1": ("12.4", MAXWELL),
+    "2.6.0": ("12.4", MAXWELL),
+    "2.7.1": ("12.6", MAXWELL),
+    "2.8.0": ("12.8", VOLTA),
+    "2.9.1": ("12.8", VOLTA),
+    "2.10.0": ("12.8", VOLTA),
+    "2.11.0": ("13.0", TURING),
+    "2.13.0": ("13.0", TURING),
+    "2.15.0": ("13.2", TURING),
+}
+"""Release -> CUDA and capabilities with machine code; none of them has portable code."""
+FITS, NO_CODE, OLD = "", "architecture", "driver"
+PAIRS = [
+    ("1.13.1", "A100", "450.80.02", FITS),
+    ("1.13.1", "H100", "525.60.13", NO_CODE),
+    ("1.13.1", "RTX 4090", "525.60.13", FITS),
+    ("1.13.1", "K80", "470.82.01", FITS),
+    ("1.13.1", "T4", "440.33.01", OLD),
+    ("2.0.1", "V100", "450.80.02", FITS),
+    ("2.0.1", "RTX 5090", "570.124.06", NO_CODE),
+    ("2.1.2", "A100", "470.57.02", OLD),
+    ("2.1.2", "H100", "535.54.03", FITS),
+    ("2.1.2", "K80", "470.82.01", f"{NO_CODE} {OLD}"),
+    ("2.2.2", "P100", "525.60.13", FITS),
+    ("2.2.2", "GTX 1080", "525.60.13", FITS),
+    ("2.3.1", "L40S", "535.54.03", FITS),
+    ("2.4.1", "L4", "525.60.13", FITS),
+    ("2.5.1", "A100", "525.60.13", FITS),
+    ("2.5.1", "A100", "520.61.05", OLD),
+    ("2.5.1", "RTX 5090", "570.124.06", NO_CODE),
+    ("2.5.1", "B200", "570.124.06", NO_CODE),
+    ("2.5.1", "GTX 980", "535.54.03", FITS),
+    ("2.6.0", "H200", "550.54.14", FITS),
+    ("2.7.1", "RTX 5090", "570.124.06", NO_CODE),
+    ("2.7.1", "A40", "525.60.13", FITS),
+    ("2.8.0", "RTX 5090", "570.124.06", FITS),
+    ("2.8.0", "B200", "570.124.06", FITS),
+    ("2.8.0", "P100", "535.54.03", NO_CODE),
+    ("2.8.0", "V100", "525.60.13", FITS),
+    ("2.8.0", "B300", "580.65.06", FITS),
+    ("2.9.1", "H100", "525.60.13", FITS),
+    ("2.9.1", "RTX PRO 6000 Blackwell", "575.57.08", FITS),
+    ("2.10.0", "T4", "535.54.03", FITS),
+    ("2.10.0", "GTX 1080 Ti", "535.54.03", NO_CODE),
+    ("2.11.0", "V100", "580.65.06", NO_CODE),
+    ("2.11.0", "A100", "550.54.14", OLD),
+    ("2.11.0", "A100", "580.65.06", FITS),
+    ("2.13.0", "T4", "580.65.06", FITS),
+    ("2.13.0", "RTX 3090", "570.124.06", OLD),
+    ("2.15.0", "H100", "580.65.06", FITS),
+    ("2.15.0", "L40S", "535.54.03", OLD),
+    ("2.15.0", "GB10", "580.95.05", FITS),
+    ("2.15.0", "V100", "535.54.03", f"{NO_CODE} {OLD}"),
+]
+
+
+@pytest.mark.parametrize("release", PUBLISHED)
+def test_a_release_runs_where_it_is_published_to_run(release: str, tmp_path: Path) -> None:
+    cuda, sass = PUBLISHED[release]
+    tree = torch_tree(tmp_path / "i", [("sass", one) for one in sass], version=release, cuda=cuda)
+    told, right = {}, {}
+    for _, card, driver, misfit in (pair for pair in PAIRS if pair[0] == release):
+        found = failures(judged(tree, gpu=card, driver=driver))
+        told[card, driver] = sorted(name for name in found if name.startswith("target-"))
+        right[card, driver] = [f"target-{one}" for one in misfit.split()]
+    assert told == right
+
+
+def test_there_are_forty_pairs_and_each_release_has_one() -> None:
+    assert len(PAIRS) == len({pair[:3] for pair in PAIRS}) == 40
+    assert {pair[0] for pair in PAIRS} == set(PUBLISHED)
