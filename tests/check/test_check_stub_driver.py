@@ -18,10 +18,46 @@ from envbuild.check.probes.stub_driver import CUDA, LIBRARIES, shared_object
 from envbuild.data.tables import EntryPoint, EntryPointTable
 from envbuild.run import LocalRunner
 from tests.check.tree import Tree
+from tests.support import needs
 
 pytestmark = pytest.mark.skipif(
-    platform.machine() != "x86_64", reason="the played driver is for x86-64"
+    platform.machine() != "x86_64", reason="the tests' own calls are for x86-64"
 )
+CALLS_IN_C = """
+#include <dlfcn.h>
+#include <stdio.h>
+#define CALL(name, ...) (((int (*)())dlsym(cuda, name))(__VA_ARGS__))
+int main(int count, char **words) {
+  void *cuda = dlopen(words[1], RTLD_NOW);
+  if (!cuda) { puts(dlerror()); return 1; }
+  int number = 7, flag = 7, major = 7, minor = 7, other = 7;
+  size_t room = 7, whole = 7;
+  char text[128], *told = 0;
+  printf("%d %d\\n", CALL("cuInit", 0), (CALL("cuDriverGetVersion", &number), number));
+  printf("%d %d\\n", (CALL("cuDeviceGetCount", &number), number), (CALL("cuDeviceGet", &other, 3), other));
+  CALL("cuDeviceGetAttribute", &major, 75, 0);
+  CALL("cuDeviceGetAttribute", &minor, 76, 0);
+  CALL("cuDeviceGetAttribute", &other, 16, 0);
+  printf("[%d, %d, %d]\\n", major, minor, other);
+  CALL("cuMemGetInfo_v2", &room, &whole);
+  puts(room == whole && room == (size_t)40 << 30 ? "True" : "False");
+  CALL("cuDeviceGetName", text, 64, 0), puts(text);
+  CALL("cuDeviceGetPCIBusId", text, 64, 0), puts(text);
+  CALL("cuGetErrorString", 3, &told), puts(told);
+  CALL("cuDevicePrimaryCtxGetState", 0, &flag, &number);
+  printf("%d %d\\n", flag, number);
+}
+"""
+ANSWERS = [
+    "0 12030",
+    "1 3",
+    "[8, 0, 1]",
+    "True",
+    "A100 that is none",
+    "0000:07:00.0",
+    "this is no driver",
+    "0 0",
+]
 CALLS = """
 import ctypes, sys
 cuda = ctypes.CDLL(sys.argv[1])
@@ -53,16 +89,23 @@ def test_its_functions_answer(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", CALLS, str(path)], stdout=subprocess.PIPE, text=True, check=True
     )
-    assert done.stdout.splitlines() == [
-        "7 12030",
-        "1 3",
-        "[8, 0, 1]",
-        "True",
-        "A100 that is none",
-        "0000:07:00.0",
-        "this is no driver",
-        "0 0",
-    ]
+    assert done.stdout.splitlines() == ["7 12030", *ANSWERS[1:]]
+
+
+@needs("qemu-aarch64", "aarch64-linux-gnu-gcc")
+def test_its_functions_answer_on_arm(tmp_path: Path) -> None:
+    library, source, program = tmp_path / "libcuda.so.1", tmp_path / "calls.c", tmp_path / "calls"
+    library.write_bytes(shared_object("libcuda.so.1", CUDA, "aarch64"))
+    source.write_text(CALLS_IN_C)
+    compiler = ("aarch64-linux-gnu-gcc", "-w", "-o", str(program), str(source), "-ldl")
+    subprocess.run(compiler, check=True)
+    done = subprocess.run(
+        ["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu", str(program), str(library)],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout.splitlines()) == (0, ANSWERS)
 
 
 def test_every_function_is_found_by_name(tmp_path: Path) -> None:
