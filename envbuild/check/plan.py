@@ -293,8 +293,8 @@ def imports_request(
     ``limit`` is for each.  ``uses`` are further modules with names of each: they are tried where a
     distribution in the image has them.  Above "quick", programs are tried that want a driver too,
     under one that can do nothing (stub_driver), unless this machine has a real one (``gpu``).
-    ``compiles`` tells that the project uses torch.compile or Triton, which have programs too; others
-    are for names that the project takes, or for packages that were asked for.
+    ``compiles`` tells that the project uses torch.compile or Triton, which have programs too;
+    others are for names that the project takes, or for packages that were asked for.
     """
     used = dict(uses or {})
     deep = expected.level != "quick"

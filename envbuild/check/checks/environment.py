@@ -242,10 +242,10 @@ def _switched_off(evidence: Evidence) -> list[str]:
             found.append(f'the image sets {name} to "{env[name]}": {what}')
     for name, framework in LEFT_OUT.items():
         asked = evidence.framework is not None and evidence.framework.name == framework
-        if asked and env.get(name, "").lower() in NO and evidence.installed.dist("transformers"):
-            found.append(
-                f'the image sets {name} to "{env[name]}": transformers leaves {framework} out'
-            )
+        word = env.get(name, "")
+        if asked and word.lower() in NO and evidence.installed.dist("transformers"):
+            what = f"transformers leaves {framework} out"
+            found.append(f'the image sets {name} to "{word}": {what}')
     return found
 
 

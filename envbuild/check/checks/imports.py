@@ -173,8 +173,9 @@ def _cure(evidence: Evidence, answer: Imported) -> str:
         return "add the missing package to the recipe's dependencies, lock and build again"
     if answer.kind in ("ImportError", "AttributeError") and NAME_GONE.search(answer.error):
         return (
-            "it and the package whose name it misses are not of releases that go together: take a newer release of "
-            "it, or of the other one; envbuild lock --prove looks for releases that import"
+            "it and the package whose name it misses are not of releases that go together: "
+            "take a newer release of it, or of the other one; envbuild lock --prove looks for "
+            "releases that import"
         )
     if answer.kind in ("SIGILL", "SIGSEGV", "SIGBUS", "SIGABRT"):
         return "its compiled code does not fit this machine or its libraries; try another release of the package"

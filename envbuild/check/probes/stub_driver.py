@@ -2,8 +2,9 @@
 
 With it a framework goes on until it has looked for its libraries, and says which it cannot open.
 Its two files are ELF shared objects of a few functions in machine code (x86-64 or aarch64), because
-neither the image nor this machine need have a compiler.  Functions and constants: CUDA driver API and
-NVML, NVIDIA's documentation; layout: System V ABI and its supplements; code: AMD's and Arm's manuals.
+neither the image nor this machine need have a compiler.  Functions and constants: CUDA driver API
+and NVML, NVIDIA's documentation; layout: System V ABI and its supplements; code: AMD's and Arm's
+manuals.
 """
 
 import ctypes
@@ -17,10 +18,13 @@ CAPABILITY = (8, 0)
 ATTRIBUTES = (75, 76)  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, _MINOR
 MEMORY = 40 << 30
 # What each function does before it returns 0; arguments are counted from 0:
-#   int V     write 32 bits to where argument 0 points      long V, N  write 64 bits to where the first N point
-#   bytes B   write them there (128 at most)                text T     write T's address to where argument 1 points
-#   attribute what argument 1 asks for, to argument 0       second     write argument 1 to where argument 0 points
-#   zeros     write 32 bits of zero to where arguments 1 and 2 point
+#   int V      write 32 bits to where argument 0 points
+#   long V, N  write 64 bits to where each of the first N arguments points
+#   bytes B    write them to where argument 0 points (128 at most)
+#   text T     write T's address to where argument 1 points
+#   attribute  write what argument 1 asks for to where argument 0 points
+#   second     write argument 1 to where argument 0 points
+#   zeros      write 32 bits of zero to where arguments 1 and 2 point
 CUDA = {
     "cuInit": ("nothing",),
     "cuDevicePrimaryCtxSetFlags": ("nothing",),
@@ -93,7 +97,7 @@ def encode_for_x86(what, *values):
 
 
 def encode_for_arm(what, *values):
-    """The machine code of a function for aarch64; arguments are in x0, x1 and x2, and x9 is free."""
+    """The machine code of a function for aarch64; arguments are in x0 to x2, and x9 is free."""
     code, tail = [], [0x52800000, 0xD65F03C0]  # mov w0, #0; ret
     text = b""
     if what == "int":
