@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Slurm, Grid Engine and PBS on this machine only, for tests: unattended, idempotent, stopped by the folder they were
-# started with.  All as root.
+# started with.  As root, or as a user with sudo, whose jobs they then run and whose word they obey.
 #
 #   bash scripts/setup-schedulers.sh install [OPENPBS]   Debian's packages; from a source folder (or its git), OpenPBS too
 #   bash scripts/setup-schedulers.sh start DIR           start Slurm and Grid Engine; prints the folder of their clients
@@ -9,7 +9,8 @@
 #
 # OpenPBS (github.com/openpbs/openpbs, v23.06.06) is in no Debian release: it is built into OPENPBS_PREFIX (/opt/pbs).
 # Both live in a network namespace of their own that has a loopback and nothing else: no port is open on this machine.
-# DIR/bin holds the clients (sbatch, qsub, …), which enter that namespace.  Slurm has two nodes, node1 and node2: this
+# DIR/bin holds the clients (sbatch, qsub, …), which enter that namespace by DIR/enter: nsenter with the rights to do so,
+# for the user who started them alone.  Slurm has two nodes, node1 and node2: this
 # machine under two names.  Grid Engine has one, PBS two (pbs1, pbs2).  Each node has all cores (Grid Engine: 8
 # slots) and one made-up GPU.
 # Configuration and state of both are below DIR; a Slurm or Grid Engine that is already set up here is left alone.
@@ -18,8 +19,11 @@ set -euo pipefail
 fail() { printf '%s\n' "schedulers: $*" >&2; exit 1; }
 alive() { [ -s "$1" ] && kill -0 "$(cat "$1")" 2>/dev/null; }
 
+user=${SUDO_USER:-root}
 packages=(slurmctld slurmd slurm-client munge gridengine-master gridengine-exec gridengine-client)
 slurm_clients=(sbatch squeue sacct scontrol scancel srun sinfo)
+# shellcheck disable=SC2016  # the client's own shell expands it
+kept='${TMPDIR:+"TMPDIR=$TMPDIR"}'
 pbs_clients=(qsub qstat qdel qmgr pbsnodes qrerun qhold qrls qsig qterm)
 prefix=${OPENPBS_PREFIX:-/opt/pbs}
 pbs_needs=(gcc g++ make libtool autoconf automake swig libhwloc-dev libx11-dev libxt-dev libxext-dev libxft-dev
@@ -36,7 +40,7 @@ install_packages() {
   export DEBIAN_FRONTEND=noninteractive
   local get=(apt-get -qq -y -o DPkg::Lock::Timeout=300 -o DPkg::Use-Pty=0 install --no-install-recommends)
   # without /etc/services the set-up of gridengine-master fails and does not say so
-  "${get[@]}" netbase procps iproute2 debconf </dev/null >/dev/null
+  "${get[@]}" netbase procps iproute2 libcap2-bin debconf </dev/null >/dev/null
   printf '%s\n' "gridengine-common shared/gridenginemaster string $(hostname)" \
     "gridengine-common shared/gridenginecell string default" \
     "gridengine-common shared/gridengineconfig boolean true" | debconf-set-selections
@@ -87,12 +91,20 @@ wait_for() {
   done
 }
 
+# Capabilities of the file, not of the user: what it starts has them no more (capabilities(7)).  Of such a program the
+# C library takes TMPDIR away (ld.so(8)), so clients get it back.
+write_enter() {
+  install -o "$user" -m 500 "$(command -v nsenter)" "$1/enter"
+  setcap cap_sys_admin,cap_sys_chroot,cap_sys_ptrace+ep "$1/enter"
+}
+
 write_clients() {
   local dir=$1 client
   mkdir -p "$dir/bin"
   for client in "${slurm_clients[@]}" "${grid_clients[@]}"; do
-    printf '#!/bin/sh\nSLURM_CONF=%s SGE_ROOT=%s exec nsenter --net=/run/netns/%s -- /usr/bin/%s "$@"\n' \
-      "$dir/slurm.conf" "$dir/grid/root" "$space" "$client" >"$dir/bin/$client"
+    # shellcheck disable=SC2016  # the client's own shell expands it
+    printf '#!/bin/sh\nSLURM_CONF=%s SGE_ROOT=%s exec %s --net=/run/netns/%s -- env %s /usr/bin/%s "$@"\n' \
+      "$dir/slurm.conf" "$dir/grid/root" "$dir/enter" "$space" "$kept" "$client" >"$dir/bin/$client"
     chmod 755 "$dir/bin/$client"
   done
 }
@@ -107,12 +119,13 @@ start_slurm() {
     inside /usr/sbin/munged --force --socket="$dir/munge/socket" \
       --key-file="$dir/munge/key" --pid-file="$dir/munge/munged.pid" --log-file="$dir/munge/log" --seed-file="$dir/munge/seed"
   fi
-  mkdir -p "$dir/slurm/state"
+  # whom slurmctld runs as may change partitions and nodes
+  install -d -o "$user" "$dir/slurm" "$dir/slurm/state"
   printf '%s\n' '127.0.0.1 localhost' "127.0.0.1 $host" '10.98.0.1 node1' '10.98.0.2 node2' >"$dir/hosts"
   cat >"$dir/slurm.conf" <<CONF
 ClusterName=envbuild
 SlurmctldHost=$host(127.0.0.1)
-SlurmUser=root
+SlurmUser=$user
 SlurmdUser=root
 AuthType=auth/munge
 AuthInfo=socket=$dir/munge/socket
@@ -174,7 +187,7 @@ make_cell() {
   inside SGE_ROOT="$root" "$name/spooldefaults" configuration "$1/grid/configuration"
   inside SGE_ROOT="$root" "$name/spooldefaults" complexes "$source/util/resources/centry"
   inside SGE_ROOT="$root" "$name/spooldefaults" usersets "$source/util/resources/usersets"
-  inside SGE_ROOT="$root" "$name/spooldefaults" managers root
+  inside SGE_ROOT="$root" "$name/spooldefaults" managers root "$user"
 }
 
 runs() { ip netns pids "$space" | xargs -r ps -o comm= -p | grep -qx "$1"; }
@@ -230,6 +243,7 @@ start_pbs() {
   [ -x "$prefix/bin/qsub" ] || fail "no OpenPBS in $prefix (install OPENPBS builds it)"
   pbs_dir=$dir/pbs home=/var/spool/$space-pbs
   mkdir -p "$pbs_dir/bin" "$home"
+  write_enter "$dir"
   # qsub leaves a process behind that serves the next one; it is found by a name in this folder, and must be this PBS's own
   install -d -m 1777 "$home/tmp"
   printf '%s\n' '127.0.0.1 localhost' '10.96.0.1 pbs1' '10.96.0.2 pbs2' >"$pbs_dir/hosts"
@@ -271,13 +285,14 @@ start_pbs() {
   done
   for client in "${pbs_clients[@]}"; do
     # shellcheck disable=SC2016  # the client's own shell expands it
-    printf '#!/bin/sh\nexec nsenter -t %s -n -u -m -- sh -c '"'"'cd "$0" && exec "$@"'"'"' "$PWD" %s "$@"\n' \
-      "$(cat "$pbs_dir/pbs1.pid")" "$prefix/bin/$client" >"$pbs_dir/bin/$client"
+    printf '#!/bin/sh\nexec %s -t %s -n -u -m -- env %s sh -c '"'"'cd "$0" && exec "$@"'"'"' "$PWD" %s "$@"\n' \
+      "$dir/enter" "$(cat "$pbs_dir/pbs1.pid")" "$kept" "$prefix/bin/$client" >"$pbs_dir/bin/$client"
     chmod 755 "$pbs_dir/bin/$client"
   done
   wait_for "$pbs_dir/bin/qmgr" -c 'create node pbs2'
-  # tests run as root
+  # tests run as root, or as the user who has started this
   "$pbs_dir/bin/qmgr" -c 'set server acl_roots += root@*'
+  [ "$user" = root ] || "$pbs_dir/bin/qmgr" -c "set server managers += $user@*"
   "$pbs_dir/bin/qmgr" -c 'set server job_history_enable = true'
   "$pbs_dir/bin/qmgr" -c 'create resource ngpus type=long,flag=nh' >>"$pbs_dir/log" 2>&1
   for node in pbs1 pbs2; do "$pbs_dir/bin/qmgr" -c "set node $node resources_available.ngpus = 1"; done
@@ -289,7 +304,6 @@ pbs_ready() { [ "$(pbs_in "$1" hostname)" = "$1" ]; }
 
 start() {
   local dir=$1
-  [ "$(id -u)" = 0 ] || fail "root is needed to start daemons and to make a network namespace"
   mkdir -p "$dir"
   if ! [ -e "/run/netns/$space" ]; then
     ip netns add "$space"
@@ -298,6 +312,7 @@ start() {
     ip -n "$space" address add 10.98.0.1/32 dev lo
     ip -n "$space" address add 10.98.0.2/32 dev lo
   fi
+  write_enter "$dir"
   write_clients "$dir"
   start_slurm "$dir"
   start_grid_engine "$dir"
@@ -332,6 +347,7 @@ empty() {
   ip netns delete "$space"
 }
 
+if [ "$(id -u)" != 0 ]; then exec sudo -n OPENPBS_PREFIX="$prefix" bash "${BASH_SOURCE[0]}" "$@"; fi
 case ${1-} in
   install)
     install_packages

@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+import functools
+import os
 import shutil
+import subprocess
 
 import pytest
 
 from envbuild.run import Command, Result, failure
+
+AS_ROOT = () if os.geteuid() == 0 else ("sudo", "-n")
+"""What stands before a command that only root may run."""
+
+
+@functools.cache
+def may_be_root() -> bool:
+    """Tell whether this user is root, or may become it without a password."""
+    if not AS_ROOT:
+        return True
+    asked = [*AS_ROOT, "true"]
+    return shutil.which("sudo") is not None and subprocess.run(asked, check=False).returncode == 0
 
 
 def needs(*tools: str) -> pytest.MarkDecorator:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import shutil
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.run import Command, LocalRunner, Result
+from tests.support import AS_ROOT, may_be_root, needs
 from tests.tiny_image import tiny_image
 
 pytest.register_assert_rewrite("tests.job.situations_live")
@@ -26,6 +28,16 @@ SITES = {
     "pbs": '[site]\nname = "pbs"\nscheduler = "pbs"\n[fields]\npartition = "workq"\n'
     '[resources]\ngpu = "ngpus"\nmemory = "mem"\n',
 }
+own_network = pytest.mark.skipif(
+    not may_be_root(),
+    reason="only root, or a user with sudo, can give the schedulers a network of their own",
+)
+ON_SCHEDULERS = [
+    pytest.mark.live,
+    needs("apptainer", "sbatch", "qsub", "ip", "nsenter"),
+    own_network,
+]
+"""The marks of tests with real schedulers."""
 PBS = Path(os.environ.get("OPENPBS_PREFIX", "/opt/pbs"))
 """Where scripts/setup-schedulers.sh builds OpenPBS, which is in no Debian release."""
 
@@ -52,7 +64,7 @@ def started(folder: Path, verb: str) -> Iterator[Path]:
     disks = [folder / "small" / scheduler for scheduler in SITES]
     for disk in disks:
         disk.mkdir(parents=True)
-        words = ("mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk))
+        words = (*AS_ROOT, "mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk))
         run(Command(argv=words, timeout=10))
     done = run(Command(argv=("bash", str(SCRIPT), verb, str(folder)), timeout=120), check=False)
     try:
@@ -61,7 +73,7 @@ def started(folder: Path, verb: str) -> Iterator[Path]:
     finally:
         run(Command(argv=("bash", str(SCRIPT), "stop", str(folder)), timeout=60), check=False)
         for disk in disks:
-            run(Command(argv=("umount", str(disk)), timeout=10), check=False)
+            run(Command(argv=(*AS_ROOT, "umount", str(disk)), timeout=10), check=False)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -123,7 +135,7 @@ def make_project(tmp_path: Path, clients: Path) -> Project:
         "PATH": f"{clients}:{os.environ['PATH']}",
         "HOME": str(tmp_path / "home"),
         "LANG": "C.UTF-8",
-        "USER": "root",
+        "USER": getpass.getuser(),
         "TOKEN_OF_CALLER": "leaked-by-environment",
         "SQUEUE_FORMAT": "%j",
         "APPTAINER_BIND": "/nowhere",

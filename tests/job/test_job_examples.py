@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import shutil
@@ -14,7 +13,7 @@ import pytest
 from envbuild import __version__
 from envbuild.cli import run_cli
 from envbuild.run import Command, LocalRunner
-from tests.job.conftest import SITES, Project
+from tests.job.conftest import SITES, Project, own_network
 from tests.job.mpi_image import TORCHRUN, mpi_image
 from tests.support import needs
 
@@ -131,9 +130,7 @@ SAID = {
 
 @pytest.mark.live
 @needs("apptainer", "sbatch", "qsub", "ip", "nsenter", "mpirun")
-@pytest.mark.skipif(
-    os.geteuid() != 0, reason="only root can give the schedulers a network of their own"
-)
+@own_network
 @pytest.mark.skipif(
     not Path("/usr/lib/python3/dist-packages/mpi4py").is_dir(),
     reason="not installed: python3-mpi4py",

@@ -14,17 +14,10 @@ from pathlib import Path
 import pytest
 
 from envbuild.run import Command, LocalRunner
-from tests.job.conftest import Project
+from tests.job.conftest import ON_SCHEDULERS, Project
 from tests.project import LISTENING, SMALL, shared_store
-from tests.support import needs
 
-pytestmark = [
-    pytest.mark.live,
-    needs("apptainer", "sbatch", "qsub", "ip", "nsenter"),
-    pytest.mark.skipif(
-        os.geteuid() != 0, reason="only root can give the schedulers a network of their own"
-    ),
-]
+pytestmark = ON_SCHEDULERS
 SECRET = 'it\'s $HOME "quoted", with commas'
 
 

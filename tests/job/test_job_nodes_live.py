@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import tarfile
@@ -13,17 +12,11 @@ from pathlib import Path
 import pytest
 
 from envbuild.run import Command, LocalRunner
-from tests.job.conftest import PBS, Project, make_project
+from tests.job.conftest import ON_SCHEDULERS, PBS, Project, make_project
 from tests.job.mpi_image import TORCHRUN, mpi_image
 from tests.support import needs
 
-pytestmark = [
-    pytest.mark.live,
-    needs("apptainer", "sbatch", "qsub", "ip", "nsenter"),
-    pytest.mark.skipif(
-        os.geteuid() != 0, reason="only root can give the schedulers a network of their own"
-    ),
-]
+pytestmark = ON_SCHEDULERS
 has_mpi = pytest.mark.skipif(
     not Path("/usr/lib/python3/dist-packages/mpi4py").is_dir(),
     reason="not installed: python3-mpi4py",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 import time
 from collections.abc import Iterator
@@ -12,17 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.job.conftest import make_project
+from tests.job.conftest import ON_SCHEDULERS, make_project
 from tests.job.situations_live.place import NOTHING, Place
-from tests.support import needs
 
-pytestmark = [
-    pytest.mark.live,
-    needs("apptainer", "sbatch", "qsub", "ip", "nsenter"),
-    pytest.mark.skipif(
-        os.geteuid() != 0, reason="only root can give the schedulers a network of their own"
-    ),
-]
+pytestmark = ON_SCHEDULERS
 PBS_QUEUE = ("qmgr", "-c")
 SHORT = {
     "slurm": (

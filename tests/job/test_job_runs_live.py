@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import sys
 import time
 from pathlib import Path
@@ -13,16 +12,9 @@ from pathlib import Path
 import pytest
 
 from envbuild.run import Command, LocalRunner
-from tests.job.conftest import Project, make_project
-from tests.support import needs
+from tests.job.conftest import ON_SCHEDULERS, Project, make_project
 
-pytestmark = [
-    pytest.mark.live,
-    needs("apptainer", "sbatch", "qsub", "ip", "nsenter"),
-    pytest.mark.skipif(
-        os.geteuid() != 0, reason="only root can give the schedulers a network of their own"
-    ),
-]
+pytestmark = ON_SCHEDULERS
 SCHEDULERS = ("slurm", "gridengine", "pbs")
 
 

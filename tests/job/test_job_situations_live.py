@@ -18,19 +18,13 @@ from pathlib import Path
 import pytest
 
 from envbuild.run import Command, LocalRunner
-from tests.job.conftest import PBS, SCRIPT, make_project
+from tests.job.conftest import ON_SCHEDULERS, PBS, SCRIPT, make_project
 from tests.job.situations_live import SITUATIONS
 from tests.job.situations_live.place import NOTHING, NotHereError, Place
-from tests.support import needs
+from tests.support import AS_ROOT
 from tests.tiny_image import tiny_image
 
-pytestmark = [
-    pytest.mark.live,
-    needs("apptainer", "sbatch", "qsub", "ip", "nsenter"),
-    pytest.mark.skipif(
-        os.geteuid() != 0, reason="only root can give the schedulers a network of their own"
-    ),
-]
+pytestmark = ON_SCHEDULERS
 AT_ONCE = 6
 PBS_PATH = f"{PBS}/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 HAS_PBS = (PBS / "bin/qsub").is_file()
@@ -135,7 +129,19 @@ def start_server(scheduler: str, folder: Path) -> None:
     argv = ["bash", str(SCRIPT), "start", str(folder)]
     if scheduler == "pbs":
         node = (folder / "pbs/pbs1.pid").read_text().strip()
-        argv = ["nsenter", "-t", node, "-n", "-u", "-m", "--", "env", "-i", f"PATH={PBS_PATH}"]
+        argv = [
+            *AS_ROOT,
+            "nsenter",
+            "-t",
+            node,
+            "-n",
+            "-u",
+            "-m",
+            "--",
+            "env",
+            "-i",
+            f"PATH={PBS_PATH}",
+        ]
         argv += ["LANG=C.UTF-8", str(PBS / "libexec/pbs_init.d"), "start"]
     LocalRunner()(Command(argv=tuple(argv), timeout=60), check=False)
 
