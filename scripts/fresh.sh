@@ -1,28 +1,32 @@
 #!/usr/bin/env bash
 # Run README's commands as new users do: each in a bare Debian 12 made for it, as root and as a user with sudo.
 #
-#   bash scripts/fresh.sh [--as root|user]… [COMMAND…]
+#   bash scripts/fresh.sh [--suite NAME] [--as root|user]… [COMMAND…]
 #
 # Before a release, as root, from a clean checkout: only what is committed is tried.  Without COMMAND (one argument
 # each) both commands of README.md are run.  After a run as root a user without sudo tries the envbuild that root
 # installed.  Prints what each took and ends with 1 where one failed; logs are kept in $FRESH_LOGS.
 #
-# The bare systems get this machine's apt sources, certificates, name servers, proxies and PIP_INDEX_URL, nothing else.
+# The bare systems get this machine's apt sources (those of another suite get mmdebstrap's own), certificates, name
+# servers, proxies, PIP_INDEX_URL and ENVBUILD_DEBIAN_MIRROR, nothing else.
 #
 #   --as WHO     only as this one
+#   --suite NAME another release: trixie, jammy or noble; the latter want /usr/share/keyrings/ubuntu-archive-keyring.gpg
 #   FRESH_LOGS   where the logs go (default: a new folder in TMPDIR)
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 readonly here
+suite=bookworm
 failed=
 
 say() { printf '%s\n' "fresh: $*"; }
 fail() { printf '%s\n' "fresh: $*" >&2; exit 1; }
 
 make_bare_system() {
-  local packages=ca-certificates,git,sudo
-  mmdebstrap --quiet --variant=important --include="$packages" bookworm "$scratch/bare.tar" >"$logs/bare.log" 2>&1
+  local packages=ca-certificates,git,sudo components=main
+  case $suite in jammy | noble) components=main,universe ;; esac
+  mmdebstrap --quiet --variant=important --components="$components" --include="$packages" "$suite" "$scratch/bare.tar" >"$logs/bare.log" 2>&1
 }
 
 # Lay out a new root: the bare system, what it has to know of this machine, the project, a user with sudo, one without.
@@ -33,10 +37,12 @@ make_root() {
   tar -C "$root" --numeric-owner --exclude='./dev/*' -xf "$scratch/bare.tar"
   cp "$certificates" "$root/etc/ssl/certs/ca-certificates.crt"
   cp /etc/resolv.conf /etc/hosts "$root/etc/"
-  rm -rf "$root"/etc/apt/sources.list "$root"/etc/apt/sources.list.d
-  for name in sources.list sources.list.d auth.conf.d; do
-    if [ -e "/etc/apt/$name" ]; then cp -r "/etc/apt/$name" "$root/etc/apt/"; fi
-  done
+  if [ "$suite" = bookworm ]; then
+    rm -rf "$root"/etc/apt/sources.list "$root"/etc/apt/sources.list.d
+    for name in sources.list sources.list.d auth.conf.d; do
+      if [ -e "/etc/apt/$name" ]; then cp -r "/etc/apt/$name" "$root/etc/apt/"; fi
+    done
+  fi
   for name in ada guest; do chroot "$root" useradd --create-home --shell /bin/bash "$name"; done
   echo "ada ALL=(ALL) NOPASSWD: ALL" >"$root/etc/sudoers.d/ada"
   git clone --quiet "$here" "$root/root/envbuild"
@@ -48,7 +54,7 @@ make_root() {
 inside() {
   local who=$1 folder=$2 home=/root kept=() name
   if [ "$who" != root ]; then home=/home/$who; fi
-  for name in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY PIP_INDEX_URL; do
+  for name in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY PIP_INDEX_URL ENVBUILD_DEBIAN_MIRROR; do
     if [ -n "${!name-}" ]; then kept+=("$name=${!name}"); fi
   done
   # shellcheck disable=SC2016  # the inner shell's variables
@@ -98,6 +104,7 @@ try_both() {
 commands=() users=()
 while [ $# -gt 0 ]; do
   case $1 in
+    --suite) suite=${2:?--suite takes the name of a release}; shift 2 ;;
     --as) users+=("${2:?--as takes root or user}"); shift 2 ;;
     -h | --help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"; exit 0 ;;
     -*) fail "unknown option $1" ;;
