@@ -63,7 +63,7 @@ def enter_function(job: Job, site: Site, scheduler: Scheduler) -> str:
         f"  find_runtime {programs}",
         *(f"  {line}" for line in _rank_lines(job, scheduler)),
         *(f"  {line}" for line in _environment(job, site, scheduler)),
-        '  scratch=$(mktemp -d "$(node_local)/envbuild.XXXXXXXX") || fail "no node-local folder can be written"',
+        "  make_scratch",
         "  check_image",
         *_cache_lines(job, site),
     ]

@@ -73,8 +73,10 @@ def _hosts(job: Job, scheduler: Scheduler) -> str:
 
 def _program(site: Site, scheduler: Scheduler, job: Job) -> str:
     """Return the text that each node or rank runs: the functions of this script, so that there is no second file."""
-    modules = bool(module_names(job, site, scheduler) or site.modules.init)
-    names = ["fail", "supervise", *(["prepare"] if modules else []), "node_local"]
+    loads = bool(module_names(job, site, scheduler))
+    modules = loads or bool(site.modules.init)
+    names = ["fail", "supervise", *(["load_module"] if loads else [])]
+    names += [*(["prepare"] if modules else []), "node_local", "make_scratch", "remove_left"]
     names += ["stage", "unstage", "copy_data"] if staged_data(job) else []
     names += ["clean_environment", "hand_in", "hand_in_matching", "find_runtime", "check_image"]
     functions = _rows([*names, "enter"])

@@ -69,6 +69,7 @@ def _container(job: Job, site: Site, scheduler: Scheduler) -> str:
         node_local_function(site),
         stage,
         script_text("container.sh"),
+        script_text("scratch.sh"),
         script_text("check_image.sh"),
         enter_function(job, site, scheduler),
     )
@@ -204,10 +205,9 @@ def _prepare(job: Job, site: Site, scheduler: Scheduler) -> str:
     lines = ["prepare() {", "  set +u"]
     if site.modules.init:
         lines += ["  # shellcheck disable=SC1090,SC1091", f"  {site.modules.init}"]
-    if names:
-        words = " ".join(names)
-        lines.append(f'  module load {words} || fail "module load {words} failed"')
-    return "\n".join((*lines, "  set -u", "}", "prepare", ""))
+    lines += [f"  load_module {name}" for name in names]
+    load = script_text("modules.sh") if names else ""
+    return load + "\n".join((*lines, "  set -u", "}", "prepare", ""))
 
 
 def _watch(job: Job, scheduler: Scheduler) -> str:

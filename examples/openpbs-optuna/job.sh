@@ -466,11 +466,23 @@ trap 'stop USR2' USR2
 
 describe_job
 
+load_module() {
+  local before=${LOADEDMODULES-}
+  module load "$1" || fail "module load $1 failed"
+  # Environment Modules 3 answers 0 to all, and knows neither of these; what it has loaded is in its list
+  if [ -n "${LMOD_CMD-}${MODULES_CMD-}" ] || [ -z "${LOADEDMODULES+set}" ] || [ "$LOADEDMODULES" != "$before" ]; then
+    return 0
+  fi
+  case :$LOADEDMODULES: in
+  *:"$1":* | *:"$1"/*) ;;
+  *) fail "module load $1 failed; loaded are: ${LOADEDMODULES:-none}" ;;
+  esac
+}
 prepare() {
   set +u
   # shellcheck disable=SC1090,SC1091
   source /etc/profile.d/modules.sh
-  module load mpi || fail "module load mpi failed"
+  load_module mpi
   set -u
 }
 prepare
@@ -526,6 +538,30 @@ find_runtime() {
     flags+=(--unsquash)
   fi
 }
+# A folder on the node's own disk for /tmp of the container.  Its job holds a lock on it while any of its processes runs.
+make_scratch() {
+  local disk
+  disk=$(node_local)
+  remove_left "$disk"
+  while :; do
+    scratch=$(mktemp -d "$disk/envbuild-job.XXXXXXXX") || fail "no node-local folder can be written"
+    exec 7<"$scratch"
+    flock -s 7
+    # another job may have taken it for one that is left
+    [ ! "$scratch" -ef /dev/fd/7 ] || break
+  done
+}
+# what your jobs have left there that were killed outright
+remove_left() {
+  local folder lock
+  for folder in "$1"/envbuild-job.* "$1"/envbuild-stage-*; do
+    lock=$folder
+    case $folder in "$1"/envbuild-stage-*) lock=$folder/lock ;; esac
+    if [ -d "$folder" ] && [ -O "$folder" ] && [ ! -L "$folder" ]; then
+      (flock -n -x 7 && rm -rf -- "$folder") 2>/dev/null 7<"$lock"
+    fi
+  done
+}
 
 check_image() {
   [ -r "$image" ] || fail "the image is not there on $(hostname): $image"
@@ -544,7 +580,7 @@ enter() {
     ENVBUILD_RESULT ENVBUILD_CHECKPOINT 'PBS_*' NCPUS MASTER_ADDR \
     MASTER_PORT RANK LOCAL_RANK NODE_RANK WORLD_SIZE 'OMPI_*' 'PMIX_*' \
     'PMI_*' 'PALS_*' 'MPI_*' 'I_MPI_*' 'UCX_*'
-  scratch=$(mktemp -d "$(node_local)/envbuild.XXXXXXXX") || fail "no node-local folder can be written"
+  make_scratch
   check_image
   # what is downloaded and compiled stays in folders of the user's (docs/howto-data.md)
   if (umask 077 && mkdir -p -- \
@@ -588,8 +624,8 @@ program=$(
   printf 'set -u\nsignal= child=\ncd %q || exit 125\n' "$PWD"
   printf 'image=%q stamp=%q\n' "$image" "$stamp"
   declare -f \
-    fail supervise prepare node_local clean_environment hand_in hand_in_matching find_runtime \
-    check_image enter
+    fail supervise load_module prepare node_local make_scratch remove_left clean_environment \
+    hand_in hand_in_matching find_runtime check_image enter
   cat <<'END'
 trap '[ -z "$child" ] || kill -TERM "$child"' TERM
 trap '[ -z "$child" ] || kill -USR1 "$child"' USR1

@@ -215,19 +215,49 @@ def test_scratch_that_is_not_set_on_the_node_is_an_error(project: Project) -> No
 def test_modules_are_loaded_by_the_sites_line(project: Project) -> None:
     """Their scripts use variables that are not set; a module that is missing ends the job before the command."""
     init = project.folder / "modules.sh"
-    init.write_text('module() { shift; echo "loaded $* for $NOT_SET"; [ "$1" = there ]; }\n')
+    init.write_text('module() { shift; echo "loaded $* for $NOT_SET"; [ "$1" != gone ]; }\n')
     site = project.folder / "sites/mine.toml"
     text = f'[site]\nname = "mine"\nscheduler = "local"\n[modules]\ninit = "source {init}"\nload = ["there", "1.0"]\n'
     site.write_text(text)
     words = ("submit", "./tiny.sif", "--on", "mine", "--wait", "--", "touch", "ran")
     result = project.run(*words)
     assert result.code == 0, result.stdout
-    assert "loaded there 1.0 for" in result.stdout
+    assert "loaded there for" in result.stdout
     (project.folder / "ran").unlink()
     site.write_text(text.replace("there", "gone"))
     result = project.run(*words)
     assert result.code == 125
-    assert "envbuild: error: module load gone 1.0 failed" in result.stdout
+    assert "envbuild: error: module load gone failed" in result.stdout
+    assert not (project.folder / "ran").exists()
+
+
+MODULES_3 = """\
+export LOADEDMODULES=${LOADEDMODULES-}
+module() {
+  case $2 in
+  there) LOADEDMODULES=${LOADEDMODULES:+$LOADEDMODULES:}there/1.0 ;;
+  *) echo "ModuleCmd_Load.c(213):ERROR:105: Unable to locate a modulefile for '$2'" >&2 ;;
+  esac
+}
+"""
+"""As 3.2.13 does: it answers 0 to all, and adds what it has loaded to a list."""
+
+
+def test_a_module_that_is_missing_is_told_where_module_load_ends_with_0(project: Project) -> None:
+    init = project.folder / "modules.sh"
+    init.write_text(MODULES_3)
+    site = project.folder / "sites/mine.toml"
+    text = f'[site]\nname = "mine"\nscheduler = "local"\n[modules]\ninit = "source {init}"\n'
+    words = ("submit", "./tiny.sif", "--on", "mine", "--wait", "--", "touch", "ran")
+    site.write_text(f'{text}load = ["there", "there", "there/1.0"]\n')
+    result = project.run(*words)
+    assert result.code == 0, result.stdout
+    (project.folder / "ran").unlink()
+    site.write_text(f'{text}load = ["there", "gone/2"]\n')
+    result = project.run(*words)
+    assert result.code == 125
+    error = "envbuild: error: module load gone/2 failed; loaded are: there/1.0"
+    assert error in result.stdout.splitlines()
     assert not (project.folder / "ran").exists()
 
 

@@ -176,11 +176,23 @@ trap 'stop USR2' USR2
 
 describe_job
 
+load_module() {
+  local before=${LOADEDMODULES-}
+  module load "$1" || fail "module load $1 failed"
+  # Environment Modules 3 answers 0 to all, and knows neither of these; what it has loaded is in its list
+  if [ -n "${LMOD_CMD-}${MODULES_CMD-}" ] || [ -z "${LOADEDMODULES+set}" ] || [ "$LOADEDMODULES" != "$before" ]; then
+    return 0
+  fi
+  case :$LOADEDMODULES: in
+  *:"$1":* | *:"$1"/*) ;;
+  *) fail "module load $1 failed; loaded are: ${LOADEDMODULES:-none}" ;;
+  esac
+}
 prepare() {
   set +u
   # shellcheck disable=SC1090,SC1091
   source /etc/profile.d/modules.sh
-  module load singularitypro/4.1.12 || fail "module load singularitypro/4.1.12 failed"
+  load_module singularitypro/4.1.12
   set -u
 }
 prepare
@@ -236,6 +248,30 @@ find_runtime() {
     flags+=(--unsquash)
   fi
 }
+# A folder on the node's own disk for /tmp of the container.  Its job holds a lock on it while any of its processes runs.
+make_scratch() {
+  local disk
+  disk=$(node_local)
+  remove_left "$disk"
+  while :; do
+    scratch=$(mktemp -d "$disk/envbuild-job.XXXXXXXX") || fail "no node-local folder can be written"
+    exec 7<"$scratch"
+    flock -s 7
+    # another job may have taken it for one that is left
+    [ ! "$scratch" -ef /dev/fd/7 ] || break
+  done
+}
+# what your jobs have left there that were killed outright
+remove_left() {
+  local folder lock
+  for folder in "$1"/envbuild-job.* "$1"/envbuild-stage-*; do
+    lock=$folder
+    case $folder in "$1"/envbuild-stage-*) lock=$folder/lock ;; esac
+    if [ -d "$folder" ] && [ -O "$folder" ] && [ ! -L "$folder" ]; then
+      (flock -n -x 7 && rm -rf -- "$folder") 2>/dev/null 7<"$lock"
+    fi
+  done
+}
 
 check_image() {
   [ -r "$image" ] || fail "the image is not there on $(hostname): $image"
@@ -252,7 +288,7 @@ enter() {
     CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER NVIDIA_VISIBLE_DEVICES \
     ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES 'NCCL_*' OMP_NUM_THREADS \
     ENVBUILD_RESULT ENVBUILD_CHECKPOINT 'PBS_*' NCPUS
-  scratch=$(mktemp -d "$(node_local)/envbuild.XXXXXXXX") || fail "no node-local folder can be written"
+  make_scratch
   check_image
   supervise "$runtime" --quiet exec ${flags[@]+"${flags[@]}"} \
     --nv --cleanenv --containall --no-home --home /tmp --pwd "$PWD" \

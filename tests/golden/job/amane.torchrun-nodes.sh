@@ -225,6 +225,30 @@ find_runtime() {
     flags+=(--unsquash)
   fi
 }
+# A folder on the node's own disk for /tmp of the container.  Its job holds a lock on it while any of its processes runs.
+make_scratch() {
+  local disk
+  disk=$(node_local)
+  remove_left "$disk"
+  while :; do
+    scratch=$(mktemp -d "$disk/envbuild-job.XXXXXXXX") || fail "no node-local folder can be written"
+    exec 7<"$scratch"
+    flock -s 7
+    # another job may have taken it for one that is left
+    [ ! "$scratch" -ef /dev/fd/7 ] || break
+  done
+}
+# what your jobs have left there that were killed outright
+remove_left() {
+  local folder lock
+  for folder in "$1"/envbuild-job.* "$1"/envbuild-stage-*; do
+    lock=$folder
+    case $folder in "$1"/envbuild-stage-*) lock=$folder/lock ;; esac
+    if [ -d "$folder" ] && [ -O "$folder" ] && [ ! -L "$folder" ]; then
+      (flock -n -x 7 && rm -rf -- "$folder") 2>/dev/null 7<"$lock"
+    fi
+  done
+}
 
 check_image() {
   [ -r "$image" ] || fail "the image is not there on $(hostname): $image"
@@ -241,7 +265,7 @@ enter() {
     ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES 'NCCL_*' OMP_NUM_THREADS \
     ENVBUILD_RESULT ENVBUILD_CHECKPOINT 'SLURM_*' MASTER_ADDR MASTER_PORT \
     RANK LOCAL_RANK NODE_RANK WORLD_SIZE
-  scratch=$(mktemp -d "$(node_local)/envbuild.XXXXXXXX") || fail "no node-local folder can be written"
+  make_scratch
   check_image
   supervise "$runtime" --quiet exec ${flags[@]+"${flags[@]}"} \
     --nv --cleanenv --containall --no-home --home /tmp --pwd "$PWD" \
@@ -264,8 +288,8 @@ program=$(
   printf 'set -u\nsignal= child=\ncd %q || exit 125\n' "$PWD"
   printf 'image=%q stamp=%q\n' "$image" "$stamp"
   declare -f \
-    fail supervise node_local clean_environment hand_in hand_in_matching find_runtime \
-    check_image enter
+    fail supervise node_local make_scratch remove_left clean_environment hand_in \
+    hand_in_matching find_runtime check_image enter
   cat <<'END'
 trap '[ -z "$child" ] || kill -TERM "$child"' TERM
 trap '[ -z "$child" ] || kill -USR1 "$child"' USR1

@@ -1,0 +1,25 @@
+# shellcheck shell=bash disable=SC2034,SC2154,SC2317
+# A folder on the node's own disk for /tmp of the container.  Its job holds a lock on it while any of its processes runs.
+make_scratch() {
+  local disk
+  disk=$(node_local)
+  remove_left "$disk"
+  while :; do
+    scratch=$(mktemp -d "$disk/envbuild-job.XXXXXXXX") || fail "no node-local folder can be written"
+    exec 7<"$scratch"
+    flock -s 7
+    # another job may have taken it for one that is left
+    [ ! "$scratch" -ef /dev/fd/7 ] || break
+  done
+}
+# what your jobs have left there that were killed outright
+remove_left() {
+  local folder lock
+  for folder in "$1"/envbuild-job.* "$1"/envbuild-stage-*; do
+    lock=$folder
+    case $folder in "$1"/envbuild-stage-*) lock=$folder/lock ;; esac
+    if [ -d "$folder" ] && [ -O "$folder" ] && [ ! -L "$folder" ]; then
+      (flock -n -x 7 && rm -rf -- "$folder") 2>/dev/null 7<"$lock"
+    fi
+  done
+}
