@@ -126,7 +126,7 @@ def test_a_chain_goes_on_after_success_only(project: Project) -> None:
         assert follower.code == 4, follower.stderr
         refused = project.submit("--on", site, "--after", bad, "--", "touch", "ran")
         (project.folder / f"go-{site}").touch()
-        assert project.run("logs", refused, "-f").code in (7, 125)
+        assert project.run("logs", f"{site}:{refused}", "-f").code in (7, 125)
         late = project.run(
             "submit", "./tiny.sif", "--on", site, "--after", bad, "--", "touch", "ran"
         )
