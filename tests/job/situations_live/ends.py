@@ -8,7 +8,7 @@ import os
 import time
 from pathlib import Path
 
-from tests.job.situations_live.place import NotHereError, Place, situation
+from tests.job.situations_live.place import NOTHING, NotHereError, Place, situation
 
 
 @situation
@@ -77,7 +77,7 @@ def the_time_limit_is_named(place: Place) -> None:
 def too_much_memory_is_named(place: Place) -> None:
     if place.scheduler == "gridengine":
         raise NotHereError("h_vmem lets the allocation fail, and nobody is killed")
-    if place.scheduler == "pbs":
+    if place.scheduler == "pbs" and os.geteuid() == 0:
         raise NotHereError("this PBS measures nothing of root's jobs (resources_used.mem = 0kb)")
     hog = (
         "a=aaaaaaaa; i=0; while [ $i -lt 25 ]; do a=$a$a; i=$((i+1)); done; sleep 40; echo survived"
@@ -90,6 +90,10 @@ def too_much_memory_is_named(place: Place) -> None:
 
 @situation
 def a_job_that_is_killed_outright(place: Place) -> None:
+    """It cannot remove its folder on the node's disk; the next job does."""
+    disk = place.folder / "disk"
+    disk.mkdir()
+    place.add_to_site(f'\n[folders]\nlocal = ["{disk}"]\n')
     text = "touch up; sleep 60"
     job = place.submit("--", "sh", "-c", text)
     place.wait_for("up")
@@ -114,6 +118,12 @@ def a_job_that_is_killed_outright(place: Place) -> None:
     assert followed.code == 7, followed.stdout + followed.stderr
     assert "ended without a receipt" in followed.stderr
     assert "used more memory" not in followed.stderr
+    assert list(disk.iterdir())
+    end = time.monotonic() + 120
+    # its last processes may still be there
+    while list(disk.iterdir()) and time.monotonic() < end:
+        place.wait(*NOTHING)
+    assert not list(disk.iterdir())
 
 
 @situation
