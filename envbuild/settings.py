@@ -6,6 +6,7 @@ The only module that reads the environment.  Everything else is handed a Setting
 from __future__ import annotations
 
 import os
+import pwd
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -103,7 +104,7 @@ def load_settings(
     Raises UsageError for a settings file that does not parse or has unknown keys.
     """
     env = dict(os.environ if environment is None else environment)
-    home = Path(env.get("HOME") or "/")
+    home = Path(env.get("HOME") or _home_of_user())
     here = cwd or Path.cwd()
     config = Path(
         env.get("ENVBUILD_CONFIG")
@@ -244,6 +245,14 @@ def _registry(host: str, told: Any, config: Path) -> Registry:
     if not isinstance(plain, bool):
         raise UsageError("plain-http takes true or false", where=where)
     return Registry(mirrors=tuple(url.rstrip("/") for url in mirrors), plain_http=plain)
+
+
+def _home_of_user() -> str:
+    """Return the home folder that the system knows; / for a user whom it does not know."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:
+        return "/"
 
 
 def _absolute(text: str, home: Path, cwd: Path) -> Path:
