@@ -35,7 +35,16 @@ def tunnel(clients: Path, target: tuple[str, int]) -> Iterator[int]:
     """Lend a port of 127.0.0.1 that leads to a node's; ``clients`` are the schedulers' clients."""
     enter = re.search(r"exec (\S+) (--net=\S+)", (clients / "sbatch").read_text())
     assert enter is not None
-    words = (enter[1], enter[2], "--", sys.executable, "-c", RELAY, target[0], str(target[1]))
+    words: tuple[str, ...] = (
+        enter[1],
+        enter[2],
+        "--",
+        sys.executable,
+        "-c",
+        RELAY,
+        target[0],
+        str(target[1]),
+    )
     relays: list[subprocess.Popen[bytes]] = []
     with socket.create_server(("127.0.0.1", 0)) as server:
 
