@@ -36,7 +36,7 @@ make_root() {
   mkdir "$root"
   tar -C "$root" --numeric-owner --exclude='./dev/*' -xf "$scratch/bare.tar"
   cp "$certificates" "$root/etc/ssl/certs/ca-certificates.crt"
-  cp /etc/resolv.conf /etc/hosts "$root/etc/"
+  cp --remove-destination /etc/resolv.conf /etc/hosts "$root/etc/"
   if [ "$suite" = bookworm ]; then
     rm -rf "$root"/etc/apt/sources.list "$root"/etc/apt/sources.list.d
     for name in sources.list sources.list.d auth.conf.d; do

@@ -53,7 +53,9 @@ def tunnel(clients: Path, target: tuple[str, int]) -> Iterator[int]:
                 while True:
                     near, _ = server.accept()
                     with near:
-                        relays.append(subprocess.Popen(words, stdin=near, stdout=near))
+                        relays.append(
+                            subprocess.Popen(words, stdin=near.fileno(), stdout=near.fileno())
+                        )
 
         threading.Thread(target=accept, daemon=True).start()
         try:
