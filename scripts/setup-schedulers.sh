@@ -332,6 +332,8 @@ stop() {
     rm -rf "/var/spool/$space-pbs"
   fi
   empty "$space"
+  # what root has written goes with the folder, which is the user's to remove
+  [ "$user" = root ] || chown -R "$user" "$dir"
 }
 
 empty() {
