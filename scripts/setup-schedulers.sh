@@ -12,7 +12,7 @@
 # DIR/bin holds the clients (sbatch, qsub, …), which enter that namespace by DIR/enter: nsenter with the rights to do so,
 # for the user who started them alone.  Slurm has two nodes, node1 and node2: this
 # machine under two names.  Grid Engine has one, PBS two (pbs1, pbs2).  Each node has all cores (Grid Engine: 8
-# slots) and one made-up GPU.
+# slots) and one made-up GPU.  Slurm takes the nodes of jobs in the partition "spare" for those of "gpu", after 30 seconds.
 # Configuration and state of both are below DIR; a Slurm or Grid Engine that is already set up here is left alone.
 set -euo pipefail
 
@@ -152,7 +152,10 @@ MinJobAge=600
 GresTypes=gpu
 NodeName=node1 NodeAddr=10.98.0.1 Port=6821 CPUs=$cpus RealMemory=$memory Gres=gpu:tesla:1 State=UNKNOWN
 NodeName=node2 NodeAddr=10.98.0.2 Port=6822 CPUs=$cpus RealMemory=$memory Gres=gpu:tesla:1 State=UNKNOWN
-PartitionName=gpu Nodes=node[1-2] Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+PartitionName=gpu Nodes=node[1-2] Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO PriorityTier=10 PreemptMode=OFF
+PartitionName=spare Nodes=node[1-2] MaxTime=INFINITE State=UP OverSubscribe=NO PriorityTier=1 GraceTime=30
 CONF
   echo 'Name=gpu Type=tesla File=/dev/null' >"$dir/gres.conf"
   alive "$dir/slurm/slurmctld.pid" || inside /usr/sbin/slurmctld -f "$dir/slurm.conf"
@@ -163,7 +166,7 @@ CONF
     alive "$dir/slurm/$node.pid" || inside unshare --uts --mount sh -c \
       'hostname "$1" && mount --bind "$2/hosts" /etc/hosts && exec /usr/sbin/slurmd -f "$2/slurm.conf"' sh "$node" "$dir"
   done
-  wait_for sh -c "[ \"\$('$dir/bin/sinfo' -h -N -o %T | grep -cE '^(idle|mixed|allocated)$')\" = 2 ]"
+  wait_for sh -c "[ \"\$('$dir/bin/sinfo' -h -N -p gpu -o %T | grep -cE '^(idle|mixed|allocated)$')\" = 2 ]"
 }
 
 # A cell of its own: the one that Debian's package made keeps its jobs, and two of these may run at the same time.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,10 @@ from envbuild.cli.job_lint import command as lint
 from envbuild.cli.options import CommandAfterDashes
 from envbuild.context import Context
 from envbuild.job.intent import Flags
+from envbuild.job.model import Job
 from envbuild.job.schedulers import scheduler_of
 from envbuild.job.script import render
+from envbuild.job.site import Site
 
 _OPTIONS = (
     click.option(
@@ -125,6 +128,11 @@ _OPTIONS = (
         metavar="NAME",
         help="Name the folder in $ENVBUILD_CHECKPOINT, which the next run finds again.",
     ),
+    click.option(
+        "--notify",
+        metavar="CMD",
+        help="Run this shell line on the node when the job, or the last task, has ended.",
+    ),
     click.option("--name", "job_name", help="Name of the job; left out: the recipe's."),
 )
 RESOURCES = ("gpus", "cpus", "memory", "walltime", "partition", "account", "trial", "options")
@@ -210,3 +218,11 @@ def command(context: Context, *, request: JobRequest) -> None:
     """
     job, site, _ = plan_job(request, context)
     click.echo(render(job, site, scheduler_of(site)), nl=False)
+
+
+def show_submission(job: Job, site: Site) -> None:
+    """Print what would be called, and the script."""
+    scheduler = scheduler_of(site)
+    verb = scheduler.interactive if job.interactive else scheduler.submit
+    click.echo(f"# {shlex.join(verb('SCRIPT', job, site))}")
+    click.echo(render(job, site, scheduler), nl=False)

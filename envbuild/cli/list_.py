@@ -8,6 +8,7 @@ from typing import Any
 import click
 import msgspec
 
+from envbuild.app.dev.layer import ENDING, read_record, record_path
 from envbuild.app.image import FoundImage
 from envbuild.base.digests import known_digest
 from envbuild.check.model import Report
@@ -21,14 +22,15 @@ from envbuild.recipe.find import find_recipe, recipe_files
 from envbuild.recipe.model import Source
 from envbuild.store.units import human_bytes
 
-COLUMNS = ("recipe", "lock", "image", "last verdict", "summary")
+COLUMNS = ("recipe", "lock", "image", "layer", "last verdict", "summary")
 
 
 class RecipeRow(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     """What a recipe is at.
 
     ``lock`` is fits, stale, none or broken; ``image`` is current, old, none or "no image file";
-    ``image_bytes`` is the size of ./NAME.sif; ``verdict`` and ``checked`` (UTC, ISO 8601) are those
+    ``image_bytes`` is the size of ./NAME.sif; ``layer`` are the packages and projects of its
+    development layer, as they were asked for; ``verdict`` and ``checked`` (UTC, ISO 8601) are those
     of its last check.
     """
 
@@ -36,6 +38,7 @@ class RecipeRow(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     lock: str = "-"
     image: str = "none"
     image_bytes: int | None = None
+    layer: tuple[str, ...] = ()
     verdict: str | None = None
     checked: str | None = None
     summary: str = ""
@@ -62,15 +65,23 @@ class RecipeRow(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
 @click.pass_obj
 def command(context: Context, *, as_json: bool) -> None:
     """List the recipes that can be made here, with their locks, images and last verdicts."""
-    rows = [recipe_row(path, context) for path in recipe_files(context.settings).values()]
+    recipes = recipe_files(context.settings)
+    rows = [recipe_row(path, context) for path in recipes.values()]
+    records = sorted(context.settings.cwd.glob(f"[!.]*{ENDING}"))
+    names = [path.name.removesuffix(ENDING) for path in records]
+    rows += [_row_of_layer(name, context) for name in names if name not in recipes]
     if as_json:
         print_json(rows)
         return
     if not rows:
         click.echo("no recipes: write recipes/NAME.toml (docs/recipe.md shows how)")
         return
-    cells = [(row.recipe, row.lock, row.image_text, row.verdict_text, row.summary) for row in rows]
-    print_table(COLUMNS, cells)
+    print_table(COLUMNS, [_cells_of(row) for row in rows])
+
+
+def _cells_of(row: RecipeRow) -> tuple[str, ...]:
+    layer = ", ".join(row.layer) or "-"
+    return (row.recipe, row.lock, row.image_text, layer, row.verdict_text, row.summary)
 
 
 def recipe_row(path: Path, context: Context) -> RecipeRow:
@@ -81,10 +92,35 @@ def recipe_row(path: Path, context: Context) -> RecipeRow:
         return RecipeRow(recipe=path.stem, image="-", summary=f"broken: {error}")
     recipe = source.recipe
     row = RecipeRow(
-        recipe=recipe.name, lock=_lock_state(source.lock, recipe), summary=recipe.recipe.summary
+        recipe=recipe.name,
+        lock=_lock_state(source.lock, recipe),
+        layer=_layer_of(recipe.name, context),
+        summary=recipe.recipe.summary,
     )
     image = context.settings.cwd / f"{recipe.name}.sif"
     return _with_image(row, image, source, context) if image.is_file() else row
+
+
+def _layer_of(name: str, context: Context) -> tuple[str, ...]:
+    """Return what the development layer of a name holds; it need not fit the image any more."""
+    try:
+        record = read_record(record_path(context.settings.cwd, name))
+    except EnvbuildError:
+        return ("broken",)
+    if record is None:
+        return ()
+    return (*record.packages, *(f"-e {one.folder}" for one in record.editable))
+
+
+def _row_of_layer(name: str, context: Context) -> RecipeRow:
+    """Return the row of a layer over an image that has no recipe here."""
+    layer = _layer_of(name, context)
+    try:
+        record = read_record(record_path(context.settings.cwd, name))
+    except EnvbuildError:
+        record = None
+    over = record.over if record else ""
+    return RecipeRow(recipe=name, image=over or f"{name}.sif", layer=layer)
 
 
 def _with_image(row: RecipeRow, image: Path, source: Source, context: Context) -> RecipeRow:

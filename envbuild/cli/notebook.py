@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from typing import Any
 
 import click
 
 from envbuild.app.job.prepare import JobRequest
-from envbuild.app.wrap.notebook import Notebook, plan_here, submit_notebook, wait_for_server
+from envbuild.app.wrap.notebook import (
+    Notebook,
+    plan_here,
+    preview_notebook,
+    submit_notebook,
+    wait_for_server,
+)
 from envbuild.cli.complete import complete_image
-from envbuild.cli.job import RESOURCES, job_option
+from envbuild.cli.job import RESOURCES, job_option, show_submission
 from envbuild.cli.output import json_option, print_json
 from envbuild.context import Context
 from envbuild.errors import INTERRUPTED, UsageError
@@ -29,10 +36,11 @@ from envbuild.run import hand_over
     is_flag=True,
     help="Listen on the node's loopback only; the tunnel goes through a login there.",
 )
+@click.option("--dry-run", is_flag=True, help="Print what would be run; write nothing.")
 @json_option
 @click.pass_obj
 def command(
-    context: Context, /, *, name: str | None, jump: bool, as_json: bool, **given: Any
+    context: Context, /, *, name: str | None, jump: bool, dry_run: bool, as_json: bool, **given: Any
 ) -> int:
     """Start JupyterLab from the image, in the current folder.
 
@@ -46,8 +54,14 @@ def command(
     if request.site is None:
         if as_json or jump:
             raise UsageError("--json and --jump go with --on SITE")
-        line = plan_here(request, context)
+        line = plan_here(request, context, dry_run=dry_run)
+        if dry_run:
+            click.echo(shlex.join(line.argv))
+            return 0
         hand_over(line.argv, line.env or {})
+    if dry_run:
+        show_submission(*preview_notebook(request, context, through_node=jump))
+        return 0
     record, site = submit_notebook(request, context, through_node=jump)
     try:
         found = wait_for_server(record, site, context)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-
 import click
 
 from envbuild.app.image import find_image, refuse_old_image
@@ -11,7 +9,7 @@ from envbuild.app.job.again import plan_again
 from envbuild.app.job.prepare import JobRequest, hand_variables, plan_job, refuse_unfit
 from envbuild.cli.complete import complete_image, complete_job
 from envbuild.cli.follow import follow_job
-from envbuild.cli.job import job_options
+from envbuild.cli.job import job_options, show_submission
 from envbuild.cli.options import CommandAfterDashes
 from envbuild.cli.output import print_json
 from envbuild.context import Context
@@ -20,7 +18,6 @@ from envbuild.job.model import Job
 from envbuild.job.preflight import check_client, check_predecessors
 from envbuild.job.records import log_files, plain_id
 from envbuild.job.schedulers import scheduler_of
-from envbuild.job.script import render
 from envbuild.job.site import Site
 from envbuild.job.submit import (
     client_environment,
@@ -91,7 +88,7 @@ def command(
     if found is not None:
         refuse_unfit(found, job.intent, site)
     if dry_run:
-        _show_submission(job, site)
+        show_submission(job, site)
         return 0
     check_client(site, context.settings, context.runner)
     job = check_predecessors(job, site, context.settings, context.runner)
@@ -129,10 +126,3 @@ def _replace_by_client(job: Job, site: Site, context: Context, key: str) -> None
     argv = scheduler.interactive(str(script), job, site)
     terminal = {"TERM": settings.environment.get("TERM", "dumb")}
     hand_over(argv, {**client_environment(settings.environment), **terminal})
-
-
-def _show_submission(job: Job, site: Site) -> None:
-    scheduler = scheduler_of(site)
-    verb = scheduler.interactive if job.interactive else scheduler.submit
-    click.echo(f"# {shlex.join(verb('SCRIPT', job, site))}")
-    click.echo(render(job, site, scheduler), nl=False)

@@ -51,6 +51,7 @@ class Flags:
     warn: str | None = None
     requeue: int | None = None
     checkpoint: str | None = None
+    notify: str | None = None
 
 
 def make_intent(wanted: JobSection, flags: Flags, *, where: str = "[job]") -> Intent:
@@ -101,25 +102,34 @@ def make_intent(wanted: JobSection, flags: Flags, *, where: str = "[job]") -> In
         stage=tuple(dict.fromkeys(stage)),
         trial=flags.trial,
         options=tuple(_option(text) for text in flags.options),
-        warning=_warning(flags, walltime),
-        requeue=flags.requeue or 0,
+        warning=_warning(pick("warn"), pick("requeue"), walltime),
+        requeue=_first(flags.requeue, wanted.requeue) or 0,
         checkpoint=_folder(flags.checkpoint),
+        notify=_command(flags.notify),
     )
 
 
-def _warning(flags: Flags, walltime: int | None) -> int | None:
-    """Return how long before the end of its time a job is told."""
-    flag = "--warn" if flags.warn is not None else "--requeue"
-    if flags.warn is None and not flags.requeue:
+def _warning(
+    warn: tuple[str | None, str], requeue: tuple[object, str], walltime: int | None
+) -> int | None:
+    """Return how long before the end of its time a job is told; a value stands with its place."""
+    text, place = warn if warn[0] is not None else (None, requeue[1])
+    if text is None and not requeue[0]:
         return None
     if walltime is None:
-        raise UsageError("is about the end of the job's time", where=flag, hint="--walltime 24h")
-    if flags.warn is None:
+        raise UsageError("is about the end of the job's time", where=place, hint="--walltime 24h")
+    if text is None:
         return min(USUAL_WARNING, max(SHORTEST_WARNING, walltime // 10))
-    warning = parse_walltime(flags.warn, flag)
+    warning = parse_walltime(text, place)
     if warning >= walltime:
-        raise UsageError(f"{flags.warn} is as long as the job itself", where=flag)
+        raise UsageError(f"{text} is as long as the job itself", where=place)
     return warning
+
+
+def _command(text: str | None) -> str | None:
+    if text is not None and not text.strip():
+        raise UsageError("which command?", where="--notify", hint="--notify 'mail -s done me'")
+    return text
 
 
 def _folder(text: str | None) -> str | None:

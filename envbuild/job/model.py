@@ -44,7 +44,8 @@ class Intent:
     inside, ``stage`` those that are copied to the node's disk first; ``options`` go to the
     scheduler as they are.  ``warning`` is how many seconds before the end of its time a job is told
     to end (None: as the scheduler does it), ``requeue`` how often it then goes back into the queue;
-    ``checkpoint`` names the folder that its command may go on from.
+    ``checkpoint`` names the folder that its command may go on from; ``notify`` is a shell line for
+    its end.
     """
 
     gpus: int = 0
@@ -69,6 +70,7 @@ class Intent:
     warning: int | None = None
     requeue: int = 0
     checkpoint: str | None = None
+    notify: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

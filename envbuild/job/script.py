@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import PurePosixPath
 
@@ -14,6 +15,7 @@ from envbuild.job.schedulers.protocol import (
     Scheduler,
     join_words,
     log_pattern,
+    quote_word,
     script_text,
     user_options,
 )
@@ -29,6 +31,7 @@ supervise() {
   "$@"
 }
 """
+PREEMPTED = "await_preemption >/dev/null 2>&1 &\nwatch+=($!)\n"
 TRAPS = "".join(f"trap 'stop {name}' {name}\n" for name in ("TERM", "INT", "USR1", "USR2"))
 
 
@@ -48,6 +51,7 @@ def render(job: Job, site: Site, scheduler: Scheduler) -> str:
         supervise,
         shell.tell_ranks,
         _put_back(job, scheduler),
+        _notify(job),
         f"reserve_receipt\ntrap finish EXIT\n{traps}",
         gpus,
         "describe_job\n",
@@ -122,7 +126,7 @@ def _start(job: Job, site: Site, scheduler: Scheduler) -> str:
     }
     lines = [
         *(f"{key}={shlex.quote(value)}" for key, value in values.items()),
-        "signal='' reason='' child='' ranks='' watch='' sampler='' used='' gpus='' driver=''",
+        "signal='' reason='' child='' ranks='' watch=() sampler='' used='' gpus='' driver=''",
         f'cd "{features.shell.folder}" || exit 125',
         features.shell.id,
         features.shell.task,
@@ -164,6 +168,24 @@ def _put_back(job: Job, scheduler: Scheduler) -> str:
         return ""
     script = shlex.quote(f"{FOLDER}/{job.key}.sh") if job.key else '"$0"'
     return scheduler.features.shell.put_back.replace("@script@", script)
+
+
+def _notify(job: Job) -> str:
+    """Return the function that runs the command of --notify."""
+    if job.intent.notify is None:
+        return ""
+    before, task, after = receipt_pattern(job).replace("{id}", "$id").partition("{task}")
+    tasks = len(job.intent.array.numbers) if job.intent.array else 1
+    secrets = f". {shlex.quote(job.secrets)}" if job.secrets else ":"
+    given = {
+        "receipts": f'"{before}"*"{after}"' if task else '"$receipt"',
+        "tasks": str(tasks),
+        "mark": f'"{before}told"',
+        "secrets": secrets,
+        "command": quote_word(job.intent.notify),
+    }
+    text = script_text("notify.sh")
+    return re.sub(r"@(\w+)@", lambda found: given[found[1]], text)
 
 
 def _sampling(job: Job) -> str:
@@ -215,6 +237,7 @@ def _watch(job: Job, scheduler: Scheduler) -> str:
     limit, warning = job.intent.walltime, job.intent.warning
     if limit is None or job.interactive or (scheduler.features.queues and warning is None):
         return ""
+    preemption = scheduler.features.shell.preemption if job.intent.requeue else ""
     # a signal to all processes of the job must not look like the end of its time
     return (
         "tell_at_end() {\n"
@@ -222,8 +245,9 @@ def _watch(job: Job, scheduler: Scheduler) -> str:
         "  trap 'kill $!' TERM\n"
         "  wait $! && kill -TERM $$\n"
         "}\n"
-        "tell_at_end >/dev/null 2>&1 &\nwatch=$!\n"
-    )
+        f"{preemption}"
+        "tell_at_end >/dev/null 2>&1 &\nwatch+=($!)\n"
+    ) + (PREEMPTED if preemption else "")
 
 
 def _checkpoint(job: Job) -> str:

@@ -173,7 +173,8 @@ class JobSection(_Section, frozen=True):
     ``gpus`` and ``tasks`` are in all (``gpus`` None: one for each node where the image has CUDA),
     ``cpus`` per task, ``memory`` per node ("32GiB"), ``walltime`` "24h"; ``environment`` are names
     of variables to hand on; ``inputs`` are paths that must be readable inside, ``stage`` those that
-    are copied (archives: unpacked) to the node's own disk first.
+    are copied (archives: unpacked) to the node's own disk first. ``warn`` is how long before its
+    end the command is told ("10m"), ``requeue`` how often it then goes back into the queue.
     """
 
     gpus: Annotated[int, Meta(ge=0, le=100_000)] | None = None
@@ -191,6 +192,8 @@ class JobSection(_Section, frozen=True):
     output: OneLine | None = None
     inputs: Words = ()
     stage: Words = ()
+    warn: OneLine | None = None
+    requeue: Annotated[int, Meta(ge=1, le=1000)] | None = None
 
 
 class Recipe(_Section, frozen=True):

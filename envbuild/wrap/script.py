@@ -121,6 +121,7 @@ def _prepare(wrapper: Wrapper) -> str:
     return (
         f"check_image\nclean_environment\nfind_runtime {programs}\n"
         "[ ! -e /dev/nvidiactl ] || flags+=(--nv)\n"
+        "[ ! -e /dev/kfd ] || flags+=(--rocm)\n"
     )
 
 

@@ -58,7 +58,13 @@ SITUATIONS: dict[str, Flags] = {
     ),
     "each": Flags(gpus="1", walltime="30m", account="my-lab"),
     "requeue": Flags(
-        gpus="1", walltime="1d", account="my-lab", requeue=3, checkpoint="bert", warn="5m"
+        notify='curl --data "$ENVBUILD_NAME: $ENVBUILD_CODE" https://hooks.invalid',
+        gpus="1",
+        walltime="1d",
+        account="my-lab",
+        requeue=3,
+        checkpoint="bert",
+        warn="5m",
     ),
     "cpu": Flags(cpus=4, walltime="30m", account="my-lab"),
 }

@@ -143,3 +143,18 @@ def test_a_job_again_may_ask_for_other_resources_and_nothing_else() -> None:
     with pytest.raises(UsageError) as told:
         change_intent(intent, Flags(array="1-2"))
     assert told.value.where == "--array"
+
+
+def test_a_recipe_may_say_how_its_command_goes_on() -> None:
+    wanted = Wanted(walltime="24h", requeue=3, warn="10m")
+    intent = make_intent(wanted, Flags())
+    assert (intent.requeue, intent.warning) == (3, 600)
+    intent = make_intent(wanted, Flags(requeue=1, warn="1m"))
+    assert (intent.requeue, intent.warning) == (1, 60)
+    with pytest.raises(UsageError, match=r"\[job\] requeue: is about the end of the job's time"):
+        make_intent(Wanted(requeue=3), Flags())
+
+
+def test_an_empty_command_tells_nobody() -> None:
+    with pytest.raises(UsageError, match="which command"):
+        make_intent(Wanted(), Flags(notify=" "))

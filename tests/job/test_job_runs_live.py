@@ -229,3 +229,133 @@ def test_agents_of_a_sweep_get_the_key_and_nobody_else_does(project: Project) ->
         if path.is_file() and key in path.read_text()
     ]
     assert {(path.suffix, path.stat().st_mode & 0o777) for path in holders} == {(".env", 0o600)}
+
+
+SPARED = (
+    'n=$(cat "$ENVBUILD_CHECKPOINT/step" 2>/dev/null || echo 0); '
+    'trap "echo saved; exit 0" TERM; echo "begins at $n"; '
+    '[ "$n" = 0 ] || exit 0; echo 7 >"$ENVBUILD_CHECKPOINT/step"; '
+    "while :; do sleep 1; done"
+)
+"""Works until it is told to end; the second run finds what the first one saved."""
+
+
+def test_a_preempted_job_is_told_at_once_and_goes_on(project: Project) -> None:
+    """Slurm gives it thirty seconds and tells its steps alone; the script has one that listens."""
+    words = ("--partition", "spare", "--gpus", "2", "--nodes", "2", "--walltime", "10m")
+    told = project.run(
+        *("submit", "./tiny.sif", "--on", "slurm", *words, "--requeue", "2", "--notify"),
+        *('echo "told $ENVBUILD_CODE" >>told', "--", "sh", "-c", SPARED),
+    )
+    assert told.code == 0, told.stderr
+    job = told.stdout.strip()
+    wait_for(project, job, "begins at 0\n")
+    urgent = project.run(
+        "submit", "./tiny.sif", "--on", "slurm", "--gpus", "1", "--wait", "--", "sh", "-c", ":"
+    )
+    assert urgent.code == 0, urgent.stderr
+    start_at_once(project, job)
+    done = project.run("logs", job, "-f", timeout=120)
+    assert done.code == 0, done.stdout + done.stderr
+    assert "saved\n" in done.stdout
+    assert "envbuild: ended with code 143: another job takes its place" in done.stdout
+    assert "envbuild: back into the queue, for run 2 of 3" in done.stdout
+    assert "begins at 7\n" in done.stdout
+    # before the time was over that Slurm gives
+    assert "DUE TO PREEMPTION" not in done.stdout
+    assert (project.folder / "told").read_text() == "told 0\n"
+    receipts = [json.loads(path.read_text()) for path in receipt_paths(project)]
+    assert {receipt["runs"] for receipt in receipts} == {1, 2}
+
+
+def test_a_preempted_job_that_is_not_told_goes_on(project: Project) -> None:
+    """As on clusters that give no time: the job is ended, and Slurm itself puts it back."""
+    set_grace(project, 0)
+    try:
+        words = ("--partition", "spare", "--gpus", "2", "--nodes", "2", "--walltime", "10m")
+        command = ("--requeue", "2", "--", "sh", "-c", SPARED)
+        job = project.submit("--on", "slurm", *words, *command)
+        wait_for(project, job, "begins at 0\n")
+        urgent = (
+            "submit",
+            "./tiny.sif",
+            "--on",
+            "slurm",
+            "--gpus",
+            "1",
+            "--wait",
+            "--",
+            "sh",
+            "-c",
+            ":",
+        )
+        assert project.run(*urgent).code == 0
+        time.sleep(4)  # slurmd clears the first run away
+        line = ("scontrol", "update", f"jobid={job}", "starttime=now")
+        LocalRunner()(Command(argv=line, env=project.environment, timeout=20))
+        done = project.run("logs", job, "-f", timeout=120)
+        assert done.code == 0, done.stdout + done.stderr
+        assert "begins at 7\n" in done.stdout
+    finally:
+        set_grace(project, 30)
+
+
+def set_grace(project: Project, seconds: int) -> None:
+    """Set the seconds that jobs of the partition get before another one takes their place."""
+    line = ("scontrol", "update", "PartitionName=spare", f"GraceTime={seconds}")
+    LocalRunner()(Command(argv=line, env=project.environment, timeout=20))
+
+
+def wait_for(project: Project, job: str, text: str) -> None:
+    log = project.folder / f"logs/tiny-{job}.log"
+    end = time.monotonic() + 60
+    while not log.is_file() or text not in log.read_text():
+        assert time.monotonic() < end, f"{text!r} is not in the log"
+        time.sleep(0.3)
+
+
+NOTE = "echo \"$ENVBUILD_NAME $ENVBUILD_CODE $HOOK\" >>told; tr '\\0' ' ' </proc/$$/cmdline >>lines"
+
+
+def test_the_end_of_a_job_is_told_once_with_a_secret_that_nobody_sees(
+    place: tuple[Project, str],
+) -> None:
+    project, site = place
+    secret = "https://hooks.invalid/T0/hush-hush"
+    words = ("submit", "./tiny.sif", "--on", site, "--env", "HOOK", "--notify", NOTE)
+    done = project.run(*words, "--wait", "--", "sh", "-c", "exit 3", HOOK=secret)
+    assert done.code == 3, done.stdout + done.stderr
+    lines = wait_for_lines(project.folder / "told", 1)
+    assert lines == [f"tiny 3 {secret}"]
+    assert secret not in (project.folder / "lines").read_text()
+    for path in (project.folder / ".envbuild/jobs").iterdir():
+        hidden = path.suffix == ".env" and path.stat().st_mode & 0o077 == 0
+        assert hidden or secret not in path.read_text()
+
+
+def test_an_array_is_told_of_once_after_its_last_task(place: tuple[Project, str]) -> None:
+    project, site = place
+    text = 'n=${SLURM_ARRAY_TASK_ID:-${PBS_ARRAY_INDEX:-$SGE_TASK_ID}}; [ "$n" != 2 ] || sleep 4; exit "$n"'
+    words = ("submit", "./tiny.sif", "--on", site, "--array", "1-4", "--notify")
+    done = project.run(*words, 'echo "$ENVBUILD_CODE" >>told', "--wait", "--", "sh", "-c", text)
+    assert done.code == 4, done.stdout + done.stderr
+    assert wait_for_lines(project.folder / "told", 1) == ["4"]
+    failing = project.run(
+        "submit", "./tiny.sif", "--on", site, "--notify", "exit 9", "--wait", "--", "sh", "-c", ":"
+    )
+    assert failing.code == 0, failing.stderr
+    end = time.monotonic() + 20
+    logs = "the command of --notify failed (code 9)"
+    while not any(logs in path.read_text() for path in (project.folder / "logs").iterdir()):
+        assert time.monotonic() < end, "nothing is said of it"
+        time.sleep(0.5)
+
+
+def wait_for_lines(path: Path, count: int) -> list[str]:
+    """Return the lines of a file; the job is known to have ended a moment before they are there."""
+    end = time.monotonic() + 30
+    while not path.is_file() or path.read_text().count("\n") < count:
+        assert time.monotonic() < end, f"{path.name} has not been written"
+        time.sleep(0.3)
+    time.sleep(2)
+    return path.read_text().splitlines()

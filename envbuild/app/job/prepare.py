@@ -197,6 +197,9 @@ def _make_intent(request: JobRequest, site: Site, found: FoundImage, context: Co
         wanted = msgspec.structs.replace(
             wanted, array=None, launcher="single", tasks=None, nodes=None
         )
+    if request.alone or request.interactive:
+        # whoever sits before it starts it again
+        wanted = msgspec.structs.replace(wanted, warn=None, requeue=None)
     intent = make_intent(wanted, flags)
     if flags.gpus is not None or wanted.gpus is not None:
         return intent

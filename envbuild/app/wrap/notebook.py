@@ -25,9 +25,10 @@ from envbuild.base.digests import known_digest
 from envbuild.context import Context
 from envbuild.errors import HostError, UsageError
 from envbuild.job.intent import Flags
-from envbuild.job.model import Record
+from envbuild.job.model import Job, Record
 from envbuild.job.monitor import Clock, status_of
 from envbuild.job.preflight import check_client
+from envbuild.job.records import FOLDER as JOBS
 from envbuild.job.records import job_folder, load_own_records, log_files, plain_id, read_receipts
 from envbuild.job.schedulers import features_of
 from envbuild.job.site import Site
@@ -61,15 +62,26 @@ class Notebook:
     tunnel: str | None
 
 
-def plan_here(request: JobRequest, context: Context) -> Command:
-    """Return the command that runs JupyterLab on this machine; it prints its address itself."""
+def plan_here(request: JobRequest, context: Context, *, dry_run: bool = False) -> Command:
+    """Return the command that runs JupyterLab on this machine; it prints its address itself.
+
+    With ``dry_run`` nothing is written: a layer with JupyterLab is left out.
+    """
     if request.flags != Flags():
         raise UsageError("options of a job go with --on SITE", hint="envbuild site list")
     found = find_image(request.image, context)
     warn_of_old_image(found, context)
-    found = lay_packages(found, _packages(found, request, context), context)
+    packages = _packages(found, request, context)
+    found = found if dry_run else lay_packages(found, packages, context)
     argv = (*_lab_words(), "--ip=127.0.0.1")
-    return plan_entry(found, argv, context, binds=request.binds, variables=request.variables)
+    return plan_entry(
+        found,
+        argv,
+        context,
+        binds=request.binds,
+        variables=request.variables,
+        dry_run=dry_run,
+    )
 
 
 def _packages(found: FoundImage, request: JobRequest, context: Context) -> tuple[str, ...]:
@@ -98,20 +110,11 @@ def submit_notebook(
             context.report.say(f"job {plain_id(record.id)} is a notebook of this image already")
             return record, site
     refuse_old_image(found, f"envbuild notebook ./{found.path.name} takes it as it is")
-    name = f"{name_of_image(found)[:50]}-notebook"
-    folder = _make_folder(name, context)
-    queues = features_of(site).queues
-    listen = "0.0.0.0" if queues and not through_node else "127.0.0.1"  # noqa: S104  (with a token)
-    shown = str(folder.relative_to(settings.cwd))
-    paths = (f"JUPYTER_TOKEN_FILE={folder}/token", f"JUPYTER_RUNTIME_DIR={folder}/runtime")
-    request = replace(
-        request,
-        argv=("sh", "-c", TOLD, shown, *_lab_words(), f"--ip={listen}"),
-        name=name,
-        packages=_packages(found, request, context),
-        variables=(*request.variables, *paths),
-        alone=True,
-    )
+    packages = _packages(found, request, context)
+    request = replace(request, name=_job_name(found), packages=packages)
+    folder = _new_folder(request, context)
+    _fill_folder(folder)
+    request = _lab_request(request, folder, site, through_node=through_node)
     job, site, found = plan_job(request, context)
     refuse_unfit(found, job.intent, site)
     check_client(site, settings, context.runner)
@@ -120,13 +123,53 @@ def submit_notebook(
     return record, site
 
 
-def _make_folder(name: str, context: Context) -> Path:
+def preview_notebook(
+    request: JobRequest, context: Context, *, through_node: bool
+) -> tuple[Job, Site]:
+    """Return the job that would run JupyterLab; nothing is written.
+
+    A layer with JupyterLab, where the image has none, is left out.
+    """
+    site = find_site(request.site, context)
+    found = find_image(request.image, context)
+    _packages(found, request, context)
+    request = replace(request, name=_job_name(found), packages=())
+    folder = _new_folder(request, context)
+    request = _lab_request(request, folder, site, through_node=through_node)
+    job, site, _ = plan_job(request, context)
+    return job, site
+
+
+def _job_name(found: FoundImage) -> str:
+    return f"{name_of_image(found)[:50]}-notebook"
+
+
+def _lab_request(
+    request: JobRequest, folder: Path, site: Site, *, through_node: bool
+) -> JobRequest:
+    """Return the request of the job that runs JupyterLab with its private folder."""
+    queues = features_of(site).queues
+    listen = "0.0.0.0" if queues and not through_node else "127.0.0.1"  # noqa: S104  (with a token)
+    paths = (f"JUPYTER_TOKEN_FILE={folder}/token", f"JUPYTER_RUNTIME_DIR={folder}/runtime")
+    return replace(
+        request,
+        argv=("sh", "-c", TOLD, f"{JOBS}/{folder.name}", *_lab_words(), f"--ip={listen}"),
+        variables=(*request.variables, *paths),
+        alone=True,
+    )
+
+
+def _new_folder(request: JobRequest, context: Context) -> Path:
+    """Return the path of a server's private folder, which is not there yet."""
+    return context.settings.cwd / JOBS / f"{new_key(request.name or PURPOSE)}.notebook"
+
+
+def _fill_folder(folder: Path) -> None:
     """Make the private folder of a server, with a new token in it."""
-    folder = job_folder(context.settings.cwd) / f"{new_key(name)}.notebook"
+    job_folder(folder.parents[2])
     with os_errors_as(folder):
         folder.mkdir(mode=0o700)
     write_text(folder / "token", secrets.token_urlsafe(32), mode=0o600)
-    return folder
 
 
 def _folder_of(record: Record, context: Context) -> Path | None:

@@ -41,7 +41,9 @@ class Shell:
     process of a job, and that must not end the command.  ``gpus`` are lines that turn the
     scheduler's choice of GPUs into CUDA_VISIBLE_DEVICES, with @name@ for the resource; ``number``
     is the variable with the number of an array's task; ``put_back`` is a function that puts the job
-    back into the queue, with @script@ for its script.
+    back into the queue, with @script@ for its script; ``preemption`` are functions that wait for
+    another job to take this one's place (``await_preemption``), and tell whether it does
+    (``preempted``).
     """
 
     id: str
@@ -55,6 +57,7 @@ class Shell:
     gpus: str = ""
     number: str = ""
     put_back: str = ""
+    preemption: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

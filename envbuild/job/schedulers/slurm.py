@@ -83,6 +83,26 @@ TELL_RANKS = """\
 # the ranks are told by Slurm: srun answers a signal of its own with SIGKILL for all of them (srun(1))
 tell_ranks() { scancel --quiet "--signal=$1" "$SLURM_JOB_ID"; }
 """
+PREEMPTION = """\
+# that another job is to take its place, Slurm tells the steps of a job; its script hears of it
+# when the time that is given is over (slurm.conf(5), GraceTime; seen with 22.05.8)
+preempted() {
+  local state
+  state=$(scontrol show job --oneliner "$SLURM_JOB_ID" 2>/dev/null)
+  [[ $state == *' JobState=RUNNING '*' PreemptTime=2'* ]]
+}
+await_preemption() {
+  local step
+  trap 'kill "$step"' TERM
+  # the job's GPUs are more than one node of it has
+  unset SLURM_GPUS SLURM_GPUS_PER_NODE SLURM_GPUS_PER_TASK
+  srun --quiet --overlap --nodes=1 --ntasks=1 --mem=0 --gres=none \\
+    bash -c 'trap "exit 75" TERM; while :; do sleep 1; done' &
+  step=$!
+  wait "$step"
+  [ $? -ne 75 ] || ! preempted || kill -TERM $$
+}
+"""
 
 
 class Slurm:
@@ -112,6 +132,7 @@ class Slurm:
             passed=("SLURM_*",),
             tell_ranks=TELL_RANKS,
             put_back='put_back() { scontrol requeue "$SLURM_JOB_ID"; }\n',
+            preemption=PREEMPTION,
         ),
     )
 

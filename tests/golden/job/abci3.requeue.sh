@@ -23,7 +23,7 @@ lock=sha256:2222222222222222222222222222222222222222222222222222222222222222
 walltime=86400
 margin=310
 requeue=3
-signal='' reason='' child='' ranks='' watch='' sampler='' used='' gpus='' driver=''
+signal='' reason='' child='' ranks='' watch=() sampler='' used='' gpus='' driver=''
 cd "${PBS_O_WORKDIR:-$PWD}" || exit 125
 id=${ENVBUILD_ID:-${PBS_JOBID:-$$}}
 id=${id%%.*}
@@ -54,7 +54,7 @@ reserve_receipt() {
 finish() {
   local code=$? text
   trap '' TERM INT USR1 USR2
-  [ -z "$watch" ] || kill "$watch" 2>/dev/null
+  [ "${#watch[@]}" -eq 0 ] || kill "${watch[@]}" 2>/dev/null
   stop_sampling
   case $code$signal in
   # 128 + SIGCONT, which ends nobody: Slurm sends it with TERM, and the runtime may report it as the last one
@@ -78,6 +78,8 @@ finish() {
   if [ -n "$reason" ] && [ "$runs" -le "$requeue" ]; then
     printf 'envbuild: back into the queue, for run %d of %d\n' $((runs + 1)) $((requeue + 1))
     put_back || printf 'envbuild: error: it could not be put back: see above\n'
+  elif declare -F notify >/dev/null; then
+    notify
   fi
   exit "$code"
 }
@@ -88,6 +90,8 @@ stop() {
   printf 'envbuild: signal %s, handed on to the command\n' "$signal"
   if [ -n "$walltime" ] && [ "$SECONDS" -ge $((walltime - margin)) ]; then
     reason="it reached its time limit of $walltime s"
+  elif declare -F preempted >/dev/null && preempted; then
+    reason='another job takes its place'
   fi
   # USR1 is what a command may ask for as a warning; the others mean that it is to end
   [ "$signal" = USR1 ] || set -- TERM
@@ -173,6 +177,25 @@ supervise() {
 put_back() {
   local PATH=${PBS_O_PATH:-}:$PATH
   grep -v '^#PBS -W depend=' "$0" | qsub -v "ENVBUILD_ID=$id" >"${receipt%.json}.id"
+}
+
+# The command of --notify: once for a job, and once for an array, after its last task.
+notify() {
+  local codes variable tasks=1
+  # what stopped before its time and goes back into the queue has not ended
+  codes=$(awk -v most="$requeue" '/"reason":"",/ || substr($0, index($0, "\"runs\":") + 7) + 0 > most' "$receipt" |
+    grep -o '"code":[0-9]*' | tr -cd '0-9\n' | sort -n)
+  [ "$(wc -l <<<"$codes")" -ge "$tasks" ] || return 0
+  # two tasks that end together may both be the last: a folder is made once, on every file system
+  [ "$tasks" -eq 1 ] || mkdir -- "logs/keras-bert-$id.jsontold" 2>/dev/null || return 0
+  (
+    for variable in "${!APPTAINERENV_@}"; do unset "$variable"; done
+    :
+    for variable in "${!APPTAINERENV_@}"; do export "${variable#APPTAINERENV_}=${!variable}"; done
+    export ENVBUILD_JOB=$id ENVBUILD_NAME=$name ENVBUILD_CODE=${codes##*$'\n'} ENVBUILD_REASON=$reason
+    # shellcheck disable=SC2016  # for the shell that it starts
+    exec timeout 60 bash -c 'curl --data "$ENVBUILD_NAME: $ENVBUILD_CODE" https://hooks.invalid' </dev/null
+  ) || printf 'envbuild: the command of --notify failed (code %d)\n' $?
 }
 
 reserve_receipt
@@ -316,7 +339,7 @@ tell_at_end() {
   wait $! && kill -TERM $$
 }
 tell_at_end >/dev/null 2>&1 &
-watch=$!
+watch+=($!)
 
 command=(python train.py --data 'it'"'"'s data')
 
