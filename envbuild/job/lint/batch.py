@@ -11,6 +11,9 @@ from functools import cached_property
 PREFIXES = {"slurm": "#SBATCH", "pbs": "#PBS", "gridengine": "#$"}
 TITLES = {"slurm": "Slurm", "pbs": "PBS", "gridengine": "Grid Engine"}
 HEREDOC = re.compile(r"(?<!<)<<(?!<)-?\s*([\"']?)([A-Za-z_]\w*)\1")
+QUOTES = ("'", '"')
+QUOTED_SCRIPT = re.compile(r"=([\"'])#!\s*/[^\"']*$")
+"""A script that another one holds in a variable: text="#!/bin/bash, up to a line that closes it."""
 LONG_OF = {
     "-t": "--time", "-o": "--output", "-e": "--error", "-a": "--array", "-n": "--ntasks",
     "-N": "--nodes", "-G": "--gpus", "-w": "--nodelist", "-J": "--job-name",
@@ -95,7 +98,7 @@ class BatchScript:
 def read_batch(text: str) -> BatchScript:
     """Take a script apart."""
     lines = tuple(line.rstrip("\r") for line in text.split("\n"))
-    inside = _heredoc_lines(lines)
+    inside = _text_lines(lines)
     counts = {}
     for name, prefix in PREFIXES.items():
         pattern = re.compile(_directive_pattern(prefix))
@@ -121,16 +124,20 @@ def read_batch(text: str) -> BatchScript:
     )
 
 
-def _heredoc_lines(lines: tuple[str, ...]) -> frozenset[int]:
-    """Return the numbers of lines behind <<: text, often another script."""
+def _text_lines(lines: tuple[str, ...]) -> frozenset[int]:
+    """Return the numbers of lines that are text: behind <<, or in quotes that hold a script."""
     found, end = set(), ""
     for number, line in enumerate(lines, 1):
         if end:
             found.add(number)
-            end = "" if line.strip() == end else end
+            closed = line.strip() == end or (end in QUOTES and line.lstrip().startswith(end))
+            end = "" if closed else end
             continue
-        opened = None if line.lstrip().startswith("#") else HEREDOC.search(line)
+        if line.lstrip().startswith("#"):
+            continue
+        opened, quoted = HEREDOC.search(line), QUOTED_SCRIPT.search(line)
         end = opened[2] if opened else ""
+        end = quoted[1] if quoted else end
     return frozenset(found)
 
 

@@ -22,6 +22,7 @@ SECRETS = (
     (r"\bgh[pousr]_[A-Za-z0-9]{36}\b", "a token of GitHub"),
     (r"\bsk-[A-Za-z0-9_-]{40,}\b", "a key of OpenAI"),
     (r"\bAKIA[0-9A-Z]{16}\b", "a key of AWS"),
+    (r"\b[a-z][a-z0-9+]+://[\w.-]+:[^\s@/:$<{]{6,}@[\w.-]+", "a password"),
 )
 HOOKS = (
     r"conda\.sh|shell\.bash\s+hook|conda\s+init|\.bashrc|\.bash_profile|\.profile|\.zshrc|"
@@ -37,7 +38,7 @@ RELATIVE = (
 """A file by a path from the folder in which the job runs."""
 QUIET = (
     r"(?:echo|date|printf|conda\s+deactivate|deactivate|module\s+(?:unload|purge)|"
-    r"rm|sacct|squeue|qstat|seff|exit\s*$)\b"
+    r"rm|sacct|squeue|qstat|seff|scontrol\s+show|nvidia-smi|hostname|sleep|exit\s*$)\b"
 )
 """Last commands that succeed whatever became of the work."""
 
@@ -183,6 +184,16 @@ def find_foreign_variables(script: BatchScript) -> Iterator[LintFinding]:
             return
 
 
+def find_own_paths(script: BatchScript) -> Iterator[LintFinding]:
+    """Find the script's own folder by $0: what runs is a copy in the scheduler's folder."""
+    found = script.find_command(r"(?:dirname|realpath|readlink)\b[^|;]*(?:\$0|\$\{?BASH_SOURCE)")
+    if found is None or script.dialect is None:
+        return
+    folder = {"slurm": "$SLURM_SUBMIT_DIR", "pbs": "$PBS_O_WORKDIR", "gridengine": "$SGE_O_WORKDIR"}
+    reason = f"{TITLES[script.dialect]} runs a copy of the script, in a folder of its own"
+    yield LintFinding(kind="own-path", line=found.line, reason=reason, fix=folder[script.dialect])
+
+
 def find_installs(script: BatchScript) -> Iterator[LintFinding]:
     """Find pip or conda install inside the job."""
     found = script.find_command(
@@ -212,7 +223,7 @@ def find_installs(script: BatchScript) -> Iterator[LintFinding]:
 def find_moving_images(script: BatchScript) -> Iterator[LintFinding]:
     """Find docker:// without a tag, or with :latest, when the job runs."""
     for command in script.commands:
-        found = re.search(r"docker://([\w./-]+)(:latest\b)?(?![\w.:/@-])", command.text)
+        found = re.search(r"docker://([\w./-]+)(:latest[\w.-]*)?(?![\w.:/@-])", command.text)
         if found and "$" not in command.text[found.end() : found.end() + 1]:
             reason = f"{found[1]} may be another image tomorrow, and every job fetches it"
             yield LintFinding(
@@ -249,14 +260,16 @@ def find_background(script: BatchScript) -> Iterator[LintFinding]:
 
 def find_lost_code(script: BatchScript) -> Iterator[LintFinding]:
     """Find a last command that succeeds whatever the work did."""
-    if len(script.commands) < 2 or re.search(
-        r"\bset\s+-\w*e|errexit|\btrap\b|\$\?|PIPESTATUS", script.body
-    ):
+    # who prints $? at the end has lost it all the same
+    asked = [one.text for one in script.commands if not re.match(r"echo\b", one.text)]
+    watched = re.search(r"\bset\s+-\w*e|errexit|\btrap\b|\$\{?\?|PIPESTATUS", "\n".join(asked))
+    if watched or re.match(r"#!.*\s-\w*e", script.lines[0]):
         return
-    if re.match(r"#!.*\s-\w*e", script.lines[0]):
+    work = [one for one in script.commands if not re.match(QUIET, one.text)]
+    if not work or work[-1] is script.commands[-1]:
         return
-    last, before = script.commands[-1], script.commands[-2]
-    if re.match(QUIET, last.text) and _is_work(before) and not before.text.endswith("&"):
+    last, before = script.commands[-1], work[-1]
+    if _is_work(before) and not before.text.endswith("&"):
         reason = f"the job ends with the code of {last.text.split()[0]}: a failed run looks well"
         yield LintFinding(kind="lost-code", line=last.line, reason=reason, fix="set -e, at the top")
 

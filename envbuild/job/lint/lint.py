@@ -31,6 +31,7 @@ RULES = (
     commands.find_chosen_cards,
     commands.find_secrets,
     commands.find_foreign_variables,
+    commands.find_own_paths,
     commands.find_installs,
     commands.find_moving_images,
     commands.find_conda,
