@@ -16,7 +16,13 @@ from envbuild.check.contaminated_home import CONDA, PATH_MODULE, USER_MODULE
 from envbuild.check.model import Level
 from envbuild.check.target import Target
 from envbuild.data import lookup
-from envbuild.data.tables import Framework, load_entry_points, load_frameworks, load_sonames
+from envbuild.data.tables import (
+    Framework,
+    load_entry_points,
+    load_frameworks,
+    load_import_lines,
+    load_sonames,
+)
 from envbuild.lock.model import CONDA_PREFIX, Lock
 from envbuild.recipe.model import Recipe
 
@@ -317,6 +323,11 @@ def imports_request(
             "modules": expected.imports,
             "uses": used,
             "entries": msgspec.to_builtins(entries),
+            "lines": [
+                (row.says, row.package, row.since)
+                for row in load_import_lines().line
+                if gpu or not row.gpu
+            ],
             "limit": limit,
         },
         parts=("preamble", "distributions", *(("stub_driver",) if stub else ())),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import functools
+from importlib import resources
 
 from envbuild.data.tables import TableRow, load_table
 
@@ -111,6 +112,7 @@ class AliasTable(TableRow, frozen=True):
     lossy: dict[str, LossyAlias]
     exclusive: dict[str, tuple[str, ...]]
     extras: dict[str, ExtraRule]
+    same_extra: dict[str, dict[str, str]]
     elsewhere: dict[str, str]
     impostors: Impostors
     protected: ProtectedNames
@@ -221,6 +223,13 @@ def load_conda() -> CondaTable:
 def load_conda_names() -> CondaNameTable:
     """Read what conda packages are called on Python's index (conda_names.toml)."""
     return load_table("conda_names.toml", CondaNameTable)
+
+
+@functools.cache
+def load_conda_same() -> frozenset[str]:
+    """Read conda packages that are the distribution of the same name (conda_same.txt)."""
+    text = resources.files(__package__).joinpath("conda_same.txt").read_text("utf-8")
+    return frozenset(line for line in text.splitlines() if not line.startswith("#"))
 
 
 @functools.cache

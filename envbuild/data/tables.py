@@ -80,6 +80,30 @@ class EntryPointTable(TableRow, frozen=True):
     entry: tuple[EntryPoint, ...]
 
 
+class ImportLine(TableRow, frozen=True):
+    """A line that a package prints when it is imported without what it is for (import_lines.toml).
+
+    ``told`` is the text as ``file`` of release ``version`` of the ``wheel`` (the package's own)
+    has it; ``gpu`` tells that it means nothing on a machine without one.
+    """
+
+    package: str
+    says: str
+    since: str
+    version: str
+    file: str
+    told: str
+    gpu: bool = False
+    wheel: str = ""
+
+
+class ImportLineTable(TableRow, frozen=True):
+    """The whole of import_lines.toml."""
+
+    schema: int
+    line: tuple[ImportLine, ...]
+
+
 class WheelBuild(TableRow, frozen=True):
     """What a release line was built for; ``sass`` and ``ptx`` are capabilities times ten."""
 
@@ -322,6 +346,12 @@ def load_cuda_sources() -> CudaSourceTable:
 def load_entry_points() -> EntryPointTable:
     """Read programs that show what packages open when they run (entry_points.toml)."""
     return load_table("entry_points.toml", EntryPointTable)
+
+
+@functools.cache
+def load_import_lines() -> ImportLineTable:
+    """Read lines that tell of an import without effect (import_lines.toml)."""
+    return load_table("import_lines.toml", ImportLineTable)
 
 
 @functools.cache

@@ -12,6 +12,7 @@ from envbuild.base.suggest import framework_name
 from envbuild.data.package_tables import load_aliases
 from envbuild.project.draft_builder import MOST_NAMED, DraftBuilder, name_few
 from envbuild.project.model import FileFindings, ImportedModule, PackageIndex, Proposal, Requirement
+from envbuild.project.names import distribution_of
 
 FOR_DEVELOPERS = re.compile(
     r"flake8(-.*)?|pytest(-.*)?|black|isort|mypy|pylint|ruff|pre-commit|pycodestyle|pyflakes|mccabe"
@@ -63,7 +64,8 @@ def listed_requirements(
             f"not taken: {', '.join(parts)}: part of this project, whose folder is bound "
             "when it runs",
         )
-    tools = {one.name for one in requirements if FOR_DEVELOPERS.fullmatch(one.name)} - used
+    tools = {one.name for one in requirements if FOR_DEVELOPERS.fullmatch(one.name)}
+    tools -= {distribution_of(one.module) for one in builder.gathered.imports if one.certain}
     if tools:
         builder.note(
             "python", f"not taken, because only developers need them: {name_few(sorted(tools))}"

@@ -43,8 +43,8 @@ PLAIN_LISTS = (
 )
 """Lists that are taken alone, without their variants (requirements-gpu.txt)."""
 INSTALLS_PROJECT = re.compile(
-    r"setup\.py|\.ya?ml\b|\b(install|sync)\b[^\n]*\s(-r|-e|--requirement|--editable|\.)"
-    r"|\b(poetry|uv|pdm|pipenv)\s+(install|sync)\b|git\s+clone|^%files|^(COPY|ADD)\s+\.",
+    r"\.ya?ml\b|\b(install|sync)\b[^\n]*\s(-r|-e|--requirement|--editable|\.)"
+    r"|\b(poetry|uv|pdm|pipenv)\s+(install|sync)\b|^%files|^(COPY|ADD)\s+\.",
     re.MULTILINE,
 )
 """What a definition of the project has and one that only serves its models has not."""
@@ -133,7 +133,10 @@ def _installs_another(path: Path, root: Path) -> bool:
     """Whether a definition below the root never installs the project or one of its lists."""
     if len(path.parts) == 1 or not _is_container(path):
         return False
-    return INSTALLS_PROJECT.search(read_text(root / path) or "") is None
+    text = read_text(root / path) or ""
+    cloned = re.findall(r"git\s+clone\s[^\n]*?/([\w.-]+?)(?:\.git)?(?:\s|$)", text)
+    ours = any((root / name).is_dir() for name in cloned)
+    return not ours and INSTALLS_PROJECT.search(text) is None
 
 
 def _own_names(tree: ProjectTree) -> frozenset[str]:

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 
 from packaging.utils import canonicalize_name
 
-from envbuild.data.package_tables import load_names
+from envbuild.data.package_tables import load_conda_names, load_conda_same, load_names
 
 
 @functools.cache
@@ -63,8 +63,12 @@ def conda_name(package: str) -> str | None:
     names = load_names()
     if package in names.conda:
         return names.conda[package]
+    other = load_conda_names().distributions.get(package, ())
+    if len(other) == 1:
+        return other[0]
     name = canonicalize_name(package)
-    return name if is_known_distribution(name) or name in names.conda_same.names else None
+    same = name in names.conda_same.names or name in load_conda_same()
+    return name if same or is_known_distribution(name) else None
 
 
 def implied_framework(name: str) -> str | None:

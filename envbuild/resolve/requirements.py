@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
+from envbuild.data.package_tables import load_aliases
 from envbuild.errors import UsageError
 from envbuild.resolve.stubs import Stubs
 
@@ -63,13 +64,18 @@ def read_directs(
             specifier.operator == "===" for specifier in requirement.specifier
         ):
             raise _protected_error(written, name, stubs)
-        extras = tuple(sorted(requirement.extras))
+        extras = tuple(sorted({_known_extra(name, extra) for extra in requirement.extras}))
         held = stubs.by_name.get(name)
         # its very build, +cu118 too, is there: the stub's own mark would be another local part
         own = held is not None and held.hard and str(requirement.specifier) == f"=={held.real}"
         specifier = "" if own else str(requirement.specifier)
         found.append(Direct(name=name, written=written, extras=extras, specifier=specifier))
     return tuple(found), tuple(notes)
+
+
+def _known_extra(name: str, extra: str) -> str:
+    """Return the extra that brings the same from an index, where one does not."""
+    return load_aliases().same_extra.get(name, {}).get(canonicalize_name(extra), extra)
 
 
 def _read_requirement(written: str) -> Requirement:

@@ -475,3 +475,18 @@ def test_a_gpu_that_takes_one_process_at_a_time_is_free_for_the_script(tmp_path:
     )
     report = tree.check(make_recipe(imports=("slow",)), script=script, gpu=True)
     assert any("trained" in finding.reason for finding in report.findings)
+
+
+def test_an_import_that_says_that_it_is_good_for_nothing_failed(tmp_path: Path) -> None:
+    tree = Tree(tmp_path / "image")
+    said = "WARNING[XFORMERS]: xFormers can't load C++/CUDA extensions. xFormers was built for:"
+    tree.install("xformers", "0.0.20", {"xformers.py": f"print({said!r})\n"})
+    tree.install("diffuser", "1", {"diffuser.py": "import xformers\n"})
+    tree.install("fine", "1", {"fine.py": "print('nothing to tell')\n"})
+    found = imports(tree, "diffuser", "fine").modules
+    assert found["fine"].ok
+    assert not found["diffuser"].ok
+    assert found["diffuser"].error == f"xformers' kernels do not run: {said}"
+    assert found["diffuser"].blame == ("xformers", "diffuser")
+    first = imports(tree, "fine", first="xformers").modules
+    assert not first["xformers"].ok

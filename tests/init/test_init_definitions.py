@@ -139,6 +139,8 @@ def test_cuda_versions(text: str, cuda: str | None) -> None:
         ("c-ares", ""),
         ("mmseqs2", "system:mmseqs2"),
         ("numpy", "numpy"),
+        ("pymunk", "pymunk"),
+        ("h3-py", "h3"),
         ("ourlab-tools", None),
         ("r-base", None),
     ],

@@ -190,3 +190,36 @@ def test_preview_that_is_turned_down_leaves_no_trace(
     index.wheel("old", "2.0", day="2024-03-01")
     found = versions(resolve(base(), "other", "agents"))
     assert (found["other"], found["agents"]) == ("1.0", "1.5")
+
+
+def test_what_was_compiled_before_numpy_2_takes_numpy_1(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
+    compiled = "cp311-cp311-manylinux_2_17_x86_64.manylinux2014_x86_64"
+    index.wheel("numpy", "1.26.4", "2.1.0")
+    index.wheel("rdkit", "2023.9.5", requires=("numpy",), tag=compiled, day="2024-02-01")
+    index.wheel("rdkit", "2024.3.1", requires=("numpy",), tag=compiled, day="2024-06-01")
+    index.wheel("plain", "1.0", requires=("numpy",), day="2020-01-01")
+    index.wheel("torch", "2.5.1")
+    held = base("torch==2.5.1", python="3.11.9")
+    assert versions(resolve(held, "rdkit==2023.9.5", "plain"))["numpy"] == "1.26.4"
+    assert versions(resolve(held, "rdkit", "plain"))["numpy"] == "2.1.0"
+    answer = resolve(held, "rdkit==2023.9.5", "numpy>=2")
+    assert versions(answer)["numpy"] == "2.1.0"
+    told = "rdkit 2023.9.5, compiled before numpy 2 came out, may not import beside numpy 2"
+    assert told in answer.notes
+
+
+def test_an_extra_that_only_its_makers_server_has_is_the_one_of_the_index(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
+    local = 'jaxlib==0.4.26+cuda12.cudnn89; extra == "cuda12-pip"'
+    index.wheel("jax", "0.4.26", requires=(local, 'jax-cuda12-plugin==0.4.26; extra == "cuda12"'))
+    index.wheel("jax-cuda12-plugin", "0.4.26")
+    index.wheel("optax", "0.2.2", requires=("jax",))
+    held = base(
+        "jax==0.4.26",
+        "jax-cuda12-plugin==0.4.26",
+        requires={"jax": (local, 'jax-cuda12-plugin==0.4.26; extra == "cuda12"')},
+    )
+    assert versions(resolve(held, "jax[cuda12_pip]", "optax")) == {"optax": "0.2.2"}

@@ -20,7 +20,7 @@ from envbuild.data.package_tables import (
     load_aliases,
     load_companions,
 )
-from envbuild.data.tables import load_frameworks
+from envbuild.data.tables import ImportLine, load_frameworks, load_import_lines
 from envbuild.net.web import make_client
 from envbuild.resolve.stubs import parse_requirements
 from envbuild.settings import load_settings
@@ -323,3 +323,14 @@ def test_every_extra_carries_a_bound_on_its_framework(published: Published) -> N
             name,
             marked,
         )
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("line", load_import_lines().line, ids=lambda line: line.says[:30])
+def test_lines_of_imports_are_what_packages_print(line: ImportLine) -> None:
+    settings = load_settings()
+    with make_client(settings) as client:
+        published = Published(settings, client)
+        text = published.text(line.wheel or line.package, Version(line.version), line.file)
+    assert line.told in (text or "")
+    assert re.search(line.says, line.told)

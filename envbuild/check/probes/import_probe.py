@@ -6,8 +6,9 @@ shared by the processes of the others, because several of them need it and it is
 compiled code or use a framework), ``modules`` (further import names), ``entries`` (programs for
 packages that open more when they run, data/entry_points.toml; those that want a driver get the one
 of stub_driver), ``uses`` (module -> names in it that
-the project takes; tried where a distribution has that module or what it lies in), ``limit``
-(seconds for each).
+the project takes; tried where a distribution has that module or what it lies in), ``lines``
+(patterns of what a package prints where its import is good for nothing, the package, what is lost),
+``limit`` (seconds for each).
 A process that crashes, hangs or prints without end is an answer, not an accident.
 """
 
@@ -238,7 +239,7 @@ def in_child(work, limit):
         "lines": [
             json.loads(line) for line in said.decode("ascii", "replace").splitlines() if line
         ],
-        "noise": noise.decode("utf-8", "replace").splitlines()[-12:],
+        "noise": noise.decode("utf-8", "replace").splitlines(),
         "seconds": round(time.time() - started, 3),
         "timed_out": timed_out,
     }
@@ -295,9 +296,19 @@ def read_outcome(result, limit):
             "kind": "exit",
         }
     document.setdefault("seconds", result["seconds"])
-    if not document["ok"]:
-        document["noise"] = result["noise"]
+    find_printed(document, result["noise"])
     return document
+
+
+def find_printed(document, noise):
+    """Make a failure of an import that says itself that it is good for nothing; keep its output."""
+    for line in noise if document["ok"] else ():
+        for says, package, since in PARAMETERS["lines"]:
+            if document["ok"] and re.search(says, line):
+                document.update(ok=False, kind="printed", printed=package)
+                document["error"] = ("%s: %s" % (since, line.strip()))[:500]
+    if not document["ok"]:
+        document["noise"] = noise[-12:]
 
 
 def import_all(names, limit):
@@ -334,8 +345,8 @@ def with_first(first, names, limit, entries):
     answers = {line["name"]: line["answer"] for line in result["lines"] if line["answer"]}
     if first not in answers:
         answers[first] = read_outcome(dict(result, lines=[]), limit)
-    elif not answers[first]["ok"]:
-        answers[first]["noise"] = result["noise"]
+    else:
+        find_printed(answers[first], result["noise"])
     return answers
 
 
@@ -440,9 +451,11 @@ def main():
     for name, document in answers.items():
         if not document["ok"]:
             document["used"] = document.get("used", False) or name not in asked
-            document["blame"] = find_blamed(
-                records, document.get("blame", ()), name, document["error"]
-            )
+            blamed = find_blamed(records, document.get("blame", ()), name, document["error"])
+            printed = document.pop("printed", None)
+            document["blame"] = ([printed] if printed else []) + [
+                one for one in blamed if one != printed
+            ]
     programs = {name.partition(":")[2]: document for name, document in tried.items()}
     answer({"modules": answers, "entries": programs})
 

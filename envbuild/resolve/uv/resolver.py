@@ -37,6 +37,7 @@ from envbuild.resolve.uv.extras import bound_for, find_missing_extra, is_below
 from envbuild.resolve.uv.foreign_wheels import compiled_elsewhere
 from envbuild.resolve.uv.later_cutoff import Later, find_later_date
 from envbuild.resolve.uv.new_couplings import broken_couplings
+from envbuild.resolve.uv.numpy_abi import compiled_for_numpy_1
 from envbuild.resolve.uv.passes import Passes, Task
 from envbuild.resolve.uv.session import Session
 from envbuild.resolve.uv.squatted_names import refuse_registered_anew
@@ -187,7 +188,7 @@ class UvResolver:
 
         An older release of what is asked for is not taken for that: it mostly declares no bounds.
         """
-        answer = self._search_with_extras(session, task)
+        answer = self._search_by_numpy(session, task)
         problem = task.problem
         found = find_overlaps(_new_versions(answer.chosen), problem.stubs)
         if not found:
@@ -211,6 +212,18 @@ class UvResolver:
                 f"{', '.join(back)}"
             ),
         )
+
+    def _search_by_numpy(self, session: Session, task: Task) -> _Answer:
+        """Search, and again with numpy 1 beside what was compiled for it.  Raises ConflictError."""
+        answer = self._search_with_extras(session, task)
+        rows = compiled_for_numpy_1(answer.chosen, session.facts, session.context)
+        if not rows:
+            return answer
+        try:
+            return self._search_with_extras(session, bound_by(task, rows[:1]))
+        except ConflictError:
+            answer.search.notes += [f"{row.reason}, may not import beside numpy 2" for row in rows]
+            return answer
 
     def _search_with_extras(self, session: Session, task: Task) -> _Answer:
         """Search, and again under a bound where an extra is missing.  Raises ConflictError."""
