@@ -315,6 +315,7 @@ def imports_request(
         and (not entry.asked or set(entry.dists) & set(expected.direct))
     ]
     frameworks = [item.module for item in _candidates(expected)]
+    told = [row for row in load_import_lines().line if gpu or not row.gpu]
     return ProbeRequest(
         name="import_probe",
         parameters={
@@ -323,11 +324,7 @@ def imports_request(
             "modules": expected.imports,
             "uses": used,
             "entries": msgspec.to_builtins(entries),
-            "lines": [
-                (row.says, row.package, row.since)
-                for row in load_import_lines().line
-                if gpu or not row.gpu
-            ],
+            "lines": msgspec.to_builtins(told),
             "limit": limit,
         },
         parts=("preamble", "distributions", *(("stub_driver",) if stub else ())),

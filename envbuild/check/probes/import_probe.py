@@ -7,7 +7,7 @@ compiled code or use a framework), ``modules`` (further import names), ``entries
 packages that open more when they run, data/entry_points.toml; those that want a driver get the one
 of stub_driver), ``uses`` (module -> names in it that
 the project takes; tried where a distribution has that module or what it lies in), ``lines``
-(patterns of what a package prints where its import is good for nothing, the package, what is lost),
+(what packages print where their import is good for nothing, data/import_lines.toml),
 ``limit`` (seconds for each).
 A process that crashes, hangs or prints without end is an answer, not an accident.
 """
@@ -303,10 +303,10 @@ def read_outcome(result, limit):
 def find_printed(document, noise):
     """Make a failure of an import that says itself that it is good for nothing; keep its output."""
     for line in noise if document["ok"] else ():
-        for says, package, since in PARAMETERS["lines"]:
-            if document["ok"] and re.search(says, line):
-                document.update(ok=False, kind="printed", printed=package)
-                document["error"] = ("%s: %s" % (since, line.strip()))[:500]
+        for row in PARAMETERS["lines"]:
+            if document["ok"] and re.search(row["says"], line):
+                document.update(ok=False, kind="printed", printed=row["package"])
+                document["error"] = ("%s: %s" % (row["since"], line.strip()))[:500]
     if not document["ok"]:
         document["noise"] = noise[-12:]
 
@@ -453,9 +453,9 @@ def main():
             document["used"] = document.get("used", False) or name not in asked
             blamed = find_blamed(records, document.get("blame", ()), name, document["error"])
             printed = document.pop("printed", None)
-            document["blame"] = ([printed] if printed else []) + [
-                one for one in blamed if one != printed
-            ]
+            if printed:
+                blamed = [printed, *(one for one in blamed if one != printed)]
+            document["blame"] = blamed
     programs = {name.partition(":")[2]: document for name, document in tried.items()}
     answer({"modules": answers, "entries": programs})
 

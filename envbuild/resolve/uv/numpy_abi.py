@@ -14,7 +14,7 @@ from envbuild.resolve.compose import pick_file
 from envbuild.resolve.couplings import Coupling
 from envbuild.resolve.platform import tag_order
 from envbuild.resolve.pylock import Candidate, Chosen
-from envbuild.resolve.sources.artifacts import describe_files
+from envbuild.resolve.sources.artifacts import About, describe_files
 from envbuild.resolve.stubs import parse_requirements
 
 FIRST_BETA = "2024-03-12"
@@ -32,22 +32,17 @@ def compiled_for_numpy_1(
     if numpy is None or numpy.from_base or Version(numpy.version).major < 2:
         return ()
     order = tag_order(facts)
-    files = {
-        name: pick_file(one, order)
-        for name, one in answer.items()
-        if not one.from_base and name != "numpy" and one.wheels
-    }
+    new = [one for one in answer.values() if one.wheels and not one.from_base]
+    files = {one.name: pick_file(one, order) for one in new if one.name != "numpy"}
     old = {name: file for name, file in files.items() if _is_compiled_before(file)}
     abouts = describe_files(old.values(), context) if old else {}
-    return tuple(
-        Coupling(
-            package="numpy",
-            constraint="numpy<2",
-            reason=f"{name} {answer[name].version}, compiled before numpy 2 came out",
-        )
-        for name, file in sorted(old.items())
-        if any(one.name == "numpy" for one in parse_requirements(abouts[file.sha256].requires))
-    )
+    asking = [name for name in sorted(old) if _requires_numpy(abouts[old[name].sha256])]
+    told = (f"{name} {answer[name].version}, compiled before numpy 2 came out" for name in asking)
+    return tuple(Coupling(package="numpy", constraint="numpy<2", reason=one) for one in told)
+
+
+def _requires_numpy(about: About) -> bool:
+    return any(one.name == "numpy" for one in parse_requirements(about.requires))
 
 
 def _is_compiled_before(file: Candidate) -> bool:
