@@ -24,7 +24,7 @@ FIRST_BETA = "2024-03-12"
 def compiled_for_numpy_1(
     answer: Mapping[str, Chosen], facts: BaseFacts, context: Context
 ) -> tuple[Coupling, ...]:
-    """Return a row for each new wheel that was compiled for numpy 1, where the answer brings numpy 2.
+    """Return a row for each new wheel compiled for numpy 1, where the answer brings numpy 2.
 
     Such a wheel has extensions for Python and requires numpy: it mostly uses numpy's C interface.
     """
