@@ -195,8 +195,8 @@ def _exec_line(job: Job, site: Site, scheduler: Scheduler) -> str:
         # a command without a handler for these would be killed by them before it is told to end
         ignore = f'trap "" {" ".join(ignored)}; exec "$@"'
         command = f'"$image" sh -c {shlex.quote(ignore)} sh "$@"'
-    # whoever holds the lock of the data after the command would keep it from being removed
-    closed = " 9>&-" if stage else ""
+    # the runtime's FUSE server may outlive a killed job, and what it held locks on could never be removed
+    closed = " 7<&-" + (" 9>&-" if stage else "")
     rows = [f"supervise {words[0]}", *_rows(words[1:]), command + closed]
     return " \\\n    ".join(rows)
 

@@ -200,7 +200,7 @@ def _sampling(job: Job) -> str:
     return (
         f"{text}sample_use() {{\n"
         "  command -v python3 >/dev/null || return 0\n"
-        f"  python3 - \"$use\" {SAMPLE} {IDLE} {words} <<'END' &\n"
+        f"  python3 - \"$use\" {SAMPLE} {IDLE} {words} <<'END' 7<&- &\n"
         f"{script_text('use.py')}END\n"
         "  sampler=$!\n}\n"
     )

@@ -137,7 +137,7 @@ stop_sampling() {
 }
 sample_use() {
   command -v python3 >/dev/null || return 0
-  python3 - "$use" 15 300 7200 16 0 4 <<'END' &
+  python3 - "$use" 15 300 7200 16 0 4 <<'END' 7<&- &
 # What the job uses on this node: sampled while it runs, summed up at its end.
 # Python 3.6 and newer, nothing installed.
 
@@ -539,7 +539,7 @@ find_runtime() {
     flags+=(--unsquash)
   fi
 }
-# A folder on the node's own disk for /tmp of the container.  Its job holds a lock on it while any of its processes runs.
+# A folder on the node's own disk for /tmp of the container.  Its job's shell holds a lock on it.
 make_scratch() {
   local disk
   disk=$(node_local)
@@ -610,7 +610,7 @@ enter() {
     --bind "$scratch:/var/tmp:rw" \
     --bind "$PWD:$PWD:rw" \
     --bind "/scratch:/scratch:rw" ${kept[@]+"${kept[@]}"} \
-    "$image" "$@"
+    "$image" "$@" 7<&-
   code=$?
   rm -rf -- "$scratch"
   return "$code"

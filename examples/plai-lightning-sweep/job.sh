@@ -136,7 +136,7 @@ stop_sampling() {
 }
 sample_use() {
   command -v python3 >/dev/null || return 0
-  python3 - "$use" 15 300 7200 0 0 1 <<'END' &
+  python3 - "$use" 15 300 7200 0 0 1 <<'END' 7<&- &
 # What the job uses on this node: sampled while it runs, summed up at its end.
 # Python 3.6 and newer, nothing installed.
 
@@ -552,7 +552,7 @@ find_runtime() {
     flags+=(--unsquash)
   fi
 }
-# A folder on the node's own disk for /tmp of the container.  Its job holds a lock on it while any of its processes runs.
+# A folder on the node's own disk for /tmp of the container.  Its job's shell holds a lock on it.
 make_scratch() {
   local disk
   disk=$(node_local)
@@ -627,7 +627,7 @@ enter() {
     --bind "${TMPDIR:-/tmp}:${TMPDIR:-/tmp}:rw" \
     --bind "$PWD:$PWD:rw" \
     --bind "$SCRATCH:$SCRATCH:rw" ${kept[@]+"${kept[@]}"} ${binds[@]+"${binds[@]}"} \
-    "$image" "$@" 9>&-
+    "$image" "$@" 7<&- 9>&-
   code=$?
   rm -rf -- "$scratch"
   [ -z "$staged" ] || unstage

@@ -143,7 +143,7 @@ stop_sampling() {
 }
 sample_use() {
   command -v python3 >/dev/null || return 0
-  python3 - "$use" 15 300 86400 4 0 1 <<'END' &
+  python3 - "$use" 15 300 86400 4 0 1 <<'END' 7<&- &
 (use.py)
 END
   sampler=$!
@@ -287,7 +287,7 @@ find_runtime() {
     flags+=(--unsquash)
   fi
 }
-# A folder on the node's own disk for /tmp of the container.  Its job holds a lock on it while any of its processes runs.
+# A folder on the node's own disk for /tmp of the container.  Its job's shell holds a lock on it.
 make_scratch() {
   local disk
   disk=$(node_local)
@@ -358,7 +358,7 @@ enter() {
     --bind "$scratch:/var/tmp:rw" \
     --bind "$PWD:$PWD:rw" \
     --bind "/groups:/groups:rw" ${kept[@]+"${kept[@]}"} ${binds[@]+"${binds[@]}"} \
-    "$image" "$@" 9>&-
+    "$image" "$@" 7<&- 9>&-
   code=$?
   rm -rf -- "$scratch"
   [ -z "$staged" ] || unstage

@@ -142,7 +142,7 @@ stop_sampling() {
 }
 sample_use() {
   command -v python3 >/dev/null || return 0
-  python3 - "$use" 15 300 3600 192 0 8 <<'END' &
+  python3 - "$use" 15 300 3600 192 0 8 <<'END' 7<&- &
 (use.py)
 END
   sampler=$!
@@ -252,7 +252,7 @@ find_runtime() {
     flags+=(--unsquash)
   fi
 }
-# A folder on the node's own disk for /tmp of the container.  Its job holds a lock on it while any of its processes runs.
+# A folder on the node's own disk for /tmp of the container.  Its job's shell holds a lock on it.
 make_scratch() {
   local disk
   disk=$(node_local)
@@ -319,7 +319,7 @@ enter() {
     --bind "${TMPDIR:-/tmp}:${TMPDIR:-/tmp}:rw" \
     --bind "$PWD:$PWD:rw" \
     --bind "/groups:/groups:rw" ${kept[@]+"${kept[@]}"} \
-    "$image" "$@"
+    "$image" "$@" 7<&-
   code=$?
   rm -rf -- "$scratch"
   return "$code"

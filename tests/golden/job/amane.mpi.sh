@@ -138,7 +138,7 @@ stop_sampling() {
 }
 sample_use() {
   command -v python3 >/dev/null || return 0
-  python3 - "$use" 15 300 3600 0 0 1 <<'END' &
+  python3 - "$use" 15 300 3600 0 0 1 <<'END' 7<&- &
 (use.py)
 END
   sampler=$!
@@ -229,7 +229,7 @@ find_runtime() {
     flags+=(--unsquash)
   fi
 }
-# A folder on the node's own disk for /tmp of the container.  Its job holds a lock on it while any of its processes runs.
+# A folder on the node's own disk for /tmp of the container.  Its job's shell holds a lock on it.
 make_scratch() {
   local disk
   disk=$(node_local)
@@ -292,7 +292,7 @@ enter() {
     --nv --cleanenv --no-mount cwd --home "$scratch" --pwd "$PWD" \
     --bind "${TMPDIR:-/tmp}:${TMPDIR:-/tmp}:rw" \
     --bind "$PWD:$PWD:rw" ${kept[@]+"${kept[@]}"} \
-    "$image" "$@"
+    "$image" "$@" 7<&-
   code=$?
   rm -rf -- "$scratch"
   return "$code"

@@ -133,7 +133,7 @@ stop_sampling() {
 }
 sample_use() {
   command -v python3 >/dev/null || return 0
-  python3 - "$use" 15 300 86400 0 0 1 <<'END' &
+  python3 - "$use" 15 300 86400 0 0 1 <<'END' 7<&- &
 (use.py)
 END
   sampler=$!
@@ -243,7 +243,7 @@ find_runtime() {
     flags+=(--unsquash)
   fi
 }
-# A folder on the node's own disk for /tmp of the container.  Its job holds a lock on it while any of its processes runs.
+# A folder on the node's own disk for /tmp of the container.  Its job's shell holds a lock on it.
 make_scratch() {
   local disk
   disk=$(node_local)
@@ -289,7 +289,7 @@ enter() {
     --bind "$scratch:/tmp:rw" \
     --bind "$scratch:/var/tmp:rw" \
     --bind "$PWD:$PWD:rw" \
-    "$image" "$@"
+    "$image" "$@" 7<&-
   code=$?
   rm -rf -- "$scratch"
   return "$code"

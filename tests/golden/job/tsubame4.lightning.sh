@@ -139,7 +139,7 @@ stop_sampling() {
 }
 sample_use() {
   command -v python3 >/dev/null || return 0
-  python3 - "$use" 15 300 43200 192 0 4 <<'END' &
+  python3 - "$use" 15 300 43200 192 0 4 <<'END' 7<&- &
 (use.py)
 END
   sampler=$!
@@ -256,7 +256,7 @@ find_runtime() {
     flags+=(--unsquash)
   fi
 }
-# A folder on the node's own disk for /tmp of the container.  Its job holds a lock on it while any of its processes runs.
+# A folder on the node's own disk for /tmp of the container.  Its job's shell holds a lock on it.
 make_scratch() {
   local disk
   disk=$(node_local)
@@ -309,7 +309,7 @@ enter() {
     --bind "/gs:/gs:rw" \
     --bind "/apps:/apps:rw" \
     --bind "/var/spool/age:/var/spool/age:rw" \
-    "$image" sh -c 'trap "" USR1 USR2; exec "$@"' sh "$@"
+    "$image" sh -c 'trap "" USR1 USR2; exec "$@"' sh "$@" 7<&-
   code=$?
   rm -rf -- "$scratch"
   return "$code"

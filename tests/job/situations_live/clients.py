@@ -91,7 +91,7 @@ def a_command_on_a_node_with_this_terminal(place: Place) -> None:
 
 @situation
 def a_second_command_beside_a_running_job(place: Place) -> None:
-    job = place.submit("--", "sh", "-c", "touch up; sleep 8")
+    job = place.submit("--", "sh", "-c", "touch up; sleep 60")
     place.wait_for("up")
     result = place.run("attach", job, "--", "sh", "-c", "exit 4")
     if place.scheduler == "slurm":

@@ -9,15 +9,18 @@ from pathlib import Path
 from tests.job.conftest import Project
 from tests.job.situations_live.place import NOTHING, NotHereError, Place, situation
 
+UNTIL_GO = ("--", "sh", "-c", "while [ ! -e go ]; do sleep 0.2; done")
+
 
 @situation
 def an_image_that_changes_while_the_job_waits(place: Place) -> None:
-    first = place.submit("--", "sleep", "3")
+    first = place.submit(*UNTIL_GO)
     (place.folder / "swap.sif").hardlink_to(place.folder / "tiny.sif")
     job = place.submit("--after-any", first, "--", "touch", "ran", image="./swap.sif")
     shutil.copy(place.folder / "tiny.sif", place.folder / "new.sif")
     os.utime(place.folder / "new.sif", (1, 1))
     (place.folder / "new.sif").rename(place.folder / "swap.sif")
+    (place.folder / "go").touch()
     followed = place.run("logs", job, "-f")
     assert followed.code == 125, followed.stderr
     assert "the image has changed since the job was submitted" in followed.stdout
@@ -27,9 +30,10 @@ def an_image_that_changes_while_the_job_waits(place: Place) -> None:
 @situation
 def an_image_that_is_gone_when_the_job_starts(place: Place) -> None:
     (place.folder / "gone.sif").hardlink_to(place.folder / "tiny.sif")
-    first = place.submit("--", "sleep", "3")
+    first = place.submit(*UNTIL_GO)
     job = place.submit("--after-any", first, *NOTHING, image="./gone.sif")
     (place.folder / "gone.sif").unlink()
+    (place.folder / "go").touch()
     followed = place.run("logs", job, "-f")
     assert followed.code == 125
     assert "the image is not there" in followed.stdout
