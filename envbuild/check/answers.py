@@ -235,15 +235,20 @@ class CondaSurvey(_Record, frozen=True):
     """conda_probe: an environment's records against its files.
 
     ``lost`` are packages and paths that are gone, ``runtimes`` OpenMP libraries that exclude each
-    other, ``before`` folders of LD_LIBRARY_PATH with names that the environment has too.
+    other, ``before`` folders whose libraries are loaded in the place of the environment's own,
+    ``outside`` libraries that only the system has, ``missing`` what is nowhere and who needs it.
+    ``prefix`` is None where there is no environment.
     """
 
-    packages: tuple[FoundConda, ...]
-    lost: tuple[tuple[str, str], ...]
-    lost_count: int
-    overlaps: tuple[TwoOwners, ...]
-    runtimes: tuple[str, ...]
-    before: dict[str, tuple[str, ...]]
+    prefix: str | None
+    packages: tuple[FoundConda, ...] = ()
+    lost: tuple[tuple[str, str], ...] = ()
+    lost_count: int = 0
+    overlaps: tuple[TwoOwners, ...] = ()
+    runtimes: tuple[str, ...] = ()
+    before: dict[str, tuple[str, ...]] = {}
+    outside: tuple[str, ...] = ()
+    missing: tuple[tuple[str, str], ...] = ()
 
 
 class Imports(_Record, frozen=True):

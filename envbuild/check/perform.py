@@ -204,7 +204,7 @@ def gather_evidence(
     imports = plan.imports_request(expected, uses=used, gpu=inside.gpu, compiles=compiles)
     libraries, driver = plan.libraries_request(), plan.driver_request()
     code = plan.code_request(expected, gpu=inside.gpu)
-    conda = plan.conda_request() if expected.conda else None
+    conda = plan.conda_request(expected) if expected.conda_prefix is not None else None
     files = [libraries, static]
     if conda:
         files.append(conda)
@@ -224,13 +224,16 @@ def gather_evidence(
         visit = inside.ask((imports,), files, heard=count_probe)
     code_answer = visit.answer(code, Code) if code else None
     driver_answer = visit.answer(driver, Driver) if inside.gpu else None
+    survey = visit.answer(conda, CondaSurvey) if conda else None
+    if expected.alone and survey and survey.data and survey.data.prefix is None:
+        expected = replace(expected, conda_prefix=None)
     evidence = Evidence(
         expected=expected,
         framework=expected.framework,
         static=visit.answer(static, Static),
         libraries=visit.answer(libraries, LibrarySurvey),
         imports=visit.answer(imports, Imports),
-        conda=visit.answer(conda, CondaSurvey) if conda else None,
+        conda=survey,
         code=code_answer,
         driver=driver_answer,
         sources=sources,

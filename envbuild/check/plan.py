@@ -23,7 +23,7 @@ from envbuild.data.tables import (
     load_import_lines,
     load_sonames,
 )
-from envbuild.lock.model import CONDA_PREFIX, Lock
+from envbuild.lock.model import Lock
 from envbuild.recipe.model import Recipe
 
 HASH_LIMIT = 4 * 1024 * 1024
@@ -66,7 +66,8 @@ class Expected:
     requirements as written; ``direct`` are the names of the direct requirements (canonical),
     ``conditional`` those of them for some systems only, ``imports`` further modules of the recipe;
     ``locked`` maps canonical names to versions, ``conda`` names of conda packages to version and
-    build; ``records`` maps canonical names to the sha256
+    build; ``conda_prefix`` is their folder, "" for one that the image may have, None for none;
+    ``wheels`` are the names of what is put over the base; ``records`` maps canonical names to the sha256
     (hex) of the RECORD that the base's facts have; ``script`` is the recipe's own check; ``target``
     the kind of node that the image is meant for; ``project`` the folder with the user's own Python;
     ``level`` how deep to look; ``alone`` tells that neither a recipe nor a lock is at hand.
@@ -80,6 +81,8 @@ class Expected:
     imports: tuple[str, ...] = ()
     locked: Mapping[str, str] = field(default_factory=dict)
     conda: Mapping[str, str] = field(default_factory=dict)
+    conda_prefix: str | None = None
+    wheels: frozenset[str] = frozenset()
     records: Mapping[str, str] = field(default_factory=dict)
     protected: tuple[str, ...] = ()
     script: Path | None = None
@@ -153,6 +156,10 @@ def derive_expected(
         imports=imports,
         locked=locked,
         conda={p.name: f"{p.version} {p.build}" for p in lock.conda} if lock else {},
+        conda_prefix=_conda_prefix(lock),
+        wheels=frozenset(canonicalize_name(p.name) for p in lock.installed)
+        if lock
+        else frozenset(),
         records=dict(records or {}),
         protected=_protected(lock),
         script=script,
@@ -161,6 +168,12 @@ def derive_expected(
         level=level,
         alone=recipe is None and lock is None,
     )
+
+
+def _conda_prefix(lock: Lock | None) -> str | None:
+    if lock is None:
+        return ""
+    return lock.conda_prefix if lock.conda or lock.base.conda_prefix else None
 
 
 def requirement_name(line: str) -> str | None:
@@ -280,10 +293,16 @@ def libraries_request() -> ProbeRequest:
     return ProbeRequest(name="libraries_probe", parameters=parameters, parts=parts, limit=300.0)
 
 
-def conda_request() -> ProbeRequest:
+def conda_request(expected: Expected) -> ProbeRequest:
     """Ask what the conda environment holds."""
-    parameters = {"prefix": CONDA_PREFIX, "openmp": OPENMP}
-    return ProbeRequest(name="conda_probe", parameters=parameters, limit=300.0)
+    parameters = {
+        "prefix": expected.conda_prefix,
+        "locked": tuple(expected.conda),
+        "openmp": OPENMP,
+        "driver": load_sonames().driver,
+    }
+    parts = ("preamble", "elf", "loader")
+    return ProbeRequest(name="conda_probe", parameters=parameters, parts=parts, limit=300.0)
 
 
 def imports_request(

@@ -57,8 +57,8 @@ def has_lock(expected: Expected) -> bool:
 
 
 def has_conda(expected: Expected) -> bool:
-    """Tell whether the lock names conda packages."""
-    return bool(expected.conda)
+    """Tell whether there is a conda environment, by the lock or in an image on its own."""
+    return expected.conda_prefix is not None
 
 
 def has_target_gpu(expected: Expected) -> bool:

@@ -18,7 +18,11 @@ from envbuild.cli.terminal import short_path
 from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.project.conda_lists import is_conda_list
-from envbuild.project.conda_recipe import draft_conda_recipe, find_conda_file
+from envbuild.project.conda_recipe import (
+    draft_conda_recipe,
+    find_conda_file,
+    find_conda_only,
+)
 from envbuild.project.draft import draft_recipe, without_proposals
 from envbuild.project.gather import gather_findings
 from envbuild.project.model import PackageIndex, Proposal, RecipeDraft
@@ -48,7 +52,9 @@ IGNORED = ("*.sif", "*.dev.json", "*.dev-*.sqfs", "*.sandbox/", "/logs/")
     help="Choose a base that runs with the driver and on the GPUs of a cluster.",
 )
 @click.option(
-    "--conda", is_flag=True, help="Keep conda's packages as conda's (environment.yml, pixi.lock …)."
+    "--conda/--no-conda",
+    default=None,
+    help="Keep conda's packages as conda's, or never (default: where only conda has them).",
 )
 @click.option("--dry-run", is_flag=True, help="Print the recipe and write nothing.")
 @click.pass_obj
@@ -61,7 +67,7 @@ def command(
     force: bool,
     offline: bool,
     site: str | None,
-    conda: bool,
+    conda: bool | None,
     dry_run: bool,
 ) -> None:
     """Write a recipe from a project's own files.
@@ -73,8 +79,9 @@ def command(
     _check_name(name)
     folder = context.settings.cwd / place
     asks = _is_terminal() and not yes and not dry_run
-    if conda or (folder.is_file() and is_conda_list(folder)):
-        made = draft_conda_recipe(find_conda_file(folder), site)
+    kept = _draft_as_conda(folder, site, conda=conda)
+    if kept is not None:
+        made = kept
         target = context.settings.cwd / "recipes" / f"{name or made.recipe.name}.toml"
         if not dry_run:
             _may_write(target, force=force, asks=asks)
@@ -91,6 +98,20 @@ def command(
     if any(proposal.kind == "base" for proposal in refused):
         made = _ask_for_cpu(made)
     _write_draft(made, target, context, dry_run=dry_run)
+
+
+def _draft_as_conda(place: Path, site: str | None, *, conda: bool | None) -> RecipeDraft | None:
+    """Return the draft that keeps an environment as conda; None where Python and Debian serve it."""
+    if conda or (place.is_file() and is_conda_list(place)):
+        return draft_conda_recipe(find_conda_file(place), site)
+    if conda is False:
+        return None
+    findings = gather_findings(place)
+    found = find_conda_only(findings.all_findings)
+    if found is None:
+        return None
+    root = place if place.is_dir() else place.parent
+    return draft_conda_recipe(root / found.file, site, found.conda_only)
 
 
 def _write_draft(made: RecipeDraft, target: Path, context: Context, *, dry_run: bool) -> None:

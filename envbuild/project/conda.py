@@ -143,6 +143,7 @@ class _CondaReader:
             notes=tuple(self.notes),
             cuda=self.cuda,
             title=self.title,
+            conda_only=tuple(name for name, _ in unknown),
         )
 
     def _direct(self) -> frozenset[str]:

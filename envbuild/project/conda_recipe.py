@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from envbuild.data.package_tables import load_conda
 from envbuild.errors import UsageError
 from envbuild.project.conda import NAME
 from envbuild.project.conda_lists import is_conda_list, read_conda_list
-from envbuild.project.model import RecipeDraft
+from envbuild.project.model import FileFindings, RecipeDraft
 from envbuild.project.requirements import read_pip_lines
 from envbuild.project.tree import read_text
 from envbuild.recipe.conda import spec_name
@@ -60,10 +61,22 @@ def find_conda_file(place: Path) -> Path:
     return found[0]
 
 
-def draft_conda_recipe(path: Path, site: str | None) -> RecipeDraft:
+def find_conda_only(findings: Sequence[FileFindings]) -> FileFindings | None:
+    """Return the file that only conda can serve: what it names Python and Debian do not have.
+
+    None where another file says too what the project needs.
+    """
+    needs = [one for one in findings if one.requirements or one.system or one.conda_only]
+    return needs[0] if len(needs) == 1 and needs[0].conda_only else None
+
+
+def draft_conda_recipe(
+    path: Path, site: str | None, conda_only: tuple[str, ...] = ()
+) -> RecipeDraft:
     """Return the recipe of an environment.yml, pixi.lock, conda-lock.yml or @EXPLICIT list.
 
-    ``site`` is the cluster that it is for, SITE[:PARTITION].  Raises UsageError.
+    ``site`` is the cluster that it is for, SITE[:PARTITION]; ``conda_only`` are the packages that
+    only conda has, where nobody asked to keep it as conda.  Raises UsageError.
     """
     found = _locked_environment(path) if is_conda_list(path) else _read_environment(path)
     if not found.specs:
@@ -80,7 +93,10 @@ def draft_conda_recipe(path: Path, site: str | None) -> RecipeDraft:
         target=TargetSection(sites=(site,)) if site else TargetSection(),
         run=RunSection(environment=dict(found.variables)),
     )
-    head = (f"From {path.name}, kept as conda (envbuild init --conda).",)
+    reason = "envbuild init --conda"
+    if conda_only:
+        reason = f"only conda has {', '.join(conda_only[:5])}; --no-conda takes it apart"
+    head = (f"From {path.name}, kept as conda ({reason}).",)
     return RecipeDraft(recipe=recipe, head=head, below=below, sources=(path.name,))
 
 

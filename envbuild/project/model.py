@@ -31,7 +31,8 @@ class FileFindings:
     does); ``notes`` are told to the user; ``project`` is what the project itself is called
     (canonical); ``cuda`` the CUDA version that it names; ``refused`` shell lines and variables
     that are not taken, as (text, reason); ``complete`` tells that a list is kept with care,
-    because others install by it; ``title`` is what an environment is called.
+    because others install by it; ``title`` is what an environment is called; ``conda_only`` are
+    conda packages that nothing is known of outside of conda.
     """
 
     file: str
@@ -52,6 +53,7 @@ class FileFindings:
     refused: tuple[tuple[str, str], ...] = ()
     complete: bool = False
     title: str | None = None
+    conda_only: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

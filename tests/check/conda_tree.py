@@ -7,13 +7,12 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from unittest import mock
 
 import msgspec
 
-from envbuild.check import plan
 from envbuild.check.model import Report
 from envbuild.lock.model import CondaPackage
+from tests.check.elf import shared_object
 from tests.check.tree import Tree, make_lock, make_recipe
 from tests.conda.archives import Archive
 
@@ -45,7 +44,7 @@ class CondaTree:
             self.write(path, data)
             sha256 = hashlib.sha256(data).hexdigest()
             paths.append({"_path": path, "path_type": "hardlink", "sha256": sha256})
-        record = {"name": name, "version": version, "build": build, "channel": "lab"}
+        record = {"name": name, "version": version, "build": build, "channel": None}
         text = json.dumps({**record, "files": [*files], "paths_data": {"paths": paths}})
         self.write(f"conda-meta/{name}-{version}-{build}.json", text.encode())
         self.locked.append(Archive(name=name, version=version, build=build).locked(b""))
@@ -69,9 +68,15 @@ class CondaTree:
 
     def check(self) -> Report:
         """Check the tree against a lock of what was added."""
-        lock = msgspec.structs.replace(make_lock(), conda=tuple(self.locked))
-        with mock.patch.object(plan, "CONDA_PREFIX", str(self.prefix)):
-            return self.tree.check(make_recipe(), lock)
+        lock = make_lock()
+        base = msgspec.structs.replace(lock.base, conda_prefix=str(self.prefix))
+        lock = msgspec.structs.replace(lock, base=base, conda=tuple(self.locked))
+        return self.tree.check(make_recipe(), lock)
+
+    def check_alone(self) -> Report:
+        """Check the tree as an image of others, of which neither recipe nor lock are here."""
+        self.tree.env["CONDA_PREFIX"] = str(self.prefix)
+        return self.tree.check(None, None)
 
 
 def conda_with_pip_on_top(root: Path) -> Report:
@@ -132,14 +137,63 @@ def two_blas_in_conda(root: Path) -> Report:
     return tree.check()
 
 
-def library_path_over_conda(root: Path) -> Report:
-    tree = CondaTree(root)
-    tree.add("libstdcxx", "14.2.0", "h1_0", {"lib/libstdc++.so.6": b""})
+def with_old_library(root: Path, *, rpath: str = "", runpath: str = "") -> CondaTree:
+    """A library with these search paths, and an older one that it needs in LD_LIBRARY_PATH."""
+    tree, needed = CondaTree(root), shared_object(soname="libstdc++.so.6")
+    tree.add("libstdcxx", "14.2.0", "h1_0", {"lib/libstdc++.so.6": needed})
+    user = shared_object(
+        ["libstdc++.so.6", "libc.so.6"], soname="libuser.so.1", rpath=rpath, runpath=runpath
+    )
+    tree.add("user", "1.0", "h1_0", {"lib/libuser.so.1": user})
     old = root / "usr/local/old"
     old.mkdir(parents=True)
-    (old / "libstdc++.so.6").write_bytes(b"")
+    (old / "libstdc++.so.6").write_bytes(needed)
     tree.tree.env["LD_LIBRARY_PATH"] = str(old)
+    return tree
+
+
+def library_path_over_conda(root: Path) -> Report:
+    # DT_RUNPATH comes after LD_LIBRARY_PATH
+    return with_old_library(root, runpath="$ORIGIN").check()
+
+
+def library_path_after_rpath(root: Path) -> Report:
+    return with_old_library(root, rpath="$ORIGIN").check()
+
+
+def library_of_conda_missing(root: Path) -> Report:
+    tree = CondaTree(root)
+    inner = shared_object(["libgone.so.3"], soname="libinner.so.1", rpath="$ORIGIN")
+    outer = shared_object(["libinner.so.1"], soname="libouter.so.1", rpath="$ORIGIN")
+    tree.add("user", "1.0", "h1_0", {"lib/libinner.so.1": inner, "lib/libouter.so.1": outer})
     return tree.check()
+
+
+def plug_in_without_its_library(root: Path) -> Report:
+    tree = CondaTree(root)
+    plug_in = shared_object(["libgone.so.3"], soname="libplugin.so.1", rpath="$ORIGIN")
+    tree.add("user", "1.0", "h1_0", {"lib/libplugin.so.1": plug_in})
+    return tree.check()
+
+
+def made_smaller_by_others(root: Path) -> Report:
+    tree = CondaTree(root)
+    (tree.prefix / "lib/libstatic.a").parent.mkdir(parents=True, exist_ok=True)
+    tree.add("static", "1.0", "h1_0", {"lib/libstatic.a": b"", "share/js.map": b""})
+    (tree.prefix / "lib/libstatic.a").unlink()
+    return tree.check_alone()
+
+
+def library_of_others_removed(root: Path) -> Report:
+    tree = CondaTree(root)
+    (tree.prefix / "lib/libblas.so.3").unlink()
+    return tree.check_alone()
+
+
+def pip_over_conda_of_others(root: Path) -> Report:
+    tree = CondaTree(root)
+    tree.add_wheel("numpy", "2.1.0", {"numpy/__init__.py": b"__version__ = '2.1.0'\n"})
+    return tree.check_alone()
 
 
 OWNER = "1 file, for one lib/python3.11/site-packages/numpy/__init__.py"
@@ -189,9 +243,30 @@ CONDA_SICK = [
     (
         library_path_over_conda,
         {
-            "conda-libraries": "LD_LIBRARY_PATH names ROOT/usr/local/old, whose libstdc++.so.6 may be loaded in "
-            "the place of conda's"
+            "conda-libraries": "libstdc++.so.6 of ROOT/usr/local/old is loaded in the place of conda's"
         },
     ),
+    (
+        library_of_conda_missing,
+        {
+            "conda-libraries": "ROOT/opt/env/lib/libinner.so.1 needs libgone.so.3, which is nowhere (1 in all)"
+        },
+    ),
+    (
+        library_of_others_removed,
+        {
+            "conda-packages": "files of conda packages are gone: lib/libblas.so.3 of libblas, 1 in all"
+        },
+    ),
+    (
+        pip_over_conda_of_others,
+        {"conda-owners": f"pip's numpy 2.1.0 was written over conda's numpy: {OWNER}"},
+    ),
 ]
-CONDA_HEALTHY = [conda_with_pip_on_top, gpu_build_of_conda]
+CONDA_HEALTHY = [
+    conda_with_pip_on_top,
+    gpu_build_of_conda,
+    library_path_after_rpath,
+    plug_in_without_its_library,
+    made_smaller_by_others,
+]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from packaging.utils import canonicalize_name
+
 from envbuild.check.answers import CondaSurvey, FoundConda
 from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed
 from envbuild.data.package_tables import load_conda
@@ -74,8 +76,12 @@ def is_cpu_build(package: FoundConda) -> bool:
 
 def conda_owners(evidence: Evidence) -> Verdict:
     """Check whether pip and conda keep out of each other's files."""
-    found = given(evidence.conda)
+    found, expected = given(evidence.conda), evidence.expected
     for both in found.overlaps:
+        # what a base has done to itself is told of an image on its own
+        ours = both.package in expected.conda or canonicalize_name(both.dist) in expected.wheels
+        if not (ours or expected.alone):
+            continue
         pip, files = (
             f"{both.dist} {both.version}",
             f"{count_noun(both.files, 'file')}, for one {both.example}",
@@ -119,10 +125,17 @@ def conda_libraries(evidence: Evidence) -> Verdict:
         )
     for folder, names in found.before.items():
         return failed(
-            f"LD_LIBRARY_PATH names {folder}, "
-            f"whose {listing(names, 3)} may be loaded in the place of conda's",
-            "take the folder out of LD_LIBRARY_PATH ([run] environment, or the base's own): "
-            "conda's programs find their libraries by themselves",
+            f"{listing(names, 3)} of {folder} is loaded in the place of conda's",
+            "take the folder out of LD_LIBRARY_PATH ([run] environment, a module of the host, or the "
+            "base's own); where it is not there, a library has lost its RPATH",
             before=found.before,
         )
-    return passed("one OpenMP, one BLAS, nothing before them")
+    if found.missing:
+        soname, path = found.missing[0]
+        return failed(
+            f"{path} needs {soname}, which is nowhere ({len(found.missing)} in all)",
+            "a package that it requires was removed, or installed without what it requires",
+            missing=found.missing,
+        )
+    system = f"; of the system: {listing(found.outside, 3)}" if found.outside else ""
+    return passed(f"one OpenMP, one BLAS, nothing before them{system}", outside=found.outside)

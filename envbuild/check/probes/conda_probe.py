@@ -1,14 +1,20 @@
 """A conda environment: its records against its files, who wrote over whom, libraries that are twice.
 
-Parameters: ``prefix``, ``openmp`` (shell patterns of libraries of which one may be in a process).
+Parameters: ``prefix`` ("" for what an image on its own has), ``locked`` (names of packages that the
+lock brings), ``openmp`` (shell patterns of libraries of which one may be in a process), ``driver``.
 """
 
 import fnmatch
 import glob
 import hashlib
+import re
+import sys
 
 SHOWN = 20
-RUNTIME = "/.singularity.d/libs"
+MOST_OBJECTS = 20000
+OF_GLIBC = re.compile(
+    r"(lib(c|m|dl|rt|pthread|util|resolv|nsl|anl|mvec)|ld-linux.*|linux-vdso)\.so"
+)
 
 
 def read_records(prefix):
@@ -21,17 +27,37 @@ def read_records(prefix):
             record["paths"] = {
                 item["_path"]: item for item in record.get("paths_data", {}).get("paths", ())
             }
-            found.append(record)
+            if all(isinstance(record[key], str) for key in ("name", "version", "build")):
+                found.append(record)
         except (OSError, ValueError, TypeError, KeyError):
             continue
     return found
 
 
+def told_package(record):
+    """Return what is asked of a package; others' records may hold anything."""
+    flags = record["flags"] if isinstance(record.get("flags"), list) else []
+    channel = record["channel"] if isinstance(record.get("channel"), str) else ""
+    return {
+        "name": record["name"],
+        "version": record["version"],
+        "build": record["build"],
+        "channel": channel,
+        "flags": [flag for flag in flags if isinstance(flag, str)],
+    }
+
+
 def lost_files(prefix, records):
-    """Return paths of packages that are gone, each with its package."""
+    """Return paths of packages that are gone, each with its package.
+
+    What others have installed may lack what an image was made smaller by: only code counts.
+    """
     found = []
     for record in records:
+        ours = record["name"] in PARAMETERS["locked"]
         for path in record["paths"] or record.get("files", ()):
+            if not ours and not (path.endswith(".py") or ".so" in path):
+                continue
             if not os.path.lexists(os.path.join(prefix, path)):
                 found.append([record["name"], path])
     return found
@@ -104,35 +130,88 @@ def same_runtimes(prefix, patterns):
     return sorted(found.values())
 
 
-def before_condas(prefix):
-    """Return libraries of LD_LIBRARY_PATH that come before those of the prefix, by folder."""
-    lib = os.path.join(prefix, "lib")
-    own = set(os.listdir(lib)) if os.path.isdir(lib) else set()
-    found = {}
-    for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":"):
-        inside = os.path.realpath(folder).startswith(os.path.realpath(prefix) + "/")
-        if not folder or inside or folder == RUNTIME or not os.path.isdir(folder):
+def loaded_objects(prefix):
+    """Return the shared objects and programs of an environment, real files only."""
+    found = []
+    for pattern in ("lib/*.so*", "bin/*", "lib/python*/lib-dynload/*.so"):
+        found += glob.glob(os.path.join(prefix, pattern))
+    for folder in glob.glob(os.path.join(prefix, "lib/python*/site-packages")):
+        for place, _, names in os.walk(folder):
+            found += [os.path.join(place, name) for name in names if ".so" in name]
+    return [path for path in sorted(found)[:MOST_OBJECTS] if not os.path.islink(path)]
+
+
+def survey_libraries(prefix):
+    """Return where the loader takes libraries from: before those of the prefix, outside it, nowhere.
+
+    Each object is asked for as the environment's Python would load it (ld.so(8), DT_RPATH first).
+    """
+    search = Search()
+    process = Process(search, None)
+    python = os.path.join(prefix, "bin/python")
+    if os.path.exists(python):
+        process.load(os.path.realpath(python))
+    names, before, outside, lost, needed = library_names(prefix), {}, {}, [], set()
+    for path in loaded_objects(prefix):
+        elf = search.elf(path)
+        if not isinstance(elf, Elf):
             continue
-        both = [name for name in sorted(os.listdir(folder)) if name in own and ".so." in name]
-        if both:
-            found[folder] = both[:SHOWN]
-    return found
+        needed.update(elf.needed)
+        process.loader.setdefault(path, os.path.realpath(python))
+        for soname in elf.needed:
+            place = process.find(soname, path)
+            if from_driver(soname) or OF_GLIBC.match(soname):
+                continue
+            if place is None:
+                lost.append((soname, path))
+            elif not os.path.realpath(place).startswith(prefix + "/"):
+                if soname in names:
+                    before.setdefault(os.path.dirname(place), set()).add(soname)
+                else:
+                    outside[soname] = place
+    # what nothing here needs is a plug-in for a library that is not installed
+    wanted = [row for row in lost if os.path.basename(row[1]) in needed or "/bin/" in row[1]]
+    return {
+        "before": {folder: sorted(found)[:SHOWN] for folder, found in sorted(before.items())},
+        "outside": sorted(outside.values())[:SHOWN],
+        "missing": sorted(set(wanted))[:SHOWN],
+    }
+
+
+def library_names(prefix):
+    """Return the names in the folder of libraries."""
+    lib = os.path.join(prefix, "lib")
+    return set(os.listdir(lib)) if os.path.isdir(lib) else set()
+
+
+def find_prefix():
+    """Return the environment that is asked for, or the one that an image on its own has."""
+    told = PARAMETERS["prefix"]
+    homes = [os.path.dirname(os.path.dirname(os.path.realpath(sys.executable)))]
+    homes += [os.environ.get("CONDA_PREFIX") or "", "/opt/conda"]
+    for folder in [told] if told else homes:
+        if folder and os.path.isdir(os.path.join(folder, "conda-meta")):
+            return os.path.realpath(folder)
+    return told or None
 
 
 def main():
     """Answer for the prefix of the parameters."""
-    prefix = PARAMETERS["prefix"]
-    records = read_records(prefix)
+    prefix = find_prefix()
+    records = read_records(prefix) if prefix else []
+    if not records:
+        answer({"prefix": None})
+        return
     lost = lost_files(prefix, records)
-    told = ("name", "version", "build", "channel", "flags")
     answer(
         {
-            "packages": [{key: record[key] for key in told if key in record} for record in records],
+            "prefix": prefix,
+            "packages": [told_package(record) for record in records],
             "lost": lost[:SHOWN],
             "lost_count": len(lost),
             "overlaps": overlaps(prefix, records)[:SHOWN],
             "runtimes": same_runtimes(prefix, PARAMETERS["openmp"]),
-            "before": before_condas(prefix),
+            **survey_libraries(prefix),
         }
     )
 
