@@ -67,7 +67,8 @@ class Expected:
     ``conditional`` those of them for some systems only, ``imports`` further modules of the recipe;
     ``locked`` maps canonical names to versions, ``conda`` names of conda packages to version and
     build; ``conda_prefix`` is their folder, "" for one that the image may have, None for none;
-    ``wheels`` are the names of what is put over the base; ``records`` maps canonical names to the sha256
+    ``wheels`` are the names of what is put over the base; ``records`` maps canonical names to the
+    sha256
     (hex) of the RECORD that the base's facts have; ``script`` is the recipe's own check; ``target``
     the kind of node that the image is meant for; ``project`` the folder with the user's own Python;
     ``level`` how deep to look; ``alone`` tells that neither a recipe nor a lock is at hand.

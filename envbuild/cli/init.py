@@ -101,7 +101,7 @@ def command(
 
 
 def _draft_as_conda(place: Path, site: str | None, *, conda: bool | None) -> RecipeDraft | None:
-    """Return the draft that keeps an environment as conda; None where Python and Debian serve it."""
+    """Return the draft that keeps an environment as conda; None where others serve it."""
     if conda or (place.is_file() and is_conda_list(place)):
         return draft_conda_recipe(find_conda_file(place), site)
     if conda is False:

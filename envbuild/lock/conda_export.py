@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
 
 from envbuild.conda.model import CondaFound
+from envbuild.lock.conda_lock_hash import content_hash
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import CondaPackage, Lock
 from envbuild.names import BY_MACHINE
@@ -88,7 +88,6 @@ def conda_lock_text(
     """Return a conda-lock.yml (CEP 37); ``found`` says what each requires, ``wheels`` has URLs."""
     platform = BY_MACHINE[lock.base.machine].conda
     requires = {item.name: item.depends for item in found}
-    inputs = repr((lock.channels, lock.conda_direct, lock.conda_virtual, lock.direct))
     entries = [
         {
             "name": p.name,
@@ -120,8 +119,9 @@ def conda_lock_text(
         for p in on_top
     ]
     metadata = {
-        "content_hash": {platform: hashlib.sha256(inputs.encode()).hexdigest()},
-        "channels": [{"url": channels[name], "used_env_vars": []} for name in lock.channels],
+        "content_hash": {platform: content_hash(lock)},
+        # by name, as in the environment.yml: conda-lock compares them
+        "channels": [{"url": name, "used_env_vars": []} for name in lock.channels],
         "platforms": [platform],
         "sources": ["environment.yml"],
     }

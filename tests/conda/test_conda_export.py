@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import sys
 import urllib.request
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import yaml
 from envbuild.app.query.export import export_lock
 from envbuild.errors import UsageError
 from envbuild.lock.model import Lock
+from envbuild.run import Command, LocalRunner
 from tests.conda.channels import Served
 from tests.conda.test_conda_lock import Project
 
@@ -57,6 +59,29 @@ def test_conda_lock_reads_and_renders_its_file(project: Project, channels: Serve
     assert sorted(url.rpartition("/")[2] for url in urls) == sorted(p.file for p in lock.conda)
 
 
+def test_conda_lock_takes_its_content_hash(project: Project, tmp_path: Path) -> None:
+    """So `conda-lock --check-input-hash` solves nothing again."""
+    pytest.importorskip("conda_lock")
+    lock = locked(project)
+    for form, name in (("conda-lock", "conda-lock.yml"), ("environment", "environment.yml")):
+        (project.folder / name).write_text(text_of(form, lock, project))
+    (project.folder / "names.json").write_text("{}")
+    conda = project.folder / "conda"
+    conda.write_text('#!/bin/sh\necho "conda 25.1.0"\n')
+    conda.chmod(0o755)
+    argv = (
+        sys.executable,
+        *("-m", "conda_lock", "lock", "--check-input-hash", "--platform", "linux-64"),
+        *("--file", "environment.yml", "--lockfile", "conda-lock.yml", "--conda", str(conda)),
+        *("--pypi_to_conda_lookup_file", (project.folder / "names.json").as_uri()),
+    )
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    done = LocalRunner()(
+        Command(argv=argv, cwd=project.folder, env=environment, timeout=120), check=False
+    )
+    assert "Spec hash already locked for ['linux-64']. Skipping solve." in done.stderr
+
+
 def test_rattler_reads_the_pixi_lock(project: Project) -> None:
     from rattler import LockFile
 
@@ -71,7 +96,12 @@ def test_rattler_reads_the_pixi_lock(project: Project) -> None:
     }
     [platform] = environment.platforms()
     assert "__cuda=13.0" in platform.virtual_packages
-    assert [p.name for _, ps in environment.pypi_packages().items() for p in ps] == ["course"]
+    [[wheel]] = environment.pypi_packages().values()
+    [course] = lock.installed
+    assert wheel.name == "course"
+    assert wheel.hashes is not None
+    assert wheel.hashes.sha256 is not None
+    assert wheel.hashes.sha256.hex() == course.sha256
 
 
 def test_rattler_installs_the_explicit_list(project: Project, tmp_path: Path) -> None:

@@ -164,3 +164,16 @@ def test_git_is_told_to_leave_out_images_and_logs(project: Path) -> None:
         project / ".gitignore"
     ).read_text() == "data/\n*.sif\n*.dev.json\n*.dev-*.sqfs\n*.sandbox/\n/logs/\n"
     assert ".gitignore" not in run("--yes", "--force").output
+
+
+def test_what_only_conda_has_is_kept_as_conda(tmp_path: Path) -> None:
+    packages = "dependencies:\n  - samtools\n  - bioconductor-deseq2\n"
+    folder = write(tmp_path / "rna", {"environment.yml": f"channels: [bioconda]\n{packages}"})
+    asked = (str(folder), "--offline", "--dry-run")
+    kept = run(*asked).output
+    assert 'dependencies = ["samtools", "bioconductor-deseq2"]' in kept
+    assert "only conda has bioconductor-deseq2; --no-conda takes it apart" in kept
+    assert "[conda]" not in run(*asked, "--no-conda").output
+    # another list says what the project needs
+    write(folder, {"requirements.txt": "numpy\n"})
+    assert "[conda]" not in run(*asked).output

@@ -55,6 +55,13 @@ CONDA_FORMATS = ("conda-lock", "conda-explicit", "pixi", "environment", "license
 def _conda_text(form: str, lock: Lock, context: Context) -> str:
     if not lock.conda:
         raise UsageError(f"{lock.name} has no conda packages", hint="--format pylock is for wheels")
+    if lock.base.conda_prefix is not None and form != "licenses":
+        raise UsageError(
+            f"the base's own environment ({lock.conda_prefix}) is extended: the lock has what "
+            "is new in it, which is no whole environment",
+            where=lock.name,
+            hint="envbuild export --format sbom or licenses; or a definition: envbuild def",
+        )
     if form in ("environment", "licenses"):
         return environment_text(lock) if form == "environment" else licenses_text(lock)
     # addresses are this machine's, and whoever reads the file has a token of his own
@@ -79,7 +86,12 @@ def _conda_text(form: str, lock: Lock, context: Context) -> str:
             virtual=lock.conda_virtual,
             channels=list(channels.values()),
             records=records,
-            wheels={(p.name, p.version): wheels[p.sha256] for p in on_top},
+            wheels=[
+                pixi.LockedWheel(
+                    name=p.name, version=p.version, sha256=p.sha256, url=wheels[p.sha256]
+                )
+                for p in on_top
+            ],
         )
         return (work / "pixi.lock").read_text("utf-8")
 

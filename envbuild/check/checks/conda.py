@@ -126,8 +126,8 @@ def conda_libraries(evidence: Evidence) -> Verdict:
     for folder, names in found.before.items():
         return failed(
             f"{listing(names, 3)} of {folder} is loaded in the place of conda's",
-            "take the folder out of LD_LIBRARY_PATH ([run] environment, a module of the host, or the "
-            "base's own); where it is not there, a library has lost its RPATH",
+            "take the folder out of LD_LIBRARY_PATH ([run] environment, a module of the host, or "
+            "the base's own); where it is not there, a library has lost its RPATH",
             before=found.before,
         )
     if found.missing:

@@ -142,7 +142,7 @@ def loaded_objects(prefix):
 
 
 def survey_libraries(prefix):
-    """Return where the loader takes libraries from: before those of the prefix, outside it, nowhere.
+    """Return what the loader takes from before the prefix, from outside it, and from nowhere.
 
     Each object is asked for as the environment's Python would load it (ld.so(8), DT_RPATH first).
     """
