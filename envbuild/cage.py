@@ -1,5 +1,7 @@
-"""Root of a namespace whose ids own nothing here: for foreign code, where root runs envbuild.
+"""Root of a namespace whose ids own nothing here: for foreign code.
 
+Where root runs envbuild, all of it runs there; where an ordinary user does, builds from a
+definition.
 Without it, what runs as root in a container is the machine's root for the files of the kernel
 (``/proc/sys/kernel/core_pattern``): user 0 of Apptainer's own namespaces is who started it.
 """
@@ -33,7 +35,7 @@ while [ "$1" != -- ]; do
     shift
     if [ "$kind" = cover ]; then mount -t tmpfs -o mode=755,size=1m envbuild "$path"; continue; fi
     count=$((count + 1))
-    eval "path$count=\\$path"
+    eval "path$count=\\$path kind$count=\\$kind"
     if [ "$kind" = rw ]; then chown "$owner" "$path"; fi
     if [ -d "$path" ]; then mkdir "$stash/$count"; else : >"$stash/$count"; fi
     mount --rbind "$path" "$stash/$count"
@@ -55,8 +57,29 @@ while [ $number -lt $count ]; do
     umount -l "$stash/$number"
 done
 cd "$start"
-exec "$@"
 """
+ENTER = 'exec "$@"\n'
+ENTER_NESTED = """\
+# An ordinary user's namespace may map its own ids further, which newuidmap does not know of.
+trap : INT TERM
+mkfifo "$stash/pid" "$stash/go"
+{
+    read -r pid <"$stash/pid"
+    for map in uid_map gid_map; do echo "0 1 IDS" >"/proc/$pid/$map"; done
+    echo go >"$stash/go"
+} &
+code=0
+unshare --user --keep-caps sh -c \
+    'echo $$ >"$1/pid"; read -r _ <"$1/go"; shift; exec "$@"' sh "$stash" "$@" || code=$?
+# what was written is the caller's again: nobody else could remove it
+number=0
+while [ $number -lt $count ]; do
+    number=$((number + 1))
+    eval "path=\\$path$number kind=\\$kind$number"
+    if [ "$kind" = rw ]; then chown -R -h 0:0 "$path"; fi
+done
+exit "$code"
+""".replace("IDS", str(IDS))
 ALWAYS_CLOSED = ("/root", "/home")
 FOLDERS_OF_ROOT = ("_CACHEDIR", "_CONFIGDIR", "_TMPDIR")
 """Endings of variables that name folders of root's."""
@@ -67,11 +90,15 @@ WORKING: set[tuple[Cage, tuple[str, ...]]] = set()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cage:
-    """Ids of root that own nothing: the first and the count, of users and of groups."""
+    """Ids that own nothing: the first and the count, of users and of groups.
+
+    ``nested`` says that they are an ordinary user's own subordinate ids.
+    """
 
     program: str
     uids: tuple[int, int]
     gids: tuple[int, int]
+    nested: bool = False
 
     def around(
         self, command: Command, *, show: Iterable[Path], write: Iterable[Path] = ()
@@ -86,21 +113,30 @@ class Cage:
         shown = {path.resolve(): kind for path, kind in sorted(named.items())} | named
         listed = [f"{kind}:{path}" for path, kind in shown.items()]
         # when all has been stashed
-        listed += [f"cover:{folder}" for folder in closed_folders(shown)]
+        home = (command.env or {}).get("HOME", "")
+        listed += [f"cover:{folder}" for folder in closed_folders(shown, home)]
         stash = _free_stash(shown)
-        owner = f"{self.uids[0]}:{self.gids[0]}"
+        # the user is 0 of the first namespace, his ids begin with 1
+        owner = "1:1" if self.nested else f"{self.uids[0]}:{self.gids[0]}"
+        first = self._map_ids(1, "--map-root-user") if self.nested else ()
+        script = SCRIPT + (ENTER_NESTED if self.nested else ENTER)
         arguments = (owner, stash, str(command.cwd or "/"), *listed)
-        outer = (self.program, "--mount", "sh", "-c", SCRIPT, "envbuild-cage", *arguments, "--")
+        outer = (self.program, *first, "--mount", "sh", "-c", script, "envbuild-cage", *arguments)
         env = _own_folders(command.env or {}, stash, named)
-        argv = (*outer, *self._namespaces(), "--", *command.argv)
+        argv = (*outer, "--", *self._namespaces(), "--", *command.argv)
         return replace(command, argv=argv, cwd=None, env=env)
 
     def _namespaces(self) -> tuple[str, ...]:
         """Return what starts a command as root of these ids, in namespaces of its own."""
-        maps = (f"--map-users={self.uids[0]},0,{IDS}", f"--map-groups={self.gids[0]},0,{IDS}")
+        maps = () if self.nested else self._map_ids(0)
         root = ("--setuid", "0", "--setgid", "0")
         processes = ("--pid", "--fork", "--kill-child", "--mount-proc")
-        return (self.program, "--user", *maps, *root, "--mount", *processes)
+        return (self.program, *maps, *root, "--mount", *processes)
+
+    def _map_ids(self, inside: int, *more: str) -> tuple[str, ...]:
+        """Return the options for a namespace in which the ids begin with ``inside``."""
+        users = f"--map-users={self.uids[0]},{inside},{IDS}"
+        return ("--user", *more, users, f"--map-groups={self.gids[0]},{inside},{IDS}")
 
 
 def _free_stash(shown: Iterable[Path]) -> str:
@@ -125,9 +161,11 @@ def _own_folders(env: Mapping[str, str], stash: str, named: Mapping[Path, str]) 
     return {**kept, **own}
 
 
-def closed_folders(shown: Iterable[Path]) -> tuple[str, ...]:
+def closed_folders(shown: Iterable[Path], home: str = "") -> tuple[str, ...]:
     """Return the folders to cover: homes, and the outermost closed one on the way to a path."""
-    found = {place for place in ALWAYS_CLOSED if Path(place).is_dir()}
+    found = {
+        place for place in (*ALWAYS_CLOSED, home.rstrip("/")) if place and Path(place).is_dir()
+    }
     for path in shown:
         for folder in reversed(path.parents):
             if folder.is_dir() and not folder.stat().st_mode & 0o001:
@@ -145,12 +183,17 @@ def find_cage(host: Host, runner: Runner, trial: Command) -> Cage | None:
 
     ``trial`` is a command that ends at once, which is run in it.
     """
+    return find_build_cage(host, runner, trial) if host.uid == 0 else None
+
+
+def find_build_cage(host: Host, runner: Runner, trial: Command) -> Cage | None:
+    """Return where builds from a definition run, None where no such place can be made."""
     program = shutil.which("unshare", path=(trial.env or {}).get("PATH"))
-    if host.uid != 0 or program is None or host.subuid is None or host.subgid is None:
+    if program is None or host.subuid is None or host.subgid is None:
         return None
     if min(host.subuid[1], host.subgid[1]) < IDS:
         return None
-    cage = Cage(program=program, uids=host.subuid, gids=host.subgid)
+    cage = Cage(program=program, uids=host.subuid, gids=host.subgid, nested=host.uid != 0)
     known = (cage, trial.argv)
     if known not in WORKING and runner(cage.around(trial, show=()), check=False).code == 0:
         WORKING.add(known)

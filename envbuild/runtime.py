@@ -54,7 +54,8 @@ class Runtime:
 
     ``flags`` are what every ``exec`` needs on this host; ``environment`` is that of its processes.
     ``offline`` tells that a run can be kept from the network; ``cage`` is where root runs foreign
-    code.  ``overlays`` are squashfs files that every ``exec`` lays over its image, read-only.
+    code, ``build_cage`` where anybody builds from a definition (``with_build_cage``).  ``overlays``
+    are squashfs files that every ``exec`` lays over its image, read-only.
     """
 
     program: Path
@@ -64,6 +65,7 @@ class Runtime:
     environment: Mapping[str, str] = field(default_factory=dict)
     offline: bool = True
     cage: Cage | None = None
+    build_cage: Cage | None = None
     overlays: tuple[Path, ...] = ()
 
     @property
@@ -198,11 +200,11 @@ class Runtime:
 
         ``env`` is seen by %setup, not by %post; ``packer_arguments`` go to mksquashfs; an existing
         target is replaced; without ``test`` the definition's %test does not run. With ``reads``,
-        what it reads beside the definition and the binds, root builds in the cage; then ``tmpdir``
+        what it reads beside the definition and the binds, it is built in the cage; then ``tmpdir``
         and the folder of ``target`` have to be the build's own. %post has a /tmp and /var/tmp of
         the image's own: Apptainer would bind the host's, and recipes love to empty it.
         """
-        cage = self.cage if reads is not None else None
+        cage = self.build_cage if reads is not None else None
         line = [str(self.program), "build", "--force"]
         if fakeroot and cage is None:
             line.append("--fakeroot")

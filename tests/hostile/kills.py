@@ -24,12 +24,20 @@ from pathlib import Path
 from envbuild.bundle.unpack import unpack
 from envbuild.run import GRACE_SECONDS
 from envbuild.store.layout import Store
-from tests.project import Project, shared_store, small_project
+from tests.project import LISTENING, Project, shared_store, small_project
 
 IMAGE, LOCK, BUNDLE = "small.sif", "lockfiles/small.lock", "small.bundle.tar"
 PUBLISHED = ("shelf", "show", "lab/small", "--json")
+LAYER = "small.dev.json"
 KEPT = ("artifacts", "bases", "built", "facts")
 """What the store below has, so that a run takes seconds: downloads, and not what is packed."""
+WAYS = (
+    (os.kill, signal.SIGKILL),
+    (os.killpg, signal.SIGKILL),
+    (os.killpg, signal.SIGTERM),
+    (os.killpg, signal.SIGINT),
+)
+"""As the kernel does when memory runs out, as batch systems do, and as a terminal does."""
 ORPHANS_SECONDS = GRACE_SECONDS + 3
 """How long what a killed run had started may take to end."""
 
@@ -82,6 +90,14 @@ def checked(project: Project) -> str:
     return str(json.loads(must(project, "check", "small", "--json").stdout)["verdict"])
 
 
+def layer_digest(project: Project) -> str:
+    """Return what the record of the layer says of its file, which must be that."""
+    record = json.loads((project.folder / LAYER).read_bytes())
+    if digest_of(record["layer"])(project) != record["sha256"].removeprefix("sha256:"):
+        raise AssertionError("the layer is not what its record says")
+    return str(record["sha256"])
+
+
 VERBS = {
     "lock": Verb(
         arguments=("lock", "small"),
@@ -109,6 +125,20 @@ VERBS = {
             not (project.folder / BUNDLE).exists() or bundle_content(project) == expected
         ),
     ),
+    "pull": Verb(
+        arguments=("shelf", "get", "lab/small", "--image", "--force"),
+        result=digest_of(IMAGE),
+        removed=(IMAGE,),
+        whole=same_or_absent(IMAGE),
+    ),
+    "add --dev": Verb(
+        arguments=("add", "--dev", "small", "idna==3.7"),
+        result=layer_digest,
+        removed=("small.dev.json",),
+        whole=lambda project, expected: (
+            not (project.folder / LAYER).exists() or layer_digest(project) == expected
+        ),
+    ),
     "gc": Verb(arguments=("store", "gc", "--keep", "0"), result=made_again),
     "check": Verb(arguments=("check", "small"), result=checked),
 }
@@ -124,7 +154,7 @@ def must(project: Project, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def start(project: Project, arguments: tuple[str, ...]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "envbuild", *arguments],
+        [sys.executable, "-c", LISTENING, *arguments],
         cwd=project.folder,
         env=project.env,
         stdout=subprocess.DEVNULL,
@@ -174,8 +204,11 @@ def run_series(name: str, kills: int, seed: int, folder: Path) -> dict[str, obje
     project.env["TMPDIR"] = str(folder / "tmp")
     (folder / "tmp").mkdir()
     must(project, "lock", "small")
-    if name in ("publish", "check"):
+    if name in ("publish", "check", "pull", "add --dev"):
         must(project, "make", "small", "--no-check")
+    if name == "pull":
+        prepare(project, VERBS["publish"])
+        must(project, "shelf", "publish", "small", "--failed", "--image")
     prepare(project, verb)
     must(project, *verb.arguments)
     expected = verb.result(project)
@@ -192,8 +225,8 @@ def run_series(name: str, kills: int, seed: int, folder: Path) -> dict[str, obje
             process.wait(moment)
         except subprocess.TimeoutExpired:
             hit += 1
-            # as the kernel does when memory runs out, or as a batch system does
-            (os.kill if number % 2 else os.killpg)(process.pid, signal.SIGKILL)
+            reach, sign = WAYS[number % len(WAYS)]
+            reach(process.pid, sign)
             process.wait()
         try:
             wrong += [] if verb.whole(project, expected) else [f"{number}: half a result"]

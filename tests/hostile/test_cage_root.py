@@ -49,6 +49,7 @@ def refused(ground: HostCapabilities, trust: Trust, lock: object = LOCK) -> tupl
 def test_who_may_build_what_in_which_mode() -> None:
     assert refused(USER, OWN) == refused(USER, OWN, SOURCE) == ()
     assert refused(USER, SHELF) == refused(USER, BUNDLE, SOURCE) == ("fakeroot", "sandbox")
+    assert refused(replace(USER, caged=True), SHELF) == ("sandbox",)
     assert refused(BARE, OWN) == ()
     assert (
         refused(BARE, SHELF)
@@ -76,6 +77,9 @@ def test_a_refusal_says_what_to_do() -> None:
         require_trust(RECIPE, LOCK, BARE, SHELF)
     with pytest.raises(HostError, match="could reach your home folder in this mode"):
         require_mode("fakeroot", RECIPE, LOCK, USER, roots=(), trust=BUNDLE)
+    require_mode(
+        "fakeroot", RECIPE, LOCK, replace(USER, caged=True), roots=("fakeroot",), trust=BUNDLE
+    )
 
 
 def test_an_ordinary_user_needs_no_cage() -> None:

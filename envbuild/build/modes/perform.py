@@ -9,13 +9,16 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from envbuild.build.in_base.exchange import give_file, make_open
 from envbuild.build.model import DefinitionBuild
 from envbuild.build.modes import MODES, ROWS
+from envbuild.cage import find_build_cage
 from envbuild.errors import IntegrityError, SpaceError, ToolFailedError, UsageError
 from envbuild.failures import explain_failure
+from envbuild.host import read_host
 from envbuild.lock.model import Lock
 from envbuild.progress import Reporter
 from envbuild.run import Command, Result, Runner
@@ -71,6 +74,7 @@ def run_build(
         raise UsageError(f"--mode {mode} is not one of: {known}")
     builder = make_builder()
     builder.prepare(request)
+    runtime = with_build_cage(runtime, runner)
     _forget_old_logs(request.log.parent)
     for command in builder.commands(request, runtime):
         report.detail(str(command))
@@ -80,6 +84,13 @@ def run_build(
     # a build that ended well and left no image has failed all the same
     if not request.target.exists():
         raise _build_failure(result, request)
+
+
+def with_build_cage(runtime: Runtime, runner: Runner) -> Runtime:
+    """Return a runtime that builds from definitions where foreign code reaches nothing, if it can."""
+    argv = (str(runtime.program), "--version")
+    trial = Command(argv=argv, env=runtime.environment, timeout=30)
+    return replace(runtime, build_cage=find_build_cage(read_host(), runner, trial))
 
 
 def new_log(name: str, store: Store) -> Path:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from envbuild.build.fetch import locked_bootstrap
 from envbuild.build.modes import MODES, ROWS
+from envbuild.build.modes.perform import with_build_cage
 from envbuild.errors import HostError
 from envbuild.host import Host, read_host, root_is_mapped, user_namespaces_work
 from envbuild.lock.model import Lock
@@ -91,7 +92,7 @@ class HostCapabilities:
     ``containers`` is None where they start, else why not; ``ids`` tells that the user has a range
     of ids for a root of his own; ``root`` that this is root, with or without all capabilities,
     ``mapped`` that it is an ordinary user who made a namespace to be root in, and ``caged`` that
-    root's containers have ids that own nothing; ``fuse`` that /dev/fuse can be opened; ``layers``
+    builds from a definition, and root's containers, have ids that own nothing; ``fuse`` that /dev/fuse can be opened; ``layers``
     is None where images of layers can be run, else why not; ``missing`` maps programs to why they
     cannot be used.
     """
@@ -149,7 +150,7 @@ def read_capabilities(
         ids=all(found is not None and found[1] >= IDS for found in (facts.subuid, facts.subgid)),
         root=facts.uid == 0,
         mapped=root_is_mapped(),
-        caged=runtime.cage is not None,
+        caged=with_build_cage(runtime, runner).build_cage is not None,
         fuse=facts.fuse,
         missing=MissingPrograms(settings, runner),
     )
@@ -260,7 +261,8 @@ def exposure(mode: str, lock: Lock, host: HostCapabilities, trust: Trust) -> str
             if safe
             else f"{brought} would run with root's own rights, and could do anything to this machine"
         )
-    if trust.origin and MODES[mode].needs_ids:
+    caged = host.caged and not host.mapped and not MODES[mode].is_tree
+    if trust.origin and MODES[mode].needs_ids and not caged:
         return f"{brought} could reach your home folder in this mode"
     return None
 
