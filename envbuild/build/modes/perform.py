@@ -87,7 +87,7 @@ def run_build(
 
 
 def with_build_cage(runtime: Runtime, runner: Runner) -> Runtime:
-    """Return a runtime that builds from definitions where foreign code reaches nothing, if it can."""
+    """Return a runtime whose builds from definitions reach nothing of the user, if it can."""
     argv = (str(runtime.program), "--version")
     trial = Command(argv=argv, env=runtime.environment, timeout=30)
     return replace(runtime, build_cage=find_build_cage(read_host(), runner, trial))

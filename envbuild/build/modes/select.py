@@ -92,7 +92,8 @@ class HostCapabilities:
     ``containers`` is None where they start, else why not; ``ids`` tells that the user has a range
     of ids for a root of his own; ``root`` that this is root, with or without all capabilities,
     ``mapped`` that it is an ordinary user who made a namespace to be root in, and ``caged`` that
-    builds from a definition, and root's containers, have ids that own nothing; ``fuse`` that /dev/fuse can be opened; ``layers``
+    builds from a definition, and root's containers, have ids that own nothing; ``fuse`` that
+    /dev/fuse can be opened; ``layers``
     is None where images of layers can be run, else why not; ``missing`` maps programs to why they
     cannot be used.
     """
