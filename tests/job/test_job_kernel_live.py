@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -10,18 +9,15 @@ from typing import Any
 import pytest
 
 from envbuild.run import Command, LocalRunner
-from tests.job.conftest import Project
+from tests.job.conftest import ON_SCHEDULERS, Project
 from tests.support import needs
 from tests.wrap.jupyter_image import put_jupyter_image
 from tests.wrap.test_wrap_kernel import run_cell
 
 pytestmark = [
-    pytest.mark.live,
+    *ON_SCHEDULERS,
     pytest.mark.filterwarnings("default"),  # jupyter_client leaves sockets to the collector
-    needs("apptainer", "mmdebstrap", "sbatch", "qsub", "ip", "nsenter"),
-    pytest.mark.skipif(
-        os.geteuid() != 0, reason="only root can give the schedulers a network of their own"
-    ),
+    needs("mmdebstrap"),
 ]
 QUEUES = {"slurm": ("squeue", "-h"), "gridengine": ("qstat",)}
 

@@ -27,6 +27,7 @@ HOLDER = """
 import sys, time
 from pathlib import Path
 from envbuild.store.layout import Store
+from tests.support import AS_ROOT
 with Store(Path(sys.argv[1])).work("build") as work, Store(Path(sys.argv[1])).beside(Path(sys.argv[2])) as partial:
     (work / "half").write_bytes(b"half")
     partial.write_bytes(b"half an image")
@@ -146,7 +147,9 @@ def test_a_folder_with_something_mounted_in_it_stays(tmp_path: Path) -> None:
     (outside / "precious").write_text("data")
     (left / "in").mkdir(parents=True)
     done = subprocess.run(
-        ["mount", "--bind", str(outside), str(left / "in")], check=False, capture_output=True
+        [*AS_ROOT, "mount", "--bind", str(outside), str(left / "in")],
+        check=False,
+        capture_output=True,
     )
     if done.returncode:
         pytest.skip("this user may not mount")
@@ -155,7 +158,7 @@ def test_a_folder_with_something_mounted_in_it_stays(tmp_path: Path) -> None:
         assert not remove_files(Removal(path=left, size=0, reason="test"))
         assert (outside / "precious").read_text() == "data"
     finally:
-        subprocess.run(["umount", str(left / "in")], check=True)
+        subprocess.run([*AS_ROOT, "umount", str(left / "in")], check=True)
     assert remove_files(Removal(path=left, size=0, reason="test"))
     assert not left.exists()
     assert (outside / "precious").exists()

@@ -22,7 +22,7 @@ from envbuild.progress import Silent
 from envbuild.settings import Settings
 from envbuild.store.layout import Store
 from tests.store.server import Page, Server, until
-from tests.support import ScriptedRunner
+from tests.support import AS_ROOT, ScriptedRunner, may_be_root
 
 ROOT = Path(__file__).parents[2]
 BODY = os.urandom(400_000)
@@ -122,14 +122,14 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of one megabyte."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
-    if os.geteuid() != 0 or shutil.which("mount") is None:
-        pytest.skip("only root can mount a small file system")
+    mount = [*AS_ROOT, "mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
+    if not may_be_root() or shutil.which("mount") is None:
+        pytest.skip("only root, or a user with sudo, can mount a small file system")
     done = subprocess.run(mount, capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip(f"no small file system can be mounted here: {done.stderr.strip()}")
     yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    subprocess.run([*AS_ROOT, "umount", str(folder)], check=True)
 
 
 def test_a_disk_that_fills_up_while_a_file_arrives(
@@ -184,7 +184,7 @@ def test_a_file_that_will_not_fit_is_told_first(
 
 def test_a_read_only_store(server: Server, settings: Settings, small_disk: Path) -> None:
     item = server.offer(WHEEL, BODY)
-    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    subprocess.run([*AS_ROOT, "mount", "-o", "remount,ro", str(small_disk)], check=True)
     with pytest.raises(HostError) as caught:
         fetch_artifacts(
             [item],
