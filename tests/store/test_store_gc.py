@@ -22,12 +22,12 @@ from envbuild.store.gc import (
 )
 from envbuild.store.layout import LAYOUT, LEFT, Store
 from envbuild.store.verify import is_sound, verify_artifacts
+from tests.support import AS_ROOT
 
 HOLDER = """
 import sys, time
 from pathlib import Path
 from envbuild.store.layout import Store
-from tests.support import AS_ROOT
 with Store(Path(sys.argv[1])).work("build") as work, Store(Path(sys.argv[1])).beside(Path(sys.argv[2])) as partial:
     (work / "half").write_bytes(b"half")
     partial.write_bytes(b"half an image")
