@@ -84,6 +84,8 @@ ALWAYS_CLOSED = ("/root", "/home")
 FOLDERS_OF_ROOT = ("_CACHEDIR", "_CONFIGDIR", "_TMPDIR")
 """Endings of variables that name folders of root's."""
 
+REMOVE_SECONDS = 600.0
+
 WORKING: set[tuple[Cage, tuple[str, ...]]] = set()
 """Cages and commands that were tried in this process, and worked."""
 
@@ -118,7 +120,7 @@ class Cage:
         stash = _free_stash(shown)
         # the user is 0 of the first namespace, his ids begin with 1
         owner = "1:1" if self.nested else f"{self.uids[0]}:{self.gids[0]}"
-        first = self._map_ids(1, "--map-root-user") if self.nested else ()
+        first = self.map_ids(1, "--map-root-user") if self.nested else ()
         script = SCRIPT + (ENTER_NESTED if self.nested else ENTER)
         arguments = (owner, stash, str(command.cwd or "/"), *listed)
         outer = (self.program, *first, "--mount", "sh", "-c", script, "envbuild-cage", *arguments)
@@ -128,12 +130,12 @@ class Cage:
 
     def _namespaces(self) -> tuple[str, ...]:
         """Return what starts a command as root of these ids, in namespaces of its own."""
-        maps = () if self.nested else self._map_ids(0)
+        maps = () if self.nested else self.map_ids(0)
         root = ("--setuid", "0", "--setgid", "0")
         processes = ("--pid", "--fork", "--kill-child", "--mount-proc")
         return (self.program, *maps, *root, "--mount", *processes)
 
-    def _map_ids(self, inside: int, *more: str) -> tuple[str, ...]:
+    def map_ids(self, inside: int, *more: str) -> tuple[str, ...]:
         """Return the options for a namespace in which the ids begin with ``inside``."""
         users = f"--map-users={self.uids[0]},{inside},{IDS}"
         return ("--user", *more, users, f"--map-groups={self.gids[0]},{inside},{IDS}")
@@ -198,3 +200,12 @@ def find_build_cage(host: Host, runner: Runner, trial: Command) -> Cage | None:
     if known not in WORKING and runner(cage.around(trial, show=()), check=False).code == 0:
         WORKING.add(known)
     return cage if known in WORKING else None
+
+
+def remove_by_ids(path: Path, host: Host, runner: Runner) -> None:
+    """Remove what a killed build of an ordinary user left, whose owners are his subordinate ids."""
+    if host.uid == 0 or host.subuid is None or host.subgid is None:
+        return
+    cage = Cage(program="unshare", uids=host.subuid, gids=host.subgid, nested=True)
+    argv = (cage.program, *cage.map_ids(1, "--map-root-user"), "rm", "-rf", "--", str(path))
+    runner(Command(argv=argv, timeout=REMOVE_SECONDS), check=False)

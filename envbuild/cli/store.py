@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import click
 
+from envbuild.cage import remove_by_ids
 from envbuild.cli.output import json_option, print_json
 from envbuild.context import Context
+from envbuild.host import read_host
 from envbuild.parts.cache import layer_items
-from envbuild.store.gc import collect_garbage, remove_files, tree_size
+from envbuild.store.gc import Removal, collect_garbage, remove_files, tree_size
 from envbuild.store.layout import LAYOUT
 from envbuild.store.units import count_noun, human_bytes
 from envbuild.store.verify import is_sound, verify_artifacts, verify_sealed
@@ -75,7 +77,12 @@ def gc_command(context: Context, *, days: float | None, dry_run: bool, as_json: 
     have the files.
     """
     found = list(collect_garbage(context.store, keep_days=days))
-    gone = [removal for removal in found if dry_run or remove_files(removal)]
+    host = read_host()
+
+    def remove(removal: Removal) -> bool:
+        return remove_files(removal, lambda path: remove_by_ids(path, host, context.runner))
+
+    gone = [removal for removal in found if dry_run or remove(removal)]
     if as_json:
         print_json(
             [{"path": str(item.path), "bytes": item.size, "reason": item.reason} for item in gone]

@@ -8,7 +8,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -125,8 +125,10 @@ def _unused_files(store: Store, before: float, days: float) -> Iterator[Removal]
                 yield Removal(path=path, size=_size_of(path), reason=f"not used for {days:g} days")
 
 
-def remove_files(removal: Removal) -> bool:
+def remove_files(removal: Removal, by_owner: Callable[[Path], object] = lambda _path: None) -> bool:
     """Remove one thing; return whether it is gone.
+
+    ``by_owner`` is asked where files in it belong to others, such as the ids of a namespace.
 
     A folder with something mounted in it stays: a child that outlived its killed parent may still
     have this machine's /proc, /sys or /dev in there, and removing would go on inside of them.
@@ -134,7 +136,10 @@ def remove_files(removal: Removal) -> bool:
     if mounted_below(removal.path):
         return False
     if removal.path.is_dir() and not removal.path.is_symlink():
-        remove_tree(removal.path)
+        with contextlib.suppress(OSError):
+            remove_tree(removal.path)
+        if removal.path.exists():
+            by_owner(removal.path)
     else:
         with contextlib.suppress(OSError):
             removal.path.unlink(missing_ok=True)

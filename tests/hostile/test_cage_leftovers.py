@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,9 @@ import pytest
 
 from envbuild.store.gc import find_leftovers, remove_files
 from envbuild.store.layout import HELD, OUTSIDE, Store
+from tests.hosts import ROOT_ONLY, Bench, Lack
+from tests.support import needs
+from tests.tiny_image import open_folder
 
 KILLED = """
 import os, sys
@@ -55,3 +59,26 @@ def test_a_note_that_names_something_else_is_not_believed(name: str, tmp_path: P
         mine.mkdir()
     (store.folder("tmp") / f"outside-1{HELD}").write_text(str(mine))
     assert [one.path.suffix for one in find_leftovers(store)] == [HELD]
+
+
+@pytest.mark.live
+@ROOT_ONLY
+@needs("unshare", "newuidmap")
+def test_files_of_a_users_subordinate_ids_are_cleared() -> None:
+    folder = open_folder() / "subordinate"
+    bench = Bench(folder, kept=())
+    maps = "--map-users=200000,1,65536 --map-groups=200000,1,65536"
+    left = "$ENVBUILD_STORE/v1/tmp/capture-1-x"
+    script = (
+        f"mkdir -p {left}/upper/etc && touch {left}/upper/etc/file && "
+        f"unshare --user --map-root-user {maps} sh -c 'chmod 700 {left}/upper && chown -R 5:5 {left}/upper'"
+    )
+    try:
+        made = bench.start(Lack(), "sh", "-c", script)
+        assert made.code == 0, made.stderr
+        assert (bench.home / "store/v1/tmp/capture-1-x/upper").stat().st_uid == 200004
+        cleared = bench.run(Lack(), "store", "gc")
+        assert (cleared.code, cleared.stdout[:28]) == (0, "1 file or folder removed, 0 ")
+        assert not list((bench.home / "store/v1/tmp").iterdir())
+    finally:
+        shutil.rmtree(folder)
