@@ -43,8 +43,14 @@ class Reporter(Protocol):
         """Show one line only to those who asked for more (-v)."""
         ...  # pragma: no cover
 
-    def stage(self, title: str, *, total: int | None = None) -> AbstractContextManager[Stage]:
-        """Show that a stage runs and, at its end, how long it took; ``total`` is what there is to count."""
+    def stage(
+        self, title: str, *, total: int | None = None, unit: str = ""
+    ) -> AbstractContextManager[Stage]:
+        """Show that a stage runs, how much of it is done and, at its end, how long it took.
+
+        ``total`` is what there is to count, and becomes a percentage.  Where nobody knows it,
+        ``unit`` names what is counted: "page".
+        """
         ...  # pragma: no cover
 
     def transfer(self, title: str, *, files: int, size: int) -> AbstractContextManager[Transfer]:
@@ -75,7 +81,13 @@ class Silent:
         """Show nothing."""
 
     @contextlib.contextmanager
-    def stage(self, title: str, *, total: int | None = None) -> Iterator[Stage]:  # noqa: ARG002
+    def stage(
+        self,
+        title: str,  # noqa: ARG002
+        *,
+        total: int | None = None,  # noqa: ARG002
+        unit: str = "",  # noqa: ARG002
+    ) -> Iterator[Stage]:
         """Show nothing."""
         yield SilentStage()
 

@@ -90,14 +90,8 @@ def _building_from_definition(order: BuildSpec, context: Context) -> Iterator[Un
 def _built_from_definition(order: BuildSpec, context: Context) -> Iterator[Path]:
     """Run the builder and yield the image in a folder of the store that is removed afterwards."""
     with prepare_build(order, context) as request:
-        with context.report.stage("install and pack"):
-            run_build(
-                request,
-                mode=order.mode,
-                runtime=context.runtime,
-                runner=context.runner,
-                report=context.report,
-            )
+        with context.report.stage("install and pack") as stage:
+            run_build(request, mode=order.mode, context=context, stage=stage)
         with context.store.work("image") as own:
             path = own / request.target.name
             take_file(request.target.parent, request.target.name, path)

@@ -90,7 +90,7 @@ class Lines:
             self.say(f"  {text}")
 
     @contextlib.contextmanager
-    def stage(self, title: str, *, total: int | None = None) -> Iterator[Stage]:
+    def stage(self, title: str, *, total: int | None = None, unit: str = "") -> Iterator[Stage]:
         """Print the stage's name with its seconds when it ended well, and how far it is every few seconds before.
 
         With -v its name is printed when it begins, too.
@@ -98,7 +98,7 @@ class Lines:
         if self.verbose:
             self.say(f"{title} …")
         started = time.monotonic()
-        count = _Count(total)
+        count = _Count(total, unit)
         ended = threading.Event()
         beat = threading.Thread(target=self._beat, args=(title, started, count, ended), daemon=True)
         beat.start()
@@ -128,25 +128,34 @@ class Lines:
 
 
 class _Count:
-    """How much of a stage is done: "22 %, " where the total is known, else nothing."""
+    """How much of a stage is done: "22 %, " where the total is known, else "14 pages, " or nothing."""
 
-    def __init__(self, total: int | None, tell: Callable[[str], None] | None = None) -> None:
-        self.total, self.done = total or 0, 0
+    def __init__(
+        self, total: int | None, unit: str, tell: Callable[[str], None] | None = None
+    ) -> None:
+        self.total, self.unit, self.done = total or 0, unit, 0
         self.tell = tell
         self.lock = threading.Lock()
+        self._show()
 
     def expect(self, count: int) -> None:
         with self.lock:
             self.total += count
+        self._show()
 
     def advance(self, count: int = 1) -> None:
         with self.lock:
             self.done += count
+        self._show()
+
+    def _show(self) -> None:
         if self.tell is not None:
             self.tell(str(self))
 
     def __str__(self) -> str:
-        return f"{min(100 * self.done // self.total, 100)} %, " if self.total else ""
+        if self.total:
+            return f"{min(100 * self.done // self.total, 100)} %, "
+        return f"{count_noun(self.done, self.unit)}, " if self.unit and self.done else ""
 
 
 class _Meter:
@@ -185,7 +194,7 @@ class Pretty(Lines):
     """A live line on a terminal (rich, imported when the first stage starts)."""
 
     @contextlib.contextmanager
-    def stage(self, title: str, *, total: int | None = None) -> Iterator[Stage]:
+    def stage(self, title: str, *, total: int | None = None, unit: str = "") -> Iterator[Stage]:
         """Show a spinner with the share that is done and the running seconds, then one finished line."""
         from rich.console import Console  # late: only on a terminal
         from rich.progress import (  # late: the same
@@ -205,9 +214,9 @@ class Pretty(Lines):
             task = progress.add_task(title, total=None)
 
             def tell(share: str) -> None:
-                progress.update(task, description=f"{title}: {share.rstrip(', ')}")
+                progress.update(task, description=f"{title}: {share}".rstrip(", :"))
 
-            yield _Count(total, tell)
+            yield _Count(total, unit, tell)
         self.say(
             f"{click.style('✓', fg='green')} {title}: {human_seconds(time.monotonic() - started)}"
         )

@@ -27,7 +27,7 @@ from envbuild.base.model import BaseFacts, DebianPackage
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, HostError, IntegrityError, SpaceError, ToolFailedError
 from envbuild.host import read_host
-from envbuild.progress import Silent
+from envbuild.progress import Silent, SilentStage
 from envbuild.run import Command, LocalRunner, Result, failure
 from envbuild.settings import Settings
 from envbuild.store.layout import Store
@@ -282,7 +282,11 @@ def test_the_repository_is_what_apt_reads_and_others_may_enter(tmp_path: Path) -
     before = os.umask(0o077)
     try:
         write_repository(
-            [package("tar", content=content)], store, tmp_path / "repository", LocalRunner()
+            [package("tar", content=content)],
+            store,
+            tmp_path / "repository",
+            LocalRunner(),
+            SilentStage(),
         )
     finally:
         os.umask(before)

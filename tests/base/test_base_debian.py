@@ -24,7 +24,7 @@ from envbuild.base.debian.index import DebianIndex, field_of
 from envbuild.base.model import AptPackage, DebianPackage
 from envbuild.context import Context, open_context
 from envbuild.errors import HostError, IntegrityError, NetworkError, NoSolutionError, UsageError
-from envbuild.progress import Silent
+from envbuild.progress import Silent, SilentStage
 from envbuild.run import Command, LocalRunner, Result, Runner, failure
 from envbuild.settings import Settings
 from envbuild.store.layout import Store
@@ -66,10 +66,26 @@ def at(served: Mirror, user_settings: Settings, monkeypatch: pytest.MonkeyPatch)
     return dataclasses.replace(user_settings, debian_mirror=served.url)
 
 
+class CountingStage(SilentStage):
+    """A stage that adds up what is counted on it."""
+
+    def __init__(self) -> None:
+        self.total = self.done = 0
+
+    def expect(self, count: int) -> None:
+        """Add to the total."""
+        self.total += count
+
+    def advance(self, count: int = 1) -> None:
+        """Add to what is done."""
+        self.done += count
+
+
 def lists(settings: Settings) -> AptLists:
     return read_lists(
         "bookworm",
         open_context(settings, LocalRunner(), Silent()),
+        SilentStage(),
     )
 
 
@@ -203,11 +219,17 @@ class TestLive:
         assert caught.value.where == f"bookworm: {name}"
         assert name in caught.value.what
 
+    def test_the_stage_counts_the_percent_of_the_lists(self, at: Settings) -> None:
+        stage = CountingStage()
+        read_lists("bookworm", open_context(at, LocalRunner(), Silent()), stage)
+        assert (stage.total, stage.done) == (100, 100)
+
     def test_a_missing_release_is_a_network_error(self, at: Settings) -> None:
         with pytest.raises(NetworkError) as caught:
             read_lists(
                 "trixie",
                 open_context(at, LocalRunner(), Silent()),
+                SilentStage(),
             )
         assert "the mirror has no release trixie" in caught.value.what
 
@@ -382,6 +404,7 @@ def test_passwords_stand_in_no_file_that_others_read(
         read_lists(
             "bookworm",
             open_context(asked, runner, Silent()),
+            SilentStage(),
         )
     assert proxy in calls[0]
     assert calls[1] == "machine http://mirror.invalid/debian login us@er password mirrorsecret\n"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from envbuild.cli import ALIASES, GROUPS, VERBS, _recipe_named, main_group, run_cli
 from envbuild.cli.output import GAP, NARROWEST, cell_width, table_lines
-from envbuild.cli.terminal import Lines, short_path
+from envbuild.cli.terminal import Lines, Pretty, short_path
 from envbuild.store.units import count_noun
 
 CELLS = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z", "M")), max_size=40)
@@ -145,6 +145,29 @@ def test_a_long_stage_says_how_far_it_is(
     assert lines[0].startswith("  pack 3 packages: 66 %, ")
     assert lines[0].endswith(" so far")
     assert lines[-1].startswith("pack 3 packages: 0.")
+
+
+def test_a_long_stage_of_unknown_length_says_what_it_counted(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("envbuild.cli.terminal.EVERY", 0.01)
+    with Lines().stage("resolve", unit="page") as stage:
+        stage.advance(14)
+        time.sleep(0.1)
+    assert capsys.readouterr().err.startswith("  resolve: 14 pages, ")
+
+
+def test_a_terminal_shows_the_share_from_the_first_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown: list[str] = []
+    monkeypatch.setattr(
+        "rich.progress.Progress.update", lambda *_, description: shown.append(description)
+    )
+    with Pretty().stage("check") as stage:
+        stage.expect(4)
+        stage.advance()
+    assert shown == ["check", "check: 0 %", "check: 25 %"]
 
 
 @pytest.mark.parametrize(("count", "text"), [(0, "0 files"), (1, "1 file"), (2, "2 files")])

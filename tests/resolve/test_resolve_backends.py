@@ -13,7 +13,7 @@ import tomli
 
 from envbuild.context import open_context
 from envbuild.errors import HostError, NoSolutionError
-from envbuild.progress import Silent
+from envbuild.progress import Silent, SilentStage
 from envbuild.resolve.backends import RESOLVERS
 from envbuild.resolve.model import Request, Resolution
 from envbuild.run import LocalRunner
@@ -39,7 +39,9 @@ def ask(request: pytest.FixtureRequest, settings: Settings) -> Ask:
         **other: object,
     ) -> Resolution:
         here = replace(settings, indexes={**settings.indexes, **(addresses or {})})
-        resolver = RESOLVERS[request.param](open_context(here, LocalRunner(), Silent()))
+        resolver = RESOLVERS[request.param](
+            open_context(here, LocalRunner(), Silent()), SilentStage()
+        )
         facts = base(*pins, requires=requires, python=f"{HERE}.5")
         return resolver(Request(facts=facts, requirements=requirements, **other))  # type: ignore[arg-type]
 
@@ -195,7 +197,9 @@ def test_what_an_sdist_requires_is_read_and_nothing_of_it_runs(
 
 def test_pip_tools_needs_the_bases_python(settings: Settings, index: SyntheticIndex) -> None:
     index.wheel("app", "1.0")
-    resolver = RESOLVERS["pip-tools"](open_context(settings, LocalRunner(), Silent()))
+    resolver = RESOLVERS["pip-tools"](
+        open_context(settings, LocalRunner(), Silent()), SilentStage()
+    )
     with pytest.raises(
         HostError, match=r"there is no Python 3\.4 here, and the base cannot run|neither apptainer"
     ):

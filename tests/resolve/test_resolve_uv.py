@@ -14,7 +14,7 @@ import pytest
 from envbuild.base.model import BaseFacts
 from envbuild.context import open_context
 from envbuild.errors import NetworkError, NoSolutionError, UsageError
-from envbuild.progress import Silent
+from envbuild.progress import Silent, SilentStage
 from envbuild.resolve.model import HeldBack, Moved, Provided, Request, Resolution
 from envbuild.resolve.uv.resolver import UvResolver
 from envbuild.run import LocalRunner
@@ -25,6 +25,16 @@ from tests.resolve.loopback import Server
 Resolve = Callable[..., Resolution]
 NGC = base("torch==2.4.0a0+f70bd71a48.nv24.6", "numpy==1.24.4", requires={"torch": ("numpy",)})
 TF21 = base("tensorflow-gpu==2.1.0", created="2020-01-08")
+
+
+class PageCounter(SilentStage):
+    """A stage that adds up what is counted on it."""
+
+    count = 0
+
+    def advance(self, count: int = 1) -> None:
+        """Add to what is done."""
+        self.count += count
 
 
 def versions(resolution: Resolution) -> dict[str, str]:
@@ -964,8 +974,10 @@ def test_builds_of_a_named_index_as_pytorch_serves_them(
     environment = {**settings.environment, "ENVBUILD_INDEX_CU118": f"{server.url}/whl/cu118"}
     context = open_context(load_settings(environment, tmp_path), LocalRunner(), Silent())
     asked = Request(facts=base(), requirements=("torch==2.0.1+cu118", "rich"), indexes=("cu118",))
-    answer = UvResolver(context)(asked)
+    stage = PageCounter()
+    answer = UvResolver(context, stage)(asked)
     assert versions(answer) == {"rich": "13.0", "torch": "2.0.1+cu118"}
+    assert stage.count > 0
     torch = next(package for package in answer.packages if package.name == "torch")
     assert torch.file.file == "torch-2.0.1+cu118-cp311-cp311-linux_x86_64.whl"
     assert {package.name: package.file.index for package in answer.packages} == {

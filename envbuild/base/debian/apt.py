@@ -33,6 +33,7 @@ from envbuild.errors import (
 from envbuild.limits import UNREADABLE
 from envbuild.names import BY_MACHINE
 from envbuild.net.redact import USER, without_user
+from envbuild.progress import SilentStage, Stage
 from envbuild.run import Command, Runner
 from envbuild.settings import Settings
 from envbuild.store.atomic import os_errors_as, write_bytes, write_text
@@ -44,6 +45,8 @@ BASE_PACKAGES = ("apt", "ca-certificates", "python-is-python3", "python3", "pyth
 UPDATE_SECONDS = 600.0
 FULL = re.compile(r"No space left on device|Disk quota exceeded")
 FULL_HINT = "free space there, or point ENVBUILD_STORE to a larger file system"
+FETCHED = re.compile(r"dlstatus:\d+:(\d+)")
+"""apt's own word for how many percent of the lists it has (APT::Status-Fd)."""
 INSTALL_LINE = re.compile(r"^Inst (\S+) (?:\[\S+\] )?\((\S+) [^\[\n]*\[(\S+)\]\)", re.MULTILINE)
 """Name, version and architecture of ``Inst libc6 [2.36-9] (2.36-9+deb12u14 … [amd64]) []``."""
 
@@ -92,10 +95,16 @@ def debian_mirror(settings: Settings, runner: Runner) -> str:
 
 
 def read_lists(
-    suite: str, context: Context, *, machine: str = "x86_64", distribution: Distribution = DEBIAN
+    suite: str,
+    context: Context,
+    stage: Stage,
+    *,
+    machine: str = "x86_64",
+    distribution: Distribution = DEBIAN,
 ) -> AptLists:
     """Refresh the store's private apt lists of a suite (as it was released) and read them.
 
+    The stage counts the percent that apt has fetched.
     Raises NetworkError when the mirror does not answer or lacks the suite, HostError without apt or
     Debian's keys.
     """
@@ -112,11 +121,15 @@ def read_lists(
             folder, source, context.settings, context.runner, architecture=architecture
         )
         private = with_passwords(config, url, own, apt_network(context.settings, context.runner))
-        argv = ("apt-get", "update", "-o", "APT::Update::Error-Mode=any")
+        stage.expect(100)
+        told = ("-o", "APT::Update::Error-Mode=any", "-o", "APT::Status-Fd=1")
+        argv = ("apt-get", "update", *told)
+        count = _PercentCounter(stage)
         # apt clears its temporary files away only where it is not killed
         env = {**_apt_environment(context.settings, private), "TMPDIR": str(own)}
         try:
-            context.runner(Command(argv=argv, env=env, timeout=UPDATE_SECONDS))
+            command = Command(argv=argv, env=env, timeout=UPDATE_SECONDS, on_line=count.read_line)
+            context.runner(command)
         except ToolFailedError as error:
             raise _update_error(error, suite, url, distribution) from error
         lists = folder / "state/lists"
@@ -134,6 +147,19 @@ def read_lists(
         date=_release_date(signed),
         digest=hashlib.sha256(signed.read_bytes()).hexdigest(),
     )
+
+
+class _PercentCounter:
+    """Advances a stage by what apt says of its downloads."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage, self.done = stage, 0
+
+    def read_line(self, line: str) -> None:
+        found = FETCHED.match(line)
+        if found and int(found[1]) > self.done:
+            self.stage.advance(int(found[1]) - self.done)
+            self.done = int(found[1])
 
 
 def resolve_debian(
@@ -253,7 +279,7 @@ def bootstrap_digest(suite: str, created: str, packages: Iterable[DebianPackage]
 
 def resolve_bootstrap(suite: str, context: Context, *, machine: str = "x86_64") -> Bootstrap:
     """Decide which packages a base of this suite is made of, as of now."""
-    return choose_bootstrap(read_lists(suite, context, machine=machine), context)
+    return choose_bootstrap(read_lists(suite, context, SilentStage(), machine=machine), context)
 
 
 def choose_bootstrap(lists: AptLists, context: Context) -> Bootstrap:

@@ -111,8 +111,9 @@ def _report_stage(bootstrap: Bootstrap, context: Context) -> AbstractContextMana
     title = (
         f"make Debian {bootstrap.suite} from packages" if bootstrap.over is None else f"add {count}"
     )
-    # packing the root and removing the folder it was made in count as another fifth
-    return context.report.stage(title, total=round(2.5 * len(bootstrap.added)))
+    # of each package: its control file, its files, its scripts; packing the root and removing the
+    # folder it was made in count as another half
+    return context.report.stage(title, total=round(3.5 * len(bootstrap.added)))
 
 
 def _run_mmdebstrap(bootstrap: Bootstrap, target: Path, context: Context, stage: Stage) -> str:
@@ -124,7 +125,7 @@ def _run_mmdebstrap(bootstrap: Bootstrap, target: Path, context: Context, stage:
         with os_errors_as(folder):
             folder.chmod(0o755)  # root of a user namespace is another user to the outside
         repository = folder / "packages"
-        write_repository(bootstrap.added, context.store, repository, context.runner)
+        write_repository(bootstrap.added, context.store, repository, context.runner, stage)
         over = folder / "over.tar" if bootstrap.over is not None else None
         if bootstrap.over is not None and over is not None:
             with os_errors_as(over):
@@ -176,9 +177,11 @@ def _clean_environment(bootstrap: Bootstrap, settings: Settings) -> dict[str, st
 
 
 def write_repository(
-    packages: Iterable[DebianPackage], store: Store, folder: Path, runner: Runner
+    packages: Iterable[DebianPackage], store: Store, folder: Path, runner: Runner, stage: Stage
 ) -> None:
     """Lay out a repository: each .deb by name, and a Packages file with sizes and hashes.
+
+    The stage counts the packages.
 
     Raises IntegrityError for a package that the store does not hold whole.
     """
@@ -194,6 +197,7 @@ def write_repository(
     for package in packages:
         argv = ("dpkg-deb", "--field", str(folder / package.file))
         control = runner(Command(argv=argv, timeout=60)).stdout.strip()
+        stage.advance()
         stanzas.append(
             f"{control}\nFilename: ./{package.file}\nSize: {package.size}\nSHA256: {package.sha256}\n"
         )

@@ -6,6 +6,7 @@ Supply the locked files under their names, run the builder, keep the log of a fa
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,11 +17,13 @@ from envbuild.build.in_base.exchange import give_file, make_open
 from envbuild.build.model import DefinitionBuild
 from envbuild.build.modes import MODES, ROWS
 from envbuild.cage import find_build_cage
+from envbuild.context import Context
 from envbuild.errors import IntegrityError, SpaceError, ToolFailedError, UsageError
 from envbuild.failures import explain_failure
 from envbuild.host import read_host
 from envbuild.lock.model import Lock
-from envbuild.progress import Reporter
+from envbuild.plan.shell import BUILD
+from envbuild.progress import Reporter, Stage
 from envbuild.run import Command, Result, Runner
 from envbuild.runtime import Runtime
 from envbuild.store.layout import Store
@@ -60,10 +63,8 @@ def supplied_files(lock: Lock, store: Store) -> Iterator[Path]:
         yield top
 
 
-def run_build(
-    request: DefinitionBuild, *, mode: str, runtime: Runtime, runner: Runner, report: Reporter
-) -> None:
-    """Build ``request.target``.
+def run_build(request: DefinitionBuild, *, mode: str, context: Context, stage: Stage) -> None:
+    """Build ``request.target``; the stage counts the Python packages that are unpacked.
 
     Raises UsageError for an unknown mode, SpaceError for a full disk, HostError for what the host
     lacks; the log of a failed build stays, and the error names it.
@@ -74,11 +75,12 @@ def run_build(
         raise UsageError(f"--mode {mode} is not one of: {known}")
     builder = make_builder()
     builder.prepare(request)
-    runtime = with_build_cage(runtime, runner)
+    runtime = with_build_cage(context.runtime, context.runner)
     _forget_old_logs(request.log.parent)
     for command in builder.commands(request, runtime):
-        report.detail(str(command))
-        result = runner(_told(command, report), check=False)
+        context.report.detail(str(command))
+        with _counting_packages(request, stage):
+            result = context.runner(_told(command, context.report), check=False)
         if result.code != 0:
             raise _build_failure(result, request)
     # a build that ended well and left no image has failed all the same
@@ -91,6 +93,36 @@ def with_build_cage(runtime: Runtime, runner: Runner) -> Runtime:
     argv = (str(runtime.program), "--version")
     trial = Command(argv=argv, env=runtime.environment, timeout=30)
     return replace(runtime, build_cage=find_build_cage(read_host(), runner, trial))
+
+
+@contextmanager
+def _counting_packages(request: DefinitionBuild, stage: Stage) -> Iterator[None]:
+    """Look every second how many packages the installer has unpacked in the root that is built."""
+    count = len(request.lock.python)
+    # bytecode and packing take about as long as unpacking
+    stage.expect(2 * count)
+    ended = threading.Event()
+
+    def look() -> None:
+        seen = 0
+        while not ended.wait(1.0):
+            now = min(len(_unpacked_packages(request)), count)
+            stage.advance(max(now - seen, 0))
+            seen = max(now, seen)
+
+    looking = threading.Thread(target=look, daemon=True)
+    looking.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        looking.join()
+
+
+def _unpacked_packages(request: DefinitionBuild) -> list[Path]:
+    """Return the entries of uv's cache in the root: of a tree, or where Apptainer builds an image."""
+    below = f"{BUILD.strip('/')}/cache/archive-v*/*"
+    return [*request.target.glob(below), *request.tmpdir.glob(f"*/rootfs/{below}")]
 
 
 def new_log(name: str, store: Store) -> Path:

@@ -84,14 +84,11 @@ def make_sandbox(order: BuildSpec, context: Context) -> None:
         raise UsageError("is there already", where=str(folder), hint=hint)
     partial = folder.with_name(f".{folder.name[:64]}.{os.getpid()}.partial")
     try:
-        with prepare_build(order, context, partial) as request, context.report.stage("install"):
-            run_build(
-                request,
-                mode="sandbox",
-                runtime=context.runtime,
-                runner=context.runner,
-                report=context.report,
-            )
+        with (
+            prepare_build(order, context, partial) as request,
+            context.report.stage("install") as stage,
+        ):
+            run_build(request, mode="sandbox", context=context, stage=stage)
         facts = look_inside(partial, order.lock.base.python_path, context.runtime, context.runner)
         note = SandboxNote(
             recipe=order.recipe.name,

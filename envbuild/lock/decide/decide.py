@@ -50,8 +50,9 @@ from envbuild.lock.model import (
 from envbuild.lock.packer import find_packers, packer_here
 from envbuild.lock.staleness import refuse_changed_files
 from envbuild.names import BY_MACHINE, BY_PLATFORM
+from envbuild.progress import SilentStage, Stage
 from envbuild.recipe.model import Recipe, Source
-from envbuild.resolve.backends import RESOLVERS
+from envbuild.resolve.backends import PAGE, RESOLVERS
 from envbuild.resolve.dates import default_as_of
 from envbuild.resolve.framework import bare_framework, with_framework
 from envbuild.resolve.model import Found, Request, Resolution, Resolver
@@ -103,7 +104,7 @@ def decide_lock(
     Raises NoSolutionError in the user's words, NetworkError, HostError, UsageError.
     """
     recipe = source.recipe
-    resolver = _uv_resolver(context)
+    resolver = _uv_resolver(context, SilentStage())
     # what can be refused without the network comes first
     refuse_removal(recipe)
     refuse_conda(recipe)
@@ -162,26 +163,27 @@ def _resolve_project(
 
     Raises NoSolutionError about the first one.
     """
-    ask = RESOLVERS[options.resolver](context)
+    make_resolver = RESOLVERS[options.resolver]
     whole = _whole_request(request, base, recipe, options, today)
-    with context.report.stage(
-        "resolve the requirements" + (f" as of {whole.as_of}" if whole.as_of else "")
-    ):
+    title = "resolve the requirements" + (f" as of {whole.as_of}" if whole.as_of else "")
+    with context.report.stage(title, unit=PAGE) as stage:
         try:
-            return base, ask(whole)
+            return base, make_resolver(context, stage)(whole)
         except NoSolutionError as refusal:
             first = refusal
 
     # the framework was chosen by itself: another release of its line may suit the project
-    pin = other_release(whole, base, ask)
+    pin = other_release(whole, base, make_resolver(context, SilentStage()))
     if pin is None or base.under is None:
         raise first
     try:
         other = _with_framework(
             replace(base, facts=base.under), recipe, options, context, today, bounds=(pin,)
         )
-        with context.report.stage(f"resolve the requirements with {pin}"):
-            resolution = ask(_whole_request(request, other, recipe, options, today))
+        title = f"resolve the requirements with {pin}"
+        with context.report.stage(title, unit=PAGE) as stage:
+            again = _whole_request(request, other, recipe, options, today)
+            resolution = make_resolver(context, stage)(again)
     except NoSolutionError:
         raise first from None
     note = (
@@ -223,8 +225,8 @@ def _refuse_unused(source: Source, resolution: Resolution) -> None:
             )
 
 
-def _uv_resolver(context: Context) -> Resolver:
-    return RESOLVERS["uv"](context)
+def _uv_resolver(context: Context, stage: Stage) -> Resolver:
+    return RESOLVERS["uv"](context, stage)
 
 
 def _describe_base(
@@ -240,9 +242,10 @@ def _describe_base(
             f'[base] bootstrap "{reference.text}" is no distribution',
             hint='write "debian:bookworm"',
         )
-    machine = BY_PLATFORM[recipe.base.platform].machine
-    with context.report.stage(f"choose the Debian packages ({reference.text})"):
-        bootstrap, debian = _debian_packages(recipe, reference.name, machine, options, context)
+    with context.report.stage(f"choose the Debian packages ({reference.text})") as stage:
+        bootstrap, debian = _debian_packages(
+            recipe, reference.name, options, context=context, stage=stage
+        )
     facts = bootstrap_facts(bootstrap, context)
     base = BaseDescription(
         facts=facts, digest=bootstrap.digest, epoch=bootstrap.epoch, debian=debian
@@ -283,10 +286,10 @@ def _with_framework(
     request = replace(
         request, keep=_kept_versions(options), upgrade=options.upgrade, refresh=options.refresh
     )
-    with context.report.stage(f"resolve the framework {named}"):
-        framework_of_dists = resolve_framework(
-            request, recipe, options.as_of or recipe.python.as_of, _uv_resolver(context), today
-        )
+    chosen = options.as_of or recipe.python.as_of
+    with context.report.stage(f"resolve the framework {named}", unit=PAGE) as stage:
+        resolver = _uv_resolver(context, stage)
+        framework_of_dists = resolve_framework(request, recipe, chosen, resolver, today)
     # what the framework merely allows (numpy) is chosen together with the project
     bare, protect = bare_framework(base.facts, framework_of_dists)
     whole = with_framework(base.facts, framework_of_dists)
@@ -327,7 +330,7 @@ def _described_facts(facts: BaseFacts) -> BaseDescription:
 
 
 def _debian_packages(
-    recipe: Recipe, suite: str, machine: str, options: LockOptions, context: Context
+    recipe: Recipe, suite: str, options: LockOptions, *, context: Context, stage: Stage
 ) -> tuple[Bootstrap, tuple[DebianPackage, ...]]:
     """Choose the Debian packages: the old lock's where nothing changed, else today's."""
     # Debian changes every day: what was locked stays until it is asked for anew
@@ -342,7 +345,8 @@ def _debian_packages(
         packages = old.base_packages
         created = datetime.fromtimestamp(old.base.epoch, timezone.utc).date().isoformat()
         return Bootstrap(suite=suite, created=created, packages=packages), old.debian
-    lists = read_lists(suite, context, machine=machine)
+    machine = BY_PLATFORM[recipe.base.platform].machine
+    lists = read_lists(suite, context, stage, machine=machine)
     bootstrap = choose_bootstrap(lists, context)
     here: tuple[DebianPackage, ...] = bootstrap.packages
     for group, names in (

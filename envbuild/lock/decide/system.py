@@ -34,10 +34,11 @@ def choose_system(
     if old is not None and old.system == names and old.base.digest == facts.digest:
         return old.debian
     distribution, suite = release_of(facts.distro or "")
-    with context.report.stage(f"choose the {distribution.title} packages ({suite})"):
+    with context.report.stage(f"choose the {distribution.title} packages ({suite})") as stage:
         lists = read_lists(
             suite,
             context,
+            stage,
             machine=facts.machine,
             distribution=distribution,
         )

@@ -57,6 +57,7 @@ class PipToolsResolver(UvResolver):
             indexes=self._index_urls(request),
             context=self.context,
             from_source=request.from_source,
+            stage=self.stage,
         )
 
 

@@ -12,6 +12,7 @@ from packaging.utils import canonicalize_name
 from envbuild.context import Context
 from envbuild.errors import NoSolutionError, UsageError
 from envbuild.net.index import index_url
+from envbuild.progress import SilentStage, Stage
 from envbuild.resolve.aliases import merge_aliases
 from envbuild.resolve.compose import Parts, compose, pick_file
 from envbuild.resolve.conflict.explain import (
@@ -63,8 +64,9 @@ class _Answer:
 class UvResolver:
     """The uv backend: a resolve.model.Resolver."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, stage: Stage | None = None) -> None:
         self.context = context
+        self.stage = stage or SilentStage()
 
     def __call__(self, request: Request) -> Resolution:
         """Resolve.
@@ -181,6 +183,7 @@ class UvResolver:
             archives=request.archives,
             context=replace(self.context, settings=settings),
             from_source=request.from_source,
+            stage=self.stage,
         )
 
     def _search_apart(self, session: Session, task: Task) -> _Answer:

@@ -18,6 +18,7 @@ from envbuild.context import Context
 from envbuild.data.package_tables import load_aliases
 from envbuild.errors import HostError, IntegrityError, NetworkError
 from envbuild.limits import UNREADABLE
+from envbuild.progress import SilentStage, Stage
 from envbuild.resolve.conflict.explain import (
     MISSING,
     NO_RELEASE,
@@ -49,6 +50,12 @@ from envbuild.store.layout import Store
 
 WARNING = re.compile(r"^warning: (.+)$", re.MULTILINE)
 ASKED = re.compile(r"^DEBUG Sending \w+ (?:GET )?request for: (\S+)$", re.MULTILINE)
+READ = (
+    "DEBUG Found fresh response",
+    "DEBUG Found modified",
+    "DEBUG Found not-modified",
+    "DEBUG No cache",
+)
 BUILDING = re.compile(r"DEBUG Preparing metadata for: (\S+)")
 SPOKEN = re.compile(r"^(?:DEBUG|TRACE|INFO|WARN) .*\n?", re.MULTILINE)
 BUILD_FAILED = re.compile(r"Failed to (?:\w+ and )?build `([A-Za-z0-9._-]+)==([^`\s]+)`")
@@ -78,6 +85,7 @@ class Session:
     from_source: tuple[str, ...] = ()
     archives: tuple[tuple[str, str], ...] = ()
     limit: TimeLimit = field(default_factory=TimeLimit)
+    stage: Stage = field(default_factory=SilentStage)
 
     def __post_init__(self) -> None:
         self.warnings: tuple[str, ...] = ()
@@ -308,7 +316,7 @@ class Session:
             cwd=place,
             env=environment,
             timeout=seconds,
-            on_line=self._tell_build,
+            on_line=self._read_line,
         )
         result = self.context.runner(command, check=False)
         if result.timed_out and whole:
@@ -317,7 +325,9 @@ class Session:
             raise HostError(f"uv did not finish within {seconds:.0f} s")
         return replace(result, stderr=SPOKEN.sub("", result.stderr))
 
-    def _tell_build(self, line: str) -> None:
+    def _read_line(self, line: str) -> None:
+        """Count a page or metadata that uv has read, and name a build on this machine."""
+        self.stage.advance(line.startswith(READ))
         found = BUILDING.match(line)
         if found and found[1] not in self._told:
             self._told.add(found[1])
