@@ -180,8 +180,10 @@ def _root_base(
     root = cached_part(key, packing.store)
     if root is None:
         tar = provide_root_tar(locked_bootstrap(lock, ("base", *groups)), context)
-        packing.report.detail("pack the base")
-        root = provide_part(key, packing, lambda writer: writer.add_all(root_contents(tar)))
+        title = f"pack the base {lock.base.reference}"
+        with packing.report.stage(title, total=tar.stat().st_size) as stage:
+            contents = root_contents(tar, stage)
+            root = provide_part(key, packing, lambda writer: writer.add_all(contents))
     return BaseParts(own=(root,), tree=merge_parts([root.part]))
 
 

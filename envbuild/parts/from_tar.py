@@ -14,6 +14,7 @@ from envbuild.formats import java_keystore
 from envbuild.formats.file_tree import Kind, TreeEntry
 from envbuild.limits import reading
 from envbuild.parts.writer import Content
+from envbuild.progress import Stage
 from envbuild.store.sealed import require_hash, sealed_hash
 from envbuild.tarread import members, open_tar
 
@@ -66,10 +67,13 @@ def without_clock(entry: TreeEntry, content: BinaryIO | bytes | None) -> BinaryI
     return java_keystore.with_time(keystore, entry.mtime)
 
 
-def root_contents(path: Path) -> Iterator[Content]:
-    """Yield the members of a root's tar, without logs, and the mount points that it lacks."""
+def root_contents(path: Path, stage: Stage) -> Iterator[Content]:
+    """Yield the members of a root's tar, without logs, and the mount points that it lacks.
+
+    The stage counts the bytes of the tar.
+    """
     lacking = dict(MOUNT_POINTS)
-    for entry, content in tar_contents(path, sealed_hash(path)):
+    for entry, content in tar_contents(path, sealed_hash(path), stage):
         lacking.pop(entry.path, None)
         if entry.kind != "f" or not LEAVINGS.fullmatch(entry.path):
             yield entry, without_clock(entry, content)
@@ -77,7 +81,7 @@ def root_contents(path: Path) -> Iterator[Content]:
         yield TreeEntry(name, "d", mode), None
 
 
-def tar_contents(path: Path, sha256: str | None) -> Iterator[Content]:
+def tar_contents(path: Path, sha256: str | None, stage: Stage | None = None) -> Iterator[Content]:
     """Yield the members of a tar of the store in its order; hard links become files of their own.
 
     Raises IntegrityError for a tar of another hash or a damaged one, and for a name that cannot be
@@ -89,6 +93,8 @@ def tar_contents(path: Path, sha256: str | None) -> Iterator[Content]:
         with open_tar(file, size) as tar:
             for member in members(tar, size):
                 yield _read_member(tar, member, path)
+                if stage is not None:
+                    stage.advance(tarfile.BLOCKSIZE + member.size)
 
 
 def _read_member(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> Content:

@@ -27,13 +27,14 @@ from envbuild.progress import Reporter, Stage
 from envbuild.run import Command, Result, Runner
 from envbuild.runtime import Runtime
 from envbuild.store.layout import Store
+from envbuild.store.units import count_noun
 
 KEEP_LOGS = 20
 """Logs of earlier builds that stay in the store."""
 
 
 @contextmanager
-def supplied_files(lock: Lock, store: Store) -> Iterator[Path]:
+def supplied_files(lock: Lock, store: Store, report: Reporter) -> Iterator[Path]:
     """Yield a folder that holds every locked file but the base's, under its own name.
 
     They are copies: what runs as root in a build could make a link to the store writable. Raises
@@ -51,15 +52,18 @@ def supplied_files(lock: Lock, store: Store) -> Iterator[Path]:
         ]
         for folder in ("python", "debian", "conda", "files"):
             make_open(top / folder)
-        for folder, name, sha256, size in wanted:
-            kept = store.artifact(sha256)
-            if not kept.is_file() or kept.stat().st_size != size:
-                raise IntegrityError(
-                    f"{name} is not whole in the store",
-                    where=str(kept),
-                    hint="run the command again",
-                )
-            give_file(kept, top / folder / name, sha256)
+        title = f"copy {count_noun(len(wanted), 'locked file')}"
+        with report.stage(title, total=sum(size for *_, size in wanted)) as stage:
+            for folder, name, sha256, size in wanted:
+                kept = store.artifact(sha256)
+                if not kept.is_file() or kept.stat().st_size != size:
+                    raise IntegrityError(
+                        f"{name} is not whole in the store",
+                        where=str(kept),
+                        hint="run the command again",
+                    )
+                give_file(kept, top / folder / name, sha256)
+                stage.advance(size)
         yield top
 
 
