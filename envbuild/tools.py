@@ -122,7 +122,7 @@ def _version(path: Path, kind: Kind, settings: Settings, runner: Runner) -> tupl
     found = re.search(r"\b(\d+(?:\.\d+)+)", result.stdout or result.stderr)
     if found is None:
         raise HostError(
-            f"it told no version: {result.last_lines(3) or 'no output'}",
+            f"it printed no version: {result.last_lines(3) or 'no output'}",
             where=str(command),
             hint=install_hint(path.name),
         )

@@ -81,7 +81,7 @@ def test_one_that_does_not_start(tmp_path: Path) -> None:
     with pytest.raises(HostError) as caught:
         find_tool("mmdebstrap", settings_with(tmp_path, "mmdebstrap"), runner)
     assert str(caught.value) == (
-        f"{tmp_path}/bin/mmdebstrap --version: it told no version: Can't locate Dpkg.pm in @INC"
+        f"{tmp_path}/bin/mmdebstrap --version: it printed no version: Can't locate Dpkg.pm in @INC"
     )
 
 

@@ -246,7 +246,7 @@ def _announce(
 
     library = library_to_fetch(spec, context.store)
     if library is not None:
-        context.report.say(f"{library.file} would be downloaded: it packs as the lock says")
+        context.report.say(f"{library.file} would be downloaded, to pack as the lock requires")
     return plan_image(spec, context.store)
 
 
@@ -324,7 +324,7 @@ def _check_image(
     name = spec.recipe.name
     asked = CheckRequest(require_gpu=request.require_gpu, with_project=not request.from_bundle)
     report = check_and_save(image.path, source, spec.lock, asked, context, digest=image.digest)
-    advice = "mend the recipe as the findings above say"
+    advice = "change the recipe as the findings above explain"
     if any(one.check == "direct-imports" and one.outcome == "failed" for one in report.findings):
         advice += f"; envbuild lock --prove {name} looks for versions that import"
     advice += "; envbuild make --no-check keeps the image as it is"
@@ -350,7 +350,7 @@ def _note_proof(source: Source, lock: Lock, report: Report, context: Context) ->
     )
     if imported and lock.proof == "not run" and not source.shipped:
         write_own_lock(source, msgspec.structs.replace(lock, proof="imported"), context)
-        context.report.say("all direct dependencies import: the lock says so now (proof)")
+        context.report.say("all direct dependencies import: the lock records it now (proof)")
 
 
 # ---- the image of an entry of a shelf

@@ -83,7 +83,7 @@ def read_probe(
     except (IndexError, *UNREADABLE) as error:
         detail = output.strip().splitlines()[-1:] or ["nothing"]
         raise HostError(
-            f"the probe in the image told no facts; it said: {detail[0][:300]}", where=image
+            f"the probe in the image printed no facts, but: {detail[0][:300]}", where=image
         ) from error
     if probed.glibc is None:
         raise UsageError(

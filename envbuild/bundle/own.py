@@ -123,7 +123,7 @@ def _wanted(context: Context) -> tuple[tuple[Artifact, ...], tuple[str, ...]]:
             pythons.append(python)
             for name, link in links:
                 if link.sha256 is None:
-                    raise NetworkError(f"the index tells no hash of {link.file}", where=name)
+                    raise NetworkError(f"the index gives no hash of {link.file}", where=name)
                 size = _size(link, client)
                 found[link.file] = Artifact(
                     file=link.file, size=size, sha256=link.sha256, kind="python", project=name

@@ -68,7 +68,7 @@ class Nvml:
         if code:
             raise HostError(
                 f"the NVIDIA driver does not answer (nvmlInit gives {code})",
-                hint="nvidia-smi says more",
+                hint="nvidia-smi shows more",
             )
 
     def cards(self) -> tuple[Card, ...]:

@@ -65,7 +65,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "doctor": Verb(
             "envbuild.cli.doctor",
             "command",
-            "Say what works on this machine, and how to repair the rest.",
+            "Test what works on this machine, and show how to repair the rest.",
         ),
         "base": Verb("envbuild.cli.base", "command", "Inspect, list or suggest base images."),
         "completion": Verb(
@@ -94,7 +94,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "why": Verb(
             "envbuild.cli.why",
             "command",
-            "Say why a package is in a lock, and what would change it.",
+            "Explain why a package is in a lock, and what would change it.",
         ),
         "diff": Verb("envbuild.cli.diff", "command", "Compare two locks, or a lock and an image."),
         "outdated": Verb(
@@ -124,7 +124,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
             "Explain the log of a job: the cause, and a command to run.",
         ),
         "watch": Verb(
-            "envbuild.cli.watch", "command", "Say whether a command or process uses the GPU now."
+            "envbuild.cli.watch", "command", "Test whether a command or process uses the GPU now."
         ),
     },
     "Run": {

@@ -93,7 +93,7 @@ def command(
         node = target_of_site(site, context)
     if on is not None and node is not None:
         raise UsageError(
-            "--on looks at a node, --for, --gpu, --driver and --glibc tell of one: not both",
+            "--on checks on a node; --for, --gpu, --driver and --glibc describe one: use either",
             where="--on",
         )
     if on is None:

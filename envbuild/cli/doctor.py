@@ -15,7 +15,7 @@ from envbuild.errors import HostError
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 @click.pass_obj
 def command(context: Context, *, as_json: bool) -> int:
-    """Say what works on this machine, and how to repair the rest.
+    """Test what works on this machine, and show how to repair the rest.
 
     Each line says that something is fine, works in another way, or is broken and how to repair it.
     The exit code is 7 when something is broken that `envbuild make` needs.

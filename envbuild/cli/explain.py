@@ -53,4 +53,4 @@ def _explanation_lines(found: Explanation) -> Iterator[str]:
     if found.trouble:
         yield "lines that look like errors:"
         yield from (f"  {line}" for line in found.trouble)
-    yield "on that node, this tells whether the image and its GPU work: envbuild check NAME --require-gpu"
+    yield "on that node, this command tests the image and its GPU: envbuild check NAME --require-gpu"

@@ -184,7 +184,7 @@ def _ask_about(proposal: Proposal) -> bool:
 def _ask_for_cpu(made: RecipeDraft) -> RecipeDraft:
     """Ask whether an image without a GPU is meant, where the base with one was refused."""
     if made.recipe.job.gpus is None or not click.confirm(
-        "Is an image for the CPU meant?", default=False, err=True
+        "Is this image for the CPU?", default=False, err=True
     ):
         return made
     recipe = structs.replace(

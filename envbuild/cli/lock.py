@@ -28,7 +28,7 @@ from envbuild.recipe.find import find_recipe
 @click.option(
     "--check",
     is_flag=True,
-    help="Only say whether the lock fits the recipe (exit code 4 when it does not).",
+    help="Only test whether the lock fits the recipe (exit code 4 if not).",
 )
 @click.option(
     "--upgrade",
@@ -57,7 +57,7 @@ from envbuild.recipe.find import find_recipe
 )
 @click.option(
     "--prove/--no-proof",
-    help="Build it, import every direct dependency, and look for versions that do. Without, the lock says: not run.",
+    help="Build the image, import every direct dependency, and search for versions that import.",
 )
 @click.option(
     "--budget",
@@ -79,7 +79,7 @@ from envbuild.recipe.find import find_recipe
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="Take conda's packages as a pixi.lock, conda-lock.yml or @EXPLICIT list has them.",
 )
-@click.option("--dry-run", is_flag=True, help="Say what would change and write nothing.")
+@click.option("--dry-run", is_flag=True, help="Print what would change and write nothing.")
 @host_builds
 @click.pass_obj
 def command(

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 @click.option(
     "--from-sandbox",
     type=click.Path(path_type=Path),
-    help="Pack a sandbox, and say what was done in it.",
+    help="Pack a sandbox, and print what was changed in it.",
 )
 @click.option(
     "--from-bundle",
@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     "--all", "every", is_flag=True, help="With --on: every recipe of ./recipes, one task each."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print what was built and proved as JSON.")
-@click.option("--dry-run", is_flag=True, help="Say what would be downloaded and built, and stop.")
+@click.option("--dry-run", is_flag=True, help="Print what would be downloaded and built, and stop.")
 @host_builds
 @click.pass_obj
 def command(
@@ -259,7 +259,7 @@ def _print_sandbox(result: MakeResult, program: str) -> None:
     how = f"as root inside; {python} is its Python"
     click.echo(f"  install  pip install …, apt-get install …: {how}")
     command = f"envbuild make --from-sandbox {name}"
-    click.echo(f"  pack     {command}    (says which recipe lines would do the same)")
+    click.echo(f"  pack     {command}    (prints the recipe lines for your changes)")
 
 
 def _print_packed(packed: PackedSandbox, *, as_json: bool) -> None:

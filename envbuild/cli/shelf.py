@@ -186,7 +186,7 @@ def _print_published(published: Published, context: Context, *, as_json: bool) -
         return
     title = f"{shelf}/{name}@{stored.digest[7:19]}"
     if not published.added:
-        context.report.say(f"{title} says this already")
+        context.report.say(f"{title} has this entry already")
         return
     after = f", after {number - 1} earlier" if number > 1 else ""
     click.echo(f"{title}: published{after}, {human_bytes(published.size)} new")

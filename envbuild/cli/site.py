@@ -95,9 +95,9 @@ def init_command(
     site = load_site(name, context.settings)
     if as_json:
         print_json({"file": str(path), "site": site})
-    context.report.say(f"{found.program} says {found.version}; wrote {path}")
+    context.report.say(f"found {found.version}; wrote {path}")
     context.report.say(
-        "look through it: what has to be known, such as accounts, stands there as a comment"
+        "check the file: comments mark what only you can know, such as accounts"
     )
 
 
@@ -138,7 +138,7 @@ def probe_command(
     facts, found = probed_sections(log)
     if not facts:
         raise CheckFailedError(
-            "the probe told nothing", where=str(log_files(record, settings.cwd)[0])
+            "the probe printed no facts", where=str(log_files(record, settings.cwd)[0])
         )
     write_text(path, with_facts(path.read_text("utf-8"), facts, found))
     context.report.say(f"wrote {', '.join(facts)} and {len(found)} kinds of GPU to {path}")

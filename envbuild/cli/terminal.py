@@ -128,7 +128,7 @@ class Lines:
 
 
 class _Count:
-    """How much of a stage is done: "22 %, " where the total is known, else "14 pages, " or nothing."""
+    """How much of a stage is done: "22 %, " of a known total, else "14 pages, " or nothing."""
 
     def __init__(
         self, total: int | None, unit: str, tell: Callable[[str], None] | None = None

@@ -20,7 +20,7 @@ from envbuild.toml import closest
 @click.command("why")
 @click.argument("package", shell_complete=complete_package)
 @click.argument("name", required=False, shell_complete=complete_recipe)
-@click.option("--offline", is_flag=True, help="Only say what the lock itself knows; ask no index.")
+@click.option("--offline", is_flag=True, help="Use only the lock; ask no index.")
 @json_option
 @host_builds
 @click.pass_obj

@@ -25,7 +25,7 @@ ANY = "any"
 """The toolkit of a GPU build that does not tell its own."""
 HOW_TO_SAY = (
     '[target] driver = "550.54.14" and gpu = ["A100"] in the recipe, or envbuild lock NAME '
-    "--for SITE:PARTITION\nor write cpu = true under [base], if the CPU is meant"
+    "--for SITE:PARTITION\nor write cpu = true under [base], if the image is for the CPU"
 )
 Records = list[RepoDataRecord]
 

@@ -119,7 +119,7 @@ class Solver:
             raise IntegrityError(f"the channel names a file {file!a}, which is no package")
         if record.sha256 is None or record.size is None:
             hint = "a channel of today has both; ask who keeps it to index it anew"
-            raise IntegrityError("the channel tells no sha256 or size", where=file, hint=hint)
+            raise IntegrityError("the channel gives no sha256 or size", where=file, hint=hint)
         return CondaFound(
             name=record.name.normalized,
             version=str(record.version),

@@ -86,7 +86,7 @@ class SquashImage:
         self._inode_table, self._folder_table = fields[15], fields[16]
         # SQUASHFS_FILE_MAX_SIZE; the kernel takes powers of two only
         if not 4096 <= self.block_size <= 1 << 20 or self.block_size & self.block_size - 1:
-            raise self.damaged("its superblock tells nonsense")
+            raise self.damaged("its superblock has impossible values")
         self._room = Room(limits.most_names(self.size), f"{DAMAGED}: its tables take")
         self._content = Room(limits.most_content(self.size), f"{DAMAGED}: it unpacks to")
         # the tables may stand in any order, all behind the data

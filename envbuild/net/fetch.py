@@ -310,5 +310,5 @@ def _size_by_request(url: str, client: httpx.Client) -> int:
         else:
             length = response.headers.get("Content-Length", "")
     if not length.isdecimal():
-        raise NetworkError("does not tell the size of this file", where=redact(url))
+        raise NetworkError("does not give the size of this file", where=redact(url))
     return int(length)

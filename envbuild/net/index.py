@@ -283,5 +283,5 @@ def _built_in(runner: Runner, program: str) -> str:
     found = re.search(r"by\s+default:\s+<([^>\s]+)>", result.stdout)
     if not found:
         hint = "set ENVBUILD_INDEX to its address"
-        raise UsageError("uv does not tell its default package index", hint=hint)
+        raise UsageError("uv does not print its default package index", hint=hint)
     return found[1]

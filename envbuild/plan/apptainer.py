@@ -55,7 +55,7 @@ def with_header(text: str, header: Pairs) -> str:
 def _header_value(key: str, value: str) -> str:
     if any(char in value for char in "\n\r\0#\\") or "{{" in value:
         raise UsageError(
-            f"{key}: {value!r} cannot stand in the header of a definition",
+            f"{key}: {value!r} cannot be in the header of a definition",
             hint="rename the file or folder",
         )
     return value

@@ -74,7 +74,7 @@ def _render_base(header: Pairs, root: str | None) -> str:
             hint="take a base from a registry (docker://…), or build with --mode fakeroot",
         )
     if not re.fullmatch(r"[A-Za-z0-9._:/@\[\]-]+", fields["From"]):
-        raise UsageError(f"{fields['From']!r} cannot stand in a Dockerfile")
+        raise UsageError(f"{fields['From']!r} cannot be in a Dockerfile")
     return f"FROM {fields['From']}\nUSER root\n"
 
 

@@ -84,7 +84,7 @@ def draft_conda_recipe(
     on_gpu = bool({spec_name(spec) for spec in found.specs} & load_conda().frameworks)
     below = {"conda": found.notes} if found.notes else {}
     if on_gpu and site is None:
-        below["target"] = ('say the nodes that it is for: gpu = ["A100"], driver = "550"',)
+        below["target"] = ('name the nodes that the image is for: gpu = ["A100"], driver = "550"',)
     recipe = Recipe(
         recipe=AboutSection(name=_recipe_name(found.title or path.resolve().parent.name)),
         base=BaseSection(bootstrap=BASE, cpu=not on_gpu),

@@ -114,7 +114,7 @@ def _gather_folder(root: Path) -> ProjectFindings:
     found, told = imported_modules(tree)
     if not all_findings and not tree.code and not tree.notebooks:
         raise UsageError(
-            "nothing here says what the project needs: no list of requirements, no "
+            "no file here lists what the project needs: no list of requirements, no "
             "definition, no Python code",
             where=as_printable(str(root)),
             hint="name the project's folder or one of its files: envbuild init path/to/project",
@@ -211,7 +211,7 @@ def _gather_file(path: Path) -> ProjectFindings:
         )
     findings = read_list(path, root)
     if findings is None:
-        raise UsageError("says nothing of what a project needs", where=as_printable(str(path)))
+        raise UsageError("does not list what a project needs", where=as_printable(str(path)))
     return ProjectFindings(
         name=recipe_name(findings.title or name), all_findings=(findings,), imports=(), tree=tree
     )

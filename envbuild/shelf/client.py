@@ -156,7 +156,7 @@ class ShelfClient:
             raise IntegrityError(f"its {what} is missing from the shelf {self.name}", where=path)
         found = digest_of(data)
         if found != digest:
-            hint = "do not use it; tell whoever keeps the shelf"
+            hint = "do not use it; tell the owner of the shelf"
             raise IntegrityError(
                 f"its {what} was changed on the shelf: sha256 is {found[7:]}", where=path, hint=hint
             )

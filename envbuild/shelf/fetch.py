@@ -75,7 +75,7 @@ def fetch_entry(library: ShelfClient, name: str, digest: str | None = None) -> V
     )  # what is worked out of a lock may be worked out otherwise by another envbuild
     copied = msgspec.structs.replace(copied, cuda=entry.about.cuda, packages=entry.about.packages)
     if lock_digest(lock) != entry.locked or copied != entry.about:
-        raise IntegrityError("its card says something else than its recipe and lock", where=title)
+        raise IntegrityError("its card does not match its recipe and lock", where=title)
     reports = tuple(
         _read_report(library, one, entry.image.digest if entry.image else "", title)
         for one in entry.verdicts
@@ -132,7 +132,7 @@ def _read_report(library: ShelfClient, one: CheckSummary, image: str, title: str
         ) from error
     if report.digest != image or summarize_report(one.report, report) != one:
         raise IntegrityError(
-            "a verdict of it is about another image, or says something else than its report",
+            "a verdict of it is about another image, or does not match its report",
             where=title,
         )
     return report

@@ -135,7 +135,7 @@ def fetch_image(
                 out.write(chunk)
                 transfer.advance(len(chunk))
             if f"sha256:{found.hexdigest()}" != digest:
-                hint = "do not use it; tell whoever keeps the shelf. Build it instead: envbuild make --mode flat"
+                hint = "do not use it; tell the owner of the shelf. Build it instead: envbuild make --mode flat"
                 raise IntegrityError(
                     "a piece of the image was changed on the shelf", where=str(source), hint=hint
                 )

@@ -109,7 +109,7 @@ def _refuse_requirement(keys: tuple[str, ...], value: str, where: str, text: str
 
 def _policy_error(where: str, text: str, keys: tuple[str, ...], what: str) -> UsageError:
     line = line_of(text, keys)
-    hint = "a recipe on a shelf stands alone: paths and settings of one machine stay in the recipe of that machine"
+    hint = "a recipe on a shelf must work everywhere: paths and settings of one machine stay in the recipe of that machine"
     return UsageError(
         f"[{keys[0]}] {'.'.join(keys[1:2])}: {what}".replace(" :", ":"),
         where=f"{where}, line {line}",

@@ -125,7 +125,7 @@ def test_what_the_probe_says_becomes_facts() -> None:
 def test_output_without_facts_is_told(text: str) -> None:
     with pytest.raises(HostError) as caught:
         read_probe(text, image="base.sif")
-    assert str(caught.value).startswith("base.sif: the probe in the image told no facts; it said: ")
+    assert str(caught.value).startswith("base.sif: the probe in the image printed no facts, but: ")
 
 
 def test_an_image_without_glibc_is_refused() -> None:

@@ -138,7 +138,7 @@ def test_the_images_variables_name_constraints_and_libraries(tmp_path: Path) -> 
         (a_python(5), "the image's Python is python3.5; a base needs Python 3.6 or newer"),
         (
             {**a_python(), "usr/bin/python3.11": "x"},
-            "the version of /usr/bin/python3.11 cannot be told from its files",
+            "the version of /usr/bin/python3.11 cannot be read from its files",
         ),
         ({**a_python(), "lib64/libc.so.6": Link("nowhere")}, "the image's C library is not glibc"),
     ],

@@ -92,7 +92,7 @@ def test_bases_are_suggested_for_a_site(here: Path, capsys: pytest.CaptureFixtur
     )
     assert "CUDA 11" in capsys.readouterr().out
     assert run_cli(["base", "suggest", "--site", "plai"]) == 2
-    assert "its file tells nothing about its nodes" in capsys.readouterr().err
+    assert "its file has no facts about its nodes" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("here")
@@ -115,7 +115,7 @@ def test_a_site_as_the_target_of_a_check(user_settings: Settings) -> None:
     for text, message in (
         ("alliance-cedar", "which GPU?"),
         ("amane:A100", 'no GPU of "A100" is known; known: Tesla V100S-PCIE-32GB'),
-        ("plai", "its file tells nothing about its nodes"),
+        ("plai", "its file has no facts about its nodes"),
     ):
         with pytest.raises(UsageError) as told:
             target_of_site(text, context)

@@ -283,7 +283,7 @@ def test_a_definition_with_forty_pip_lines(tmp_path: Path) -> None:
     [
         (
             {"README.md": "hello"},
-            "nothing here says what the project needs: no list of requirements, no definition, no Python code",
+            "no file here lists what the project needs: no list of requirements, no definition, no Python code",
         ),
     ],
 )
@@ -299,11 +299,11 @@ def test_nothing_there(files: dict[str, str], told: str, tmp_path: Path) -> None
         ("nb.ipynb", "{not json", "is not a notebook as Jupyter writes it"),
         ("nb.ipynb", '{"cells": 3}', "is not a notebook as Jupyter writes it"),
         ("environment.yml", "a: [b\n", "is not YAML"),
-        ("environment.yml", "- 1\n", "says nothing of what a project needs"),
-        ("other.yml", "- a\n- b\n", "says nothing of what a project needs"),
+        ("environment.yml", "- 1\n", "does not list what a project needs"),
+        ("other.yml", "- a\n- b\n", "does not list what a project needs"),
         ("Dockerfile", "FROM\nRUN", "is not a Dockerfile that can be read"),
         ("a.def", "hello\n%post", "is no Apptainer definition: it has no Bootstrap:"),
-        ("setup.py", "print('no setup here')", "says nothing of what a project needs"),
+        ("setup.py", "print('no setup here')", "does not list what a project needs"),
     ],
 )
 def test_a_single_bad_file(name: str, text: str, told: str, tmp_path: Path) -> None:

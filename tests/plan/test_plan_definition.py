@@ -141,7 +141,7 @@ def test_a_summary_cannot_break_out_of_its_place() -> None:
 )
 def test_a_header_value_that_cannot_stand_there_is_refused(value: str) -> None:
     definition = Definition(comment=("c",), header=(("Bootstrap", "localimage"), ("From", value)))
-    with pytest.raises(UsageError, match="cannot stand in the header of a definition"):
+    with pytest.raises(UsageError, match="cannot be in the header of a definition"):
         render_definition(definition)
 
 

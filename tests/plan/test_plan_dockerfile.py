@@ -96,7 +96,7 @@ def test_what_a_dockerfile_cannot_carry_is_refused() -> None:
         render_dockerfile(replace(SMALL, environment=(("A", "b\nc"),)))
     with pytest.raises(UsageError, match="a Dockerfile carries 120000"):
         render_dockerfile(replace(SMALL, post=("x" * 130_000,)))
-    with pytest.raises(UsageError, match="cannot stand in a Dockerfile"):
+    with pytest.raises(UsageError, match="cannot be in a Dockerfile"):
         render_dockerfile(replace(SMALL, header=(("Bootstrap", "docker"), ("From", "x\nRUN y"))))
 
 

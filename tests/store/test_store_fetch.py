@@ -587,7 +587,7 @@ def test_sizes_are_asked_with_head_or_with_one_byte(
     ("page", "text"),
     [
         (Page(status=404), "is not there (HTTP 404)"),
-        (Page(body=b"123", says=-1, ranges=False), "does not tell the size of this file"),
+        (Page(body=b"123", says=-1, ranges=False), "does not give the size of this file"),
         (Page(status=503), "answers with HTTP 503 (3 attempts)"),
     ],
 )

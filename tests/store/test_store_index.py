@@ -73,7 +73,7 @@ def test_without_any_configuration_uv_is_asked_once(bare: Settings) -> None:
 def test_a_uv_that_does_not_tell_is_an_error_with_a_way_out(bare: Settings) -> None:
     with pytest.raises(UsageError) as caught:
         index_url(bare, ScriptedRunner({"--help": (0, "nothing", "")}))
-    assert str(caught.value) == "uv does not tell its default package index"
+    assert str(caught.value) == "uv does not print its default package index"
     assert caught.value.hint == "set ENVBUILD_INDEX to its address"
 
 

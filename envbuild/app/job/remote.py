@@ -44,8 +44,8 @@ def target_of_site(text: str, context: Context) -> Target:
     site = load_site(name, context.settings)
     gpu, host = _gpu_of_site(site, part), site.host
     if gpu is None and not site.host.driver and not site.host.glibc:
-        hint = f"envbuild site probe --on {name} asks one of its nodes; or say it: --gpu, --driver, --glibc"
-        raise UsageError("its file tells nothing about its nodes", where=f"site {name}", hint=hint)
+        hint = f"envbuild site probe --on {name} asks one of its nodes; or use --gpu, --driver, --glibc"
+        raise UsageError("its file has no facts about its nodes", where=f"site {name}", hint=hint)
     driver, glibc = host.driver or None, host.glibc or None
     if gpu is None:
         return Target(driver=driver, glibc=glibc)

@@ -87,7 +87,7 @@ def _folder_of(request: PortalRequest, name: str, context: Context) -> Path:
         folder = Path(data) / "envbuild" / request.form / name
     if not re.fullmatch(r"/[A-Za-z0-9._/+@=-]+", str(folder)):
         raise UsageError(
-            "a folder of such a name cannot stand in the settings of others",
+            "a folder of such a name cannot be in the settings of others",
             where=str(folder),
             hint="name another one: -o FOLDER",
         )

@@ -160,7 +160,7 @@ def _python_version(tree: Tree, real: str, home: str, minor: int, where: str) ->
         if found:
             return str(max(found, key=found.count).decode())
     raise UsageError(
-        f"the version of {real} cannot be told from its files",
+        f"the version of {real} cannot be read from its files",
         where=where,
         hint="make a .sif of it",
     )

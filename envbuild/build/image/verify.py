@@ -241,7 +241,7 @@ def _why_other_bytes(
     if note is None:
         return "it was packed from its definition, by a program that the lock does not hold"
     if order is None:
-        return "without its recipe nothing says which bytes there should be"
+        return "without its recipe the expected bytes are not known"
     packer = order.codec.name
     if note.packer != packer or note.formats != FORMATS:
         other = f"it was packed by {note.packer}, here it would be {packer}"

@@ -133,7 +133,7 @@ def read_scheme(answer: bytes, base: LockedBase, tree: Tree) -> Scheme:
         data = msgspec.json.decode(answer, type=_SchemeAnswer)
     except UNREADABLE as error:
         raise HostError(
-            f"its Python does not tell where it keeps packages: {error}", where=base.reference
+            f"its Python does not print where it keeps packages: {error}", where=base.reference
         ) from error
     # links are resolved now: parts are laid by path, and would replace the link by a folder
     site, platform = resolve_links(tree, data.purelib), resolve_links(tree, data.platlib)

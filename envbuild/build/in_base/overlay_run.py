@@ -49,7 +49,7 @@ REFUSED = re.compile(
 )
 NO_OVERLAY = (
     "this needs what apptainer build --fakeroot needs: a line for the user in /etc/subuid and /etc/subgid, "
-    "fuse-overlayfs, and /dev/fuse; envbuild doctor tells which is missing\n"
+    "fuse-overlayfs, and /dev/fuse; envbuild doctor shows which is missing\n"
     "or make the image on another machine and copy the .sif here"
 )
 

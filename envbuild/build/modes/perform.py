@@ -124,7 +124,7 @@ def _counting_packages(request: DefinitionBuild, stage: Stage) -> Iterator[None]
 
 
 def _unpacked_packages(request: DefinitionBuild) -> list[Path]:
-    """Return the entries of uv's cache in the root: of a tree, or where Apptainer builds an image."""
+    """Return the entries of uv's cache in the root that is built: a tree, or an image's."""
     below = f"{BUILD.strip('/')}/cache/archive-v*/*"
     return [*request.target.glob(below), *request.tmpdir.glob(f"*/rootfs/{below}")]
 

@@ -61,7 +61,7 @@ def _write_pip(folder: Path, context: Context) -> str:
     try:
         config["global"]["index-url"] = index_url(context.settings, context.runner)
     except EnvbuildError as error:
-        context.report.say(f"pip in the sandbox is told no package index: {error}")
+        context.report.say(f"the sandbox gets no package index: {error}")
     text = io.StringIO()
     config.write(text)
     return _write_file(folder / "pip.conf", text.getvalue())
@@ -71,7 +71,7 @@ def _write_apt(folder: Path, order: BuildSpec, context: Context) -> str:
     try:
         source = _apt_source(order, context)
     except EnvbuildError as error:
-        context.report.say(f"apt-get in the sandbox is told no mirror: {error}")
+        context.report.say(f"the sandbox gets no Debian mirror: {error}")
         return ""
     _write_file(folder / "sources.list", source)
     lines = [

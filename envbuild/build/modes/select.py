@@ -30,7 +30,7 @@ ROOT_ADVICE = (
 )
 ELSEWHERE = (
     "build where it works and copy the .sif here: envbuild make --on SITE, or envbuild def on another machine;\n"
-    "envbuild doctor tells what is missing, and how root can mend it"
+    "envbuild doctor shows what is missing, and how root can repair it"
 )
 
 

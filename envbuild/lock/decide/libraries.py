@@ -151,7 +151,7 @@ def _list_hints(lack: Lack, facts: BaseFacts) -> Iterable[str]:
             "and their folders in "
             "LD_LIBRARY_PATH, as the recipe chainer-mnist does (envbuild show chainer-mnist)"
         )
-    yield "write cpu = true under [base], if the CPU is meant"
+    yield "write cpu = true under [base], if the image is for the CPU"
 
 
 def _fitting_bases(found: Found, facts: BaseFacts) -> str:
