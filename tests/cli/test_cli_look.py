@@ -143,8 +143,8 @@ def test_a_long_stage_says_how_far_it_is(
         stage.advance(2)
         time.sleep(0.1)
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0].startswith("  pack 3 packages: 66 %, ")
-    assert lines[0].endswith(" so far")
+    # on a busy machine the first look may come before anything is counted
+    assert re.fullmatch(r"  pack 3 packages: 66 %, [\d.]+ s so far", lines[-2])
     assert re.fullmatch(r"pack 3 packages: [\d.]+ s", lines[-1])
 
 
@@ -155,7 +155,7 @@ def test_a_long_stage_of_unknown_length_says_what_it_counted(
     with Lines().stage("resolve", unit="page") as stage:
         stage.advance(14)
         time.sleep(0.1)
-    assert capsys.readouterr().err.startswith("  resolve: 14 pages, ")
+    assert capsys.readouterr().err.splitlines()[-2].startswith("  resolve: 14 pages, ")
 
 
 def test_a_terminal_shows_the_share_from_the_first_second(
