@@ -157,9 +157,7 @@ def as_built(recorded: str | None, digest: str) -> tuple[Finding, ...]:
             ),
         )
     reason = f"it was changed or damaged since: its digest is {digest}, make built {recorded}"
-    hint = (
-        "make it again: remove the file, then envbuild make; envbuild verify shows what is different"
-    )
+    hint = "make it again: remove the file, then envbuild make; envbuild verify shows what is different"
     return (Finding(check="as-built", title=title, outcome="failed", reason=reason, hint=hint),)
 
 

@@ -28,7 +28,7 @@ from envbuild.project.gather import gather_findings
 from envbuild.project.model import PackageIndex, Proposal, RecipeDraft
 from envbuild.project.package_index import Offline, Online
 from envbuild.project.private import as_printable
-from envbuild.recipe.model import JobSection
+from envbuild.recipe.model import JobSection, TargetSection
 from envbuild.recipe.write import write_recipe
 from envbuild.store.atomic import write_text
 from envbuild.store.units import count_noun
@@ -97,6 +97,9 @@ def command(
     made = without_proposals(made, refused)
     if any(proposal.kind == "base" for proposal in refused):
         made = _ask_for_cpu(made)
+    if site is not None:
+        nodes = TargetSection(sites=(site,))
+        made = replace(made, recipe=structs.replace(made.recipe, target=nodes))
     _write_draft(made, target, context, dry_run=dry_run)
 
 

@@ -96,9 +96,7 @@ def init_command(
     if as_json:
         print_json({"file": str(path), "site": site})
     context.report.say(f"found {found.version}; wrote {path}")
-    context.report.say(
-        "check the file: comments mark what only you can know, such as accounts"
-    )
+    context.report.say("check the file: comments mark what only you can know, such as accounts")
 
 
 @command.command("probe")

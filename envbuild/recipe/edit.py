@@ -60,7 +60,9 @@ def remove_requirements(text: str, names: Sequence[str], path: Path) -> str:
         if not places:
             known = [requirement_name(str(line)) for line in present]
             what = f"[python] dependencies has no {name}{closest(name, known)}"
-            raise UsageError(what, where=str(path), hint="envbuild why shows what requires a package")
+            raise UsageError(
+                what, where=str(path), hint="envbuild why shows what requires a package"
+            )
         for place in reversed(places):
             del present[place]
     return tomlkit.dumps(document)

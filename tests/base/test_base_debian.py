@@ -219,6 +219,15 @@ class TestLive:
         assert caught.value.where == f"bookworm: {name}"
         assert name in caught.value.what
 
+    def test_an_unknown_certificate_authority_is_told_with_what_to_do(self) -> None:
+        said = "Certificate verification failed: The certificate is NOT trusted."
+        failed = failure(Result(argv=("apt-get",), code=100, stdout="", stderr=said, seconds=0.0))
+        url = "https://mirror.invalid/debian"
+        error = debian._update_error(failed, "bookworm", url, debian.DEBIAN)
+        assert isinstance(error, NetworkError)
+        assert error.what == "the mirror shows a certificate that is not trusted"
+        assert "SSL_CERT_FILE" in (error.hint or "")
+
     def test_the_stage_counts_the_percent_of_the_lists(self, at: Settings) -> None:
         stage = CountingStage()
         read_lists("bookworm", open_context(at, LocalRunner(), Silent()), stage)

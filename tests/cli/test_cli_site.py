@@ -49,7 +49,7 @@ def test_init_writes_what_the_scheduler_says(
     assert (
         'gpu = "gres"\nmemory = "mem"\ngpus-per-node = 4' in (here / "sites/mine.toml").read_text()
     )
-    assert "sbatch says slurm 23.11.4" in capsys.readouterr().err
+    assert "found slurm 23.11.4" in capsys.readouterr().err
     assert run_cli(["site", "init", "mine"]) == 2
     assert "is there already" in capsys.readouterr().err
     assert run_cli(["job", "x", "--", "true"]) == 2

@@ -7,15 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import README, ROOT, anchors, without_code
+from envbuild.cli import VERBS
+from tests.docs.pages import README, ROOT, anchors, rows, section, without_code
 
-PAGES = ("tutorial", "platforms", "glossary", "check")
+PAGES = ("tutorial", "platforms", "glossary", "check", "site")
 ENGLISH = (
     README,
     *(ROOT / f"docs/{page}.md" for page in PAGES),
     *sorted((ROOT / "docs").glob("howto-*.md")),
 )
 """Every how-to page, these and README have a Japanese page of the same name."""
+SAME_SECTIONS = [page for page in ENGLISH if page not in (README, ROOT / "docs/check.md")]
+"""The Japanese README and the page of checks are shorter than the English ones."""
 FENCE = re.compile(r"^```.*?^```$|(?:(?<=\n\n)|\A)(?:^ {4}[^\n]*\n)+", re.MULTILINE | re.DOTALL)
 COMMENT = re.compile(r"(?:^|\s+)#(?![!$]).*$", re.MULTILINE)
 """What is translated inside a block.  A directive of a scheduler and the first line of a script are no comments."""
@@ -83,6 +86,19 @@ def test_links_of_the_japanese_pages_resolve(page: Path) -> None:
         assert not anchor or anchor in anchors(file.read_text("utf-8")), (
             f"{page.name} links to {target}"
         )
+
+
+def test_the_japanese_readme_has_every_verb() -> None:
+    text = section((ROOT / "docs/ja/README.md").read_text("utf-8"), "## コマンド")
+    verbs = [f"`{name}`" for name in VERBS]
+    assert sorted(row[0] for row in rows(text) if row[0].startswith("`")) == sorted(verbs)
+
+
+@pytest.mark.parametrize("page", SAME_SECTIONS, ids=_name)
+def test_both_languages_have_the_same_sections(page: Path) -> None:
+    texts = (page.read_text("utf-8"), _japanese(page).read_text("utf-8"))
+    levels = [re.findall(r"^#+(?= )", FENCE.sub("", text), re.MULTILINE) for text in texts]
+    assert levels[0] == levels[1]
 
 
 def test_every_japanese_page_is_linked_from_the_japanese_readme() -> None:

@@ -142,6 +142,7 @@ def test_a_base_for_the_driver_of_a_site(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(folder)
     assert run("--yes", "--offline", "--for", "amane").exit_code == 0
     recipe, _ = read_recipe(folder / "recipes/course.toml")
+    assert recipe.target.sites == ("amane",)
     assert recipe.base.framework == "tensorflow[and-cuda]==2.14.*", (
         "the last for CUDA 11, which driver 450 runs"
     )

@@ -50,7 +50,7 @@ def test_an_extension_for_the_gpu_names_nvcc_and_has_torch_at_hand(tmp_path: Pat
     made = compile_with(tmp_path, {"setup.py": SETUP, "csrc/kernel.cu": "__global__"})
     (note,) = made.notes
     assert note.startswith(
-        "ext 1.0 is compiled for the GPU when the image is built: it needs nvcc, which the base has not. Take a base with"
+        "ext 1.0 is compiled for the GPU when the image is built: it needs nvcc, and the base has none. Take a base with"
     )
     assert [package.name for package in made.build] == ["torch", "triton"]
 

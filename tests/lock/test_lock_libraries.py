@@ -86,7 +86,9 @@ def test_what_would_compute_on_the_cpu_is_refused(package: Found, says: str, hel
     assert f"{package.name} {package.version} would compute on the CPU" in caught.value.what
     assert says in caught.value.what
     assert helps in (caught.value.hint or "")
-    assert (caught.value.hint or "").endswith("cpu = true under [base], if the image is for the CPU")
+    assert (caught.value.hint or "").endswith(
+        "cpu = true under [base], if the image is for the CPU"
+    )
     assert caught.value.where == f'[base] framework = "{package.name}==1"'
     assert require_cuda(recipe(cpu=True), DEBIAN, (package,)) == ()
 

@@ -954,6 +954,16 @@ def test_all_releases_withdrawn_and_no_date(index: SyntheticIndex, resolve: Reso
             resolve(base(), "whisperx", **dated)
 
 
+def test_a_build_that_only_its_makers_index_has(index: SyntheticIndex, resolve: Resolve) -> None:
+    index.wheel("torch", "2.0.1")
+    error = error_of(resolve, base(), "torch==2.0.1+cu118")
+    assert error.hint is not None
+    assert error.hint.splitlines()[0] == (
+        'name the index of the builds "+cu118": indexes = ["cu118"] under [python], '
+        "and its address on this machine: export ENVBUILD_INDEX_CU118=https://…"
+    )
+
+
 def test_builds_of_a_named_index_as_pytorch_serves_them(
     index: SyntheticIndex, server: Server, settings: Settings, tmp_path: Path
 ) -> None:

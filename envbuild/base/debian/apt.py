@@ -32,7 +32,8 @@ from envbuild.errors import (
 )
 from envbuild.limits import UNREADABLE
 from envbuild.names import BY_MACHINE
-from envbuild.net.redact import USER, without_user
+from envbuild.net.redact import USER, redact, without_user
+from envbuild.net.web import CERTIFICATE_HINT, UNTRUSTED
 from envbuild.progress import SilentStage, Stage
 from envbuild.run import Command, Runner
 from envbuild.settings import Settings
@@ -365,8 +366,6 @@ def _release_date(path: Path) -> str:
 def _update_error(
     error: ToolFailedError, suite: str, url: str, distribution: Distribution
 ) -> EnvbuildError:
-    from envbuild.net.redact import redact
-
     text = error.stderr + error.stdout
     if FULL.search(text):
         return SpaceError(
@@ -387,6 +386,8 @@ def _update_error(
         reasons = re.findall(r"^[EW]: (.+)$", text, re.MULTILINE)
         said = redact(reasons[0]) if reasons else error.what
         what = f"the {distribution.title} mirror did not answer as it should: {said}"
+    if re.search(r"[Cc]ertificate verif|certificate is NOT trusted", text):
+        return NetworkError(f"the mirror {UNTRUSTED}", where=redact(url), hint=CERTIFICATE_HINT)
     variable = f"ENVBUILD_{distribution.name.upper()}_MIRROR"
     return NetworkError(
         what, where=redact(url), hint=f"name another mirror ({variable}=…), or check the proxy"

@@ -233,7 +233,9 @@ class CondaAssembly:
                     inside, prefix, self.config, declared, self.set_by_recipe
                 )
         for told in activation.told:
-            self.packing.report.say(f"activating conda sets functions or aliases, which no image can keep: {told}")
+            self.packing.report.say(
+                f"activating conda sets functions or aliases, which no image can keep: {told}"
+            )
         writer.add_all(environment_contents(activation, self.lock, self.history))
 
     def _link_all(self, planned: Sequence[PlannedPart]) -> dict[str, CachedPart]:

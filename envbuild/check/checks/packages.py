@@ -10,6 +10,7 @@ from envbuild.check.checks.sources import VARIABLE
 from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed, skipped
 from envbuild.data import lookup
 from envbuild.data.tables import load_frameworks
+from envbuild.store.units import count_noun
 
 REBUILD = "build the image again from its lock: envbuild make"
 
@@ -212,7 +213,8 @@ def own_sources(evidence: Evidence) -> Verdict:
         return skipped("there is no Python in the project's folder")
     if not found.suspects:
         return passed(
-            f"{found.files} scripts of the project ask and choose no GPU in a wrong way", **shown
+            f"{count_noun(found.files, 'script')} of the project: no wrong test or choice of GPUs",
+            **shown,
         )
     first = found.suspects[0]
     more = f" (and {len(found.suspects) - 1} more)" if len(found.suspects) > 1 else ""

@@ -80,8 +80,8 @@ def compile_notes(
         named = f"{one.package.name} {one.package.version}"
         if one.nvcc and not has_nvcc:
             notes.append(
-                f"{named} is compiled for the GPU when the image is built: it needs nvcc, which "
-                "the base has not. "
+                f"{named} is compiled for the GPU when the image is built: it needs nvcc, and "
+                "the base has none. "
                 "Take a base with nvcc (a -devel image), or its makers' wheels by an index of your "
                 "own "
                 "([python] indexes)"

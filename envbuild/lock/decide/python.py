@@ -55,5 +55,5 @@ def _python_hints(recipe: Recipe, wanted: str, suites: dict[str, str]) -> Iterab
     has = ", ".join(f"{suite} {python}" for suite, python in suites.items())
     yield (
         f"leave out [python] version (Debian releases: {has}), or take an image with Python "
-        f"{wanted}"
+        f'{wanted}, or conda\'s: "python {wanted}.*" in [conda] dependencies'
     )

@@ -22,6 +22,7 @@ from envbuild.resolve.conflict.explain import (
     name_of,
     no_solution,
 )
+from envbuild.resolve.conflict.local_builds import advise_local_builds
 from envbuild.resolve.conflict.metadata import gather_clashes, with_others
 from envbuild.resolve.conflict.suggestions import suggest_changes
 from envbuild.resolve.couplings import Coupling
@@ -415,9 +416,11 @@ def _refusal_error(session: Session, task: Task, conflict: ConflictError) -> NoS
         c for c in clashes_of(conflict, problem) if (name_of(c.subject), c.stub.name) not in known
     )
     clashes = tuple(dict.fromkeys((*read, *also)))
-    return no_solution(
-        conflict, problem, clashes, suggest_changes(session, task, conflict, clashes)
+    advice = (
+        *advise_local_builds(problem, session.indexes),
+        *suggest_changes(session, task, conflict, clashes),
     )
+    return no_solution(conflict, problem, clashes, advice)
 
 
 def _find_edges(
