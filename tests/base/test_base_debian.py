@@ -20,6 +20,7 @@ from envbuild.base.debian.apt import (
     resolve_bootstrap,
     resolve_debian,
 )
+from envbuild.base.debian.distribution import DEBIAN
 from envbuild.base.debian.index import DebianIndex, field_of
 from envbuild.base.model import AptPackage, DebianPackage
 from envbuild.context import Context, open_context
@@ -223,7 +224,7 @@ class TestLive:
         said = "Certificate verification failed: The certificate is NOT trusted."
         failed = failure(Result(argv=("apt-get",), code=100, stdout="", stderr=said, seconds=0.0))
         url = "https://mirror.invalid/debian"
-        error = debian._update_error(failed, "bookworm", url, debian.DEBIAN)
+        error = debian._update_error(failed, "bookworm", url, DEBIAN)
         assert isinstance(error, NetworkError)
         assert error.what == "the mirror shows a certificate that is not trusted"
         assert "SSL_CERT_FILE" in (error.hint or "")
