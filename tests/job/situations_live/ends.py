@@ -206,8 +206,8 @@ def ranks_of_srun_are_told_before_they_are_ended(place: Place) -> None:
 @situation
 def a_handler_of_term_has_its_time_at_the_limit(place: Place) -> None:
     limit = place.pick(slurm="1m", gridengine="10s", pbs="10s")
-    # a shell's own command: see ends_what_serves_files
-    text = 'trap "echo >saved; exit 9" TERM; while :; do sleep 0.2; done'
+    # echo is the shell's own: see ends_what_serves_files; one that ends at once may have the code of a signal
+    text = 'trap "echo >saved; sleep 0.7; exit 9" TERM; while :; do sleep 0.2; done'
     result = place.shell(text, "--walltime", limit, code=9)
     assert (place.folder / "saved").exists()
     assert "it reached its time limit" in result.stdout + result.stderr
