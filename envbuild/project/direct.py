@@ -33,7 +33,7 @@ def listed_requirements(
         if not findings.frozen and findings.requirements
     ]
     dumps = [findings for findings in builder.gathered.all_findings if findings.frozen]
-    requirements = list(chain.from_iterable(findings.requirements for findings in direct))
+    requirements = list(chain.from_iterable(_needed_ones(builder, one, used) for one in direct))
     enough = any(not findings.image and findings.requirements for findings in direct)
     for findings in dumps:
         if enough:
@@ -71,6 +71,20 @@ def listed_requirements(
             "python", f"not taken, because only developers need them: {name_few(sorted(tools))}"
         )
     return [one for one in requirements if one.name not in ourselves | tools]
+
+
+def _needed_ones(
+    builder: DraftBuilder, findings: FileFindings, used: frozenset[str]
+) -> list[Requirement]:
+    """Return what a list asks for; of what a README says, only what the code imports."""
+    if not findings.told:
+        return list(findings.requirements)
+    imported = used | {canonicalize_name(one.module) for one in builder.gathered.imports}
+    needless = sorted({one.name for one in findings.requirements} - imported)
+    if needless:
+        why = f"{findings.file} installs what no code imports, so it is not taken"
+        builder.note("python", f"{why}: {name_few(needless)}")
+    return [one for one in findings.requirements if one.name in imported]
 
 
 def _frameworks_of(dump: FileFindings, direct: list[Requirement]) -> list[Requirement]:

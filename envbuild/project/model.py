@@ -32,7 +32,8 @@ class FileFindings:
     (canonical); ``cuda`` the CUDA version that it names; ``refused`` shell lines and variables
     that are not taken, as (text, reason); ``complete`` tells that a list is kept with care,
     because others install by it; ``title`` is what an environment is called; ``conda_only`` are
-    conda packages that nothing is known of outside of conda.
+    conda packages that nothing is known of outside of conda;
+    ``told`` tells of a README, whose packages count only where the code imports them.
     """
 
     file: str
@@ -53,6 +54,7 @@ class FileFindings:
     refused: tuple[tuple[str, str], ...] = ()
     complete: bool = False
     title: str | None = None
+    told: bool = False
     conda_only: tuple[str, ...] = ()
 
 

@@ -63,12 +63,12 @@ def conda_name(package: str) -> str | None:
     names = load_names()
     if package in names.conda:
         return names.conda[package]
-    other = load_conda_names().distributions.get(package, ())
-    if len(other) == 1:
-        return other[0]
     name = canonicalize_name(package)
     same = name in names.conda_same.names or name in load_conda_same()
-    return name if same or is_known_distribution(name) else None
+    if same or is_known_distribution(name):
+        return name
+    other = load_conda_names().distributions.get(package, ())
+    return str(other[0]) if len(other) == 1 else None
 
 
 def implied_framework(name: str) -> str | None:

@@ -141,6 +141,7 @@ def test_cuda_versions(text: str, cuda: str | None) -> None:
         ("numpy", "numpy"),
         ("pymunk", "pymunk"),
         ("h3-py", "h3"),
+        ("rdkit", "rdkit"),
         ("ourlab-tools", None),
         ("r-base", None),
     ],

@@ -472,7 +472,8 @@ def test_a_readme_counts_where_no_list_says_anything(tmp_path: Path) -> None:
     write(tmp_path / "alone", files)
     made = drafted(tmp_path / "alone")
     assert made.recipe.base.framework == "torch==1.13.*"
-    assert made.recipe.python.dependencies == ("einops", "rich")
+    assert made.recipe.python.dependencies == ("einops",)
+    assert "installs what no code imports, so it is not taken: rich" in comments(tmp_path / "alone")
     write(tmp_path / "listed", {**files, "requirements.txt": "einops\ntorch\n"})
     assert dependencies(tmp_path / "listed") == ["einops"]
 
