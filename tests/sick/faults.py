@@ -391,6 +391,53 @@ def jax_told_to_use_the_cpu(root: Path) -> Report:
     return tree.check(make_recipe("jax"))
 
 
+def triton_told_to_interpret(root: Path) -> Report:
+    tree = torch_tree(root).install("triton", "3.1.0", {"triton/__init__.py": ""})
+    tree.env["TRITON_INTERPRET"] = "1"
+    return tree.check(make_recipe(framework="torch"))
+
+
+def keras_told_to_use_numpy(root: Path) -> Report:
+    tree = torch_tree(root).install("keras", "3.7.0", {"keras/__init__.py": ""})
+    tree.env["KERAS_BACKEND"] = "numpy"
+    return tree.check(make_recipe("keras", framework="torch"))
+
+
+def framework_left_out_by_transformers(root: Path) -> Report:
+    text = "class BertConfig:\n    def __init__(self, **sizes): pass\nclass BertModel:\n    def __init__(self, config): pass\n"
+    tree = torch_tree(root).install("transformers", "4.46.3", {"transformers/__init__.py": text})
+    tree.env["USE_TORCH"] = "0"
+    return tree.check(make_recipe(framework="torch"))
+
+
+def trainer_without_accelerate(root: Path) -> Report:
+    text = (
+        "class TrainingArguments:\n    def __init__(self, folder):\n"
+        "        raise ImportError('Using the `Trainer` with `PyTorch` requires `accelerate>=0.26.0`')\n"
+        "class BertConfig:\n    def __init__(self, **sizes): pass\nclass BertModel:\n    def __init__(self, config): pass\n"
+    )
+    tree = torch_tree(root).install("transformers", "4.46.3", {"transformers/__init__.py": text})
+    uses = project(root, "from transformers import TrainingArguments\n")
+    return tree.check(make_recipe(framework="torch"), project=uses)
+
+
+def tensorboard_without_what_it_imports(root: Path) -> Report:
+    files = {"tensorboard/__init__.py": "", "tensorboard/main.py": "import pkg_resources_of_old\n"}
+    return Tree(root).install("tensorboard", "2.20.0", files).check(make_recipe("tensorboard"))
+
+
+def packages_that_do_not_go_together_without_a_framework(root: Path) -> Report:
+    tree = Tree(root).install("scipy", "1.13.1", {"scipy/__init__.py": ""})
+    return tree.install("gensim", "4.3.2", {"gensim/__init__.py": ""}).check(make_recipe("gensim"))
+
+
+def name_that_another_release_has(root: Path) -> Report:
+    tree = torch_tree(root).install(
+        "peft", "0.14.0", {"peft/__init__.py": "from torch import Cache\n"}
+    )
+    return tree.check(make_recipe("peft", framework="torch"))
+
+
 def driver_of_another_machine_in_the_image(root: Path) -> Report:
     tree = torch_tree(root)
     tree.env["LD_LIBRARY_PATH"] = f"{own_driver(root, 'usr/lib/nvidia')}:/.singularity.d/libs"
@@ -917,6 +964,46 @@ SICK: list[Sick] = [
         one_gpu_fixed_by_the_image,
         {
             "gpus-left": 'the image sets CUDA_VISIBLE_DEVICES to "0": whatever GPUs the scheduler gives to the job'
+        },
+    ),
+    (
+        triton_told_to_interpret,
+        {
+            "gpus-left": 'the image sets TRITON_INTERPRET to "1": Triton\'s kernels run in NumPy on the CPU'
+        },
+    ),
+    (
+        keras_told_to_use_numpy,
+        {
+            "gpus-left": 'the image sets KERAS_BACKEND to "numpy": Keras computes in NumPy on the CPU, and trains nothing'
+        },
+    ),
+    (
+        framework_left_out_by_transformers,
+        {"gpus-left": 'the image sets USE_TORCH to "0": transformers leaves torch out'},
+    ),
+    (
+        trainer_without_accelerate,
+        {
+            "entry-points": "transformers' Trainer: ImportError: Using the `Trainer` with `PyTorch` requires "
+            "`accelerate>=0.26.0`"
+        },
+    ),
+    (
+        tensorboard_without_what_it_imports,
+        {
+            "entry-points": "TensorBoard's program: ModuleNotFoundError: No module named 'pkg_resources_of_old'"
+        },
+    ),
+    (
+        packages_that_do_not_go_together_without_a_framework,
+        {"companions": "scipy 1.13.1 does not go with gensim 4.3.2: it wants scipy<1.13"},
+    ),
+    (
+        name_that_another_release_has,
+        {
+            "direct-imports": "import peft: ImportError: cannot import name 'Cache' from 'torch' "
+            "(ROOT/lib/python3.11/site-packages/torch/__init__.py)"
         },
     ),
     (

@@ -379,6 +379,22 @@ def torch_with_a_variable_for_jax(root: Path) -> Report:
     return tree.check(make_recipe(framework="torch"))
 
 
+def torch_with_transformers_that_leave_tensorflow_out(root: Path) -> Report:
+    text = "class BertConfig:\n    def __init__(self, **sizes): pass\nclass BertModel:\n    def __init__(self, config): pass\n"
+    tree = torch_tree(root).install("transformers", "4.46.3", {"transformers/__init__.py": text})
+    tree.env["USE_TF"] = "0"
+    return tree.check(make_recipe(framework="torch"))
+
+
+def tensorboard_that_nobody_asked_for(root: Path) -> Report:
+    files = {"tensorboard/__init__.py": "", "tensorboard/main.py": "import pkg_resources_of_old\n"}
+    return (
+        torch_tree(root)
+        .install("tensorboard", "2.18.0", files)
+        .check(make_recipe(framework="torch"))
+    )
+
+
 def driver_of_a_distribution_where_the_hosts_comes_first(root: Path) -> Report:
     tree = torch_tree(root)
     own_driver(root, "usr/lib/x86_64-linux-gnu")
@@ -471,6 +487,8 @@ HEALTHY = [
     gpus_chosen_by_the_scheduler,
     jax_with_the_cpu_as_its_second_choice,
     torch_with_a_variable_for_jax,
+    torch_with_transformers_that_leave_tensorflow_out,
+    tensorboard_that_nobody_asked_for,
     driver_of_a_distribution_where_the_hosts_comes_first,
     compat_folder_with_its_driver,
     stub_that_is_only_there_for_linking,

@@ -21,10 +21,37 @@ if TYPE_CHECKING:
 
 def check_companions(evidence: Evidence) -> Verdict:
     """Check whether packages are of the releases that go with the framework (companions.toml)."""
-    if evidence.framework is None:
-        return skipped("no known GPU framework is installed, and none was asked for")
     versions = _versions(evidence)
     rows = _rows(versions)
+    parts = _judge_parts(evidence, versions)
+    if parts is not None:
+        return parts
+    broken = [
+        row
+        for row in rows
+        if row.package in versions and not _fits(row.constraint, versions[row.package])
+    ]
+    if broken:
+        return _report_broken(evidence, broken, versions)
+    lost = _lost_partners(rows, versions)
+    if lost:
+        package, partner, reason = lost[0]
+        return failed(
+            f"{package} {versions[package]} needs {partner} beside {reason.partition(' (')[0]}, and it is not installed",
+            f'add "{partner}" to [python] dependencies',
+            lost=[list(one) for one in lost],
+        )
+    count = len({row.package for row in rows} & set(versions))
+    if evidence.framework is None and not count:
+        return skipped("no package here has a rule about another one")
+    name = evidence.framework.name if evidence.framework else "another package"
+    return passed(f"{count} packages with a rule about {name} fit to it")
+
+
+def _judge_parts(evidence: Evidence, versions: dict[str, str]) -> Verdict | None:
+    """Return the failure for parts of the framework that are gone or of another release."""
+    if evidence.framework is None:
+        return None
     parts = _wrong_parts(evidence, versions)
     gone = [wish for name, wish in parts if name not in versions]
     if gone:
@@ -41,27 +68,12 @@ def check_companions(evidence: Evidence) -> Verdict:
             "that moves its parts",
             wanted=dict(parts),
         )
-    broken = [
-        row
-        for row in rows
-        if row.package in versions and not _fits(row.constraint, versions[row.package])
-    ]
-    if broken:
-        return _report_broken(evidence.framework.name, broken, versions)
-    lost = _lost_partners(rows, versions)
-    if lost:
-        package, partner, reason = lost[0]
-        return failed(
-            f"{package} {versions[package]} needs {partner} beside {reason.partition(' (')[0]}, and it is not installed",
-            f'add "{partner}" to [python] dependencies',
-            lost=[list(one) for one in lost],
-        )
-    count = len({row.package for row in rows} & set(versions))
-    return passed(f"{count} packages with a rule about {evidence.framework.name} fit to it")
+    return None
 
 
-def _report_broken(framework: str, broken: list[Coupling], versions: dict[str, str]) -> Verdict:
+def _report_broken(evidence: Evidence, broken: list[Coupling], versions: dict[str, str]) -> Verdict:
     """Return the failure for packages that a rule refuses."""
+    framework = evidence.framework.name if evidence.framework else ""
     # what does not go with the framework is told first: the rest may be a matter of that
     first = min(broken, key=lambda row: not row.reason.startswith(f"{framework} "))
     with_whom = first.reason.partition(" (")[0]
@@ -85,7 +97,8 @@ def _versions(evidence: Evidence) -> dict[str, str]:
         for dist in evidence.installed.dists
         if not dist.shadowed
     }
-    assert evidence.framework is not None  # noqa: S101  (the check skips before)
+    if evidence.framework is None:
+        return found
     owners = evidence.installed.owners.get(evidence.framework.module, ())
     if owners:
         found[evidence.framework.name] = owners[0].version.split("+")[0]
@@ -100,7 +113,7 @@ def _wrong_parts(evidence: Evidence, versions: dict[str, str]) -> list[tuple[str
     Of its other requirements a vendor's image may have moved some on purpose.
     """
     framework, installed = evidence.framework, evidence.installed
-    assert framework is not None  # noqa: S101  (the check skips before)
+    assert framework is not None  # noqa: S101  (its caller asks)
     python = installed.python
     env = {
         "extra": "",

@@ -142,7 +142,7 @@ THREAD_SICK = (
     sick(
         "an old haiku on jax",
         "jax",
-        of(JX, "--no-deps dm-haiku==0.0.8", "jmp absl-py tabulate"),
+        of(JX, "--no-deps dm-haiku==0.0.8", "jmp absl-py tabulate typing-extensions"),
         "import haiku, jax; haiku.transform(lambda x: haiku.Linear(2)(x)).init(jax.random.PRNGKey(0), jax.numpy.ones((1, 2)))",
         r"AttributeError|ImportError",
         "jax dm-haiku",
@@ -183,7 +183,7 @@ THREAD_SICK = (
         "paddle",
         of("paddlepaddle-gpu==2.6.2 numpy<2 setuptools<81"),
         "import paddle; print('CUDNN', paddle.get_cudnn_version())",
-        r"CUDNN None|libcudnn|libcuda|Error",
+        r"CUDNN None",
         "paddlepaddle-gpu",
         "cuda-match|entry-points|direct-imports|shared-libraries",
         r"cudnn|libcu|paddle",
@@ -200,23 +200,6 @@ THREAD_SICK = (
         r"numpy",
         hint="numpy",
         source="apache/mxnet#21165",
-    ),
-    sick(
-        "pytorch-lightning 1.8 with torchmetrics 1",
-        "t251",
-        of(
-            T251,
-            "numpy<2 setuptools<81 fsspec[http] tqdm pyyaml packaging tensorboardX lightning-utilities==0.6.0 "
-            "lightning-lite==1.8.0",
-            "--no-deps pytorch-lightning==1.8.0 torchmetrics==1.0.3",
-        ),
-        "import pytorch_lightning",
-        r"_compare_version",
-        "torch pytorch-lightning",
-        "direct-imports|companions",
-        r"_compare_version|torchmetrics",
-        hint="torchmetrics|pytorch-lightning",
-        source="Lightning-AI/torchmetrics#1923",
     ),
     sick(
         "albumentations with another albucore",
