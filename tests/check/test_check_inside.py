@@ -490,3 +490,16 @@ def test_an_import_that_says_that_it_is_good_for_nothing_failed(tmp_path: Path) 
     assert found["diffuser"].blame == ("xformers", "diffuser")
     first = imports(tree, "fine", first="xformers").modules
     assert not first["xformers"].ok
+
+
+def test_an_image_of_a_stranger_that_lets_user_packages_in_gets_a_note(tmp_path: Path) -> None:
+    tree = Tree(tmp_path / "image").install("six", "1.16.0", {"six.py": ""})
+    (tree.root / "pyvenv.cfg").write_text(
+        f"home = {tree.python.parent}\ninclude-system-site-packages = true\n"
+    )
+    del tree.env["PYTHONNOUSERSITE"]
+    alone, ours = tree.check(), tree.check(make_recipe("six"))
+    assert not {"user-site-off", "plain-exec"} & set(failures(alone))
+    assert {"user-site-off", "plain-exec"} <= set(failures(ours))
+    notes = [one.reason for one in alone.findings if one.check == "user-site-off"]
+    assert notes[0].startswith("a note, for an image that envbuild has not built")

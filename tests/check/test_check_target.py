@@ -449,3 +449,22 @@ def test_the_oldest_driver_of_each_toolkit_is_the_published_one(toolkit: str, dr
 @pytest.mark.parametrize(("driver", "toolkit"), NEWEST.items())
 def test_the_newest_toolkit_of_a_driver_is_the_published_one(driver: str, toolkit: str) -> None:
     assert lookup.newest_toolkit(driver) == toolkit
+
+
+@pytest.mark.parametrize(
+    ("plugin", "driver", "old"),
+    [
+        ("jax-cuda12-plugin", "450.80.02", True),
+        ("jax-cuda12-plugin", "535.54.03", False),
+        ("jax-cuda13-plugin", "550.54.14", True),
+        ("jax-cuda13-plugin", "580.65.06", False),
+    ],
+)
+def test_the_driver_that_jax_needs_is_that_of_its_plugin(
+    plugin: str, driver: str, old: bool, tmp_path: Path
+) -> None:
+    tree = Tree(tmp_path / "i").install("jax", "0.7.2", {"jax/__init__.py": ""})
+    tree.install("jaxlib", "0.7.2", {"jaxlib/__init__.py": ""})
+    tree.install(plugin, "0.7.2").install(plugin.replace("plugin", "pjrt"), "0.7.2")
+    report = tree.check(make_recipe("jax"), target=read_target(driver=driver))
+    assert ("target-driver" in failures(report)) is old
