@@ -62,10 +62,11 @@ def _judge_parts(evidence: Evidence, versions: dict[str, str]) -> Verdict | None
         )
     if parts:
         return failed(
-            f"{evidence.framework.name} {evidence.release} asks for {listing([wish for _, wish in parts])}; "
+            f"{evidence.framework.name} {evidence.release} asks for "
+            f"{listing([wish for _, wish in parts])}; "
             f"there is {listing([f'{name} {versions[name]}' for name, _ in parts])}",
-            f'something replaced a part of the framework: put "{parts[0][1]}" into [python] dependencies, and nothing '
-            "that moves its parts",
+            f'something replaced a part of the framework: put "{parts[0][1]}" into [python] '
+            "dependencies, and nothing that moves its parts",
             wanted=dict(parts),
         )
     return None
