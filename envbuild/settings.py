@@ -21,7 +21,7 @@ SECTIONS: dict[str, tuple[str, ...] | None] = {
     "recipes": ("folders",),
     "indexes": None,  # names are the user's
     "channels": None,  # the same
-    "conda": ("allow", "vendor"),
+    "conda": ("allow", "deny-licenses", "vendor"),
     "mirrors": ("debian", "ubuntu"),
     "registries": None,  # names are hosts
     "build": ("tmpdir", "downloads"),
@@ -53,6 +53,7 @@ class Settings:
     ``registries`` maps hosts of container registries ("docker.io", "127.0.0.1:5000") to how they
     are reached; ``channels`` maps names of conda channels to URLs, best first, ``channels_allowed``
     are those that may be used (None: all), ``conda_vendor`` allows those of Anaconda Inc.;
+    ``licenses_denied`` are patterns of licences that no conda package may have;
     ``debian_mirror`` and ``ubuntu_mirror`` are URLs (None: ask apt); ``certificates``
     is a CA bundle file (None: the system's); ``environment`` is the process environment that
     children get; ``origin`` tells where each value came from; ``config`` is the user's settings
@@ -72,6 +73,7 @@ class Settings:
     channels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     channels_allowed: tuple[str, ...] | None = None
     conda_vendor: bool = False
+    licenses_denied: tuple[str, ...] = ()
     debian_mirror: str | None = None
     ubuntu_mirror: str | None = None
     certificates: Path | None = None
@@ -150,8 +152,7 @@ def load_settings(
         indexes=indexes,
         registries=registries,
         channels=_channels(data, config),
-        channels_allowed=_channels_allowed(data, config),
-        conda_vendor=_conda_vendor(data, config),
+        **_conda_policy(data, config),
         ubuntu_mirror=pick("ubuntu_mirror", "ENVBUILD_UBUNTU_MIRROR", "mirrors", "ubuntu", None),
         debian_mirror=pick("debian_mirror", "ENVBUILD_DEBIAN_MIRROR", "mirrors", "debian", None),
         certificates=certificates,
@@ -184,6 +185,14 @@ def _channels(data: Mapping[str, Any], config: Path) -> dict[str, tuple[str, ...
     return found
 
 
+def _conda_policy(data: Mapping[str, Any], config: Path) -> dict[str, Any]:
+    return {
+        "channels_allowed": _channels_allowed(data, config),
+        "conda_vendor": _conda_vendor(data, config),
+        "licenses_denied": _licenses_denied(data, config),
+    }
+
+
 def _channels_allowed(data: Mapping[str, Any], config: Path) -> tuple[str, ...] | None:
     allowed = data.get("conda", {}).get("allow")
     if allowed is None:
@@ -193,6 +202,15 @@ def _channels_allowed(data: Mapping[str, Any], config: Path) -> tuple[str, ...] 
             '[conda] allow takes a list of channels: ["conda-forge"]', where=str(config)
         )
     return tuple(allowed)
+
+
+def _licenses_denied(data: Mapping[str, Any], config: Path) -> tuple[str, ...]:
+    denied = data.get("conda", {}).get("deny-licenses", [])
+    if not isinstance(denied, list) or not all(isinstance(name, str) for name in denied):
+        raise UsageError(
+            '[conda] deny-licenses takes a list of patterns: ["AGPL-*"]', where=str(config)
+        )
+    return tuple(denied)
 
 
 def _conda_vendor(data: Mapping[str, Any], config: Path) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from rattler import RepoDataRecord
 
 from envbuild.conda.gpu import cpu_notes, solve_with_gpu
+from envbuild.conda.licenses import refuse_licenses
 from envbuild.conda.model import CondaRequest, CondaSolution
 from envbuild.conda.solve import Solver, open_solver, refuse_vendor_records
 from envbuild.conda.target import virtual_packages
@@ -36,6 +37,7 @@ def choose_conda(request: CondaRequest, context: Context) -> CondaSolution:
     brought = [record for record in records if _key_of(record) not in there]
     refuse_vendor_records(brought, context)
     found = sorted((solver.found(record) for record in brought), key=lambda item: item.name)
+    refuse_licenses(found, context.settings)
     names = {item.name for item in found}
     virtual = tuple(
         f"{name}={version}" if build == "0" else f"{name}={version}={build}"

@@ -19,6 +19,7 @@ from urllib.parse import unquote, urlsplit
 from envbuild import __version__, limits
 from envbuild.errors import IntegrityError, NetworkError, RateLimitError, UsageError
 from envbuild.net.redact import redact
+from envbuild.net.saved_logins import saved_logins
 from envbuild.settings import Settings
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ def _trusted_certificates(bundle: Path | None) -> ssl.SSLContext:
 
 
 def _credentials_hook(settings: Settings) -> Callable[[httpx.Request], httpx.Request]:
-    """Return what adds a password to a request: the URL's, the same origin's, netrc's.
+    """Return what adds a password to a request: the URL's, the same origin's, netrc's, a saved one.
 
     Known are those of the configured indexes and channels, and of URLs seen before: links on an
     index's pages have none.
@@ -145,7 +146,7 @@ def _credentials_hook(settings: Settings) -> Callable[[httpx.Request], httpx.Req
     import httpx
 
     known: dict[tuple[str, str, int | None], str] = {}
-    secrets = read_netrc(settings)
+    secrets, logins = read_netrc(settings), saved_logins(settings)
     channels = chain.from_iterable(settings.channels.values())
     for address in (*settings.indexes.values(), *channels):
         with contextlib.suppress(httpx.InvalidURL):
@@ -166,6 +167,8 @@ def _credentials_hook(settings: Settings) -> Callable[[httpx.Request], httpx.Req
             known[origin] = base64.b64encode(f"{user}:{password}".encode()).decode()
         if origin in known:
             request.headers["Authorization"] = f"Basic {known[origin]}"
+        elif url.host in logins and is_safe(url):
+            request.headers["Authorization"] = logins[url.host]
         return request
 
     return add

@@ -9,12 +9,18 @@ from typing import Any
 import pytest
 
 from envbuild.conda.gpu import gpu_toolkit
+from envbuild.conda.limited import choose_limited
 from envbuild.conda.model import CondaRequest
 from envbuild.conda.solve import open_solver
+from envbuild.context import open_context
 from envbuild.errors import IntegrityError, NetworkError, NoSolutionError, UsageError
+from envbuild.lock.decide.conda import locked_packages
 from envbuild.net.channels import channel_headers, channel_url
+from envbuild.net.fetch import Artifact, fetch_artifacts
+from envbuild.progress import Silent
 from envbuild.recipe.conda import check_conda
 from envbuild.recipe.model import CondaSection
+from envbuild.run import Command, LocalRunner, Result
 from tests.conda.asking import builds, choose, context_of, user_of
 from tests.conda.channels import Package, Record, Served, make_channel, serve
 
@@ -89,6 +95,45 @@ def test_a_channel_behind_a_password(tmp_path: Path) -> None:
         (tmp_path / "store").rename(tmp_path / "first-store")
         with pytest.raises(NetworkError, match="a channel cannot be read"):
             choose(bare, "a", channels=("lab",))
+
+
+def test_a_bearer_token_opens_a_channel_and_is_told_nowhere(tmp_path: Path) -> None:
+    make_channel(tmp_path / "served/lab", [Package(name="a")])
+    commands: list[Command] = []
+
+    class Spy(LocalRunner):
+        def __call__(self, command: Command, **options: Any) -> Result:
+            commands.append(command)
+            return super().__call__(command, **options)
+
+    with serve(tmp_path / "served", token="tk-geheim") as served:
+        settings = user_of(tmp_path, lab=f"{served.url}/lab")
+        saved = settings.home / ".rattler/credentials.json"
+        saved.parent.mkdir()
+        saved.write_text('{"127.0.0.1": {"BearerToken": "tk-geheim"}}')
+        context = open_context(settings, Spy(), Silent())
+        request = CondaRequest(specs=("a",), channels=("lab",), machine="x86_64", glibc="2.36")
+        solution = choose_limited(request, context)
+        [row] = locked_packages(solution, ("a",))
+        item = Artifact(
+            kind="conda",
+            project="a",
+            file=row.file,
+            size=row.size,
+            sha256=row.sha256,
+            path=f"{row.subdir}/{row.file}",
+            index="lab",
+        )
+        fetch_artifacts([item], context)
+        assert context.store.artifact(row.sha256).is_file()
+        assert commands
+        told = repr(solution) + repr([(command.argv, command.stdin) for command in commands])
+        assert "geheim" not in told
+        saved.unlink()
+        context.store.artifact(row.sha256).unlink()
+        with pytest.raises(NetworkError) as refused:
+            fetch_artifacts([item], context_of(settings))
+        assert "geheim" not in str(refused.value)
 
 
 def test_a_second_address_is_asked_where_the_first_is_gone(tmp_path: Path) -> None:
@@ -253,3 +298,52 @@ def test_builds_of_a_real_channel_are_told_apart(tmp_path: Path) -> None:
     for name, told in REAL.items():
         records = solver.records([name])
         assert {(str(r.version), str(r.build)): gpu_toolkit(r) for r in records} == told
+
+
+def test_conditional_dependencies_and_extras(tmp_path: Path) -> None:
+    """CEP 43 and 44: records of the third revision of repodata."""
+
+    def revise(subdir: str, data: Record) -> None:
+        if subdir != "linux-64":
+            return
+        record = data["packages.conda"].pop("tool-1.0-0.conda")
+        record["depends"] = ['new[when="python >=3.12"]', 'old[when="python <3.12"]']
+        record["extra_depends"] = {"plot": ["plotting"]}
+        data.setdefault("v3", {}).setdefault("conda", {})["tool-1.0-0"] = record
+
+    packages = [
+        *(Package(name=name) for name in ("tool", "new", "old", "plotting")),
+        *(Package(name="python", version=version) for version in ("3.11.1", "3.12.1")),
+    ]
+    channel = make_channel(tmp_path / "ch", packages, change=revise)
+    context = context_of(user_of(tmp_path, ch=channel.as_uri()))
+
+    def names(*specs: str) -> set[str]:
+        return set(builds(choose(context, *specs, channels=("ch",))))
+
+    assert names("tool", "python 3.12.*") == {"tool", "new", "python"}
+    assert names("tool", "python 3.11.*") == {"tool", "old", "python"}
+    assert names("tool[extras=[plot]]", "python 3.12.*") == {"tool", "new", "plotting", "python"}
+
+
+def test_a_license_that_the_lab_denies_is_refused(tmp_path: Path) -> None:
+    packages = [
+        Package(name="strict", license="AGPL-3.0-only"),
+        Package(name="either", license="(AGPL-3.0-only OR MIT)"),
+        Package(name="both", license="MIT AND AGPL-3.0-only"),
+        Package(name="told-not", license=None),
+    ]
+    channel = make_channel(tmp_path / "ch", packages)
+    text = '[conda]\ndeny-licenses = ["agpl-*"]\n'
+    context = context_of(user_of(tmp_path, text, ch=channel.as_uri()))
+    assert set(builds(choose(context, "either", "told-not", channels=("ch",)))) == {
+        "either",
+        "told-not",
+    }
+    for name in ("strict", "both"):
+        with pytest.raises(
+            UsageError, match=r'AGPL-3.0-only, which the settings deny \("agpl-\*"\)'
+        ):
+            choose(context, name, channels=("ch",))
+    with pytest.raises(UsageError, match="deny-licenses takes a list"):
+        user_of(tmp_path, '[conda]\ndeny-licenses = "MIT"\n')
