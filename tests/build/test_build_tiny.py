@@ -12,7 +12,7 @@ import pytest
 from envbuild.build.image.embedded import read_embedded_info
 from envbuild.build.image.flatten import flatten_image
 from envbuild.build.image.rebuild import compare_images, made_again
-from envbuild.build.image.verify import image_tree, root_partitions, verify_image
+from envbuild.build.image.verify import OTHER_FRAME, image_tree, root_partitions, verify_image
 from envbuild.build.image_cache import fit_runtime
 from envbuild.build.make import building
 from envbuild.build.model import BuildSpec
@@ -240,6 +240,17 @@ class TestVerify:
                 found = verify_image(spec.target, tiny.lock, spec, tiny.context)
                 assert found.holds != "bytes", f"at {at}"
             spec.target.write_bytes(whole)
+
+    @pytest.mark.parametrize("at", [48, 64, 72])
+    def test_another_header_around_the_same_objects_differs(
+        self, at: int, tiny: TinyProject
+    ) -> None:
+        """Its id and times (SIF's global header): no other packer explains them."""
+        spec = tiny.spec()
+        make(tiny, spec)
+        flip(spec.target, at)
+        found = verify_image(spec.target, tiny.lock, spec, tiny.context)
+        assert (found.holds, found.outside) == ("differs", (OTHER_FRAME,))
 
 
 class TestFlattenAndRebuild:

@@ -48,6 +48,7 @@ from envbuild.store.layout import Store
 RUNTIME = (".singularity.d", "environment", "singularity")
 """Written from the recipe; compared only where the recipe is at hand."""
 OTHER_FORMATS = "an envbuild made it that writes images in other formats"
+OTHER_FRAME = "its objects are the same, its header or table is not"
 OWN = ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json")
 """Files that every installer writes in its own way."""
 
@@ -137,6 +138,9 @@ def verify_image(path: Path, lock: Lock, order: BuildSpec | None, context: Conte
     if same:
         why = _why_other_bytes(path, carried.note, order, assembled, context)
         holds = "tree" if why else "bytes"
+        # no other packer explains this
+        if why == OTHER_FRAME:
+            holds, outside, why = "differs", (why,), ""
     return Verification(
         image=str(path),
         lock=lock_digest(lock),
@@ -258,7 +262,4 @@ def _why_other_bytes(
         write_image(made, order, assembled.layers, key_of(order), stage)
         if (image_digest(made, stage.advance), frame_digest(made)) == found:
             return ""
-        return (
-            describe_difference(made, path)
-            or "its objects are the same, its header or table is not"
-        )
+        return describe_difference(made, path) or OTHER_FRAME
