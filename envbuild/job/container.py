@@ -56,11 +56,13 @@ def enter_function(job: Job, site: Site, scheduler: Scheduler) -> str:
     program = site.runtime.program
     programs = "apptainer singularity" if program == "any" else program
     more = (" binds=()" if job.intent.stage else "") + (" kept=()" if job.caches else "")
+    amd = ["  [ ! -e /dev/kfd ] || flags+=(--rocm)"] if job.intent.gpus else []
     lines = [
         "enter() {",
         f"  local variable value runtime scratch code flags=(){more}",
         "  clean_environment",
         f"  find_runtime {programs}",
+        *amd,
         *(f"  {line}" for line in _rank_lines(job, scheduler)),
         *(f"  {line}" for line in _environment(job, site, scheduler)),
         "  make_scratch",

@@ -54,9 +54,14 @@ class LogTail:
             self.write(decoder.decode(piece))
 
     def close(self, files: Iterable[Path]) -> None:
-        """Look no more at these: their tasks have ended."""
+        """Write the rest of these and look at them no more: their tasks have ended.
+
+        On NFS only who opens a file sees its size of now; a listing's is some seconds old (nfs(5)).
+        """
         for path in files:
-            self.places.pop(path, None)
+            if path in self.places:
+                self._move_in(path)
+                del self.places[path]
 
 
 def _read_pieces(path: Path, start: int) -> Iterator[bytes]:

@@ -74,6 +74,7 @@ class TestRealLayer:
         assert submitted.code == 0, submitted.stderr
         assert "4.9.0 1.16.0" in submitted.stdout
         assert "humanize==4.9.0" in made.run("dev", "small").stdout
+        assert "humanize==4.9.0" in made.run("list").stdout
         assert made.run("dev", "small", "--clear").code == 0
         assert "No module named" in python(made, code)
         assert (made.folder / "small.sif").read_bytes() == before

@@ -136,6 +136,17 @@ def test_a_layer_brings_jupyterlab_where_the_image_has_none(project: Project) ->
         small.run("cancel", told["job"])
 
 
+def test_a_dry_run_prints_the_script_and_writes_nothing(project: Project) -> None:
+    put_jupyter_image(project.folder)
+    before = set(project.folder.rglob("*"))
+    result = project.run("notebook", "nb", "--on", "slurm", "--gpus", "1", "--dry-run")
+    assert result.code == 0, result.stderr
+    assert result.stdout.startswith("# sbatch --parsable SCRIPT\n#!/bin/bash\n")
+    assert "-m jupyterlab" in result.stdout
+    new = {path for path in set(project.folder.rglob("*")) - before if "home" not in path.parts}
+    assert new == set()
+
+
 def test_a_job_that_ends_too_early_is_told(project: Project) -> None:
     put_jupyter_image(project.folder)
     wrong = ("--env", "PYTHONHOME=/nowhere")

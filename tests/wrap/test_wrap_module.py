@@ -258,3 +258,22 @@ def test_module_load_is_enough(kind: str, tmp_path: Path) -> None:
     assert "to keep a package:  envbuild add nb PACKAGE" in result.stderr
     assert f"{tmp_path}/my-modules/programs/nb/" in lines[-2]
     assert lines[-1] == "gone"
+
+
+WITH_KFD = (
+    "mount -t tmpfs tmpfs /dev && mknod -m 666 /dev/null c 1 3 && ln -s /proc/self/fd /dev/fd"
+    ' && : >/dev/kfd && exec "$@"'
+)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a /dev of its own")
+def test_an_amd_gpu_of_the_node_is_handed_in(project: Path) -> None:
+    """Only that there is one: no AMD GPU was here."""
+    assert envbuild(project, "kernel", "tiny").code == 0
+    program = project.parent / ".local/share/jupyter/kernels/envbuild-tiny/in-image"
+    for before, wanted in (((), False), (("unshare", "-m", "sh", "-c", WITH_KFD, "sh"), True)):
+        argv = (*before, str(program), "python3")
+        command = Command(argv=argv, cwd=project, env=environment(project), timeout=30)
+        result = LocalRunner()(command, check=False)
+        assert result.code == 7, result.stderr
+        assert ("<--rocm>" in result.stdout) is wanted

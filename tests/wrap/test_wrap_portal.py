@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
+import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -145,3 +149,88 @@ def test_the_port_is_told_to_the_hub(tmp_path: Path, service: str) -> None:
         assert result.stdout == f"http://0.0.0.0:{port}/user/ada/ ['--ip=0.0.0.0']\n"
     else:
         assert result.stdout == f"None ['--ip=0.0.0.0', '--port={port}']\n"
+
+
+ERB = """
+require "erb"; require "yaml"; require "json"
+given = JSON.parse(ARGV[1]).transform_keys(&:to_sym)
+text = ERB.new(File.read(ARGV[0]), trim_mode: "-").result_with_hash(given)
+print ARGV[0].include?(".yml") ? JSON.generate(YAML.safe_load(text)) : text
+"""
+
+
+@pytest.mark.live
+@needs("ruby")
+def test_ruby_reads_the_files_of_a_portal_as_they_are_meant(tmp_path: Path) -> None:
+    """As Open OnDemand does: ERB first, then YAML or the shell."""
+    files = ondemand_files("nb", "mycluster", "/shared/it's <%= 1 %> 日本", NATIVE, 4)
+    shown = {}
+    for name, text in files.items():
+        path = tmp_path / name.replace("/", "-")
+        path.write_text(text)
+        given = json.dumps({"host": "n1", "port": 8888, "password": "hush"})
+        argv = ("ruby", "-Ku", "-e", ERB, str(path), given)
+        shown[name] = LocalRunner()(Command(argv=argv, timeout=30)).stdout
+    assert json.loads(shown["submit.yml.erb"])["script"]["native"] == list(NATIVE)
+    assert json.loads(shown["manifest.yml"])["role"] == "batch_connect"
+    assert json.loads(shown["form.yml"])["attributes"]["bc_num_hours"]["value"] == 4
+    assert "<%= 1 %>" in shown["template/script.sh.erb"]
+    assert 'action="/node/n1/8888/login"' in shown["view.html.erb"]
+    assert 'value="hush"' in shown["view.html.erb"]
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as asking:
+        return asking.connect_ex(("127.0.0.1", port)) == 0
+
+
+@contextmanager
+def ssh_server(folder: Path) -> Iterator[tuple[str, ...]]:
+    """Run a real ssh server on this machine's loopback; yields the options of a client that may log in."""
+    for name in ("host", "user"):
+        words = ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name))
+        LocalRunner()(Command(argv=words, timeout=30))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    Path("/run/sshd").mkdir(exist_ok=True)
+    given = f"ListenAddress 127.0.0.1\nPort {port}\nHostKey {folder}/host\nPidFile none\n"
+    given += f"AuthorizedKeysFile {folder}/user.pub\nStrictModes no\nUsePAM no\n"
+    (folder / "sshd_config").write_text(given)
+    server = subprocess.Popen(("/usr/sbin/sshd", "-D", "-e", "-f", str(folder / "sshd_config")))
+    options = [f"Port={port}", "HostName=127.0.0.1", f"IdentityFile={folder}/user"]
+    options += ["BatchMode=yes", "StrictHostKeyChecking=no", "LogLevel=ERROR"]
+    options += [f"UserKnownHostsFile={folder}/known"]
+    try:
+        end = time.monotonic() + 30
+        while not listens(port):
+            assert time.monotonic() < end, "sshd does not listen"
+            time.sleep(0.1)
+        yield tuple(chain.from_iterable(("-o", option) for option in options))
+    finally:
+        server.terminate()
+        server.wait(timeout=30)
+
+
+@pytest.mark.live
+@needs("apptainer", "mmdebstrap", "ssh", "sshd")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's ssh server lets anybody in")
+def test_ssh_leads_into_the_image_as_vs_code_asks_for_it(tmp_path: Path) -> None:
+    """VS Code gives the shell behind RemoteCommand its commands on standard input."""
+    put_jupyter_image(tmp_path)
+    result = Project(tmp_path).run("export", "nb", "--format", "vscode", "-o", "code", USER="root")
+    assert result.code == 0, result.stderr
+    config = tmp_path / "config"
+    config.write_text(result.stdout.partition("# settings.json")[0])
+    [host] = re.findall(r"^Host (\S+)$", config.read_text(), re.MULTILINE)
+    said = (
+        "echo uname=$(uname -s) image=$APPTAINER_CONTAINER\npython3 -c 'import six; print(six)'\n"
+    )
+    said += "mkdir -p ~/.vscode-server && date >~/.vscode-server/mark; exit 3\n"
+    with ssh_server(tmp_path) as options:
+        argv = ("ssh", "-F", str(config), *options, host)
+        command = Command(argv=argv, stdin=said, env={"PATH": os.environ["PATH"]}, timeout=90)
+        found = LocalRunner()(command, check=False)
+    assert found.code == 3, found.stdout + found.stderr
+    assert f"uname=Linux image={tmp_path}/nb.sif" in found.stdout
+    assert "site-packages/six.py" in found.stdout or "dist-packages/six.py" in found.stdout

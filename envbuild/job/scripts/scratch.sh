@@ -6,7 +6,8 @@ make_scratch() {
   remove_left "$disk"
   while :; do
     scratch=$(mktemp -d "$disk/envbuild-job.XXXXXXXX") || fail "no node-local folder can be written"
-    exec 7<"$scratch"
+    # a rank beside this one may take it for one that is left, and remove it
+    { exec 7<"$scratch"; } 2>/dev/null || continue
     flock -s 7
     # another job may have taken it for one that is left
     [ ! "$scratch" -ef /dev/fd/7 ] || break

@@ -236,7 +236,8 @@ make_scratch() {
   remove_left "$disk"
   while :; do
     scratch=$(mktemp -d "$disk/envbuild-job.XXXXXXXX") || fail "no node-local folder can be written"
-    exec 7<"$scratch"
+    # a rank beside this one may take it for one that is left, and remove it
+    { exec 7<"$scratch"; } 2>/dev/null || continue
     flock -s 7
     # another job may have taken it for one that is left
     [ ! "$scratch" -ef /dev/fd/7 ] || break
@@ -264,6 +265,7 @@ enter() {
   local variable value runtime scratch code flags=()
   clean_environment
   find_runtime apptainer singularity
+  [ ! -e /dev/kfd ] || flags+=(--rocm)
   hand_in_matching \
     CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER NVIDIA_VISIBLE_DEVICES \
     ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES 'NCCL_*' OMP_NUM_THREADS \

@@ -263,7 +263,8 @@ make_scratch() {
   remove_left "$disk"
   while :; do
     scratch=$(mktemp -d "$disk/envbuild-job.XXXXXXXX") || fail "no node-local folder can be written"
-    exec 7<"$scratch"
+    # a rank beside this one may take it for one that is left, and remove it
+    { exec 7<"$scratch"; } 2>/dev/null || continue
     flock -s 7
     # another job may have taken it for one that is left
     [ ! "$scratch" -ef /dev/fd/7 ] || break
@@ -291,6 +292,7 @@ enter() {
   local variable value runtime scratch code flags=()
   clean_environment
   find_runtime apptainer
+  [ ! -e /dev/kfd ] || flags+=(--rocm)
   export OMP_NUM_THREADS="${OMP_NUM_THREADS:-48}"
   hand_in_matching \
     CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER NVIDIA_VISIBLE_DEVICES \

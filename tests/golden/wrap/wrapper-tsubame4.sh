@@ -134,6 +134,7 @@ check_image
 clean_environment
 find_runtime apptainer
 [ ! -e /dev/nvidiactl ] || flags+=(--nv)
+[ ! -e /dev/kfd ] || flags+=(--rocm)
 
 hand_in_matching \
   CUDA_VISIBLE_DEVICES \
