@@ -38,9 +38,9 @@ from envbuild.base.facts import load_facts
 from envbuild.data.package_tables import load_aliases
 from envbuild.net.index import index_url
 from envbuild.resolve.couplings import protected_names
-from envbuild.resolve.uv.session import uv_program
 from envbuild.run import Command, LocalRunner, Result
 from envbuild.settings import load_settings
+from envbuild.tools import uv_program
 
 HERE = Path(__file__).resolve().parent
 CASES = HERE.parent / "tests" / "resolve" / "cases"

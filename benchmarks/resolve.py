@@ -38,10 +38,10 @@ from envbuild.net.web import make_client
 from envbuild.resolve.couplings import protected_names
 from envbuild.resolve.platform import python_minor, uv_platform
 from envbuild.resolve.uv.query import CACHE_CONTROL
-from envbuild.resolve.uv.session import uv_program
 from envbuild.run import Command, LocalRunner, Result
 from envbuild.settings import load_settings
 from envbuild.store.units import human_bytes
+from envbuild.tools import uv_program
 
 CASES = Path(__file__).resolve().parent.parent / "tests" / "resolve" / "cases"
 RUN = LocalRunner()

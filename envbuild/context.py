@@ -31,7 +31,9 @@ class Context:
     @cached_property
     def runtime(self) -> Runtime:
         """The container runtime, looked for once.  Raises HostError where there is none."""
-        from envbuild.runtime import find_runtime  # late: a make that changes nothing runs nothing
+        from envbuild.runtime_search import (
+            find_runtime,  # late: a make that changes nothing runs nothing
+        )
 
         return find_runtime(self.settings, self.runner)
 

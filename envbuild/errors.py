@@ -90,7 +90,7 @@ class ToolMissingError(HostError):
 
 
 class ToolFailedError(HostError):
-    """A tool ended with an error; carries its command, exit code and last lines.
+    """A tool ended with an error; carries its exit code and last lines.
 
     ``stdout`` and ``stderr`` are what the runner kept of the two streams (text, each at most its
     capture limit).
@@ -100,7 +100,6 @@ class ToolFailedError(HostError):
         self,
         what: str,
         *,
-        argv: tuple[str, ...] = (),
         exit_code: int = 1,
         stdout: str = "",
         stderr: str = "",
@@ -108,7 +107,6 @@ class ToolFailedError(HostError):
         hint: str | None = None,
     ) -> None:
         super().__init__(what, where=where, hint=hint)
-        self.argv = argv
         self.exit_code = exit_code
         self.stdout = stdout
         self.stderr = stderr
@@ -126,7 +124,6 @@ class ToolFailedError(HostError):
         code = result.exit_code if isinstance(result, ToolFailedError) else result.code
         return cls(
             what,
-            argv=result.argv,
             exit_code=code,
             stdout=result.stdout,
             stderr=result.stderr,

@@ -1,38 +1,21 @@
-"""The container runtime of this machine: found, measured, and the commands that it takes."""
+"""The container runtime of this machine, and the commands that it takes."""
 
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from envbuild.cage import Cage, find_cage
-from envbuild.errors import HostError, UsageError
-from envbuild.host import Host, network_namespaces_work, read_host
-from envbuild.run import Command, Runner
-from envbuild.settings import Settings
-from envbuild.tools import find_runtime_program
+from envbuild.cage import Cage
+from envbuild.errors import UsageError
+from envbuild.run import Command
 
-MINIMUM = {"apptainer": (1, 1), "singularity": (3, 10)}
-"""Oldest versions that take a variable's value as it is; earlier ones evaluate it (--no-eval)."""
 SEALED = ("--cleanenv", "--containall", "--no-home")
 HOME = "/tmp"  # noqa: S108  (inside the container, where it is an empty tmpfs of its own)
 """HOME in a sealed container: writable in every image, with nothing of the user's."""
 IMAGE_FOLDERS = ("/bin", "/etc", "/lib", "/lib64", "/opt", "/sbin", "/usr", "/var/lib")
 """Folders that belong to the image: a project folder in one of them is not bound over it."""
-KEPT = (
-    "CACHEDIR",
-    "TMPDIR",
-    "CONFIGDIR",
-    "KEYSDIR",
-    "DISABLE_CACHE",
-    "DOCKER_USERNAME",
-    "DOCKER_PASSWORD",
-)
-"""The runtime's settings that a user may make; all others (BIND, NV, …) would change what runs."""
-
 HANDED_ON = re.compile(
     r"PATH|HOME|USER|LOGNAME|TERM|TMPDIR|LANG|LC_ALL|LD_LIBRARY_PATH|SSL_CERT_(?:FILE|DIR)|(?:https?|ftp|all|no)_proxy"
     r"|(?:APPTAINER|SINGULARITY)_(?:CACHEDIR|TMPDIR|CONFIGDIR|DISABLE_CACHE)",
@@ -45,7 +28,52 @@ OFFLINE = ("--net", "--network", "none")
 Bind = tuple[Path, str, bool]
 """Source on this machine, absolute target in the container, whether it may be written."""
 
-SQUASHFUSE = ("squashfuse_ll", "squashfuse")
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExecOptions:
+    """How a command runs in an image.
+
+    ``sealed``: nothing of the caller's environment, home, processes or temporary files; HOME is
+    /tmp, an own tmpfs (of half the memory for root, 64 MB for others: bind a folder to /tmp where a
+    program writes more).  Not sealed: as an ordinary exec, but with no process, temporary file or
+    memory of others to be seen; there ``home`` is the home folder, and where it starts.  ``cwd`` is
+    a path in the container (sealed and None: /tmp); ``verb`` may be "shell" with no command.
+    Without ``network`` only the container itself can be reached, where this machine can do that.
+    Unless it is no ``foreign`` code, but what the user asked for, root runs it in the cage.
+    """
+
+    sealed: bool = True
+    binds: Sequence[Bind] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    gpu: bool = False
+    stdin: str | None = None
+    timeout: float | None = None
+    cwd: str | None = None
+    verb: str = "exec"
+    network: bool = True
+    home: Path | None = None
+    foreign: bool = True
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BuildOptions:
+    """How an image is made from a definition.
+
+    ``env`` is seen by %setup, not by %post; ``packer_arguments`` go to mksquashfs; with ``sandbox``
+    it is a folder; without ``test`` the definition's %test does not run.  With ``reads``, what it
+    reads beside the definition and the binds, it is built in the cage; then the temporary folder
+    and that of the target have to be the build's own.
+    """
+
+    fakeroot: bool = True
+    binds: Sequence[Bind] = ()
+    packer_arguments: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    log: Path | None = None
+    timeout: float | None = None
+    sandbox: bool = False
+    test: bool = True
+    reads: Sequence[Path] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,58 +102,37 @@ class Runtime:
         return ".".join(map(str, self.version))
 
     def exec_command(
-        self,
-        image: Path,
-        argv: tuple[str, ...],
-        *,
-        sealed: bool = True,
-        binds: Sequence[Bind] = (),
-        env: Mapping[str, str] | None = None,
-        gpu: bool = False,
-        stdin: str | None = None,
-        timeout: float | None = None,
-        cwd: str | None = None,
-        verb: str = "exec",
-        network: bool = True,
-        home: Path | None = None,
-        foreign: bool = True,
+        self, image: Path, argv: tuple[str, ...], options: ExecOptions | None = None
     ) -> Command:
         """Build the command that runs ``argv`` in an image.
 
-        Sealed: nothing of the caller's environment, home, processes or temporary files; HOME is
-        /tmp, an own tmpfs (of half the memory for root, 64 MB for others: bind a folder to /tmp
-        where a program writes more). ``cwd`` is a path in the container (sealed and None: /tmp).
-        ``verb`` may be "shell" with an empty ``argv``. Not sealed: as an ordinary exec, but with no
-        process, temporary file or memory of others to be seen. There ``home`` is the home folder,
-        and where it starts. Without ``network`` only the container itself can be reached, where
-        this machine can do that (``offline``). Unless it is no ``foreign`` code, but what the user
-        asked for, root runs it in the cage. Raises UsageError for a bind that the runtime cannot
-        express.
+        Raises UsageError for a bind that the runtime cannot express.
         """
-        caged = foreign and self.cage is not None
-        line = [str(self.program), "--quiet", verb, *(() if caged else self.flags)]
-        if sealed:
+        given = options or ExecOptions()
+        caged = given.foreign and self.cage is not None
+        line = [str(self.program), "--quiet", given.verb, *(() if caged else self.flags)]
+        if given.sealed:
             line += [*SEALED, "--home", HOME]
         else:
             line += APART
-        if cwd or sealed:
-            line += ["--pwd", cwd or HOME]
-        if not network:
+        if given.cwd or given.sealed:
+            line += ["--pwd", given.cwd or HOME]
+        if not given.network:
             line += self._without_network()
-        if gpu:
+        if given.gpu:
             line.append("--nv")
         for overlay in self.overlays:
             line += overlay_flags(overlay)
-        for bind in binds:
+        for bind in given.binds:
             line += bind_flags(bind)
         command = Command(
             argv=(*line, str(image), *argv),
-            env=self._child_environment(inside=env or {}),
-            stdin=stdin,
-            timeout=timeout,
-            cwd=home,
+            env=self._child_environment(inside=given.env),
+            stdin=given.stdin,
+            timeout=given.timeout,
+            cwd=given.home,
         )
-        return self._caged(command, image, binds, home) if caged else command
+        return self._caged(command, image, given.binds, given.home) if caged else command
 
     def root_command(
         self,
@@ -181,63 +188,39 @@ class Runtime:
         )
 
     def build_command(
-        self,
-        target: Path,
-        definition: Path,
-        *,
-        tmpdir: Path,
-        fakeroot: bool = True,
-        binds: Sequence[Bind] = (),
-        packer_arguments: str | None = None,
-        env: Mapping[str, str] | None = None,
-        log: Path | None = None,
-        timeout: float | None = None,
-        sandbox: bool = False,
-        test: bool = True,
-        reads: Sequence[Path] | None = None,
+        self, target: Path, definition: Path, tmpdir: Path, options: BuildOptions | None = None
     ) -> Command:
-        """Build the command that makes an image (or, with ``sandbox``, a folder) from a definition.
+        """Build the command that makes an image from a definition; an existing target is replaced.
 
-        ``env`` is seen by %setup, not by %post; ``packer_arguments`` go to mksquashfs; an existing
-        target is replaced; without ``test`` the definition's %test does not run. With ``reads``,
-        what it reads beside the definition and the binds, it is built in the cage; then ``tmpdir``
-        and the folder of ``target`` have to be the build's own. %post has a /tmp and /var/tmp of
-        the image's own: Apptainer would bind the host's, and recipes love to empty it.
+        %post has a /tmp and /var/tmp of the image's own: Apptainer would bind the host's, and
+        recipes love to empty it.
         """
-        cage = self.build_cage if reads is not None else None
+        given = options or BuildOptions()
+        cage = self.build_cage if given.reads is not None else None
         line = [str(self.program), "build", "--force"]
-        if fakeroot and cage is None:
+        if given.fakeroot and cage is None:
             line.append("--fakeroot")
-        if sandbox:
+        if given.sandbox:
             line.append("--sandbox")
-        if not test:
+        if not given.test:
             line.append("--notest")
-        if packer_arguments:
-            line += ["--mksquashfs-args", packer_arguments]
-        for bind in binds:
+        if given.packer_arguments:
+            line += ["--mksquashfs-args", given.packer_arguments]
+        for bind in given.binds:
             line += bind_flags(bind)
-        command = Command(
-            argv=(*line, str(target), str(definition)),
-            env={
-                **self._child_environment(tmpdir=tmpdir),
-                f"{self.name.upper()}_NO_MOUNT": "tmp",
-                **(env or {}),
-            },
-            log=log,
-            timeout=timeout,
-        )
+        prefix = self.name.upper()
+        env = {**self._child_environment(tmpdir=tmpdir), f"{prefix}_NO_MOUNT": "tmp", **given.env}
+        if cage is not None:
+            # a base from a registry is laid out there; the home of such a run holds a megabyte
+            env[f"{prefix}_CACHEDIR"] = str(tmpdir)
+        argv = (*line, str(target), str(definition))
+        command = Command(argv=argv, env=env, log=given.log, timeout=given.timeout)
         if cage is None:
             return command
-        # a base from a registry is laid out there; the home of such a run holds a megabyte
-        cache = {f"{self.name.upper()}_CACHEDIR": str(tmpdir)}
-        command = replace(command, env={**(command.env or {}), **cache})
-        show = [
-            definition,
-            *(reads or ()),
-            *(source for source, _, writable in binds if not writable),
-        ]
-        write = [target.parent, tmpdir, *(source for source, _, writable in binds if writable)]
-        return cage.around(command, show=show, write=write)
+        read = [source for source, _, writable in given.binds if not writable]
+        written = [source for source, _, writable in given.binds if writable]
+        show = [definition, *(given.reads or ()), *read]
+        return cage.around(command, show=show, write=[target.parent, tmpdir, *written])
 
     def _without_network(self) -> tuple[str, ...]:
         return OFFLINE if self.offline else ()
@@ -284,100 +267,3 @@ def overlay_flags(layer: Path) -> tuple[str, str]:
         what = "no comma, colon or line end can be in the path of a layer over an image"
         raise UsageError(what, where=str(layer), hint="rename the folder, or work in another one")
     return "--overlay", f"{layer}:ro"
-
-
-def find_runtime(settings: Settings, runner: Runner, host: Host | None = None) -> Runtime:
-    """Find the runtime: the configured program, else apptainer, else singularity on PATH.
-
-    Raises HostError when there is none, when it does not start, and when it is older than MINIMUM.
-    """
-    program = find_runtime_program(settings)
-    environment = _clean(settings.environment)
-    trial = Command(argv=(str(program), "--version"), env=environment, timeout=30)
-    answer = runner(trial, check=False)
-    name, version = parse_version(
-        answer.stdout, where=str(program), failed=answer.code != 0, stderr=answer.stderr
-    )
-    if version < MINIMUM[name]:
-        least = ".".join(map(str, MINIMUM[name]))
-        raise HostError(
-            f"{name} {'.'.join(map(str, version))} is too old: {least} or newer is needed",
-            where=str(program),
-            hint="look for a newer one (module avail apptainer), or name it: ENVBUILD_RUNTIME=/path/to/apptainer",
-        )
-    facts = host or read_host()
-    return Runtime(
-        program=program,
-        name=name,
-        version=version,
-        flags=_flags(program, name, environment, facts, runner),
-        environment=environment,
-        offline=network_namespaces_work(),
-        cage=find_cage(facts, runner, trial),
-    )
-
-
-def parse_version(
-    text: str, *, where: str, failed: bool = False, stderr: str = ""
-) -> tuple[str, tuple[int, ...]]:
-    """Read "apptainer version 1.4.5-1.el9" or "singularity-ce version 4.1.0"; else HostError."""
-    found = re.search(r"\b(apptainer|singularity)(?:-ce|-pro)? version (\d+(?:\.\d+)*)", text)
-    if failed or found is None:
-        said = (stderr or text).strip() or "nothing"
-        raise HostError(
-            f"this is no working Apptainer or Singularity; --version said: {said}", where=where
-        )
-    return found[1], tuple(map(int, found[2].split(".")))
-
-
-def _flags(
-    program: Path, name: str, env: Mapping[str, str], host: Host, runner: Runner
-) -> tuple[str, ...]:
-    """Return what makes ``exec`` work on this host.
-
-    Root that lacks a capability must take the way of ordinary users; and where one of those cannot
-    open /dev/fuse, an Apptainer that is not setuid has to unpack the image (Singularity does so by
-    itself).
-    """
-    if host.crippled_root:
-        return ("--userns",)
-    if (
-        host.uid != 0
-        and not host.fuse
-        and name == "apptainer"
-        and not _built_setuid(program, env, runner)
-    ):
-        return ("--unsquash",)
-    return ()
-
-
-def is_setuid(runtime: Runtime, runner: Runner) -> bool:
-    """Tell whether this runtime is setuid root: then it runs images without user namespaces."""
-    return _built_setuid(runtime.program, runtime.environment, runner)
-
-
-def find_squashfuse(runtime: Runtime) -> str | None:
-    """Return the program that mounts images for those who may not ask the kernel to.
-
-    A runtime may have its own.
-    """
-    bundled = runtime.program.resolve().parent.parent / "libexec" / runtime.name / "bin"
-    places = f"{runtime.environment.get('PATH', '')}:{bundled}"
-    return next((found for name in SQUASHFUSE if (found := shutil.which(name, path=places))), None)
-
-
-def _built_setuid(program: Path, env: Mapping[str, str], runner: Runner) -> bool:
-    built = runner(
-        Command(argv=(str(program), "buildcfg"), env=env, timeout=30), check=False
-    ).stdout
-    return "SUID_INSTALL=1" in built
-
-
-def _clean(environment: Mapping[str, str]) -> dict[str, str]:
-    """Leave out the caller's settings of the runtime, but for those in KEPT."""
-    clean = {}
-    for key, value in environment.items():
-        setting = re.fullmatch(r"(?:APPTAINER|SINGULARITY)(?:ENV)?_(.*)", key)
-        if setting is None or (setting[1] in KEPT and "ENV_" not in key):
-            clean[key] = value
-    return clean

@@ -94,6 +94,34 @@ class Settings:
         )
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Sources:
+    """Where values come from; ``origin`` collects which source gave each."""
+
+    env: Mapping[str, str]
+    config: Path
+    data: Mapping[str, Any]
+    home: Path
+    cwd: Path
+    origin: dict[str, str] = field(default_factory=dict)
+
+    def pick(self, key: str, variable: str, place: tuple[str, str]) -> str | None:
+        """Return the value of a variable, else of a section's key in the file."""
+        if self.env.get(variable):
+            self.origin[key] = variable
+            return self.env[variable]
+        section, name = place
+        value = self.data.get(section, {}).get(name)
+        self.origin[key] = "default" if value is None else str(self.config)
+        return None if value is None else str(value)
+
+    def absolute(self, text: str) -> Path:
+        """Return a path as the user means it: "~" is home, others begin in the current folder."""
+        if text == "~" or text.startswith("~/"):
+            return self.home / text[2:]
+        return self.cwd / text
+
+
 def load_settings(
     environment: Mapping[str, str] | None = None, cwd: Path | None = None
 ) -> Settings:
@@ -105,65 +133,61 @@ def load_settings(
     XDG_CONFIG_HOME.
     Raises UsageError for a settings file that does not parse or has unknown keys.
     """
-    env = dict(os.environ if environment is None else environment)
-    home = Path(env.get("HOME") or _home_of_user())
-    here = cwd or Path.cwd()
-    config = Path(
-        env.get("ENVBUILD_CONFIG")
-        or Path(env.get("XDG_CONFIG_HOME") or home / ".config") / "envbuild/config.toml"
-    )
-    data = _read_config(config) if config.is_file() else {}
-    origin: dict[str, str] = {}
-
-    def pick(key: str, variable: str, section: str, name: str, default: str | None) -> str | None:
-        if env.get(variable):
-            origin[key] = variable
-            return env[variable]
-        value = data.get(section, {}).get(name)
-        if value is not None:
-            origin[key] = str(config)
-            return str(value)
-        origin[key] = "default"
-        return default
-
-    cache = Path(env.get("XDG_CACHE_HOME") or home / ".cache")
-    store = pick("store", "ENVBUILD_STORE", "store", "path", str(cache / "envbuild")) or ""
-    caches = pick("caches", "ENVBUILD_CACHES", "caches", "folder", str(cache / "envbuild-caches"))
-    tmpdir = pick("tmpdir", "TMPDIR", "build", "tmpdir", "/tmp") or ""  # noqa: S108  (documented)
-    indexes = dict(data.get("indexes", {}))
-    default_index = pick("index", "ENVBUILD_INDEX", "indexes", "default", None)
-    if default_index:
-        indexes["default"] = default_index
-    folders = _recipe_folders(env, data)
-    recipe_folders = [_absolute(str(folder), home, here) for folder in folders if folder]
-    tables = data.get("registries", {})
-    registries = {host: _registry(host, table, config) for host, table in tables.items()}
-    downloads = _downloads(data, config)
-    below = [_absolute(path, home, here) for path in _stores_below(env, data, config)]
-    bundle = env.get("SSL_CERT_FILE") or env.get("PIP_CERT") or env.get("REQUESTS_CA_BUNDLE")
-    certificates = Path(bundle) if bundle else None
+    sources = _open_sources(environment, cwd)
+    pick, absolute, data, config = sources.pick, sources.absolute, sources.data, sources.config
+    cache = Path(sources.env.get("XDG_CACHE_HOME") or sources.home / ".cache")
+    store = pick("store", "ENVBUILD_STORE", ("store", "path")) or str(cache / "envbuild")
+    caches = pick("caches", "ENVBUILD_CACHES", ("caches", "folder"))
+    caches = caches or str(cache / "envbuild-caches")
+    tmpdir = pick("tmpdir", "TMPDIR", ("build", "tmpdir")) or "/tmp"  # noqa: S108  (documented)
+    folders = [str(folder) for folder in _recipe_folders(sources.env, data) if folder]
     return Settings(
-        store=_absolute(store, home, here),
-        recipe_folders=tuple(recipe_folders),
+        store=absolute(store),
+        recipe_folders=tuple(map(absolute, folders)),
         shipped=shipped_folder(),
-        tmpdir=_absolute(tmpdir, home, here),
-        home=home,
-        cwd=here,
-        indexes=indexes,
-        registries=registries,
+        tmpdir=absolute(tmpdir),
+        home=sources.home,
+        cwd=sources.cwd,
+        indexes=_indexes(sources),
+        registries=_registries(data, config),
         channels=_channels(data, config),
         **_conda_policy(data, config),
-        ubuntu_mirror=pick("ubuntu_mirror", "ENVBUILD_UBUNTU_MIRROR", "mirrors", "ubuntu", None),
-        debian_mirror=pick("debian_mirror", "ENVBUILD_DEBIAN_MIRROR", "mirrors", "debian", None),
-        certificates=certificates,
-        downloads=downloads,
-        runtime=pick("runtime", "ENVBUILD_RUNTIME", "runtime", "program", None),
-        environment=env,
-        origin=origin,
-        stores_below=tuple(below),
+        ubuntu_mirror=pick("ubuntu_mirror", "ENVBUILD_UBUNTU_MIRROR", ("mirrors", "ubuntu")),
+        debian_mirror=pick("debian_mirror", "ENVBUILD_DEBIAN_MIRROR", ("mirrors", "debian")),
+        certificates=_certificates(sources.env),
+        downloads=_downloads(data, config),
+        runtime=pick("runtime", "ENVBUILD_RUNTIME", ("runtime", "program")),
+        environment=sources.env,
+        origin=sources.origin,
+        stores_below=tuple(map(absolute, _stores_below(sources.env, data, config))),
         config=config,
-        caches=None if caches in (None, "none") else _absolute(str(caches), home, here),
+        caches=None if caches == "none" else absolute(caches),
     )
+
+
+def _open_sources(environment: Mapping[str, str] | None, cwd: Path | None) -> _Sources:
+    env = dict(os.environ if environment is None else environment)
+    home = Path(env.get("HOME") or _home_of_user())
+    folder = Path(env.get("XDG_CONFIG_HOME") or home / ".config")
+    config = Path(env.get("ENVBUILD_CONFIG") or folder / "envbuild/config.toml")
+    data = _read_config(config) if config.is_file() else {}
+    return _Sources(env=env, config=config, data=data, home=home, cwd=cwd or Path.cwd())
+
+
+def _indexes(sources: _Sources) -> dict[str, str]:
+    indexes = dict(sources.data.get("indexes", {}))
+    default = sources.pick("index", "ENVBUILD_INDEX", ("indexes", "default"))
+    return {**indexes, "default": default} if default else indexes
+
+
+def _registries(data: Mapping[str, Any], config: Path) -> dict[str, Registry]:
+    tables = data.get("registries", {})
+    return {host: _registry(host, table, config) for host, table in tables.items()}
+
+
+def _certificates(env: Mapping[str, str]) -> Path | None:
+    bundle = env.get("SSL_CERT_FILE") or env.get("PIP_CERT") or env.get("REQUESTS_CA_BUNDLE")
+    return Path(bundle) if bundle else None
 
 
 def _downloads(data: Mapping[str, Any], config: Path) -> int:
@@ -271,12 +295,6 @@ def _home_of_user() -> str:
         return pwd.getpwuid(os.getuid()).pw_dir
     except KeyError:
         return "/"
-
-
-def _absolute(text: str, home: Path, cwd: Path) -> Path:
-    if text == "~" or text.startswith("~/"):
-        return home / text[2:]
-    return cwd / text
 
 
 def _read_config(path: Path) -> dict[str, Any]:

@@ -9,6 +9,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from uv import find_uv_bin
+
 from envbuild.errors import HostError
 from envbuild.run import Command, Runner
 from envbuild.settings import Settings
@@ -106,12 +108,15 @@ def _on_path(name: str, settings: Settings) -> Path | None:
 
 
 def _uv() -> Path | None:
-    from uv import find_uv_bin
-
     try:
         return Path(find_uv_bin())
     except FileNotFoundError:
         return None
+
+
+def uv_program(settings: Settings) -> str:
+    """Return the path of uv: the one installed with envbuild, else the one on PATH."""
+    return str(_uv() or _on_path("uv", settings) or "uv")
 
 
 def _version(path: Path, kind: Kind, settings: Settings, runner: Runner) -> tuple[int, ...]:

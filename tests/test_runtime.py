@@ -17,7 +17,8 @@ from envbuild.errors import EnvbuildError, HostError, SpaceError, ToolFailedErro
 from envbuild.failures import KNOWN_FAILURES, explain_failure
 from envbuild.host import Host
 from envbuild.run import Command, LocalRunner, Result
-from envbuild.runtime import Runtime, bind_flags, find_runtime, parse_version
+from envbuild.runtime import BuildOptions, ExecOptions, Runtime, bind_flags
+from envbuild.runtime_search import find_runtime, parse_version
 from envbuild.settings import Settings, load_settings
 from tests.support import ScriptedRunner, needs
 from tests.tiny_image import AS_NOBODY, as_nobody, definition, open_folder, runtime, tiny_image
@@ -183,11 +184,13 @@ def test_the_sealed_command() -> None:
     command = plain(flags=("--userns",)).exec_command(
         Path("/img/x.sif"),
         ("python", "-c", "print('a b')"),
-        binds=[(Path("/data"), "/mnt", False), (Path("/work"), "/work", True)],
-        env={"A": "1,2\n3"},
-        gpu=True,
-        timeout=5.0,
-        cwd="/work",
+        ExecOptions(
+            binds=[(Path("/data"), "/mnt", False), (Path("/work"), "/work", True)],
+            env={"A": "1,2\n3"},
+            gpu=True,
+            timeout=5.0,
+            cwd="/work",
+        ),
     )
     assert command == Command(
         argv=(
@@ -219,7 +222,7 @@ def test_the_sealed_command() -> None:
 
 
 def test_the_open_command_has_no_seal() -> None:
-    command = plain().exec_command(Path("x.sif"), ("id",), sealed=False)
+    command = plain().exec_command(Path("x.sif"), ("id",), ExecOptions(sealed=False))
     assert command.argv == (
         *(
             "/usr/bin/apptainer",
@@ -246,9 +249,9 @@ def test_nothing_of_the_callers_own_reaches_the_runtime() -> None:
     mine = plain(environment={**kept, **secret})
     commands = (
         mine.exec_command(Path("x.sif"), ("id",)),
-        mine.exec_command(Path("x.sif"), ("id",), sealed=False),
+        mine.exec_command(Path("x.sif"), ("id",), ExecOptions(sealed=False)),
         mine.root_command(Path("x.sif"), ("id",), overlay=None),
-        mine.build_command(Path("x"), Path("x.def"), tmpdir=Path("/t")),
+        mine.build_command(Path("x"), Path("x.def"), Path("/t")),
     )
     for command in commands:
         assert command.env is not None
@@ -260,7 +263,7 @@ def test_nothing_of_the_callers_own_reaches_the_runtime() -> None:
 def test_a_run_without_a_network_says_so_where_it_can(offline: bool) -> None:
     mine = plain(offline=offline)
     for command in (
-        mine.exec_command(Path("x.sif"), ("id",), network=False),
+        mine.exec_command(Path("x.sif"), ("id",), ExecOptions(network=False)),
         mine.root_command(Path("x.sif"), ("id",), overlay=None),
     ):
         assert ("--net --network none" in str(command)) is offline
@@ -268,7 +271,9 @@ def test_a_run_without_a_network_says_so_where_it_can(offline: bool) -> None:
 
 
 def test_singularity_gets_its_own_prefix() -> None:
-    command = plain(name="singularity").exec_command(Path("x.sif"), ("id",), env={"A": "b"})
+    command = plain(name="singularity").exec_command(
+        Path("x.sif"), ("id",), ExecOptions(env={"A": "b"})
+    )
     assert command.env == {"PATH": "/bin", "SINGULARITYENV_A": "b", "SINGULARITY_NO_EVAL": "1"}
 
 
@@ -276,11 +281,13 @@ def test_the_build_command() -> None:
     command = plain().build_command(
         Path("/out/x.sif"),
         Path("/out/x.def"),
-        tmpdir=Path("/scratch"),
-        binds=[(Path("/a"), "/mnt", False)],
-        packer_arguments="-comp zstd",
-        env={"SOURCE_DATE_EPOCH": "0"},
-        log=Path("/out/log"),
+        Path("/scratch"),
+        BuildOptions(
+            binds=[(Path("/a"), "/mnt", False)],
+            packer_arguments="-comp zstd",
+            env={"SOURCE_DATE_EPOCH": "0"},
+            log=Path("/out/log"),
+        ),
     )
     assert command == Command(
         argv=(
@@ -308,7 +315,7 @@ def test_the_build_command() -> None:
 
 def test_the_sandbox_build_command() -> None:
     command = plain().build_command(
-        Path("x"), Path("x.def"), tmpdir=Path("/t"), fakeroot=False, sandbox=True
+        Path("x"), Path("x.def"), Path("/t"), BuildOptions(fakeroot=False, sandbox=True)
     )
     assert command.argv == ("/usr/bin/apptainer", "build", "--force", "--sandbox", "x", "x.def")
 
@@ -526,7 +533,7 @@ class TestLive:
     pytestmark = live
 
     def run(self, *argv: str, **options: object) -> str:
-        command = runtime().exec_command(tiny_image(), argv, timeout=60, **options)  # type: ignore[arg-type]
+        command = runtime().exec_command(tiny_image(), argv, ExecOptions(timeout=60, **options))  # type: ignore[arg-type]
         return LocalRunner()(command).stdout
 
     @pytest.mark.parametrize(
@@ -576,10 +583,8 @@ class TestLive:
         command = runtime().build_command(
             target,
             definition(script, "built.def"),
-            tmpdir=open_folder(),
-            binds=[(tmp_path, "/mnt", False)],
-            env={"GIVEN": "a value"},
-            log=log,
+            open_folder(),
+            BuildOptions(binds=[(tmp_path, "/mnt", False)], env={"GIVEN": "a value"}, log=log),
         )
         LocalRunner()(command)
         said = LocalRunner()(
@@ -597,7 +602,7 @@ class TestLive:
             script = f"\n%post\n    for file in {mine.name} {more.name}; do [ ! -e $file ] || exit 9; done\n"
             target = open_folder() / "alone.sif"
             command = runtime().build_command(
-                target, definition(script, "alone.def"), tmpdir=open_folder()
+                target, definition(script, "alone.def"), open_folder()
             )
             assert LocalRunner()(command, check=False).code == 0
 
@@ -606,7 +611,7 @@ class TestLive:
             pytest.skip("only root can mount a small file system")
         small = open_folder() / "small"
         small.mkdir()
-        command = runtime().build_command(open_folder() / "no.sif", definition(""), tmpdir=small)
+        command = runtime().build_command(open_folder() / "no.sif", definition(""), small)
         script = 'mount -t tmpfs -o size=1m tmpfs "$0" && exec "$@"'
         argv = ("unshare", "-m", "sh", "-c", script, str(small), *command.argv)
         result = LocalRunner()(dataclasses.replace(command, argv=argv), check=False)

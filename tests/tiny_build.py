@@ -6,7 +6,6 @@ So making, verifying, flattening and rebuilding an image run in a second, on a m
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +26,7 @@ from envbuild.lock.write import write_lock
 from envbuild.progress import Silent
 from envbuild.recipe.find import find_recipe
 from envbuild.run import Command, LocalRunner
+from envbuild.runtime import ExecOptions
 from envbuild.settings import load_settings
 from envbuild.store.layout import Store
 from envbuild.store.sealed import commit_sealed
@@ -73,18 +73,12 @@ class HostRuntime:
         """Which scripts ran, in order."""
 
     def exec_command(
-        self,
-        image: Path,
-        argv: tuple[str, ...],
-        *,
-        binds: Sequence[tuple[Path, str, bool]] = (),
-        env: Mapping[str, str] | None = None,
-        timeout: float | None = None,
-        **_: Any,
+        self, image: Path, argv: tuple[str, ...], options: ExecOptions | None = None
     ) -> Command:
         assert image.is_file()
+        options = options or ExecOptions()
         # the longest first: /mnt/in lies below /mnt
-        places = sorted(((target, source) for source, target, _ in binds), reverse=True)
+        places = sorted(((target, source) for source, target, _ in options.binds), reverse=True)
 
         def moved(text: str) -> str:
             for target, source in places:
@@ -96,7 +90,7 @@ class HostRuntime:
             order.write_text(moved(order.read_text()))
         self.scripts.append(Path(argv[3]).name)
         words = (str(BASE_PYTHON), *(moved(word) for word in argv[1:]))
-        return Command(argv=words, env={**self.environment, **(env or {})}, timeout=timeout)
+        return Command(argv=words, env={**self.environment, **options.env}, timeout=options.timeout)
 
 
 @dataclass(frozen=True, kw_only=True)

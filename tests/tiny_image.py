@@ -11,7 +11,8 @@ import tempfile
 from pathlib import Path
 
 from envbuild.run import Command, LocalRunner, Result
-from envbuild.runtime import Runtime, find_runtime
+from envbuild.runtime import BuildOptions, Runtime
+from envbuild.runtime_search import find_runtime
 from envbuild.settings import load_settings
 
 PROGRAMS = ("sh", "cat", "chown", "df", "env", "id", "ls", "mkdir", "pwd", "sleep", "touch")
@@ -74,9 +75,8 @@ def tiny_image() -> Path:
     command = runtime().build_command(
         target,
         definition("\n%environment\n    export FROM_IMAGE=yes\n"),
-        tmpdir=open_folder(),
-        packer_arguments="-comp zstd -Xcompression-level 3",
-        timeout=120,
+        open_folder(),
+        BuildOptions(packer_arguments="-comp zstd -Xcompression-level 3", timeout=120),
     )
     LocalRunner()(command)
     return target

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from envbuild.app.lock import require_whole_lock
 from envbuild.app.make import MakeRequest, MakeResult, make
+from envbuild.app.ready_lock import require_whole_lock
 from envbuild.app.source import find_named_source
 from envbuild.app.spec import build_spec
 from envbuild.bundle.own import own_wheels
@@ -21,7 +21,10 @@ from envbuild.store.units import human_bytes
 def bundle_recipe(
     name: str | None, output: Path | None, context: Context, *, with_tool: bool
 ) -> tuple[Source, Path, int]:
-    """Write a recipe with all that its image is made of; return the recipe, the file and its bytes."""
+    """Write a recipe with all that its image is made of.
+
+    Return the recipe, the file and its bytes.
+    """
     source = find_named_source(name, context)
     lock = require_whole_lock(source, context)
     target = context.settings.cwd / (output or f"{source.recipe.name}.bundle.tar")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 from envbuild.app.dev.layer import DevRecord, merge_lock
 from envbuild.app.image import find_image, find_layer
@@ -14,8 +13,10 @@ from envbuild.app.verdict import check_script
 from envbuild.base.digests import fresh_digest, known_digest
 from envbuild.base.facts import cached_facts
 from envbuild.build.image.verify import recorded_digest
+from envbuild.build.model import BuildSpec, UnnamedImage
 from envbuild.check.model import Level, Report
-from envbuild.check.perform import check_image
+from envbuild.check.perform import CheckHost, ImageFile, check_image
+from envbuild.check.plan import CheckBasis
 from envbuild.check.report import format_report, require_verdict, save_report
 from envbuild.check.target import Target
 from envbuild.context import Context
@@ -55,11 +56,11 @@ def check_named(target: str | None, request: CheckRequest, context: Context) -> 
         context = context.with_runtime(layer.on_runtime(context.runtime))
         lock = merge_lock(lock, layer.record) if lock else None
         source = asking_for(source, *layer.record.packages) if source else None
-        digest = _digest_with(layer.record)
         title = f"{title} with its development layer"
-        image = layer.image_for(image)
-        return check_and_save(image, source, lock, request, context, digest=digest, title=title)
-    return check_and_save(image, source, lock, request, context, title=title, compare=True)
+        file = ImageFile(path=layer.image_for(image), digest=_digest_with(layer.record))
+    else:
+        file = ImageFile(path=image, recorded=recorded_digest(image, context.store))
+    return check_and_save(file, source, lock, request, context, title=title)
 
 
 def _digest_with(record: DevRecord) -> str:
@@ -78,45 +79,51 @@ def _recipe_of(target: str | None, context: Context) -> Source | None:
 
 
 def check_and_save(
-    image: Path,
+    image: ImageFile,
     source: Source | None,
     lock: Lock | None,
     request: CheckRequest,
     context: Context,
     *,
-    digest: str | None = None,
     title: str = "check",
-    compare: bool = False,
 ) -> Report:
-    """Check an image and save the report.
-
-    ``digest`` is the image's, where it is known.  With ``compare`` the file is compared with what
-    make recorded of it.
-    """
-    recorded = recorded_digest(image, context.store) if compare else None
-    digest_of = known_digest if recorded is None else fresh_digest
-    recipe = source.recipe if source else None
-    project = project_folder(source, context) if request.with_project else None
+    """Check an image and save the report."""
+    digest_of = known_digest if image.recorded is None else fresh_digest
+    image = replace(image, digest_of=lambda path: digest_of(path, context.store))
+    basis = CheckBasis(
+        recipe=source.recipe if source else None,
+        lock=lock,
+        script=check_script(source),
+        records=_base_records(lock, context.store),
+        target=request.node,
+        project=project_folder(source, context) if request.with_project else None,
+        level=request.level,
+    )
+    host = CheckHost(
+        runtime=context.runtime,
+        require_gpu=request.require_gpu,
+        environment=context.settings.environment,
+    )
     with context.report.stage(title) as stage:
-        report = check_image(
-            image,
-            recipe=recipe,
-            script=check_script(source),
-            lock=lock,
-            runtime=context.runtime,
-            context=context,
-            stage=stage,
-            digest=digest,
-            recorded=recorded,
-            digest_of=lambda path: digest_of(path, context.store),
-            level=request.level,
-            require_gpu=request.require_gpu,
-            records=_base_records(lock, context.store),
-            environment=context.settings.environment,
-            target=request.node,
-            project=project,
-        )
+        report = check_image(image, basis, host, context, stage)
     save_report(report, context.store)
+    return report
+
+
+def check_new_image(
+    image: UnnamedImage, spec: BuildSpec, source: Source, request: CheckRequest, context: Context
+) -> Report:
+    """Check an image that has no name yet; raises CheckFailedError where it should get none."""
+    name = spec.recipe.name
+    file = ImageFile(path=image.path, digest=image.digest)
+    report = check_and_save(file, source, spec.lock, request, context)
+    advice = "change the recipe as the findings above explain"
+    if any(one.check == "direct-imports" and one.outcome == "failed" for one in report.findings):
+        advice += f"; envbuild lock --prove {name} looks for versions that import"
+    advice += "; envbuild make --no-check keeps the image as it is"
+    require_passed(report, f"{name}: the image was built, but its check failed", advice)
+    for line in describe_project_faults(report):
+        context.report.say(line)
     return report
 
 

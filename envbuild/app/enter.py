@@ -15,7 +15,7 @@ from envbuild.errors import UsageError
 from envbuild.host import read_driver
 from envbuild.recipe.model import RunSection
 from envbuild.run import Command
-from envbuild.runtime import HOME, IMAGE_FOLDERS, Bind
+from envbuild.runtime import HOME, IMAGE_FOLDERS, Bind, ExecOptions
 
 HANDED_ON = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 """Variables of a scheduler that say which GPUs are ours; without them a sealed container uses
@@ -51,12 +51,14 @@ def plan_entry(
     return runtime.exec_command(
         layer.image_for(found.path) if layer else found.path,
         argv,
-        verb="exec" if argv else "shell",
-        binds=(*scratch, *project, *editable, *_pip_note(found), *kept, *given),
-        env={**kept_env, **env},
-        gpu=read_driver() is not None,
-        cwd=str(settings.cwd) if project else None,
-        foreign=False,
+        ExecOptions(
+            verb="exec" if argv else "shell",
+            binds=(*scratch, *project, *editable, *_pip_note(found), *kept, *given),
+            env={**kept_env, **env},
+            gpu=read_driver() is not None,
+            cwd=str(settings.cwd) if project else None,
+            foreign=False,
+        ),
     )
 
 

@@ -160,7 +160,10 @@ def refuse_old_image(found: FoundImage, way_out: str) -> None:
 
 
 def cuda_of_image(found: FoundImage) -> str | None:
-    """Return the CUDA of an image as its lock has it; None without CUDA, and where no lock says so."""
+    """Return the CUDA of an image as its lock has it.
+
+    None without CUDA, and where no lock says so.
+    """
     from envbuild.build.image.embedded import read_embedded_info  # late: exec reads no image
 
     if found.source is not None and found.source.recipe.base.cpu:

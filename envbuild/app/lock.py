@@ -1,22 +1,26 @@
-"""Lock a recipe: resolve, prove by import where that is asked for, write; and the demands on a lock that is there."""
+"""Lock a recipe: resolve, prove by import where that is asked for, write."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from envbuild.app.ready_lock import write_own_lock
+from envbuild.app.site import find_site
+from envbuild.base.facts import load_facts
 from envbuild.conda.model import NO_TARGET, GivenArchive, GpuTarget
 from envbuild.context import Context
-from envbuild.errors import EnvbuildError, NoSolutionError, StaleLockError, UsageError
+from envbuild.errors import EnvbuildError, NoSolutionError, UsageError
+from envbuild.job.fit import why_unfit
+from envbuild.lock.cuda import cuda_of
+from envbuild.lock.decide.decide import LockOptions, decide_lock
+from envbuild.lock.decide.import_search import carry_proof
 from envbuild.lock.model import EVERYTHING, Lock
 from envbuild.lock.read import read_lock
-from envbuild.lock.staleness import stale_reasons
+from envbuild.lock.report import summarize_lock
+from envbuild.lock.staleness import lock_changes
 from envbuild.recipe.model import Source
-
-if TYPE_CHECKING:
-    from envbuild.lock.decide.decide import LockOptions
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,9 +50,6 @@ def update_lock(source: Source, request: LockRequest, context: Context) -> tuple
 
     The old lock's versions are kept where they still fit.
     """
-    from envbuild.lock.decide.decide import LockOptions  # late: a lock that is kept is only read
-    from envbuild.lock.decide.import_search import carry_proof  # late: the same
-
     _require_date(request.as_of)
     old = _read_old_lock(source, context)
     target, given = _conda_choices(source, request, context)
@@ -101,9 +102,6 @@ def write_first_lock(source: Source, context: Context, proof_seconds: float | No
 
 def describe_lock(old: Lock | None, lock: Lock, target: Path | None) -> list[str]:
     """Return for people what a new lock holds and what changed; ``target`` is None where it was not written."""
-    from envbuild.lock.report import summarize_lock  # late: the same
-    from envbuild.lock.staleness import lock_changes  # late: the same
-
     first, *others = summarize_lock(lock)
     lines = [f"{target or 'not written'}: {first}", *(f"  {line}" for line in others)]
     how = " (envbuild lock --prove, or the check of envbuild make)"
@@ -118,9 +116,6 @@ def resolve_lock(
     source: Source, options: LockOptions, context: Context, facts: Path | None = None
 ) -> Lock:
     """Resolve a recipe to a lock, and write nothing; ``facts`` is a facts file (docs/base.md)."""
-    from envbuild.base.facts import load_facts  # late: the same
-    from envbuild.lock.decide.decide import decide_lock  # late: the same
-
     today = datetime.now(timezone.utc).date()
     known = load_facts(facts) if facts is not None else None
     return decide_lock(source, options, context, today, facts=known)
@@ -130,7 +125,7 @@ def _prove_lock(
     source: Source, lock: Lock, options: LockOptions, context: Context, seconds: float
 ) -> Lock:
     """Return the lock, or the nearest one whose direct dependencies import; a proved one stays."""
-    from envbuild.app.prove import prove_lock  # late: the same
+    from envbuild.app.prove import prove_lock  # late: few locks are proved
 
     if lock.proof == "imported":
         return lock
@@ -159,10 +154,6 @@ def _read_old_lock(source: Source, context: Context) -> Lock | None:
 
 def refuse_unfit(lock: Lock, text: str, context: Context) -> None:
     """Raise NoSolutionError for a lock whose CUDA runs on no GPU of a site, SITE[:PARTITION]."""
-    from envbuild.app.site import find_site  # late: the same
-    from envbuild.job.fit import why_unfit  # late: the same
-    from envbuild.lock.cuda import cuda_of  # late: the same
-
     site = find_site(text, context)
     cuda = cuda_of(lock)
     if not cuda:
@@ -174,60 +165,3 @@ def refuse_unfit(lock: Lock, text: str, context: Context) -> None:
     driver = site.host.driver or "VERSION"
     hint = f"an older {framework}: envbuild base suggest --driver {driver}"
     raise NoSolutionError(unfit, where=lock.name, hint=hint)
-
-
-def write_own_lock(source: Source, lock: Lock, context: Context) -> Path:
-    """Write a lock where it was read from, but never into envbuild's own installation; return the path."""
-    from envbuild.lock.write import write_lock  # late: the same
-    from envbuild.store.atomic import write_text  # late: the same
-
-    target = own_lock_path(source, context)
-    write_text(target, write_lock(lock))
-    return target
-
-
-def own_lock_path(source: Source, context: Context) -> Path:
-    """Return where the lock of a recipe is written: never into envbuild's own installation."""
-    settings = context.settings
-    target = source.lock
-    if source.shipped and not target.resolve().is_relative_to(settings.cwd.resolve()):
-        target = settings.cwd / "lockfiles" / source.lock.name
-    return target
-
-
-def require_lock(source: Source) -> Lock:
-    """Read a recipe's lock.  Raises StaleLockError where there is none."""
-    if not source.lock.is_file():
-        hint = f"run: envbuild lock {source.recipe.name}"
-        raise StaleLockError("there is no lock yet", where=str(source.lock), hint=hint)
-    return read_lock(source.lock)
-
-
-def require_fresh_lock(source: Source) -> Lock:
-    """Read a recipe's lock.  Raises StaleLockError where there is none, or where it no longer fits."""
-    lock = require_lock(source)
-    reasons = stale_reasons(source.recipe, lock)
-    if reasons:
-        raise StaleLockError(
-            f"the lock no longer fits {source.path.name}: {'; '.join(reasons)}",
-            where=str(source.lock),
-            hint=f"run: envbuild lock {source.recipe.name}",
-        )
-    return lock
-
-
-def require_whole_lock(source: Source, context: Context) -> Lock:
-    """Read a lock that fits, and bring the project's own files of it into the store.
-
-    Raises StaleLockError also where these files were changed.
-    """
-    lock = require_fresh_lock(source)
-    if lock.files:
-        from envbuild.lock.decide.project_files import require_files  # late: the same
-
-        require_files(source, lock, context)
-    if any(package.source is not None for package in lock.python):
-        from envbuild.lock.decide.source_trees import require_trees  # late: the same
-
-        require_trees(source, lock, context)
-    return lock

@@ -14,15 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from envbuild.app.lock import (
-    describe_lock,
-    lock_target,
-    require_fresh_lock,
-    require_whole_lock,
-    resolve_lock,
-    write_first_lock,
-    write_own_lock,
-)
+from envbuild.app.ready_lock import require_fresh_lock, require_whole_lock, write_own_lock
 from envbuild.app.source import find_entry, find_source
 from envbuild.app.spec import build_spec
 from envbuild.app.verdict import known_report
@@ -131,12 +123,15 @@ def _provide_lock(source: Source, request: MakeRequest, context: Context) -> Loc
     context.report.say(f"{source.recipe.name} has no lock yet")
     if request.dry_run:
         return _resolve_only(source, context)
+    from envbuild.app.lock import write_first_lock  # late: most recipes have a lock
+
     return write_first_lock(source, context, request.proof_seconds if request.check else None)
 
 
 def _resolve_only(source: Source, context: Context) -> Lock:
     """Return the lock that a first make would write."""
-    from envbuild.lock.decide.decide import LockOptions  # late: most recipes have a lock
+    from envbuild.app.lock import describe_lock, lock_target, resolve_lock  # late: the same
+    from envbuild.lock.decide.decide import LockOptions  # late: the same
 
     lock = resolve_lock(source, LockOptions(target=lock_target(source, context)), context)
     for line in describe_lock(None, lock, None):
@@ -263,7 +258,10 @@ def _say_estimate(spec: BuildSpec, context: Context) -> None:
 def _build_image(
     spec: BuildSpec, source: Source, request: MakeRequest, context: Context
 ) -> tuple[bool, Report | None]:
-    """Build the image, or put it together from the store; return False where nothing had to be done."""
+    """Build the image, or put it together from the store.
+
+    Return False where nothing had to be done.
+    """
     finished, report = _finished_before(spec, source, request, context)
     if finished:
         context.report.say(f"{spec.target.name} is up to date")
@@ -314,24 +312,10 @@ def _check_image(
         report = known_report(image.path, image.digest, source, context.store)
         if report is not None:
             return report
-    from envbuild.app.check import (  # late: the same
-        CheckRequest,
-        check_and_save,
-        describe_project_faults,
-        require_passed,
-    )
+    from envbuild.app.check import CheckRequest, check_new_image  # late: the same
 
-    name = spec.recipe.name
     asked = CheckRequest(require_gpu=request.require_gpu, with_project=not request.from_bundle)
-    report = check_and_save(image.path, source, spec.lock, asked, context, digest=image.digest)
-    advice = "change the recipe as the findings above explain"
-    if any(one.check == "direct-imports" and one.outcome == "failed" for one in report.findings):
-        advice += f"; envbuild lock --prove {name} looks for versions that import"
-    advice += "; envbuild make --no-check keeps the image as it is"
-    require_passed(report, f"{name}: the image was built, but its check failed", advice)
-    for line in describe_project_faults(report):
-        context.report.say(line)
-    return report
+    return check_new_image(image, spec, source, asked, context)
 
 
 def _make_sandbox(spec: BuildSpec, context: Context) -> bool:

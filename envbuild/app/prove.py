@@ -111,7 +111,9 @@ class ImageImportTester:
         recipe = self.source.recipe
         project = project_folder(self.source, self.context)
         used = find_uses(project) if project else {}
-        request = plan.imports_request(plan.derive_expected(recipe, lock), uses=used)
+        request = plan.imports_request(
+            plan.derive_expected(plan.CheckBasis(recipe=recipe, lock=lock)), uses=used
+        )
         runtime, runner = self.context.runtime, self.context.runner
         probes = ProbeRunner(image, runtime, runner, gpu=False, network=recipe.check.network)
         answer = probes.ask((request,)).answer(request, Imports)

@@ -20,6 +20,7 @@ from envbuild.build.modes.sandbox import (
     recipe_lines,
 )
 from envbuild.check.model import Report
+from envbuild.check.perform import ImageFile
 from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.recipe.find import find_recipe, recipe_files
@@ -73,7 +74,7 @@ def _check_sandbox(image: Path, name: str, context: Context, *, require_gpu: boo
     known = name in recipe_files(context.settings)
     source = find_recipe(name, context.settings) if known else None
     request = CheckRequest(require_gpu=require_gpu)
-    report = check_and_save(image, source, None, request, context)
+    report = check_and_save(ImageFile(path=image), source, None, request, context)
     hint = "mend it in the sandbox and pack again; --no-check keeps the image as it is"
     require_passed(report, "the sandbox was packed, but its check failed", hint)
     for line in describe_project_faults(report):

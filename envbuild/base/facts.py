@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from packaging.version import InvalidVersion, Version
 
 from envbuild.base import gpu
 from envbuild.base.model import SCHEMA, AptPackage, BaseFacts, Dist, InstalledConda
@@ -171,8 +172,6 @@ def _dist_of(probed: _ProbedDist) -> Dist:
 
 def is_version(text: str) -> bool:
     """Tell whether a text is a version as Python's packages have them (PEP 440)."""
-    from packaging.version import InvalidVersion, Version
-
     try:
         Version(text)
     except InvalidVersion:

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 
+from packaging.utils import canonicalize_name
+
 from envbuild.base.model import AptPackage, Dist
 from envbuild.data.lookup import framework_held
 from envbuild.data.package_tables import load_conda
@@ -14,8 +16,6 @@ from envbuild.data.package_tables import load_conda
 
 def framework_of_dists(dists: Sequence[Dist]) -> str | None:
     """Return "name version" of the framework that the image is about, or None."""
-    from packaging.utils import canonicalize_name
-
     by_name = {str(canonicalize_name(dist.name)): dist for dist in dists}
     found = framework_held(by_name)
     return f"{by_name[found].name} {by_name[found].version}" if found else None

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
+from packaging.utils import canonicalize_name
 
 from envbuild.formats.fields import Sha256, Size
 from envbuild.names import BaseKind
@@ -150,8 +151,6 @@ class BaseFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def dist(self, name: str) -> Dist | None:
         """Return the distribution of that canonical name, or None."""
-        from packaging.utils import canonicalize_name
-
         wanted = canonicalize_name(name)
         return next((d for d in self.dists if canonicalize_name(d.name) == wanted), None)
 

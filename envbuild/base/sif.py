@@ -16,7 +16,8 @@ from envbuild.errors import EnvbuildError, IntegrityError, UsageError
 from envbuild.failures import explain_failure
 from envbuild.formats.sif_reader import SifFile, image_digest, read_sif, require_base
 from envbuild.run import Result, Runner
-from envbuild.runtime import Runtime, find_runtime
+from envbuild.runtime import ExecOptions, Runtime
+from envbuild.runtime_search import find_runtime
 
 INTERPRETERS = ("python3", "python")
 PROBE_SECONDS = 600.0
@@ -62,7 +63,9 @@ def fetch_sif(reference: BaseReference, context: Context) -> Header:
 def _run_probe(path: Path, runtime: Runtime, runner: Runner, image: str) -> str:
     for interpreter in INTERPRETERS:
         argv = (interpreter, "-s", "-B", "-")
-        command = runtime.exec_command(path, argv, stdin=probe_text(), timeout=PROBE_SECONDS)
+        command = runtime.exec_command(
+            path, argv, ExecOptions(stdin=probe_text(), timeout=PROBE_SECONDS)
+        )
         result = runner(command, check=False)
         if result.code == 0:
             return result.stdout

@@ -5,9 +5,10 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections import Counter
-from typing import TYPE_CHECKING
 
 import msgspec
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from envbuild.base.catalogue import CatalogueEntry, catalogue_entries
@@ -15,9 +16,6 @@ from envbuild.base.gpu_names import capability_of
 from envbuild.data.lookup import compiles_for, framework_called, numbers, released, runs_on
 from envbuild.data.tables import load_cuda, load_frameworks
 from envbuild.errors import UsageError
-
-if TYPE_CHECKING:
-    from packaging.specifiers import SpecifierSet
 
 SUITES = ("debian:bookworm", "debian:trixie", "debian:bullseye")
 """Bootstraps in the order in which they are proposed where several fit."""
@@ -301,8 +299,6 @@ def _has_machine_code(entry: CatalogueEntry, capability: int) -> bool:
 
 
 def _framework_bounds(text: str | None) -> tuple[str | None, SpecifierSet | None]:
-    from packaging.requirements import InvalidRequirement, Requirement
-
     if text is None:
         return None, None
     try:
@@ -324,8 +320,6 @@ def _framework_bounds(text: str | None) -> tuple[str | None, SpecifierSet | None
 
 def _widen_patch(bounds: SpecifierSet) -> SpecifierSet:
     """Read "==2.5" as any release of that line: nobody means 2.5.0 alone by it."""
-    from packaging.specifiers import SpecifierSet
-
     widened = []
     for bound in bounds:
         is_line = bound.operator == "==" and re.fullmatch(r"\d+(\.\d+)?", bound.version)
@@ -334,8 +328,6 @@ def _widen_patch(bounds: SpecifierSet) -> SpecifierSet:
 
 
 def _parse_bounds(text: str | None, option: str) -> SpecifierSet | None:
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
-
     if text is None:
         return None
     bounds = text

@@ -24,10 +24,10 @@ from envbuild.errors import HostError, NetworkError, UsageError
 from envbuild.net.fetch import Artifact, ask_sizes, fetch_artifacts
 from envbuild.net.index import Link, index_url, make_client, read_links
 from envbuild.resolve.uv.query import uv_environment
-from envbuild.resolve.uv.session import uv_program
 from envbuild.run import Command
 from envbuild.settings import shipped_folder
 from envbuild.store.atomic import os_errors_as
+from envbuild.tools import uv_program
 
 if TYPE_CHECKING:
     import httpx

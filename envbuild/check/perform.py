@@ -6,7 +6,7 @@ import contextlib
 import platform
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -29,10 +29,9 @@ from envbuild.check.checks.gpu import driver_count
 from envbuild.check.checks.sources import survey_project
 from envbuild.check.checks.uses import find_uses
 from envbuild.check.evidence import Evidence
-from envbuild.check.model import Finding, Level, Outcome, Report
+from envbuild.check.model import Finding, Outcome, Report
 from envbuild.check.probe_runner import Container, ProbeRunner
 from envbuild.check.table import run_checks
-from envbuild.check.target import Target
 from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.formats.sif_reader import (
@@ -44,50 +43,55 @@ from envbuild.formats.sif_reader import (
 )
 from envbuild.host import network_namespaces_work
 from envbuild.lock.digest import lock_digest
-from envbuild.lock.model import Lock
 from envbuild.progress import Reporter, Stage
-from envbuild.recipe.model import Recipe
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ImageFile:
+    """The image that is checked.
+
+    ``digest`` is its digest where it is known already, else ``digest_of`` works it out;
+    ``recorded`` is the digest that make wrote down of this file.
+    """
+
+    path: Path
+    digest: str | None = None
+    recorded: str | None = None
+    digest_of: Callable[[Path], str] = image_digest
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CheckHost:
+    """Where an image is checked.
+
+    ``gpu`` overrides whether this machine has a driver; ``environment`` is that of the job, of
+    which only the choice of GPUs is handed in.
+    """
+
+    runtime: Container
+    gpu: bool | None = None
+    require_gpu: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 def check_image(
-    image: Path,
-    *,
-    recipe: Recipe | None,
-    script: Path | None,
-    lock: Lock | None,
-    runtime: Container,
-    context: Context,
-    stage: Stage,
-    digest: str | None = None,
-    recorded: str | None = None,
-    digest_of: Callable[[Path], str] | None = None,
-    level: Level = "quick",
-    require_gpu: bool = False,
-    gpu: bool | None = None,
-    records: Mapping[str, str] | None = None,
-    environment: Mapping[str, str] | None = None,
-    target: Target | None = None,
-    project: Path | None = None,
+    image: ImageFile, basis: plan.CheckBasis, host: CheckHost, context: Context, stage: Stage
 ) -> Report:
     """Check an image and return all findings.
 
-    ``script`` is the recipe's own check as a file; ``digest`` is the image's, where it is known
-    already, else ``digest_of`` tells it; ``recorded`` is the digest that make wrote down of this
-    file; ``gpu`` overrides whether this machine has a driver; ``records`` maps canonical names of
-    the base's distributions to the sha256 (hex) of their RECORD, where the base's facts are known;
-    ``environment`` is that of the job, of which only the choice of GPUs is handed in; ``target`` is
-    the kind of node that the image is meant for; ``project`` is the folder with the user's own
-    Python, which is looked through. Raises UsageError for what is no image, or none for this
-    machine.
+    Raises UsageError for what is no image, or none for this machine.
     """
-    expected = plan.derive_expected(
-        recipe, lock, script=script, records=records, target=target, project=project, level=level
-    )
-    report = context.report
-    present = gpu_present() if gpu is None else gpu
+    recipe, lock, report = basis.recipe, basis.lock, context.report
+    expected = plan.derive_expected(basis)
+    present = gpu_present() if host.gpu is None else host.gpu
     network = recipe is not None and recipe.check.network
     inside = ProbeRunner(
-        image, runtime, context.runner, gpu=present, environment=environment, network=network
+        image.path,
+        host.runtime,
+        context.runner,
+        gpu=present,
+        environment=host.environment,
+        network=network,
     )
     if not (network or network_namespaces_work()):
         report.say(
@@ -96,27 +100,27 @@ def check_image(
     plain = plan.plain_request()
     with (
         context.store.outside(context.settings.tmpdir) as home,
-        _digest_beside(image, digest, digest_of) as known,
+        _digest_beside(image) as known,
         ThreadPoolExecutor(1, "plain-exec") as pool,
     ):
         plainly = pool.submit(inside.ask_plainly, plain, Plain, home)
         evidence = replace(gather_evidence(expected, inside, report, stage), plain=plainly.result())
         digest = known.result()
-    findings = (*run_checks(evidence), *as_built(recorded, digest))
+    findings = (*run_checks(evidence), *as_built(image.recorded, digest))
     gpus, driver = _describe_driver(evidence)
-    unseen = require_gpu and not present
+    unseen = host.require_gpu and not present
     return Report(
-        image=str(image),
+        image=str(image.path),
         digest=digest,
         verdict=verdict_of(findings, unseen=unseen),
         findings=findings,
         when=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        level=level,
+        level=basis.level,
         gpu=gpus,
         driver=driver,
         lock=lock_digest(lock) if lock else None,
-        target=str(target) if target else None,
-        asked=plan.asked_digest(recipe, script),
+        target=str(basis.target) if basis.target else None,
+        asked=plan.asked_digest(recipe, basis.script),
         envbuild=__version__,
     )
 
@@ -130,19 +134,16 @@ def _describe_driver(evidence: Evidence) -> tuple[tuple[str, ...], str | None]:
 
 
 @contextlib.contextmanager
-def _digest_beside(
-    image: Path, digest: str | None, digest_of: Callable[[Path], str] | None
-) -> Iterator[Future[str]]:
+def _digest_beside(image: ImageFile) -> Iterator[Future[str]]:
     """Work the image digest out while the probes run.
 
     Reading gigabytes takes about as long as they do.
     Raises UsageError at once for a file that is no image, or one that cannot run here.
     """
-    if digest is None:
-        require_runnable(image)
-    compute = digest_of or image_digest
+    if image.digest is None:
+        require_runnable(image.path)
     with ThreadPoolExecutor(1, "image-digest") as pool:
-        yield pool.submit(lambda: digest or compute(image))
+        yield pool.submit(lambda: image.digest or image.digest_of(image.path))
 
 
 def as_built(recorded: str | None, digest: str) -> tuple[Finding, ...]:

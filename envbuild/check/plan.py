@@ -122,20 +122,28 @@ class ProbeRequest:
     limit: float = 120.0
 
 
-def derive_expected(
-    recipe: Recipe | None,
-    lock: Lock | None,
-    *,
-    script: Path | None = None,
-    records: Mapping[str, str] | None = None,
-    target: Target | None = None,
-    project: Path | None = None,
-    level: Level = "quick",
-) -> Expected:
-    """Work out what an image of this recipe and lock should hold.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CheckBasis:
+    """What an image is checked against.
 
-    Both may be None (an image on its own).
+    ``recipe`` and ``lock`` are None for an image on its own; ``script`` is the recipe's own check,
+    a file; ``records`` maps canonical names of the base's distributions to the sha256 (hex) of
+    their RECORD, where the base's facts are known; ``target`` is the kind of node that the image is
+    meant for; ``project`` is the folder with the user's own Python, which is looked through.
     """
+
+    recipe: Recipe | None = None
+    lock: Lock | None = None
+    script: Path | None = None
+    records: Mapping[str, str] = field(default_factory=dict)
+    target: Target | None = None
+    project: Path | None = None
+    level: Level = "quick"
+
+
+def derive_expected(basis: CheckBasis) -> Expected:
+    """Work out what an image of this recipe and lock should hold."""
+    recipe, lock = basis.recipe, basis.lock
     locked = _locked(lock) if lock else {}
     direct = _direct(recipe, lock)
     framework = _framework(recipe, lock, locked, direct)
@@ -161,12 +169,12 @@ def derive_expected(
         wheels=frozenset(canonicalize_name(p.name) for p in lock.installed)
         if lock
         else frozenset(),
-        records=dict(records or {}),
+        records=basis.records,
         protected=_protected(lock),
-        script=script,
-        target=target,
-        project=project,
-        level=level,
+        script=basis.script,
+        target=basis.target,
+        project=basis.project,
+        level=basis.level,
         alone=recipe is None and lock is None,
     )
 

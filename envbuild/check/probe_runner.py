@@ -18,6 +18,7 @@ from envbuild.check.plan import ProbeRequest
 from envbuild.failures import explain_failure
 from envbuild.limits import UNREADABLE
 from envbuild.run import Command, Result, Runner
+from envbuild.runtime import ExecOptions
 
 T = TypeVar("T")
 BEGIN = "=====envbuild-answer-begin====="
@@ -53,18 +54,7 @@ class Container(Protocol):
     """What a check uses of envbuild.runtime.Runtime: it builds commands and starts nothing."""
 
     def exec_command(
-        self,
-        image: Path,
-        argv: tuple[str, ...],
-        *,
-        sealed: bool = True,
-        binds: Sequence[tuple[Path, str, bool]] = (),
-        env: Mapping[str, str] | None = None,
-        gpu: bool = False,
-        stdin: str | None = None,
-        timeout: float | None = None,
-        network: bool = True,
-        home: Path | None = None,
+        self, image: Path, argv: tuple[str, ...], options: ExecOptions | None = None
     ) -> Command:
         """Build the command that runs ``argv`` in the image, sealed or as a plain exec has it."""
         ...  # pragma: no cover
@@ -128,11 +118,13 @@ class ProbeRunner:
         command = self.container.exec_command(
             self.image,
             (PYTHON, "-c", _text("supervisor")),
-            env=self.env,
-            gpu=self.gpu,
-            stdin=msgspec.json.encode({"lanes": jobs}).decode(),
-            timeout=limit,
-            network=self.network,
+            ExecOptions(
+                env=self.env,
+                gpu=self.gpu,
+                stdin=msgspec.json.encode({"lanes": jobs}).decode(),
+                timeout=limit,
+                network=self.network,
+            ),
         )
         if heard is not None:
             command = replace(command, on_line=_listener(heard))
@@ -150,12 +142,14 @@ class ProbeRunner:
         command = self.container.exec_command(
             self.image,
             (PYTHON, "-", parameters),
-            sealed=False,
-            binds=tuple((temporary, place, True) for place in TEMPORARY),
-            stdin=probe_source(request),
-            timeout=request.limit,
-            network=False,
-            home=home,
+            ExecOptions(
+                sealed=False,
+                binds=tuple((temporary, place, True) for place in TEMPORARY),
+                stdin=probe_source(request),
+                timeout=request.limit,
+                network=False,
+                home=home,
+            ),
         )
         environment = {**_plain_environment(command.env or {}), **poison_home(home)}
         result = self.runner(replace(command, env=environment), check=False)
@@ -166,11 +160,13 @@ class ProbeRunner:
         command = self.container.exec_command(
             self.image,
             (PYTHON, "-c", START_SCRIPT, script.name),
-            env=self.env,
-            gpu=self.gpu,
-            stdin=script.read_text("utf-8"),
-            timeout=SCRIPT_LIMIT,
-            network=self.network,
+            ExecOptions(
+                env=self.env,
+                gpu=self.gpu,
+                stdin=script.read_text("utf-8"),
+                timeout=SCRIPT_LIMIT,
+                network=self.network,
+            ),
         )
         result = self.runner(command, check=False)
         noise = last_lines(result)

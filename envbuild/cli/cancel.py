@@ -7,6 +7,7 @@ import click
 from envbuild.cli.complete import complete_job
 from envbuild.cli.output import json_option, print_json
 from envbuild.context import Context
+from envbuild.job.cancel import cancel_job
 
 
 @click.command("cancel")
@@ -15,8 +16,6 @@ from envbuild.context import Context
 @click.pass_obj
 def command(context: Context, *, jobs: tuple[str, ...], as_json: bool) -> None:
     """End jobs that were submitted from this folder; a job that has ended already stays as it is."""
-    from envbuild.job.cancel import cancel_job  # late: --help stays quick
-
     rows = []
     for job in jobs:
         done = cancel_job(job, context)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from envbuild.app.lock import require_lock
+from envbuild.app.ready_lock import require_lock
 from envbuild.app.source import find_named_source
 from envbuild.base.facts import load_facts
 from envbuild.base.reference import parse_reference

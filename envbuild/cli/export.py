@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from envbuild.app.lock import require_fresh_lock
 from envbuild.app.query.export import export_lock
+from envbuild.app.ready_lock import require_fresh_lock
 from envbuild.app.source import find_named_source
 from envbuild.app.wrap.portal import PortalRequest, export_portal
 from envbuild.cli.complete import complete_recipe

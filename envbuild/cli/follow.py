@@ -26,9 +26,7 @@ def follow_job(
         before=before,
     )
     try:
-        receipts = wait(
-            record, site, context.settings, context.runner, tail=tail, say=context.report.say
-        )
+        receipts = wait(record, site, context, tail=tail)
     except KeyboardInterrupt:
         number = plain_id(record.id)
         click.echo(

@@ -6,13 +6,7 @@ from pathlib import Path
 
 import click
 
-from envbuild.app.lock import (
-    LockRequest,
-    describe_lock,
-    require_whole_lock,
-    update_lock,
-    write_own_lock,
-)
+from envbuild.app.ready_lock import require_whole_lock, write_own_lock
 from envbuild.cli.complete import complete_recipe, complete_site
 from envbuild.cli.context import host_builds
 from envbuild.cli.terminal import short_path
@@ -111,6 +105,12 @@ def command(
         require_whole_lock(source, context)
         click.echo(short_path(f"{source.lock} fits {source.path}"))
         return
+    from envbuild.app.lock import (  # late: --check only reads
+        LockRequest,
+        describe_lock,
+        update_lock,
+    )
+
     request = LockRequest(
         upgrade=upgrade,
         upgrade_system=upgrade_system,

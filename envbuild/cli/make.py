@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -82,113 +83,130 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Print what would be downloaded and built, and stop.")
 @host_builds
 @click.pass_obj
-def command(
-    context: Context,
-    *,
-    name: str | None,
-    output: Path | None,
-    mode: str,
-    from_sandbox: Path | None,
-    from_bundle: Path | None,
-    prove: bool,
-    budget: float | None,
-    as_root: bool,
-    no_check: bool,
-    require_gpu: bool,
-    on: str | None,
-    account: str | None,
-    every: bool,
-    as_json: bool,
-    dry_run: bool,
-) -> None:
+def command(context: Context, /, **given: Any) -> None:
     """Build the image of a recipe from its lock, and check it.
 
     A recipe without a lock is locked first; a stale lock is refused with the line that changed.
     The image gets its name only when it is whole and its check has passed.
     """
-    if from_bundle is not None and (name or on or every or from_sandbox):
-        raise UsageError("a bundle holds one recipe and is built here", where="--from-bundle")
-    if budget is not None and not prove:
-        raise UsageError("--budget bounds a proof, and --no-proof leaves it out", where="--budget")
-    if on is not None or every:
-        if as_json or dry_run or from_sandbox or budget is not None:
-            raise UsageError(
-                "--json, --dry-run, --from-sandbox and --budget do not go with --on", where="--on"
-            )
-        words = ["--mode", mode, *(("-o", str(output)) if output else ())]
-        words += ["--no-proof"] if not prove else []
-        words += ["--no-check"] if no_check else []
-        words += ["--require-gpu"] if require_gpu else []
-        words += ["--as-root"] if as_root else []
-        _make_on_site(on, name, context, tuple(words), account=account, every=every)
-        return
-    if from_sandbox is not None:
-        from envbuild.app.sandbox import pack_sandbox  # late: most makes start with a recipe
+    options = MakeOptions(**given)
+    _refuse_contradictions(options)
+    if options.on is not None or options.every:
+        _make_on_site(options, context)
+    elif options.from_sandbox is not None:
+        _pack_sandbox(options.from_sandbox, options, context)
+    else:
+        _make_here(options, context)
 
-        packed = pack_sandbox(
-            from_sandbox,
-            output,
-            context,
-            check=not no_check,
-            require_gpu=require_gpu,
-            dry_run=dry_run,
-        )
-        _print_packed(packed, as_json=as_json)
-        return
-    request = MakeRequest(
-        output=output,
-        mode=mode,
-        proof_seconds=(budget or PROOF_SECONDS) if prove else None,
-        check=not no_check,
-        require_gpu=require_gpu,
-        as_root=as_root,
-        dry_run=dry_run,
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MakeOptions:
+    """What stands on the command line, by the names of the options above."""
+
+    name: str | None
+    output: Path | None
+    mode: str
+    from_sandbox: Path | None
+    from_bundle: Path | None
+    prove: bool
+    budget: float | None
+    as_root: bool
+    no_check: bool
+    require_gpu: bool
+    on: str | None
+    account: str | None
+    every: bool
+    as_json: bool
+    dry_run: bool
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The options that a make on a node gets too."""
+        flags = {
+            "--no-proof": not self.prove,
+            "--no-check": self.no_check,
+            "--require-gpu": self.require_gpu,
+            "--as-root": self.as_root,
+        }
+        output = ("-o", str(self.output)) if self.output else ()
+        return ("--mode", self.mode, *output, *(flag for flag, given in flags.items() if given))
+
+
+def _refuse_contradictions(options: MakeOptions) -> None:
+    """Raise UsageError for options that do not go together."""
+    elsewhere = options.on is not None or options.every
+    if options.from_bundle is not None and (options.name or elsewhere or options.from_sandbox):
+        raise UsageError("a bundle holds one recipe and is built here", where="--from-bundle")
+    if options.budget is not None and not options.prove:
+        raise UsageError("--budget bounds a proof, and --no-proof leaves it out", where="--budget")
+    here = (options.as_json, options.dry_run, options.from_sandbox, options.budget is not None)
+    if elsewhere and any(here):
+        what = "--json, --dry-run, --from-sandbox and --budget do not go with --on"
+        raise UsageError(what, where="--on")
+
+
+def _pack_sandbox(folder: Path, options: MakeOptions, context: Context) -> None:
+    from envbuild.app.sandbox import pack_sandbox  # late: most makes start with a recipe
+
+    packed = pack_sandbox(
+        folder,
+        options.output,
+        context,
+        check=not options.no_check,
+        require_gpu=options.require_gpu,
+        dry_run=options.dry_run,
     )
-    if from_bundle is None:
-        result = make(name, request, context)
+    _print_packed(packed, as_json=options.as_json)
+
+
+def _make_here(options: MakeOptions, context: Context) -> None:
+    request = MakeRequest(
+        output=options.output,
+        mode=options.mode,
+        proof_seconds=(options.budget or PROOF_SECONDS) if options.prove else None,
+        check=not options.no_check,
+        require_gpu=options.require_gpu,
+        as_root=options.as_root,
+        dry_run=options.dry_run,
+    )
+    if options.from_bundle is None:
+        result = make(options.name, request, context)
     else:
         from envbuild.app.bundle import make_from_bundle  # late: the same
 
-        result = make_from_bundle(from_bundle, request, context)
-    if not dry_run:
-        _print_result(result, context, as_json=as_json)
+        result = make_from_bundle(options.from_bundle, request, context)
+    if not options.dry_run:
+        _print_result(result, context, as_json=options.as_json)
     elif result.parts is not None:
         _print_plan(result.parts)
 
 
-def _make_on_site(
-    on: str | None,
-    name: str | None,
-    context: Context,
-    options: tuple[str, ...],
-    *,
-    account: str | None,
-    every: bool,
-) -> None:
+def _make_on_site(options: MakeOptions, context: Context) -> None:
     """Build on a node of a cluster, and follow the job."""
     from envbuild.app.job.remote import require_built, submit_builds  # late: most makes build here
     from envbuild.cli.follow import follow_job  # late: the same
 
-    if on is None:
-        raise UsageError(
-            "--all goes with --on: it is one job with a task per recipe",
-            where="--all",
-            hint="--on SITE",
-        )
-    if every and name is not None:
-        raise UsageError("--all and a name exclude each other", where=name)
-    settings = context.settings
-    if every:
-        names = tuple(sorted(path.stem for path in (settings.cwd / "recipes").glob("*.toml")))
-    else:
-        names = (name or find_recipe(None, settings).recipe.name,)
-    if not names:
-        raise UsageError("there is no recipe in ./recipes", where="--all")
-    if every and "-o" in options:
-        raise UsageError("-o names one image, and --all makes several", where="-o")
-    record, site = submit_builds(on, names, options, context, account=account)
+    if options.on is None:
+        what = "--all goes with --on: it is one job with a task per recipe"
+        raise UsageError(what, where="--all", hint="--on SITE")
+    names = _names_to_build(options, context.settings)
+    record, site = submit_builds(options.on, names, options.words, context, account=options.account)
     follow_job(context, record, site)
     require_built(record, names, site, context)
+
+
+def _names_to_build(options: MakeOptions, settings: Settings) -> tuple[str, ...]:
+    """Return the recipe that was named, or with ``--all`` those of ./recipes."""
+    if not options.every:
+        return (options.name or find_recipe(None, settings).recipe.name,)
+    if options.name is not None:
+        raise UsageError("--all and a name exclude each other", where=options.name)
+    names = tuple(sorted(path.stem for path in (settings.cwd / "recipes").glob("*.toml")))
+    if not names:
+        raise UsageError("there is no recipe in ./recipes", where="--all")
+    if options.output is not None:
+        raise UsageError("-o names one image, and --all makes several", where="-o")
+    return names
 
 
 def _print_plan(plan: AssemblyPlan) -> None:

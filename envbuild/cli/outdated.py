@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from envbuild.app.lock import require_lock
 from envbuild.app.query.outdated import (
     find_newest,
     find_newest_conda,
     outdated_conda_rows,
     outdated_rows,
 )
+from envbuild.app.ready_lock import require_lock
 from envbuild.cli.complete import complete_recipe
 from envbuild.cli.context import host_builds
 from envbuild.cli.output import json_option, print_json, print_table

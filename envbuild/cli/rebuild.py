@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from envbuild.app.lock import require_whole_lock
+from envbuild.app.ready_lock import require_whole_lock
 from envbuild.app.source import find_named_source
 from envbuild.app.spec import build_spec
 from envbuild.build.image.embedded import read_embedded_info

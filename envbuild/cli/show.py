@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 import msgspec
 
-from envbuild.app.lock import require_lock
 from envbuild.app.query.root_script import script_text
+from envbuild.app.ready_lock import require_lock
 from envbuild.app.source import find_named_source
 from envbuild.cli.complete import complete_recipe
 from envbuild.cli.list_ import RecipeRow, recipe_row

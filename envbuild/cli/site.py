@@ -128,9 +128,7 @@ def probe_command(
     flags = Flags(gpus=gpus, walltime="1m", account=account, partition=partition)
     intent = make_intent(Wanted(), flags)
     job = compose_job(JobDraft(name="probe", argv=PROBE, intent=intent), site, settings)
-    record = submit(
-        job, site, settings, context.runner, key=new_key("probe"), purpose="probe", subject=name
-    )
+    record = submit(job, site, context, key=new_key("probe"), purpose="probe", subject=name)
     follow_job(context, record, site)
     log = log_files(record, settings.cwd)[0].read_text("utf-8", "replace")
     facts, found = probed_sections(log)

@@ -102,7 +102,7 @@ def _submit(job: Job, site: Site, context: Context, key: str, *, wait: bool, as_
     """Submit a job, say how to follow it, and with ``wait`` return its exit code."""
     settings = context.settings
     before = log_sizes(job, settings)
-    record = submit(job, site, settings, context.runner, key=key, purpose="command", subject="")
+    record = submit(job, site, context, key=key)
     number = plain_id(record.id)
     if wait:
         context.report.say(f"submitted job {number} to {site.name}")

@@ -196,25 +196,21 @@ class Pretty(Lines):
     @contextlib.contextmanager
     def stage(self, title: str, *, total: int | None = None, unit: str = "") -> Iterator[Stage]:
         """Show a spinner with the share that is done and the running seconds, then one finished line."""
-        from rich.console import Console  # late: only on a terminal
-        from rich.progress import (  # late: the same
-            Progress,
-            SpinnerColumn,
-            TextColumn,
-            TimeElapsedColumn,
-        )
+        from rich import console, progress  # late: only on a terminal
 
         started = time.monotonic()
         columns = (
-            SpinnerColumn(),
-            TextColumn("{task.description}", markup=False),
-            TimeElapsedColumn(),
+            progress.SpinnerColumn(),
+            progress.TextColumn("{task.description}", markup=False),
+            progress.TimeElapsedColumn(),
         )
-        with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-            task = progress.add_task(title, total=None)
+        with progress.Progress(
+            *columns, console=console.Console(stderr=True), transient=True
+        ) as display:
+            task = display.add_task(title, total=None)
 
             def tell(share: str) -> None:
-                progress.update(task, description=f"{title}: {share}".rstrip(", :"))
+                display.update(task, description=f"{title}: {share}".rstrip(", :"))
 
             yield _Count(total, unit, tell)
         self.say(
@@ -224,30 +220,24 @@ class Pretty(Lines):
     @contextlib.contextmanager
     def transfer(self, title: str, *, files: int, size: int) -> Iterator[Transfer]:
         """Show a bar with bytes, rate and the time left."""
-        from rich.console import Console  # late: only on a terminal
-        from rich.progress import (  # late: the same
-            BarColumn,
-            DownloadColumn,
-            Progress,
-            TextColumn,
-            TimeRemainingColumn,
-            TransferSpeedColumn,
-        )
+        from rich import console, progress  # late: only on a terminal
 
         started = time.monotonic()
         columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            DownloadColumn(),
-            TransferSpeedColumn(),
-            TimeRemainingColumn(),
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(),
+            progress.DownloadColumn(),
+            progress.TransferSpeedColumn(),
+            progress.TimeRemainingColumn(),
         )
-        with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-            task = progress.add_task(title, total=size)
+        with progress.Progress(
+            *columns, console=console.Console(stderr=True), transient=True
+        ) as display:
+            task = display.add_task(title, total=size)
 
             class Bar:
                 def advance(self, count: int) -> None:
-                    progress.advance(task, count)
+                    display.advance(task, count)
 
                 def finish_file(self, name: str) -> None:
                     pass

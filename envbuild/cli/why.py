@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 from packaging.utils import canonicalize_name
 
-from envbuild.app.lock import require_lock
 from envbuild.app.query.why import find_outlook
+from envbuild.app.ready_lock import require_lock
 from envbuild.cli.complete import complete_package, complete_recipe
 from envbuild.cli.context import host_builds
 from envbuild.cli.output import json_option, print_json

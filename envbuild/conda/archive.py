@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Any, BinaryIO
 
+import zstandard
+
 from envbuild import limits
 from envbuild.conda.metadata import ABOUT, LISTS, WANTED, CondaInfo, read_info
 from envbuild.errors import IntegrityError
@@ -95,7 +97,5 @@ def _is_tar(name: str, part: str) -> bool:
 
 
 def _unpack_zstd(packed: IO[bytes]) -> Any:
-    import zstandard  # late: most recipes have no conda packages
-
     decompressor = zstandard.ZstdDecompressor(max_window_size=WINDOW)
     return decompressor.stream_reader(packed, read_across_frames=True, closefd=False)

@@ -12,8 +12,10 @@ from typing import Literal
 
 import msgspec
 
+from envbuild import limits
 from envbuild.errors import IntegrityError
 from envbuild.formats.oci_layer import WHITEOUT
+from envbuild.limits import Room
 
 Kind = Literal["f", "d", "l", "c", "b", "p", "h", "w", "o"]
 """File, folder, symbolic link, character device, block device, pipe.
@@ -92,18 +94,21 @@ def merge_parts(parts: Iterable[Part]) -> Tree:
 class TreeMerger:
     """Lays trees over one another, one after the other.
 
-    Parts are numbered in the order in which they come.
+    Parts are numbered in the order in which they come.  With ``lenient`` a layer may write below a
+    file of a lower one, which becomes a folder, and link to what no layer holds, which is left out:
+    no image can be put together from such layers, but facts can be read of one.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, lenient: bool = False) -> None:
         self._tree: Tree = {"": (TreeEntry("", "d", 0o755), 0)}
+        self._lenient = lenient
         self._stack: _Stack | None = None
         self._count = 0
 
     def add(self, part: Part) -> None:
         """Lay a tree over what is there.  Raises as merge_parts does."""
         if part.layer:
-            self._stack = self._stack or _Stack(self._tree)
+            self._stack = self._stack or _Stack(self._tree, lenient=self._lenient)
             self._stack.add(part, self._count)
         else:
             self._stack = None
@@ -132,15 +137,21 @@ def _lay_part(tree: Tree, part: Part, number: int) -> None:
 class _Stack:
     """A tree that layers of images are laid over (OCI image layer specification)."""
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: Tree, *, lenient: bool) -> None:
         self.tree = tree
+        self._lenient = lenient
+        self._room = Room(0, "its names take")
         self._children: dict[str, set[str]] = {}
         for path in tree:
             self._note_children(path)
         self._real: dict[str, str] = {}
 
     def add(self, part: Part, number: int) -> None:
-        """Lay a layer over the tree; what it hides is hidden before its own names are there."""
+        """Lay a layer over the tree; what it hides is hidden before its own names are there.
+
+        Raises IntegrityError where the folders that it implies take more than its size explains.
+        """
+        self._room = Room(limits.most_names(part.size), "its names take")
         for entry in part.entries:
             folder, _, name = entry.path.rpartition("/")
             # image-spec, layer.md, "Opaque Whiteout": all of the folder in lower layers goes
@@ -157,10 +168,12 @@ class _Stack:
         folder, _, name = entry.path.rpartition("/")
         # a layer may write below a link of a lower one: /bin/sh goes to /usr/bin/sh
         path = _join_path(self.real_path(folder), name) if name else ""
-        _add_parents(self.tree, path)
+        self._provide_parents(path)
         if entry.kind == "h":
             found = self.tree.get(self.real_path(entry.target))
             if found is None or found[0].kind == "d":
+                if self._lenient:
+                    return
                 raise IntegrityError(
                     f"/{path} is another name of /{entry.target}, which no layer holds"
                 )
@@ -177,6 +190,19 @@ class _Stack:
             number,
         )
         self._note_children(path)
+
+    def _provide_parents(self, path: str) -> None:
+        while path:
+            path = path.rpartition("/")[0]
+            held = self.tree.get(path)
+            if held is not None and held[0].kind == "d":
+                return
+            if held is not None:
+                if not self._lenient:
+                    raise _no_folder(path)
+                self._remove_tree(path)
+            self._room.take(limits.ENTRY + len(path))
+            self.tree[path] = (TreeEntry(path, "d", 0o755), 0)
 
     def _remove_tree(self, path: str) -> None:
         if path and self.tree.pop(path, None) is not None:
@@ -237,9 +263,13 @@ def _add_parents(tree: Tree, path: str) -> None:
         if held is None:
             tree[path] = (TreeEntry(path, "d", 0o755), 0)
         elif held[0].kind != "d":
-            raise IntegrityError(f"/{path} is no folder, but a package has files below it")
+            raise _no_folder(path)
         else:
             return
+
+
+def _no_folder(path: str) -> IntegrityError:
+    return IntegrityError(f"/{path} is no folder, but a package has files below it")
 
 
 def tree_digest(entries: Iterable[TreeEntry]) -> str:

@@ -80,7 +80,6 @@ class _Command(msgspec.Struct, frozen=True, kw_only=True):
     env: Annotated[tuple[str, ...] | None, Meta()] = msgspec.field(name="Env", default=None)
     entrypoint: tuple[str, ...] | None = msgspec.field(name="Entrypoint", default=None)
     cmd: tuple[str, ...] | None = msgspec.field(name="Cmd", default=None)
-    working_dir: str | None = msgspec.field(name="WorkingDir", default=None)
     labels: dict[str, str] | None = msgspec.field(name="Labels", default=None)
 
 

@@ -7,7 +7,7 @@ import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 from envbuild import limits
 from envbuild.errors import IntegrityError
@@ -40,10 +40,17 @@ class HashedStream:
         return data
 
 
-def require_hidden(name: str) -> None:
-    """Raise IntegrityError for a mark that hides the folder itself or the one above."""
+def read_mark(path: str) -> Literal["o", "w"] | None:
+    """Return what a name is as a mark: "o" empties its folder, "w" hides one name; None: it is none.
+
+    Raises IntegrityError for a mark that hides the folder itself or the one above.
+    """
+    name = path.rpartition("/")[2]
+    if not name.startswith(WHITEOUT):
+        return None
     if name.removeprefix(WHITEOUT) in ("", ".", ".."):
         raise IntegrityError(f"holds the mark {name!r}, which hides no file")
+    return "o" if name == OPAQUE else "w"
 
 
 @contextmanager

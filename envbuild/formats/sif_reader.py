@@ -177,11 +177,6 @@ def _cut_off_error(path: Path, needed: int, size: int) -> UsageError:
     return UsageError(what, where=str(path), hint="copy or pull it again")
 
 
-def read_objects(path: Path) -> tuple[SifObject, ...]:
-    """Return the objects of a SIF in the order of its table."""
-    return read_sif(path).objects
-
-
 def image_digest(path: Path, advance: Callable[[int], None] | None = None) -> str:
     """Return ``sha256:…`` over all objects but signatures, in order.
 

@@ -32,6 +32,7 @@ from envbuild.formats.squashfs_writer import (
     SUPERBLOCK,
     UNCOMPRESSED,
     XATTR_KINDS,
+    Superblock,
 )
 from envbuild.limits import Room, reading, require_path
 from envbuild.progress import SilentStage, Stage
@@ -39,6 +40,7 @@ from envbuild.progress import SilentStage, Stage
 DAMAGED = "its file system is damaged"
 KINDS: dict[int, Kind] = {1: "d", 2: "f", 3: "l", 4: "b", 5: "c", 6: "p"}
 MOST_XATTRS = 65536
+COMPRESSOR_NAMES = {number: name for name, number in COMPRESSORS.items()}
 ELSEWHERE = 0x100
 """Bit of an attribute's kind: its value stands at another place of the table."""
 ATTRIBUTE = 16
@@ -54,9 +56,8 @@ def read_compressor(path: Path, offset: int) -> str | None:
         head = file.read(SUPERBLOCK.size)
     if len(head) < SUPERBLOCK.size:
         return None
-    fields = SUPERBLOCK.unpack(head)
-    names = {number: name for name, number in COMPRESSORS.items()}
-    return names.get(fields[5]) if fields[0] == MAGIC else None
+    superblock = Superblock(*SUPERBLOCK.unpack(head))
+    return COMPRESSOR_NAMES.get(superblock.compressor) if superblock.magic == MAGIC else None
 
 
 class SquashImage:
@@ -76,35 +77,38 @@ class SquashImage:
             raise
 
     def _read_tables(self) -> None:
-        fields = SUPERBLOCK.unpack(self.read(0, SUPERBLOCK.size))
-        if fields[0] != MAGIC or fields[9] != 4:
+        head = Superblock(*SUPERBLOCK.unpack(self.read(0, SUPERBLOCK.size)))
+        if head.magic != MAGIC or head.major != 4:
             raise self.damaged("it has no squashfs 4 superblock")
-        self.block_size, fragments = fields[3], fields[4]
-        names = {number: name for name, number in COMPRESSORS.items()}
-        self.compressor = names.get(fields[5], f"compressor {fields[5]}")
-        self.root, ids = fields[11], fields[8]
-        self._inode_table, self._folder_table = fields[15], fields[16]
+        self.block_size, self.root = head.block_size, head.root
+        self.compressor = COMPRESSOR_NAMES.get(head.compressor, f"compressor {head.compressor}")
+        self._inode_table, self._folder_table = head.inode_table, head.folder_table
         # SQUASHFS_FILE_MAX_SIZE; the kernel takes powers of two only
         if not 4096 <= self.block_size <= 1 << 20 or self.block_size & self.block_size - 1:
             raise self.damaged("its superblock has impossible values")
         self._room = Room(limits.most_names(self.size), f"{DAMAGED}: its tables take")
         self._content = Room(limits.most_content(self.size), f"{DAMAGED}: it unpacks to")
         # the tables may stand in any order, all behind the data
-        self.data_end = min(fields[15], fields[16], fields[17], fields[13])
+        tables = (head.inode_table, head.folder_table, head.fragment_table, head.id_table)
+        self.data_end = min(tables)
         self._block = functools.lru_cache(maxsize=4096)(self._metadata_block)
-        table = self._read_table(fields[17], fragments, 16) if fragments else b""
+        table = b""
+        if head.fragments:
+            table = self._read_table(head.fragment_table, head.fragments, 16)
         self.fragments = [(start, packed) for start, packed, _ in struct.iter_unpack("<QII", table)]
-        self._ids = [
-            number for (number,) in struct.iter_unpack("<I", self._read_table(fields[13], ids, 4))
-        ]
+        ids = self._read_table(head.id_table, head.ids, 4)
+        self._ids = [number for (number,) in struct.iter_unpack("<I", ids)]
         self._xattr_table, self._xattr_rows = 0, b""
+        if head.xattr_table != NONE64:
+            self._read_xattr_rows(head.xattr_table)
+
+    def _read_xattr_rows(self, at: int) -> None:
         # squashfs.rst, "Xattr table": place of the values, number of sets, then the list of their
         # blocks
-        if fields[14] != NONE64:
-            self._xattr_table, count, _ = struct.unpack("<QII", self.read(fields[14], 16))
-            if count > MOST_XATTRS:
-                raise self.damaged("its extended attributes are too many")
-            self._xattr_rows = self._read_table(fields[14] + 16, count, 16)
+        self._xattr_table, count, _ = struct.unpack("<QII", self.read(at, 16))
+        if count > MOST_XATTRS:
+            raise self.damaged("its extended attributes are too many")
+        self._xattr_rows = self._read_table(at + 16, count, 16)
 
     def close(self) -> None:
         """Close the file."""
@@ -137,9 +141,9 @@ class SquashImage:
         (head,) = struct.unpack("<H", self.read(at, 2))
         size = head & ~UNCOMPRESSED
         data = self.read(at + 2, size)
-        return data if head & UNCOMPRESSED else unpack_block(
-            data, self.compressor, METADATA
-        ), at + 2 + size
+        if not head & UNCOMPRESSED:
+            data = unpack_block(data, self.compressor, METADATA)
+        return data, at + 2 + size
 
     def metadata(self, at: int, offset: int, size: int) -> tuple[bytes, int, int]:
         """Return bytes of a chain of metadata blocks, and the place behind them."""
@@ -178,27 +182,24 @@ class SquashImage:
         if (number + 1) * 16 > len(self._xattr_rows):
             raise self.damaged(f"it has no extended attributes {number}")
         place, count, _ = struct.unpack_from("<QII", self._xattr_rows, number * 16)
-        # a reference is the block's place in its table, and 16 bits for the place in the block
-        at, offset = self._xattr_table + (place >> 16), place & 0xFFFF
         pairs = []
         total = Room(limits.ATTRIBUTES, "the extended attributes of one file take")
+        rows = _Cursor(self, self._xattr_table, place)
         for _ in range(count):
-            head, at, offset = self.metadata(at, offset, 4)
-            kind, length = struct.unpack("<HH", head)
-            name, at, offset = self.metadata(at, offset, length)
-            head, at, offset = self.metadata(at, offset, 4)
-            (size,) = struct.unpack("<I", head)
+            kind, length = rows.take("<HH")
+            (name,) = rows.take(f"<{length}s")
+            (size,) = rows.take("<I")
             if (kind & ~ELSEWHERE) >= len(XATTR_KINDS):
                 raise self.damaged("an extended attribute is of no known kind")
             total.take(size + len(name) + ATTRIBUTE)
-            value, at, offset = self.metadata(at, offset, size)
+            (value,) = rows.take(f"<{size}s")
             # equal values of many files are stored once, and named by their place
             if kind & ELSEWHERE:
                 (place,) = struct.unpack("<Q", value)
-                where = self._xattr_table + (place >> 16), place & 0xFFFF
-                (size,) = struct.unpack("<I", self.metadata(*where, 4)[0])
+                shared = _Cursor(self, self._xattr_table, place)
+                (size,) = shared.take("<I")
                 total.take(size)
-                value = self.metadata(*where, size + 4)[0][4:]
+                (value,) = shared.take(f"<{size}s")
             pairs.append((XATTR_KINDS[kind & ~ELSEWHERE] + name.decode(), value))
         return tuple(sorted(pairs))
 
@@ -225,59 +226,63 @@ class SquashImage:
     def _read_inode(
         self, path: str, reference: int
     ) -> tuple[TreeEntry, tuple[int, int, int] | None]:
-        at, offset = self._inode_table + (reference >> 16), reference & 0xFFFF
-        fields: Any
-
-        def take(form: str) -> Any:
-            nonlocal at, offset
-            raw, at, offset = self.metadata(at, offset, struct.calcsize(form))
-            return struct.unpack(form, raw)
-
-        kind, mode, user, group, mtime, _ = take("<4HII")
+        """Return an inode's entry; for a folder also where its listing is, and its size."""
+        inode = _Cursor(self, self._inode_table, reference)
+        kind, mode, user, group, mtime, _ = inode.take("<4HII")
         # types 1 to 7 are the short inodes, 8 to 14 the long ones
         long = kind > LONG
         basic = KINDS.get(kind - LONG if long else kind)
         if basic is None or max(user, group) >= len(self._ids):
             raise self.damaged(f"/{path} is of a kind that no image may hold")
-        common: dict[str, Any] = {"uid": self._ids[user], "gid": self._ids[group], "mtime": mtime}
-        if basic == "d":
-            if long:
-                _, size, start, _, _, begin, xattrs = take("<IIIIHHI")
-                common["xattrs"] = self._read_xattrs(xattrs)
+        owner = {"uid": self._ids[user], "gid": self._ids[group], "mtime": mtime}
+        listing, xattrs = None, NONE32
+        more: dict[str, Any] = {}
+        if basic == "d" and long:
+            _, size, start, _, _, begin, xattrs = inode.take("<IIIIHHI")
+            listing = start, begin, size
+        elif basic == "d":
+            start, _, size, begin, _ = inode.take("<IIHHI")
+            listing = start, begin, size
+        elif basic == "f":
+            more, xattrs = self._read_file(inode, long=long)
+        else:
+            if basic == "l":
+                more = {"target": self._read_target(inode, path)}
+            elif basic in ("b", "c"):
+                _, device = inode.take("<II")
+                more = {"device": device}
             else:
-                start, _, size, begin, _ = take("<IIHHI")
-            return TreeEntry(path, "d", mode, **common), (start, begin, size)
-        if basic == "f":
+                inode.take("<I")
             if long:
-                start, size, _, _, fragment, begin, xattrs = take("<QQQIIII")
-                common["xattrs"] = self._read_xattrs(xattrs)
-            else:
-                start, fragment, begin, size = take("<IIII")
-            # the rest of a file lies in a fragment, where it has one, else in a block of its own
-            count = size // self.block_size if fragment != NONE32 else -(-size // self.block_size)
-            self._content.take(size + (self.block_size if fragment != NONE32 and count else 0))
-            self._room.take(count * BLOCK_ENTRY)
-            blocks = take(f"<{count}I")
-            number = NO_FRAGMENT if fragment == NONE32 else fragment
-            fields = {
-                "size": size,
-                "start": start,
-                "blocks": blocks,
-                "fragment": number,
-                "offset": begin,
-            }
-            return TreeEntry(path, "f", mode, **common, **fields), None
-        if basic == "l":
-            _, size = take("<II")
-            if size > limits.PATH:
-                raise self.damaged(f"/{path} leads nowhere")
-            (target,) = take(f"<{size}s")
-            common["xattrs"] = self._read_xattrs(take("<I")[0]) if long else ()
-            return TreeEntry(path, "l", mode, **common, target=target.decode()), None
-        numbers = take("<II" if basic in ("b", "c") else "<I")  # links, and which device
-        device = numbers[1] if basic in ("b", "c") else 0
-        common["xattrs"] = self._read_xattrs(take("<I")[0]) if long else ()
-        return TreeEntry(path, basic, mode, **common, device=device), None
+                (xattrs,) = inode.take("<I")
+        entry = TreeEntry(path, basic, mode, **owner, **more, xattrs=self._read_xattrs(xattrs))
+        return entry, listing
+
+    def _read_file(self, inode: _Cursor, *, long: bool) -> tuple[dict[str, Any], int]:
+        """Return where a file's content is, and the number of its extended attributes."""
+        xattrs = NONE32
+        if long:
+            start, size, _, _, fragment, begin, xattrs = inode.take("<QQQIIII")
+        else:
+            start, fragment, begin, size = inode.take("<IIII")
+        # the rest of a file lies in a fragment, where it has one, else in a block of its own
+        if fragment == NONE32:
+            count, unpacked, number = -(-size // self.block_size), size, NO_FRAGMENT
+        else:
+            count, number = size // self.block_size, fragment
+            unpacked = size + (self.block_size if count else 0)
+        self._content.take(unpacked)
+        self._room.take(count * BLOCK_ENTRY)
+        blocks = inode.take(f"<{count}I")
+        place = {"start": start, "blocks": blocks, "fragment": number, "offset": begin}
+        return {"size": size, **place}, xattrs
+
+    def _read_target(self, inode: _Cursor, path: str) -> str:
+        _, size = inode.take("<II")
+        if size > limits.PATH:
+            raise self.damaged(f"/{path} leads nowhere")
+        (target,) = inode.take(f"<{size}s")
+        return bytes(target).decode()
 
     def _read_listing(self, start: int, begin: int, size: int) -> Iterator[tuple[str, int]]:
         data, _, _ = self.metadata(self._folder_table + start, begin, max(size - 3, 0))
@@ -298,6 +303,23 @@ class SquashImage:
                 yield name.decode(), block << 16 | offset
 
 
+class _Cursor:
+    """A place in a chain of metadata blocks, which moves behind what is read.
+
+    A reference is the block's place in its table, and 16 bits for the place in the block.
+    """
+
+    def __init__(self, image: SquashImage, table: int, reference: int) -> None:
+        self._image = image
+        self._at, self._offset = table + (reference >> 16), reference & 0xFFFF
+
+    def take(self, form: str) -> tuple[Any, ...]:
+        """Return the next fields, by struct's words."""
+        size = struct.calcsize(form)
+        raw, self._at, self._offset = self._image.metadata(self._at, self._offset, size)
+        return struct.unpack(form, raw)
+
+
 @dataclass(frozen=True, slots=True)
 class _ContentHasher:
     image: SquashImage
@@ -313,9 +335,8 @@ class _ContentHasher:
             size += len(block)
             digest.update(block)
         if entry.fragment != NO_FRAGMENT:
-            rest = self._read_fragment(entry.fragment)[
-                entry.offset : entry.offset + entry.size - size
-            ]
+            end = entry.offset + entry.size - size
+            rest = self._read_fragment(entry.fragment)[entry.offset : end]
             size += len(rest)
             digest.update(rest)
         if size != entry.size:
@@ -325,11 +346,9 @@ class _ContentHasher:
 
     def hash_small(self, entries: list[TreeEntry]) -> list[TreeEntry]:
         """Hash files that lie in one fragment."""
-        data = (
-            memoryview(self._read_fragment(entries[0].fragment))
-            if entries[0].size
-            else memoryview(b"")
-        )
+        # empty files lie in no fragment
+        fragment = self._read_fragment(entries[0].fragment) if entries[0].size else b""
+        data = memoryview(fragment)
         hashed = []
         for entry in entries:
             piece = data[entry.offset : entry.offset + entry.size]

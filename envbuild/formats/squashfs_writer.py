@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from envbuild.errors import IntegrityError
 from envbuild.formats.block_codec import BLOCK
@@ -20,6 +20,32 @@ from envbuild.formats.file_tree import EPOCH, NO_FRAGMENT, Part, Tree, TreeEntry
 
 # struct squashfs_super_block (fs/squashfs/squashfs_fs.h): 96 bytes, all numbers little-endian
 SUPERBLOCK = struct.Struct("<5I6H8Q")
+
+
+class Superblock(NamedTuple):
+    """The fields of a superblock, in their order; tables are named by where they begin (bytes)."""
+
+    magic: int
+    inodes: int
+    time: int
+    block_size: int
+    fragments: int
+    compressor: int
+    block_log: int
+    flags: int
+    ids: int
+    major: int
+    minor: int
+    root: int
+    used: int
+    id_table: int
+    xattr_table: int
+    inode_table: int
+    folder_table: int
+    fragment_table: int
+    export_table: int
+
+
 # "hsqs"
 MAGIC = 0x73717368
 # ZLIB_COMPRESSION and those after it, by the kernel's numbers
@@ -84,23 +110,10 @@ class _XattrTables:
             self.numbers[pairs] = len(self.numbers)
             block, offset = self.values.where()
             for name, value in pairs:
-                kind = next(
-                    (
-                        number
-                        for number, prefix in enumerate(XATTR_KINDS)
-                        if name.startswith(prefix)
-                    ),
-                    None,
-                )
-                if kind is None:
-                    raise IntegrityError(f"no image can hold the extended attribute {name!r}")
-                rest = os.fsencode(name[len(XATTR_KINDS[kind]) :])
-                self.values.data += (
-                    struct.pack("<HH", kind, len(rest))
-                    + rest
-                    + struct.pack("<I", len(value))
-                    + value
-                )
+                kind = _xattr_kind(name)
+                rest = os.fsencode(name.removeprefix(XATTR_KINDS[kind]))
+                self.values.data += struct.pack("<HH", kind, len(rest)) + rest
+                self.values.data += struct.pack("<I", len(value)) + value
             size = sum(len(os.fsencode(name)) + 1 for name, _ in pairs)
             self.rows.data += struct.pack("<QII", block << 16 | offset, len(pairs), size)
         return self.numbers[pairs]
@@ -118,6 +131,13 @@ class _XattrTables:
         head = struct.pack("<QII", at, len(self.numbers), 0)
         out.write(packed + head + struct.pack(f"<{len(places)}Q", *places))
         return rows + len(packed), rows + len(packed) + len(head) + 8 * len(places)
+
+
+def _xattr_kind(name: str) -> int:
+    for number, prefix in enumerate(XATTR_KINDS):
+        if name.startswith(prefix):
+            return number
+    raise IntegrityError(f"no image can hold the extended attribute {name!r}")
 
 
 @dataclass(slots=True)
@@ -148,11 +168,8 @@ class _InodeTables:
             self.numbers[path] = number
             if path:
                 children[path.rpartition("/")[0]].append(path)
-        for path in sorted(
-            children, key=lambda path: (-path.count("/") if path else 1, os.fsencode(path))
-        ):
-            if path:
-                self._write_folder(path, children[path])
+        for path in sorted(filter(None, children), key=_deepest_first):
+            self._write_folder(path, children[path])
         self._write_folder("", children[""])
         block, offset = self.places[""]
         return block << 16 | offset
@@ -172,9 +189,8 @@ class _InodeTables:
         xattrs = self.xattrs.number(self.tree[path][0].xattrs)
         # the short inode has 16 bits for the listing's size, and no place for attributes
         if size <= 0xFFFF and xattrs == NONE32:
-            self._add_inode(
-                path, DIRECTORY, struct.pack("<IIHHI", start, links, size, offset, parent)
-            )
+            body = struct.pack("<IIHHI", start, links, size, offset, parent)
+            self._add_inode(path, DIRECTORY, body)
         else:
             body = struct.pack("<IIIIHHI", links, size, start, parent, 0, offset, xattrs)
             self._add_inode(path, DIRECTORY + LONG, body)
@@ -191,9 +207,9 @@ class _InodeTables:
                 name = os.fsencode(child.rpartition("/")[2])
                 kind = BASIC[self.tree[child][0].kind]
                 delta = self.numbers[child] - first
-                self.folders.data += (
-                    struct.pack("<HhHH", self.places[child][1], delta, kind, len(name) - 1) + name
-                )
+                offset = self.places[child][1]
+                head = struct.pack("<HhHH", offset, delta, kind, len(name) - 1)
+                self.folders.data += head + name
             index += len(run)
         return len(self.folders.data) - before
 
@@ -205,15 +221,12 @@ class _InodeTables:
         # squashfs.rst, "Directories": a header holds block and number, its entries only
         # differences
         block, first = self.places[children[index]][0], self.numbers[children[index]]
-        end = index
-        while (
-            end < len(children)
-            and end - index < 256
-            and self.places[children[end]][0] == block
-            and self.numbers[children[end]] - first < 0x7FFF
-        ):
-            end += 1
-        return children[index:end]
+        run = []
+        for child in children[index : index + 256]:
+            if self.places[child][0] != block or self.numbers[child] - first >= 0x7FFF:
+                break
+            run.append(child)
+        return run
 
     def _write_inode(self, path: str) -> None:
         entry, part = self.tree[path]
@@ -243,9 +256,8 @@ class _InodeTables:
         xattrs = self.xattrs.number(entry.xattrs)
         # the short inode has 32 bits for place and size
         if start <= NONE32 and entry.size <= NONE32 and xattrs == NONE32:
-            self._add_inode(
-                path, FILE, struct.pack("<IIII", start, fragment, entry.offset, entry.size) + sizes
-            )
+            body = struct.pack("<IIII", start, fragment, entry.offset, entry.size)
+            self._add_inode(path, FILE, body + sizes)
         else:
             body = struct.pack("<QQQIIII", start, entry.size, 0, 1, fragment, entry.offset, xattrs)
             self._add_inode(path, FILE + LONG, body + sizes)
@@ -254,13 +266,16 @@ class _InodeTables:
         entry = self.tree[path][0]
         self.places[path] = self.inodes.where()
         # inodes hold a 16-bit place in the table of ids, not the id
-        user, group = (
-            self.ids.setdefault(number, len(self.ids)) for number in (entry.uid, entry.gid)
-        )
+        user = self.ids.setdefault(entry.uid, len(self.ids))
+        group = self.ids.setdefault(entry.gid, len(self.ids))
         mtime = self.epoch if entry.mtime == EPOCH else entry.mtime
-        self.inodes.data += (
-            struct.pack("<4HII", kind, entry.mode, user, group, mtime, self.numbers[path]) + body
-        )
+        number = self.numbers[path]
+        self.inodes.data += struct.pack("<4HII", kind, entry.mode, user, group, mtime, number)
+        self.inodes.data += body
+
+
+def _deepest_first(path: str) -> tuple[int, bytes]:
+    return -path.count("/"), os.fsencode(path)
 
 
 def write_squashfs(
@@ -333,13 +348,29 @@ def _write_tables(
     flags = FLAGS | (NO_XATTRS if xattr_table == NONE64 else PLAIN_XATTRS)
     count = len(fragments.data) // 16
     out.write(bytes(_page_aligned(at) - at))
-    superblock = SUPERBLOCK.pack(
-        MAGIC, len(tree), epoch, BLOCK, count,
-        COMPRESSORS[compressor], BLOCK.bit_length() - 1, flags, len(tables.ids), 4, 0,
-        root, at, id_table, xattr_table, inode_table, folder_table, fragment_table if count else NONE64, NONE64,
-    )  # fmt: skip
+    superblock = Superblock(
+        magic=MAGIC,
+        inodes=len(tree),
+        time=epoch,
+        block_size=BLOCK,
+        fragments=count,
+        compressor=COMPRESSORS[compressor],
+        block_log=BLOCK.bit_length() - 1,
+        flags=flags,
+        ids=len(tables.ids),
+        major=4,
+        minor=0,
+        root=root,
+        used=at,
+        id_table=id_table,
+        xattr_table=xattr_table,
+        inode_table=inode_table,
+        folder_table=folder_table,
+        fragment_table=fragment_table if count else NONE64,
+        export_table=NONE64,
+    )
     out.seek(begin)
-    out.write(superblock)
+    out.write(SUPERBLOCK.pack(*superblock))
     out.seek(begin + _page_aligned(at))
     return _page_aligned(at)
 

@@ -63,6 +63,7 @@ def _check_walltime(intent: Intent, site: Site, *, interactive: bool) -> None:
     if intent.walltime is None or not features_of(site).queues:
         return
     queue, limits = site.queue(intent.partition), site.limits
+    # a queue's own limit goes before the site's, and that of a trial before both
     most = queue.walltime if queue and queue.walltime else limits.walltime
     kind = ""
     if intent.trial:
@@ -78,6 +79,7 @@ def _check_array(intent: Intent, site: Site) -> None:
     if array is None:
         return
     title, source = features.title, features.array_source
+    # schedulers number tasks from 0 or from 1, and PBS refuses an array of one task
     if not features.queues:
         rule = "there is no scheduler here that could run one"
         refuse(site, "array", rule, "run the command once per parameter")
@@ -256,5 +258,6 @@ def _holds(row: NodeType, intent: Intent) -> bool:
     memory = parse_memory(row.memory, row.name) if row.memory else None
     if intent.memory is not None and memory is not None and intent.memory > memory:
         return False
+    # memory is asked for by node, processes for the whole job
     cores = (intent.cpus or 1) * (intent.tasks or 1)
     return cores <= row.cpus * (intent.nodes or 1)

@@ -73,6 +73,7 @@ def enter_function(job: Job, site: Site, scheduler: Scheduler) -> str:
         # the test of the ranks (launch.py) needs no data
         lines += ['  if [ "$0" != world ]; then', "    stage"]
         lines += [f"    binds=({' '.join(stage_binds(job))})", "  fi"]
+    # what tidies up behind the command must not replace its exit code
     lines += [f"  {_exec_line(job, site, scheduler)}", "  code=$?", '  rm -rf -- "$scratch"']
     lines += ['  [ -z "$staged" ] || unstage'] if job.intent.stage else []
     return "\n".join((*lines, '  return "$code"', "}", ""))
@@ -83,6 +84,7 @@ def _rank_lines(job: Job, scheduler: Scheduler) -> list[str]:
     if job.intent.launcher != "lightning" or scheduler.features.starts_ranks:
         return []
     size = job.allocation.processes
+    # mpirun numbers processes through all nodes: Open MPI by the first name, MPICH by the second
     ranks = f"RANK=$value LOCAL_RANK=$((value % {size})) NODE_RANK=$((value / {size}))"
     return [
         "value=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}",
@@ -124,6 +126,7 @@ def _cache_lines(job: Job, site: Site) -> list[str]:
     caches = job.caches
     if caches is None or not caches.folders:
         return []
+    # containers that share the host's /tmp have the scratch folder itself as home (_exec_line)
     home = '"$scratch"' if several_containers(job) else HOME
     named = {*site.folders.caches, *site.runtime.environment}  # the site knows its disks better
     variables = [f"{name}={below}" for name, below in caches.variables if name not in named]
@@ -189,6 +192,7 @@ def _exec_line(job: Job, site: Site, scheduler: Scheduler) -> str:
     for source, target, writable in job.binds:
         words += map(shlex.quote, bind_flags((Path(source), target, writable)))
     stage = job.intent.stage
+    # bash before 4.4 takes an empty array for an unset variable, which "set -u" refuses
     words += ['${kept[@]+"${kept[@]}"}'] if job.caches else []
     words += ['${binds[@]+"${binds[@]}"}'] if stage else []
     command = '"$image" "$@"'

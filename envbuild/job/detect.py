@@ -13,7 +13,7 @@ from envbuild.job.schedulers import SCHEDULERS
 from envbuild.job.schedulers.protocol import Banner
 from envbuild.job.submit import client_environment
 from envbuild.run import Command, Runner
-from envbuild.runtime import MINIMUM, parse_version
+from envbuild.runtime_search import MINIMUM, parse_version
 from envbuild.settings import Settings
 from envbuild.toml import closest, quote
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from envbuild.context import Context
 from envbuild.errors import HostError, ToolMissingError
 from envbuild.job.model import Receipt, Record, Status
 from envbuild.job.records import current_id, log_files, plain_id, read_receipt, receipt_files
@@ -147,11 +148,9 @@ class Receipts:
 def wait(
     record: Record,
     site: Site,
-    settings: Settings,
-    runner: Runner,
+    context: Context,
     *,
     tail: LogTail,
-    say: Callable[[str], None],
     clock: Clock | None = None,
 ) -> tuple[Receipt, ...]:
     """Follow the log until every task has written its receipt, and return these.
@@ -160,8 +159,8 @@ def wait(
     HostError for a job that can never start, that ended without a receipt (killed, cancelled, node
     lost), or that the scheduler has lost; the job itself is left alone whatever happens here.
     """
-    hand = clock or Clock()
-    receipts = Receipts(record, settings.cwd)
+    hand, project, say = clock or Clock(), context.settings.cwd, context.report.say
+    receipts = Receipts(record, project)
     look = min(LONGEST_LOOK, max(LOOK, len(record.tasks) * LOOK_PER_TASK))
     said, pause, due, halted = "", FIRST, hand.now(), False
     gone_since: float | None = None
@@ -178,7 +177,8 @@ def wait(
         if hand.now() < due:
             hand.sleep(look)
             continue
-        status = status_of(record, site, settings, runner)
+        status = status_of(record, site, context.settings, context.runner)
+        # a scheduler serves all users of a site: it is asked less and less often
         due, pause = hand.now() + pause, min(LAST, pause * 1.5)
         if (line := _line(status)) != said:
             said = line
@@ -187,6 +187,7 @@ def wait(
         if status.phase not in ("ended", "unknown") or not status.answered:
             gone_since = None
             continue
+        # over for the scheduler; the receipt may still be on its way through the file system
         gone_since = hand.now() if gone_since is None else gone_since
         gone = hand.now() - gone_since
         receipts.look()  # a second run may have ended since the first look
@@ -197,7 +198,7 @@ def wait(
                 say(f"job {plain_id(record.id)}: {why}")
             return receipts.all
         if gone > _grace(record, status):
-            raise _lost(record, site, status, settings.cwd)
+            raise _lost(record, site, status, project)
 
 
 def _refuse_stuck(record: Record, site: Site, status: Status) -> None:

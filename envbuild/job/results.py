@@ -63,6 +63,7 @@ def find_repetitions(record: Record, records: Sequence[Record]) -> list[Record]:
 def collect_results(record: Record, context: Context) -> tuple[TaskResult, ...]:
     """Return every task of a first submission as its last repetition left it, in their order."""
     found = {task.number: task for task in _tasks_of(record, context)}
+    # oldest first: what a repetition says of a task takes the place of what was there
     for again in find_repetitions(record, load_records(context.settings.cwd)):
         for task in _tasks_of(again, context):
             before = found.get(task.number)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from envbuild.context import Context
 from envbuild.errors import HostError, ToolFailedError, ToolMissingError, UsageError
 from envbuild.job.model import Image, Job, Record
 from envbuild.job.records import job_folder, now, remove_secrets, save_own_record
@@ -138,6 +139,7 @@ def write_secrets(values: Mapping[str, str], settings: Settings, key: str) -> st
     for name, value in values.items():
         quoted = shlex.quote(value)
         lines.append(f"export APPTAINERENV_{name}={quoted} SINGULARITYENV_{name}={quoted}\n")
+    # not in the script, nor on the scheduler's command line: other users can read both
     write_text(path, "".join(lines), mode=0o600)
     return str(path)
 
@@ -159,6 +161,7 @@ def make_log_folder(job: Job, settings: Settings) -> Path:
     folder = (settings.cwd / log_pattern(job)).parent
     with os_errors_as(folder):
         folder.mkdir(parents=True, exist_ok=True)
+        # else the job would be the first to see, on a node and hours later, that it cannot write
         probe = folder / f".envbuild-{secrets.token_hex(4)}"
         probe.touch()
         probe.unlink()
@@ -179,8 +182,7 @@ def log_sizes(job: Job, settings: Settings) -> dict[Path, int]:
 def submit(
     job: Job,
     site: Site,
-    settings: Settings,
-    runner: Runner,
+    context: Context,
     *,
     key: str,
     purpose: str = "command",
@@ -197,12 +199,12 @@ def submit(
             where=f"site {site.name}",
             hint="envbuild site list",
         )
-    scheduler = scheduler_of(site)
+    scheduler, settings = scheduler_of(site), context.settings
     make_log_folder(job, settings)
     script = write_script(job, site, settings, key)
     argv = scheduler.submit(str(script), job, site)
     try:
-        result = ask(argv, settings, runner)
+        result = ask(argv, settings, context.runner)
     except ToolMissingError as error:
         raise missing(site, argv) from error
     # a client may hang after it has printed the id: then the job is there

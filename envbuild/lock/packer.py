@@ -14,6 +14,7 @@ from envbuild.errors import EnvbuildError
 from envbuild.formats.block_library import LAYOUT, LIBRARY, library_here
 from envbuild.limits import UNREADABLE
 from envbuild.lock.model import Packer, PackerFile
+from envbuild.resolve.sources.pinned_wheel import pinned_wheels
 from envbuild.store.atomic import write_bytes
 from envbuild.tools import installed_version
 
@@ -44,8 +45,6 @@ def find_packers(machine: str, context: Context) -> tuple[PackerFile, ...]:
         return msgspec.json.decode(path.read_bytes(), type=tuple[PackerFile, ...])
     except (OSError, *UNREADABLE):
         pass  # asked for the first time, or cut short by a full disk
-    from envbuild.resolve.sources.pinned_wheel import pinned_wheels  # late: once for each version
-
     bases = [
         BaseFacts(image=LIBRARY, python=f"{python}.0", machine=machine, glibc=GLIBC)
         for python in PYTHONS

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import configparser
 import functools
 import re
-import shutil
 import sys
 import threading
 import time
@@ -33,6 +33,7 @@ from envbuild.settings import Settings
 from envbuild.store.atomic import write_text
 from envbuild.store.layout import Store
 from envbuild.toml import closest, read_toml
+from envbuild.tools import uv_program
 
 if TYPE_CHECKING:
     import httpx
@@ -60,7 +61,7 @@ def index_url(settings: Settings, runner: Runner, name: str | None = None) -> st
     for origin, value in _default_indexes(settings):
         if value:
             return _require_url(value, origin)
-    program = _uv_program(settings)
+    program = uv_program(settings)
     return _require_url(_index_of_uv(settings, runner, program), "uv's default index")
 
 
@@ -229,8 +230,6 @@ def _pip_files(settings: Settings) -> list[Path]:
 
 
 def _of_pip_file(path: Path) -> str | None:
-    import configparser
-
     if not path.is_file():
         return None
     parser = configparser.RawConfigParser()
@@ -247,16 +246,6 @@ def _of_pip_file(path: Path) -> str | None:
             if value:
                 return value
     return None
-
-
-def _uv_program(settings: Settings) -> str:
-    """Return uv: the one installed beside envbuild, else the one on PATH."""
-    from uv import find_uv_bin
-
-    try:
-        return str(find_uv_bin())
-    except FileNotFoundError:
-        return shutil.which("uv", path=settings.environment.get("PATH")) or "uv"
 
 
 def _index_of_uv(settings: Settings, runner: Runner, program: str) -> str:

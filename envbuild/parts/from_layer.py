@@ -10,7 +10,7 @@ from typing import BinaryIO, cast
 from envbuild.errors import IntegrityError
 from envbuild.formats.block_codec import Codec
 from envbuild.formats.file_tree import TreeEntry
-from envbuild.formats.oci_layer import OPAQUE, WHITEOUT, finish_layer, open_layer, require_hidden
+from envbuild.formats.oci_layer import finish_layer, open_layer, read_mark
 from envbuild.limits import reading
 from envbuild.parts.cache import CachedPart, PackContext, part_key, provide_part
 from envbuild.parts.from_tar import KINDS, device_number, without_clock
@@ -73,11 +73,10 @@ def _add_member(
     writer: PartWriter, tar: tarfile.TarFile, member: tarfile.TarInfo, where: str, *, captured: bool
 ) -> None:
     path, target = _path_in_image(member.name), _path_in_image(member.linkname)
-    name = path.rpartition("/")[2]
+    mark = read_mark(path)
     # kept as marks: what they hide is known only when layers are merged
-    if name.startswith(WHITEOUT):
-        require_hidden(name)
-        writer.add(TreeEntry(path, "o" if name == OPAQUE else "w", 0))
+    if mark is not None:
+        writer.add(TreeEntry(path, mark, 0))
         return
     if member.islnk():
         # the file may be in a lower layer: then the link is resolved when layers are merged

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+
+from packaging import tags
+from packaging.tags import Tag
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from envbuild.base.model import BaseFacts
 from envbuild.errors import UsageError
 from envbuild.names import BY_MACHINE
-
-if TYPE_CHECKING:
-    from packaging.tags import Tag
 
 PYTHON = re.compile(r"(\d{1,2})\.(\d{1,3})(?:\.\d{1,3}(?:(?:a|b|rc)\d{1,2})?)?", re.ASCII)
 GLIBC_MINORS = (17, 28, *range(31, 41))
@@ -66,8 +66,6 @@ def uv_platform(facts: BaseFacts) -> str:
 
 def tag_order(facts: BaseFacts) -> dict[Tag, int]:
     """Return the wheel tags that the base can use, best first, by its own glibc."""
-    from packaging import tags
-
     version = python_minor(facts)
     minor, machine = glibc_minor(facts), facts.machine
     platforms: list[str] = []
@@ -86,8 +84,6 @@ def tag_order(facts: BaseFacts) -> dict[Tag, int]:
 
 def best_wheel(files: Iterable[str], order: Mapping[Tag, int]) -> str | None:
     """Return the wheel file that fits best (then by build tag), None where none fits."""
-    from packaging.utils import InvalidWheelFilename, parse_wheel_filename
-
     ranked: list[tuple[int, tuple[int, ...], str]] = []
     for file in files:
         try:

@@ -11,20 +11,14 @@ import pytest
 
 from envbuild.app.check import describe_project_faults, failed_checks, require_passed
 from envbuild.app.image import find_image, find_recipe_of_image, refuse_old_image
-from envbuild.app.lock import (
-    LockRequest,
-    describe_lock,
-    require_fresh_lock,
-    require_lock,
-    update_lock,
-    write_own_lock,
-)
+from envbuild.app.lock import LockRequest, describe_lock, update_lock
 from envbuild.app.make import MakeRequest, MakeResult, make
+from envbuild.app.ready_lock import require_fresh_lock, require_lock, write_own_lock
 from envbuild.app.source import project_folder
 from envbuild.app.verdict import known_report
 from envbuild.build.make import building
 from envbuild.check.model import Finding, Report
-from envbuild.check.plan import asked_digest
+from envbuild.check.plan import CheckBasis, asked_digest
 from envbuild.check.report import save_report
 from envbuild.errors import CheckFailedError, StaleLockError, UsageError
 from envbuild.formats.sif_reader import image_digest
@@ -214,8 +208,8 @@ class TestCheck:
     ) -> None:
         asked: list[object] = []
 
-        def remember(*_: object, project: object, **__: object) -> Report:
-            asked.append(project)
+        def remember(_: object, basis: CheckBasis, *__: object) -> Report:
+            asked.append(basis.project)
             return verdict(tiny, "sha256:" + "4" * 64, IMPORTS)
 
         store_image(tiny)

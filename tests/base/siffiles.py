@@ -7,7 +7,6 @@ from pathlib import Path
 
 from envbuild.formats.sif_reader import DESCRIPTOR, HEADER, MAGIC, PARTITION
 
-PRIMARY_EXTRA = struct.pack("<2i3s", 1, 2, b"02\0")
 Object = tuple[int, bytes, bytes]
 
 

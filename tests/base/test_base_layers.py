@@ -92,6 +92,16 @@ def test_links_lead_inside_the_image_only(tmp_path: Path) -> None:
     assert tree.glob("/usr/*/x") == ["/usr/lib/x"]
 
 
+def test_layers_that_no_image_can_be_put_together_from_are_read_all_the_same(
+    tmp_path: Path,
+) -> None:
+    tree = merged(tmp_path, {"a": "file", "b": "1"}, {"a/c": "2", "link": Link("gone")})
+    assert tree.kind("/a") == "d"
+    assert tree.read("/a/c") == b"2"
+    assert tree.names("/") == ["a", "b", "link"]
+    assert tree.kind("/link") is None
+
+
 NAMES = st.sampled_from(["a", "b", "c"])
 LAYER = st.dictionaries(
     st.lists(NAMES, min_size=1, max_size=3).map("/".join),

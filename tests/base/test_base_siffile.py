@@ -17,7 +17,6 @@ from envbuild.formats.sif_reader import (
     OCI_ROOT,
     SIGNATURE,
     image_digest,
-    read_objects,
     read_sif,
     require_base,
 )
@@ -45,7 +44,7 @@ def test_the_table_is_read(tmp_path: Path) -> None:
         (1, 0x4001, 19, "name", 1),
         (2, 0x4004, 4, "name", 1),
     ]
-    assert sif.primary == read_objects(path)[1]
+    assert sif.primary == sif.objects[1]
     assert path.read_bytes()[sif.objects[1].offset :] == b"root"
     require_base(sif, "x86_64")
 

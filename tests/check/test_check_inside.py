@@ -15,6 +15,7 @@ from envbuild.check.answers import Imports, killed_by
 from envbuild.check.plan import Expected, ProbeRequest, imports_request
 from envbuild.check.probe_runner import ProbeResults, ProbeRunner, read_answer
 from envbuild.run import Command, LocalRunner, Result
+from envbuild.runtime import ExecOptions
 from tests.check.elf import shared_object
 from tests.check.tree import Tree, failures, make_recipe
 
@@ -103,10 +104,12 @@ class Instead:
     def __init__(self, *argv: str) -> None:
         self.argv = argv
 
-    def exec_command(self, image: Path, argv: tuple[str, ...], *, sealed: bool = True, binds: object = (),
-                     env: object = None, gpu: bool = False, stdin: str | None = None, timeout: float | None = None,
-                     network: bool = True, home: Path | None = None) -> Command:  # fmt: skip
-        return Command(argv=self.argv, env={"PATH": "/usr/bin:/bin"}, stdin=stdin, timeout=timeout)
+    def exec_command(
+        self, image: Path, argv: tuple[str, ...], options: ExecOptions | None = None
+    ) -> Command:
+        given = options or ExecOptions()
+        env = {"PATH": "/usr/bin:/bin"}
+        return Command(argv=self.argv, env=env, stdin=given.stdin, timeout=given.timeout)
 
 
 def ask(container: Instead, limit: float = 20.0) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.run import LocalRunner
+from envbuild.runtime import BuildOptions
 from tests.project import Project
 from tests.support import needs
 from tests.tiny_image import open_folder, runtime, sandbox, tiny_image
@@ -22,7 +23,7 @@ def without_shell() -> Path:
     (root / "bin/sh").unlink()
     text = open_folder() / "bare.def"
     text.write_text(f"Bootstrap: localimage\nFrom: {root}\n", encoding="utf-8")
-    LocalRunner()(runtime().build_command(target, text, tmpdir=open_folder(), timeout=120))
+    LocalRunner()(runtime().build_command(target, text, open_folder(), BuildOptions(timeout=120)))
     return target
 
 

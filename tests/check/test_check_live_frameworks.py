@@ -116,9 +116,8 @@ def test_without_a_gpu_the_probe_says_so_and_ends(installed: tuple[str, Tree]) -
 def test_it_imports(installed: tuple[str, Tree]) -> None:
     """CuPy's import alone is all that can be tried of it here."""
     name, tree = installed
-    expected = plan.derive_expected(
-        make_recipe(FRAMEWORKS[name][1].split("=")[0].split("[")[0]), None
-    )
+    recipe = make_recipe(FRAMEWORKS[name][1].split("=")[0].split("[")[0])
+    expected = plan.derive_expected(plan.CheckBasis(recipe=recipe))
     request = plan.imports_request(expected)
     answer = (
         ProbeRunner(tree.root, tree, LocalRunner(), gpu=False)

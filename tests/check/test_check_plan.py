@@ -11,15 +11,20 @@ import pytest
 from envbuild.check import plan
 from envbuild.check.probe_runner import probe_source
 from envbuild.data import lookup
-from envbuild.lock.model import LockedProvided
+from envbuild.lock.model import Lock, LockedProvided
+from envbuild.recipe.model import Recipe
 from tests.check.tree import make_lock, make_recipe
+
+
+def expect(recipe: Recipe | None, lock: Lock | None) -> plan.Expected:
+    return plan.derive_expected(plan.CheckBasis(recipe=recipe, lock=lock))
 
 
 def test_recipe_and_lock_name_framework_version_and_direct_requirements() -> None:
     lock = make_lock(
         {"tensorflow": "2.15.1", "nvidia-cudnn-cu12": "8.9.4.25"}, {"keras-bert": "0.89.0"}
     )
-    expected = plan.derive_expected(
+    expected = expect(
         make_recipe("Keras_BERT>=0.8", framework="tensorflow[and-cuda]==2.15.*"), lock
     )
     assert expected.framework is not None
@@ -34,15 +39,15 @@ def test_recipe_and_lock_name_framework_version_and_direct_requirements() -> Non
 def test_packages_needed_only_to_build_are_not_expected_in_the_image() -> None:
     lock = make_lock({}, {"keras-bert": "0.89.0"})
     build = msgspec.structs.replace(lock.python[0], name="setuptools", group="build")
-    assert plan.derive_expected(
-        None, msgspec.structs.replace(lock, python=(*lock.python, build))
-    ).locked == {"keras-bert": "0.89.0"}
+    assert expect(None, msgspec.structs.replace(lock, python=(*lock.python, build))).locked == {
+        "keras-bert": "0.89.0"
+    }
 
 
 def test_a_base_that_provides_under_another_name_is_followed() -> None:
     lock = make_lock({}, {"keras-bert": "0.86.0"})
     provided = (LockedProvided(name="tensorflow", version="2.1.0", alias_of="tensorflow-gpu"),)
-    expected = plan.derive_expected(
+    expected = expect(
         make_recipe("keras-bert", "tensorflow"), msgspec.structs.replace(lock, provided=provided)
     )
     assert expected.direct == ("keras-bert", "tensorflow-gpu")
@@ -52,11 +57,11 @@ def test_a_base_that_provides_under_another_name_is_followed() -> None:
 
 @pytest.mark.parametrize("line", ["tensorflow-cpu==2.15.*", "torch==2.5.1+cpu", "intel_tensorflow"])
 def test_a_build_without_cuda_can_be_asked_for(line: str) -> None:
-    assert plan.derive_expected(make_recipe(framework=line), None).wants_cpu
+    assert expect(make_recipe(framework=line), None).wants_cpu
 
 
 def test_nothing_known_means_that_every_known_framework_is_looked_for() -> None:
-    expected = plan.derive_expected(None, None)
+    expected = expect(None, None)
     assert expected.framework is None
     assert lookup.matches("torch", expected.protected)
 

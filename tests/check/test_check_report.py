@@ -14,7 +14,8 @@ from msgspec import structs
 
 from envbuild.check.html_report import format_page
 from envbuild.check.model import Finding, Outcome, Report
-from envbuild.check.perform import check_image, verdict_of
+from envbuild.check.perform import CheckHost, ImageFile, check_image, verdict_of
+from envbuild.check.plan import CheckBasis
 from envbuild.check.report import (
     find_last_report,
     format_report,
@@ -184,13 +185,11 @@ def test_what_is_no_image_is_refused_before_anything_runs(tmp_path: Path) -> Non
     file.write_text("#!/bin/sh\n")
     with pytest.raises(UsageError) as told:
         check_image(
-            file,
-            recipe=None,
-            script=None,
-            lock=None,
-            runtime=Tree(tmp_path / "image"),
-            context=silent_context(tmp_path),
-            stage=SilentStage(),
+            ImageFile(path=file),
+            CheckBasis(),
+            CheckHost(runtime=Tree(tmp_path / "image")),
+            silent_context(tmp_path),
+            SilentStage(),
         )
     assert told.value.where == str(file)
 

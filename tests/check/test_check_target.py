@@ -264,7 +264,7 @@ def test_no_bytes_make_the_scan_fail(noise: bytes, cut: int) -> None:
 
     content = fatbin.library([noise, fatbin.region([("sass", 80)])], noise=noise)
     with tempfile.TemporaryDirectory() as folder:
-        assert scan(Path(folder) / "i", content[: len(content) - cut]).bytes >= 0
+        assert scan(Path(folder) / "i", content[: len(content) - cut]).bytes <= len(content)
 
 
 def test_single_kernels_for_one_gpu_do_not_speak_for_all() -> None:

@@ -6,17 +6,19 @@ import base64
 import hashlib
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
 from envbuild.check.model import Report
-from envbuild.check.perform import check_image
+from envbuild.check.perform import CheckHost, ImageFile, check_image
+from envbuild.check.plan import CheckBasis
 from envbuild.context import Context, open_context
 from envbuild.lock.model import Lock, LockedBase, Packer, PythonPackage
 from envbuild.progress import Silent, SilentStage
 from envbuild.recipe.model import AboutSection, BaseSection, CheckSection, PythonSection, Recipe
 from envbuild.run import Command, LocalRunner
+from envbuild.runtime import ExecOptions
 from envbuild.settings import load_settings
 from tests.check.elf import shared_object
 
@@ -90,39 +92,31 @@ class Tree:
     # -- the part of envbuild.runtime.Runtime that a check uses
 
     def exec_command(
-        self,
-        image: Path,
-        argv: tuple[str, ...],
-        *,
-        sealed: bool = True,
-        binds: Sequence[tuple[Path, str, bool]] = (),
-        env: Mapping[str, str] | None = None,
-        gpu: bool = False,
-        stdin: str | None = None,
-        timeout: float | None = None,
-        network: bool = True,
-        home: Path | None = None,
+        self, image: Path, argv: tuple[str, ...], options: ExecOptions | None = None
     ) -> Command:
+        options = options or ExecOptions()
         program = str(self.root / "bin/python3") if argv[0] == "python3" else argv[0]
         return Command(
             argv=(program, *argv[1:]),
-            env={"HOME": str(self.home), "TMPDIR": str(self.home), **self.env, **(env or {})},
-            stdin=stdin,
-            timeout=timeout,
+            env={"HOME": str(self.home), "TMPDIR": str(self.home), **self.env, **options.env},
+            stdin=options.stdin,
+            timeout=options.timeout,
             cwd=self.root,
         )
 
     def check(self, recipe: Recipe | None = None, lock: Lock | None = None, **more: Any) -> Report:
-        """Check this tree as if it were an image; ``more`` are further arguments of check_image."""
-        options = {"script": None, "digest": DIGEST, "gpu": False, "stage": SilentStage(), **more}
-        return check_image(
-            self.root,
-            recipe=recipe,
-            lock=lock,
-            runtime=self,
-            context=silent_context(self.root.parent),
-            **options,
-        )
+        """Check this tree as if it were an image; ``more`` are fields of check_image's records."""
+
+        def take(record: type) -> dict[str, Any]:
+            names = {one.name for one in fields(record)} & more.keys()
+            return {name: more.pop(name) for name in names}
+
+        image = ImageFile(**{"path": self.root, "digest": DIGEST, **take(ImageFile)})
+        basis = CheckBasis(recipe=recipe, lock=lock, **take(CheckBasis))
+        host = CheckHost(**{"runtime": self, "gpu": False, **take(CheckHost)})
+        stage = more.pop("stage", SilentStage())
+        assert not more
+        return check_image(image, basis, host, silent_context(self.root.parent), stage)
 
 
 def silent_context(folder: Path) -> Context:

@@ -25,7 +25,7 @@ from tests.check.tree import DIGEST, Tree
 def context(user_settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Context:
     """Return a context whose images are all one healthy tree."""
     tree = Tree(tmp_path / "tree").install("tqdm", "4", {"tqdm.py": ""})
-    monkeypatch.setattr("envbuild.runtime.find_runtime", lambda *_: tree)
+    monkeypatch.setattr("envbuild.runtime_search.find_runtime", lambda *_: tree)
     monkeypatch.setattr("envbuild.formats.sif_reader.image_digest", lambda _: DIGEST)
     monkeypatch.setattr("envbuild.check.perform.gpu_present", lambda: False)
     write_sif(tmp_path / "thing.sif", [partition()])

@@ -28,7 +28,7 @@ from envbuild.bundle.model import TABLE
 from envbuild.bundle.unpack import unpack as unpack_bundle
 from envbuild.errors import EnvbuildError, IntegrityError
 from envbuild.formats.block_codec import Codec, unpack_block
-from envbuild.formats.file_tree import merge_parts
+from envbuild.formats.file_tree import Part, TreeEntry, merge_parts
 from envbuild.formats.oci import read_config, read_document
 from envbuild.formats.squashfs_reader import SquashImage, read_tree
 from envbuild.lock.read import parse_lock
@@ -150,6 +150,13 @@ def layer_deep_path(folder: Path) -> None:
 def layer_many_deep_paths(folder: Path) -> None:
     names = (f"{number}/{'/'.join(['abcdefghijklmn'] * 250)}" for number in range(2000))
     read_layer(packed(folder / "layer", (pax({"path": name}) + header() for name in names)))
+
+
+@attack
+def layers_that_imply_folders_without_end(_folder: Path) -> None:
+    deep = "/".join(["abcdefghijklmn"] * 250)
+    entries = tuple(TreeEntry(f"{number}/{deep}", "f", 0o644) for number in range(2000))
+    merge_parts([Part(key="k", entries=entries, fragments=(), size=4096, sha256="", layer=True)])
 
 
 @attack

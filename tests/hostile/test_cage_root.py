@@ -25,6 +25,7 @@ from envbuild.host import read_host, root_is_mapped
 from envbuild.lock.read import read_lock
 from envbuild.recipe.read import read_recipe
 from envbuild.run import Command, LocalRunner
+from envbuild.runtime import ExecOptions
 from tests.hosts import ROOT, ROOT_ONLY
 from tests.support import ScriptedRunner, needs
 from tests.tiny_image import open_folder, runtime, tiny_image
@@ -188,11 +189,13 @@ class TestLive:
         command = mine.exec_command(
             image,
             ("sh", "-c", script),
-            sealed=sealed,
-            home=None if sealed else closed_home / "home",
-            binds=((closed_home / "given", "/mnt", False), (closed_home / "out", "/srv", True)),
-            network=False,
-            timeout=60,
+            ExecOptions(
+                sealed=sealed,
+                home=None if sealed else closed_home / "home",
+                binds=((closed_home / "given", "/mnt", False), (closed_home / "out", "/srv", True)),
+                network=False,
+                timeout=60,
+            ),
         )
         told = LocalRunner()(command, check=False)
         assert told.code == 0, told.stderr

@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 from envbuild.run import Command, LocalRunner
+from envbuild.runtime import BuildOptions
 from tests.tiny_image import open_folder, runtime, sandbox
 
 PLACES = (
@@ -78,7 +79,7 @@ def mpi_image() -> Path:
     packer = "-comp zstd -Xcompression-level 1"
     LocalRunner()(
         runtime().build_command(
-            target, definition, tmpdir=open_folder(), packer_arguments=packer, timeout=200
+            target, definition, open_folder(), BuildOptions(packer_arguments=packer, timeout=200)
         )
     )
     return target

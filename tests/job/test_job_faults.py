@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 import envbuild.job
+from envbuild.context import open_context
 from envbuild.errors import EnvbuildError, HostError, ToolFailedError, UsageError
 from envbuild.job.compose import check_name, name_of_file
 from envbuild.job.model import Job, Record
@@ -23,6 +24,7 @@ from envbuild.job.schedulers.protocol import check_owned
 from envbuild.job.sites import load_site
 from envbuild.job.submit import submit
 from envbuild.job.tail import LogTail
+from envbuild.progress import Silent
 from envbuild.run import Command, LocalRunner, Result
 from envbuild.settings import Settings
 from tests.job.situations import plan
@@ -74,7 +76,7 @@ def fake(user_settings: Settings, tmp_path: Path) -> Fake:
 
 def hand_in(fake: Fake, site_name: str) -> Record:
     job, site = plan(site_name, "single", fake.settings)
-    return submit(job, site, fake.settings, fake, key="key")
+    return submit(job, site, open_context(fake.settings, fake, Silent()), key="key")
 
 
 def test_a_submission_leaves_script_record_and_log_folder(
@@ -177,6 +179,16 @@ def test_a_closed_site_takes_no_jobs(fake: Fake) -> None:
     assert str(told.value) == "site tsubame3: the site closed on 2024-03-31"
 
 
+class Said(Silent):
+    """Keeps what is said."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self.lines = lines
+
+    def say(self, text: str) -> None:
+        self.lines.append(text)
+
+
 class Watch:
     """A wait with a clock that jumps instead of sleeping."""
 
@@ -232,10 +244,8 @@ class Watch:
         found = wait(
             self.record,
             self.site,
-            self.fake.settings,
-            self.fake,
+            open_context(self.fake.settings, self.fake, Said(self.said)),
             tail=tail,
-            say=self.said.append,
             clock=clock,
         )
         return exit_code(found)

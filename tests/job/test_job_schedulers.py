@@ -187,7 +187,7 @@ def test_grid_engine_says_why_a_job_is_stuck() -> None:
     assert why is not None
     found = why.read(result((RECORDED / "gridengine/qstat-error.txt").read_text()), "16")
     assert found is not None
-    assert found.reason.endswith(OUTPUT)
+    assert (found.phase, found.reason.endswith(OUTPUT)) == ("queued", True)
 
 
 @pytest.mark.parametrize(

@@ -394,9 +394,7 @@ def test_tiny_wheels_that_fail_to_import(tmp_path: Path) -> None:
     text = lock.read_text()
     data = tomli.loads(text)
     assert data["proof"] == "imported"
-    assert 'engine" , version = "1.2"' in text or re.search(
-        r'name = "engine", version = "1\.2"', text
-    ), text
+    assert {row["name"]: row["version"] for row in data["python"]}["engine"] == "1.2"
     assert any(
         note.startswith(
             "engine 1.2: newer ones fail to import (course: ImportError: Keras requires"

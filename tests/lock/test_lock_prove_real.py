@@ -17,9 +17,9 @@ from envbuild.lock.decide.import_search import Failure, ImportSearch, SearchBoun
 from envbuild.lock.model import Lock, PythonPackage
 from envbuild.net.index import index_url, read_links
 from envbuild.net.web import make_client
-from envbuild.resolve.uv.session import uv_program
 from envbuild.run import Command, LocalRunner, Result
 from envbuild.settings import load_settings
+from envbuild.tools import uv_program
 from tests.check.tree import Tree
 from tests.lock.test_lock_import_search import lock_of
 

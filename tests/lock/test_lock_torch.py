@@ -14,7 +14,7 @@ from envbuild.check.answers import Compute
 from envbuild.check.probe_runner import ProbeRunner
 from envbuild.data import lookup
 from envbuild.run import LocalRunner
-from envbuild.runtime import find_runtime
+from envbuild.runtime_search import find_runtime
 from envbuild.settings import load_settings
 from tests.project import Project
 from tests.support import needs

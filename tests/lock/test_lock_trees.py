@@ -117,7 +117,8 @@ def test_what_is_refused(line: str, what: str) -> None:
 def test_any_text_is_a_tree_or_none_or_a_usage_error(text: str) -> None:
     with contextlib.suppress(UsageError):
         found = read_tree_line(text)
-        assert found is None or found.folder is not None or found.url
+        if found is not None:
+            assert bool(found.folder is not None) != bool(found.url)
 
 
 def test_a_recipe_names_the_line(tmp_path: Path) -> None:

@@ -137,7 +137,7 @@ def test_hashing_again_finds_a_flipped_bit(store: Store) -> None:
 def test_the_lock_tells_who_holds_it(store: Store) -> None:
     with store.lock("sha256:abc", Silent()):
         text = (store.root / LAYOUT / "locks" / "sha256-abc.holder").read_text()
-    assert text.startswith(f"process {os.getpid()} on ")
+    assert text == f"process {os.getpid()} on {os.uname().nodename}\n"
 
 
 def test_a_folder_with_something_mounted_in_it_stays(tmp_path: Path) -> None:

@@ -428,8 +428,9 @@ def test_an_unusable_certificate_bundle_is_named(
 
 
 def test_a_folder_of_certificates_will_do(settings: Settings, tmp_path: Path) -> None:
-    make_client(dataclasses.replace(settings, certificates=tmp_path)).close()
-    make_client(dataclasses.replace(settings, certificates=None)).close()
+    for certificates in (tmp_path, None):
+        with make_client(dataclasses.replace(settings, certificates=certificates)) as client:
+            assert not client.is_closed
 
 
 def test_an_index_in_a_folder(settings: Settings, tmp_path: Path) -> None:

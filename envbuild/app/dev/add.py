@@ -13,8 +13,9 @@ from pathlib import Path
 import msgspec
 
 from envbuild.app.dev.layer import clear_layer, read_own_record, record_path
-from envbuild.app.lock import LockRequest, update_lock, write_own_lock
+from envbuild.app.lock import LockRequest, update_lock
 from envbuild.app.make import MakeRequest, MakeResult, make_locked
+from envbuild.app.ready_lock import write_own_lock
 from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.lock.model import Lock

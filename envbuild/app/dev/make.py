@@ -46,6 +46,7 @@ from envbuild.recipe.model import (
     Source,
 )
 from envbuild.recipe.trees import read_tree_line
+from envbuild.runtime import ExecOptions
 from envbuild.store.atomic import commit_file, os_errors_as
 from envbuild.store.gc import mark_used
 from envbuild.store.own_records import is_own
@@ -324,12 +325,14 @@ def _why_not_seen(plan: _LayerPlan, layer: Path, mark: str, context: Context) ->
     argv = (plan.lock.base.python_path, "-S", "-c", test)
     image, limit = plan.found.path, TRIAL_SECONDS
     tried = context.runner(
-        runtime.exec_command(image, argv, timeout=limit, network=False), check=False
+        runtime.exec_command(image, argv, ExecOptions(timeout=limit, network=False)), check=False
     )
     if tried.code == 0:
         return None
     bare = (plan.lock.base.python_path, "-S", "-c", "")
-    context.runner(context.runtime.exec_command(image, bare, timeout=limit, network=False))
+    context.runner(
+        context.runtime.exec_command(image, bare, ExecOptions(timeout=limit, network=False))
+    )
     return tried.last_lines(1)
 
 

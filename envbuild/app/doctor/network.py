@@ -18,9 +18,9 @@ from envbuild.net.redact import redact
 from envbuild.net.web import CERTIFICATE_HINT, make_client
 from envbuild.resolve.conflict.explain import translate_failure
 from envbuild.resolve.uv.query import uv_environment
-from envbuild.resolve.uv.session import uv_program
 from envbuild.run import Command, Runner
 from envbuild.settings import Settings
+from envbuild.tools import uv_program
 
 SECONDS = 1.5
 """How long an answer is waited for."""
@@ -61,7 +61,10 @@ def reach_index(name: str, url: str, settings: Settings, runner: Runner) -> Find
 
 
 def reach(name: str, url: str, settings: Settings) -> Finding:
-    """Ask a server for the head of its front page; any answer that is no refusal and no server error will do."""
+    """Ask a server for the head of its front page.
+
+    Any answer that is no refusal and no server error will do.
+    """
     shown = redact(url)
     if url.startswith("file:"):
         return Finding(name=name, verdict="fine", value=shown)
@@ -101,7 +104,10 @@ def registries(settings: Settings) -> Iterable[Finding]:
 
 
 def _ask_with_uv(url: str, settings: Settings, runner: Runner) -> None:
-    """Let uv read one page of an index; raises NetworkError where it cannot, and leaves all else to ``lock``."""
+    """Let uv read one page of an index.
+
+    Raises NetworkError where it cannot, and leaves all else to ``lock``.
+    """
     # the address goes by the environment: it may hold a password
     own = {"UV_DEFAULT_INDEX": url, "UV_NO_CACHE": "1", "UV_HTTP_RETRIES": "0"}
     argv = (

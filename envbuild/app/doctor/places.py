@@ -123,7 +123,10 @@ def judge_entry(
 
 
 def closed_above(folder: Path) -> Path | None:
-    """Return the folder itself or the first above it that other users may not enter; None where they may."""
+    """Return the folder itself or the first above it that other users may not enter.
+
+    None where they may.
+    """
     for place in (folder, *folder.parents):
         if place.is_dir() and not place.stat().st_mode & stat.S_IXOTH:
             return place

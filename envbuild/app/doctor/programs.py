@@ -9,7 +9,7 @@ from envbuild.app.doctor.finding import Finding
 from envbuild.errors import HostError
 from envbuild.host import Host
 from envbuild.run import Command, Runner
-from envbuild.runtime import find_runtime, find_squashfuse, is_setuid
+from envbuild.runtime_search import find_runtime, find_squashfuse, is_setuid
 from envbuild.settings import Settings
 from envbuild.tools import find_tool
 

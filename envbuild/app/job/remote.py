@@ -8,7 +8,8 @@ from pathlib import Path
 import msgspec
 
 from envbuild.app.image import find_image, find_recipe_of_image
-from envbuild.app.lock import require_whole_lock, write_first_lock
+from envbuild.app.lock import write_first_lock
+from envbuild.app.ready_lock import require_whole_lock
 from envbuild.app.site import find_site
 from envbuild.base.digests import known_digest
 from envbuild.build.fetch import fetch_files
@@ -218,7 +219,7 @@ def _submit_words(
     rows = commands if len(commands) > 1 else ()
     draft = JobDraft(name=purpose, argv=commands[0], intent=intent, rows=rows)
     job = compose_job(draft, site, settings)
-    record = submit(job, site, settings, context.runner, key=key, purpose=purpose, subject=subject)
+    record = submit(job, site, context, key=key, purpose=purpose, subject=subject)
     context.report.say(f"submitted job {record.id} to {site.name}")
     return record
 

@@ -14,7 +14,10 @@ from envbuild.recipe.model import Source, asking_for
 
 
 def find_outlook(source: Source, lock: Lock, package: str, context: Context) -> str:
-    """Say what locking again with a free choice of one package would give; a failure is told, not raised."""
+    """Say what locking again with a free choice of one package would give.
+
+    A failure is told, not raised.
+    """
     held = locked_package(lock, package)
     if held is None:
         return _find_other_outlook(source, lock, package, context)

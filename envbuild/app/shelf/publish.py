@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from envbuild.app.lock import require_fresh_lock
+from envbuild.app.ready_lock import require_fresh_lock
 from envbuild.app.shelf.entry import open_only_shelf
 from envbuild.app.spec import build_spec
 from envbuild.build.image.embedded import read_embedded_info
@@ -106,7 +106,10 @@ def gather_publication(
 
 
 def _has_image(path: Path, source: Source, lock: Lock, context: Context, *, needed: bool) -> bool:
-    """Whether ./NAME.sif is the image of this lock; raises UsageError where it is needed and is not."""
+    """Whether ./NAME.sif is the image of this lock.
+
+    Raises UsageError where it is needed and is not.
+    """
     hint = f"envbuild make {source.recipe.name}"
     if not path.is_file():
         if needed:

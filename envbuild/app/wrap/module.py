@@ -26,6 +26,7 @@ from envbuild.check.plan import requirement_name
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, HostError, UsageError
 from envbuild.limits import UNREADABLE
+from envbuild.runtime import ExecOptions
 from envbuild.settings import Settings
 from envbuild.store.atomic import make_folder, os_errors_as, write_text
 from envbuild.wrap.modulefile import (
@@ -181,7 +182,7 @@ def _commands_inside(found: FoundImage, context: Context) -> list[str]:
     words = ("sh", "-c", start, script.read_text("utf-8"), *_direct_packages(found))
     layer = find_layer(found, context)
     runtime = layer.on_runtime(context.runtime) if layer else context.runtime
-    command = runtime.exec_command(found.path, words, network=False, timeout=120)
+    command = runtime.exec_command(found.path, words, ExecOptions(network=False, timeout=120))
     with context.report.stage(f"look which commands {name_of_image(found)} has"):
         result = context.runner(command, check=False)
     try:

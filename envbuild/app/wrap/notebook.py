@@ -119,7 +119,7 @@ def submit_notebook(
     refuse_unfit(found, job.intent, site)
     check_client(site, settings, context.runner)
     job, key = hand_variables(job, request, context)
-    record = submit(job, site, settings, context.runner, key=key, purpose=PURPOSE, subject=digest)
+    record = submit(job, site, context, key=key, purpose=PURPOSE, subject=digest)
     return record, site
 
 

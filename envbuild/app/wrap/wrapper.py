@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from envbuild.app.dev.make import with_packages
 from envbuild.app.enter import parse_bind, parse_variables
 from envbuild.app.image import FoundImage, find_layer, is_image_path
 from envbuild.caches import image_mark
@@ -17,6 +18,7 @@ from envbuild.job.compose import NAME, name_of_file
 from envbuild.job.site import Site
 from envbuild.job.sites import load_site
 from envbuild.recipe.model import RunSection
+from envbuild.runtime import ExecOptions
 from envbuild.store.atomic import copy_out, make_folder, os_errors_as, write_text
 from envbuild.wrap.script import DIRECT, Wrapper, render_wrapper, stamp_of
 
@@ -84,8 +86,6 @@ def lay_packages(found: FoundImage, packages: tuple[str, ...], context: Context)
     """Return the image with packages laid over it, where there are any."""
     if not packages:
         return found
-    from envbuild.app.dev.make import with_packages  # late: it resolves
-
     return with_packages(found, packages, context)
 
 
@@ -95,7 +95,7 @@ def _has_module(found: FoundImage, module: str, context: Context) -> bool:
     runtime = layer.on_runtime(context.runtime) if layer else context.runtime
     code = f"import importlib.util as u, sys; sys.exit(u.find_spec({module!r}) is None)"
     words = ("python3", "-c", code)
-    command = runtime.exec_command(found.path, words, network=False, timeout=120)
+    command = runtime.exec_command(found.path, words, ExecOptions(network=False, timeout=120))
     return context.runner(command, check=False).code == 0
 
 

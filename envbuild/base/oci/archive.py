@@ -11,6 +11,7 @@ from typing import IO, Any
 import msgspec
 
 from envbuild.base.model import BaseFacts, BaseReference, Header
+from envbuild.base.oci.daemon import save_image
 from envbuild.base.oci.image import image_facts, lay_out, stored_config, stored_image
 from envbuild.context import Context
 from envbuild.errors import IntegrityError, UsageError
@@ -82,8 +83,6 @@ def read_archive(reference: BaseReference, context: Context) -> OciImage:
 def open_archive(reference: BaseReference, context: Context) -> Iterator[Opener]:
     """Lend what opens the members of an archive, whatever it lies in."""
     if reference.kind.name == "docker-daemon":
-        from envbuild.base.oci.daemon import save_image
-
         with context.store.work("docker") as work:
             target = work / "image.tar"
             save_image(reference, target, context.settings)

@@ -7,6 +7,7 @@ from msgspec import structs
 from envbuild.base.facts import cached_facts, keep_facts
 from envbuild.base.model import BaseFacts, BaseReference, Header
 from envbuild.base.oci.image import image_facts, lay_out, stored_image
+from envbuild.base.oci.registry import download_layers, download_sif, resolve_image, resolve_sif
 from envbuild.base.sif import describe_sif
 from envbuild.context import Context
 from envbuild.formats.image_name import parse_image_name
@@ -15,8 +16,6 @@ from envbuild.names import BASE_KINDS
 
 def describe_docker(reference: BaseReference, context: Context) -> BaseFacts:
     """Return the facts of a registry's image; layers are downloaded once per digest."""
-    from envbuild.base.oci.registry import download_layers, resolve_image
-
     name = parse_image_name(reference.name)
     with context.report.stage(f"ask the registry for {name.short}"):
         image = resolve_image(name, reference.platform, context)
@@ -32,8 +31,6 @@ def fetch_docker(reference: BaseReference, context: Context) -> Header:
 
     Returns the header that starts from the store's copy.
     """
-    from envbuild.base.oci.registry import download_layers, resolve_image
-
     name = parse_image_name(reference.name).with_digest(reference.digest or "")
     image = stored_image(reference.digest or "", context.store)
     if image is None:
@@ -44,8 +41,6 @@ def fetch_docker(reference: BaseReference, context: Context) -> Header:
 
 def describe_oras(reference: BaseReference, context: Context) -> BaseFacts:
     """Return the facts of a SIF in a registry, kept by its manifest's digest."""
-    from envbuild.base.oci.registry import download_sif, resolve_sif
-
     name = parse_image_name(reference.name)
     with context.report.stage(f"ask the registry for {name.short}"):
         image = resolve_sif(name, context)
@@ -61,8 +56,6 @@ def describe_oras(reference: BaseReference, context: Context) -> BaseFacts:
 
 def fetch_oras(reference: BaseReference, context: Context) -> Header:
     """Download the SIF with the locked digest; return the header that starts from it."""
-    from envbuild.base.oci.registry import download_sif, resolve_sif
-
     name = parse_image_name(reference.name).with_digest(reference.digest or "")
     image = stored_image(reference.digest or "", context.store, sif=True)
     if image is None:

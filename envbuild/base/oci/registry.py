@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from envbuild import limits
-from envbuild.base.oci.auth import RegistryAuth
 from envbuild.base.oci.credentials import find_credentials
 from envbuild.context import Context
 from envbuild.errors import IntegrityError, NetworkError, RateLimitError
@@ -218,6 +217,9 @@ def _speaks_http(host: str, settings: Settings) -> bool:
 def _open_server(
     url: str, repository: str, settings: Settings, runner: Runner
 ) -> Iterator[RegistryServer]:
+    from envbuild.base.oci.auth import (
+        RegistryAuth,  # late: it needs httpx, facts that are kept do not
+    )
 
     host = url.partition("://")[2]
     asked = HUB if host == HUB_HOST else host

@@ -29,6 +29,7 @@ from envbuild.parts.writer import Content
 from envbuild.plan.conda import ACTIVATION, history_text
 from envbuild.plan.quoting import quote_literal
 from envbuild.plan.scripts.activate_conda import NAME, changed_variables
+from envbuild.runtime import ExecOptions
 
 SECONDS = 300.0
 SCRIPTS, VARIABLES = "/etc/conda/activate.d/", "/etc/conda/env_vars.d/"
@@ -122,7 +123,7 @@ def capture_activation(
         argv = ("/bin/sh", "-c", clean, f"{GIVEN}/outer.sh")
         runtime, runner = inside.context.runtime, inside.context.runner
         command = runtime.exec_command(
-            inside.image, argv, binds=between.binds(), timeout=SECONDS, network=False
+            inside.image, argv, ExecOptions(binds=between.binds(), timeout=SECONDS, network=False)
         )
         result = runner(command, check=False)
         try:

@@ -21,6 +21,7 @@ from envbuild.lock.model import LockedBase
 from envbuild.parts.cache import CachedPart
 from envbuild.parts.compact import drop_unused_blocks
 from envbuild.run import Result
+from envbuild.runtime import ExecOptions
 from envbuild.store.atomic import os_errors_as
 
 SECONDS = 3600.0
@@ -60,7 +61,9 @@ class BaseContainer:
         # no user site, and no bytecode written beside our script
         argv = (self.python, "-s", "-B", f"{GIVEN}/{script}", *arguments)
         command = self.context.runtime.exec_command(
-            self.image, argv, binds=between.binds(*more), env=env, timeout=SECONDS, network=False
+            self.image,
+            argv,
+            ExecOptions(binds=between.binds(*more), env=env, timeout=SECONDS, network=False),
         )
         result = self.context.runner(replace(command, on_line=on_line), check=False)
         if result.code != 0:

@@ -15,7 +15,7 @@ from envbuild.lock.model import Lock
 from envbuild.plan.definition import ROOT_TAR
 from envbuild.plan.dockerfile import render_dockerfile
 from envbuild.run import Command
-from envbuild.runtime import Runtime
+from envbuild.runtime import BuildOptions, Runtime
 from envbuild.store.atomic import os_errors_as, write_text
 
 ENGINES = ("docker", "podman")
@@ -66,11 +66,13 @@ class Docker:
         pack = runtime.build_command(
             request.target,
             request.target.with_suffix(".def"),
-            tmpdir=request.tmpdir,
-            packer_arguments=packer_arguments(request.codec),
-            env={"SOURCE_DATE_EPOCH": str(request.lock.base.epoch)},
-            log=request.log,
-            test=False,
+            request.tmpdir,
+            BuildOptions(
+                packer_arguments=packer_arguments(request.codec),
+                env={"SOURCE_DATE_EPOCH": str(request.lock.base.epoch)},
+                log=request.log,
+                test=False,
+            ),
         )
         return (
             Command(argv=build, env=env, log=request.log, timeout=BUILD_SECONDS),

@@ -9,7 +9,7 @@ from envbuild.build.model import DefinitionBuild
 from envbuild.formats.block_codec import Codec
 from envbuild.plan.shell import SUPPLIED
 from envbuild.run import Command
-from envbuild.runtime import Runtime
+from envbuild.runtime import BuildOptions, Runtime
 from envbuild.store.atomic import write_text
 
 HOST_FOLDERS = ("/tmp", "/var/tmp")  # noqa: S108  (paths in the container)
@@ -45,20 +45,21 @@ class Fakeroot:
         command = runtime.build_command(
             request.target,
             request.target.with_suffix(".def"),
-            tmpdir=request.tmpdir,
-            binds=(
-                (request.files.parent, SUPPLIED.rsplit("/", 1)[0], False),
-                *((request.scratch, folder, True) for folder in HOST_FOLDERS),
+            request.tmpdir,
+            BuildOptions(
+                binds=(
+                    (request.files.parent, SUPPLIED.rsplit("/", 1)[0], False),
+                    *((request.scratch, folder, True) for folder in HOST_FOLDERS),
+                ),
+                packer_arguments=packer_arguments(request.codec),
+                env=env,
+                log=request.log,
+                sandbox=self._sandbox,
+                reads=None
+                if self._sandbox
+                else [*filter(None, (request.root,)), *base_paths(request.definition)],
+                test=False,
             ),
-            packer_arguments=packer_arguments(request.codec),
-            env=env,
-            log=request.log,
-            sandbox=self._sandbox,
-            # a tree is built where it will lie, which is no folder of the build's own
-            reads=None
-            if self._sandbox
-            else [*filter(None, (request.root,)), *base_paths(request.definition)],
-            test=False,  # envbuild's own check follows, and proves more
         )
         return (command,)
 

@@ -30,7 +30,7 @@ from envbuild.lock.model import Packer
 from envbuild.quota import quotas_of
 from envbuild.resolve.sources.source_trees import SANDBOX_NOTE
 from envbuild.run import Runner
-from envbuild.runtime import Runtime
+from envbuild.runtime import BuildOptions, ExecOptions, Runtime
 from envbuild.store.atomic import os_errors_as, publish, write_bytes, write_text
 from envbuild.store.gc import tree_size
 from envbuild.store.layout import remove_tree
@@ -128,7 +128,7 @@ def read_note(folder: Path) -> SandboxNote:
 def look_inside(folder: Path, python: str, runtime: Runtime, runner: Runner) -> BaseFacts:
     """Read a tree's facts by running the probe in it."""
     command = runtime.exec_command(
-        folder, (python, "-s", "-B", "-"), stdin=probe_text(), timeout=PROBE_SECONDS
+        folder, (python, "-s", "-B", "-"), ExecOptions(stdin=probe_text(), timeout=PROBE_SECONDS)
     )
     result = runner(command, check=False)
     if result.code != 0:
@@ -205,9 +205,10 @@ def packing_sandbox(
         command = context.runtime.build_command(
             partial,
             definition,
-            tmpdir=temporary,
-            packer_arguments=packer_arguments(running_codec(note.packer, context)),
-            test=False,
+            temporary,
+            BuildOptions(
+                packer_arguments=packer_arguments(running_codec(note.packer, context)), test=False
+            ),
         )
         with _without_ours(folder), context.report.stage(f"pack {folder.name}"):
             result = context.runner(command, check=False)

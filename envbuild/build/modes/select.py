@@ -16,7 +16,8 @@ from envbuild.host import Host, read_host, root_is_mapped, user_namespaces_work
 from envbuild.lock.model import Lock
 from envbuild.recipe.model import Recipe
 from envbuild.run import Runner
-from envbuild.runtime import Runtime, find_runtime, find_squashfuse, is_setuid
+from envbuild.runtime import Runtime
+from envbuild.runtime_search import find_runtime, find_squashfuse, is_setuid
 from envbuild.settings import Settings
 from envbuild.store.layout import Store
 from envbuild.tools import find_tool

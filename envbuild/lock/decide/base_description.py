@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from packaging.utils import canonicalize_name
+
 from envbuild.base.model import BaseFacts, DebianPackage
 from envbuild.resolve.model import Found, Resolution
+from envbuild.resolve.stubs import parse_requirements
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,10 +36,6 @@ def brought_alone(base: BaseDescription, lines: tuple[str, ...]) -> tuple[tuple[
 
     A direct requirement is left out: of that one the newest release is wanted.
     """
-    from packaging.utils import canonicalize_name
-
-    from envbuild.resolve.stubs import parse_requirements
-
     # a direct requirement is free: the newest release of it is wanted
     direct = {canonicalize_name(requirement.name) for requirement in parse_requirements(lines)}
     packages = base.framework.packages if base.framework else ()

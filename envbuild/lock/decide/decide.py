@@ -5,21 +5,19 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, timezone
-from typing import Any, Literal
 
 from msgspec import structs
 from packaging.utils import canonicalize_name
 
-from envbuild import __version__
 from envbuild.base.debian.apt import Bootstrap, choose_bootstrap, read_lists, resolve_debian
 from envbuild.base.debian.bootstrap import bootstrap_facts
-from envbuild.base.gpu import framework_of_dists as gpu_framework
 from envbuild.base.model import BaseFacts, DebianPackage, facts_digest
 from envbuild.base.reference import parse_reference
 from envbuild.base.sources import describe_base
 from envbuild.conda.model import NO_TARGET, CondaOptions, GivenArchive, GpuTarget
 from envbuild.context import Context
 from envbuild.errors import NoSolutionError, UsageError
+from envbuild.lock.decide.assemble import assemble_lock
 from envbuild.lock.decide.base_description import BaseDescription, brought_alone, framework_packages
 from envbuild.lock.decide.compiling import with_compiling
 from envbuild.lock.decide.conda import (
@@ -35,32 +33,22 @@ from envbuild.lock.decide.project_files import take_files
 from envbuild.lock.decide.python import require_python
 from envbuild.lock.decide.source_trees import take_trees, with_sources
 from envbuild.lock.decide.system import choose_system
-from envbuild.lock.digest import recipe_digest
 from envbuild.lock.model import (
-    SCHEMA,
     Lock,
-    LockedBase,
-    LockedHold,
-    LockedMove,
-    LockedProvided,
     Packer,
     PackerFile,
-    PythonPackage,
 )
 from envbuild.lock.packer import find_packers, packer_here
 from envbuild.lock.staleness import refuse_changed_files
-from envbuild.names import BY_MACHINE, BY_PLATFORM
+from envbuild.names import BY_PLATFORM
 from envbuild.progress import SilentStage, Stage
 from envbuild.recipe.model import Recipe, Source
 from envbuild.resolve.backends import PAGE, RESOLVERS
 from envbuild.resolve.dates import default_as_of
 from envbuild.resolve.framework import bare_framework, with_framework
-from envbuild.resolve.model import Found, Request, Resolution, Resolver
-from envbuild.resolve.uv.installer import INSTALLER, find_installer
+from envbuild.resolve.model import Request, Resolution, Resolver
+from envbuild.resolve.uv.installer import find_installer
 from envbuild.toml import closest
-from envbuild.tools import installed_version
-
-INSTALLER_PYTHON = "3.12.0"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -142,7 +130,7 @@ def decide_lock(
     resolution = replace(resolution, notes=(*resolution.notes, *cuda_notes))
     resolution = with_compiling(resolution, recipe, base, brought, context.store)
     refuse_double_cuda(conda, base.facts, resolution.packages)
-    lock = with_sources(_assemble_lock(source, base, resolution, installer, packing), trees)
+    lock = with_sources(assemble_lock(source, base, resolution, installer, packing), trees)
     lock = put_conda(lock, recipe, conda)
     if recipe.files:
         lock = structs.replace(lock, files=take_files(source, context))
@@ -368,7 +356,6 @@ def _same_base(recipe: Recipe, old: Lock) -> bool:
 
 
 def _as_of(chosen: str | None, facts: BaseFacts, today: date) -> str | None:
-
     if chosen is not None:
         return None if chosen == "none" else chosen
     return default_as_of(facts, today)
@@ -394,107 +381,3 @@ def _choose_packer(
     if old is not None and not options.upgrade_all and old.packer.library is not None:
         return old.packer, old.packers
     return packer_here(), find_packers(machine, context)
-
-
-def _assemble_lock(
-    source: Source,
-    base: BaseDescription,
-    resolution: Resolution,
-    installer: tuple[Found, ...],
-    packing: tuple[Packer, tuple[PackerFile, ...]],
-) -> Lock:
-    recipe = source.recipe
-    framework_of_dists = framework_packages(base, resolution)
-    own = {p.name for p in framework_of_dists}
-    # the last one wins: the installer is pinned, whatever else asks for uv
-    build = {
-        p.name: p
-        for p in (*(base.framework.build if base.framework else ()), *resolution.build, *installer)
-    }
-    python = [_locked_package(p, "framework") for p in framework_of_dists]
-    python += [_locked_package(p, "project") for p in resolution.packages if p.name not in own]
-    python += [_locked_package(p, "build") for p in build.values()]
-    moved = [
-        LockedMove(name=m.name, before=m.before, after=m.after, reason=m.reason)
-        for m in resolution.moved
-    ]
-    held = [
-        LockedHold(name=h.name, version=h.version, newest=h.newest, reason=h.reason)
-        for h in resolution.held_back
-    ]
-    earlier = base.framework.notes if base.framework else ()
-    python.sort(key=lambda package: (package.group, package.name))
-    return Lock(
-        schema=SCHEMA,
-        name=recipe.name,
-        # facts that the user gives may be of another platform than the recipe, and win
-        platform=BY_MACHINE[base.facts.machine].platform,
-        recipe_digest=recipe_digest(recipe),
-        proof="not run",
-        direct=recipe.python.dependencies,
-        system=(*recipe.system.packages, *recipe.system.build_packages),
-        as_of=resolution.as_of,
-        base=_locked_base(recipe, base),
-        tools={"envbuild": __version__, "uv": installed_version(INSTALLER)},
-        packer=packing[0],
-        packers=packing[1],
-        notes=tuple(dict.fromkeys((*earlier, *resolution.notes))),
-        debian=base.debian,
-        python=tuple(python),
-        provided=_locked_provided(resolution, framework_of_dists),
-        moved=tuple(moved),
-        held_back=tuple(held),
-    )
-
-
-def _locked_provided(
-    resolution: Resolution, framework_of_dists: tuple[Found, ...]
-) -> tuple[LockedProvided, ...]:
-    """Name what the base itself holds; the framework's wheels are locked by file."""
-    brought = {package.name for package in framework_of_dists}
-    return tuple(
-        LockedProvided(name=p.name, version=p.version, alias_of=p.alias_of)
-        for p in resolution.provided
-        if p.name not in brought
-    )
-
-
-def _locked_base(recipe: Recipe, base: BaseDescription) -> LockedBase:
-    facts = base.own or base.facts
-    reference = recipe.base.image or recipe.base.bootstrap or ""
-    framework = facts.framework or gpu_framework(facts.dists)
-    of_image = _of_image(facts) if recipe.base.image is not None else {}
-    return LockedBase(
-        reference=reference,
-        digest=base.digest,
-        facts=facts_digest(facts),
-        python=facts.python,
-        machine=BY_MACHINE[facts.machine].machine,
-        glibc=facts.glibc,
-        created=facts.created or "1980-01-01",
-        epoch=base.epoch,
-        distro=facts.distro or "",
-        framework=framework,
-        cuda=facts.cuda,
-        **of_image,
-    )
-
-
-def _of_image(facts: BaseFacts) -> dict[str, Any]:
-    """Return what a build has to know of an image that a bootstrap always has the same."""
-    path = {} if facts.python_path is None else {"python_path": facts.python_path}
-    managed = {"externally_managed": facts.externally_managed, "size": facts.size or 0}
-    return {**path, **managed, "conda_prefix": facts.conda_prefix}
-
-
-def _locked_package(found: Found, group: Literal["framework", "project", "build"]) -> PythonPackage:
-    return PythonPackage(
-        name=found.name,
-        version=found.version,
-        group=group,
-        file=found.file.file,
-        size=found.file.size,
-        sha256=found.file.sha256,
-        index=found.file.index,
-        via=found.via,
-    )

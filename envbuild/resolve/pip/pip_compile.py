@@ -15,7 +15,7 @@ from envbuild.failures import explain_failure
 from envbuild.resolve.platform import python_minor
 from envbuild.resolve.uv.query import uv_environment
 from envbuild.run import OWN_PATH, Command, Result, Runner
-from envbuild.runtime import Runtime
+from envbuild.runtime import ExecOptions, Runtime
 from envbuild.store.atomic import os_errors_as
 
 TOOLS = ("pip-tools", "pip", "setuptools", "wheel")
@@ -91,10 +91,9 @@ class InBase:
         command = self.runtime.exec_command(
             self.image,
             (self.python, "-m", "piptools", *words),
-            binds=((self.folder, INSIDE, False), *own),
-            env=env,
-            timeout=SECONDS,
-            cwd=cwd,
+            ExecOptions(
+                binds=((self.folder, INSIDE, False), *own), env=env, timeout=SECONDS, cwd=cwd
+            ),
         )
         return self.runner(command, check=False)
 
@@ -180,7 +179,10 @@ def _runnable_base(facts: BaseFacts, folder: Path, context: Context) -> Path:
         except (HostError, UsageError) as error:
             raise HostError(f"{why}: {error}", hint=hint) from error
         answer = runner(
-            context.runtime.exec_command(image, (python, "-c", PROBE), timeout=SECONDS), check=False
+            context.runtime.exec_command(
+                image, (python, "-c", PROBE), ExecOptions(timeout=SECONDS)
+            ),
+            check=False,
         )
     if answer.stdout.split()[:1] != [minor]:
         raise HostError(f"{why}: {explain_failure(answer).what}", hint=hint)

@@ -105,7 +105,6 @@ class _PipSession(Session):
         if not any(sign in result.stderr for sign in NO_SOLUTION):
             raise ToolFailedError(
                 f"pip-compile failed: {_plain_output(result)}",
-                argv=result.argv,
                 exit_code=result.code,
                 stdout=result.stdout,
                 stderr=redact(result.stderr),

@@ -25,10 +25,10 @@ from envbuild.recipe.trees import TreeLine, read_source
 from envbuild.resolve.sources.git import checkout, is_repository, listed_files
 from envbuild.resolve.sources.project_name import name_and_version
 from envbuild.resolve.uv.query import building_environment
-from envbuild.resolve.uv.session import uv_program
 from envbuild.run import Command
 from envbuild.store.atomic import commit_file, os_errors_as
 from envbuild.store.units import human_bytes
+from envbuild.tools import uv_program
 
 TIME = (1980, 1, 1, 0, 0, 0)
 """The earliest time that a zip can say; every member has it."""

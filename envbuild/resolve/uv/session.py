@@ -47,6 +47,7 @@ from envbuild.run import Command, Result
 from envbuild.settings import Settings
 from envbuild.store.atomic import os_errors_as, write_bytes
 from envbuild.store.layout import Store
+from envbuild.tools import uv_program
 
 WARNING = re.compile(r"^warning: (.+)$", re.MULTILINE)
 ASKED = re.compile(r"^DEBUG Sending \w+ (?:GET )?request for: (\S+)$", re.MULTILINE)
@@ -400,19 +401,6 @@ class Readings:
 def _pin_of(key: str) -> Pin:
     name, _, version = key.partition("==")
     return name, version
-
-
-def uv_program(settings: Settings) -> str:
-    """Return the path of uv: the one installed with envbuild, else the one on PATH."""
-    import uv
-
-    try:
-        return str(uv.find_uv_bin())
-    except FileNotFoundError as error:
-        found = shutil.which("uv", path=settings.environment.get("PATH"))
-        if found is None:
-            raise HostError("uv was not found", hint="run: envbuild doctor") from error
-        return found
 
 
 def build_python(facts: BaseFacts, settings: Settings) -> str:
