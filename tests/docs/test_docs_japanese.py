@@ -10,7 +10,7 @@ import pytest
 from envbuild.cli import VERBS
 from tests.docs.pages import README, ROOT, anchors, rows, section, without_code
 
-PAGES = ("tutorial", "platforms", "glossary", "check", "site", "job", "init", "security")
+PAGES = ("tutorial", "platforms", "glossary", "check", "site", "job", "init", "security", "store")
 ENGLISH = (
     README,
     *(ROOT / f"docs/{page}.md" for page in PAGES),
