@@ -224,7 +224,8 @@ def gather_evidence(
     code_answer = visit.answer(code, Code) if code else None
     driver_answer = visit.answer(driver, Driver) if inside.gpu else None
     survey = visit.answer(conda, CondaSurvey) if conda else None
-    if expected.alone and survey and survey.data and survey.data.prefix is None:
+    # "" is an environment that the image may have; this one has none
+    if expected.conda_prefix == "" and survey and survey.data and survey.data.prefix is None:
         expected = replace(expected, conda_prefix=None)
     evidence = Evidence(
         expected=expected,
