@@ -17,7 +17,7 @@ from envbuild import errors, limits
 from envbuild.conda.model import CondaRequest, CondaSolution
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, IntegrityError
-from envbuild.run import OWN_PATH, Command
+from envbuild.run import OWN_PATH, Command, Result
 
 START = f"{OWN_PATH}; from envbuild.conda.answer import answer_question; answer_question()"
 T = TypeVar("T")
@@ -82,12 +82,7 @@ def _ask(question: ChannelQuestion, context: Context) -> ChannelAnswer:
     try:
         answer = msgspec.json.decode(result.stdout.encode(), type=ChannelAnswer)
     except limits.UNREADABLE as error:
-        raise IntegrityError(
-            f"the lists of these channels take more than {limits.CHANNEL_MEMORY // limits.GIB} GiB or "
-            f"{limits.CHANNEL_SECONDS:.0f} s to read",
-            where=", ".join(question.request.channels),
-            hint=f"the reader said: {result.last_lines(1) or 'nothing'}",
-        ) from error
+        raise _no_answer(result, question.request.channels) from error
     for line in answer.said:
         context.report.say(line)
     if answer.failure is not None:
@@ -95,3 +90,13 @@ def _ask(question: ChannelQuestion, context: Context) -> ChannelAnswer:
         kind: type[EnvbuildError] = getattr(errors, told.kind)
         raise kind(told.what, where=told.where, hint=told.hint)
     return answer
+
+
+def _no_answer(result: Result, channels: Sequence[str]) -> IntegrityError:
+    gigabytes = limits.CHANNEL_MEMORY // limits.GIB
+    what = f"the lists of these channels take more than {gigabytes} GiB to read, or cannot be read"
+    if result.timed_out:
+        what = f"the lists of these channels take more than {limits.CHANNEL_SECONDS:.0f} s to read"
+    ended = f"the process that reads them ended with {result.code}"
+    hint = f"{ended}: {result.last_lines(1) or 'it wrote nothing'}"
+    return IntegrityError(what, where=", ".join(channels), hint=hint)

@@ -24,7 +24,7 @@ lock=''
 walltime=7200
 margin=130
 requeue=0
-signal='' reason='' child='' ranks='' watch='' sampler='' used='' gpus='' driver=''
+signal='' reason='' child='' ranks='' watch=() sampler='' used='' gpus='' driver=''
 cd "${SLURM_SUBMIT_DIR:-$PWD}" || exit 125
 id=${SLURM_ARRAY_JOB_ID:-${SLURM_JOB_ID:-$$}}
 task=${SLURM_ARRAY_TASK_ID:-}
@@ -50,7 +50,7 @@ reserve_receipt() {
 finish() {
   local code=$? text
   trap '' TERM INT USR1 USR2
-  [ -z "$watch" ] || kill "$watch" 2>/dev/null
+  [ "${#watch[@]}" -eq 0 ] || kill "${watch[@]}" 2>/dev/null
   stop_sampling
   case $code$signal in
   # 128 + SIGCONT, which ends nobody: Slurm sends it with TERM, and the runtime may report it as the last one
@@ -74,6 +74,8 @@ finish() {
   if [ -n "$reason" ] && [ "$runs" -le "$requeue" ]; then
     printf 'envbuild: back into the queue, for run %d of %d\n' $((runs + 1)) $((requeue + 1))
     put_back || printf 'envbuild: error: it could not be put back: see above\n'
+  elif declare -F notify >/dev/null; then
+    notify
   fi
   exit "$code"
 }
@@ -84,6 +86,8 @@ stop() {
   printf 'envbuild: signal %s, handed on to the command\n' "$signal"
   if [ -n "$walltime" ] && [ "$SECONDS" -ge $((walltime - margin)) ]; then
     reason="it reached its time limit of $walltime s"
+  elif declare -F preempted >/dev/null && preempted; then
+    reason='another job takes its place'
   fi
   # USR1 is what a command may ask for as a warning; the others mean that it is to end
   [ "$signal" = USR1 ] || set -- TERM
@@ -546,7 +550,8 @@ make_scratch() {
   remove_left "$disk"
   while :; do
     scratch=$(mktemp -d "$disk/envbuild-job.XXXXXXXX") || fail "no node-local folder can be written"
-    exec 7<"$scratch"
+    # a rank beside this one may take it for one that is left, and remove it
+    { exec 7<"$scratch"; } 2>/dev/null || continue
     flock -s 7
     # another job may have taken it for one that is left
     [ ! "$scratch" -ef /dev/fd/7 ] || break
@@ -574,6 +579,7 @@ enter() {
   local variable value runtime scratch code flags=() kept=()
   clean_environment
   find_runtime singularity
+  [ ! -e /dev/kfd ] || flags+=(--rocm)
   export OMP_NUM_THREADS="${OMP_NUM_THREADS:-4}"
   hand_in_matching \
     CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER NVIDIA_VISIBLE_DEVICES \

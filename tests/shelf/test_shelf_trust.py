@@ -418,7 +418,7 @@ class TestContradictions:
         def spoil(shelf: Path) -> None:
             swap_object(shelf, "lock", lambda data: data.replace(b"11053", b"11054"))
 
-        assert "its card says something else" in self._spoilt(tmp_path, spoil).what
+        assert "its card does not match its recipe and lock" in self._spoilt(tmp_path, spoil).what
 
     def test_a_recipe_of_another_name(self, tmp_path: Path) -> None:
         def spoil(shelf: Path) -> None:
@@ -455,7 +455,7 @@ class TestContradictions:
             rewrite(shelf, lambda e: msgspec.structs.replace(e, image=weight, verdicts=(said,)))
 
         assert (
-            "a verdict of it is about another image, or says something else"
+            "a verdict of it is about another image, or does not match its report"
             in self._spoilt(tmp_path, spoil).what
         )
 
