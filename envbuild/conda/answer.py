@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import sys
 
@@ -50,6 +49,5 @@ def answer_question() -> None:
         said=tuple(notes.said), solution=solution, versions=versions, failure=failure
     )
     sys.stdout.buffer.write(msgspec.json.encode(answer))
+    # now: rattler's threads may end the process in Python's own clean-up
     sys.stdout.buffer.flush()
-    # rattler's threads may end the process in Python's own clean-up
-    os._exit(0)

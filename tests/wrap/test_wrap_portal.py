@@ -80,8 +80,8 @@ def test_an_app_of_a_portal_is_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--format", "vscode", "-o", "a b"), "cannot stand in the settings of others"),
-        (("--format", "jupyterhub", "-o", "$(id)"), "cannot stand in the settings of others"),
+        (("--format", "vscode", "-o", "a b"), "cannot be in the settings of others"),
+        (("--format", "jupyterhub", "-o", "$(id)"), "cannot be in the settings of others"),
         (("--format", "vscode", "-o", "recipes"), "not of envbuild"),
         (("--format", "pylock", "--for", "amane"), "--for goes with"),
     ],
