@@ -10,7 +10,18 @@ import pytest
 from envbuild.cli import VERBS
 from tests.docs.pages import README, ROOT, anchors, rows, section, without_code
 
-PAGES = ("tutorial", "platforms", "glossary", "check", "site", "job", "init", "security", "store")
+PAGES = (
+    "tutorial",
+    "platforms",
+    "glossary",
+    "check",
+    "site",
+    "job",
+    "init",
+    "security",
+    "store",
+    "bundle",
+)
 ENGLISH = (
     README,
     *(ROOT / f"docs/{page}.md" for page in PAGES),
