@@ -21,6 +21,7 @@ PAGES = (
     "security",
     "store",
     "bundle",
+    "recipe",
 )
 ENGLISH = (
     README,
