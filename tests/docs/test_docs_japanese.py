@@ -22,6 +22,7 @@ PAGES = (
     "store",
     "bundle",
     "recipe",
+    "shelf",
 )
 ENGLISH = (
     README,
