@@ -23,6 +23,7 @@ PAGES = (
     "bundle",
     "recipe",
     "shelf",
+    "export",
 )
 ENGLISH = (
     README,
