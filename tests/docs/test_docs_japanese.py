@@ -24,6 +24,7 @@ PAGES = (
     "recipe",
     "shelf",
     "export",
+    "build",
 )
 ENGLISH = (
     README,
