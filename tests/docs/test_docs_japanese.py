@@ -25,6 +25,8 @@ PAGES = (
     "shelf",
     "export",
     "build",
+    "base",
+    "bases",
 )
 ENGLISH = (
     README,
