@@ -34,8 +34,8 @@ ENGLISH = (
     *sorted((ROOT / "docs").glob("howto-*.md")),
 )
 """Every how-to page, these and README have a Japanese page of the same name."""
-SAME_SECTIONS = [page for page in ENGLISH if page not in (README, ROOT / "docs/check.md")]
-"""The Japanese README and the page of checks are shorter than the English ones."""
+SAME_SECTIONS = [page for page in ENGLISH if page != README]
+"""The Japanese README is shorter than the English one."""
 FENCE = re.compile(r"^```.*?^```$|(?:(?<=\n\n)|\A)(?:^ {4}[^\n]*\n)+", re.MULTILINE | re.DOTALL)
 COMMENT = re.compile(r"(?:^|\s+)#(?![!$]).*$", re.MULTILINE)
 """What is translated inside a block.  A directive of a scheduler and the first line of a script are no comments."""
