@@ -27,6 +27,7 @@ PAGES = (
     "build",
     "base",
     "bases",
+    "doctor",
 )
 ENGLISH = (
     README,
