@@ -28,6 +28,7 @@ PAGES = (
     "base",
     "bases",
     "doctor",
+    "lock",
 )
 ENGLISH = (
     README,
