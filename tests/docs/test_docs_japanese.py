@@ -29,6 +29,7 @@ PAGES = (
     "bases",
     "doctor",
     "lock",
+    "definition",
 )
 ENGLISH = (
     README,
