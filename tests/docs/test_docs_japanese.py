@@ -30,6 +30,7 @@ PAGES = (
     "doctor",
     "lock",
     "definition",
+    "resolve",
 )
 ENGLISH = (
     README,
