@@ -31,6 +31,7 @@ PAGES = (
     "lock",
     "definition",
     "resolve",
+    "systems",
 )
 ENGLISH = (
     README,
