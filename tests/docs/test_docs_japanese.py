@@ -15,6 +15,7 @@ PAGES = (
     "platforms",
     "glossary",
     "check",
+    "check-faults",
     "site",
     "job",
     "init",

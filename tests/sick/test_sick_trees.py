@@ -134,7 +134,7 @@ def faults_page() -> str:
     ]
     healthy = ", ".join(make.__name__.replace("_", " ") for make in HEALTHY)
     return (
-        "# Faults that the check finds\n\n"
+        "# Faults that the check finds\n\n([日本語](ja/check-faults.md))\n\n"
         f"{len(SICK)} sick trees (`tests/sick/faults.py`), each with one fault; all are found, by exactly these checks and in these words.\n"
         f"{len(HEALTHY)} healthy ones (`tests/sick/healthy.py`); none is accused. Written by `tests/sick/test_sick_trees.py --update-golden`.\n"
         "Faults of the GPU and its driver (stub first, cuInit codes, hidden devices, MIG, fallback to the CPU, wrong results) are in\n"
