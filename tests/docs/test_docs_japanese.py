@@ -33,6 +33,7 @@ PAGES = (
     "definition",
     "resolve",
     "systems",
+    "conda",
 )
 ENGLISH = (
     README,
