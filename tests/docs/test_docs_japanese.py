@@ -1,4 +1,4 @@
-"""docs/ja: the pages that people start from, with the same commands as the English ones."""
+"""docs/ja: the pages for users in Japanese, with the same sections and commands as the English ones."""
 
 from __future__ import annotations
 
@@ -10,37 +10,13 @@ import pytest
 from envbuild.cli import VERBS
 from tests.docs.pages import README, ROOT, anchors, rows, section, without_code
 
-PAGES = (
-    "tutorial",
-    "platforms",
-    "glossary",
-    "check",
-    "check-faults",
-    "site",
-    "job",
-    "init",
-    "security",
-    "store",
-    "bundle",
-    "recipe",
-    "shelf",
-    "export",
-    "build",
-    "base",
-    "bases",
-    "doctor",
-    "lock",
-    "definition",
-    "resolve",
-    "systems",
-    "conda",
-)
+ENGLISH_ONLY = ("decisions", "performance")
+"""Pages for the developers of envbuild."""
 ENGLISH = (
     README,
-    *(ROOT / f"docs/{page}.md" for page in PAGES),
-    *sorted((ROOT / "docs").glob("howto-*.md")),
+    *(page for page in sorted((ROOT / "docs").glob("*.md")) if page.stem not in ENGLISH_ONLY),
 )
-"""Every how-to page, these and README have a Japanese page of the same name."""
+"""Every page for users has a Japanese page of the same name."""
 FENCE = re.compile(r"^```.*?^```$|(?:(?<=\n\n)|\A)(?:^ {4}[^\n]*\n)+", re.MULTILINE | re.DOTALL)
 COMMENT = re.compile(r"(?:^|\s+)#(?![!$]).*$", re.MULTILINE)
 """What is translated inside a block.  A directive of a scheduler and the first line of a script are no comments."""

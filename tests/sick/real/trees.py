@@ -130,7 +130,8 @@ def prepare_wheels(folder: Path, interpreter: Path) -> None:
         if entry.name in known:
             continue
         punch(entry)
-        compiler = (str(interpreter), "-m", "compileall", "-q", str(entry))
+        # uv compares a .data folder with RECORD before it moves its files: nothing may be added there
+        compiler = (str(interpreter), "-m", "compileall", "-q", "-x", r"\.data/", str(entry))
         subprocess.run(compiler, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         with seen.open("a") as file:
             file.write(f"{entry.name}\n")
