@@ -15,7 +15,7 @@ from tests.sick.real.cases import (
 from tests.sick.real.more_cases import FINE, HF, on_torch, stack_of
 
 TF218 = tf("2.18.1", CUDNN93)
-WHISPER = "faster-whisper==1.1.0 ctranslate2==4.5.0"
+WHISPER = "faster-whisper==1.1.0 ctranslate2==4.5.0 requests"
 ON_GPU = (
     "import ctypes, {module}; [ctypes.CDLL(name) for name in ('libcublas.so.12', 'libcudnn_ops.so.9')]; "
     "print('FINE')"
@@ -267,7 +267,7 @@ THREAD_SICK = (
         "torch keras",
         "gpus-left|cuda-match",
         r"KERAS_BACKEND|[Kk]eras",
-        hint="KERAS_BACKEND",
+        hint="take it out of",
         mended=of(T251, "keras==3.7.0", environment={"KERAS_BACKEND": "torch"}),
         fine="torch",
         source="keras-team/keras#19171",
