@@ -10,7 +10,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 if command -v apt-get >/dev/null && { [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null; }; then
   needed=(
     git gcc libc6-dev gnupg shellcheck faketime openmpi-bin python3-mpi4py buildah chromium chromium-driver lmod
-    ruby sshfs qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross
+    ruby sshfs openssh-sftp-server qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross
   )
   bash scripts/setup-debian.sh --system-only "${needed[@]/#/--with=}"
   bash scripts/setup-registry.sh install
