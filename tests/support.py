@@ -9,6 +9,7 @@ import subprocess
 
 import pytest
 
+from envbuild.progress import SilentStage
 from envbuild.run import Command, Result, failure
 
 AS_ROOT = () if os.geteuid() == 0 else ("sudo", "-n")
@@ -47,3 +48,18 @@ class ScriptedRunner:
                     raise failure(result)
                 return result
         raise AssertionError(f"no answer scripted for: {line}")
+
+
+class CountingStage(SilentStage):
+    """A stage that adds up what is counted on it."""
+
+    def __init__(self) -> None:
+        self.total = self.done = 0
+
+    def expect(self, count: int) -> None:
+        """Add to the total."""
+        self.total += count
+
+    def advance(self, count: int = 1) -> None:
+        """Add to what is done."""
+        self.done += count

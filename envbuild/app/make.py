@@ -130,8 +130,12 @@ def _provide_lock(source: Source, request: MakeRequest, context: Context) -> Loc
 
 def _resolve_only(source: Source, context: Context) -> Lock:
     """Return the lock that a first make would write."""
-    from envbuild.app.lock import describe_lock, lock_target, resolve_lock  # late: the same
-    from envbuild.lock.decide.decide import LockOptions  # late: the same
+    from envbuild.app.lock import (  # late: most recipes have a lock
+        describe_lock,
+        lock_target,
+        resolve_lock,
+    )
+    from envbuild.lock.decide.decide import LockOptions  # late: most recipes have a lock
 
     lock = resolve_lock(source, LockOptions(target=lock_target(source, context)), context)
     for line in describe_lock(None, lock, None):
@@ -267,13 +271,12 @@ def _build_image(
         context.report.say(f"{spec.target.name} is up to date")
         return False, report
     from envbuild.build.make import building  # late: only where something is built
-    from envbuild.build.pinned_compressor import settle_codec  # late: the same
+    from envbuild.build.pinned_compressor import settle_codec  # late: only where something is built
 
     spec = settle_codec(spec, context)
     finished, report = _finished_before(spec, source, request, context)
-    if (
-        finished
-    ):  # it was packed by the library that is installed here, as the lock's is not to be had
+    # it was packed by the library that is installed here, as the lock's is not to be had
+    if finished:
         context.report.say(f"{spec.target.name} is up to date")
         return False, report
     if is_stored(spec, context.store):
@@ -312,7 +315,7 @@ def _check_image(
         report = known_report(image.path, image.digest, source, context.store)
         if report is not None:
             return report
-    from envbuild.app.check import CheckRequest, check_new_image  # late: the same
+    from envbuild.app.check import CheckRequest, check_new_image  # late: only for a new image
 
     asked = CheckRequest(require_gpu=request.require_gpu, with_project=not request.from_bundle)
     return check_new_image(image, spec, source, asked, context)

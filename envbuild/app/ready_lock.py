@@ -61,11 +61,11 @@ def require_whole_lock(source: Source, context: Context) -> Lock:
     """
     lock = require_fresh_lock(source)
     if lock.files:
-        from envbuild.lock.decide.project_files import require_files  # late: the same
+        from envbuild.lock.decide.project_files import require_files  # late: few locks have them
 
         require_files(source, lock, context)
     if any(package.source is not None for package in lock.python):
-        from envbuild.lock.decide.source_trees import require_trees  # late: the same
+        from envbuild.lock.decide.source_trees import require_trees  # late: few locks have them
 
         require_trees(source, lock, context)
     return lock

@@ -324,12 +324,7 @@ def _write_tables(
     ``place`` is where the file system begins and where its tables do.
     """
     (begin, at), (parts, starts) = place, packed
-    firsts, fragments = [], _MetadataTable()
-    for (part, _), start in zip(parts, starts, strict=True):
-        firsts.append(len(fragments.data) // 16)
-        # squashfs.rst, "Fragment lookup table": place, size and an unused word for each fragment
-        for offset, size in part.fragments:
-            fragments.data += struct.pack("<QII", start + offset, size, 0)
+    fragments, firsts = _list_fragments([part for part, _ in parts], starts)
     tables = _InodeTables(tree, epoch, starts, firsts)
     root = tables.build()
     out.seek(begin + at)
@@ -373,6 +368,19 @@ def _write_tables(
     out.write(SUPERBLOCK.pack(*superblock))
     out.seek(begin + _page_aligned(at))
     return _page_aligned(at)
+
+
+def _list_fragments(
+    parts: Sequence[Part], starts: Sequence[int]
+) -> tuple[_MetadataTable, list[int]]:
+    """Return the table of all fragments, and the number of each part's first one."""
+    table, firsts = _MetadataTable(), []
+    for part, start in zip(parts, starts, strict=True):
+        firsts.append(len(table.data) // 16)
+        # squashfs.rst, "Fragment lookup table": place, size and an unused word for each fragment
+        for offset, size in part.fragments:
+            table.data += struct.pack("<QII", start + offset, size, 0)
+    return table, firsts
 
 
 def _write_lookup(out: BinaryIO, table: _MetadataTable, at: int) -> int:

@@ -30,7 +30,7 @@ from envbuild.run import Command, LocalRunner, Result, Runner, failure
 from envbuild.settings import Settings
 from envbuild.store.layout import Store
 from tests.base.debian_mirror import Mirror
-from tests.support import ScriptedRunner, needs
+from tests.support import CountingStage, ScriptedRunner, needs
 
 APT = (0, "apt 2.6.1 (amd64)\n", "")
 live = [pytest.mark.live, needs("apt-get", "dpkg-deb", "gpg", "gpgv", "gpgconf")]
@@ -65,21 +65,6 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mirror]:
 def at(served: Mirror, user_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
     monkeypatch.setattr(debian, "KEYRING", served.keyring)
     return dataclasses.replace(user_settings, debian_mirror=served.url)
-
-
-class CountingStage(SilentStage):
-    """A stage that adds up what is counted on it."""
-
-    def __init__(self) -> None:
-        self.total = self.done = 0
-
-    def expect(self, count: int) -> None:
-        """Add to the total."""
-        self.total += count
-
-    def advance(self, count: int = 1) -> None:
-        """Add to what is done."""
-        self.done += count
 
 
 def lists(settings: Settings) -> AptLists:

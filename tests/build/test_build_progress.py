@@ -11,29 +11,14 @@ from typing import Any
 
 from envbuild.build.modes.perform import _counting_packages
 from envbuild.parts.from_tar import tar_contents
-from envbuild.progress import SilentStage
-
-
-class Counted(SilentStage):
-    """A stage that adds up what is counted on it."""
-
-    def __init__(self) -> None:
-        self.total = self.done = 0
-
-    def expect(self, count: int) -> None:
-        """Add to the total."""
-        self.total += count
-
-    def advance(self, count: int = 1) -> None:
-        """Add to what is done."""
-        self.done += count
+from tests.support import CountingStage
 
 
 def test_packages_are_counted_where_apptainer_builds(tmp_path: Path) -> None:
     request: Any = SimpleNamespace(
         lock=SimpleNamespace(python=("a", "b", "c")), target=tmp_path / "tree", tmpdir=tmp_path
     )
-    stage = Counted()
+    stage = CountingStage()
     cache = tmp_path / "build-temp-1/rootfs/.envbuild/cache/archive-v0"
     with _counting_packages(request, stage):
         for name in ("one", "two"):
@@ -47,7 +32,7 @@ def test_a_root_is_counted_by_the_bytes_of_its_tar(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x" * 100_000)
     with tarfile.open(tmp_path / "root.tar", "w") as tar:
         tar.add(tmp_path / "file", "usr/file")
-    stage = Counted()
+    stage = CountingStage()
     path = tmp_path / "root.tar"
     list(tar_contents(path, hashlib.sha256(path.read_bytes()).hexdigest(), stage))
     assert 100_000 < stage.done <= path.stat().st_size
