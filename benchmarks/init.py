@@ -34,7 +34,7 @@ from envbuild.base.catalogue import catalogue_entries
 from envbuild.base.suggest import framework_name
 from envbuild.cli.context import make_context
 from envbuild.cli.init import choose_index
-from envbuild.project.draft import draft_recipe
+from envbuild.project.draft.draft import draft_recipe
 from envbuild.project.gather import gather_findings
 from envbuild.project.model import RecipeDraft
 from envbuild.recipe.model import BaseSection

@@ -10,9 +10,9 @@ from envbuild.conda.model import GivenArchive, GpuTarget
 from envbuild.context import Context
 from envbuild.data.lookup import numbers
 from envbuild.errors import UsageError
-from envbuild.job.site import Site
+from envbuild.job.sites.site import Site
 from envbuild.names import BY_PLATFORM
-from envbuild.project.conda_lists import read_conda_list
+from envbuild.project.conda.locked_lists import read_conda_list
 from envbuild.recipe.model import Recipe, Source
 
 

@@ -12,7 +12,7 @@ from envbuild.base.facts import load_facts
 from envbuild.conda.model import NO_TARGET, GivenArchive, GpuTarget
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, NoSolutionError, UsageError
-from envbuild.job.fit import why_unfit
+from envbuild.job.sites.fit import why_unfit
 from envbuild.lock.cuda import cuda_of
 from envbuild.lock.decide.decide import LockOptions, decide_lock
 from envbuild.lock.decide.import_search import carry_proof

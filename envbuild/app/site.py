@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from envbuild.context import Context
 from envbuild.errors import UsageError
-from envbuild.job.site import Site
-from envbuild.job.sites import load_site, site_files
+from envbuild.job.sites.find import load_site, site_files
+from envbuild.job.sites.site import Site
 
 
 def find_site(text: str | None, context: Context) -> Site:

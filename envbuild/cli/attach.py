@@ -12,11 +12,11 @@ from envbuild.cli.options import CommandAfterDashes
 from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.job.model import Job, Record
-from envbuild.job.monitor import status_of
-from envbuild.job.records import find_own_record, plain_id
 from envbuild.job.schedulers import scheduler_of
-from envbuild.job.sites import load_site
+from envbuild.job.sites.find import load_site
 from envbuild.job.submit import client_environment, new_key, write_script
+from envbuild.job.track.monitor import status_of
+from envbuild.job.track.records import find_own_record, plain_id
 from envbuild.run import hand_over
 
 

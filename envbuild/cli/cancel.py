@@ -7,7 +7,7 @@ import click
 from envbuild.cli.complete import complete_job
 from envbuild.cli.output import json_option, print_json
 from envbuild.context import Context
-from envbuild.job.cancel import cancel_job
+from envbuild.job.track.cancel import cancel_job
 
 
 @click.command("cancel")

@@ -40,7 +40,7 @@ def _image_names(settings: Settings, ctx: click.Context) -> Iterable[str]:
 
 
 def _site_names(settings: Settings, _: click.Context) -> Iterable[str]:
-    from envbuild.job.sites import site_files  # late: the same
+    from envbuild.job.sites.find import site_files  # late: the same
 
     return site_files(settings)
 
@@ -60,7 +60,7 @@ def _package_names(settings: Settings, ctx: click.Context) -> Iterable[str]:
 
 
 def _job_ids(settings: Settings, _: click.Context) -> Iterable[str]:
-    from envbuild.job.records import load_records, plain_id  # late: the same
+    from envbuild.job.track.records import load_records, plain_id  # late: the same
 
     return (plain_id(record.id) for record in load_records(settings.cwd))
 

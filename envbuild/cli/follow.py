@@ -10,10 +10,10 @@ import click
 from envbuild.context import Context
 from envbuild.errors import INTERRUPTED
 from envbuild.job.model import Receipt, Record
-from envbuild.job.monitor import exit_code, wait
-from envbuild.job.records import log_files, plain_id
-from envbuild.job.site import Site
-from envbuild.job.tail import LogTail
+from envbuild.job.sites.site import Site
+from envbuild.job.track.monitor import exit_code, wait
+from envbuild.job.track.records import log_files, plain_id
+from envbuild.job.track.tail import LogTail
 
 
 def follow_job(

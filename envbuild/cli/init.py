@@ -17,16 +17,16 @@ from envbuild.cli.complete import complete_site
 from envbuild.cli.terminal import short_path
 from envbuild.context import Context
 from envbuild.errors import UsageError
-from envbuild.project.conda_lists import is_conda_list
-from envbuild.project.conda_recipe import (
+from envbuild.project.conda.locked_lists import is_conda_list
+from envbuild.project.conda.recipe import (
     draft_conda_recipe,
     find_conda_file,
     find_conda_only,
 )
-from envbuild.project.draft import draft_recipe, without_proposals
+from envbuild.project.draft.draft import draft_recipe, without_proposals
+from envbuild.project.draft.package_index import Offline, Online
 from envbuild.project.gather import gather_findings
 from envbuild.project.model import PackageIndex, Proposal, RecipeDraft
-from envbuild.project.package_index import Offline, Online
 from envbuild.project.private import as_printable
 from envbuild.recipe.model import JobSection, TargetSection
 from envbuild.recipe.write import write_recipe

@@ -16,11 +16,11 @@ from envbuild.cli.complete import complete_image, complete_site
 from envbuild.cli.job_lint import command as lint
 from envbuild.cli.options import CommandAfterDashes
 from envbuild.context import Context
-from envbuild.job.intent import Flags
 from envbuild.job.model import Job
+from envbuild.job.render.script import render
+from envbuild.job.request.intent import Flags
 from envbuild.job.schedulers import scheduler_of
-from envbuild.job.script import render
-from envbuild.job.site import Site
+from envbuild.job.sites.site import Site
 
 _OPTIONS = (
     click.option(

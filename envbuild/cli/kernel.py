@@ -15,7 +15,7 @@ from envbuild.cli.output import json_option, print_json
 from envbuild.cli.wrapper import wrapper_options
 from envbuild.context import Context
 from envbuild.errors import UsageError
-from envbuild.job.intent import Flags
+from envbuild.job.request.intent import Flags
 
 
 @click.command("kernel")

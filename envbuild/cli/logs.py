@@ -8,9 +8,9 @@ from envbuild.cli.complete import complete_job
 from envbuild.cli.follow import follow_job
 from envbuild.context import Context
 from envbuild.errors import UsageError
-from envbuild.job.records import find_record, last_record, log_files, plain_id
-from envbuild.job.sites import load_site
-from envbuild.job.tail import LogTail
+from envbuild.job.sites.find import load_site
+from envbuild.job.track.records import find_record, last_record, log_files, plain_id
+from envbuild.job.track.tail import LogTail
 
 
 @click.command("logs")

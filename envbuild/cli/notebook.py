@@ -21,10 +21,10 @@ from envbuild.cli.job import RESOURCES, job_option, show_submission
 from envbuild.cli.output import json_option, print_json
 from envbuild.context import Context
 from envbuild.errors import INTERRUPTED, UsageError
-from envbuild.job.intent import Flags
 from envbuild.job.model import Record
-from envbuild.job.records import plain_id
-from envbuild.job.site import Site
+from envbuild.job.request.intent import Flags
+from envbuild.job.sites.site import Site
+from envbuild.job.track.records import plain_id
 from envbuild.run import hand_over
 
 

@@ -12,12 +12,12 @@ from envbuild.cli.output import json_option, print_json, print_table
 from envbuild.context import Context
 from envbuild.errors import CheckFailedError, UsageError
 from envbuild.job.compose import JobDraft, compose_job
-from envbuild.job.detect import PROBE, detect, probed_sections, with_facts
-from envbuild.job.detect import site_text as detected_site_text
-from envbuild.job.intent import Flags, make_intent
-from envbuild.job.records import log_files
-from envbuild.job.sites import FOLDER, load_site, site_files, site_text
+from envbuild.job.request.intent import Flags, make_intent
+from envbuild.job.sites.detect import PROBE, detect, probed_sections, with_facts
+from envbuild.job.sites.detect import site_text as detected_site_text
+from envbuild.job.sites.find import FOLDER, load_site, site_files, site_text
 from envbuild.job.submit import new_key, submit
+from envbuild.job.track.records import log_files
 from envbuild.recipe.model import JobSection as Wanted
 from envbuild.store.atomic import write_text
 

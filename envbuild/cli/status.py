@@ -14,9 +14,9 @@ from envbuild.cli.complete import complete_job
 from envbuild.cli.output import print_json, print_table
 from envbuild.context import Context
 from envbuild.job.model import Record
-from envbuild.job.records import find_record, last_record, load_records, plain_id
-from envbuild.job.results import collect_results, find_origin, result_row
-from envbuild.job.state import find_state
+from envbuild.job.track.records import find_record, last_record, load_records, plain_id
+from envbuild.job.track.results import collect_results, find_origin, result_row
+from envbuild.job.track.state import find_state
 
 COLUMNS = ("job", "site", "name", "submitted", "state", "detail")
 LAST = 20

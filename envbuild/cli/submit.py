@@ -16,9 +16,8 @@ from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.job.model import Job
 from envbuild.job.preflight import check_client, check_predecessors
-from envbuild.job.records import log_files, plain_id
 from envbuild.job.schedulers import scheduler_of
-from envbuild.job.site import Site
+from envbuild.job.sites.site import Site
 from envbuild.job.submit import (
     client_environment,
     log_sizes,
@@ -26,6 +25,7 @@ from envbuild.job.submit import (
     submit,
     write_script,
 )
+from envbuild.job.track.records import log_files, plain_id
 from envbuild.run import hand_over
 
 

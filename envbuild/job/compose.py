@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from envbuild.errors import EnvbuildError, UsageError
-from envbuild.job.allocate import allocate
-from envbuild.job.inputs import check_inputs
 from envbuild.job.model import Array, Image, Intent, Job, ParameterTable, Record
-from envbuild.job.records import find_record, plain_id, receipt_files
+from envbuild.job.render.staging import check_stage
+from envbuild.job.request.allocate import allocate
+from envbuild.job.request.inputs import check_inputs
 from envbuild.job.schedulers import features_of
 from envbuild.job.schedulers.protocol import Features, check_owned
-from envbuild.job.site import Site, refuse
-from envbuild.job.staging import check_stage
+from envbuild.job.sites.site import Site, refuse
+from envbuild.job.track.records import find_record, plain_id, receipt_files
 from envbuild.run import Command, Runner
 from envbuild.runtime import Bind
 from envbuild.settings import Settings

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from envbuild.errors import HostError, UsageError
 from envbuild.job.model import Job, Record
-from envbuild.job.monitor import exit_code, is_stopped
-from envbuild.job.records import find_record, plain_id, read_receipts
 from envbuild.job.schedulers import features_of, scheduler_of
-from envbuild.job.site import Site
+from envbuild.job.sites.site import Site
 from envbuild.job.submit import ask
+from envbuild.job.track.monitor import exit_code, is_stopped
+from envbuild.job.track.records import find_record, plain_id, read_receipts
 from envbuild.run import Runner
 from envbuild.settings import Settings
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from envbuild.context import Context
 from envbuild.errors import HostError, ToolFailedError, ToolMissingError, UsageError
 from envbuild.job.model import Image, Job, Record
-from envbuild.job.records import job_folder, now, remove_secrets, save_own_record
+from envbuild.job.render.script import receipt_pattern, render
 from envbuild.job.schedulers import features_of, scheduler_of
 from envbuild.job.schedulers.protocol import log_pattern
-from envbuild.job.script import receipt_pattern, render
-from envbuild.job.site import Site
+from envbuild.job.sites.site import Site
+from envbuild.job.track.records import job_folder, now, remove_secrets, save_own_record
 from envbuild.run import Command, Result, Runner
 from envbuild.settings import Settings
 from envbuild.store.atomic import os_errors_as, sync_folder, write_text

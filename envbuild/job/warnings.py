@@ -8,7 +8,7 @@ from pathlib import Path
 
 from envbuild.check.checks.sources import find_sources
 from envbuild.job.model import Job
-from envbuild.job.site import Site
+from envbuild.job.sites.site import Site
 
 SQLITE = re.compile(r"sqlite(\+\w+)?:///")
 LIGHTNING = re.compile(r"^\s*(?:import|from) +(?:pytorch_)?lightning\b")

@@ -13,17 +13,17 @@ from packaging.utils import canonicalize_name
 
 from envbuild.base.suggest import framework_name
 from envbuild.errors import EnvbuildError, UsageError
-from envbuild.project.cog import read_cog
-from envbuild.project.conda import read_conda
-from envbuild.project.container import read_container
-from envbuild.project.declared import read_pipfile, read_pyproject, read_setup_cfg
-from envbuild.project.imports import imported_modules
+from envbuild.project.code.imports import imported_modules
+from envbuild.project.conda.environment import read_conda
+from envbuild.project.images.cog import read_cog
+from envbuild.project.images.container import read_container
+from envbuild.project.lists.declared import read_pipfile, read_pyproject, read_setup_cfg
+from envbuild.project.lists.requirements import read_requirements
+from envbuild.project.lists.setup_py import read_setup_py
 from envbuild.project.model import FileFindings, ImportedModule
-from envbuild.project.notebook import read_notebook
 from envbuild.project.private import as_printable
-from envbuild.project.readme import read_readme
-from envbuild.project.requirements import read_requirements
-from envbuild.project.setup_py import read_setup_py
+from envbuild.project.shell.notebook import read_notebook
+from envbuild.project.shell.readme import read_readme
 from envbuild.project.tree import (
     ProjectTree,
     is_aside,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from envbuild.job.site import Site
+from envbuild.job.sites.site import Site
 from envbuild.job.submit import KEPT
 from envbuild.plan.quoting import quote_literal
 from envbuild.wrap.script import DIRECT

@@ -9,10 +9,10 @@ from pathlib import Path
 from envbuild import __version__
 from envbuild.caches import COMPILED, DOWNLOADS
 from envbuild.data.tables import load_caches
-from envbuild.job.container import MPI, PASSED, RANKS
+from envbuild.job.render.container import MPI, PASSED, RANKS
 from envbuild.job.schedulers import SCHEDULERS
 from envbuild.job.schedulers.protocol import script_text
-from envbuild.job.site import Site
+from envbuild.job.sites.site import Site
 from envbuild.plan.quoting import quote_literal, text_line
 from envbuild.runtime import HOME, IMAGE_FOLDERS, Bind, bind_flags, overlay_flags
 

@@ -10,7 +10,7 @@ import pytest
 
 from envbuild.cli import run_cli
 from envbuild.job.model import Record
-from envbuild.job.records import save_own_record
+from envbuild.job.track.records import save_own_record
 from envbuild.settings import load_settings
 
 RECIPE = """\

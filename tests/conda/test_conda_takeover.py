@@ -8,8 +8,8 @@ import pytest
 
 from envbuild.app.conda import read_given
 from envbuild.errors import IntegrityError, NoSolutionError, UsageError
-from envbuild.project.conda_lists import is_conda_list, read_conda_list
-from envbuild.project.conda_recipe import draft_conda_recipe, find_conda_file
+from envbuild.project.conda.locked_lists import is_conda_list, read_conda_list
+from envbuild.project.conda.recipe import draft_conda_recipe, find_conda_file
 from envbuild.recipe.find import find_recipe
 from tests.conda.channels import Served
 from tests.conda.test_conda_export import text_of

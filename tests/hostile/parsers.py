@@ -36,7 +36,7 @@ from envbuild.formats.oci import Index, Manifest, read_config, read_document
 from envbuild.formats.sif_frame import frame_digest, strange_frame
 from envbuild.formats.sif_reader import image_digest, read_sif
 from envbuild.formats.squashfs_reader import SquashImage, read_tree
-from envbuild.job.sites import _read as read_site
+from envbuild.job.sites.find import _read as read_site
 from envbuild.limits import reading
 from envbuild.lock.read import parse_lock, read_lock
 from envbuild.lock.write import write_lock
@@ -44,8 +44,8 @@ from envbuild.net.simple import links_of_html, links_of_json
 from envbuild.parts.from_layer import fill_layer
 from envbuild.parts.from_tar import tar_contents
 from envbuild.parts.writer import PartWriter
-from envbuild.project.conda_lists import read_conda_list
-from envbuild.project.conda_recipe import draft_conda_recipe
+from envbuild.project.conda.locked_lists import read_conda_list
+from envbuild.project.conda.recipe import draft_conda_recipe
 from envbuild.recipe.read import read_recipe
 from envbuild.shelf.model import read_entry, write_entry
 from envbuild.store.layout import Store

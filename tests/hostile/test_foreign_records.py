@@ -15,7 +15,7 @@ from envbuild.app.job.remote import START, submit_check
 from envbuild.app.wrap.notebook import PURPOSE, TOLD
 from envbuild.cli import run_cli
 from envbuild.context import open_context
-from envbuild.job.records import load_own_records, load_records
+from envbuild.job.track.records import load_own_records, load_records
 from envbuild.progress import Silent
 from envbuild.run import Command, LocalRunner
 from envbuild.settings import load_settings

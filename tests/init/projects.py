@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from envbuild.project.draft import draft_recipe
+from envbuild.project.draft.draft import draft_recipe
+from envbuild.project.draft.package_index import Offline
 from envbuild.project.gather import gather_findings
 from envbuild.project.model import RecipeDraft
-from envbuild.project.package_index import Offline
 from envbuild.recipe.write import write_recipe
 
 

@@ -11,13 +11,13 @@ import pytest
 
 from envbuild.context import open_context
 from envbuild.progress import Silent
-from envbuild.project.age import keras_2_only, newest_pin, shared_pythons, torch_bounds
-from envbuild.project.draft import draft_recipe
+from envbuild.project.draft.age import keras_2_only, newest_pin, shared_pythons, torch_bounds
+from envbuild.project.draft.draft import draft_recipe
+from envbuild.project.draft.known import look_up, top_modules
+from envbuild.project.draft.package_index import Offline
 from envbuild.project.gather import gather_findings
-from envbuild.project.known import look_up, top_modules
+from envbuild.project.lists.requirements import parse_requirement, parse_wheel_address
 from envbuild.project.model import RecipeDraft, Release, Requirement
-from envbuild.project.package_index import Offline
-from envbuild.project.requirements import parse_requirement, parse_wheel_address
 from envbuild.run import LocalRunner
 from envbuild.settings import load_settings
 from tests.init.projects import write

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from envbuild.project.cuda import cuda_of
-from envbuild.project.dockerfile import read_dockerfile
+from envbuild.project.images.dockerfile import read_dockerfile
 from envbuild.project.names import conda_name, debian_name, implied_framework
-from envbuild.project.shellwords import read_lines, removes_framework
+from envbuild.project.shell.installs import read_lines, removes_framework
 from tests.init.projects import comments, dependencies, drafted, write
 
 

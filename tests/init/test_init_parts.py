@@ -6,18 +6,23 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.project.container import is_dockerfile, read_container
-from envbuild.project.imports import compiling_file, imported_modules, notebook_cells, top_module
-from envbuild.project.model import FileFindings, Requirement
-from envbuild.project.notebook import read_notebook
-from envbuild.project.propose import (
+from envbuild.project.code.imports import (
+    compiling_file,
+    imported_modules,
+    notebook_cells,
+    top_module,
+)
+from envbuild.project.draft.propose import (
     BaseNeeds,
     for_debian,
     propose_base,
     propose_system,
     takes_debian_packages,
 )
-from envbuild.project.setup_py import read_setup_py
+from envbuild.project.images.container import is_dockerfile, read_container
+from envbuild.project.lists.setup_py import read_setup_py
+from envbuild.project.model import FileFindings, Requirement
+from envbuild.project.shell.notebook import read_notebook
 from envbuild.project.tree import is_about_developing, is_aside, is_list, scan_project
 from tests.init.projects import notebook, write
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from envbuild.project.definition import read_stages
+from envbuild.project.images.definition import read_stages
 from envbuild.recipe.read import read_recipe
 from envbuild.recipe.write import write_recipe
 from tests.init.projects import (

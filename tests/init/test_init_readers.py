@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from envbuild.data.package_tables import load_names
 from envbuild.errors import UsageError
-from envbuild.project.clean import clean_requirements
-from envbuild.project.conda import conda_bounds
-from envbuild.project.freeze import find_roots, guess_roots
+from envbuild.project.conda.environment import conda_bounds
+from envbuild.project.draft.clean import clean_requirements
 from envbuild.project.gather import gather_findings, recipe_name
+from envbuild.project.lists.freeze import find_roots, guess_roots
+from envbuild.project.lists.requirements import parse_requirement, read_requirements
 from envbuild.project.model import Requirement
 from envbuild.project.names import distribution_of
-from envbuild.project.requirements import parse_requirement, read_requirements
-from envbuild.project.shellwords import read_lines
+from envbuild.project.shell.installs import read_lines
 from envbuild.resolve.sources.declared import poetry_bounds
 from tests.init.projects import comments, dependencies, drafted, notebook, write
 

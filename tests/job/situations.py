@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from envbuild.caches import Caches
 from envbuild.job.compose import JobDraft, compose_job
-from envbuild.job.intent import Flags, make_intent
 from envbuild.job.model import Image, Intent, Job, Record
-from envbuild.job.records import save_record
+from envbuild.job.render.script import render
+from envbuild.job.request.intent import Flags, make_intent
 from envbuild.job.schedulers import scheduler_of
-from envbuild.job.script import render
-from envbuild.job.site import Site
-from envbuild.job.sites import load_site
+from envbuild.job.sites.find import load_site
+from envbuild.job.sites.site import Site
+from envbuild.job.track.records import save_record
 from envbuild.recipe.model import JobSection
 from envbuild.settings import Settings
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envbuild.errors import UsageError
-from envbuild.job.allocate import allocate
 from envbuild.job.model import Array, Intent
-from envbuild.job.site import Site
-from envbuild.job.sites import load_site
+from envbuild.job.request.allocate import allocate
+from envbuild.job.sites.find import load_site
+from envbuild.job.sites.site import Site
 from envbuild.settings import load_settings
 
 SETTINGS = load_settings({}, None)

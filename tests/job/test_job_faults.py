@@ -16,14 +16,14 @@ from envbuild.context import open_context
 from envbuild.errors import EnvbuildError, HostError, ToolFailedError, UsageError
 from envbuild.job.compose import check_name, name_of_file
 from envbuild.job.model import Job, Record
-from envbuild.job.monitor import Clock, exit_code, status_of, wait
 from envbuild.job.preflight import check_client, check_predecessors
-from envbuild.job.records import find_record, load_records, receipt_files, save_record
 from envbuild.job.schedulers import SCHEDULERS, scheduler_of
 from envbuild.job.schedulers.protocol import check_owned
-from envbuild.job.sites import load_site
+from envbuild.job.sites.find import load_site
 from envbuild.job.submit import submit
-from envbuild.job.tail import LogTail
+from envbuild.job.track.monitor import Clock, exit_code, status_of, wait
+from envbuild.job.track.records import find_record, load_records, receipt_files, save_record
+from envbuild.job.track.tail import LogTail
 from envbuild.progress import Silent
 from envbuild.run import Command, LocalRunner, Result
 from envbuild.settings import Settings

@@ -13,9 +13,9 @@ from envbuild.context import open_context
 from envbuild.errors import NoSolutionError
 from envbuild.formats.sif_writer import partition_object, write_sif
 from envbuild.formats.squashfs_writer import COMPRESSORS, MAGIC, SUPERBLOCK
-from envbuild.job.fit import why_unfit
-from envbuild.job.site import Gpu, HostFacts, Site
-from envbuild.job.sites import load_site
+from envbuild.job.sites.find import load_site
+from envbuild.job.sites.fit import why_unfit
+from envbuild.job.sites.site import Gpu, HostFacts, Site
 from envbuild.progress import Silent
 from envbuild.run import LocalRunner
 from envbuild.settings import Settings

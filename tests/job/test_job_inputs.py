@@ -9,8 +9,8 @@ import pytest
 
 from envbuild.errors import UsageError
 from envbuild.job.compose import check_visible, collect, git_commit, read_env_file
-from envbuild.job.inputs import check_inputs
-from envbuild.job.staging import check_stage, staged_data
+from envbuild.job.render.staging import check_stage, staged_data
+from envbuild.job.request.inputs import check_inputs
 from envbuild.job.warnings import lonely_lightning, shared_sqlite
 from envbuild.run import Command, LocalRunner
 from envbuild.settings import Settings

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envbuild.errors import UsageError
-from envbuild.job.intent import Flags, change_intent, make_intent, parse_array
-from envbuild.job.units import clock, parse_memory, parse_walltime, time_text
+from envbuild.job.request.intent import Flags, change_intent, make_intent, parse_array
+from envbuild.job.request.units import clock, parse_memory, parse_walltime, time_text
 from envbuild.recipe.model import JobSection as Wanted
 
 

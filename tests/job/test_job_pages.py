@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from envbuild.job.site import Site
-from envbuild.job.sites import site_files
+from envbuild.job.sites.find import site_files
+from envbuild.job.sites.site import Site
 from envbuild.settings import load_settings
 
 ROOT = Path(__file__).parents[2]

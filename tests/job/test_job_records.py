@@ -8,7 +8,7 @@ import pytest
 
 from envbuild.errors import UsageError
 from envbuild.job.model import Record
-from envbuild.job.records import (
+from envbuild.job.track.records import (
     FOLDER,
     find_record,
     load_records,

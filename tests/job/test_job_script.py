@@ -13,11 +13,11 @@ import pytest
 from envbuild import __version__
 from envbuild.errors import UsageError
 from envbuild.job.compose import JobDraft, compose_job
-from envbuild.job.intent import Flags, make_intent
+from envbuild.job.render.script import render
+from envbuild.job.request.intent import Flags, make_intent
 from envbuild.job.schedulers import scheduler_of
 from envbuild.job.schedulers.protocol import script_text
-from envbuild.job.script import render
-from envbuild.job.sites import load_site, site_files
+from envbuild.job.sites.find import load_site, site_files
 from envbuild.recipe.model import JobSection
 from envbuild.run import Command, LocalRunner
 from envbuild.settings import Settings, load_settings

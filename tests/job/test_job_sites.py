@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from envbuild.errors import HostError, UsageError
-from envbuild.job.detect import detect, probed_sections, site_text, with_facts
 from envbuild.job.schedulers.gridengine import GridEngine
-from envbuild.job.site import Site
-from envbuild.job.sites import load_site, site_files
+from envbuild.job.sites.detect import detect, probed_sections, site_text, with_facts
+from envbuild.job.sites.find import load_site, site_files
+from envbuild.job.sites.site import Site
 from envbuild.settings import Settings
 from envbuild.toml import convert, parse_toml
 from tests.support import ScriptedRunner

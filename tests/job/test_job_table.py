@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envbuild.errors import UsageError
-from envbuild.job.table import fill_rows, plan_table, read_grid
+from envbuild.job.request.table import fill_rows, plan_table, read_grid
 
 
 def rows_of(path: Path, argv: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from envbuild.job.sites import load_site
+from envbuild.job.sites.find import load_site
 from envbuild.run import Command, LocalRunner
 from envbuild.settings import Settings
 from envbuild.wrap import scripts

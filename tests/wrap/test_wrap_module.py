@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from envbuild import __version__
-from envbuild.job.sites import load_site
+from envbuild.job.sites.find import load_site
 from envbuild.run import Command, LocalRunner
 from envbuild.settings import load_settings
 from envbuild.wrap.modulefile import Modulefile, render_default, render_lua, render_tcl

@@ -9,16 +9,16 @@ from envbuild.app.image import FoundImage, find_image
 from envbuild.app.job.prepare import JobRequest, image_of_job
 from envbuild.context import Context
 from envbuild.errors import UsageError
-from envbuild.job.allocate import allocate
 from envbuild.job.compose import check_visible, git_commit
-from envbuild.job.intent import MAY_CHANGE, change_intent
 from envbuild.job.model import Array, Job, ParameterTable, Record
-from envbuild.job.records import find_own_record, load_own_records, plain_id
-from envbuild.job.results import TaskResult, collect_results, find_origin, find_repetitions
+from envbuild.job.request.allocate import allocate
+from envbuild.job.request.intent import MAY_CHANGE, change_intent
+from envbuild.job.request.table import fill_rows
 from envbuild.job.schedulers import features_of
-from envbuild.job.site import Site
-from envbuild.job.sites import load_site
-from envbuild.job.table import fill_rows
+from envbuild.job.sites.find import load_site
+from envbuild.job.sites.site import Site
+from envbuild.job.track.records import find_own_record, load_own_records, plain_id
+from envbuild.job.track.results import TaskResult, collect_results, find_origin, find_repetitions
 
 
 def plan_again(

@@ -34,13 +34,13 @@ from envbuild.job.compose import (
     name_of_file,
     read_env_file,
 )
-from envbuild.job.fit import why_unfit
-from envbuild.job.intent import Flags, make_intent
 from envbuild.job.model import Image, Intent, Job
+from envbuild.job.request.intent import Flags, make_intent
+from envbuild.job.request.table import fill_rows, plan_table
 from envbuild.job.schedulers import features_of
-from envbuild.job.site import Site
+from envbuild.job.sites.fit import why_unfit
+from envbuild.job.sites.site import Site
 from envbuild.job.submit import check_project, copy_secrets, new_key, write_secrets
-from envbuild.job.table import fill_rows, plan_table
 from envbuild.job.warnings import lonely_lightning, shared_sqlite
 from envbuild.recipe.model import JobSection, RunSection
 

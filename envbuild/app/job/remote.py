@@ -18,13 +18,13 @@ from envbuild.check.target import Target
 from envbuild.context import Context
 from envbuild.errors import CheckFailedError, HostError, UsageError
 from envbuild.job.compose import JobDraft, compose_job
-from envbuild.job.intent import Flags, make_intent
 from envbuild.job.model import Intent, Record
-from envbuild.job.monitor import status_of
-from envbuild.job.records import job_folder, load_own_records, read_receipts
-from envbuild.job.site import Gpu, Site
-from envbuild.job.sites import load_site
+from envbuild.job.request.intent import Flags, make_intent
+from envbuild.job.sites.find import load_site
+from envbuild.job.sites.site import Gpu, Site
 from envbuild.job.submit import new_key, submit
+from envbuild.job.track.monitor import status_of
+from envbuild.job.track.records import job_folder, load_own_records, read_receipts
 from envbuild.limits import UNREADABLE
 from envbuild.recipe.find import find_recipe
 from envbuild.recipe.model import JobSection as Wanted

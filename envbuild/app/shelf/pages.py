@@ -8,7 +8,7 @@ from pathlib import Path
 from envbuild.app.shelf.entry import open_only_shelf
 from envbuild.context import Context
 from envbuild.job.schedulers import features_of
-from envbuild.job.sites import load_site, site_files
+from envbuild.job.sites.find import load_site, site_files
 from envbuild.shelf.model import Entry
 from envbuild.shelf.site.gather import entry_pages
 from envbuild.shelf.site.model import PageCommand

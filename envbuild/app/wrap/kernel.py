@@ -21,8 +21,8 @@ from envbuild.app.wrap.wrapper import (
 )
 from envbuild.context import Context
 from envbuild.errors import UsageError
-from envbuild.job.intent import Flags
 from envbuild.job.preflight import check_client
+from envbuild.job.request.intent import Flags
 from envbuild.job.schedulers import features_of, scheduler_of
 from envbuild.settings import Settings
 from envbuild.store.atomic import os_errors_as, write_text

@@ -24,15 +24,21 @@ from envbuild.app.wrap.wrapper import choose_packages, lay_packages, name_of_ima
 from envbuild.base.digests import known_digest
 from envbuild.context import Context
 from envbuild.errors import HostError, UsageError
-from envbuild.job.intent import Flags
 from envbuild.job.model import Job, Record
-from envbuild.job.monitor import Clock, status_of
 from envbuild.job.preflight import check_client
-from envbuild.job.records import FOLDER as JOBS
-from envbuild.job.records import job_folder, load_own_records, log_files, plain_id, read_receipts
+from envbuild.job.request.intent import Flags
 from envbuild.job.schedulers import features_of
-from envbuild.job.site import Site
+from envbuild.job.sites.site import Site
 from envbuild.job.submit import new_key, submit
+from envbuild.job.track.monitor import Clock, status_of
+from envbuild.job.track.records import FOLDER as JOBS
+from envbuild.job.track.records import (
+    job_folder,
+    load_own_records,
+    log_files,
+    plain_id,
+    read_receipts,
+)
 from envbuild.limits import UNREADABLE
 from envbuild.run import Command
 from envbuild.store.atomic import os_errors_as, write_text

@@ -15,8 +15,8 @@ from envbuild.caches import image_mark
 from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.job.compose import NAME, name_of_file
-from envbuild.job.site import Site
-from envbuild.job.sites import load_site
+from envbuild.job.sites.find import load_site
+from envbuild.job.sites.site import Site
 from envbuild.recipe.model import RunSection
 from envbuild.runtime import ExecOptions
 from envbuild.store.atomic import copy_out, make_folder, os_errors_as, write_text

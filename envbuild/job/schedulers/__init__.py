@@ -7,7 +7,7 @@ from envbuild.job.schedulers.local import Local
 from envbuild.job.schedulers.pbs import Pbs
 from envbuild.job.schedulers.protocol import Features, Scheduler
 from envbuild.job.schedulers.slurm import Slurm
-from envbuild.job.site import Site
+from envbuild.job.sites.site import Site
 
 SCHEDULERS: dict[str, Scheduler] = {
     scheduler.features.name: scheduler for scheduler in (Slurm(), GridEngine(), Pbs(), Local())

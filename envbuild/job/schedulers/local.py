@@ -12,7 +12,7 @@ from envbuild.job.schedulers.protocol import (
     last_match,
     no_id,
 )
-from envbuild.job.site import Site
+from envbuild.job.sites.site import Site
 from envbuild.run import Result
 
 START = 'setsid bash "$0" </dev/null >/dev/null 2>&1 & echo $!'

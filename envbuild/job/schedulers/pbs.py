@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from envbuild.job.model import Job, Status
+from envbuild.job.request.units import clock, short_memory, time_text
 from envbuild.job.schedulers.protocol import (
     Ask,
     Banner,
@@ -25,8 +26,7 @@ from envbuild.job.schedulers.protocol import (
     split_options,
     user_options,
 )
-from envbuild.job.site import Site, refuse
-from envbuild.job.units import clock, short_memory, time_text
+from envbuild.job.sites.site import Site, refuse
 from envbuild.run import Result
 from envbuild.toml import quote
 

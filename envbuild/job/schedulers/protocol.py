@@ -13,7 +13,7 @@ from typing import Protocol
 
 from envbuild.errors import ToolFailedError, UsageError
 from envbuild.job.model import Job, Status
-from envbuild.job.site import Site
+from envbuild.job.sites.site import Site
 from envbuild.run import Result
 
 Words = tuple[str, ...]

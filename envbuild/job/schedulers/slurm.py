@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from envbuild.job.model import Job, Status
+from envbuild.job.request.units import clock, short_memory, time_text
 from envbuild.job.schedulers.protocol import (
     Ask,
     Banner,
@@ -20,8 +21,7 @@ from envbuild.job.schedulers.protocol import (
     split_options,
     user_options,
 )
-from envbuild.job.site import Site
-from envbuild.job.units import clock, short_memory, time_text
+from envbuild.job.sites.site import Site
 from envbuild.run import Result
 from envbuild.toml import quote
 

@@ -16,7 +16,7 @@ from envbuild.base.model import BaseFacts
 from envbuild.base.suggest import BaseQuery, framework_name, suggest_bases
 from envbuild.data.tables import CudaSource, load_cuda_sources
 from envbuild.errors import NoSolutionError, UsageError
-from envbuild.project.shellwords import removes_framework
+from envbuild.project.shell.installs import removes_framework
 from envbuild.recipe.model import Recipe
 from envbuild.resolve.graph import DIRECT
 from envbuild.resolve.model import Found

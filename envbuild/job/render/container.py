@@ -1,0 +1,225 @@
+"""How a job enters the image: a bash function that seals the container on any node."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from envbuild.job.model import Job
+from envbuild.job.render.staging import stage_binds
+from envbuild.job.schedulers.protocol import Scheduler
+from envbuild.job.sites.site import Site
+from envbuild.runtime import HOME, bind_flags, overlay_flags
+
+PASSED = (
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_DEVICE_ORDER",
+    "NVIDIA_VISIBLE_DEVICES",
+    "ROCR_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES",
+    "NCCL_*",
+    "OMP_NUM_THREADS",
+    "ENVBUILD_RESULT",
+    "ENVBUILD_CHECKPOINT",
+)
+RANKS = ("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "NODE_RANK", "WORLD_SIZE")
+MPI = ("OMPI_*", "PMIX_*", "PMI_*", "PALS_*", "MPI_*", "I_MPI_*", "UCX_*")
+
+
+def node_local_function(site: Site) -> str:
+    """Return the function that prints the first node-local folder that can be written."""
+    words = " ".join(
+        f'"${{{text[1:]}:-}}"' if text.startswith("$") else shlex.quote(text)
+        for text in site.folders.local
+    )
+    return (
+        "node_local() {\n"
+        "  local folder\n"
+        f"  for folder in {words}; do\n"
+        '    if [ -n "$folder" ] && [ -d "$folder" ] && [ -w "$folder" ]; then\n'
+        '      printf "%s\\n" "$folder"\n'
+        "      return\n"
+        "    fi\n"
+        "  done\n"
+        "  printf '/tmp\\n'\n"
+        "}\n"
+    )
+
+
+def several_containers(job: Job) -> bool:
+    """Tell whether a node runs several containers whose processes share memory with each other."""
+    return job.intent.launcher in ("mpi", "lightning")
+
+
+def enter_function(job: Job, site: Site, scheduler: Scheduler) -> str:
+    """Return the function that runs its arguments in the image."""
+    program = site.runtime.program
+    programs = "apptainer singularity" if program == "any" else program
+    more = (" binds=()" if job.intent.stage else "") + (" kept=()" if job.caches else "")
+    amd = ["  [ ! -e /dev/kfd ] || flags+=(--rocm)"] if job.intent.gpus else []
+    lines = [
+        "enter() {",
+        f"  local variable value runtime scratch code flags=(){more}",
+        "  clean_environment",
+        f"  find_runtime {programs}",
+        *amd,
+        *(f"  {line}" for line in _rank_lines(job, scheduler)),
+        *(f"  {line}" for line in _environment(job, site, scheduler)),
+        "  make_scratch",
+        "  check_image",
+        *_cache_lines(job, site),
+    ]
+    if job.intent.stage:
+        # the test of the ranks (launch.py) needs no data
+        lines += ['  if [ "$0" != world ]; then', "    stage"]
+        lines += [f"    binds=({' '.join(stage_binds(job))})", "  fi"]
+    # what tidies up behind the command must not replace its exit code
+    lines += [f"  {_exec_line(job, site, scheduler)}", "  code=$?", '  rm -rf -- "$scratch"']
+    lines += ['  [ -z "$staged" ] || unstage'] if job.intent.stage else []
+    return "\n".join((*lines, '  return "$code"', "}", ""))
+
+
+def _rank_lines(job: Job, scheduler: Scheduler) -> list[str]:
+    """Return what Lightning reads where there is no srun to tell it."""
+    if job.intent.launcher != "lightning" or scheduler.features.starts_ranks:
+        return []
+    size = job.allocation.processes
+    # mpirun numbers processes through all nodes: Open MPI by the first name, MPICH by the second
+    ranks = f"RANK=$value LOCAL_RANK=$((value % {size})) NODE_RANK=$((value / {size}))"
+    return [
+        "value=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}",
+        f"export {ranks} WORLD_SIZE={size * job.allocation.nodes}",
+    ]
+
+
+def _environment(job: Job, site: Site, scheduler: Scheduler) -> list[str]:
+    """Return the lines that hand variables in, under the prefix of either runtime."""
+    patterns = [*PASSED, *scheduler.features.shell.passed]
+    patterns += RANKS if job.intent.launcher != "single" else ()
+    patterns += MPI if several_containers(job) else ()
+    lines = []
+    if job.allocation.cpus is not None:
+        # else every process of a node would start a thread per core of the whole node
+        lines.append(f'export OMP_NUM_THREADS="${{OMP_NUM_THREADS:-{job.allocation.cpus}}}"')
+    block = _block([shlex.quote(word) for word in patterns], end="")
+    lines += ["hand_in_matching \\", *(f"  {line.strip()}" for line in block)]
+    inside = dict(site.runtime.environment)
+    inside |= site.mpi.inside if job.intent.launcher == "mpi" else {}
+    lines += [f"hand_in {key} {shlex.quote(text)}" for key, text in inside.items()]
+    scratch = site.folders.scratch or ""
+    for folder in _site_folders(job, site):
+        if folder.startswith("$"):
+            name = folder[1:]
+            lines.append(f'[ -n "${{{name}:-}}" ] || fail "{name} is not set on this node"')
+    for key, text in site.folders.caches.items():
+        value = '"' + text.replace("{scratch}", scratch) + '"'
+        lines += [f"value={value}", 'mkdir -p -- "$value"', f'hand_in {key} "$value"']
+    if job.secrets is not None:
+        path = shlex.quote(job.secrets)
+        lines.append(f'[ -r {path} ] || fail "the handed-on variables are gone: "{path}')
+        lines += ["# shellcheck disable=SC1090,SC1091", f". {path}"]
+    return lines
+
+
+def _cache_lines(job: Job, site: Site) -> list[str]:
+    """Return lines that keep downloads and compiled code in the user's folders, where it can."""
+    caches = job.caches
+    if caches is None or not caches.folders:
+        return []
+    # containers that share the host's /tmp have the scratch folder itself as home (_exec_line)
+    home = '"$scratch"' if several_containers(job) else HOME
+    named = {*site.folders.caches, *site.runtime.environment}  # the site knows its disks better
+    variables = [f"{name}={below}" for name, below in caches.variables if name not in named]
+    given = {name: folder for name, folder in caches.given if name not in named}
+    points, binds = [], []
+    for folder, below in caches.folders:
+        points.append(f'"$scratch"/{shlex.quote(below)}')
+        bind = f"{shlex.quote(folder)}:{home}/{shlex.quote(below)}:rw"
+        binds.append(f"    kept+=(--bind {bind})")
+    return [
+        "  # what is downloaded and compiled stays in folders of the user's (docs/howto-data.md)",
+        "  if (umask 077 && mkdir -p -- \\",
+        *_block([shlex.quote(folder) for folder in caches.made], end=") 2>/dev/null &&"),
+        f"    [ -w {shlex.quote(caches.folders[0][0])} ]; then",
+        f"    mkdir -p -- {' '.join(points)}",
+        *binds,
+        "    for value in \\",
+        *_block(variables, end="; do"),
+        f'      hand_in "${{value%%=*}}" {home}/"${{value#*=}}"',
+        "    done",
+        *(f"    {_given_line(name, folder)}" for name, folder in given.items()),
+        "  else",
+        "    printf 'envbuild: downloads are not kept: their folder cannot be written on this node\\n'",
+        "  fi",
+    ]
+
+
+def _given_line(name: str, folder: str) -> str:
+    """Return the line that hands in a variable with its folder, where this node has it."""
+    place = shlex.quote(folder)
+    bind = shlex.quote(f"{folder}:{folder}:rw")
+    return f"[ ! -d {place} ] || {{ kept+=(--bind {bind}) && hand_in {name} {place}; }}"
+
+
+def _block(words: list[str], *, end: str) -> list[str]:
+    """Return the lines of a list of words, each but the last with a backslash."""
+    rows = _rows(words)
+    return [*(f"      {row} \\" for row in rows[:-1]), f"      {rows[-1]}{end}"]
+
+
+def _exec_line(job: Job, site: Site, scheduler: Scheduler) -> str:
+    words = [
+        '"$runtime" --quiet exec ${flags[@]+"${flags[@]}"}',
+        *map(shlex.quote, site.runtime.flags),
+    ]
+    if job.intent.gpus:
+        words.append("--nv")
+    if several_containers(job):
+        # ranks of one node meet in /dev/shm, and find their daemon's files in the host's folder for temporary files;
+        # a contained /dev has a shm of its own
+        words += ["--cleanenv", "--no-mount", "cwd", "--home", '"$scratch"', "--pwd", '"$PWD"']
+        words += ["--bind", '"${TMPDIR:-/tmp}:${TMPDIR:-/tmp}:rw"']
+    else:
+        words += ["--cleanenv", "--containall", "--no-home", "--home", HOME, "--pwd", '"$PWD"']
+        # a contained /tmp and /var/tmp are in memory, and 64 MB (apptainer.conf, sessiondir max
+        # size)
+        words += ["--bind", '"$scratch:/tmp:rw"', "--bind", '"$scratch:/var/tmp:rw"']
+    if job.layer is not None:
+        words += map(shlex.quote, overlay_flags(Path(job.layer)))
+    words += ["--bind", '"$PWD:$PWD:rw"']
+    for folder in _site_folders(job, site):
+        words += ["--bind", f'"{folder}:{folder}:rw"']
+    for source, target, writable in job.binds:
+        words += map(shlex.quote, bind_flags((Path(source), target, writable)))
+    stage = job.intent.stage
+    # bash before 4.4 takes an empty array for an unset variable, which "set -u" refuses
+    words += ['${kept[@]+"${kept[@]}"}'] if job.caches else []
+    words += ['${binds[@]+"${binds[@]}"}'] if stage else []
+    command = '"$image" "$@"'
+    ignored = scheduler.features.shell.ignored if site.gridengine.notify else ()
+    if ignored:
+        # a command without a handler for these would be killed by them before it is told to end
+        ignore = f'trap "" {" ".join(ignored)}; exec "$@"'
+        command = f'"$image" sh -c {shlex.quote(ignore)} sh "$@"'
+    # the runtime's FUSE server may outlive a killed job, and what it held locks on could never be removed
+    closed = " 7<&-" + (" 9>&-" if stage else "")
+    rows = [f"supervise {words[0]}", *_rows(words[1:]), command + closed]
+    return " \\\n    ".join(rows)
+
+
+def _site_folders(job: Job, site: Site) -> list[str]:
+    """Return the folders that the site shows to every job: paths, or variables with a $."""
+    folders = [*site.runtime.binds, *([site.folders.scratch] if site.folders.scratch else [])]
+    folders += site.mpi.binds if several_containers(job) else ()
+    return list(dict.fromkeys(folders))
+
+
+def _rows(words: list[str]) -> list[str]:
+    """Put an option and its value, or a few short options, on one line."""
+    rows = [""]
+    for word in words:
+        if rows[-1] and (word in ("--bind", "--mount", "--overlay") or len(rows[-1]) > 60):
+            rows.append(word)
+        else:
+            rows[-1] = f"{rows[-1]} {word}".strip()
+    return rows

@@ -1,0 +1,1 @@
+"""What a job asks for: amounts, tables of parameters, nodes and devices, files."""

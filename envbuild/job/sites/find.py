@@ -1,0 +1,134 @@
+"""Find and read site files: the user's own, those beside the recipes, and those shipped with envbuild."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+
+from envbuild.errors import UsageError
+from envbuild.job.request.units import parse_memory, parse_walltime
+from envbuild.job.schedulers import SCHEDULERS
+from envbuild.job.schedulers.protocol import check_quotes
+from envbuild.job.sites.site import Site
+from envbuild.settings import Settings
+from envbuild.toml import closest, convert, line_of, parse_toml, read_toml
+
+FOLDER = "sites"
+
+
+def own_folder(settings: Settings) -> Path:
+    """Return the folder of the user's own site files, beside the settings file."""
+    env = settings.environment
+    config = env.get("ENVBUILD_CONFIG")
+    return (
+        Path(config).parent
+        if config
+        else Path(env.get("XDG_CONFIG_HOME") or settings.home / ".config") / "envbuild"
+    ) / FOLDER
+
+
+def site_files(settings: Settings) -> dict[str, Path | None]:
+    """Return every site by name with its file, None for a shipped one; ./sites hides the user's, those the shipped."""
+    found: dict[str, Path | None] = {}
+    for folder in (settings.cwd / FOLDER, own_folder(settings)):
+        for path in sorted(folder.glob("*.toml")):
+            found.setdefault(path.stem, path)
+    for item in sorted(
+        resources.files("envbuild.data").joinpath(FOLDER).iterdir(), key=lambda item: item.name
+    ):
+        if item.name.endswith(".toml"):
+            found.setdefault(item.name.removesuffix(".toml"), None)
+    return found
+
+
+def load_site(name: str, settings: Settings) -> Site:
+    """Read a site by name, or from a file where the name ends with .toml.
+
+    Raises UsageError: no such site (the nearest is told), or a file that does not parse, naming
+    line and key.
+    """
+    if name.endswith(".toml") or "/" in name:
+        data, text = read_toml(settings.cwd / name)
+        return _read(data, text, name, Path(name).stem)
+    known = site_files(settings)
+    if name not in known:
+        raise UsageError(
+            f'there is no site called "{name}"{closest(name, known)}',
+            hint="envbuild site list shows them; envbuild site init writes one for the machine it runs on",
+        )
+    path = known[name]
+    if path is not None:
+        data, text = read_toml(path)
+        return _read(data, text, str(path), name)
+    text = site_text(name, settings)
+    return _read(parse_toml(text, f"{name}.toml"), text, f"{name}.toml", name)
+
+
+def site_text(name: str, settings: Settings) -> str:
+    """Return the text of a site file."""
+    path = settings.cwd / name if name.endswith(".toml") else site_files(settings)[name]
+    item = (
+        resources.files("envbuild.data").joinpath(FOLDER).joinpath(f"{name}.toml")
+        if path is None
+        else path
+    )
+    return item.read_text("utf-8")
+
+
+def _read(data: object, text: str, where: str, stem: str) -> Site:
+    site = convert(data, Site, text=text, where=where)
+    if site.name != stem:
+        raise UsageError(
+            f'[site] name is "{site.name}", but the file is called {stem}.toml',
+            where=f"{where}, line {line_of(text, ('site', 'name'))}",
+        )
+    _check_dialect(site, text, where)
+    _check_amounts(site, text, where)
+    return site
+
+
+def _check_amounts(site: Site, text: str, where: str) -> None:
+    limits = site.limits
+    for key, value in (
+        ("walltime", limits.walltime),
+        ("interactive-walltime", limits.interactive_walltime),
+        ("trial-walltime", limits.trial_walltime),
+    ):
+        if value is not None:
+            parse_walltime(value, f"{where}, line {line_of(text, ('limits', key))}")
+    for queue in site.partition:
+        if queue.walltime is not None:
+            parse_walltime(queue.walltime, f"{where}, [[partition]] {queue.name}, walltime")
+    for row in site.type:
+        if row.memory:
+            parse_memory(row.memory, f"{where}, [[type]] {row.name}, memory")
+    parse_walltime(site.build.walltime, f"{where}, line {line_of(text, ('build', 'walltime'))}")
+    parse_memory(site.build.memory, f"{where}, line {line_of(text, ('build', 'memory'))}")
+
+
+def _check_dialect(site: Site, text: str, where: str) -> None:
+    """Refuse a site file whose sections contradict each other."""
+    name, gpu = site.site.scheduler, site.resources.gpu
+    if name not in SCHEDULERS:
+        line = line_of(text, ("site", "scheduler"))
+        known = ", ".join(SCHEDULERS)
+        raise UsageError(
+            f"there is no scheduler {name!r}{closest(name, SCHEDULERS)}",
+            where=f"{where}, line {line}",
+            hint=f"known: {known}",
+        )
+    features = SCHEDULERS[name].features
+    place = f"{where}, line {line_of(text, ('resources', 'gpu'))}"
+    if gpu not in features.gpu_dialects:
+        known = ", ".join(features.gpu_dialects)
+        raise UsageError(
+            f'[resources] gpu = "{gpu}" is not for {name}; known there: {known}', where=place
+        )
+    if gpu == "type" and not site.type:
+        raise UsageError('[resources] gpu = "type" needs at least one [[type]]', where=place)
+    if gpu == "type" and features.types_only and site.resources.cpus != "fixed":
+        raise UsageError(
+            '[resources] gpu = "type" goes with cpus = "fixed": the type has them', where=place
+        )
+    for option in site.fields.options:
+        check_quotes(option, where)

@@ -1,0 +1,30 @@
+"""Tell whether a site's nodes can run an image's CUDA, by what the site file knows of driver and cards."""
+
+from __future__ import annotations
+
+from envbuild.data.tables import load_cuda
+from envbuild.job.sites.site import Site
+
+
+def why_unfit(cuda: str, site: Site, partition: str | None = None) -> str | None:
+    """Return why an image with this CUDA computes on no GPU of a site; None where it may, or nothing is known.
+
+    Within a family (12.0 to 12.9) the oldest driver of the family will do (NVIDIA, CUDA
+    compatibility: minor versions).
+    """
+    table, asked = load_cuda(), _numbers(cuda)
+    needed = table.families.get(str(asked[0])) or table.drivers.get(".".join(map(str, asked[:2])))
+    driver = site.host.driver
+    if driver and needed and _numbers(driver) < _numbers(needed):
+        return f"CUDA {cuda} needs NVIDIA driver {needed} or newer, and the nodes of {site.name} have {driver}"
+    cards = [row for row in site.gpu if partition is None or row.partition in (None, partition)]
+    ends = {row.capability: row.until for row in table.gpu}
+    gone = [card for card in cards if asked >= _numbers(ends.get(card.capability) or "999")]
+    if cards and len(gone) == len(cards):
+        name = gone[0].name
+        return f"CUDA {cuda} has no code for {name} of {site.name}; the last that has is below {ends[gone[0].capability]}"
+    return None
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdecimal())

@@ -1,0 +1,1 @@
+"""What the code of a project imports and loads."""

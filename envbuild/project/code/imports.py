@@ -1,0 +1,192 @@
+"""Find what the project's own code and notebooks import; nothing is run."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from envbuild.project.code.reach import loaded_files
+from envbuild.project.model import ImportedModule
+from envbuild.project.names import is_standard
+from envbuild.project.private import as_printable
+from envbuild.project.tree import ProjectTree, is_aside, read_text
+
+LINE = re.compile(r"^[ \t]*(?:import|from)[ \t]+(\.*[A-Za-z_][\w.]*)([^\n]*)", re.MULTILINE)
+MEASURED = re.compile(r"(\s*%%(capture|time|timeit|prun|memit)\b[^\n]*(\n|$))+")
+"""Magics over a cell that is Python all the same."""
+COMPILING = re.compile(r"^[^#\n]*\btorch\.compile\b|^\s*(?:import|from) triton\b", re.MULTILINE)
+OLD = re.compile(
+    r"\btf\.(placeholder|Session|InteractiveSession|contrib|flags|app\.run|get_variable"
+    r"|layers|variable_scope|ConfigProto)\b"
+    r"|tensorflow\.contrib\b"
+)
+"""What TensorFlow 1 has and TensorFlow 2 has not, under the name tf."""
+DOTTED = ("google", "ruamel", "mpl_toolkits")
+"""Modules that several distributions share: the second part of the name counts."""
+
+
+def imported_modules(tree: ProjectTree) -> tuple[tuple[ImportedModule, ...], tuple[str, ...]]:
+    """Return the imported modules of others, sorted, and notes on files left out.
+
+    What only files import that the project's own programs do not load, or notebooks beside
+    code, is not certain. A file is taken apart only when it has a name that is not known yet,
+    so that thousands of files take seconds.
+    """
+    notes: list[str] = []
+    named: dict[Path, frozenset[str]] = {}
+    for path in (*tree.code, *tree.notebooks):
+        text = _source_text(tree.root / path, notes, as_printable(path.as_posix()))
+        named[path] = frozenset(_modules_of_lines(text or ""))
+    own = loaded_files(tree, named)
+    found: dict[str, ImportedModule] = {}
+    files: Counter[str] = Counter()
+    for path in sorted(named, key=lambda path: path not in own):
+        names = {top_module(name) for name in named[path] if not name.startswith(".")}
+        files.update(names)
+        certain_ones = {name for name, one in found.items() if one.certain}
+        new = {name for name in names - certain_ones if not _is_own(name, tree)}
+        if not new:
+            continue
+        at_top = _at_top(_source_text(tree.root / path, [], "") or "")
+        for name in new:
+            counts = path in own or (path.suffix == ".ipynb" and _is_program(path, tree))
+            certain = counts and name in at_top
+            if certain or name not in found:
+                found[name] = ImportedModule(
+                    module=name, where=as_printable(path.as_posix()), certain=certain
+                )
+    return tuple(replace(found[name], files=files[name]) for name in sorted(found)), tuple(notes)
+
+
+def compiling_file(tree: ProjectTree) -> str | None:
+    """Return the first file that uses torch.compile or Triton: they compile at run time."""
+    for path in (*tree.code, *tree.notebooks):
+        text = _source_text(tree.root / path, [], path.as_posix())
+        if text and not is_aside(path) and COMPILING.search(text):
+            return as_printable(path.as_posix())
+    return None
+
+
+def _is_program(notebook: Path, tree: ProjectTree) -> bool:
+    """Whether a notebook is the project's program: there is no list, and no code beside it."""
+    return not tree.lists and (not tree.code or len(notebook.parts) == 1)
+
+
+def old_tensorflow(tree: ProjectTree) -> str | None:
+    """Return the first file that calls what TensorFlow 2 has no more, None without one."""
+    for path in tree.code:
+        text = read_text(tree.root / path) or ""
+        if (
+            "tensorflow" in text
+            and OLD.search(text)
+            and not re.search(r"compat\.v1|compat import v1", text)
+        ):
+            return as_printable(path.as_posix())
+    return None
+
+
+def _modules_of_lines(text: str) -> Iterable[str]:
+    """Yield the dotted modules that the lines of a file may import."""
+    for match in LINE.finditer(text):
+        yield from _named_modules(match)
+
+
+def _named_modules(match: re.Match[str]) -> list[str]:
+    """Return the dotted modules that a line may import; names after ``from`` may be such."""
+    first, rest = match[1], match[2].split("#")[0]
+    if match[0].lstrip().startswith("import"):
+        return [first, *re.findall(r",\s*([A-Za-z_][\w.]*)", rest)]
+    after = re.match(r"\s+import\s+\(?\s*(.*)", rest)
+    names = re.findall(r"([A-Za-z_]\w*)(?:\s+as\s+\w+)?", after[1]) if after else []
+    return [first, *(f"{first}.{name}" for name in names)]
+
+
+def top_module(module: str) -> str:
+    """Return the part of a module's name that tells its distribution."""
+    parts = module.split(".")
+    return ".".join(parts[:2]) if parts[0] in DOTTED and len(parts) > 1 else parts[0]
+
+
+def _is_own(name: str, tree: ProjectTree) -> bool:
+    first = name.split(".", maxsplit=1)[0]
+    return is_standard(first) or first in tree.modules or first.startswith("__")
+
+
+def _source_text(path: Path, notes: list[str], shown: str) -> str | None:
+    text = read_text(path)
+    if path.suffix != ".ipynb" or text is None:
+        return text
+    cells = notebook_cells(text)
+    if cells is None:
+        notes.append(f"{shown} is not read: not a notebook as Jupyter writes it")
+        return None
+    return "\n".join(map(_cell_code, cells))
+
+
+def notebook_cells(text: str) -> list[str] | None:
+    """Return the code cells of a notebook; None where it is none."""
+    try:
+        cells = json.loads(text)["cells"]
+        sources = [cell["source"] for cell in cells if cell["cell_type"] == "code"]
+        return ["".join(source) if isinstance(source, list) else str(source) for source in sources]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def _cell_code(cell: str) -> str:
+    """Return a cell's Python, without the lines of the shell and of magics."""
+    text = MEASURED.sub("", cell)
+    return (
+        ""
+        if text.startswith("%%")
+        else re.sub(r"^[ \t]*[%!?].*$", "pass", text, flags=re.MULTILINE)
+    )
+
+
+def _at_top(text: str) -> set[str]:
+    """Return the modules imported wherever the file is run: not in a function, not with a way out.
+
+    Of text that is no Python 3 all lines count that look like imports.
+    """
+    try:
+        return set(_imported_by(ast.parse(text).body))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return set(map(top_module, _modules_of_lines(text)))
+
+
+def _imported_by(body: Iterable[ast.stmt]) -> Iterable[str]:
+    for node in body:
+        if isinstance(node, ast.Import):
+            yield from (top_module(alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            yield top_module(node.module)
+            yield from (
+                top_module(f"{node.module}.{alias.name}")
+                for alias in node.names
+                if node.module in DOTTED
+            )
+        elif isinstance(node, ast.Try):
+            if not _survives_failure(node):
+                yield from _imported_by(node.body)
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" not in ast.unparse(node.test):
+            yield from _imported_by([*node.body, *node.orelse])
+        elif isinstance(node, ast.With):
+            yield from _imported_by(node.body)
+
+
+def _survives_failure(node: ast.Try) -> bool:
+    """Whether a failed import is survived; one whose handler stops all the same is not."""
+    caught = [
+        ast.unparse(handler.type) if handler.type else "Exception" for handler in node.handlers
+    ]
+    names = ("ImportError", "ModuleNotFoundError", "Exception", "BaseException")
+    stops = all(
+        any(isinstance(inner, ast.Raise) for inner in ast.walk(handler))
+        for handler in node.handlers
+    )
+    return re.search("|".join(names), " ".join(caught)) is not None and not stops

@@ -1,0 +1,1 @@
+"""Conda environments of projects, open or locked."""

@@ -1,0 +1,203 @@
+"""Read a conda environment file: its packages by other names, and its pip section."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from envbuild.data.package_tables import load_names
+from envbuild.errors import UsageError
+from envbuild.project.cuda import cuda_of
+from envbuild.project.lists.declared import split_requirements
+from envbuild.project.lists.requirements import read_pip_lines
+from envbuild.project.model import FileFindings, Requirement
+from envbuild.project.names import conda_name
+from envbuild.project.tree import read_text, shown_path
+
+NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+
+
+def read_conda(path: Path, root: Path) -> FileFindings | None:
+    """Read an environment.yml; None for YAML that is no environment.
+
+    Raises UsageError for text that is no YAML.
+    """
+    file = shown_path(path, root)
+    try:
+        data: Any = yaml.safe_load(read_text(path) or "")
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        place = getattr(error, "problem_mark", None)
+        where = f"{file}, line {place.line + 1}" if place is not None else file
+        raise UsageError(
+            "is not YAML", where=where, hint="mend it, or name another file"
+        ) from error
+    if not isinstance(data, dict) or not ({"dependencies", "channels"} & set(data)):
+        named = isinstance(data, dict) and "name" in data
+        return (
+            FileFindings(file=file, notes=(f"{file} names an environment, but no packages",))
+            if named
+            else None
+        )
+    entries = data.get("dependencies")
+    reader = _CondaReader(file, root, path)
+    for entry in entries if isinstance(entries, list) else []:
+        reader.entry(entry)
+    if not isinstance(entries, list) or not entries:
+        reader.notes.append(f"{file} lists no packages")
+    name = data.get("name")
+    reader.title = name if isinstance(name, str) and name not in ("", "base") else None
+    variables = data.get("variables")
+    reader.environment = (
+        tuple((str(k), str(v)) for k, v in variables.items()) if isinstance(variables, dict) else ()
+    )
+    return reader.findings()
+
+
+class _CondaReader:
+    """One environment file."""
+
+    def __init__(self, file: str, root: Path, path: Path) -> None:
+        self.file, self.root, self.path = file, root, path
+        self.requirements: list[Requirement] = []
+        self.aside: list[tuple[str, str]] = []
+        self.system: list[str] = []
+        self.notes: list[str] = []
+        self.direct: set[str] = set()
+        self.python: str | None = None
+        self.builds = 0
+        self.count = 0
+        self.cuda: str | None = None
+        self.unknown: list[str] = []
+        self.title: str | None = None
+        self.environment: tuple[tuple[str, str], ...] = ()
+
+    def entry(self, entry: object) -> None:
+        """Read one item of the list of dependencies."""
+        if isinstance(entry, dict):
+            section = entry.get("pip") or ()
+            lines = _pip_lines(section) if isinstance(section, str) else section
+            self._pip([str(line) for line in lines] if isinstance(lines, list) else [])
+        elif isinstance(entry, str):
+            self.count += 1
+            self._package(entry)
+
+    def _pip(self, lines: list[str]) -> None:
+        """Read the pip section: lines as a list of requirements has them."""
+        found = read_pip_lines(lines, self.path, self.root, self.file)
+        self.requirements += found.requirements
+        self.direct |= {requirement.name for requirement in found.requirements}
+        self.aside += found.aside
+        self.notes += found.notes
+        self.cuda = self.cuda or found.cuda
+
+    def _package(self, entry: str) -> None:
+        """Read one conda package: [channel::]name[ bounds | =version[=build]]."""
+        text = re.sub(r"^[\w./-]+::?(?=[A-Za-z])", "", entry.split("#", maxsplit=1)[0].strip())
+        match = re.match(r"([A-Za-z0-9_][\w.-]*)\s*(.*)$", text)
+        if not match:
+            return
+        name, wish = match[1].lower(), match[2].strip()
+        self.builds += bool(re.fullmatch(r"=[^=\s]+=\S+", wish))
+        bounds = conda_bounds(wish)
+        if name == "python":
+            self.python = bounds or None
+            return
+        self.cuda = self.cuda or conda_cuda(name, wish)
+        told = compiler_note(name, bounds, self.file)
+        self.notes += [told] if told else []
+        known = conda_name(name)
+        if known is None:
+            self.unknown.append(f"{name}{bounds}")
+        elif known.startswith("system:"):
+            self.system.append(known.removeprefix("system:"))
+        elif known:
+            requirements, aside = split_requirements([f"{known}{bounds}"], self.file)
+            self.requirements += requirements
+            self.aside += aside
+
+    def findings(self) -> FileFindings:
+        """Return what the file says; one with builds is a dump of a whole environment."""
+        frozen = self.count >= 10 and self.builds >= 0.5 * self.count
+        reason = f"{self.file}: a conda package that nothing is known of outside of conda"
+        unknown = () if frozen else tuple((name, reason) for name in self.unknown)
+        if frozen and self.unknown:
+            names = ", ".join(re.sub(r"[=<>!~].*", "", name) for name in self.unknown)
+            self.notes.append(
+                f"{self.file}: of these conda packages nothing is known outside of conda: {names}"
+            )
+        named = (pair for pair in self.environment if NAME.fullmatch(pair[0]))
+        variables = tuple(pair for pair in named if pair[1].isprintable())
+        direct = self._direct() if frozen else frozenset()
+        return FileFindings(
+            file=self.file,
+            requirements=tuple(self.requirements),
+            aside=(*self.aside, *unknown),
+            system=() if frozen else tuple(dict.fromkeys(self.system)),
+            python=self.python,
+            environment=variables,
+            frozen=frozen,
+            direct=direct,
+            notes=tuple(self.notes),
+            cuda=self.cuda,
+            title=self.title,
+            conda_only=tuple(name for name, _ in unknown),
+        )
+
+    def _direct(self) -> frozenset[str]:
+        """Return the pip section of a dump, if people wrote it themselves."""
+        brought = self.direct & set(load_names().transitive.names)
+        return frozenset(self.direct) if len(brought) <= 0.1 * len(self.direct) else frozenset()
+
+
+def compiler_note(name: str, bounds: str, where: str) -> str | None:
+    """Say of conda's CUDA compiler that the base has to have one; None for every other package."""
+    if not re.fullmatch(
+        r"cuda|cuda-(toolkit|nvcc|compiler|dev)|cudatoolkit-dev|nvcc(_linux-64)?", name
+    ):
+        return None
+    return (
+        f"{where}: {name}{bounds} is CUDA's compiler: the base brings CUDA; "
+        "where code is compiled, take a -devel image"
+    )
+
+
+def _pip_lines(text: str) -> list[str]:
+    """Return the lines of a pip section that is text; several names on a line are split."""
+    found: list[str] = []
+    for line in text.splitlines():
+        plain = not re.search(r"[;@#]|^\s*-", line)
+        found += re.split(r"\s+(?=[A-Za-z])", line.strip()) if plain else [line]
+    return found
+
+
+def conda_cuda(name: str, wish: str) -> str | None:
+    """Return the CUDA version that a conda package pins, as in cudatoolkit=11.3."""
+    if re.fullmatch(
+        r"cudatoolkit(-dev)?|pytorch-cuda|cuda|cuda-(toolkit|runtime|version|nvcc|cudart)", name
+    ):
+        version = re.search(r"(\d+\.\d+)", wish)
+        return version[1] if version else None
+    return cuda_of(name) or cuda_of(wish.rpartition("=")[2])
+
+
+def conda_bounds(wish: str) -> str:
+    """Return conda's bounds in the form of PEP 440: "=1.2" is "==1.2.*"."""
+    if "|" in wish or "[" in wish:
+        return ""  # a choice: PEP 440 has none
+    wish = re.sub(r"(?<=[<>=!~])\s+(?=\d)", "", wish)
+    built = re.fullmatch(r"={1,2}([^=\s]+)=\S+", wish)
+    if built:
+        return f"=={built[1]}"
+    parts = [part.strip().split()[0] for part in wish.split(",") if part.strip()]
+    return ",".join(filter(None, map(_conda_bound, parts)))
+
+
+def _conda_bound(part: str) -> str:
+    exact = re.fullmatch(r"(={0,2})(\d[\w.!+]*?)(\.?\*)?", part)
+    if exact:
+        star = bool(exact[3]) or (exact[1] == "=" and exact[2].count(".") < 2) or exact[1] == ""
+        return f"=={exact[2]}{'.*' if star and exact[2].replace('.', '').isdigit() else ''}"
+    return part if re.fullmatch(r"[<>=!~]=?\d[\w.!+*]*", part) else ""

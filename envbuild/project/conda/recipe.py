@@ -1,0 +1,161 @@
+"""A recipe that keeps a conda environment as conda: from environment.yml, or a locked list."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from envbuild.data.package_tables import load_conda
+from envbuild.errors import UsageError
+from envbuild.project.conda.environment import NAME
+from envbuild.project.conda.locked_lists import is_conda_list, read_conda_list
+from envbuild.project.lists.requirements import read_pip_lines
+from envbuild.project.model import FileFindings, RecipeDraft
+from envbuild.project.tree import read_text
+from envbuild.recipe.conda import spec_name
+from envbuild.recipe.model import (
+    AboutSection,
+    BaseSection,
+    CondaSection,
+    PythonSection,
+    Recipe,
+    RunSection,
+    TargetSection,
+)
+
+BASE = "debian:bookworm"
+"""What conda's packages are put on: they bring all but the C library."""
+LISTS = ("pixi.lock", "conda-lock.yml", "conda-lock.yaml", "environment.yml", "environment.yaml")
+CHANNEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Environment:
+    """What a file says: channels by name, match specs, wheels, variables, notes."""
+
+    title: str | None = None
+    channels: tuple[str, ...] = ()
+    specs: tuple[str, ...] = ()
+    wheels: tuple[str, ...] = ()
+    variables: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def find_conda_file(place: Path) -> Path:
+    """Return the file of a folder that lists a conda environment, the locked one first.
+
+    Raises UsageError where there is none.
+    """
+    if place.is_file():
+        return place
+    found = [place / name for name in LISTS if (place / name).is_file()]
+    if not found:
+        raise UsageError(
+            "has no conda environment", where=str(place), hint=f"looked for {', '.join(LISTS)}"
+        )
+    return found[0]
+
+
+def find_conda_only(findings: Sequence[FileFindings]) -> FileFindings | None:
+    """Return the file that only conda can serve: what it names Python and Debian do not have.
+
+    None where another file says too what the project needs.
+    """
+    needs = [one for one in findings if one.requirements or one.system or one.conda_only]
+    return needs[0] if len(needs) == 1 and needs[0].conda_only else None
+
+
+def draft_conda_recipe(
+    path: Path, site: str | None, conda_only: tuple[str, ...] = ()
+) -> RecipeDraft:
+    """Return the recipe of an environment.yml, pixi.lock, conda-lock.yml or @EXPLICIT list.
+
+    ``site`` is the cluster that it is for, SITE[:PARTITION]; ``conda_only`` are the packages that
+    only conda has, where nobody asked to keep it as conda.  Raises UsageError.
+    """
+    found = _locked_environment(path) if is_conda_list(path) else _read_environment(path)
+    if not found.specs:
+        raise UsageError("lists no conda packages", where=str(path))
+    on_gpu = bool({spec_name(spec) for spec in found.specs} & load_conda().frameworks)
+    below = {"conda": found.notes} if found.notes else {}
+    if on_gpu and site is None:
+        below["target"] = ('name the nodes that the image is for: gpu = ["A100"], driver = "550"',)
+    recipe = Recipe(
+        recipe=AboutSection(name=_recipe_name(found.title or path.resolve().parent.name)),
+        base=BaseSection(bootstrap=BASE, cpu=not on_gpu),
+        python=PythonSection(dependencies=found.wheels),
+        conda=CondaSection(channels=found.channels, dependencies=found.specs),
+        target=TargetSection(sites=(site,)) if site else TargetSection(),
+        run=RunSection(environment=dict(found.variables)),
+    )
+    reason = "envbuild init --conda"
+    if conda_only:
+        reason = f"only conda has {', '.join(conda_only[:5])}; --no-conda takes it apart"
+    head = (f"From {path.name}, kept as conda ({reason}).",)
+    return RecipeDraft(recipe=recipe, head=head, below=below, sources=(path.name,))
+
+
+def _recipe_name(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._")[:64] or "environment"
+
+
+def _locked_environment(path: Path) -> _Environment:
+    found = read_conda_list(path, "linux-64")
+    channels = dict.fromkeys(archive.channel_name for archive in found.archives)
+    specs = tuple(f"{archive.name} =={archive.version}" for archive in found.roots)
+    note = f"envbuild lock NAME --from {path.name} takes its very archives"
+    return _Environment(channels=tuple(channels), specs=specs, wheels=found.wheels, notes=(note,))
+
+
+def _read_environment(path: Path) -> _Environment:
+    try:
+        data: Any = yaml.safe_load(read_text(path) or "")
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise UsageError("is not YAML", where=str(path)) from error
+    if not isinstance(data, dict) or not isinstance(data.get("dependencies"), list):
+        raise UsageError("is no conda environment: it has no dependencies", where=str(path))
+    lines = [" ".join(line.split()) for line in data["dependencies"] if isinstance(line, str)]
+    pip: list[str] = []
+    for entry in data["dependencies"]:
+        section = entry.get("pip") if isinstance(entry, dict) else None
+        pip += [str(line) for line in section] if isinstance(section, list) else []
+    wheels = read_pip_lines(pip, path, path.parent, path.name)
+    left = tuple(f"not taken: {text} ({reason})" for text, reason in wheels.aside)
+    name, variables = data.get("name"), data.get("variables")
+    channels = _channels_of(data.get("channels"))
+    return replace(
+        channels,
+        title=name if isinstance(name, str) and name != "base" else None,
+        specs=tuple(filter(spec_name, lines)),
+        wheels=tuple(requirement.text for requirement in wheels.requirements),
+        variables=_variables_of(variables),
+        notes=(*channels.notes, *wheels.notes, *left),
+    )
+
+
+def _channels_of(listed: Any) -> _Environment:
+    """Return the names of channels; conda's own defaults are the vendor's, and replaced."""
+    names: list[str] = []
+    notes: list[str] = []
+    for entry in listed if isinstance(listed, list) else ["defaults"]:
+        text = str(entry)
+        name = text.rstrip("/").rpartition("/")[2] if "://" in text else text
+        if name == "nodefaults":
+            continue
+        if name == "defaults" or not CHANNEL.fullmatch(name):
+            notes.append("conda's defaults are Anaconda Inc.'s channels: conda-forge is taken")
+            name = "conda-forge"
+        names.append(name)
+    return _Environment(channels=tuple(dict.fromkeys(names)), notes=tuple(dict.fromkeys(notes)))
+
+
+def _variables_of(variables: Any) -> tuple[tuple[str, str], ...]:
+    if not isinstance(variables, dict):
+        return ()
+    pairs = [(str(name), str(value)) for name, value in variables.items()]
+    return tuple(pair for pair in pairs if NAME.fullmatch(pair[0]) and pair[1].isprintable())

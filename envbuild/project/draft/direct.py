@@ -1,0 +1,213 @@
+"""Find the direct requirements: those of lists, and imports that no list names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from itertools import chain
+
+from packaging.utils import canonicalize_name
+
+from envbuild.base.suggest import framework_name
+from envbuild.data.package_tables import load_aliases
+from envbuild.project.draft.builder import MOST_NAMED, DraftBuilder, name_few
+from envbuild.project.model import FileFindings, ImportedModule, PackageIndex, Proposal, Requirement
+from envbuild.project.names import distribution_of
+
+FOR_DEVELOPERS = re.compile(
+    r"flake8(-.*)?|pytest(-.*)?|black|isort|mypy|pylint|ruff|pre-commit|pycodestyle|pyflakes|mccabe"
+    r"|autopep8|cpplint|clang-format|coverage|twine"
+)
+"""Distributions that check or ship code: a list for running names them by the way."""
+WITH_TENSORFLOW = ("keras", "tensorboard", "protobuf", "absl-py")
+"""Distributions that TensorFlow itself asks for."""
+
+
+def listed_requirements(
+    builder: DraftBuilder, used: frozenset[str], index: PackageIndex
+) -> list[Requirement]:
+    """Return what lists ask for; a dump counts only where there is no direct list."""
+    direct = [
+        findings
+        for findings in builder.gathered.all_findings
+        if not findings.frozen and findings.requirements
+    ]
+    dumps = [findings for findings in builder.gathered.all_findings if findings.frozen]
+    requirements = list(chain.from_iterable(_needed_ones(builder, one, used) for one in direct))
+    enough = any(not findings.image and findings.requirements for findings in direct)
+    for findings in dumps:
+        if enough:
+            builder.note(
+                "python",
+                f"{findings.file} is a dump of a whole environment: the direct lists were "
+                "taken instead",
+            )
+            requirements += _frameworks_of(findings, requirements)
+            continue
+        roots, how = _roots_of_dump(findings, used, index)
+        builder.note(
+            "python",
+            f"{findings.file} is a dump of {len(findings.requirements)} packages; "
+            f"{len(roots)} are its roots ({how})",
+        )
+        requirements += roots
+    for findings in builder.gathered.all_findings:
+        for text, reason in () if findings.frozen and enough else findings.aside:
+            builder.note("python", f"not taken: {text} ({reason})")
+    ourselves = builder.gathered.own | {
+        findings.project for findings in builder.gathered.all_findings if findings.project
+    }
+    parts = sorted({requirement.name for requirement in requirements} & builder.gathered.own)
+    if parts:
+        builder.note(
+            "python",
+            f"not taken: {', '.join(parts)}: part of this project, whose folder is bound "
+            "when it runs",
+        )
+    tools = {one.name for one in requirements if FOR_DEVELOPERS.fullmatch(one.name)}
+    tools -= {distribution_of(one.module) for one in builder.gathered.imports if one.certain}
+    if tools:
+        builder.note(
+            "python", f"not taken, because only developers need them: {name_few(sorted(tools))}"
+        )
+    return [one for one in requirements if one.name not in ourselves | tools]
+
+
+def _needed_ones(
+    builder: DraftBuilder, findings: FileFindings, used: frozenset[str]
+) -> list[Requirement]:
+    """Return what a list asks for; of what a README says, only what the code imports."""
+    if not findings.told:
+        return list(findings.requirements)
+    imported = used | {canonicalize_name(one.module) for one in builder.gathered.imports}
+    needless = sorted({one.name for one in findings.requirements} - imported)
+    if needless:
+        why = f"{findings.file} installs what no code imports, so it is not taken"
+        builder.note("python", f"{why}: {name_few(needless)}")
+    return [one for one in findings.requirements if one.name in imported]
+
+
+def _frameworks_of(dump: FileFindings, direct: list[Requirement]) -> list[Requirement]:
+    """Return a dump's pins of frameworks that direct lists name: the project was tried with them."""
+    named = {framework_name(one.name) for one in direct} - {None}
+    return [one for one in dump.requirements if framework_name(one.name) in named]
+
+
+def _roots_of_dump(
+    findings: FileFindings, used: frozenset[str], index: PackageIndex
+) -> tuple[tuple[Requirement, ...], str]:
+    if findings.direct:
+        return tuple(
+            requirement
+            for requirement in findings.requirements
+            if requirement.name in findings.direct
+        ), "it says so itself"
+    return index.reduce(findings.requirements, used)
+
+
+def imported_requirements(
+    builder: DraftBuilder,
+    requirements: list[Requirement],
+    modules: Mapping[str, str | None],
+    has: Mapping[str, str],
+) -> list[Requirement]:
+    """Return what the code imports and no list names; what is not certain becomes a comment.
+
+    ``has`` are distributions of the lists by the modules in their wheels.
+    """
+    named = {requirement.name for requirement in requirements}
+    aside = chain.from_iterable(findings.aside for findings in builder.gathered.all_findings)
+    elsewhere = set(filter(None, (_name_of(text) for text, _ in aside)))
+    frameworks = {name for name in map(framework_name, named) if name}
+    complete = any(findings.complete for findings in builder.gathered.all_findings)
+    found: list[Requirement] = []
+    unknown: list[ImportedModule] = []
+    optional: list[str] = []
+    for one in builder.gathered.imports:
+        dist = modules[one.module]
+        if one.module in has or _has_name(one.module, named | elsewhere, known=bool(dist)):
+            continue
+        if dist is None:
+            unknown.append(one)
+        elif not dist:
+            builder.note(
+                "python",
+                f"not taken: {one.module} ({one.where}): no index has it; it is built from "
+                "its own repository",
+            )
+        elif _is_there(dist, named | elsewhere):
+            continue
+        elif one.certain and (not frameworks if framework_name(dist) else not complete):
+            found.append(Requirement(text=dist, name=dist, where=f"imported in {one.where}"))
+        elif dist not in optional:
+            optional.append(dist)
+    _tell_imports(builder, found, unknown, optional, listed=bool(named))
+    return found
+
+
+def _name_of(text: str) -> str | None:
+    """Return the name in a requirement that is not taken: "NAME @ git+…", "git+…#egg=NAME"."""
+    egg = re.search(r"[#&]egg=([\w.-]+)", text)
+    direct = re.match(r"([A-Za-z0-9][\w.-]*)\s*(\[[^]]*\])?\s*(@|[<>=!~;]|$)", text)
+    end = re.search(r"/([A-Za-z0-9][\w.-]*?)(\.git)?(@[^/]*)?/?$", text)
+    found = egg or direct or end
+    return canonicalize_name(found[1]) if found else None
+
+
+def _has_name(module: str, names: set[str], *, known: bool) -> bool:
+    """Whether a package is called as a module; for an unknown one a part of the name will do."""
+    name = canonicalize_name(module)
+    if name in names or known or len(name) <= 2:
+        return name in names
+    return any(f"-{name}-" in f"-{one}-" for one in names)
+
+
+def _is_there(dist: str, named: set[str]) -> bool:
+    """Whether a distribution, or another one with the same modules, is named already."""
+    stand_ins = load_aliases().exclusive.values()
+    if dist in named or any(dist in group and named & set(group) for group in stand_ins):
+        return True
+    if f"{dist}-binary" in named or dist.removesuffix("-binary") in named:
+        return True
+    if framework_name(dist) and any(framework_name(name) == framework_name(dist) for name in named):
+        return True
+    return dist in WITH_TENSORFLOW and any(framework_name(name) == "tensorflow" for name in named)
+
+
+def _tell_imports(
+    builder: DraftBuilder,
+    found: list[Requirement],
+    unknown: list[ImportedModule],
+    optional: list[str],
+    *,
+    listed: bool,
+) -> None:
+    if found and listed:
+        names = tuple(sorted(requirement.text for requirement in found))
+        builder.proposals.append(
+            Proposal(
+                kind="import",
+                question=f"add what the code imports and no list names: {name_few(names)}?",
+                values=names,
+                reason="imported at the top of the project's code",
+            )
+        )
+    certain = [one for one in unknown if one.certain]
+    for one in certain[:MOST_NAMED]:
+        builder.note(
+            "python",
+            f"unknown: the module {one.module} ({one.where}) is in no table; add the package "
+            "that has it",
+        )
+    if len(certain) > MOST_NAMED:
+        builder.note(
+            "python",
+            f"unknown: and {len(certain) - MOST_NAMED} more: "
+            f"{name_few([one.module for one in certain[MOST_NAMED:]])}",
+        )
+    if optional:
+        builder.note(
+            "python",
+            "imported and in no list, but not needed at every start, so not taken: "
+            f"{name_few(optional)}",
+        )

@@ -1,0 +1,356 @@
+"""Draft a recipe from what a project's files say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+
+import msgspec
+
+from envbuild.base.suggest import framework_name
+from envbuild.data.package_tables import load_names
+from envbuild.project.code.imports import compiling_file
+from envbuild.project.draft.age import newest_pin, shared_pythons
+from envbuild.project.draft.builder import DraftBuilder, name_few
+from envbuild.project.draft.clean import (
+    Cleaned,
+    clean_requirements,
+    companion_unpinned,
+    without_others,
+)
+from envbuild.project.draft.direct import imported_requirements, listed_requirements
+from envbuild.project.draft.frameworks import add_other_frameworks, sort_frameworks
+from envbuild.project.draft.propose import (
+    BaseNeeds,
+    ProposedBase,
+    for_debian,
+    propose_base,
+    propose_system,
+    takes_debian_packages,
+)
+from envbuild.project.gather import ProjectFindings
+from envbuild.project.model import PackageIndex, Proposal, RecipeDraft
+from envbuild.project.names import distribution_of, implied_framework
+from envbuild.project.private import has_secret, is_loader, is_secret_name, without_secrets
+from envbuild.recipe.model import (
+    AboutSection,
+    BaseSection,
+    JobSection,
+    PythonSection,
+    Recipe,
+    RunSection,
+    SystemSection,
+)
+from envbuild.store.units import count_noun
+
+COMPILERS = ("gcc", "g++", "python3-dev")
+"""Debian packages with what torch.compile and Triton build code with when a program runs."""
+MOST_REFUSED = 12
+"""Lines of definitions that are named as not taken."""
+FOLDER_VARIABLES = {
+    "PYTHONPATH",
+    "HOME",
+    "USER",
+    "PWD",
+    "CUDA_HOME",
+    "CONDA_DIR",
+    "CONDA_VERSION",
+    "PIP_DOWNLOAD_CACHE",
+}
+"""Variables of definitions that name folders of another image."""
+
+
+def draft_recipe(
+    gathered: ProjectFindings,
+    index: PackageIndex,
+    *,
+    driver: str | None = None,
+    gpu: str | None = None,
+) -> RecipeDraft:
+    """Draft a recipe: dependencies, a base, Debian packages, and comments on doubts."""
+    builder = DraftBuilder(gathered)
+    modules = {one.module: distribution_of(one.module) for one in gathered.imports}
+    used = frozenset(name for name in modules.values() if name)
+    requirements = listed_requirements(builder, used, index)
+    asked = [
+        one for one in clean_requirements(requirements).requirements if not framework_name(one.name)
+    ]
+    unknown = {
+        one.module for one in gathered.imports if one.certain and modules[one.module] is None
+    }
+    builder.releases, has = index.look_up(tuple(asked), frozenset(unknown))
+    added = imported_requirements(builder, requirements, modules, has)
+    if any(implied_framework(requirement.name) == "tensorflow" for requirement in added):
+        builder.releases = {**builder.releases, **index.look_up(tuple(added))[0]}
+    cleaned = clean_requirements([*requirements, *added])
+    sort_frameworks(builder, cleaned)
+    base = _choose_base(builder, cleaned, driver, gpu)
+    kept = (
+        cleaned.requirements
+        if base.exact
+        else [companion_unpinned(requirement) for requirement in cleaned.requirements]
+    )
+    builder.requirements = without_others(kept, base.python, cleaned)
+    _note_cleaning(builder, cleaned)
+    add_other_frameworks(builder, cleaned, base.base)
+    system = _choose_system(builder, cleaned, base.base)
+    for requirement in builder.requirements:
+        builder.beside["python", "dependencies", requirement.text] = requirement.where
+    _tell_compiled(builder)
+    builder.requirements.sort(key=lambda requirement: requirement.name)
+    lines = dict.fromkeys(requirement.text for requirement in builder.requirements)
+    on_gpu = bool(cleaned.frameworks) and not base.base.cpu
+    recipe = Recipe(
+        recipe=AboutSection(name=gathered.name, summary=""),
+        base=base.base,
+        python=PythonSection(dependencies=tuple(lines)),
+        system=system,
+        run=_run_section(builder),
+        job=JobSection(gpus=1) if on_gpu else JobSection(),
+    )
+    return RecipeDraft(
+        recipe=recipe,
+        head=tuple(map(without_secrets, _head_lines(builder))),
+        beside=builder.beside,
+        below={
+            section: tuple(map(without_secrets, lines)) for section, lines in builder.below.items()
+        },
+        proposals=tuple(builder.proposals),
+        sources=tuple(findings.file for findings in gathered.all_findings),
+    )
+
+
+def without_proposals(made: RecipeDraft, refused: Sequence[Proposal]) -> RecipeDraft:
+    """Return the draft without the proposals that were refused."""
+    recipe, below = made.recipe, made.below
+    for proposal in refused:
+        gone = set(proposal.values)
+        if proposal.kind == "import":
+            kept = tuple(line for line in recipe.python.dependencies if line not in gone)
+            recipe = msgspec.structs.replace(
+                recipe, python=msgspec.structs.replace(recipe.python, dependencies=kept)
+            )
+        elif proposal.kind == "system":
+            system = msgspec.structs.replace(
+                recipe.system,
+                packages=tuple(name for name in recipe.system.packages if name not in gone),
+                build_packages=tuple(
+                    name for name in recipe.system.build_packages if name not in gone
+                ),
+            )
+            recipe = msgspec.structs.replace(recipe, system=system)
+        else:
+            recipe, below = _without_base(recipe, proposal, below)
+    return RecipeDraft(
+        recipe=recipe,
+        head=made.head,
+        beside=made.beside,
+        below=below,
+        proposals=tuple(proposal for proposal in made.proposals if proposal not in refused),
+        sources=made.sources,
+    )
+
+
+def _without_base(
+    recipe: Recipe, proposal: Proposal, below: dict[str, tuple[str, ...]]
+) -> tuple[Recipe, dict[str, tuple[str, ...]]]:
+    """Return a recipe on a bare Debian that still asks for its framework."""
+    shown, *frameworks = proposal.values
+    names = tuple(sorted({*recipe.python.dependencies, *frameworks}))
+    recipe = msgspec.structs.replace(
+        recipe,
+        base=BaseSection(bootstrap="debian:bookworm"),
+        python=msgspec.structs.replace(recipe.python, dependencies=names),
+    )
+    if not frameworks:
+        return recipe, below
+    word = framework_name(frameworks[0])
+    another = f"envbuild base suggest --framework {word}"
+    note = f"not taken: {shown}. For another one: {another}; for the CPU: cpu = true"
+    return recipe, {**below, "base": (*below.get("base", ()), note)}
+
+
+def _tell_compiled(builder: DraftBuilder) -> None:
+    """Say of what is built for the GPU that the base has to have a compiler for it."""
+    found = [
+        requirement.name
+        for requirement in builder.requirements
+        if requirement.name in load_names().compiled.names
+    ]
+    if found:
+        builder.note(
+            "python",
+            f"{name_few(sorted(found))}: source only on the index, compiled for the GPU: "
+            "take a base with nvcc (a -devel "
+            "image), or their makers' wheels by an index of your own ([python] indexes)",
+        )
+
+
+def _note_cleaning(builder: DraftBuilder, cleaned: Cleaned) -> None:
+    for note in cleaned.notes:
+        builder.note("python", note)
+    brought = sorted(
+        {
+            requirement.name
+            for requirement, why in cleaned.dropped
+            if "base" in why and "framework" in why
+        }
+    )
+    if brought:
+        builder.note(
+            "python", f"not taken, because the base's framework brings them: {name_few(brought)}"
+        )
+    for requirement, why in cleaned.dropped:
+        if requirement.name not in brought:
+            builder.note("python", f"not taken: {requirement.name} ({requirement.where}): {why}")
+    if cleaned.frameworks:
+        first = cleaned.frameworks[0]
+        asks = (
+            first.where
+            if first.where.startswith(("imported", "no list"))
+            else f"{first.where} asks for it"
+        )
+        builder.note("base", f"{first.text}: {asks}")
+
+
+def _choose_base(
+    builder: DraftBuilder, cleaned: Cleaned, driver: str | None, gpu: str | None
+) -> ProposedBase:
+    all_findings = builder.gathered.all_findings
+    framework = cleaned.frameworks[0] if cleaned.frameworks else None
+    cudas = (findings.cuda for findings in all_findings if findings.cuda)
+    pythons = (findings.python for findings in all_findings if findings.python)
+    images = (findings.image for findings in all_findings if findings.image)
+    wanted = BaseNeeds(
+        framework=framework,
+        python=next(pythons, None),
+        image=next(images, None),
+        cuda=cleaned.cuda or next(cudas, None),
+        pythons=shared_pythons(builder.releases),
+        until=newest_pin(builder.releases, len(cleaned.requirements)),
+        driver=driver,
+        gpu=gpu,
+    )
+    proposed = propose_base(wanted)
+    for note in proposed.notes:
+        builder.note("base", note)
+    base = proposed.base
+    shown = f"{base.image or base.bootstrap}{f' with {base.framework}' if base.framework else ''}"
+    builder.proposals.insert(
+        0,
+        Proposal(
+            kind="base",
+            question=f"start from {shown}?",
+            values=(shown, *(framework.text for framework in cleaned.frameworks[:1])),
+            reason=proposed.reason,
+        ),
+    )
+    return proposed
+
+
+def _choose_system(builder: DraftBuilder, cleaned: Cleaned, base: BaseSection) -> SystemSection:
+    all_findings = builder.gathered.all_findings
+    listed = chain.from_iterable(findings.system for findings in all_findings)
+    said = tuple(dict.fromkeys((*listed, *cleaned.system)))
+    build = tuple(dict.fromkeys(chain.from_iterable(one.build for one in all_findings)))
+    if base.image is None:
+        notes: list[str] = []
+        said, build = for_debian(said, notes), for_debian(build, notes)
+        for note in notes:
+            builder.note("system", note)
+    run, wanted = propose_system(builder.requirements)
+    if file := compiling_file(builder.gathered.tree):
+        run = {**run, **dict.fromkeys(COMPILERS, f"torch.compile or Triton in {file}")}
+    added = {name: why for name, why in run.items() if name not in said}
+    posts = chain.from_iterable(findings.post for findings in all_findings)
+    post = tuple(line for line in posts if line.isprintable() and not has_secret(line))
+    _tell_refused(builder)
+    if post:
+        builder.beside["system", "post", ""] = (
+            "from the definition: look at each, a build has no network"
+        )
+    if base.image is not None and not takes_debian_packages(base.image):
+        every = tuple(dict.fromkeys((*said, *build, *run, *wanted)))
+        if every:
+            builder.note(
+                "system",
+                "Debian packages that are wanted, if the image has not got them: "
+                f"{' '.join(every)}",
+            )
+        return SystemSection(post=post)
+    for name, why in added.items():
+        builder.beside["system", "packages", name] = f"for {why}"
+    builders = {name: why for name, why in wanted.items() if name not in build}
+    if added or builders:
+        names = (*added, *(name for name in builders if name not in added))
+        reason = ", ".join(dict.fromkeys([*added.values(), *builders.values()]))
+        builder.proposals.append(
+            Proposal(
+                kind="system",
+                question=f"install the Debian packages {name_few(names)}?",
+                values=names,
+                reason=f"for {reason}",
+            )
+        )
+    return SystemSection(packages=(*said, *added), build_packages=(*build, *builders), post=post)
+
+
+def _tell_refused(builder: DraftBuilder) -> None:
+    """Name the lines and variables of definitions that are not taken."""
+    refused: list[str] = []
+    for findings in builder.gathered.all_findings:
+        refused += [f"{text} ({findings.file}): {why}" for text, why in findings.refused]
+    for text in refused[:MOST_REFUSED]:
+        builder.note("system", f"not taken: {text}")
+    if len(refused) > MOST_REFUSED:
+        builder.note(
+            "system",
+            f"not taken: {len(refused) - MOST_REFUSED} more lines; look at the definition itself",
+        )
+
+
+def _in_project(word: str, root: Path) -> str:
+    """Return a word of a command; the path of a copied script becomes its name."""
+    name = word.rpartition("/")[2]
+    copied = word.startswith("/") and name != "" and (root / name).is_file()
+    return name if copied else word
+
+
+def _run_section(builder: DraftBuilder) -> RunSection:
+    """Return the command and variables of a definition."""
+    all_findings, root = builder.gathered.all_findings, builder.gathered.tree.root
+    command = next((findings.command for findings in all_findings if findings.command), ())
+    command = tuple(_in_project(word, root) for word in command)
+    if has_secret(" ".join(command)):
+        builder.note("run", "the definition's command holds a secret, so it is not taken")
+        command = ()
+    environment: dict[str, str] = {}
+    for name, value in chain.from_iterable(findings.environment for findings in all_findings):
+        if is_secret_name(name) or has_secret(value) or is_loader(name):
+            builder.note(
+                "run", f"variable {name} is not taken: hand it on from your own environment"
+            )
+        elif name not in FOLDER_VARIABLES:
+            environment[name] = value
+    return RunSection(command=command, environment=environment)
+
+
+def _head_lines(builder: DraftBuilder) -> tuple[str, ...]:
+    gathered = builder.gathered
+    read = ", ".join(findings.file for findings in gathered.all_findings)
+    code = len(gathered.tree.code) + len(gathered.tree.notebooks)
+    parts = [
+        part
+        for part in (read, f"the imports of {count_noun(code, 'file')}" if code else "")
+        if part
+    ]
+    lines = [
+        (
+            f"Drafted by envbuild init from {' and '.join(parts)}.  Look it over; then: envbuild "
+            f"lock {gathered.name}"
+        )
+    ]
+    notes = list(chain.from_iterable(findings.notes for findings in gathered.all_findings))
+    every = tuple(dict.fromkeys((*gathered.notes, *notes)))
+    return (*lines, "", *every) if every else tuple(lines)

@@ -1,0 +1,140 @@
+"""Choose the framework that a draft's base has to hold, and what becomes of others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from envbuild.base.suggest import framework_name
+from envbuild.project.code.imports import old_tensorflow
+from envbuild.project.draft.age import keras_2_only, torch_bounds
+from envbuild.project.draft.builder import DraftBuilder, name_few
+from envbuild.project.draft.clean import (
+    Cleaned,
+    bounds_of,
+)
+from envbuild.project.draft.propose import (
+    is_held,
+)
+from envbuild.project.model import ImportedModule, Requirement
+from envbuild.project.names import implied_framework
+from envbuild.project.tree import is_aside
+from envbuild.recipe.model import (
+    BaseSection,
+)
+
+
+def sort_frameworks(builder: DraftBuilder, cleaned: Cleaned) -> None:
+    """Sort the frameworks; where none is asked for, take what code or packages need."""
+    if not cleaned.frameworks:
+        cleaned.frameworks += _implied_frameworks(builder, cleaned)
+    cleaned.frameworks.sort(
+        key=lambda requirement: (
+            not is_held(requirement),
+            *_framework_weight(requirement, builder.gathered.imports),
+        )
+    )
+    first = cleaned.frameworks[0] if cleaned.frameworks else None
+    if first is None or re.search(r"==|~=|<", bounds_of(first)):
+        return
+    upper, why = _upper_bound(builder, cleaned, first)
+    if upper:
+        bounds = ",".join(filter(None, (bounds_of(first), upper)))
+        name = framework_name(first.name) or first.name
+        cleaned.frameworks[0] = Requirement(text=f"{name}{bounds}", name=name, where=first.where)
+        builder.note("base", why)
+
+
+def _upper_bound(
+    builder: DraftBuilder, cleaned: Cleaned, framework: Requirement
+) -> tuple[str, str]:
+    """Return bounds that no list has but that hold all the same, and why."""
+    if framework_name(framework.name) == "torch":
+        for requirement in cleaned.requirements:
+            bounds = torch_bounds(requirement)
+            if bounds:
+                return bounds, f"{requirement.text} ({requirement.where}) goes with torch{bounds}"
+    if framework_name(framework.name) != "tensorflow":
+        return "", ""
+    where = old_tensorflow(builder.gathered.tree)
+    if where is not None:
+        return "<2", f"{where} is written for TensorFlow 1: a release before 2 is taken"
+    old = keras_2_only(cleaned.requirements, builder.releases)
+    return (
+        ("<2.16", f"{name_few(old)}: made for Keras 2, which TensorFlow has before 2.16")
+        if old
+        else ("", "")
+    )
+
+
+def _implied_frameworks(builder: DraftBuilder, cleaned: Cleaned) -> list[Requirement]:
+    """Return the framework that files import, else the one that most packages need."""
+    imported = [
+        one
+        for one in builder.gathered.imports
+        if framework_name(one.module) and _is_own_import(one)
+    ]
+    if imported:
+        most = max(imported, key=lambda one: (one.certain, one.files))
+        return [Requirement(text=most.module, name=most.module, where=f"imported in {most.where}")]
+    if any(requirement.name == "keras" for requirement in cleaned.requirements):
+        # Keras computes nothing by itself; TensorFlow is its backend where nobody names another
+        return [
+            Requirement(
+                text="tensorflow", name="tensorflow", where="imported by keras as its backend"
+            )
+        ]
+    votes: dict[str, list[str]] = {}
+    for requirement in cleaned.requirements:
+        framework = implied_framework(requirement.name)
+        if framework is not None:
+            votes.setdefault(framework, []).append(requirement.name)
+    if not votes:
+        return []
+    best = max(votes, key=lambda name: len(votes[name]))
+    return [
+        Requirement(
+            text=best, name=best, where=f"no list names it, but {name_few(votes[best])} need it"
+        )
+    ]
+
+
+def _is_own_import(one: ImportedModule) -> bool:
+    """Whether an import tells the framework: not one of a notebook or a test."""
+    path = Path(one.where)
+    return one.certain or (path.suffix == ".py" and not is_aside(path))
+
+
+def _framework_weight(
+    requirement: Requirement, imports: Sequence[ImportedModule]
+) -> tuple[int, bool]:
+    """Sort frameworks: that of most files first, those with an exact version first."""
+    module = framework_name(requirement.name)
+    return (
+        -sum(one.files for one in imports if one.module == module),
+        "==" not in requirement.text,
+    )
+
+
+def add_other_frameworks(builder: DraftBuilder, cleaned: Cleaned, base: BaseSection) -> None:
+    """Keep further frameworks as packages; the base's own has to go."""
+    first = _framework_of(base) or (
+        framework_name(cleaned.frameworks[0].name) if cleaned.frameworks else None
+    )
+    seen = {first}
+    for requirement in cleaned.frameworks:
+        if framework_name(requirement.name) not in seen:
+            seen.add(framework_name(requirement.name))
+            builder.requirements.append(requirement)
+            builder.note(
+                "python",
+                f"{requirement.name} is a second framework: it brings its own CUDA libraries "
+                "beside the base's",
+            )
+
+
+def _framework_of(base: BaseSection) -> str | None:
+    """Return the framework in an image's name: nvcr.io/nvidia/tensorflow."""
+    words = re.split(r"[^a-z0-9]+", (base.image or "").lower())
+    return next((name for word in words if (name := framework_name(word))), None)

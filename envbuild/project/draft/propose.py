@@ -1,0 +1,309 @@
+"""Propose a base and Debian packages for what a project needs."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from msgspec import structs
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+from envbuild.base.catalogue import CatalogueEntry, catalogue_entries
+from envbuild.base.debian.distribution import release_of
+from envbuild.base.suggest import BaseMatch, BaseQuery, framework_name, suggest_bases
+from envbuild.data.lookup import numbers, released
+from envbuild.data.package_tables import load_names
+from envbuild.errors import UsageError
+from envbuild.project.draft.clean import bounds_of
+from envbuild.project.model import Requirement
+from envbuild.project.names import debian_name
+from envbuild.recipe.model import BaseSection
+
+BARE = {"3.9": "debian:bullseye", "3.11": "debian:bookworm", "3.13": "debian:trixie"}
+"""Bootstraps by their Python, for projects without a framework."""
+NO_PYTHON = re.compile(r"docker://(docker\.io/|nvcr\.io/)?nvidia/(cuda|cudagl|opengl)\b")
+"""Images that hold CUDA, and no Python."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BaseNeeds:
+    """What a project says of its base; None or empty: nothing.
+
+    ``python`` is what it declares, ``pythons`` the series that its pinned packages can be had
+    for; ``until`` is the day of its newest pin, ``cuda`` the CUDA version that it names;
+    ``driver`` and ``gpu`` are those of the nodes to run on.
+    """
+
+    framework: Requirement | None = None
+    python: str | None = None
+    image: str | None = None
+    cuda: str | None = None
+    pythons: tuple[str, ...] = ()
+    until: dt.date | None = None
+    driver: str | None = None
+    gpu: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProposedBase:
+    """A base with the reason and warnings; ``exact``: it holds the release asked for."""
+
+    base: BaseSection
+    reason: str
+    notes: tuple[str, ...] = ()
+    exact: bool = True
+    python: str | None = None
+
+
+def propose_base(wanted: BaseNeeds) -> ProposedBase:
+    """Choose a base: the project's own image, else the best of the catalogue.
+
+    An image that is known to hold another release than the project's lists ask for is not
+    taken.  Where no base has all that was asked for, the framework counts, then the Pythons of
+    the pinned packages, then the CUDA version.
+    """
+    notes: list[str] = []
+    if wanted.image and not NO_PYTHON.match(wanted.image):
+        other = _other_release(wanted.image, wanted.framework)
+        if other is None:
+            entry = next(
+                (entry for entry in catalogue_entries() if entry.reference == wanted.image), None
+            )
+            reason = "the project's own definition starts from it"
+            return ProposedBase(
+                base=BaseSection(image=wanted.image), reason=reason, python=_python_series(entry)
+            )
+        notes.append(f"base: the definition starts from {wanted.image}, {other}")
+    if wanted.framework is None:
+        return _bare_base(wanted)
+    for node in dict.fromkeys(((wanted.driver, wanted.gpu), (None, None))):
+        for wish in _base_queries(wanted, wanted.framework):
+            choice = _first_match(
+                structs.replace(wish, driver=node[0], gpu=node[1]), wanted.framework
+            )
+            if choice is not None:
+                return _proposed_base(choice, wanted, wanted.framework, notes)
+        notes.append(
+            f"base: no base with {wanted.framework.text} runs on driver {node[0]} and GPU {node[1]}"
+        )
+    return _bare_base(wanted)
+
+
+def is_held(framework: Requirement) -> bool:
+    """Whether a base holds the release line that is pinned; true for a framework without a pin."""
+    text = f"{framework_name(framework.name)}{bounds_of(framework)}"
+    return (
+        _release_line(text) == text
+        or _first_match(BaseQuery(framework=_release_line(text))) is not None
+    )
+
+
+def _other_release(image: str, framework: Requirement | None) -> str | None:
+    """Return why an image does not hold what the lists ask for, None if it may."""
+    text = bounds_of(framework) if framework is not None else ""
+    if framework is None or not text:
+        return None
+    try:
+        bounds = SpecifierSet(text)
+    except InvalidSpecifier:
+        return None
+    asked = f"but {framework.where} asks for {framework.text}"
+    name, version = _held_by(image)
+    if version is None:
+        return f"of which the release is not known, {asked}" if re.match(r"==\s*\d", text) else None
+    fits = bounds.contains(version, prereleases=True) or _same_line(version, text)
+    return (
+        None
+        if fits or name != framework_name(framework.name)
+        else f"which holds {version}, {asked}"
+    )
+
+
+def _held_by(image: str) -> tuple[str | None, str | None]:
+    """Return the framework of an image and its release, by catalogue or tag."""
+    entry = next((entry for entry in catalogue_entries() if entry.reference == image), None)
+    if entry is not None and entry.version is not None:
+        return entry.framework, entry.version
+    tag = re.match(
+        r"docker://(?:docker\.io/)?(?:pytorch|tensorflow)/(pytorch|tensorflow):(\d+\.\d+\.\d+)",
+        image,
+    )
+    return (framework_name(tag[1]), tag[2]) if tag else (None, None)
+
+
+def _same_line(version: str, bounds: str) -> bool:
+    """Whether a release is of the line that is pinned: 2.1.0 where ==2.1.2 is asked for."""
+    pinned = re.fullmatch(r"={2,3}\s*(\d+\.\d+)\S*", bounds)
+    return bool(pinned) and numbers(version)[:2] == numbers(pinned[1])  # type: ignore[index]
+
+
+def _base_queries(wanted: BaseNeeds, framework: Requirement) -> Iterator[BaseQuery]:
+    """Yield wishes from all that is asked for to the framework's name alone."""
+    text = f"{framework_name(framework.name)}{bounds_of(framework)}"
+    major = wanted.cuda.split(".")[0] if wanted.cuda else None
+    cudas = tuple(dict.fromkeys((wanted.cuda, major, None)))
+    exact = re.search(r"={2,3}\s*\d", text) is not None
+    days = (None,) if exact or wanted.until is None else (wanted.until, None)
+    pythons = tuple(dict.fromkeys((
+        (wanted.python, wanted.pythons), (None, wanted.pythons), (wanted.python, ()), (None, ()),
+    )))  # fmt: skip
+    for name in dict.fromkeys((text, _release_line(text), framework_name(framework.name))):
+        for until in days:
+            for python, series in pythons:
+                for cuda in cudas:
+                    yield BaseQuery(
+                        framework=name, python=python, pythons=series, cuda=cuda, until=until
+                    )
+
+
+def _first_match(wish: BaseQuery, framework: Requirement | None = None) -> BaseMatch | None:
+    """Return the best base for a query; if several fit, the one nearest to the pin."""
+    try:
+        choices, _ = suggest_bases(wish)
+    except UsageError:
+        return None
+    sound = [choice for choice in choices if not choice.entry.defect]
+    pinned = (
+        re.match(r"={2,3}\s*(\d[\w.]*)", bounds_of(framework)) if framework is not None else None
+    )
+    if pinned is None or wish.framework != framework_name(framework.name if framework else ""):
+        return sound[0] if sound else None
+    day = released(wish.framework, pinned[1])
+    oldest = min(sound, key=lambda choice: numbers(choice.entry.version or "999"), default=None)
+    if (
+        day is None
+        and oldest is not None
+        and numbers(pinned[1]) < numbers(oldest.entry.version or "")
+    ):
+        return oldest
+    days = [(choice, released(choice.entry.framework, choice.entry.version)) for choice in sound]
+    near = [(abs(other - day), choice) for choice, other in days if day and other]
+    if near:
+        return min(near, key=lambda pair: pair[0])[1]
+    return sound[0] if sound else None
+
+
+def _release_line(text: str) -> str:
+    """Widen an exact release to its line: 2.1.3 to 2.1.*."""
+    return re.sub(r"={2,3}\s*(\d+\.\d+)[\w.+]*.*$", r"==\1.*", text)
+
+
+def _python_series(entry: CatalogueEntry | None) -> str | None:
+    """Return the Python series of an entry ("3.9"), None where it is not certain."""
+    match = (
+        re.fullmatch(r"(\d+\.\d+)(\.\d+)?(rc\d+)?", entry.python or "")
+        if entry is not None
+        else None
+    )
+    return match[1] if match else None
+
+
+def _proposed_base(
+    choice: BaseMatch, wanted: BaseNeeds, framework: Requirement, before: list[str]
+) -> ProposedBase:
+    entry = choice.entry
+    if entry.is_bootstrap:
+        base = BaseSection(bootstrap=entry.reference, framework=choice.framework)
+    else:
+        base = BaseSection(image=entry.reference)
+    held = entry.version or ""
+    asked = re.search(r"==\s*([\d.]+)$", bounds_of(framework))
+    exact = (
+        asked is None
+        or held == asked[1]
+        or (entry.is_bootstrap and asked[1].startswith(f"{held}."))
+    )
+    notes = [*before, *_left_out(entry, wanted, framework, exact=exact)]
+    notes += [f"base: {caution}" for caution in choice.cautions]
+    reason = "; ".join(choice.reasons)
+    return ProposedBase(
+        base=base, reason=reason, notes=tuple(notes), exact=exact, python=_python_series(entry)
+    )
+
+
+def _left_out(
+    entry: CatalogueEntry, wanted: BaseNeeds, framework: Requirement, *, exact: bool
+) -> Iterator[str]:
+    """Return what a base does not fulfil, and what decided instead."""
+    series = _python_series(entry)
+    if not exact:
+        yield f"base: no base holds {framework.text}; {entry.version} is the nearest"
+    if wanted.python and series and not _allows_python(wanted.python, series):
+        has = f"the project asks for Python {wanted.python}; this base has {series}"
+        yield f"base: {has}. Another one comes from [conda], or with an image as base"
+    if wanted.pythons and series and series not in wanted.pythons:
+        names = ", ".join(wanted.pythons)
+        yield f"base: the pinned packages are there for Python {names}; this base has {series}"
+    if wanted.cuda and entry.cuda and numbers(entry.cuda)[:1] != numbers(wanted.cuda)[:1]:
+        yield f"base: the project names CUDA {wanted.cuda}; this base has CUDA {entry.cuda}"
+    if wanted.until and not re.search(r"={2,3}\s*\d", bounds_of(framework)):
+        yield f"base: of the time of the project's pins (the newest came out on {wanted.until})"
+
+
+def _allows_python(python: str, series: str) -> bool:
+
+    try:
+        return any(
+            SpecifierSet(python).contains(f"{series}.{patch}", prereleases=True)
+            for patch in (0, 5, 9, 18)
+        )
+    except InvalidSpecifier:
+        return True
+
+
+def _bare_base(wanted: BaseNeeds) -> ProposedBase:
+    series = [one for one in BARE if not wanted.pythons or one in wanted.pythons]
+    order = [one for one in ("3.11", "3.13", "3.9") if one in series] or ["3.11", "3.13", "3.9"]
+    fitting = [one for one in order if _allows_python(wanted.python or "", one)]
+    version = fitting[0] if fitting else order[0]
+    notes = (
+        ()
+        if fitting
+        else (f"base: no bootstrap has Python {wanted.python}; Python {version} was taken",)
+    )
+    return ProposedBase(
+        base=BaseSection(bootstrap=BARE[version]),
+        reason=f"no GPU framework is asked for; Python {version}",
+        notes=notes,
+        python=version,
+    )
+
+
+def propose_system(requirements: Sequence[Requirement]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return Debian packages to run and to build with, and the distribution for each."""
+    table = load_names().system
+    run: dict[str, str] = {}
+    build: dict[str, str] = {}
+    for requirement in requirements:
+        wanted = table.get(requirement.name)
+        if wanted is not None:
+            run.update({name: requirement.name for name in wanted.packages if name not in run})
+            build.update({name: requirement.name for name in wanted.build if name not in build})
+    return run, build
+
+
+def for_debian(names: Sequence[str], notes: list[str]) -> tuple[str, ...]:
+    """Return Debian's names of Ubuntu's packages; changes are noted."""
+    found: list[str] = []
+    for name in names:
+        other = debian_name(name)
+        if other is None:
+            found.append(name)
+        elif other:
+            notes.append(f"{name} is called {other} in Debian")
+            found.append(other)
+        else:
+            notes.append(f"not taken: {name} is a package of Ubuntu; Debian has none of this name")
+    return tuple(dict.fromkeys(found))
+
+
+def takes_debian_packages(image: str) -> bool:
+    """Whether an image is of a known system whose Debian packages can be locked."""
+    distro = next((entry.distro for entry in catalogue_entries() if entry.reference == image), None)
+    try:
+        release_of(re.sub(r"^(debian|ubuntu)(?=\d)", r"\1 ", distro or ""))
+    except UsageError:
+        return False
+    return True

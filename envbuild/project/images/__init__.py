@@ -1,0 +1,1 @@
+"""What images are described by: Dockerfiles, Apptainer definitions, cog.yaml."""

@@ -1,0 +1,272 @@
+"""Read pyproject.toml (PEP 621, PEP 735, Poetry), setup.cfg and Pipfile."""
+
+from __future__ import annotations
+
+import configparser
+import re
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from packaging.utils import canonicalize_name
+
+from envbuild.base.suggest import framework_name
+from envbuild.project.lists.requirements import (
+    NO_ADDRESS,
+    parse_requirement,
+    parse_wheel_address,
+    read_requirements,
+)
+from envbuild.project.model import FileFindings, Requirement
+from envbuild.project.private import without_secrets
+from envbuild.project.tree import ASIDE, read_text, shown_path
+from envbuild.resolve.sources.declared import poetry_bounds, poetry_marker
+from envbuild.toml import parse_toml
+
+MOST_MEMBERS = 100
+"""Members of a workspace that are read."""
+
+
+def split_requirements(
+    lines: Iterable[object], where: str
+) -> tuple[tuple[Requirement, ...], tuple[tuple[str, str], ...]]:
+    """Split PEP 508 lines into needs and what a recipe cannot express."""
+    requirements: list[Requirement] = []
+    aside: list[tuple[str, str]] = []
+    for line in lines:
+        text = str(line).strip()
+        if not text:
+            continue
+        found = parse_requirement(text, where) or parse_wheel_address(text, where)
+        if found is not None:
+            requirements.append(found)
+        else:
+            reason = (
+                NO_ADDRESS
+                if "@" in text or "://" in text
+                else "not a requirement as PEP 508 has it"
+            )
+            aside.append((without_secrets(text)[:200], f"{where}: {reason}"))
+    return tuple(requirements), tuple(aside)
+
+
+def read_pyproject(path: Path, root: Path) -> FileFindings | None:
+    """Read what a pyproject.toml says of running the project; None where it says nothing of it.
+
+    Raises UsageError for one that is no TOML.
+    """
+    file = shown_path(path, root)
+    data = parse_toml(read_text(path) or "", file)
+    project, poetry = _table_at(data, "project"), _table_at(data, "tool", "poetry")
+    if not project and not poetry:
+        return None
+    if poetry and "dependencies" not in project:
+        return _read_poetry(poetry, file)
+    requirements, aside = split_requirements(_list_of(project.get("dependencies")), file)
+    notes: list[str] = []
+    members = _read_workspace(data, path.parent, root)
+    requirements, elsewhere = _without_sources(
+        requirements, data, {one.project for one in members}, file
+    )
+    for member in members:
+        requirements = (*requirements, *member.requirements)
+    aside = (*aside, *elsewhere)
+    dynamic = _table_at(data, "tool", "setuptools", "dynamic", "dependencies").get("file")
+    if "dependencies" in _list_of(project.get("dynamic")) and dynamic:
+        for name in _list_of([dynamic] if isinstance(dynamic, str) else dynamic):
+            other = read_requirements(root / str(name), root)
+            requirements, aside, notes = (
+                (*requirements, *other.requirements),
+                (*aside, *other.aside),
+                [*notes, *other.notes],
+            )
+    requirements = (*requirements, *_optional_framework(project, requirements, file))
+    groups = [*_table_at(project, "optional-dependencies"), *_table_at(data, "dependency-groups")]
+    if groups:
+        notes.append(f"{file}: its optional groups are not taken: {', '.join(groups)}")
+    return FileFindings(
+        file=file,
+        requirements=requirements,
+        aside=aside,
+        python=_text_of(project.get("requires-python")),
+        notes=tuple(notes),
+        project=canonicalize_name(str(project.get("name", ""))) or None,
+        complete=bool(requirements),
+    )
+
+
+def _optional_framework(
+    project: Mapping[str, Any], requirements: Iterable[Requirement], file: str
+) -> tuple[Requirement, ...]:
+    """Return the framework that only optional groups name, as the first of them has it."""
+    if any(framework_name(one.name) for one in requirements):
+        return ()
+    for group, lines in _table_at(project, "optional-dependencies").items():
+        found, _ = split_requirements(_list_of(lines), f"{file}, group {group}")
+        named = [one for one in found if framework_name(one.name)]
+        if named and not ASIDE.search(group.lower()):
+            return (named[0],)
+    return ()
+
+
+def _read_workspace(data: Mapping[str, Any], folder: Path, root: Path) -> list[FileFindings]:
+    """Read the members of a uv workspace: they are parts of the project."""
+    found: list[FileFindings] = []
+    for pattern in _list_of(_table_at(data, "tool", "uv", "workspace").get("members")):
+        if (
+            isinstance(pattern, str)
+            and not pattern.startswith("/")
+            and ".." not in Path(pattern).parts
+        ):
+            for path in sorted(folder.glob(f"{pattern}/pyproject.toml"))[:MOST_MEMBERS]:
+                said = read_pyproject(path, root)
+                found += [said] if said is not None else []
+    return found
+
+
+def _without_sources(
+    requirements: tuple[Requirement, ...],
+    data: Mapping[str, Any],
+    own: Collection[str | None],
+    file: str,
+) -> tuple[tuple[Requirement, ...], tuple[tuple[str, str], ...]]:
+    """Take out what comes from no index: on a public one, that name could be anybody's."""
+    tables = {
+        **_table_at(data, "tool", "uv", "sources"),
+        **_table_at(data, "tool", "poetry", "dependencies"),
+    }
+    reasons: dict[str, str] = {}
+    for name, source in tables.items():
+        rows = [
+            row
+            for row in (source if isinstance(source, list) else [source])
+            if isinstance(row, dict)
+        ]
+        if any(row.get("workspace") for row in rows):
+            reasons[canonicalize_name(name)] = (
+                "part of this project, whose folder is bound when it runs"
+            )
+        elif any({"git", "path", "url", "file"} & set(row) for row in rows):
+            reasons[canonicalize_name(name)] = NO_ADDRESS
+    reasons |= {
+        name: "part of this project, whose folder is bound when it runs" for name in own if name
+    }
+    kept = tuple(requirement for requirement in requirements if requirement.name not in reasons)
+    return kept, tuple(
+        (requirement.text, f"{file}: {reasons[requirement.name]}")
+        for requirement in requirements
+        if requirement.name in reasons
+    )
+
+
+def _read_poetry(poetry: Mapping[str, Any], file: str) -> FileFindings:
+    lines: list[str] = []
+    notes: list[str] = []
+    aside: list[tuple[str, str]] = []
+    python = None
+    for name, wish in _table_at(poetry, "dependencies").items():
+        if name.lower() == "python":
+            python = poetry_bounds(str(wish)) if isinstance(wish, str) else None
+            continue
+        for wanted in wish if isinstance(wish, list) else [wish]:
+            table = wanted if isinstance(wanted, dict) else {"version": wanted}
+            if {"git", "path", "url", "file"} & set(table):
+                aside.append((name, f"{file}: {NO_ADDRESS}"))
+            elif not table.get("optional"):
+                extras = (
+                    f"[{','.join(map(str, table.get('extras', ())))}]"
+                    if table.get("extras")
+                    else ""
+                )
+                marker = poetry_marker(table)
+                lines.append(
+                    f"{name}{extras}{poetry_bounds(str(table.get('version', '*')))}{marker}"
+                )
+    groups = list(_table_at(poetry, "group")) + (["dev"] if poetry.get("dev-dependencies") else [])
+    if groups:
+        notes.append(f"{file}: its groups are not taken: {', '.join(dict.fromkeys(groups))}")
+    requirements, odd = split_requirements(lines, file)
+    return FileFindings(
+        file=file,
+        requirements=requirements,
+        aside=(*aside, *odd),
+        python=python,
+        notes=tuple(notes),
+        project=canonicalize_name(str(poetry.get("name", ""))) or None,
+        complete=True,
+    )
+
+
+def read_setup_cfg(path: Path, root: Path) -> FileFindings | None:
+    """Read [options] of a setup.cfg; None where it has none or is no INI file."""
+    parser = configparser.ConfigParser(interpolation=None, strict=False)
+    file = shown_path(path, root)
+    try:
+        parser.read_string(read_text(path) or "")
+    except configparser.Error as error:
+        return FileFindings(file=file, notes=(f"{file} is not read: {str(error).splitlines()[0]}",))
+    if not parser.has_section("options"):
+        return None
+    lines = parser.get("options", "install_requires", fallback="")
+    python = parser.get("options", "python_requires", fallback="").strip() or None
+    if lines.strip().startswith("file:"):
+        other = read_requirements(root / lines.strip().removeprefix("file:").strip(), root)
+        return FileFindings(
+            file=file,
+            requirements=other.requirements,
+            aside=other.aside,
+            notes=other.notes,
+            python=python,
+        )
+    requirements, aside = split_requirements(re.split(r"[\n]+", lines), file)
+    return (
+        FileFindings(file=file, requirements=requirements, aside=aside, python=python)
+        if requirements or aside or python
+        else None
+    )
+
+
+def read_pipfile(path: Path, root: Path) -> FileFindings:
+    """Read [packages] of a Pipfile.  Raises UsageError for one that is no TOML."""
+    file = shown_path(path, root)
+    data = parse_toml(read_text(path) or "", file)
+    lines: list[str] = []
+    aside: list[tuple[str, str]] = []
+    for name, wish in _table_at(data, "packages").items():
+        table = wish if isinstance(wish, dict) else {"version": wish}
+        if {"git", "path", "file", "editable"} & set(table):
+            if table.get("path") != ".":
+                aside.append((name, f"{file}: {NO_ADDRESS}"))
+            continue
+        version = str(table.get("version", "*"))
+        extras = f"[{','.join(map(str, table['extras']))}]" if table.get("extras") else ""
+        marker = f" ; {table['markers']}" if table.get("markers") else ""
+        lines.append(f"{name}{extras}{'' if version == '*' else version}{marker}")
+    requirements, odd = split_requirements(lines, file)
+    requires = _table_at(data, "requires")
+    exact = _text_of(requires.get("python_full_version")) or ""
+    python = _text_of(requires.get("python_version")) or ".".join(exact.split(".")[:2])
+    notes = (f"{file}: [dev-packages] is not taken",) if _table_at(data, "dev-packages") else ()
+    return FileFindings(
+        file=file,
+        requirements=requirements,
+        aside=(*aside, *odd),
+        python=f"=={python}.*" if python else None,
+        notes=notes,
+    )
+
+
+def _table_at(data: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
+    """Return a table inside tables; empty where it is missing or is none."""
+    here: Any = data
+    for key in keys:
+        here = here.get(key) if isinstance(here, dict) else None
+    return here if isinstance(here, dict) else {}
+
+
+def _list_of(value: object) -> list[object]:
+    return list(value) if isinstance(value, list | tuple) else []
+
+
+def _text_of(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None

@@ -1,0 +1,1 @@
+"""Lines of shell that install something: those of images, READMEs and notebooks."""
