@@ -38,7 +38,6 @@ from envbuild.build.base_parts import (
 from envbuild.build.conda.activation import history_path
 from envbuild.build.conda.parts import CondaAssembly
 from envbuild.build.fetch import fetch_files
-from envbuild.build.from_wheel import unpack_wheel
 from envbuild.build.image.base_config import BaseConfig
 from envbuild.build.image.runtime_files import runtime_contents
 from envbuild.build.in_base.bytecode import WheelPart, compile_modules, wheel_modules
@@ -55,7 +54,8 @@ from envbuild.build.in_base.install_scheme import (
 from envbuild.build.in_base.overlay_run import post_script, run_captured
 from envbuild.build.in_base.sdists import build_wheels, built_name, wheel_key
 from envbuild.build.local_base import report_old_cuda
-from envbuild.build.overlaps import find_overlaps
+from envbuild.build.packages.from_wheel import unpack_wheel
+from envbuild.build.packages.overlaps import find_overlaps
 from envbuild.build.stored_plan import plan_from_store
 from envbuild.context import Context
 from envbuild.errors import IntegrityError

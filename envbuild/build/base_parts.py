@@ -25,7 +25,7 @@ from envbuild.build.image.base_config import (
 from envbuild.build.in_base.install_scheme import Scheme
 from envbuild.build.in_base.overlay_run import OverlayScript, debian_install_script, run_captured
 from envbuild.build.local_base import locked_reference
-from envbuild.build.whiteouts import replaced_paths, whiteout_entries
+from envbuild.build.packages.whiteouts import replaced_paths, whiteout_entries
 from envbuild.context import Context
 from envbuild.errors import IntegrityError, UsageError
 from envbuild.formats.block_codec import Codec

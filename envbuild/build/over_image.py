@@ -34,8 +34,8 @@ from envbuild.build.in_base.install_scheme import (
     read_scheme,
 )
 from envbuild.build.in_base.sdists import build_wheels, built_name, wheel_key
+from envbuild.build.packages.whiteouts import replaced_entries
 from envbuild.build.pinned_compressor import running_codec
-from envbuild.build.whiteouts import replaced_entries
 from envbuild.context import Context
 from envbuild.formats.file_tree import Tree, TreeEntry, TreeMerger, merge_parts
 from envbuild.formats.oci_layer import WHITEOUT

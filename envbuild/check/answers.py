@@ -317,7 +317,7 @@ class Driver(_Record, frozen=True):
 
 
 class Computed(_Record, frozen=True):
-    """One task on one device (probes/compute.py).
+    """One task on one device (probes/shared/compute.py).
 
     ``error`` is relative to the float64 result, ``device`` where it was computed, ``bandwidth`` in
     bytes per second as nccl-tests counts it, ``repeats`` how often an endurance task was done.

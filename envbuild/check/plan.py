@@ -36,7 +36,7 @@ TASKS: dict[Level, tuple[str, ...]] = {
     "full": FULL,
     "soak": (*FULL, "endurance"),
 }
-"""What a framework computes at each level (probes/compute.py)."""
+"""What a framework computes at each level (probes/shared/compute.py)."""
 COMPUTE_LIMIT: dict[Level, float] = {"quick": 300.0, "full": 1200.0, "soak": 1200.0}
 SOAK_SECONDS = 600.0
 """Seconds that every GPU is kept busy at level "soak"."""
@@ -114,7 +114,7 @@ def _locked_version(locked: Mapping[str, str], framework: Framework) -> str | No
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProbeRequest:
-    """A script to run in the image; ``limit`` in seconds, ``parts`` are prepended (``probes/``)."""
+    """A script to run in the image; ``limit`` in seconds, ``parts`` are prepended (``probes/shared/``)."""
 
     name: str
     parameters: Mapping[str, Any] = field(default_factory=dict)

@@ -62,7 +62,8 @@ class Container(Protocol):
 
 def probe_source(request: ProbeRequest) -> str:
     """Return the text of a probe: its prepended parts and itself."""
-    return "".join(map(_text, (*request.parts, request.name)))
+    shared = [_text(f"shared/{part}") for part in request.parts]
+    return "".join((*shared, _text(request.name)))
 
 
 def _text(name: str) -> str:

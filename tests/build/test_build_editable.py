@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.build.editable import read_project, write_editable_wheel
+from envbuild.build.packages.editable import read_project, write_editable_wheel
 from envbuild.errors import UsageError
 
 

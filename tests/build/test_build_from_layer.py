@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from envbuild.build.image.base_config import config_of_oci
 from envbuild.build.image.runtime_files import runtime_files
 from envbuild.build.in_base.install_scheme import Scheme
-from envbuild.build.whiteouts import replaced_entries
+from envbuild.build.packages.whiteouts import replaced_entries
 from envbuild.errors import IntegrityError, UsageError
 from envbuild.formats.block_codec import BLOCK, Codec
 from envbuild.formats.file_tree import Part, Tree, TreeEntry, compare_trees, merge_parts

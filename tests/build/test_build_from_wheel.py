@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.build.from_wheel import unpack_wheel
 from envbuild.build.in_base.bytecode import WheelPart, module_sources
 from envbuild.build.in_base.install_scheme import Scheme
+from envbuild.build.packages.from_wheel import unpack_wheel
 from envbuild.errors import IntegrityError
 from envbuild.formats.file_tree import Part
 from envbuild.parts.cache import CachedPart

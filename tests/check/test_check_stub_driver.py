@@ -14,7 +14,7 @@ import pytest
 from envbuild.check import plan
 from envbuild.check.answers import Imports
 from envbuild.check.probe_runner import ProbeRunner
-from envbuild.check.probes.stub_driver import CUDA, LIBRARIES, shared_object
+from envbuild.check.probes.shared.stub_driver import CUDA, LIBRARIES, shared_object
 from envbuild.data.tables import EntryPoint, EntryPointTable
 from envbuild.run import LocalRunner
 from tests.check.tree import Tree

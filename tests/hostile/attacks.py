@@ -22,8 +22,8 @@ import zstandard
 from envbuild.base.oci.layers import Tree
 from envbuild.build.conda.link import link_package
 from envbuild.build.conda.prefix import CondaPrefix
-from envbuild.build.from_wheel import unpack_wheel
 from envbuild.build.in_base.install_scheme import Scheme
+from envbuild.build.packages.from_wheel import unpack_wheel
 from envbuild.bundle.model import TABLE
 from envbuild.bundle.unpack import unpack as unpack_bundle
 from envbuild.errors import EnvbuildError, IntegrityError

@@ -26,8 +26,8 @@ import zstandard
 from envbuild.app.dev.layer import DevRecord, EditableFolder, read_record
 from envbuild.base.oci.layers import Tree
 from envbuild.build.conda.link import link_package
-from envbuild.build.from_wheel import unpack_wheel
 from envbuild.build.image.embedded import read_embedded_info
+from envbuild.build.packages.from_wheel import unpack_wheel
 from envbuild.bundle.unpack import unpack
 from envbuild.formats.block_codec import Codec
 from envbuild.formats.fast_zip import open_zip

@@ -16,7 +16,7 @@ import pytest
 from envbuild.base.facts import cached_facts, keep_facts
 from envbuild.base.model import BaseFacts
 from envbuild.base.oci.image import stored_config, stored_image
-from envbuild.build.from_wheel import unpack_wheel
+from envbuild.build.packages.from_wheel import unpack_wheel
 from envbuild.cli import run_cli
 from envbuild.errors import IntegrityError
 from envbuild.formats.block_codec import Codec

@@ -13,7 +13,7 @@ from envbuild.base.debian.apt import _install_error, _update_error
 from envbuild.base.debian.distribution import DEBIAN
 from envbuild.base.facts import is_day, iso_day
 from envbuild.base.oci.image import _creation_day
-from envbuild.build.overlaps import find_overlaps
+from envbuild.build.packages.overlaps import find_overlaps
 from envbuild.cli import run_cli
 from envbuild.errors import SpaceError, ToolFailedError, UsageError
 from envbuild.formats.file_tree import Part, TreeEntry

@@ -27,9 +27,9 @@ from envbuild.app.dev.layer import (
 from envbuild.app.image import FoundImage, find_image
 from envbuild.app.make import MakeRequest, make_locked
 from envbuild.base.digests import known_digest, known_sha256
-from envbuild.build.editable import EditableProject, read_project, write_editable_wheel
 from envbuild.build.image.embedded import read_embedded_info
 from envbuild.build.over_image import LayerSpec, write_layer
+from envbuild.build.packages.editable import EditableProject, read_project, write_editable_wheel
 from envbuild.build.pinned_compressor import running_codec
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, HostError, UsageError

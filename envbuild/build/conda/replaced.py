@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 
 import msgspec
 
-from envbuild.build.whiteouts import whiteout_entries
+from envbuild.build.packages.whiteouts import whiteout_entries
 from envbuild.formats.file_tree import Tree, TreeEntry
 from envbuild.limits import UNREADABLE
 from envbuild.lock.model import Lock

@@ -31,7 +31,7 @@ def take_trees(
     """
     if all(read_tree_line(written) is None for written in source.recipe.python.dependencies):
         return source.recipe.python.dependencies, ()
-    from envbuild.resolve.uv.session import build_python  # late: a make only looks at the trees
+    from envbuild.resolve.uv.interpreter import build_python  # late: a make only looks at the trees
 
     places = _tree_context(source, context, build_python(facts, context.settings))
     lines: list[str] = []

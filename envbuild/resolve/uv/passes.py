@@ -23,7 +23,7 @@ from envbuild.resolve.conflict.pip_check import broken_requirements
 from envbuild.resolve.couplings import Coupling
 from envbuild.resolve.model import HeldBack
 from envbuild.resolve.pylock import Chosen
-from envbuild.resolve.uv.ancient_releases import without_ancient
+from envbuild.resolve.uv.answer_checks.ancient_releases import without_ancient
 from envbuild.resolve.uv.query import Question
 from envbuild.resolve.uv.session import Session
 from envbuild.resolve.versions import is_older, preview_names

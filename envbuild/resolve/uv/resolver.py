@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
@@ -14,7 +14,6 @@ from envbuild.errors import NoSolutionError, UsageError
 from envbuild.net.index import index_url
 from envbuild.progress import SilentStage, Stage
 from envbuild.resolve.aliases import merge_aliases
-from envbuild.resolve.compose import Parts, compose, pick_file
 from envbuild.resolve.conflict.explain import (
     HEADING,
     ConflictError,
@@ -27,39 +26,23 @@ from envbuild.resolve.conflict.metadata import gather_clashes, with_others
 from envbuild.resolve.conflict.suggestions import suggest_changes
 from envbuild.resolve.couplings import Coupling
 from envbuild.resolve.dates import read_date
-from envbuild.resolve.graph import DIRECT, Edge, walk_requirements
 from envbuild.resolve.model import Request, Resolution
 from envbuild.resolve.overlap import describe_overlaps, find_overlaps
-from envbuild.resolve.platform import marker_environment, tag_order
-from envbuild.resolve.pylock import Candidate, Chosen
-from envbuild.resolve.sources.artifacts import About, describe_files
-from envbuild.resolve.sources.builds import resolve_builds
-from envbuild.resolve.sources.wheel_agreement import require_agreement
-from envbuild.resolve.uv.extras import bound_for, find_missing_extra, is_below
-from envbuild.resolve.uv.foreign_wheels import compiled_elsewhere
+from envbuild.resolve.pylock import Chosen
+from envbuild.resolve.uv.answer_checks.extras import bound_for, find_missing_extra, is_below
+from envbuild.resolve.uv.answer_checks.foreign_wheels import compiled_elsewhere
+from envbuild.resolve.uv.answer_checks.new_couplings import broken_couplings
+from envbuild.resolve.uv.answer_checks.numpy_abi import compiled_for_numpy_1
 from envbuild.resolve.uv.later_cutoff import Later, find_later_date
-from envbuild.resolve.uv.new_couplings import broken_couplings
-from envbuild.resolve.uv.numpy_abi import compiled_for_numpy_1
 from envbuild.resolve.uv.passes import Passes, Task
+from envbuild.resolve.uv.resolution import SearchAnswer, make_resolution
 from envbuild.resolve.uv.session import Session
-from envbuild.resolve.uv.squatted_names import refuse_registered_anew
 from envbuild.resolve.uv.tasks import bound_by, make_task, turned_task
 from envbuild.resolve.versions import is_older
 from envbuild.store.atomic import os_errors_as
-from envbuild.tools import installed_version
 
 MOST_ROUNDS = 4
 """How often couplings of what is new may ask for another answer."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Answer:
-    """What one search found, and the session and task that it was found with."""
-
-    session: Session
-    task: Task
-    search: Passes
-    chosen: Mapping[str, Chosen]
 
 
 class UvResolver:
@@ -146,7 +129,7 @@ class UvResolver:
             session = self._open_session(request, task, folder / "first")
             try:
                 answer = self._search_merged(request, self._search_apart(session, task), folder)
-                return self._make_resolution(request, answer, notes)
+                return make_resolution(request, answer, notes)
             except ConflictError as conflict:
                 return self._later_or_refused(request, session, task, conflict)
 
@@ -187,7 +170,7 @@ class UvResolver:
             stage=self.stage,
         )
 
-    def _search_apart(self, session: Session, task: Task) -> _Answer:
+    def _search_apart(self, session: Session, task: Task) -> SearchAnswer:
         """Search, and again without what would write over protected files.  Raises ConflictError.
 
         An older release of what is asked for is not taken for that: it mostly declares no bounds.
@@ -217,7 +200,7 @@ class UvResolver:
             ),
         )
 
-    def _search_by_numpy(self, session: Session, task: Task) -> _Answer:
+    def _search_by_numpy(self, session: Session, task: Task) -> SearchAnswer:
         """Search, and again with numpy 1 beside what was compiled for it.  Raises ConflictError."""
         answer = self._search_with_extras(session, task)
         rows = compiled_for_numpy_1(answer.chosen, session.facts, session.context)
@@ -229,7 +212,7 @@ class UvResolver:
             answer.search.notes += [f"{row.reason}, may not import beside numpy 2" for row in rows]
             return answer
 
-    def _search_with_extras(self, session: Session, task: Task) -> _Answer:
+    def _search_with_extras(self, session: Session, task: Task) -> SearchAnswer:
         """Search, and again under a bound where an extra is missing.  Raises ConflictError."""
         answer = self._search_wheels(session, task)
         for _ in range(MOST_ROUNDS):
@@ -240,7 +223,7 @@ class UvResolver:
             answer = self._search_wheels(session, task)
         return answer
 
-    def _search_wheels(self, session: Session, task: Task) -> _Answer:
+    def _search_wheels(self, session: Session, task: Task) -> SearchAnswer:
         """Search, and once more where an older release has a wheel that the newest lacks.
 
         That older release is not worth an older release of something else that is asked for.
@@ -266,7 +249,7 @@ class UvResolver:
         ]
         return answer if cost else other
 
-    def _search_coupled(self, session: Session, task: Task) -> _Answer:
+    def _search_coupled(self, session: Session, task: Task) -> SearchAnswer:
         """Search, and again while what is new breaks couplings among itself.  Raises ConflictError.
 
         Where the one of two cannot give way, the other one is asked to: a pinned opencv-python of
@@ -279,7 +262,9 @@ class UvResolver:
         for _ in range(MOST_ROUNDS):
             search = Passes(session, task)
             try:
-                answer = _Answer(session=session, task=task, search=search, chosen=search.run())
+                answer = SearchAnswer(
+                    session=session, task=task, search=search, chosen=search.run()
+                )
             except ConflictError as conflict:
                 conflict.couplings = more
                 if turned is None:
@@ -295,7 +280,7 @@ class UvResolver:
             task = bound_by(task, rows)
         return answer
 
-    def _search_merged(self, request: Request, answer: _Answer, folder: Path) -> _Answer:
+    def _search_merged(self, request: Request, answer: SearchAnswer, folder: Path) -> SearchAnswer:
         """Search again where several new packages hold one module, with one in their place."""
         new = _new_versions(answer.chosen)
         problem = answer.task.problem
@@ -327,11 +312,11 @@ class UvResolver:
     def _with_stand_ins(
         self,
         request: Request,
-        answer: _Answer,
+        answer: SearchAnswer,
         folder: Path,
         aliases: Mapping[str, str],
         own: Mapping[str, str],
-    ) -> _Answer | None:
+    ) -> SearchAnswer | None:
         """Search with one package in place of others of versions ``own``; None without answer."""
         problem = answer.task.problem
         new = _new_versions(answer.chosen)
@@ -345,55 +330,6 @@ class UvResolver:
             return self._search_wheels(self._open_session(request, task, place), task)
         except ConflictError:
             return None
-
-    def _make_resolution(
-        self, request: Request, answer: _Answer, notes: tuple[str, ...]
-    ) -> Resolution:
-        session, search, chosen = answer.session, answer.search, answer.chosen
-        order = tag_order(request.facts)
-        files = {
-            name: pick_file(package, order)
-            for name, package in chosen.items()
-            if not package.from_base
-        }
-        origins = (
-            session.origins({name: chosen[name].version for name in files})
-            if request.indexes
-            else {}
-        )
-        abouts = describe_files(files.values(), session.context)
-        # from here on the files speak for themselves: uv went by what the index says of them
-        edges = _find_edges(session, answer.task, files, abouts)
-        require_agreement(edges, chosen, files, abouts, session.context)
-        refuse_registered_anew(session, edges, files)
-        builds = resolve_builds(
-            session, answer=chosen, files=files, abouts=abouts, as_of=request.as_of
-        )
-        parts = Parts(
-            problem=answer.task.problem,
-            wanted=(*answer.task.wanted, *filter(None, (request.framework,))),
-            facts=request.facts,
-            answer=chosen,
-            files=files,
-            abouts=abouts,
-            origins=origins,
-        )
-        computed = [
-            _computed_note(chosen[name], abouts[file.sha256])
-            for name, file in sorted(files.items())
-        ]
-        late = [
-            f"{name} {chosen[name].version}: there is none from before the date"
-            for name in session.late
-            if name in chosen
-        ]
-        return compose(
-            parts,
-            build=builds,
-            held=search.held_back(chosen),
-            notes=(*notes, *search.warnings, *filter(None, computed), *late, *search.notes),
-            tool=f"uv {installed_version('uv')}",
-        )
 
     def _index_urls(self, request: Request) -> Mapping[str, str]:
         """Return name to URL in the order in which they are asked, the default index last."""
@@ -421,29 +357,6 @@ def _refusal_error(session: Session, task: Task, conflict: ConflictError) -> NoS
         *suggest_changes(session, task, conflict, clashes),
     )
     return no_solution(conflict, problem, clashes, advice)
-
-
-def _find_edges(
-    session: Session, task: Task, files: Mapping[str, Candidate], abouts: Mapping[str, About]
-) -> tuple[Edge, ...]:
-    """Return the requirements in force, as the chosen files and the base themselves have them."""
-    requires = {name: stub.requires for name, stub in session.stubs.by_name.items()}
-    requires |= {name: abouts[file.sha256].requires for name, file in files.items()}
-    return walk_requirements(
-        [(DIRECT, text) for text in task.requirements], requires, marker_environment(session.facts)
-    )
-
-
-def _computed_note(chosen: Chosen, about: About) -> str | None:
-    """Return the note about an archive whose requirements only a build would tell for this base."""
-    sources = {
-        "packed": "setup.py, which is not run: taken are those of its author's machine",
-        "built": "setup.py: taken are those of the wheel that an image's build made of it",
-    }
-    source = sources.get(about.read_from)
-    if source is None:
-        return None
-    return f"{chosen.name} {chosen.version} computes its requirements in {source}"
 
 
 def _new_versions(answer: Mapping[str, Chosen]) -> dict[str, str]:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import msgspec
 from packaging.utils import canonicalize_name
 
 from envbuild.base.model import BaseFacts
 from envbuild.context import Context
 from envbuild.data.package_tables import load_aliases
 from envbuild.errors import HostError, IntegrityError, NetworkError
-from envbuild.limits import UNREADABLE
 from envbuild.progress import SilentStage, Stage
 from envbuild.resolve.conflict.explain import (
     MISSING,
@@ -27,26 +23,28 @@ from envbuild.resolve.conflict.explain import (
     name_of,
     translate_failure,
 )
-from envbuild.resolve.platform import python_minor, uv_platform
+from envbuild.resolve.platform import python_minor
 from envbuild.resolve.pylock import Chosen, read_pylock
-from envbuild.resolve.sources.artifacts import FORM, About, describe_files
+from envbuild.resolve.sources.artifacts import About, describe_files
 from envbuild.resolve.stubs import Stubs, kept_stubs, write_stubs
-from envbuild.resolve.uv.interpreter import write_mute
+from envbuild.resolve.uv.answer_checks.squatted_names import (
+    impostor_names,
+    refused_page,
+    registered_late,
+)
+from envbuild.resolve.uv.interpreter import build_python, write_mute
 from envbuild.resolve.uv.query import (
     Question,
     building_environment,
     read_origins,
-    redacted,
     uv_arguments,
     uv_environment,
     write_question,
 )
-from envbuild.resolve.uv.squatted_names import impostor_names, refused_page, registered_late
+from envbuild.resolve.uv.readings import Pin, Readings
 from envbuild.resolve.uv.time_limit import TimeLimit
 from envbuild.run import Command, Result
-from envbuild.settings import Settings
-from envbuild.store.atomic import os_errors_as, write_bytes
-from envbuild.store.layout import Store
+from envbuild.store.atomic import os_errors_as
 from envbuild.tools import uv_program
 
 WARNING = re.compile(r"^warning: (.+)$", re.MULTILINE)
@@ -67,7 +65,6 @@ MOST_STATIC = 200
 """How many sdists may be read one after the other for one question: more means that something else
 is wrong."""
 NOTHING = About(size=0)
-Pin = tuple[str, str]
 
 
 @dataclass(kw_only=True)
@@ -367,49 +364,3 @@ class Session:
         )
         self._learn_release(pin, about)
         self._memory.keep(pin, about)
-
-
-class Readings:
-    """What source archives of some indexes say, kept for later resolutions."""
-
-    def __init__(self, store: Store, facts: BaseFacts, indexes: Mapping[str, str]) -> None:
-        said = "\n".join(
-            (
-                str(FORM),
-                uv_platform(facts),
-                str(python_minor(facts)),
-                *map(redacted, indexes.values()),
-            )
-        )
-        key = hashlib.sha256(said.encode()).hexdigest()[:16]
-        self.path = store.folder("metadata") / f"sources-{key}.json"
-
-    def load(self) -> dict[Pin, About]:
-        """Return what is known."""
-        try:
-            known = msgspec.json.decode(self.path.read_bytes(), type=dict[str, About])
-        except (OSError, *UNREADABLE):
-            return {}
-        return {_pin_of(key): about for key, about in known.items()}
-
-    def keep(self, pin: Pin, about: About) -> None:
-        """Add one; what another process adds at the same moment is found out again."""
-        known = {"==".join(key): value for key, value in (self.load() | {pin: about}).items()}
-        write_bytes(self.path, msgspec.json.encode(known))
-
-
-def _pin_of(key: str) -> Pin:
-    name, _, version = key.partition("==")
-    return name, version
-
-
-def build_python(facts: BaseFacts, settings: Settings) -> str:
-    """Return the host's interpreter nearest to the base's, for what the user lets run here.
-
-    A version manager's shim is passed over: it costs 0.4 s a call and may point to nothing.
-    """
-    minor = python_minor(facts)
-    if sys.version_info[:2] == minor:
-        return sys.executable
-    found = shutil.which(f"python{minor[0]}.{minor[1]}", path=settings.environment.get("PATH"))
-    return found if found and "shims" not in Path(found).parts else sys.executable

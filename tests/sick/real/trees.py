@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from envbuild.check.probes.stub_driver import LIBRARIES, shared_object
+from envbuild.check.probes.shared.stub_driver import LIBRARIES, shared_object
 from tests.check.tree import Tree
 
 UV = Path(sys.executable).with_name("uv")

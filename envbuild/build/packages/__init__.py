@@ -1,0 +1,1 @@
+"""The files of Python packages: unpacked, imported from a folder, replaced, two of one path."""

@@ -1,0 +1,1 @@
+"""What probes have in common: each text is put before those that need it."""
