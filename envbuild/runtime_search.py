@@ -67,7 +67,7 @@ def parse_version(
     """Read "apptainer version 1.4.5-1.el9" or "singularity-ce version 4.1.0"; else HostError."""
     found = re.search(r"\b(apptainer|singularity)(?:-ce|-pro)? version (\d+(?:\.\d+)*)", text)
     if failed or found is None:
-        said = (stderr or text).strip() or "nothing"
+        said = next(iter((stderr or text).strip().splitlines()), "nothing")
         raise HostError(
             f"this is no working Apptainer or Singularity; --version said: {said}", where=where
         )

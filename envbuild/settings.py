@@ -171,7 +171,7 @@ def _open_sources(environment: Mapping[str, str] | None, cwd: Path | None) -> _S
     folder = Path(env.get("XDG_CONFIG_HOME") or home / ".config")
     config = Path(env.get("ENVBUILD_CONFIG") or folder / "envbuild/config.toml")
     data = _read_config(config) if config.is_file() else {}
-    return _Sources(env=env, config=config, data=data, home=home, cwd=cwd or Path.cwd())
+    return _Sources(env=env, config=config, data=data, home=home, cwd=cwd or _current_folder())
 
 
 def _indexes(sources: _Sources) -> dict[str, str]:
@@ -287,6 +287,15 @@ def _registry(host: str, told: Any, config: Path) -> Registry:
     if not isinstance(plain, bool):
         raise UsageError("plain-http takes true or false", where=where)
     return Registry(mirrors=tuple(url.rstrip("/") for url in mirrors), plain_http=plain)
+
+
+def _current_folder() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError as error:
+        raise UsageError(
+            "the current folder was removed", hint="cd into a folder that exists, and try again"
+        ) from error
 
 
 def _home_of_user() -> str:

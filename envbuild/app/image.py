@@ -56,6 +56,18 @@ class FoundImage:
             return None  # whoever needs the lock says what is wrong with it
 
     @cached_property
+    def origin(self) -> str | None:
+        """The digest of the lock that the image says it was made from; None where it says nothing."""
+        return embedded_lock_digest(self.path) if self.path.is_file() else None
+
+    @property
+    def state(self) -> str:
+        """Return "old", "current", or "unknown" for an image that names no lock, or whose recipe has none."""
+        if self.old is not None:
+            return "old"
+        return "unknown" if self.origin is None or self.lock is None else "current"
+
+    @cached_property
     def old(self) -> OldImage | None:
         """Why the image is old; None where it is current, or where that cannot be known."""
         if self.source is None or self.lock is None or not self.path.is_file():
@@ -65,8 +77,7 @@ class FoundImage:
         if reasons:
             reason = f"the recipe was changed: {'; '.join(reasons)}"
             return OldImage(reason=reason, remedy=f"envbuild lock {name} && envbuild make {name}")
-        origin = embedded_lock_digest(self.path)
-        if origin is None or origin == lock_digest(self.lock):
+        if self.origin is None or self.origin == lock_digest(self.lock):
             return None
         reason = f"it was made from another lock than {self.source.lock.name}"
         return OldImage(reason=reason, remedy=f"envbuild make {name}")

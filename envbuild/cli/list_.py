@@ -28,7 +28,7 @@ COLUMNS = ("recipe", "lock", "image", "layer", "last verdict", "summary")
 class RecipeRow(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     """What a recipe is at.
 
-    ``lock`` is fits, stale, none or broken; ``image`` is current, old, none or "no image file";
+    ``lock`` is fits, stale, none or broken; ``image`` is current, old, unknown, none or "no image file";
     ``image_bytes`` is the size of ./NAME.sif; ``layer`` are the packages and projects of its
     development layer, as they were asked for; ``verdict`` and ``checked`` (UTC, ISO 8601) are those
     of its last check.
@@ -125,7 +125,7 @@ def _row_of_layer(name: str, context: Context) -> RecipeRow:
 
 def _with_image(row: RecipeRow, image: Path, source: Source, context: Context) -> RecipeRow:
     size = image.stat().st_size
-    state = "old" if FoundImage(path=image, source=source).old else "current"
+    state = FoundImage(path=image, source=source).state
     try:
         report = _last_report(image, context)
     except EnvbuildError:

@@ -41,6 +41,7 @@ NETWORK_HINT = (
     "check the network and the proxy variables, then start again: what has arrived is kept"
 )
 
+PROXIES = ("https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY")
 UNTRUSTED = "shows a certificate that is not trusted"
 CERTIFICATE_HINT = (
     "this network or this server has a certificate authority of its own, whose certificate is missing here\n"
@@ -97,8 +98,24 @@ def make_client(settings: Settings) -> httpx.Client:
 
     Proxies come from the usual variables, trust from ``settings.certificates`` or the system,
     passwords from URLs and netrc; each is sent to its own host only.  Raises UsageError for a
-    certificate bundle that cannot be read.
+    certificate bundle or a proxy's address that cannot be read.
     """
+    import httpx
+
+    try:
+        return _open_client(settings)
+    except (ValueError, httpx.InvalidURL) as error:
+        named = [name for name in PROXIES if settings.environment.get(name)]
+        if not named:
+            raise
+        raise UsageError(
+            f"a proxy is named that has no usable address: {redact(str(error))}",
+            where=", ".join(named),
+            hint="write it as http://HOST:PORT, or unset the variable",
+        ) from error
+
+
+def _open_client(settings: Settings) -> httpx.Client:
     import httpx
 
     return httpx.Client(
@@ -129,9 +146,11 @@ def _trusted_certificates(bundle: Path | None) -> ssl.SSLContext:
         if bundle.is_dir():
             return ssl.create_default_context(capath=str(bundle))
         return ssl.create_default_context(cafile=str(bundle))
-    except OSError as error:  # ssl.SSLError is one
+    except OSError as error:
+        empty = isinstance(error, ssl.SSLError)
+        reason = "it holds no certificate" if empty else error.strerror
         raise UsageError(
-            f"is not a readable bundle of certificates: {error.strerror or error}",
+            f"is not a readable bundle of certificates: {reason}",
             where=str(bundle),
             hint="correct SSL_CERT_FILE (or PIP_CERT, REQUESTS_CA_BUNDLE), or unset it: then the system's are used",
         ) from error

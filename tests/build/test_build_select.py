@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -437,6 +438,13 @@ class TestASandbox:
             'in the recipe this would be:\n  [python]\n  dependencies = [\n    "Pygments==2.18.0",\n  ]\n'
             '  [system]\n  packages = ["hello"]\n'
         )
+        packed = bench.run(Lack(), "make", "--from-sandbox", "small.sandbox")
+        assert packed.code == 0, packed.stderr
+        rows = json.loads(bench.run(Lack(), "list", "--json").stdout)
+        assert rows[0]["image"] == "unknown"
+        compared = bench.run(Lack(), "verify", "small")
+        assert compared.code == 1, compared.stdout
+        assert "extra     /var/lib/dpkg/info/hello.list" in compared.stdout
 
 
 NO_NAMESPACES = "user namespaces are off, and apptainer is not setuid"

@@ -9,7 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from envbuild.build.image.embedded import read_embedded_info
+from envbuild.build.image import verify
+from envbuild.build.image.embedded import EmbeddedInfo, read_embedded_info
 from envbuild.build.image.flatten import flatten_image
 from envbuild.build.image.rebuild import compare_images, made_again
 from envbuild.build.image.verify import OTHER_FRAME, image_tree, root_partitions, verify_image
@@ -240,6 +241,31 @@ class TestVerify:
                 found = verify_image(spec.target, tiny.lock, spec, tiny.context)
                 assert found.holds != "bytes", f"at {at}"
             spec.target.write_bytes(whole)
+
+    @pytest.mark.parametrize(
+        "added",
+        [
+            "usr/local/lib/python3.11/dist-packages/rich-15.0.0.dist-info/METADATA",
+            "usr/lib/python3/dist-packages/old.egg-info/PKG-INFO",
+            "var/lib/dpkg/info/hello.list",
+        ],
+    )
+    def test_one_from_its_definition_holds_no_other_package(
+        self, added: str, tiny: TinyProject, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As where somebody installed it in the sandbox that the image was packed from."""
+        spec = tiny.spec()
+        make(tiny, spec)
+        tree = image_tree(spec.target, tiny.context)
+        unsaid = EmbeddedInfo(note=None, lock=None)
+        monkeypatch.setattr(verify, "read_embedded_info", lambda _: unsaid)
+        found = verify_image(spec.target, tiny.lock, spec, tiny.context)
+        assert (found.holds, found.extra) == ("tree", ())
+        entry = next(entry for entry in tree.values() if entry.path.endswith("/beta.py"))
+        tree[added] = msgspec.structs.replace(entry, path=added)
+        monkeypatch.setattr(verify, "image_tree", lambda *_: tree)
+        found = verify_image(spec.target, tiny.lock, spec, tiny.context)
+        assert (found.holds, found.extra) == ("differs", (added,))
 
     @pytest.mark.parametrize("at", [48, 64, 72])
     def test_another_header_around_the_same_objects_differs(

@@ -139,6 +139,11 @@ def test_list_and_show_tell_current_from_old(
     assert image() == "old"
     assert run_cli(["show", NAME]) == 0
     assert ", old\n" in capsys.readouterr().out
+    write_sif(project / f"{NAME}.sif", [partition()])  # as one that was packed by hand
+    assert image() == "unknown"
+    made_from(lock_digest(LOCK), project / f"{NAME}.sif")
+    (project / f"lockfiles/{NAME}.lock").unlink()
+    assert image() == "unknown"
 
 
 def test_a_job_of_an_image_with_cuda_gets_one_gpu(

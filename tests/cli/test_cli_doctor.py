@@ -20,7 +20,7 @@ from envbuild.app.doctor import network, places, programs, rights
 from envbuild.app.doctor.examine import examine_machine
 from envbuild.app.doctor.finding import GB, Finding
 from envbuild.app.doctor.places import judge_space
-from envbuild.cli import doctor
+from envbuild.cli import doctor, run_cli
 from envbuild.context import open_context
 from envbuild.errors import HostError
 from envbuild.host import Host, Space, read_host
@@ -603,3 +603,25 @@ def test_a_broken_setting_is_a_finding_not_the_end(tmp_path: Path) -> None:
 def test_this_machine(user_settings: Settings) -> None:
     findings = examine_machine(user_settings, LocalRunner())
     assert [finding for finding in findings if finding.verdict == "broken"] == []
+
+
+def test_a_program_that_is_no_runtime_takes_one_line(tmp_path: Path) -> None:
+    program = tmp_path / "apptainer"
+    program.write_text("#!/bin/sh\nprintf 'other program 1.0\\nLicense: free\\n'\n")
+    program.chmod(0o755)
+    found = examine_machine(settings_of(tmp_path, ENVBUILD_RUNTIME=str(program)), LocalRunner())
+    values = {finding.name: (finding.verdict, finding.value) for finding in found}
+    assert values["container runtime"][0] == "broken"
+    assert values["container runtime"][1].endswith("--version said: other program 1.0")
+    assert values["squashfuse"][0] == "differs"
+
+
+def test_a_current_folder_that_was_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert run_cli(["doctor"]) == 2
+    assert "the current folder was removed" in capsys.readouterr().err

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import ssl
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -20,7 +23,7 @@ from envbuild.progress import Silent
 from envbuild.resolve.model import Request
 from envbuild.resolve.stubs import write_wheel
 from envbuild.resolve.uv.resolver import UvResolver
-from envbuild.run import Command, LocalRunner
+from envbuild.run import Command, LocalRunner, Result
 from envbuild.settings import Settings, load_settings
 from tests.hosts import ROOT, ROOT_ONLY
 from tests.resolve.conftest import base
@@ -28,6 +31,8 @@ from tests.resolve.loopback import Server
 from tests.support import needs
 
 pytestmark = needs("openssl")
+FAR = "index.invalid"
+"""The host of an index that only the proxy answers for."""
 VARIABLES = ("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE")
 
 
@@ -37,6 +42,8 @@ class Campus:
 
     url: str
     bundle: Path
+    context: ssl.SSLContext
+    server: Server
 
 
 def openssl(folder: Path, *arguments: str) -> None:
@@ -52,7 +59,7 @@ def campus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Campus]:
     )
     names = (
         "-addext",
-        "subjectAltName=IP:127.0.0.1",
+        f"subjectAltName=IP:127.0.0.1,DNS:{FAR}",
         "-addext",
         "basicConstraints=critical,CA:FALSE",
     )
@@ -81,7 +88,7 @@ def campus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Campus]:
     server.files["simple/demo/"] = server.files["simple/demo/"].replace(
         server.url.encode(), url.encode()
     )
-    yield Campus(f"{url}/simple", folder / "ca.crt")
+    yield Campus(f"{url}/simple", folder / "ca.crt", context, server)
     server.http.shutdown()
     server.http.server_close()
 
@@ -165,3 +172,124 @@ def test_the_systems_certificates_count(campus: Campus, tmp_path: Path) -> None:
     assert "cannot be reached" not in line[with_it.stdout]
     assert "does not answer" not in line[with_it.stdout]
     assert "CERTIFICATE_VERIFY_FAILED" in line[without.stdout]
+
+
+@dataclass(frozen=True)
+class Proxy:
+    """A proxy that opens every TLS connection and shows a certificate of its own, as campus networks have."""
+
+    url: str
+    asked: list[str]
+    """Who was asked for, by CONNECT."""
+
+
+@pytest.fixture
+def proxy(campus: Campus) -> Iterator[Proxy]:
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_CONNECT(self) -> None:
+            asked.append(self.path)
+            self.send_response(200, "Connection established")
+            self.end_headers()
+            self.close_connection = True
+            try:
+                inner = campus.context.wrap_socket(self.connection, server_side=True)
+            except (ssl.SSLError, OSError):
+                return  # the client does not trust us
+            self.rfile, self.wfile = inner.makefile("rb"), inner.makefile("wb", buffering=0)  # type: ignore[assignment]
+            self.handle_one_request()
+            inner.close()
+
+        def do_GET(self) -> None:
+            self.answer(send=True)
+
+        def do_HEAD(self) -> None:
+            self.answer(send=False)
+
+        def answer(self, *, send: bool) -> None:
+            page = b'<a href="https://%s/demo-1.0-py3-none-any.whl">demo-1.0-py3-none-any.whl</a>'
+            data = page % FAR.encode()
+            if self.path.endswith(".whl"):
+                data = campus.server.files["demo-1.0-py3-none-any.whl"]
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.send_header("Content-Length", str(len(data)))
+            self.send_header("Connection", "close")
+            self.end_headers()
+            if send:
+                self.wfile.write(data)
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=http.serve_forever, args=(0.02,), daemon=True).start()
+    yield Proxy(f"http://127.0.0.1:{http.server_address[1]}", asked)
+    http.shutdown()
+    http.server_close()
+
+
+def run_python(folder: Path, *arguments: str, **variables: str) -> Result:
+    """Run in a process of its own: proxies and folders of certificates are read from its environment."""
+    env = {"PATH": os.environ["PATH"], "HOME": str(folder), "PYTHONPATH": str(ROOT), **variables}
+    argv = (sys.executable, *arguments)
+    return LocalRunner()(Command(argv=argv, env=env, cwd=folder, timeout=120), check=False)
+
+
+def doctors_index(folder: Path, **variables: str) -> dict[str, str]:
+    """Return what the whole verb says of the package index."""
+    told = run_python(folder, "-m", "envbuild", "doctor", "--json", **variables)
+    findings = json.loads(told.stdout)["findings"]
+    return next(one for one in findings if one["name"] == "package index")
+
+
+LOCK = """\
+from envbuild.errors import NetworkError
+from envbuild.settings import load_settings
+from tests.cli.test_cli_trust import locked
+try:
+    print(*locked(load_settings()), end="")
+except NetworkError as error:
+    print(error.hint, end="")
+"""
+
+
+@pytest.mark.parametrize("variable", [*VARIABLES, "SSL_CERT_DIR", None])
+def test_behind_a_proxy_that_opens_tls(
+    campus: Campus, proxy: Proxy, tmp_path: Path, variable: str | None
+) -> None:
+    """Doctor says of the index what lock then finds."""
+    index = f"https://{FAR}/simple"
+    variables = {"https_proxy": proxy.url, "ENVBUILD_INDEX": index, "UV_HTTP_RETRIES": "0"}
+    if variable == "SSL_CERT_DIR":
+        openssl(campus.bundle.parent, "rehash", ".")
+        variables[variable] = str(campus.bundle.parent)
+    elif variable:
+        variables[variable] = str(campus.bundle)
+    found = doctors_index(tmp_path, **variables)
+    lock = run_python(tmp_path, "-c", LOCK, **variables)
+    if variable:
+        assert (found["verdict"], found["value"]) == ("fine", index)
+        assert lock.stdout == "demo 1.0", lock.stderr
+    else:
+        assert (found["verdict"], found["mend"]) == ("broken", CERTIFICATE_HINT)
+        assert lock.stdout == CERTIFICATE_HINT, lock.stderr
+    assert set(proxy.asked) >= {f"{FAR}:443"}
+
+
+def test_a_proxy_without_a_usable_address_is_named(tmp_path: Path) -> None:
+    found = doctors_index(tmp_path, https_proxy="nonsense://", ENVBUILD_INDEX=f"https://{FAR}/s")
+    assert found["verdict"] == "broken"
+    assert found["value"].startswith("https_proxy: a proxy is named that has no usable address: ")
+
+
+def test_a_bundle_without_a_certificate_is_named(tmp_path: Path) -> None:
+    empty = tmp_path / "empty.crt"
+    empty.write_text("")
+    found = doctors_index(tmp_path, SSL_CERT_FILE=str(empty), ENVBUILD_INDEX=f"https://{FAR}/s")
+    assert found["verdict"] == "broken"
+    assert (
+        found["value"]
+        == f"{empty}: is not a readable bundle of certificates: it holds no certificate"
+    )

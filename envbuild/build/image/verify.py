@@ -6,6 +6,7 @@ What the lock gives is put beside what the image holds.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -49,6 +50,8 @@ RUNTIME = (".singularity.d", "environment", "singularity")
 """Written from the recipe; compared only where the recipe is at hand."""
 OTHER_FORMATS = "an envbuild made it that writes images in other formats"
 OTHER_FRAME = "its objects are the same, its header or table is not"
+PACKAGE = re.compile(r"\.(?:dist|egg)-info/(?:METADATA|PKG-INFO)$|^var/lib/dpkg/info/[^/]+\.list$")
+"""Files by which a Python or Debian package shows that it is installed."""
 OWN = ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json")
 """Files that every installer writes in its own way."""
 
@@ -118,11 +121,12 @@ def verify_image(path: Path, lock: Lock, order: BuildSpec | None, context: Conte
     expected = {name: entry for name, (entry, _) in merged.items()}
     # pip or uv wrote these files inside a build: only those of wheels can be foretold
     if carried.note is None:
-        expected, compared = (
-            _of_wheels(assembled),
-            "the files of Python packages: the image was built from its definition",
-        )
-        seen: Mapping[str, TreeEntry] = {name: found[name] for name in expected if name in found}
+        packages = {name for name in found if PACKAGE.search(name) and name not in expected}
+        expected = _of_wheels(assembled)
+        compared = "the files of Python packages, and that no other package is there: the image was built from its definition"
+        seen: Mapping[str, TreeEntry] = {
+            name: found[name] for name in (*expected, *packages) if name in found
+        }
     # the runtime's files come from the recipe, and from the version of their format
     elif order is None or carried.note.formats != FORMATS:
         why = "there is no recipe to compare those with" if order is None else OTHER_FORMATS

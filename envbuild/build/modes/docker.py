@@ -38,8 +38,11 @@ class Docker:
             with os_errors_as(context):
                 _link_files(request.root, context / ROOT_TAR)
         saved = request.target.with_suffix(".tar")
+        # the label is for those who ask an image for its lock: they do not look into its files
+        label = f"%labels\n    envbuild.lock {lock_digest(request.lock)}\n"
         write_text(
-            request.target.with_suffix(".def"), f"Bootstrap: docker-archive\nFrom: {saved}\n"
+            request.target.with_suffix(".def"),
+            f"Bootstrap: docker-archive\nFrom: {saved}\n\n{label}",
         )
 
     def commands(self, request: DefinitionBuild, runtime: Runtime) -> tuple[Command, ...]:

@@ -6,7 +6,6 @@ Supply the locked files under their names, run the builder, keep the log of a fa
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,13 +15,13 @@ from pathlib import Path
 from envbuild.build.in_base.exchange import give_file, make_open
 from envbuild.build.model import DefinitionBuild
 from envbuild.build.modes import MODES, ROWS
+from envbuild.build.modes.build_progress import BuildProgress
 from envbuild.cage import find_build_cage
 from envbuild.context import Context
 from envbuild.errors import IntegrityError, SpaceError, ToolFailedError, UsageError
 from envbuild.failures import explain_failure
 from envbuild.host import read_host
 from envbuild.lock.model import Lock
-from envbuild.plan.shell import BUILD
 from envbuild.progress import Reporter, Stage
 from envbuild.run import Command, Result, Runner
 from envbuild.runtime import Runtime
@@ -68,7 +67,7 @@ def supplied_files(lock: Lock, store: Store, report: Reporter) -> Iterator[Path]
 
 
 def run_build(request: DefinitionBuild, *, mode: str, context: Context, stage: Stage) -> None:
-    """Build ``request.target``; the stage counts the Python packages that are unpacked.
+    """Build ``request.target``; the stage tells the percent that are over.
 
     Raises UsageError for an unknown mode, SpaceError for a full disk, HostError for what the host
     lacks; the log of a failed build stays, and the error names it.
@@ -81,10 +80,16 @@ def run_build(request: DefinitionBuild, *, mode: str, context: Context, stage: S
     builder.prepare(request)
     runtime = with_build_cage(context.runtime, context.runner)
     _forget_old_logs(request.log.parent)
+    progress = BuildProgress(request, stage)
+
+    def take_line(line: str) -> None:
+        context.report.detail(line)
+        progress.read_line(line)
+
     for command in builder.commands(request, runtime):
         context.report.detail(str(command))
-        with _counting_packages(request, stage):
-            result = context.runner(_told(command, context.report), check=False)
+        with progress.counting_packages():
+            result = context.runner(replace(command, on_line=take_line), check=False)
         if result.code != 0:
             raise _build_failure(result, request)
     # a build that ended well and left no image has failed all the same
@@ -99,50 +104,9 @@ def with_build_cage(runtime: Runtime, runner: Runner) -> Runtime:
     return replace(runtime, build_cage=find_build_cage(read_host(), runner, trial))
 
 
-@contextmanager
-def _counting_packages(request: DefinitionBuild, stage: Stage) -> Iterator[None]:
-    """Look every second how many packages the installer has unpacked in the root that is built."""
-    count = len(request.lock.python)
-    # bytecode and packing take about as long as unpacking
-    stage.expect(2 * count)
-    ended = threading.Event()
-
-    def look() -> None:
-        seen = 0
-        while not ended.wait(1.0):
-            now = min(len(_unpacked_packages(request)), count)
-            stage.advance(max(now - seen, 0))
-            seen = max(now, seen)
-
-    looking = threading.Thread(target=look, daemon=True)
-    looking.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        looking.join()
-
-
-def _unpacked_packages(request: DefinitionBuild) -> list[Path]:
-    """Return the entries of uv's cache in the root that is built: a tree, or an image's."""
-    below = f"{BUILD.strip('/')}/cache/archive-v*/*"
-    return [*request.target.glob(below), *request.tmpdir.glob(f"*/rootfs/{below}")]
-
-
 def new_log(name: str, store: Store) -> Path:
     """Return the path of a new build log in the store."""
     return store.folder("logs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
-
-
-def _told(command: Command, report: Reporter) -> Command:
-    return Command(
-        argv=command.argv,
-        cwd=command.cwd,
-        env=command.env,
-        log=command.log,
-        timeout=command.timeout,
-        on_line=report.detail,
-    )
 
 
 def _build_failure(result: Result, request: DefinitionBuild) -> ToolFailedError | SpaceError:
