@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
+from envbuild.check.checks.frameworks import advise_on_keras
 from envbuild.check.checks.sources import VARIABLE
 from envbuild.check.contaminated_home import PATH_MODULE, USER_MODULE
 from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed
@@ -223,7 +224,7 @@ def gpus_left(evidence: Evidence) -> Verdict:
     if faults:
         return failed(
             listing(faults, 3),
-            "take it out of the base's or the recipe's environment",
+            advise_on_keras(evidence) or "take it out of the base's or the recipe's environment",
             faults=faults,
         )
     slow = [

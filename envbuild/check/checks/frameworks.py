@@ -10,6 +10,8 @@ from envbuild.data import lookup
 from envbuild.data.tables import Framework, load_frameworks
 
 KERAS_BACKEND = "KERAS_BACKEND"
+BACKENDS = ("tensorflow", "torch", "jax")
+"""Frameworks that Keras computes with on a GPU (keras.io, getting started)."""
 
 
 def frameworks_to_check(evidence: Evidence) -> tuple[Framework, ...]:
@@ -44,6 +46,20 @@ def _is_asked_for(evidence: Evidence, item: Framework) -> bool:
     backend = evidence.installed.environment.get(KERAS_BACKEND)
     direct = evidence.expected.direct
     return backend == item.name or any(lookup.matches(name, item.dists) for name in direct)
+
+
+def advise_on_keras(evidence: Evidence) -> str | None:
+    """Say what Keras can be set to where its variable names a backend that is not in the image."""
+    found = evidence.installed
+    chosen = found.environment.get(KERAS_BACKEND)
+    here = [item.name for item in load_frameworks().framework if _is_installed(found, item)]
+    possible = [name for name in BACKENDS if name in here]
+    if not chosen or chosen in possible or not possible:
+        return None
+    return (
+        f'set {KERAS_BACKEND} = "{possible[0]}" in [run] environment: Keras is set to "{chosen}", '
+        f"and the image has {possible[0]}"
+    )
 
 
 def computes_on_cpu(found: Static, item: Framework) -> bool:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import replace
+from itertools import chain
 from typing import Any
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
 
 from envbuild.check.answers import Imported
 from envbuild.check.checks import libraries
+from envbuild.check.checks.frameworks import BACKENDS, advise_on_keras
 from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed, skipped
 from envbuild.data import lookup
 from envbuild.data.tables import EntryPoint, load_entry_points
+from envbuild.project.names import distribution_of
 
 
 def direct_imports(evidence: Evidence) -> Verdict:
@@ -170,7 +177,7 @@ def _cure(evidence: Evidence, answer: Imported) -> str:
     if named:
         return named
     if answer.kind == "ModuleNotFoundError":
-        return "add the missing package to the recipe's dependencies, lock and build again"
+        return _cure_of_module(evidence, answer.error)
     if answer.kind in ("ImportError", "AttributeError") and NAME_GONE.search(answer.error):
         return (
             "it and the package whose name it misses are not of releases that go together: "
@@ -218,6 +225,45 @@ def _cure_of_library(evidence: Evidence, error: str) -> str | None:
         note = f"; {provider.note}" if provider.note else ""
         return f'add "{provider.debian}" to [system] packages{note}'
     return libraries.advise_on_library(evidence, library) if provider.wheel else None
+
+
+def _cure_of_module(evidence: Evidence, error: str) -> str:
+    """Say which package has a module that is missing, as the packages' own requirements name it.
+
+    A name that neither they nor names.toml know is not guessed: anybody could have registered it.
+    """
+    lacking = re.search(r"No module named '([\w.]+)'", error)
+    if lacking is None:
+        return "add the missing package to the recipe's dependencies, lock and build again"
+    module = lacking[1]
+    if module.partition(".")[0] in BACKENDS:
+        set_otherwise = advise_on_keras(evidence)
+        if set_otherwise:
+            return set_otherwise
+    same = canonicalize_name(module.partition(".")[0])
+    name = distribution_of(module) or same
+    wishes = [wish for wish in _requirements(evidence) if canonicalize_name(wish.name) == name]
+    if evidence.installed.dist(name) is not None:
+        return (
+            f"{name} is here in a release without {module}: take another release of it, or of the package that "
+            "asks for it; envbuild lock --prove looks for releases that import"
+        )
+    if wishes:
+        return f'add "{wishes[0].name}{wishes[0].specifier}" to [python] dependencies: it has the module {module}'
+    if distribution_of(module):
+        return f'add "{name}" to [python] dependencies: it has the module {module}'
+    return f"add the package that has the module {module} to [python] dependencies"
+
+
+def _requirements(evidence: Evidence) -> list[Requirement]:
+    """Return what direct requirements and frameworks ask for without an extra."""
+    found = []
+    for line in chain.from_iterable(evidence.installed.requires.values()):
+        with contextlib.suppress(InvalidRequirement):
+            wish = Requirement(line)
+            if "extra" not in str(wish.marker):
+                found.append(wish)
+    return found
 
 
 def _cure_of_version(error: str) -> str | None:

@@ -312,6 +312,7 @@ def main():
     document["for_user"] = installed_for_user(PARAMETERS["homes"])
     document["closed"] = closed_to_others(records)
     holders = {item["name"] for item, _ in records if item["name"].startswith("jax-cuda")}
+    holders.update(PARAMETERS["direct"])
     for module in PARAMETERS["frameworks"]:
         holders.update(one["name"] for one in document["owners"].get(module, ()))
     document["requires"] = read_requirements(records, holders)

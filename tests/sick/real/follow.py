@@ -14,7 +14,7 @@ from envbuild.check.model import Finding
 from tests.sick.real.cases import Case
 from tests.sick.real.judge import check_tree
 from tests.sick.real.mends import MENDS
-from tests.sick.real.trees import UV, WheelTree, run_python, uv_environment
+from tests.sick.real.trees import CACHE, UV, WheelTree, prepare_wheels, run_python, uv_environment
 
 MOST_STEPS = 6
 """Hints that a user follows before he gives up."""
@@ -35,6 +35,7 @@ class Patient:
         subprocess.run(
             argv, check=True, env=uv_environment(), timeout=1800, capture_output=True, text=True
         )
+        prepare_wheels(CACHE / "uv", self.tree.python)
 
     def versions(self) -> dict[str, str]:
         """Return the version of each distribution by its name."""
