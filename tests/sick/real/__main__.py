@@ -56,8 +56,16 @@ def try_follow(case: Case) -> dict[str, object]:
     """Make and prove one sick tree, then do what the hints say until check passes."""
     tree = make_tree(case.tree, interpreter())
     _, said = run_python(tree, case.proof, driver=case.driver)
-    row = {"name": case.name, "stack": case.stack, "sick": True}
-    return {**row, "proved": re.search(case.says, said) is not None, **follow_hints(case, tree)}
+    row: dict[str, object] = {"name": case.name, "stack": case.stack, "sick": True}
+    row["proved"] = re.search(case.says, said) is not None
+    row |= follow_hints(case, tree)
+    seen, check, words = row["recipe"], *(case.found or ("", ""))
+    assert isinstance(seen, dict)
+    row["recipe_ok"] = any(
+        re.fullmatch(check, name) and re.search(words, why) for name, why in seen.items()
+    )
+    row["hint_ok"] = re.search(case.hint, str(row["recipe_hint"])) is not None
+    return row
 
 
 def try_case(case: Case, *, briefly: bool = False) -> dict[str, object]:
@@ -156,6 +164,10 @@ def figures(rows: list[dict[str, object]]) -> str:
     sick = [row for row in proved if row["sick"]]
     healthy = [row for row in proved if not row["sick"]]
     mended = [row for row in sick if "mends" in row]
+    ends = [row.get("end") for row in rows if "end" in row]
+    if ends:
+        counted = ", ".join(f"{end} {ends.count(end)}" for end in sorted(set(ends), key=str))
+        return f"{len(ends)} trees whose hints were followed: {counted}; found {count(sick, 'recipe_ok')}"
     return (
         f"{len(rows)} trees, {len(proved)} proved; sick {len(sick)}: found with recipe {count(sick, 'recipe_ok')}, alone "
         f"{count(sick, 'alone_ok')}, right hint {count(sick, 'hint_ok')}, mended {count(mended, 'mends')}; "

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from envbuild.check.model import Finding
 from tests.sick.real.cases import Case
@@ -19,6 +19,7 @@ from tests.sick.real.trees import CACHE, UV, WheelTree, prepare_wheels, run_pyth
 MOST_STEPS = 6
 """Hints that a user follows before he gives up."""
 REQUIREMENT = r'"?([A-Za-z][\w.-]*(?:\[[\w,-]+\])?(?:[<>=!~]=?[\w.*]+(?:,[<>=!~]+[\w.*]+)*)?)"?'
+FRAMEWORKS = ("torch", "tensorflow", "jax")
 ELSEWHERE = re.compile(r"base with|own index|index of|nothing mends|another release of Python")
 """Hints that name what no change of packages or variables gives."""
 
@@ -29,6 +30,8 @@ class Patient:
 
     case: Case
     tree: WheelTree
+    asked: set[str] = field(default_factory=set)
+    """Requirements that hints have named already: asked for again, they are resolved anew."""
 
     def pip(self, verb: str, *words: str) -> None:
         argv = [str(UV), "pip", verb, "-q", "--python", str(self.tree.root / "bin/python3"), *words]
@@ -52,12 +55,16 @@ Answer = str | None
 def follow_hints(case: Case, tree: WheelTree) -> dict[str, object]:
     """Follow the first hint, check again, and so on; returns the steps and how it ended."""
     steps: list[list[str]] = []
+    row: dict[str, object] = {"steps": steps}
     with copy_tree(case, tree) as patient:
         for _ in range(MOST_STEPS):
             report = check_tree(patient.case, patient.tree)
             failed = [one for one in report.findings if one.outcome == "failed"]
+            if not steps:
+                row["recipe"] = {one.check: one.reason for one in failed}
+                row["recipe_hint"] = "\n".join(one.hint or "" for one in failed)
             if not failed:
-                return {"steps": steps, "end": "mended" if _is_proved(patient) else "passes, sick"}
+                return {**row, "end": "mended" if _is_proved(patient) else "passes, sick"}
             first = failed[0]
             try:
                 done = _follow(patient, first)
@@ -65,8 +72,8 @@ def follow_hints(case: Case, tree: WheelTree) -> dict[str, object]:
                 done = f"cannot: {str(error.stderr)[-300:]}"
             steps.append([first.check, first.reason[:300], first.hint or "", done])
             if done.startswith(("cannot", "elsewhere", "no way")):
-                return {"steps": steps, "end": done.split(":")[0]}
-    return {"steps": steps, "end": "in a circle"}
+                return {**row, "end": done.split(":")[0]}
+    return {**row, "end": "in a circle"}
 
 
 def _is_proved(patient: Patient) -> bool:
@@ -74,8 +81,8 @@ def _is_proved(patient: Patient) -> bool:
     case = patient.case
     code, said = run_python(patient.tree, case.proof, driver=case.driver)
     fine = case.fine if case.mended else MENDS.get(case.name, (None, ""))[1]
-    if fine:
-        return re.search(fine, said) is not None
+    if fine and re.search(fine, said):
+        return True
     return code == 0 or re.search(case.says, said) is None
 
 
@@ -201,8 +208,10 @@ def _install(patient: Patient, finding: Finding, hint: str) -> Answer:
     words = []
     for name in names:
         bare = re.split(r"[\[<>=!~]", name)[0]
-        is_open = "[" in name and bare in versions
-        words += ["-U", f"{name}=={versions[bare]}"] if is_open else [name]
+        # a new lock keeps the framework, and may move the rest
+        kept = f"=={versions[bare]}" if "[" in name and bare in FRAMEWORKS else ""
+        words += [*(["-U"] if name in patient.asked else []), f"{name}{kept}"]
+        patient.asked.add(name)
     patient.pip("install", *words)
     more = tuple(word for word in words if word[0] != "-")
     names_now = tuple(re.split(r"[\[<>=!~]", one)[0] for one in more)
