@@ -76,7 +76,7 @@ class Static(_Record, frozen=True):
     """static_probe: what is installed; ``for_user`` by folder below a home of the image.
 
     ``closed`` are distributions that only their owner may read; ``requires`` are the requirements
-    (PEP 508, as written) of the distributions that hold a framework.
+    (PEP 508, as written) of direct requirements and of the distributions that hold a framework.
     """
 
     python: str

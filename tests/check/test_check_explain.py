@@ -18,6 +18,7 @@ from envbuild.data.tables import LogRule
 from envbuild.toml import read_toml
 
 MESSAGES = read_toml(Path(__file__).with_name("messages.toml"))[0]["message"]
+LOGS = read_toml(Path(__file__).with_name("sight.toml"))[0]["log"]
 OURS = tuple(rule for rule in load_rules() if rule.example)
 
 SILENT_FALLBACK = """\
@@ -60,6 +61,12 @@ def test_each_rule_explains_its_own_example_first(rule: LogRule) -> None:
 def test_a_message_of_a_public_thread_is_told(message: dict[str, str]) -> None:
     found = explain_log([f"before\n{message['line']}\nafter\n"])
     assert message["rule"] in names(found)[:1], names(found)
+
+
+@pytest.mark.parametrize("log", LOGS, ids=lambda one: one["source"])
+def test_a_log_of_a_public_thread_is_told_in_the_words_it_needs(log: dict[str, str]) -> None:
+    first = explain_log([log["text"]]).known[0]
+    assert re.search(log["says"], " ".join((first.cause, *first.do)))
 
 
 def test_rules_are_well_made() -> None:

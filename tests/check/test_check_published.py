@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
-from typing import Any
 
-from envbuild.check.target import capability_of
+from envbuild.base.gpu_names import capability_of
 from envbuild.data import lookup
 from envbuild.data.tables import load_cuda
 from envbuild.errors import UsageError
+from envbuild.toml import read_toml
 
-PUBLISHED: dict[str, Any] = tomllib.loads(
-    Path(__file__).with_name("published.toml").read_text("utf-8")
-)
+PUBLISHED = read_toml(Path(__file__).with_name("published.toml"))[0]
 
 
 def _capability(name: str) -> int | str:

@@ -267,7 +267,7 @@ THREAD_SICK = (
         "torch keras",
         "gpus-left|cuda-match",
         r"KERAS_BACKEND|[Kk]eras",
-        hint="take it out of",
+        hint='set KERAS_BACKEND = "torch"',
         mended=of(T251, "keras==3.7.0", environment={"KERAS_BACKEND": "torch"}),
         fine="torch",
         source="keras-team/keras#19171",
