@@ -26,13 +26,20 @@ from tests.sick.real.follow import follow_hints
 from tests.sick.real.judge import check_tree
 from tests.sick.real.mends import MENDS
 from tests.sick.real.more_cases import MORE_HEALTHY, MORE_SICK
-from tests.sick.real.sight_cases import SIGHT_HEALTHY, SIGHT_SICK
+from tests.sick.real.sight_cases import ORDER_HEALTHY, ORDER_SICK, SIGHT_HEALTHY, SIGHT_SICK
 from tests.sick.real.thread_cases import THREAD_HEALTHY, THREAD_SICK
-from tests.sick.real.trees import WheelTree, make_room, make_tree, remove_tree, run_python
+from tests.sick.real.trees import (
+    WheelTree,
+    loader_cache,
+    make_room,
+    make_tree,
+    remove_tree,
+    run_python,
+)
 
 EVERY = (
-    *(*SICK, *MORE_SICK, *THREAD_SICK, *SIGHT_SICK),
-    *(*HEALTHY, *MORE_HEALTHY, *THREAD_HEALTHY, *SIGHT_HEALTHY),
+    *(*SICK, *MORE_SICK, *THREAD_SICK, *SIGHT_SICK, *ORDER_SICK),
+    *(*HEALTHY, *MORE_HEALTHY, *THREAD_HEALTHY, *SIGHT_HEALTHY, *ORDER_HEALTHY),
 )
 
 
@@ -148,7 +155,8 @@ def try_safely(case: Case, *, briefly: bool, follow: bool) -> dict[str, object]:
     """Try a tree; one that cannot be made is told as such."""
     started = time.monotonic()
     try:
-        row = try_follow(case) if follow else try_case(case, briefly=briefly)
+        with loader_cache(case.tree, interpreter()):
+            row = try_follow(case) if follow else try_case(case, briefly=briefly)
     except (OSError, ValueError, subprocess.SubprocessError, EnvbuildError) as error:
         row = {
             "name": case.name,

@@ -429,7 +429,7 @@ MORE_SICK = (
             "cloudpickle decorator dm-tree gast",
             environment=LIBRARY_PATH,
         ),
-        "import tensorflow_probability as p; p.distributions",
+        "import tensorflow_probability as p; p.distributions.Normal",
         r"tf.keras|tf-keras",
         "tensorflow tensorflow-probability",
         "direct-imports|companions",

@@ -5,13 +5,17 @@ from __future__ import annotations
 from tests.sick.real.cases import (
     CU124,
     CUDNN8,
+    CUDNN93,
     LIBRARY_PATH,
+    ONE_GPU,
     ORT,
     T251,
+    TF,
     TORCH,
     healthy,
     of,
     sick,
+    tf,
 )
 from tests.sick.real.more_cases import FINE, HF, on_torch, stack_of, stale_project
 
@@ -199,6 +203,70 @@ SIGHT_SICK = (
         r"top_k_top_p_filtering|trl",
         hint="trl|transformers",
         source="huggingface/trl#1409",
+    ),
+)
+
+# under --nv of Apptainer 1.5 or newer the folders of the image's ldconfig come before RUNPATH (its action_script.sh)
+OLD_CUDNN = "--no-deps nvidia-cudnn-cu12==9.1.0.70 --target {tree}/other"
+IN_NEW_ORDER = """
+import os, subprocess, sys
+code = "import tensorflow as t; t.config.list_physical_devices('GPU'); print({l.split()[-1] for l in open('/proc/self/maps') if 'libcudnn.so' in l})"
+first = os.path.join(sys.prefix, "other/nvidia/cudnn/lib")
+path = ":".join([first, os.environ.get("LD_LIBRARY_PATH", "")])
+print(subprocess.run([sys.executable, "-c", code], env=dict(os.environ, LD_LIBRARY_PATH=path), stdout=subprocess.PIPE).stdout)
+"""
+ORDER_SICK = (
+    sick(
+        "tensorflow 2.18, an older cuDNN in the image's ldconfig",
+        "tf218",
+        of(*tf("2.18.1", CUDNN93), OLD_CUDNN, cached=("other/nvidia/cudnn/lib",)),
+        IN_NEW_ORDER,
+        r"other/nvidia/cudnn/lib/libcudnn\.so",
+        "tensorflow",
+        "cuda-match",
+        r"cuDNN 9\.3; it loads 9\.1.* under --nv of Apptainer 1\.5",
+        driver=True,
+        hint="out of LD_LIBRARY_PATH and of the loader's configuration",
+        source="apptainer, action_script.sh of 1.5",
+    ),
+    sick(
+        "torch-scatter for the CPU beside torch for CUDA",
+        "scatter",
+        of(T251, "setuptools<81 wheel", "--no-build-isolation torch-scatter==2.1.2"),
+        "import torch, torch_scatter; print('CUDA', torch.ops.torch_scatter.cuda_version())",
+        r"CUDA -1",
+        "torch torch-scatter",
+        "entry-points",
+        r"torch_scatter was built without CUDA",
+        hint="PyG's own index",
+        source="rusty1s/pytorch_scatter#241",
+    ),
+    sick(
+        "tensorflow-rocm without ROCm",
+        "rocm",
+        of("tensorflow-rocm==2.14.0.600 numpy<2"),
+        "import tensorflow",
+        r"cannot open shared object file",
+        "tensorflow-rocm",
+        "shared-libraries|direct-imports|cuda-match",
+        r"lib(rccl|hip|amdhip|roc|MIOpen|hsa|rocm)",
+        hint="ROCm",
+        source="ROCm/tensorflow-upstream (README)",
+    ),
+)
+ORDER_HEALTHY = (
+    healthy(
+        "tensorflow 2.18, a cuDNN as new in the image's ldconfig",
+        "tf218",
+        of(
+            *tf("2.18.1", CUDNN93),
+            f"--no-deps {CUDNN93} --target {{tree}}/other",
+            cached=("other/nvidia/cudnn/lib",),
+        ),
+        TF,
+        ONE_GPU,
+        "tensorflow",
+        driver=True,
     ),
 )
 

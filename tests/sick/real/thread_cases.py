@@ -127,7 +127,7 @@ THREAD_SICK = (
     sick(
         "tensorflow-hub on Keras 3 without tf-keras",
         "tf218",
-        of(*TF218, "--no-deps tensorflow-hub==0.16.1", environment=LIBRARY_PATH),
+        of(*TF218, "--no-deps tensorflow-hub==0.16.1", "setuptools<81", environment=LIBRARY_PATH),
         "import tensorflow_hub",
         r"tf_keras",
         "tensorflow tensorflow-hub",
@@ -135,7 +135,10 @@ THREAD_SICK = (
         r"tf.keras",
         hint="tf-keras|missing package",
         mended=of(
-            *TF218, "--no-deps tensorflow-hub==0.16.1", "tf-keras==2.18.0", environment=LIBRARY_PATH
+            *TF218,
+            "--no-deps tensorflow-hub==0.16.1",
+            "tf-keras==2.18.0 setuptools<81",
+            environment=LIBRARY_PATH,
         ),
         source="tensorflow/tensorflow#63849",
     ),
@@ -302,7 +305,11 @@ THREAD_HEALTHY = (
     healthy(
         "tensorflow 2.18 with tensorflow-hub and tf-keras",
         "tf218",
-        of(*TF218, "tensorflow-hub==0.16.1 tf-keras==2.18.0", environment=LIBRARY_PATH),
+        of(
+            *TF218,
+            "tensorflow-hub==0.16.1 tf-keras==2.18.0 setuptools<81",
+            environment=LIBRARY_PATH,
+        ),
         "import tensorflow_hub; print('FINE')",
         FINE,
         "tensorflow tensorflow-hub",

@@ -13,6 +13,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,7 +34,8 @@ class Recipe:
 
     Each line of ``install`` are arguments of one uv pip install; ``remove`` are distributions that are uninstalled
     afterwards, ``delete`` files of site-packages that are lost, ``copy`` files (shell pattern below site-packages -> folder below the tree), ``environment`` the
-    variables of the image, in which {site} and {tree} are replaced.
+    variables of the image, in which {site} and {tree} are replaced; ``cached`` are folders below the tree that the
+    image's ldconfig lists.
     """
 
     install: tuple[str, ...]
@@ -41,6 +43,7 @@ class Recipe:
     delete: tuple[str, ...] = ()
     copy: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
+    cached: tuple[str, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
     python: str = "3.11"
 
@@ -83,6 +86,23 @@ def folder_of(recipe: Recipe, interpreter: Path) -> Path:
         str(interpreter),
     )
     return CACHE / "trees" / hashlib.sha256(repr(steps).encode()).hexdigest()[:16]
+
+
+@contextmanager
+def loader_cache(recipe: Recipe, interpreter: Path) -> Iterator[None]:
+    """Put a tree's cache in the place of this machine's, in a name space of mounts that is this process's own."""
+    if not recipe.cached:
+        yield
+        return
+    tree = make_tree(recipe, interpreter)
+    cache = tree.root / "ld.so.cache"
+    folders = [str(tree.root / folder) for folder in recipe.cached]
+    _run("/sbin/ldconfig", "-X", "-C", str(cache), *folders)
+    _run("mount", "--bind", str(cache), "/etc/ld.so.cache")
+    try:
+        yield
+    finally:
+        _run("umount", "/etc/ld.so.cache")
 
 
 def remove_tree(recipe: Recipe, interpreter: Path) -> None:
