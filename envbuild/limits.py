@@ -66,10 +66,17 @@ BACKEND_SECONDS = 120.0
 """One question to a build backend, where the user lets it run; setuptools answers in a second."""
 RESTARTS = 5
 """How often a download starts from its first byte because the server does not continue."""
-CHANNEL_MEMORY, CHANNEL_FILE = 4 * GIB, 2 * GIB
-"""Bytes that reading a channel's lists takes in memory, and of one unpacked list."""
+CHANNEL_MEMORY, CHANNEL_MEMORY_MOST = 448 * MIB, 4 * GIB
+"""Bytes of memory for reading a channel's lists: for small ones, and for any.
+
+8 for each byte sent come on top.  65 packages out of 50,000 take 100 MiB, out of 400,000 250.
+"""
+CHANNEL_LIST, CHANNEL_LIST_MOST = 64 * MIB, 2 * GIB
+"""Bytes of one unpacked list, the same way: 20 for each byte sent; honest lists have 5 to 10."""
+CHANNEL_CPU = 60
+"""Seconds of the processor for small lists; one for each MiB sent comes on top."""
 CHANNEL_SECONDS = 1200.0
-"""One question to the channels of a recipe; the solver alone gets 300, and lists are downloaded."""
+"""One question to the channels of a recipe, with all downloads."""
 ATTRIBUTES = 128 * KIB
 """Bytes of the extended attributes of a file: Linux has 64 KiB of names, and of each value."""
 PROJECT = 64 * MIB

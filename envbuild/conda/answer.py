@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import resource
 import sys
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from envbuild import limits
 from envbuild.conda import choose
+from envbuild.conda.growing_limits import set_limits, start_limits
 from envbuild.conda.limited import ChannelAnswer, ChannelFailure, ChannelQuestion
-from envbuild.context import open_context
+from envbuild.conda.pixi import pixi_text
+from envbuild.context import Context, open_context
 from envbuild.errors import EnvbuildError
+from envbuild.net.channels import channel_urls
 from envbuild.progress import Silent
 from envbuild.run import LocalRunner
 from envbuild.settings import load_settings
@@ -30,24 +34,40 @@ class KeptNotes(Silent):
 
 def answer_question() -> None:
     """Read a question from standard input and write what came of it: the whole program."""
-    resource.setrlimit(resource.RLIMIT_DATA, (limits.CHANNEL_MEMORY, limits.CHANNEL_MEMORY))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limits.CHANNEL_FILE, limits.CHANNEL_FILE))
+    set_limits(0)
     question = msgspec.json.decode(sys.stdin.buffer.read(), type=ChannelQuestion)
     notes = KeptNotes()
     context = open_context(load_settings(), LocalRunner(), notes)
-    solution, versions, failure = None, None, None
     try:
-        if question.names is None:
-            solution = choose.choose_conda(question.request, context)
-        else:
-            versions = dict(choose.newest_versions(question.request, question.names, context))
+        start_limits(context.store.folder("repodata"), _local_channels(question, context))
+        answer = _find_answer(question, context)
     except EnvbuildError as error:
         failure = ChannelFailure(
             kind=type(error).__name__, what=error.what, where=error.where, hint=error.hint
         )
-    answer = ChannelAnswer(
-        said=tuple(notes.said), solution=solution, versions=versions, failure=failure
-    )
+        answer = ChannelAnswer(failure=failure)
+    answer = replace(answer, said=tuple(notes.said))
     sys.stdout.buffer.write(msgspec.json.encode(answer))
     # now: rattler's threads may end the process in Python's own clean-up
     sys.stdout.buffer.flush()
+
+
+def _find_answer(question: ChannelQuestion, context: Context) -> ChannelAnswer:
+    request = question.request
+    if question.names is not None:
+        newest = choose.newest_versions(request, question.names, context)
+        return ChannelAnswer(versions=dict(newest))
+    if question.sums is None:
+        return ChannelAnswer(solution=choose.choose_conda(request, context))
+    solver, records = choose.locked_records(request, question.sums, context)
+    if question.pixi is None:
+        return ChannelAnswer(found=tuple(solver.found(record) for record in records))
+    with context.store.work("pixi") as work:
+        return ChannelAnswer(text=pixi_text(question.pixi, records, work))
+
+
+def _local_channels(question: ChannelQuestion, context: Context) -> list[Path]:
+    """Return the channels that are folders of this machine."""
+    named = (channel_urls(context.settings, name) for name in question.request.channels)
+    parts = [urlsplit(url) for urls in named for url in urls]
+    return [Path(unquote(part.path)) for part in parts if part.scheme == "file"]

@@ -9,26 +9,31 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import msgspec
 
 from envbuild import errors, limits
-from envbuild.conda.model import CondaRequest, CondaSolution
+from envbuild.conda.model import CondaFound, CondaRequest, CondaSolution, PixiQuestion
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, IntegrityError
 from envbuild.run import OWN_PATH, Command, Result
 
 START = f"{OWN_PATH}; from envbuild.conda.answer import answer_question; answer_question()"
-T = TypeVar("T")
+TOO_MUCH = "the lists of these channels take more memory or time than their size allows"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChannelQuestion:
-    """``names`` asks for the newest version of each, None for the packages of the request."""
+    """One question: by itself for the packages of the request.
+
+    ``names`` asks for the newest version of each, ``sums`` (sha256 by file name) for the records of
+    locked archives, ``pixi`` for the pixi.lock of these.
+    """
 
     request: CondaRequest
     names: tuple[str, ...] | None = None
+    sums: dict[str, str] | None = None
+    pixi: PixiQuestion | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,6 +53,8 @@ class ChannelAnswer:
     said: tuple[str, ...] = ()
     solution: CondaSolution | None = None
     versions: dict[str, str] | None = None
+    found: tuple[CondaFound, ...] = ()
+    text: str | None = None
     failure: ChannelFailure | None = None
 
 
@@ -67,6 +74,25 @@ def newest_limited(
     """Return the newest version of each name that the channel which has it first offers."""
     answer = _ask(ChannelQuestion(request=request, names=tuple(names)), context)
     return answer.versions or {}
+
+
+def find_locked(
+    request: CondaRequest, sums: Mapping[str, str], context: Context
+) -> tuple[CondaFound, ...]:
+    """Return what the channels say of locked archives; ``sums`` has sha256 by file name.
+
+    Raises NetworkError for what the channels no longer have.
+    """
+    return _ask(ChannelQuestion(request=request, sums=dict(sums)), context).found
+
+
+def find_pixi_lock(
+    request: CondaRequest, sums: Mapping[str, str], pixi: PixiQuestion, context: Context
+) -> str:
+    """Return the pixi.lock of locked archives.  Raises as ``find_locked``."""
+    answer = _ask(ChannelQuestion(request=request, sums=dict(sums), pixi=pixi), context)
+    assert answer.text is not None  # noqa: S101  (it was asked for)
+    return answer.text
 
 
 def _ask(question: ChannelQuestion, context: Context) -> ChannelAnswer:
@@ -93,8 +119,7 @@ def _ask(question: ChannelQuestion, context: Context) -> ChannelAnswer:
 
 
 def _no_answer(result: Result, channels: Sequence[str]) -> IntegrityError:
-    gigabytes = limits.CHANNEL_MEMORY // limits.GIB
-    what = f"the lists of these channels take more than {gigabytes} GiB to read, or cannot be read"
+    what = TOO_MUCH
     if result.timed_out:
         what = f"the lists of these channels take more than {limits.CHANNEL_SECONDS:.0f} s to read"
     ended = f"the process that reads them ended with {result.code}"

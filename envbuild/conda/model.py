@@ -128,3 +128,26 @@ class CondaSolution:
     def python(self) -> str | None:
         """The version of its Python, None in an environment without one."""
         return next((item.version for item in self.packages if item.name == "python"), None)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LockedWheel:
+    """A wheel of a lock, and where it is."""
+
+    name: str
+    version: str
+    sha256: str
+    url: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PixiQuestion:
+    """What a pixi.lock has beside the channels' records.
+
+    ``virtual`` are virtual packages, ``channels`` addresses, ``wheels`` those on top.
+    """
+
+    platform: str
+    virtual: tuple[str, ...]
+    channels: tuple[str, ...]
+    wheels: tuple[LockedWheel, ...]

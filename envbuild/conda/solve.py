@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ from envbuild.net.redact import mask_users, without_user
 
 SOLVE_SECONDS = 300
 NO_HOST = "https://mirror.invalid/base"
+FILE_TOO_LARGE = f"os error {errno.EFBIG}"
 SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+!-]*\Z")
 """What may stand in a file name: rattler checks it too, since 0.24."""
 
@@ -151,6 +153,11 @@ class Solver:
         except SolverError:
             raise
         except (GatewayError, FetchRepoDataError, OSError) as error:
+            if FILE_TOO_LARGE in str(error):
+                raise IntegrityError(
+                    "a list unpacks to more than its size allows",
+                    where=", ".join(self.request.channels),
+                ) from error
             raise NetworkError(
                 f"a channel cannot be read: {self._plain(error)}",
                 where=", ".join(self.request.channels),

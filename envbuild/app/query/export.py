@@ -8,6 +8,8 @@ from envbuild.app.query.definition import definition_text, dockerfile_text
 from envbuild.app.query.outdated import conda_request
 from envbuild.build.fetch import wanted_files
 from envbuild.build.image.metadata import write_sbom
+from envbuild.conda.limited import find_locked, find_pixi_lock
+from envbuild.conda.model import LockedWheel, PixiQuestion
 from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.lock.conda_export import (
@@ -68,32 +70,29 @@ def _conda_text(form: str, lock: Lock, context: Context) -> str:
     channels = {name: without_token(channel_url(context.settings, name)) for name in lock.channels}
     if form == "conda-explicit":
         return explicit_text(lock, channels)
-    from envbuild.conda import choose, pixi  # late: rattler is slow to import
-
     wheels = _locate_wheels(lock, context) if lock.conda_python else {}
     sums = {package.file: package.sha256 for package in sorted_by_need(lock)}
+    request = conda_request(lock)
     with context.report.stage("ask the channels what each package requires"):
-        solver, records = choose.locked_records(conda_request(lock), sums, context)
-    if form == "conda-lock":
-        return conda_lock_text(lock, [solver.found(item) for item in records], channels, wheels)
-    for record in records:
-        record.url, record.channel = without_token(record.url), without_token(record.channel)
-    on_top = lock.installed if lock.conda_python else ()
-    with context.store.work("pixi") as work:
-        pixi.write_pixi_lock(
-            work / "pixi.lock",
+        if form == "conda-lock":
+            found = find_locked(request, sums, context)
+            return conda_lock_text(lock, found, channels, wheels)
+        pixi = PixiQuestion(
             platform=BY_MACHINE[lock.base.machine].conda,
             virtual=lock.conda_virtual,
-            channels=list(channels.values()),
-            records=records,
-            wheels=[
-                pixi.LockedWheel(
-                    name=p.name, version=p.version, sha256=p.sha256, url=wheels[p.sha256]
-                )
-                for p in on_top
-            ],
+            channels=tuple(channels.values()),
+            wheels=_wheels_on_top(lock, wheels),
         )
-        return (work / "pixi.lock").read_text("utf-8")
+        return find_pixi_lock(request, sums, pixi, context)
+
+
+def _wheels_on_top(lock: Lock, urls: Mapping[str, str]) -> tuple[LockedWheel, ...]:
+    if not lock.conda_python:
+        return ()
+    return tuple(
+        LockedWheel(name=p.name, version=p.version, sha256=p.sha256, url=urls[p.sha256])
+        for p in lock.installed
+    )
 
 
 def _locate_wheels(lock: Lock, context: Context) -> Mapping[str, str]:
