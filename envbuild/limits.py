@@ -7,12 +7,16 @@ large, the limit grows with the size of what was sent: whoever wants much done h
 from __future__ import annotations
 
 import errno
+import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
-from envbuild.errors import EnvbuildError, IntegrityError
+from envbuild.errors import EnvbuildError, IntegrityError, UsageError
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What msgspec raises over bytes that are not what they should be."""
@@ -126,6 +130,22 @@ def require_path(path: str) -> None:
         raise IntegrityError(
             f"holds {path[:60]!r}…, a path of {size}, which no file system can hold"
         )
+
+
+def open_plain(path: Path) -> BinaryIO:
+    """Open a file of a project or of another's folder, to read it.
+
+    Such folders are copied with links: one to /dev/zero is read without end, a pipe waits for ever.
+    Raises OSError, and UsageError for what is no plain file.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if stat.S_ISDIR(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise UsageError("is no plain file", where=str(path))
+    return os.fdopen(handle, "rb")
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import msgspec
 import tomli
 
 from envbuild.errors import UsageError
+from envbuild.limits import open_plain
 
 T = TypeVar("T")
 BIGGEST_FILE = 16 * 1024 * 1024
@@ -25,12 +26,14 @@ def read_toml(path: Path) -> tuple[dict[str, Any], str]:
     named).
     """
     try:
-        if path.stat().st_size > BIGGEST_FILE:
+        with open_plain(path) as file:
+            raw = file.read(BIGGEST_FILE + 1)
+        if len(raw) > BIGGEST_FILE:
             raise UsageError(
                 f"larger than {BIGGEST_FILE // 2**20} MiB, which no file of this kind is",
                 where=str(path),
             )
-        text = path.read_bytes().decode("utf-8")
+        text = raw.decode("utf-8")
     except OSError as error:
         raise UsageError(f"cannot be read: {error.strerror}", where=str(path)) from error
     except UnicodeDecodeError as error:

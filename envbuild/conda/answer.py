@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -68,6 +69,6 @@ def _find_answer(question: ChannelQuestion, context: Context) -> ChannelAnswer:
 
 def _local_channels(question: ChannelQuestion, context: Context) -> list[Path]:
     """Return the channels that are folders of this machine."""
-    named = (channel_urls(context.settings, name) for name in question.request.channels)
-    parts = [urlsplit(url) for urls in named for url in urls]
+    named = [channel_urls(context.settings, name) for name in question.request.channels]
+    parts = [urlsplit(url) for url in chain.from_iterable(named)]
     return [Path(unquote(part.path)) for part in parts if part.scheme == "file"]

@@ -11,6 +11,7 @@ from envbuild.recipe.model import Source
 from envbuild.recipe.read import read_recipe
 from envbuild.recipe.undo import settle_change
 from envbuild.settings import Settings
+from envbuild.store.layout import Store
 
 LOCKS = "lockfiles"
 RECIPES = "recipes"
@@ -42,7 +43,7 @@ def find_recipe(name: str | None, settings: Settings) -> Source:
     a broken file.
     """
     path = _only_recipe(settings) if name is None else _find_named(name, settings)
-    settle_change(path)
+    settle_change(path, Store(settings.store, settings.stores_below))
     recipe, text = read_recipe(path)
     shipped = path.resolve().is_relative_to((settings.shipped / RECIPES).resolve())
     lock = lock_path(path, recipe.base.platform, settings)

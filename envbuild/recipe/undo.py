@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,8 +16,10 @@ from pathlib import Path
 import msgspec
 
 from envbuild.errors import IntegrityError
-from envbuild.limits import UNREADABLE
+from envbuild.limits import UNREADABLE, open_plain
 from envbuild.store.atomic import os_errors_as, write_bytes, write_text
+from envbuild.store.layout import Store
+from envbuild.store.own_records import is_own, note_own
 
 ENDING = ".undo"
 
@@ -50,10 +53,10 @@ def undo_path(recipe: Path) -> Path:
 
 
 @contextlib.contextmanager
-def noting_before(recipe: Path, lock: Path, last: Path) -> Iterator[None]:
+def noting_before(recipe: Path, lock: Path, last: Path, store: Store) -> Iterator[None]:
     """Note recipe and lock while the block changes them, and then the file ``last``.
 
-    Where that file is as it was at the end of the block, both are put back.
+    The store gets to know the note, which names files to write.  Where that file is as it was at the end of the block, both are put back.
     """
     note = Undo(
         recipe=recipe.read_bytes().decode(),
@@ -62,8 +65,9 @@ def noting_before(recipe: Path, lock: Path, last: Path) -> Iterator[None]:
         last=str(last),
         state=_state_of(last),
     )
-    path = undo_path(recipe)
-    write_bytes(path, msgspec.json.encode(note))
+    path, raw = undo_path(recipe), msgspec.json.encode(note)
+    note_own(raw, store)
+    write_bytes(path, raw)
     with path.open("rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         try:
@@ -72,24 +76,30 @@ def noting_before(recipe: Path, lock: Path, last: Path) -> Iterator[None]:
             _settle(note, recipe)
 
 
-def settle_change(recipe: Path) -> None:
+def settle_change(recipe: Path, store: Store) -> None:
     """Finish, or take back, a change of a recipe whose process was killed.
 
-    Raises IntegrityError for a note that cannot be read, HostError where nothing can be written.
+    Raises IntegrityError for a note that cannot be read or was not written from here, HostError
+    where nothing can be written.
     """
     path = undo_path(recipe)
-    if not path.exists():
+    if not os.path.lexists(path):
         return
-    with contextlib.suppress(FileNotFoundError), path.open("rb") as held:
+    with contextlib.suppress(FileNotFoundError), open_plain(path) as held:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return  # its process lives, and is about to end the change
+        raw = held.read()
+        hint = "look at the recipe and its lock, then remove this file"
+        if not is_own(raw, store):
+            # it may have come with a copied project, and names any files to write
+            what = f"says that a change of {recipe.name} was cut off, but was not written from here"
+            raise IntegrityError(what, where=str(path), hint=hint)
         try:
-            note = msgspec.json.decode(held.read(), type=Undo)
+            note = msgspec.json.decode(raw, type=Undo)
         except UNREADABLE as error:
             what = f"the note of a change of {recipe.name} that was cut off cannot be read: {error}"
-            hint = "look at the recipe and its lock, then remove this file"
             raise IntegrityError(what, where=str(path), hint=hint) from error
         _settle(note, recipe)
 

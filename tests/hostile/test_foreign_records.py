@@ -9,14 +9,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from envbuild.app.job.remote import START, submit_check
 from envbuild.app.wrap.notebook import PURPOSE, TOLD
 from envbuild.cli import run_cli
 from envbuild.context import open_context
+from envbuild.errors import IntegrityError, UsageError
 from envbuild.job.track.records import load_own_records, load_records
 from envbuild.progress import Silent
+from envbuild.recipe.find import find_recipe
+from envbuild.recipe.undo import Undo, undo_path
 from envbuild.run import Command, LocalRunner
 from envbuild.settings import load_settings
 from tests.cli.test_cli_job import project
@@ -150,3 +154,28 @@ def test_what_is_no_plain_file_is_passed_over(plant: Plant, no_account: Path) ->
     (folder / "device.json").symlink_to("/dev/zero")
     (folder / "folder.json").mkdir()
     assert [found.id for found in load_records(no_account)] == ["77"]
+
+
+def note_of(recipe: Path) -> Path:
+    """Return where the note of a change of a recipe lies, beside a recipe that is sound."""
+    recipe.parent.mkdir()
+    recipe.write_text('[recipe]\nname = "a"\n[base]\nbootstrap = "debian:bookworm"\n')
+    return undo_path(recipe)
+
+
+def test_no_file_is_written_that_a_note_of_a_change_names(tmp_path: Path) -> None:
+    recipe, victim = tmp_path / "recipes/a.toml", tmp_path / "victim"
+    note = Undo(recipe="theirs", lock_path=str(victim), lock="theirs", last="/nowhere", state=None)
+    note_of(recipe).write_bytes(msgspec.json.encode(note))
+    before = recipe.read_text()
+    with pytest.raises(IntegrityError, match="was not written from here"):
+        find_recipe("a", load_settings({"HOME": str(tmp_path)}, tmp_path))
+    assert not victim.exists()
+    assert recipe.read_text() == before
+
+
+def test_nobody_waits_for_a_pipe_in_the_place_of_such_a_note(tmp_path: Path) -> None:
+    recipe = tmp_path / "recipes/a.toml"
+    os.mkfifo(note_of(recipe))
+    with pytest.raises(UsageError, match="is no plain file"):
+        find_recipe("a", load_settings({"HOME": str(tmp_path)}, tmp_path))

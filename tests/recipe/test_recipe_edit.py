@@ -14,6 +14,7 @@ from envbuild.recipe.edit import add_requirements, remove_requirements
 from envbuild.recipe.find import find_recipe
 from envbuild.recipe.undo import noting_before, settle_change, undo_path
 from envbuild.settings import load_settings
+from envbuild.store.layout import Store
 
 PATH = Path("recipes/small.toml")
 TEXT = """\
@@ -89,6 +90,10 @@ def test_the_nearest_name_is_told() -> None:
         remove_requirements(TEXT, ["nunpy"], PATH)
 
 
+def store_of(path: Path) -> Store:
+    return Store(path.parent / ".store")
+
+
 class TestUndo:
     @pytest.fixture
     def files(self, tmp_path: Path) -> tuple[Path, Path, Path]:
@@ -104,7 +109,7 @@ class TestUndo:
         recipe, lock, _ = files
 
         def interrupted() -> None:
-            with noting_before(*files):
+            with noting_before(*files, store_of(files[0])):
                 recipe.write_text("new")
                 lock.write_text("new")
                 raise KeyboardInterrupt
@@ -114,6 +119,7 @@ class TestUndo:
         assert [path.read_text()[:3] for path in files] == ["old", "old", "old"]
         assert recipe.stat().st_mode & 0o777 == 0o640
         assert sorted(path.name for path in recipe.parent.iterdir()) == [
+            ".store",
             "a.lock",
             "a.sif",
             "a.toml",
@@ -121,7 +127,7 @@ class TestUndo:
 
     def test_all_stays_where_the_image_has_changed(self, files: tuple[Path, Path, Path]) -> None:
         recipe, lock, image = files
-        with noting_before(*files):
+        with noting_before(*files, store_of(files[0])):
             recipe.write_text("new")
             lock.write_text("new")
             image.unlink()
@@ -132,7 +138,7 @@ class TestUndo:
     def test_a_first_lock_is_removed_again(self, files: tuple[Path, Path, Path]) -> None:
         _, lock, _ = files
         lock.unlink()
-        with noting_before(*files):
+        with noting_before(*files, store_of(files[0])):
             lock.write_text("new")
         assert not lock.exists()
 
@@ -141,20 +147,27 @@ class TestUndo:
         recipe = tmp_path / "recipes/small.toml"
         recipe.write_text(TEXT + '[base]\nbootstrap = "debian:bookworm"\n')
         lock, image = tmp_path / "small.lock", tmp_path / "small.sif"
-        with noting_before(recipe, lock, image):
+        with noting_before(recipe, lock, image, store_of(recipe)):
             note = undo_path(recipe).read_bytes()
         undo_path(recipe).write_bytes(note)
         before = recipe.read_text()
         recipe.write_text(add_requirements(before, ["polars"], recipe))
         lock.write_text("new")
-        settings = load_settings({"HOME": str(tmp_path), "PATH": "/nowhere"}, tmp_path)
+        settings = load_settings(
+            {
+                "HOME": str(tmp_path),
+                "PATH": "/nowhere",
+                "ENVBUILD_STORE": str(store_of(recipe).root),
+            },
+            tmp_path,
+        )
         assert "polars" not in find_recipe("small", settings).text
         assert not lock.exists()
 
     def test_a_change_that_is_under_way_is_left_alone(self, files: tuple[Path, Path, Path]) -> None:
         recipe, _, image = files
-        with noting_before(*files):
+        with noting_before(*files, store_of(files[0])):
             recipe.write_text("new")
-            settle_change(recipe)
+            settle_change(recipe, store_of(recipe))
             assert recipe.read_text() == "new"
             image.write_text("newer")

@@ -77,7 +77,8 @@ def _change_held(source: Source, change: RecipeChange, context: Context) -> Chan
 
         def write_both() -> None:
             last = image if change.make else source.lock
-            stack.enter_context(noting_before(source.path, source.lock, last))
+            noted = noting_before(source.path, source.lock, last, context.store)
+            stack.enter_context(noted)
             rewrite_recipe(source.path, text)
             write_own_lock(after, lock, context)
 
