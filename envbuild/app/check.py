@@ -14,9 +14,9 @@ from envbuild.base.digests import fresh_digest, known_digest
 from envbuild.base.facts import cached_facts
 from envbuild.build.image.verify import recorded_digest
 from envbuild.build.model import BuildSpec, UnnamedImage
+from envbuild.check.expected import CheckBasis
 from envbuild.check.model import Level, Report
 from envbuild.check.perform import CheckHost, ImageFile, check_image
-from envbuild.check.plan import CheckBasis
 from envbuild.check.report import format_report, require_verdict, save_report
 from envbuild.check.target import Target
 from envbuild.context import Context

@@ -22,6 +22,7 @@ from envbuild.check import plan
 from envbuild.check.answers import Imports
 from envbuild.check.checks.imports import lacks_driver
 from envbuild.check.checks.uses import find_uses
+from envbuild.check.expected import CheckBasis, derive_expected
 from envbuild.check.probe_runner import ProbeRunner
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, HostError
@@ -112,7 +113,7 @@ class ImageImportTester:
         project = project_folder(self.source, self.context)
         used = find_uses(project) if project else {}
         request = plan.imports_request(
-            plan.derive_expected(plan.CheckBasis(recipe=recipe, lock=lock)), uses=used
+            derive_expected(CheckBasis(recipe=recipe, lock=lock)), uses=used
         )
         runtime, runner = self.context.runtime, self.context.runner
         probes = ProbeRunner(image, runtime, runner, gpu=False, network=recipe.check.network)

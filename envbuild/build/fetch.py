@@ -11,9 +11,9 @@ from pathlib import Path
 
 import msgspec
 
-from envbuild.base.debian.apt import Bootstrap
 from envbuild.base.debian.bootstrap import make_root
 from envbuild.base.debian.distribution import DEBIAN, mirror_of, release_of
+from envbuild.base.debian.package_set import Bootstrap
 from envbuild.build.model import BuildSpec
 from envbuild.context import Context
 from envbuild.errors import HostError, IntegrityError

@@ -20,8 +20,8 @@ from envbuild.check.answers import (
     Static,
 )
 from envbuild.check.checks.sources import Survey
+from envbuild.check.expected import Expected
 from envbuild.check.model import Outcome
-from envbuild.check.plan import Expected
 from envbuild.data import lookup
 from envbuild.data.tables import Framework, WheelBuild
 

@@ -29,6 +29,7 @@ from envbuild.check.checks.gpu import driver_count
 from envbuild.check.checks.sources import survey_project
 from envbuild.check.checks.uses import find_uses
 from envbuild.check.evidence import Evidence
+from envbuild.check.expected import CheckBasis, Expected, asked_digest, derive_expected
 from envbuild.check.model import Finding, Outcome, Report
 from envbuild.check.probe_runner import Container, ProbeRunner
 from envbuild.check.table import run_checks
@@ -75,14 +76,14 @@ class CheckHost:
 
 
 def check_image(
-    image: ImageFile, basis: plan.CheckBasis, host: CheckHost, context: Context, stage: Stage
+    image: ImageFile, basis: CheckBasis, host: CheckHost, context: Context, stage: Stage
 ) -> Report:
     """Check an image and return all findings.
 
     Raises UsageError for what is no image, or none for this machine.
     """
     recipe, lock, report = basis.recipe, basis.lock, context.report
-    expected = plan.derive_expected(basis)
+    expected = derive_expected(basis)
     present = gpu_present() if host.gpu is None else host.gpu
     network = recipe is not None and recipe.check.network
     inside = ProbeRunner(
@@ -120,7 +121,7 @@ def check_image(
         driver=driver,
         lock=lock_digest(lock) if lock else None,
         target=str(basis.target) if basis.target else None,
-        asked=plan.asked_digest(recipe, basis.script),
+        asked=asked_digest(recipe, basis.script),
         envbuild=__version__,
     )
 
@@ -189,7 +190,7 @@ def verdict_of(findings: tuple[Finding, ...], *, unseen: bool = False) -> Outcom
 
 
 def gather_evidence(
-    expected: plan.Expected, inside: ProbeRunner, report: Reporter, stage: Stage
+    expected: Expected, inside: ProbeRunner, report: Reporter, stage: Stage
 ) -> Evidence:
     """Run the probes: those without GPU time side by side in one container, the script, the GPU's.
 

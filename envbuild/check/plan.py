@@ -1,20 +1,16 @@
-"""Which checks a recipe and its lock ask for, and which probes answer them; pure."""
+"""Which probes answer what an image is expected to hold; pure."""
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from packaging.utils import canonicalize_name
 
 from envbuild.check.contaminated_home import CONDA, PATH_MODULE, USER_MODULE
+from envbuild.check.expected import Expected, frameworks_patterns
 from envbuild.check.model import Level
-from envbuild.check.target import Target
 from envbuild.data import lookup
 from envbuild.data.tables import (
     Framework,
@@ -23,8 +19,6 @@ from envbuild.data.tables import (
     load_import_lines,
     load_sonames,
 )
-from envbuild.lock.model import Lock
-from envbuild.recipe.model import Recipe
 
 HASH_LIMIT = 4 * 1024 * 1024
 """Bytes up to which code is hashed at level "quick"; all else is compared by size, as is said."""
@@ -59,60 +53,6 @@ OTHER_CODE = ("[!n]*/*.so", "n[!v]*/*.so", "*.so")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Expected:
-    """What the image should hold.
-
-    ``framework`` is the one that must be there and ``version`` the locked one; ``asked`` are the
-    requirements as written; ``direct`` are the names of the direct requirements (canonical),
-    ``conditional`` those of them for some systems only, ``imports`` further modules of the recipe;
-    ``locked`` maps canonical names to versions, ``conda`` names of conda packages to version and
-    build; ``conda_prefix`` is their folder, "" for one that the image may have, None for none;
-    ``wheels`` are the names of what is put over the base; ``records`` maps canonical names to the
-    sha256
-    (hex) of the RECORD that the base's facts have; ``script`` is the recipe's own check; ``target``
-    the kind of node that the image is meant for; ``project`` the folder with the user's own Python;
-    ``level`` how deep to look; ``alone`` tells that neither a recipe nor a lock is at hand.
-    """
-
-    framework: Framework | None = None
-    version: str | None = None
-    asked: tuple[str, ...] = ()
-    direct: tuple[str, ...] = ()
-    conditional: tuple[str, ...] = ()
-    imports: tuple[str, ...] = ()
-    locked: Mapping[str, str] = field(default_factory=dict)
-    conda: Mapping[str, str] = field(default_factory=dict)
-    conda_prefix: str | None = None
-    wheels: frozenset[str] = frozenset()
-    records: Mapping[str, str] = field(default_factory=dict)
-    protected: tuple[str, ...] = ()
-    script: Path | None = None
-    target: Target | None = None
-    project: Path | None = None
-    level: Level = "quick"
-    alone: bool = False
-
-    @property
-    def wants_cpu(self) -> bool:
-        """Whether a build without CUDA of the framework was asked for by name."""
-        if self.framework is None:
-            return False
-        words = re.findall(r"[\w.-]+", " ".join(self.asked))
-        named = any(lookup.matches(canonicalize_name(word), self.framework.cpu) for word in words)
-        return named or any("+cpu" in line for line in self.asked)
-
-    def for_framework(self, framework: Framework) -> Expected:
-        """Return the same expectations of another framework."""
-        version = _locked_version(self.locked, framework)
-        return replace(self, framework=framework, version=version)
-
-
-def _locked_version(locked: Mapping[str, str], framework: Framework) -> str | None:
-    found = [version for name, version in locked.items() if lookup.matches(name, framework.dists)]
-    return found[0] if found else None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class ProbeRequest:
     """A script to run in the image; ``limit`` in seconds, ``parts`` are prepended (``probes/shared/``)."""
 
@@ -120,142 +60,6 @@ class ProbeRequest:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     parts: tuple[str, ...] = ("preamble",)
     limit: float = 120.0
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CheckBasis:
-    """What an image is checked against.
-
-    ``recipe`` and ``lock`` are None for an image on its own; ``script`` is the recipe's own check,
-    a file; ``records`` maps canonical names of the base's distributions to the sha256 (hex) of
-    their RECORD, where the base's facts are known; ``target`` is the kind of node that the image is
-    meant for; ``project`` is the folder with the user's own Python, which is looked through.
-    """
-
-    recipe: Recipe | None = None
-    lock: Lock | None = None
-    script: Path | None = None
-    records: Mapping[str, str] = field(default_factory=dict)
-    target: Target | None = None
-    project: Path | None = None
-    level: Level = "quick"
-
-
-def derive_expected(basis: CheckBasis) -> Expected:
-    """Work out what an image of this recipe and lock should hold."""
-    recipe, lock = basis.recipe, basis.lock
-    locked = _locked(lock) if lock else {}
-    direct = _direct(recipe, lock)
-    framework = _framework(recipe, lock, locked, direct)
-    version = _locked_version(locked, framework) if framework else None
-    asked = (
-        *(recipe.python.dependencies if recipe else ()),
-        *(lock.direct if lock else ()),
-        *_named(recipe),
-    )
-    lines = [line for line in _lines(recipe, lock) if ";" in line]
-    conditional = tuple(requirement_name(line) or "" for line in lines)
-    imports = recipe.check.imports if recipe else ()
-    return Expected(
-        framework=framework,
-        version=version,
-        asked=asked,
-        direct=direct,
-        conditional=conditional,
-        imports=imports,
-        locked=locked,
-        conda={p.name: f"{p.version} {p.build}" for p in lock.conda} if lock else {},
-        conda_prefix=_conda_prefix(lock),
-        wheels=frozenset(canonicalize_name(p.name) for p in lock.installed)
-        if lock
-        else frozenset(),
-        records=basis.records,
-        protected=_protected(lock),
-        script=basis.script,
-        target=basis.target,
-        project=basis.project,
-        level=basis.level,
-        alone=recipe is None and lock is None,
-    )
-
-
-def _conda_prefix(lock: Lock | None) -> str | None:
-    if lock is None:
-        return ""
-    return lock.conda_prefix if lock.conda or lock.base.conda_prefix else None
-
-
-def requirement_name(line: str) -> str | None:
-    """Return the canonical name that a PEP 508 line asks for, None for a path or a bare URL."""
-    found = re.match(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:$|[\[<>=!~;(@,\s])", line)
-    return canonicalize_name(found[1]) if found else None
-
-
-def _locked(lock: Lock) -> dict[str, str]:
-    versions = {
-        canonicalize_name(item.alias_of or item.name): item.version for item in lock.provided
-    }
-    versions.update({canonicalize_name(item.name): item.version for item in lock.installed})
-    return dict(sorted(versions.items()))
-
-
-def _direct(recipe: Recipe | None, lock: Lock | None) -> tuple[str, ...]:
-    """Return the direct distributions.
-
-    One that another stands for in the base comes under the other's name.
-    """
-    names = [name for name in map(requirement_name, _lines(recipe, lock)) if name]
-    aliases: dict[str, str] = {}
-    if lock is not None:
-        names += [canonicalize_name(p.name) for p in lock.python if p.source is not None]
-        for item in lock.provided:
-            if item.alias_of:
-                aliases[canonicalize_name(item.name)] = canonicalize_name(item.alias_of)
-    return tuple(dict.fromkeys(aliases.get(name, name) for name in names))
-
-
-def _lines(recipe: Recipe | None, lock: Lock | None) -> tuple[str, ...]:
-    if recipe is not None:
-        return recipe.python.dependencies
-    return () if lock is None else lock.direct
-
-
-def _named(recipe: Recipe | None) -> tuple[str, ...]:
-    if recipe is None:
-        return ()
-    return tuple(text for text in (recipe.check.framework, recipe.base.framework) if text)
-
-
-def _framework(
-    recipe: Recipe | None, lock: Lock | None, locked: Mapping[str, str], direct: tuple[str, ...]
-) -> Framework | None:
-    """Return the framework in question.
-
-    [check], [base], the lock's base, a direct requirement or any locked package names it.
-    """
-    named = [*_named(recipe), lock.base.framework if lock and lock.base.framework else ""]
-    names = [name for name in map(requirement_name, named) if name]
-    known = [found for found in map(lookup.framework_of, [*names, *direct, *locked]) if found]
-    tried = [found for found in known if found.probe is not None]
-    return next(iter([*tried, *known]), None)
-
-
-def _protected(lock: Lock | None) -> tuple[str, ...]:
-    """Return patterns of the distributions whose files must be as they were installed."""
-    locked = (
-        [canonicalize_name(item.name) for item in lock.python if item.group == "framework"]
-        if lock
-        else []
-    )
-    return tuple(dict.fromkeys([*locked, *frameworks_patterns()]))
-
-
-def frameworks_patterns() -> tuple[str, ...]:
-    """Return the patterns of all known frameworks, for an image of which nothing else is known."""
-    patterns: list[str] = []
-    for item in load_frameworks().framework:
-        patterns += (*item.dists, *item.protected)
-    return tuple(patterns)
 
 
 def static_request(expected: Expected) -> ProbeRequest:
@@ -408,16 +212,3 @@ def compute_request(probe: str, level: Level, gpus: int) -> ProbeRequest:
 def _candidates(expected: Expected) -> tuple[Framework, ...]:
     """Return the expected framework, or all known ones where none is expected."""
     return (expected.framework,) if expected.framework else load_frameworks().framework
-
-
-def asked_digest(recipe: Recipe | None, script: Path | None) -> str | None:
-    """Return ``sha256:…`` over what a recipe itself wants checked.
-
-    So a kept verdict is not taken for another.
-    """
-    if recipe is None:
-        return None
-    text = msgspec.json.encode(recipe.check, order="sorted") + (
-        script.read_bytes() if script else b""
-    )
-    return "sha256:" + hashlib.sha256(text).hexdigest()

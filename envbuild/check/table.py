@@ -19,8 +19,8 @@ from envbuild.check.checks import (
 )
 from envbuild.check.checks.frameworks import for_framework, join_verdicts
 from envbuild.check.evidence import Evidence, Verdict, passed
+from envbuild.check.expected import Expected
 from envbuild.check.model import Finding, Level
-from envbuild.check.plan import Expected
 
 CheckFunction = Callable[[Evidence], Verdict]
 

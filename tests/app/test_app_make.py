@@ -17,8 +17,8 @@ from envbuild.app.ready_lock import require_fresh_lock, require_lock, write_own_
 from envbuild.app.source import project_folder
 from envbuild.app.verdict import known_report
 from envbuild.build.make import building
+from envbuild.check.expected import CheckBasis, asked_digest
 from envbuild.check.model import Finding, Report
-from envbuild.check.plan import CheckBasis, asked_digest
 from envbuild.check.report import save_report
 from envbuild.errors import CheckFailedError, StaleLockError, UsageError
 from envbuild.formats.sif_reader import image_digest

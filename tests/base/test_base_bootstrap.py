@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from envbuild.base.debian.apt import Bootstrap, resolve_bootstrap
+from envbuild.base.debian.apt import resolve_bootstrap
 from envbuild.base.debian.bootstrap import (
     bootstrap_facts,
     fetch_packages,
@@ -22,6 +22,7 @@ from envbuild.base.debian.bootstrap import (
 )
 from envbuild.base.debian.mmdebstrap import mmdebstrap_arguments
 from envbuild.base.debian.offline_facts import machine_of, read_packages
+from envbuild.base.debian.package_set import Bootstrap
 from envbuild.base.facts import cached_facts
 from envbuild.base.model import BaseFacts, DebianPackage
 from envbuild.context import Context

@@ -10,18 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envbuild.base.debian import apt as debian
+from envbuild.base.debian import apt_config
 from envbuild.base.debian.apt import (
     AptLists,
-    Bootstrap,
-    bootstrap_digest,
     debian_mirror,
     read_lists,
     resolve_bootstrap,
     resolve_debian,
 )
+from envbuild.base.debian.apt_failure import update_error
 from envbuild.base.debian.distribution import DEBIAN
 from envbuild.base.debian.index import DebianIndex, field_of
+from envbuild.base.debian.package_set import Bootstrap, bootstrap_digest
 from envbuild.base.model import AptPackage, DebianPackage
 from envbuild.context import Context, open_context
 from envbuild.errors import HostError, IntegrityError, NetworkError, NoSolutionError, UsageError
@@ -63,7 +63,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mirror]:
 
 @pytest.fixture
 def at(served: Mirror, user_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    monkeypatch.setattr(debian, "KEYRING", served.keyring)
+    monkeypatch.setattr(apt_config, "KEYRING", served.keyring)
     return dataclasses.replace(user_settings, debian_mirror=served.url)
 
 
@@ -209,7 +209,7 @@ class TestLive:
         said = "Certificate verification failed: The certificate is NOT trusted."
         failed = failure(Result(argv=("apt-get",), code=100, stdout="", stderr=said, seconds=0.0))
         url = "https://mirror.invalid/debian"
-        error = debian._update_error(failed, "bookworm", url, DEBIAN)
+        error = update_error(failed, "bookworm", url, DEBIAN)
         assert isinstance(error, NetworkError)
         assert error.what == "the mirror shows a certificate that is not trusted"
         assert "SSL_CERT_FILE" in (error.hint or "")
@@ -249,7 +249,7 @@ class TestLive:
         other = Mirror(tmp_path / "debian", tmp_path / "keys" / "ring.gpg")
         other.make_key()
         other.stop()
-        monkeypatch.setattr(debian, "KEYRING", other.keyring)
+        monkeypatch.setattr(apt_config, "KEYRING", other.keyring)
         with pytest.raises(HostError) as caught:
             lists(at)
         assert caught.value.what == "the signature of bookworm could not be verified"

@@ -12,7 +12,8 @@ from envbuild.check.checks import compute
 from envbuild.check.checks.gpu import TOLERANCE
 from envbuild.check.checks.sources import Survey
 from envbuild.check.evidence import Evidence, Verdict
-from envbuild.check.plan import FULL, Expected
+from envbuild.check.expected import Expected
+from envbuild.check.plan import FULL
 from envbuild.data import lookup
 
 RECORDED = Path(__file__).parents[1] / "recorded/check"

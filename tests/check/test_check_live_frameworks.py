@@ -13,6 +13,7 @@ from envbuild.check import plan
 from envbuild.check.answers import Answer, Compute, Imports
 from envbuild.check.checks import compute
 from envbuild.check.checks.gpu import TOLERANCE
+from envbuild.check.expected import CheckBasis, derive_expected
 from envbuild.check.probe_runner import ProbeRunner
 from envbuild.data import lookup
 from envbuild.run import Command, LocalRunner
@@ -117,7 +118,7 @@ def test_it_imports(installed: tuple[str, Tree]) -> None:
     """CuPy's import alone is all that can be tried of it here."""
     name, tree = installed
     recipe = make_recipe(FRAMEWORKS[name][1].split("=")[0].split("[")[0])
-    expected = plan.derive_expected(plan.CheckBasis(recipe=recipe))
+    expected = derive_expected(CheckBasis(recipe=recipe))
     request = plan.imports_request(expected)
     answer = (
         ProbeRunner(tree.root, tree, LocalRunner(), gpu=False)

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from envbuild.check import plan
+from envbuild.check.expected import CheckBasis, Expected, derive_expected, requirement_name
 from envbuild.check.probe_runner import probe_source
 from envbuild.data import lookup
 from envbuild.lock.model import Lock, LockedProvided
@@ -16,8 +17,8 @@ from envbuild.recipe.model import Recipe
 from tests.check.tree import make_lock, make_recipe
 
 
-def expect(recipe: Recipe | None, lock: Lock | None) -> plan.Expected:
-    return plan.derive_expected(plan.CheckBasis(recipe=recipe, lock=lock))
+def expect(recipe: Recipe | None, lock: Lock | None) -> Expected:
+    return derive_expected(CheckBasis(recipe=recipe, lock=lock))
 
 
 def test_recipe_and_lock_name_framework_version_and_direct_requirements() -> None:
@@ -78,7 +79,7 @@ def test_nothing_known_means_that_every_known_framework_is_looked_for() -> None:
     ],
 )
 def test_names_of_requirement_lines(line: str, name: str | None) -> None:
-    assert plan.requirement_name(line) == name
+    assert requirement_name(line) == name
 
 
 def test_only_frameworks_that_open_their_libraries_are_asked_for_them() -> None:

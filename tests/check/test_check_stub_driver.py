@@ -13,6 +13,7 @@ import pytest
 
 from envbuild.check import plan
 from envbuild.check.answers import Imports
+from envbuild.check.expected import Expected
 from envbuild.check.probe_runner import ProbeRunner
 from envbuild.check.probes.shared.stub_driver import CUDA, LIBRARIES, shared_object
 from envbuild.data.tables import EntryPoint, EntryPointTable
@@ -144,7 +145,7 @@ def test_programs_get_it_above_quick_and_where_there_is_none(
     monkeypatch.setattr(plan, "load_entry_points", lambda: table)
     tree = Tree(tmp_path / "image")
     tree.install("wheel-of-gpu", "1", {"gpu.py": ""})
-    asked = plan.imports_request(plan.Expected(direct=("wheel-of-gpu",), level=level), gpu=gpu)  # type: ignore[arg-type]
+    asked = plan.imports_request(Expected(direct=("wheel-of-gpu",), level=level), gpu=gpu)  # type: ignore[arg-type]
     answer = (
         ProbeRunner(tree.root, tree, LocalRunner(), gpu=False).ask((asked,)).answer(asked, Imports)
     )

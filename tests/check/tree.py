@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
+from envbuild.check.expected import CheckBasis
 from envbuild.check.model import Report
 from envbuild.check.perform import CheckHost, ImageFile, check_image
-from envbuild.check.plan import CheckBasis
 from envbuild.context import Context, open_context
 from envbuild.lock.model import Lock, LockedBase, Packer, PythonPackage
 from envbuild.progress import Silent, SilentStage

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from envbuild.base.debian.apt import _install_error, _update_error
+from envbuild.base.debian.apt_failure import install_error, update_error
 from envbuild.base.debian.distribution import DEBIAN
 from envbuild.base.facts import is_day, iso_day
 from envbuild.base.oci.image import _creation_day
@@ -59,9 +59,9 @@ class TestFullDisk:
 
     def test_while_apt_reads_or_chooses(self) -> None:
         error = ToolFailedError("apt-get failed", stderr=self.SAID)
-        told = _update_error(error, "bookworm", "https://mirror.invalid/debian", DEBIAN)
+        told = update_error(error, "bookworm", "https://mirror.invalid/debian", DEBIAN)
         assert isinstance(told, SpaceError)
-        assert isinstance(_install_error(error, ["x"], "bookworm"), SpaceError)
+        assert isinstance(install_error(error, ["x"], "bookworm"), SpaceError)
         assert told.code == 8
 
 

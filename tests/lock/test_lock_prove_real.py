@@ -10,7 +10,8 @@ import pytest
 from packaging.version import Version
 
 from envbuild.check.answers import Imports
-from envbuild.check.plan import Expected, imports_request
+from envbuild.check.expected import Expected
+from envbuild.check.plan import imports_request
 from envbuild.check.probe_runner import ProbeRunner
 from envbuild.errors import NoSolutionError
 from envbuild.lock.decide.import_search import Failure, ImportSearch, SearchBounds

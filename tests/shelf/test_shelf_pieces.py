@@ -16,8 +16,8 @@ from envbuild.app.shelf.publish import gather_publication, publish
 from envbuild.build.image.metadata import embedded_lock, image_note
 from envbuild.build.image.origin import NOTE
 from envbuild.build.image_cache import locked_codec
+from envbuild.check.expected import asked_digest
 from envbuild.check.model import Report
-from envbuild.check.plan import asked_digest
 from envbuild.check.report import save_report
 from envbuild.errors import CheckFailedError, IntegrityError, SpaceError, UsageError
 from envbuild.formats.file_tree import merge_parts

@@ -22,7 +22,7 @@ from envbuild.app.wrap.wrapper import (
 from envbuild.build.image.embedded import read_embedded_info
 from envbuild.build.image.origin import embedded_lock_digest
 from envbuild.caches import image_mark
-from envbuild.check.plan import requirement_name
+from envbuild.check.expected import requirement_name
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, HostError, UsageError
 from envbuild.limits import UNREADABLE

@@ -10,42 +10,37 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, Protocol
 
 import msgspec
 
+from envbuild.base.debian.apt_config import apt_environment, apt_network, source_line, write_config
+from envbuild.base.debian.apt_failure import install_error, update_error
 from envbuild.base.debian.apt_secret import with_passwords
 from envbuild.base.debian.distribution import DEBIAN, Distribution, mirror_of
 from envbuild.base.debian.index import DebianIndex
+from envbuild.base.debian.package_set import Bootstrap
 from envbuild.base.model import DebianPackage
 from envbuild.context import Context
 from envbuild.errors import (
     EnvbuildError,
     HostError,
-    NetworkError,
-    NoSolutionError,
-    SpaceError,
     ToolFailedError,
 )
 from envbuild.limits import UNREADABLE
 from envbuild.names import BY_MACHINE
-from envbuild.net.redact import USER, redact, without_user
-from envbuild.net.web import CERTIFICATE_HINT, UNTRUSTED
+from envbuild.net.redact import without_user
 from envbuild.progress import SilentStage, Stage
 from envbuild.run import Command, Runner
 from envbuild.settings import Settings
-from envbuild.store.atomic import os_errors_as, write_bytes, write_text
-from envbuild.tools import find_tool, install_hint
+from envbuild.store.atomic import write_bytes, write_text
+from envbuild.tools import find_tool
 
-KEYRING = DEBIAN.keyring
 BASE_PACKAGES = ("apt", "ca-certificates", "python-is-python3", "python3", "python3-pip", "tzdata")
 """What a base holds beside the packages of priority "required" and the essential ones."""
 UPDATE_SECONDS = 600.0
-FULL = re.compile(r"No space left on device|Disk quota exceeded")
-FULL_HINT = "free space there, or point ENVBUILD_STORE to a larger file system"
 FETCHED = re.compile(r"dlstatus:\d+:(\d+)")
 """apt's own word for how many percent of the lists it has (APT::Status-Fd)."""
 INSTALL_LINE = re.compile(r"^Inst (\S+) (?:\[\S+\] )?\((\S+) [^\[\n]*\[(\S+)\]\)", re.MULTILINE)
@@ -117,8 +112,8 @@ def read_lists(
         context.store.lock(f"apt-{suite}-{architecture}", context.report),
         context.store.work("apt-update") as own,
     ):
-        source = _source_line(distribution, without_user(url), suite)
-        config = _write_config(
+        source = source_line(distribution, without_user(url), suite)
+        config = write_config(
             folder, source, context.settings, context.runner, architecture=architecture
         )
         private = with_passwords(config, url, own, apt_network(context.settings, context.runner))
@@ -127,12 +122,12 @@ def read_lists(
         argv = ("apt-get", "update", *told)
         count = _PercentCounter(stage)
         # apt clears its temporary files away only where it is not killed
-        env = {**_apt_environment(context.settings, private), "TMPDIR": str(own)}
+        env = {**apt_environment(context.settings, private), "TMPDIR": str(own)}
         try:
             command = Command(argv=argv, env=env, timeout=UPDATE_SECONDS, on_line=count.read_line)
             context.runner(command)
         except ToolFailedError as error:
-            raise _update_error(error, suite, url, distribution) from error
+            raise update_error(error, suite, url, distribution) from error
         lists = folder / "state/lists"
         newest = _newest_list(lists, "*_Packages", suite)
         same = newest.name.partition(f"_dists_{suite}_")[0]
@@ -200,12 +195,10 @@ def resolve_debian(
         )
         try:
             result = context.runner(
-                Command(
-                    argv=argv, env=_apt_environment(context.settings, lists.config), timeout=300
-                )
+                Command(argv=argv, env=apt_environment(context.settings, lists.config), timeout=300)
             )
         except ToolFailedError as error:
-            raise _install_error(error, wanted, lists.suite) from error
+            raise install_error(error, wanted, lists.suite) from error
     found = INSTALL_LINE.findall(result.stdout)
     locked = [
         lists.index.locked(name.partition(":")[0], version, arch, group)
@@ -235,49 +228,6 @@ def _keep_choice(file: Path, chosen: tuple[DebianPackage, ...]) -> None:
         write_bytes(file, msgspec.json.encode(chosen))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Bootstrap:
-    """A base made from Debian packages: everything that its bytes depend on.
-
-    ``created`` is the release's date (ISO); all times in the root are at most that day's midnight
-    (UTC).  ``over`` is the root that this one starts from, whose packages are among these:
-    installing a few more takes a third of the time.
-    """
-
-    suite: str
-    created: str
-    packages: tuple[DebianPackage, ...]
-    over: Bootstrap | None = None
-
-    @property
-    def digest(self) -> str:
-        """Return ``sha256:…`` over suite, date, packages, and the root that it starts from."""
-        own = bootstrap_digest(self.suite, self.created, self.packages)
-        if self.over is None:
-            return own
-        # "/dev": roots that stores keep from before were made without it, so scripts in them may
-        # have failed unseen
-        return "sha256:" + hashlib.sha256(f"{self.over.digest}\n{own}\n/dev\n".encode()).hexdigest()
-
-    @property
-    def added(self) -> tuple[DebianPackage, ...]:
-        """Return the packages that are to be installed."""
-        there = {package.sha256 for package in self.over.packages} if self.over else set()
-        return tuple(package for package in self.packages if package.sha256 not in there)
-
-    @property
-    def epoch(self) -> int:
-        """Return the date as seconds since 1970."""
-        return int(datetime.fromisoformat(self.created).replace(tzinfo=timezone.utc).timestamp())
-
-
-def bootstrap_digest(suite: str, created: str, packages: Iterable[DebianPackage]) -> str:
-    """Return ``sha256:…`` over suite, date and "name version sha256" of each package, sorted."""
-    lines = sorted(f"{package.name} {package.version} {package.sha256}" for package in packages)
-    text = "\n".join([f"debian {suite}", created, *lines]) + "\n"
-    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
-
-
 def resolve_bootstrap(suite: str, context: Context, *, machine: str = "x86_64") -> Bootstrap:
     """Decide which packages a base of this suite is made of, as of now."""
     return choose_bootstrap(read_lists(suite, context, SilentStage(), machine=machine), context)
@@ -287,64 +237,6 @@ def choose_bootstrap(lists: AptLists, context: Context) -> Bootstrap:
     """Decide which packages a base is made of, from lists that were just read."""
     packages = resolve_debian(lists, BASE_PACKAGES, context, group="base")
     return Bootstrap(suite=lists.suite, created=lists.date, packages=packages)
-
-
-def _apt_environment(settings: Settings, config: Path | None = None) -> dict[str, str]:
-    env = {key: value for key, value in settings.environment.items() if key != "APT_CONFIG"}
-    return {**env, "LC_ALL": "C", **({"APT_CONFIG": str(config)} if config else {})}
-
-
-def _source_line(distribution: Distribution, url: str, suite: str) -> str:
-    keyring = KEYRING if distribution is DEBIAN else distribution.keyring
-    signed = f"[signed-by={keyring}] " if keyring.exists() else ""
-    return f"deb {signed}{url} {suite} {distribution.components}\n"
-
-
-def _write_config(
-    folder: Path, source: str, settings: Settings, runner: Runner, *, architecture: str
-) -> Path:
-    """Write an apt configuration that has nothing of the host's but its network (Acquire::…)."""
-    for name in ("state/lists/partial", "cache/archives/partial"):
-        with os_errors_as(folder):
-            (folder / name).mkdir(parents=True, exist_ok=True)
-    certificates = (
-        [f'Acquire::https::CAInfo "{settings.certificates}";'] if settings.certificates else []
-    )
-    lines = [
-        *(line for line in apt_network(settings, runner) if not USER.search(line)),
-        *certificates,
-        f'Dir::State "{folder}/state";',
-        f'Dir::State::status "{folder}/status";',
-        f'Dir::Cache "{folder}/cache";',
-        f'Dir::Etc::sourcelist "{folder}/sources.list";',
-        'Dir::Etc::sourceparts "/dev/null";',
-        'Dir::Etc::main "/dev/null";',
-        'Dir::Etc::parts "/dev/null";',
-        'Dir::Etc::preferences "/dev/null";',
-        'Dir::Etc::preferencesparts "/dev/null";',
-        f'APT::Architecture "{architecture}";',
-        f'APT::Architectures {{ "{architecture}"; }};',
-        'APT::Install-Recommends "false";',
-        'APT::Sandbox::User "root";',  # apt's own user may not enter the store
-        'Acquire::Languages "none";',
-        'Acquire::GzipIndexes "false";',
-    ]
-    write_text(folder / "sources.list", source)
-    write_text(folder / "status", "")
-    write_text(folder / "apt.conf", "\n".join(lines) + "\n")
-    return folder / "apt.conf"
-
-
-def apt_network(settings: Settings, runner: Runner) -> list[str]:
-    """Return the lines of this machine's apt configuration that say how to reach the network."""
-    dump = runner(
-        Command(argv=("apt-config", "dump"), env=_apt_environment(settings), timeout=60)
-    ).stdout
-    return re.findall(
-        r'^Acquire::(?:http|https|ftp|Retries|Check-Valid-Until|Check-Date|ForceIPv4|ForceIPv6)\b.* "[^"\n]+";$',
-        dump,
-        re.MULTILINE,
-    )
 
 
 def _newest_list(lists: Path, pattern: str, suite: str) -> Path:
@@ -361,50 +253,3 @@ def _release_date(path: Path) -> str:
     if found is None:
         raise HostError("the release file has no date", where=str(path))
     return email.utils.parsedate_to_datetime(found[1]).date().isoformat()
-
-
-def _update_error(
-    error: ToolFailedError, suite: str, url: str, distribution: Distribution
-) -> EnvbuildError:
-    text = error.stderr + error.stdout
-    if FULL.search(text):
-        return SpaceError(
-            f"the file system is full: {error.what}", where="ENVBUILD_STORE", hint=FULL_HINT
-        )
-    if re.search(
-        r"NO_PUBKEY|is not signed|signatures? (?:couldn't be verified|were invalid)", text
-    ):
-        hint = (
-            f"install {distribution.title}'s keys, as root: apt-get install {distribution.kept_by}"
-        )
-        return HostError(
-            f"the signature of {suite} could not be verified", where=redact(url), hint=hint
-        )
-    if re.search(r"404\s+Not Found|does not have a Release file", text):
-        what = f"the mirror has no release {suite}"
-    else:
-        reasons = re.findall(r"^[EW]: (.+)$", text, re.MULTILINE)
-        said = redact(reasons[0]) if reasons else error.what
-        what = f"the {distribution.title} mirror did not answer as it should: {said}"
-    if re.search(r"[Cc]ertificate verif|certificate is NOT trusted", text):
-        return NetworkError(f"the mirror {UNTRUSTED}", where=redact(url), hint=CERTIFICATE_HINT)
-    variable = f"ENVBUILD_{distribution.name.upper()}_MIRROR"
-    return NetworkError(
-        what, where=redact(url), hint=f"name another mirror ({variable}=…), or check the proxy"
-    )
-
-
-def _install_error(error: ToolFailedError, wanted: list[str], suite: str) -> EnvbuildError:
-    text = error.stdout + error.stderr
-    if FULL.search(text):
-        return SpaceError(
-            f"the file system is full: {error.what}", where="ENVBUILD_STORE", hint=FULL_HINT
-        )
-    chain = re.search(r"The following packages have unmet dependencies:\n((?: .+\n)+)", text)
-    if chain:
-        return NoSolutionError(
-            f"these Debian packages cannot be installed together:\n{chain[1].rstrip()}",
-            where=f"{suite}: {' '.join(wanted[:12])}",
-            hint="leave out one of the packages under [system], or take another release",
-        )
-    return HostError(error.what, where=f"apt-get install ({suite})", hint=install_hint("apt-get"))

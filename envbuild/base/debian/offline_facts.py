@@ -5,7 +5,7 @@ from __future__ import annotations
 import tarfile
 from pathlib import Path
 
-from envbuild.base.debian.apt import Bootstrap
+from envbuild.base.debian.package_set import Bootstrap
 from envbuild.base.facts import read_probe
 from envbuild.base.model import BaseFacts
 from envbuild.base.oci.layers import Tree

@@ -11,7 +11,7 @@ import io
 import ssl
 from pathlib import Path
 
-from envbuild.base.debian.apt import apt_network
+from envbuild.base.debian.apt_config import apt_network
 from envbuild.base.debian.distribution import mirror_of, release_of
 from envbuild.build.local_base import locked_reference
 from envbuild.build.model import BuildSpec

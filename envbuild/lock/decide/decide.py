@@ -9,8 +9,9 @@ from datetime import date, datetime, timedelta, timezone
 from msgspec import structs
 from packaging.utils import canonicalize_name
 
-from envbuild.base.debian.apt import Bootstrap, choose_bootstrap, read_lists, resolve_debian
+from envbuild.base.debian.apt import choose_bootstrap, read_lists, resolve_debian
 from envbuild.base.debian.bootstrap import bootstrap_facts
+from envbuild.base.debian.package_set import Bootstrap
 from envbuild.base.model import BaseFacts, DebianPackage, facts_digest
 from envbuild.base.reference import parse_reference
 from envbuild.base.sources import describe_base

@@ -1,0 +1,77 @@
+"""A configuration of apt that has nothing of the host but its way to the network."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from envbuild.base.debian.distribution import DEBIAN, Distribution
+from envbuild.net.redact import USER
+from envbuild.run import Command, Runner
+from envbuild.settings import Settings
+from envbuild.store.atomic import os_errors_as, write_text
+
+KEYRING = DEBIAN.keyring
+
+
+def apt_environment(settings: Settings, config: Path | None = None) -> dict[str, str]:
+    """Return the environment in which apt speaks English and reads no configuration but ours."""
+    env = {key: value for key, value in settings.environment.items() if key != "APT_CONFIG"}
+    env["LC_ALL"] = "C"
+    if config is not None:
+        env["APT_CONFIG"] = str(config)
+    return env
+
+
+def source_line(distribution: Distribution, url: str, suite: str) -> str:
+    """Return the line of sources.list for one suite of a mirror."""
+    keyring = KEYRING if distribution is DEBIAN else distribution.keyring
+    signed = f"[signed-by={keyring}] " if keyring.exists() else ""
+    return f"deb {signed}{url} {suite} {distribution.components}\n"
+
+
+def write_config(
+    folder: Path, source: str, settings: Settings, runner: Runner, *, architecture: str
+) -> Path:
+    """Write an apt configuration that has nothing of the host's but its network (Acquire::…)."""
+    for name in ("state/lists/partial", "cache/archives/partial"):
+        with os_errors_as(folder):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+    certificates = (
+        [f'Acquire::https::CAInfo "{settings.certificates}";'] if settings.certificates else []
+    )
+    lines = [
+        *(line for line in apt_network(settings, runner) if not USER.search(line)),
+        *certificates,
+        f'Dir::State "{folder}/state";',
+        f'Dir::State::status "{folder}/status";',
+        f'Dir::Cache "{folder}/cache";',
+        f'Dir::Etc::sourcelist "{folder}/sources.list";',
+        'Dir::Etc::sourceparts "/dev/null";',
+        'Dir::Etc::main "/dev/null";',
+        'Dir::Etc::parts "/dev/null";',
+        'Dir::Etc::preferences "/dev/null";',
+        'Dir::Etc::preferencesparts "/dev/null";',
+        f'APT::Architecture "{architecture}";',
+        f'APT::Architectures {{ "{architecture}"; }};',
+        'APT::Install-Recommends "false";',
+        'APT::Sandbox::User "root";',  # apt's own user may not enter the store
+        'Acquire::Languages "none";',
+        'Acquire::GzipIndexes "false";',
+    ]
+    write_text(folder / "sources.list", source)
+    write_text(folder / "status", "")
+    write_text(folder / "apt.conf", "\n".join(lines) + "\n")
+    return folder / "apt.conf"
+
+
+def apt_network(settings: Settings, runner: Runner) -> list[str]:
+    """Return the lines of this machine's apt configuration that say how to reach the network."""
+    dump = runner(
+        Command(argv=("apt-config", "dump"), env=apt_environment(settings), timeout=60)
+    ).stdout
+    return re.findall(
+        r'^Acquire::(?:http|https|ftp|Retries|Check-Valid-Until|Check-Date|ForceIPv4|ForceIPv6)\b.* "[^"\n]+";$',
+        dump,
+        re.MULTILINE,
+    )
