@@ -149,6 +149,11 @@ class LibrarySurvey(_Record, frozen=True):
     other_pythons: tuple[str, ...] = ()
     cudnn: dict[str, str] = {}
 
+    @property
+    def all_copies(self) -> list[str]:
+        """The paths of all copies, whatever their names."""
+        return [path for paths in self.copies.values() for path in paths]
+
 
 class Region(_Record, frozen=True):
     """Regions of GPU code that hold the same: capabilities (times ten) of machine code and of portable code.

@@ -15,6 +15,7 @@ from envbuild.check.answers import (
     Driver,
     Imports,
     LibrarySurvey,
+    Owner,
     Plain,
     ScriptRun,
     Static,
@@ -63,17 +64,27 @@ class Evidence:
     @property
     def built_for(self) -> BuiltFor:
         """What the framework's own files say it was built for."""
-        return (
-            self.installed.builds.get(self.framework.module, BuiltFor())
-            if self.framework
-            else BuiltFor()
-        )
+        if self.framework is None:
+            return BuiltFor()
+        return self.installed.builds.get(self.framework.module, BuiltFor())
+
+    @property
+    def owners(self) -> tuple[Owner, ...]:
+        """The distributions that have the framework's module."""
+        if self.framework is None:
+            return ()
+        return self.installed.owners.get(self.framework.module, ())
 
     @property
     def release(self) -> str | None:
         """The framework's installed version."""
-        owners = self.installed.owners.get(self.framework.module, ()) if self.framework else ()
-        return owners[0].version if owners else None
+        return self.owners[0].version if self.owners else None
+
+    @property
+    def title(self) -> str:
+        """The framework's name with its version, as far as these are known."""
+        name = self.framework.name if self.framework else ""
+        return f"{name} {self.release or ''}".strip()
 
     @property
     def build(self) -> WheelBuild | None:
@@ -81,12 +92,10 @@ class Evidence:
         if self.framework is None or self.release is None:
             return None
         row = lookup.build_of(self.framework.name, self.release)
-        seen = self.built_for.cuda
-        same = row is not None and (
-            seen is None
-            or lookup.numbers(row.cuda)[: len(lookup.numbers(seen))] == lookup.numbers(seen)
-        )
-        return row if same else None
+        if row is None or self.built_for.cuda is None:
+            return row
+        seen = lookup.numbers(self.built_for.cuda)
+        return row if lookup.numbers(row.cuda)[: len(seen)] == seen else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

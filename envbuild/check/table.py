@@ -10,6 +10,7 @@ from envbuild.check.checks import (
     compilers,
     compute,
     conda,
+    cuda_match,
     environment,
     gpu,
     imports,
@@ -153,7 +154,7 @@ CHECKS: tuple[Check, ...] = (
         name="cuda-match",
         each=True,
         title="CUDA it was built for",
-        run=libraries.cuda_match,
+        run=cuda_match.cuda_match,
         needs=("static", "libraries"),
     ),
     Check(

@@ -10,7 +10,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
 
-from envbuild.check.checks.libraries import toolkit_of
+from envbuild.check.checks.toolkit import toolkit_of
 from envbuild.check.evidence import Evidence, Verdict, failed, listing, passed, skipped
 from envbuild.data import lookup
 from envbuild.resolve.couplings import rows_for

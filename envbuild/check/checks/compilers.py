@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from envbuild.check.checks.libraries import is_cpu_build, toolkit_of
+from envbuild.check.checks.toolkit import is_cpu_build, toolkit_of
 from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed, skipped
 from envbuild.data import lookup
 

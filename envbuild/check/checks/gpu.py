@@ -10,7 +10,7 @@ from typing import TypeAlias
 import msgspec
 
 from envbuild.check.answers import CodeFile, Computed, Device
-from envbuild.check.checks.libraries import toolkit_of
+from envbuild.check.checks.toolkit import toolkit_of
 from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed, skipped
 from envbuild.data import lookup
 from envbuild.data.tables import load_cuda

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from envbuild.check.checks.gpu import code_of, format_capabilities
-from envbuild.check.checks.libraries import toolkit_of
+from envbuild.check.checks.toolkit import toolkit_of
 from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed, skipped
 from envbuild.check.target import Target
 from envbuild.data import lookup
