@@ -273,7 +273,7 @@ def main_group(ctx: click.Context, verbose: int, quiet: bool, color: str) -> Non
     envbuild exec keras-bert -- python train.py   run your program inside it
     envbuild init                                 start with your own project
     """
-    from envbuild.cli.context import make_context  # late: the same
+    from envbuild.cli.context import make_context  # late: --help needs no context
 
     ctx.obj = make_context(verbose=verbose, quiet=quiet, color=color)
 
@@ -348,7 +348,7 @@ def _print_error(
 ) -> int:
     """Print an error for people and return its exit code."""
     from envbuild.cli.terminal import show_error  # late: only for an error
-    from envbuild.store.atomic import error_of_os  # late: the same
+    from envbuild.store.atomic import error_of_os  # late: only for an error
 
     if isinstance(error, OSError):
         told: EnvbuildError = error_of_os(error, Path(str(error.filename or ".")))
@@ -371,7 +371,7 @@ def _print_error(
 def _recipe_named(arguments: Sequence[str]) -> str:
     """Return the recipe of a command line, or the only one in ./recipes; "NAME" without any."""
     from envbuild.recipe.find import RECIPES, recipe_files  # late: only for an error
-    from envbuild.settings import load_settings  # late: the same
+    from envbuild.settings import load_settings  # late: only for an error
 
     try:
         settings = load_settings()

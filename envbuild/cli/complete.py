@@ -1,7 +1,8 @@
 """What the shell completes: names of recipes, images, sites, shelves and locked packages.
 
 Each function is called by click with what was typed so far.  A broken settings file or recipe
-completes to nothing: an error message would destroy the line that the user types.
+completes to nothing: an error message would destroy the line that the user types.  Each function
+imports what it reads when it is called, because a key press should be answered at once.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def _make_completer(names: Callable[[Settings, click.Context], Iterable[str]]) -
 
 
 def _recipe_names(settings: Settings, _: click.Context) -> Iterable[str]:
-    from envbuild.recipe.find import recipe_files  # late: a key press should be answered at once
+    from envbuild.recipe.find import recipe_files  # late: only for recipes
 
     return recipe_files(settings)
 
@@ -40,27 +41,27 @@ def _image_names(settings: Settings, ctx: click.Context) -> Iterable[str]:
 
 
 def _site_names(settings: Settings, _: click.Context) -> Iterable[str]:
-    from envbuild.job.sites.find import site_files  # late: the same
+    from envbuild.job.sites.find import site_files  # late: only for sites
 
     return site_files(settings)
 
 
 def _shelf_names(settings: Settings, _: click.Context) -> Iterable[str]:
-    from envbuild.shelf.config import read_shelves  # late: the same
+    from envbuild.shelf.config import read_shelves  # late: only for shelves
 
     return read_shelves(settings)
 
 
 def _package_names(settings: Settings, ctx: click.Context) -> Iterable[str]:
-    from envbuild.lock.read import read_lock  # late: the same
-    from envbuild.recipe.find import find_recipe  # late: the same
+    from envbuild.lock.read import read_lock  # late: only for packages
+    from envbuild.recipe.find import find_recipe  # late: only for packages
 
     lock = read_lock(find_recipe(ctx.params.get("name"), settings).lock)
     return {package.name for package in lock.python} | {package.name for package in lock.provided}
 
 
 def _job_ids(settings: Settings, _: click.Context) -> Iterable[str]:
-    from envbuild.job.track.records import load_records, plain_id  # late: the same
+    from envbuild.job.track.records import load_records, plain_id  # late: only for jobs
 
     return (plain_id(record.id) for record in load_records(settings.cwd))
 

@@ -172,7 +172,7 @@ def _make_here(options: MakeOptions, context: Context) -> None:
     if options.from_bundle is None:
         result = make(options.name, request, context)
     else:
-        from envbuild.app.bundle import make_from_bundle  # late: the same
+        from envbuild.app.bundle import make_from_bundle  # late: few makes have a bundle
 
         result = make_from_bundle(options.from_bundle, request, context)
     if not options.dry_run:
@@ -184,7 +184,7 @@ def _make_here(options: MakeOptions, context: Context) -> None:
 def _make_on_site(options: MakeOptions, context: Context) -> None:
     """Build on a node of a cluster, and follow the job."""
     from envbuild.app.job.remote import require_built, submit_builds  # late: most makes build here
-    from envbuild.cli.follow import follow_job  # late: the same
+    from envbuild.cli.follow import follow_job  # late: most makes build here
 
     if options.on is None:
         what = "--all goes with --on: it is one job with a task per recipe"
@@ -282,8 +282,8 @@ def _print_sandbox(result: MakeResult, program: str) -> None:
 
 def _print_packed(packed: PackedSandbox, *, as_json: bool) -> None:
     """Print what was done in a sandbox by hand, and the image that it was packed as."""
-    from envbuild.app.sandbox import describe_changes  # late: the same
-    from envbuild.build.modes.sandbox import recipe_lines  # late: the same
+    from envbuild.app.sandbox import describe_changes  # late: only for a sandbox
+    from envbuild.build.modes.sandbox import recipe_lines  # late: only for a sandbox
 
     changes, image = packed.changes, packed.image
     if as_json:
