@@ -10,6 +10,7 @@ from pathlib import Path
 from envbuild.cage import Cage
 from envbuild.errors import UsageError
 from envbuild.run import Command
+from envbuild.store.units import join_numbers
 
 SEALED = ("--cleanenv", "--containall", "--no-home")
 HOME = "/tmp"  # noqa: S108  (inside the container, where it is an empty tmpfs of its own)
@@ -99,7 +100,7 @@ class Runtime:
     @property
     def version_text(self) -> str:
         """Return the version as people write it."""
-        return ".".join(map(str, self.version))
+        return join_numbers(self.version)
 
     def exec_command(
         self, image: Path, argv: tuple[str, ...], options: ExecOptions | None = None

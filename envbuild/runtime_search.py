@@ -13,6 +13,7 @@ from envbuild.host import Host, network_namespaces_work, read_host
 from envbuild.run import Command, Runner
 from envbuild.runtime import Runtime
 from envbuild.settings import Settings
+from envbuild.store.units import join_numbers
 from envbuild.tools import find_runtime_program
 
 MINIMUM = {"apptainer": (1, 1), "singularity": (3, 10)}
@@ -43,7 +44,7 @@ def find_runtime(settings: Settings, runner: Runner, host: Host | None = None) -
         answer.stdout, where=str(program), failed=answer.code != 0, stderr=answer.stderr
     )
     if version < MINIMUM[name]:
-        least = ".".join(map(str, MINIMUM[name]))
+        least = join_numbers(MINIMUM[name])
         raise HostError(
             f"{name} {'.'.join(map(str, version))} is too old: {least} or newer is needed",
             where=str(program),

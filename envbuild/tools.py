@@ -14,6 +14,7 @@ from uv import find_uv_bin
 from envbuild.errors import HostError
 from envbuild.run import Command, Runner
 from envbuild.settings import Settings
+from envbuild.store.units import join_numbers
 
 
 @functools.cache
@@ -67,7 +68,7 @@ class Tool:
     @property
     def version_text(self) -> str:
         """Return the version as people write it."""
-        return ".".join(map(str, self.version))
+        return join_numbers(self.version)
 
 
 def find_tool(name: str, settings: Settings, runner: Runner) -> Tool:
@@ -82,7 +83,7 @@ def find_tool(name: str, settings: Settings, runner: Runner) -> Tool:
         raise HostError(f"{name} was not found on PATH", hint=install_hint(name))
     version = _version(path, kind, settings, runner)
     if version < kind.minimum:
-        least = ".".join(map(str, kind.minimum))
+        least = join_numbers(kind.minimum)
         raise HostError(
             f"{name} {'.'.join(map(str, version))} is too old: {least} or newer is needed",
             where=str(path),

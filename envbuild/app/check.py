@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -25,6 +24,7 @@ from envbuild.lock.model import Lock
 from envbuild.lock.read import read_lock
 from envbuild.recipe.find import find_recipe, recipe_files
 from envbuild.recipe.model import Source, asking_for
+from envbuild.store.hashing import digest_of
 from envbuild.store.layout import Store
 
 PROJECT_CHECKS = ("sources", "project-imports")
@@ -65,7 +65,7 @@ def check_named(target: str | None, request: CheckRequest, context: Context) -> 
 
 def _digest_with(record: DevRecord) -> str:
     """Return a digest for the report on an image with its layer: it is no verdict on the image."""
-    return "sha256:" + hashlib.sha256(f"{record.image} {record.layer}".encode()).hexdigest()
+    return digest_of(f"{record.image} {record.layer}".encode())
 
 
 def _recipe_of(target: str | None, context: Context) -> Source | None:

@@ -26,6 +26,7 @@ from envbuild.context import Context
 from envbuild.errors import HostError, UsageError
 from envbuild.lock.model import Lock
 from envbuild.recipe.model import Source
+from envbuild.store.hashing import short_digest
 
 if TYPE_CHECKING:
     from envbuild.build.assembly_plan import AssemblyPlan
@@ -380,4 +381,4 @@ def _compare_with_published(entry: VerifiedEntry, spec: BuildSpec, context: Cont
     what = "the same lock, but other bytes than were published"
     if same:
         what = "the same bytes as published"
-    context.report.say(f"{spec.target.name}: {what} ({published.digest[7:19]})")
+    context.report.say(f"{spec.target.name}: {what} ({short_digest(published.digest)})")

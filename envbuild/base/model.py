@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Annotated, Literal
 
 import msgspec
@@ -11,6 +10,7 @@ from packaging.utils import canonicalize_name
 
 from envbuild.formats.fields import Sha256, Size
 from envbuild.names import BaseKind
+from envbuild.store.hashing import digest_of
 
 SCHEMA = 1
 Header = tuple[tuple[str, str], ...]
@@ -157,4 +157,4 @@ class BaseFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def facts_digest(facts: BaseFacts) -> str:
     """Return ``sha256:…`` over the facts in canonical JSON (sorted keys, defaults left out)."""
-    return "sha256:" + hashlib.sha256(msgspec.json.encode(facts, order="sorted")).hexdigest()
+    return digest_of(msgspec.json.encode(facts, order="sorted"))

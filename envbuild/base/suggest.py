@@ -16,6 +16,7 @@ from envbuild.base.gpu_names import capability_of
 from envbuild.data.lookup import compiles_for, framework_called, numbers, released, runs_on
 from envbuild.data.tables import load_cuda, load_frameworks
 from envbuild.errors import UsageError
+from envbuild.store.units import join_numbers
 
 SUITES = ("debian:bookworm", "debian:trixie", "debian:bullseye")
 """Bootstraps in the order in which they are proposed where several fit."""
@@ -150,7 +151,7 @@ class _Matcher:
         )
 
     def _refused_by_age(self, entry: CatalogueEntry) -> str | None:
-        series = ".".join(map(str, numbers(entry.python or "")[:2]))
+        series = join_numbers(numbers(entry.python or "")[:2])
         if self.wish.pythons and series not in self.wish.pythons:
             return f"its Python is none of {', '.join(self.wish.pythons)}"
         day = released(entry.framework, entry.version)

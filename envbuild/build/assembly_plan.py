@@ -7,7 +7,6 @@ out, ``make --dry-run`` prints it.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -25,6 +24,7 @@ from envbuild.lock.model import Lock, LockedFiles, PythonPackage
 from envbuild.parts.cache import part_key
 from envbuild.plan.definition import is_before_cuda_key
 from envbuild.plan.model import Definition
+from envbuild.store.hashing import digest_of
 
 State = Literal["stored", "to pack", "to run"]
 """What there is to do for a part.
@@ -292,4 +292,4 @@ def _build_root(lock: Lock) -> str:
     sums += sorted(package.sha256 for package in lock.conda)
     if not sums:
         return digest
-    return "sha256:" + hashlib.sha256("\n".join([digest, *sums]).encode()).hexdigest()
+    return digest_of("\n".join([digest, *sums]).encode())

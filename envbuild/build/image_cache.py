@@ -6,7 +6,6 @@ to do ends here, so nothing that builds is imported.
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from envbuild.limits import UNREADABLE
 from envbuild.lock.digest import image_key
 from envbuild.lock.model import Packer
 from envbuild.parts.counters import FORMATS
+from envbuild.store.hashing import digest_of
 from envbuild.store.layout import Store
 
 
@@ -52,7 +52,7 @@ def key_of(order: BuildSpec) -> str:
     # the same lock packed by another library, or in other formats, is another image
     parts = [key, order.codec.name, FORMATS]
     encoded = msgspec.json.encode(parts, order="sorted")
-    return "sha256:" + hashlib.sha256(encoded).hexdigest()
+    return digest_of(encoded)
 
 
 def read_record(key: str, store: Store) -> ImageRecord | None:

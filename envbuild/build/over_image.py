@@ -46,6 +46,7 @@ from envbuild.lock.model import Lock, PythonPackage
 from envbuild.parts.cache import CachedPart, PackContext, cached_part
 from envbuild.parts.reader import read_entry
 from envbuild.store.atomic import os_errors_as
+from envbuild.store.hashing import hash_text
 from envbuild.store.sealed import is_sealed, read_sealed
 from envbuild.store.units import count_noun
 
@@ -84,7 +85,7 @@ def write_layer(spec: LayerSpec, target: Path, context: Context) -> str:
     kept = [*(wheel.kept for wheel in wheels), *compiled]
     tree = merge_parts(part.part for part in kept)
     _hide_replaced(tree, spec, scheme)
-    key = hashlib.sha256("\n".join(part.part.key for part in kept).encode()).hexdigest()[:32]
+    key = hash_text("\n".join(part.part.key for part in kept))[:32]
     mark, content = mark_part(key)
     for entry in mark.entries:
         tree[entry.path] = (entry, len(kept))

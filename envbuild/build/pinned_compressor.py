@@ -32,6 +32,7 @@ from envbuild.net.fetch import Artifact, fetch_artifacts
 from envbuild.net.index import index_url, make_client, read_links
 from envbuild.store.atomic import write_bytes
 from envbuild.store.layout import Store
+from envbuild.store.units import join_numbers
 
 MODULE = f"{LIBRARY}.backend_c"
 
@@ -181,7 +182,7 @@ def _load_module(code: bytes, library: str) -> object:
         raise ImportError(f"{library} is no module")
     module = util.module_from_spec(spec)
     loader.exec_module(module)
-    found = "zstd " + ".".join(map(str, module.ZSTD_VERSION))
+    found = "zstd " + join_numbers(module.ZSTD_VERSION)
     if found != library:
         raise IntegrityError(f"the wheel holds {found}, the lock says {library}")
     return module

@@ -27,6 +27,7 @@ from envbuild.resolve.uv.query import uv_environment
 from envbuild.run import Command
 from envbuild.settings import shipped_folder
 from envbuild.store.atomic import os_errors_as
+from envbuild.store.units import join_numbers
 from envbuild.tools import uv_program
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ def _resolved(index: str, context: Context) -> list[tuple[str, str, Marker | Non
 
 
 def _this_python() -> str:
-    return ".".join(map(str, sys.version_info[:2]))
+    return join_numbers(sys.version_info[:2])
 
 
 def _holds_for(marker: Marker | None, python: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -17,6 +16,7 @@ from envbuild.data import lookup
 from envbuild.data.tables import Framework, load_frameworks
 from envbuild.lock.model import Lock
 from envbuild.recipe.model import Recipe
+from envbuild.store.hashing import digest_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -219,4 +219,4 @@ def asked_digest(recipe: Recipe | None, script: Path | None) -> str | None:
     text = msgspec.json.encode(recipe.check, order="sorted") + (
         script.read_bytes() if script else b""
     )
-    return "sha256:" + hashlib.sha256(text).hexdigest()
+    return digest_of(text)

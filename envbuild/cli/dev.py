@@ -9,6 +9,7 @@ from envbuild.cli.complete import complete_image
 from envbuild.cli.output import print_json
 from envbuild.context import Context
 from envbuild.recipe.find import find_recipe
+from envbuild.store.hashing import short_digest
 from envbuild.store.units import human_bytes
 
 
@@ -38,7 +39,7 @@ def command(context: Context, *, name: str | None, clear: bool, as_json: bool) -
     if record is None:
         click.echo(f"{name} has no development layer: envbuild add --dev {name} PKG")
         return
-    click.echo(f"{record.layer}: {human_bytes(record.size)}, over {record.image[7:19]}")
+    click.echo(f"{record.layer}: {human_bytes(record.size)}, over {short_digest(record.image)}")
     for line in record.packages:
         click.echo(f"  asked for  {line}")
     for package in record.lock.installed:

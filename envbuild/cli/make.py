@@ -22,6 +22,7 @@ from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import PROOF_SECONDS
 from envbuild.recipe.find import find_recipe
 from envbuild.settings import Settings
+from envbuild.store.hashing import short_digest
 from envbuild.store.units import count_noun, human_bytes
 from envbuild.tools import find_runtime_program
 
@@ -231,7 +232,7 @@ def _print_result(result: MakeResult, context: Context, *, as_json: bool) -> Non
     click.echo(f"\n{target.name}: {human_bytes(size)} in {human_seconds(result.seconds)}")
     framework = base.framework or "no framework"
     about = f"{framework}, Python {base.python}, {base.reference}"
-    click.echo(f"  built    {about}; lock {digest[7:19]}")
+    click.echo(f"  built    {about}; lock {short_digest(digest)}")
     for line in _proved_lines(result.report):
         click.echo(f"  {line}")
     if MODES[spec.mode].is_layered:

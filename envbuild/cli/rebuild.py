@@ -16,6 +16,7 @@ from envbuild.cli.output import json_option, print_json
 from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.store.atomic import copy_out
+from envbuild.store.hashing import short_digest
 
 SHOWN = 20
 SAME = {
@@ -85,7 +86,7 @@ def command(
 
 
 def _print_comparison(found: Comparison) -> None:
-    click.echo(f"{found.name}: made again from lock {found.lock[7:19]}: {SAME[found.same]}")
+    click.echo(f"{found.name}: made again from lock {short_digest(found.lock)}: {SAME[found.same]}")
     click.echo(f"  before  {found.before}")
     click.echo(f"  again   {found.after}")
     for layer, path, what in found.differs[:SHOWN]:

@@ -31,6 +31,7 @@ from envbuild.shelf.last_verified import last_verified_of
 from envbuild.shelf.sanitize import sanitize_text
 from envbuild.shelf.search import SearchResult, search_entries
 from envbuild.shelf.signatures import read_signers
+from envbuild.store.hashing import short_digest
 from envbuild.store.units import count_noun, human_bytes
 
 
@@ -184,7 +185,7 @@ def _print_published(published: Published, context: Context, *, as_json: bool) -
         row = {"shelf": shelf, "name": name, "digest": stored.digest, "new": published.added}
         print_json({**row, "bytes": published.size})
         return
-    title = f"{shelf}/{name}@{stored.digest[7:19]}"
+    title = f"{shelf}/{name}@{short_digest(stored.digest)}"
     if not published.added:
         context.report.say(f"{title} has this entry already")
         return
@@ -323,7 +324,8 @@ def _print_card(taken: VerifiedEntry, history: list[tuple[str, str, str]]) -> No
         where = f" on {', '.join(one.gpu)}, driver {one.driver}" if one.gpu else ""
         rows.append(("verdict", f"{one.outcome} {one.when[:10]}, {one.level}{where}"))
     rows += [
-        ("history", f"{digest[7:19]}  {when}  {who}") for digest, when, who in reversed(history)
+        ("history", f"{short_digest(digest)}  {when}  {who}")
+        for digest, when, who in reversed(history)
     ]
     for title, text in rows:
         click.echo(f"  {title:<9}  {sanitize_text(text)}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from envbuild.conda.model import CondaRequest, GpuTarget
 from envbuild.data.lookup import cuda_of_driver, numbers
 from envbuild.data.tables import load_cuda
+from envbuild.store.units import join_numbers
 
 LINUX = "4.18"
 """The kernel of the oldest nodes that are served (RHEL 8)."""
@@ -84,4 +85,4 @@ def _whole_driver(driver: str) -> str:
 
 
 def _text(version: tuple[int, ...]) -> str:
-    return ".".join(map(str, version))
+    return join_numbers(version)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from envbuild.store.units import join_numbers
+
 LAYOUT = 1
 """Counts up whenever the same files would be packed into other bytes."""
 LIBRARY = "zstandard"
@@ -11,4 +13,4 @@ def library_here() -> str:
     """Return the compressor that this machine has, such as "zstd 1.5.7"."""
     import zstandard  # late: reading a lock needs none
 
-    return "zstd " + ".".join(map(str, zstandard.ZSTD_VERSION))
+    return "zstd " + join_numbers(zstandard.ZSTD_VERSION)

@@ -5,7 +5,6 @@ Untrusted bytes.
 
 from __future__ import annotations
 
-import hashlib
 from typing import Annotated, Any
 
 import msgspec
@@ -14,6 +13,7 @@ from msgspec import Meta
 from envbuild.errors import IntegrityError, UsageError
 from envbuild.formats.fields import Size
 from envbuild.limits import UNREADABLE
+from envbuild.store.hashing import digest_of
 
 Digest = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}\Z")]
 MANIFESTS = (
@@ -129,11 +129,6 @@ class OciImage(msgspec.Struct, frozen=True, kw_only=True):
         return sum(
             layer.size for layer in {layer.digest: layer for layer in self.manifest.layers}.values()
         )
-
-
-def digest_of(data: bytes) -> str:
-    """Return ``sha256:…`` of bytes."""
-    return "sha256:" + hashlib.sha256(data).hexdigest()
 
 
 def read_document(

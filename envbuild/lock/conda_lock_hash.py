@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from typing import Any
 
 from envbuild.lock.model import Lock
 from envbuild.names import BY_MACHINE
+from envbuild.store.hashing import hash_text
 
 VIRTUAL = {
     "linux-64": {"__archspec": ("1", "x86_64"), "__cuda": ("11.4", "")},
@@ -41,7 +41,7 @@ def content_hash(lock: Lock) -> str:
             platform: {"info": {"subdir": platform}, "packages": _virtual_packages(platform)},
         },
     }
-    return hashlib.sha256(json.dumps(read, sort_keys=True).encode()).hexdigest()
+    return hash_text(json.dumps(read, sort_keys=True))
 
 
 def _channel(name: str) -> str:

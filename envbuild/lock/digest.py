@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 import msgspec
 
 from envbuild.lock.model import Lock
 from envbuild.recipe.model import CondaSection, Recipe
+from envbuild.store.hashing import digest_of
 
 YOUNGER = {"base": ("cpu",), "python": ("from-source", "version")}
 """Keys that came after the first locks: left out where they are not used, so that those locks still
@@ -47,4 +47,4 @@ def image_key(lock: Lock, mode: str, definition: str) -> str:
 
 
 def _digest(parts: dict[str, Any]) -> str:
-    return "sha256:" + hashlib.sha256(msgspec.json.encode(parts, order="sorted")).hexdigest()
+    return digest_of(msgspec.json.encode(parts, order="sorted"))

@@ -8,6 +8,7 @@ from envbuild.base.model import BaseFacts
 from envbuild.data.package_tables import load_pythons
 from envbuild.errors import UsageError
 from envbuild.resolve.platform import python_minor
+from envbuild.store.units import join_numbers
 
 OLD_MONTHS = 18
 GRACE_DAYS = 90
@@ -37,7 +38,7 @@ def read_date(text: str, where: str) -> dt.date:
 
 
 def _python_ended(facts: BaseFacts, today: dt.date) -> bool:
-    minor = ".".join(map(str, python_minor(facts)))
+    minor = join_numbers(python_minor(facts))
     return any(
         release.version == minor and release.ends < today for release in load_pythons().python
     )

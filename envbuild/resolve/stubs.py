@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import fnmatch
 import functools
-import hashlib
 import os
 import re
 import time
@@ -30,6 +29,7 @@ from packaging.version import InvalidVersion, Version
 
 from envbuild.base.model import BaseFacts, Dist
 from envbuild.resolve.platform import marker_environment
+from envbuild.store.hashing import hash_text
 from envbuild.store.layout import Store, remove_tree
 
 MARK = "base"
@@ -277,7 +277,7 @@ def kept_stubs(stubs: Stubs, store: Store) -> Path:
     The same stubs are in the same place every time, so that uv knows what it has read of them.
     """
     said = repr(sorted((s.name, s.version, s.requires, s.hard) for s in stubs.by_name.values()))
-    final = store.folder("stubs") / hashlib.sha256(said.encode()).hexdigest()[:32]
+    final = store.folder("stubs") / hash_text(said)[:32]
     if final.is_dir():
         with suppress(OSError):  # another user's
             os.utime(final)

@@ -14,8 +14,9 @@ import msgspec
 from envbuild.errors import HostError, IntegrityError, UsageError
 from envbuild.shelf.backend import Backend, SlotTakenError, object_path, signature_path, slot_path
 from envbuild.shelf.last_verified import LastVerified, VerifiedHead
-from envbuild.shelf.model import SLOT, Entry, digest_of, read_entry, slot_name, write_entry
+from envbuild.shelf.model import SLOT, Entry, read_entry, slot_name, write_entry
 from envbuild.shelf.signatures import SignatureVerifier, Signer
+from envbuild.store.hashing import digest_of
 from envbuild.toml import closest
 
 TRIES = 40

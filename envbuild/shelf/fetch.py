@@ -22,6 +22,7 @@ from envbuild.shelf.policy import SCRIPT, refuse_lock, refuse_recipe
 from envbuild.shelf.publish import summarize_entry, summarize_report
 from envbuild.shelf.signatures import Signer
 from envbuild.store.atomic import write_bytes
+from envbuild.store.hashing import short_digest
 from envbuild.store.layout import Store
 from envbuild.toml import convert, parse_toml
 
@@ -44,7 +45,7 @@ class VerifiedEntry:
     @property
     def title(self) -> str:
         """The entry as people name it: SHELF/NAME@DIGEST."""
-        return f"{self.shelf}/{self.stored.entry.name}@{self.stored.digest[7:19]}"
+        return f"{self.shelf}/{self.stored.entry.name}@{short_digest(self.stored.digest)}"
 
 
 def fetch_entry(library: ShelfClient, name: str, digest: str | None = None) -> VerifiedEntry:
@@ -57,7 +58,7 @@ def fetch_entry(library: ShelfClient, name: str, digest: str | None = None) -> V
     stored = library.find_entry(name, digest)
     signer = library.signer(stored)
     entry = stored.entry
-    title = f"{library.name}/{name}@{stored.digest[7:19]}"
+    title = f"{library.name}/{name}@{short_digest(stored.digest)}"
     recipe_text = _decode_text(library.read_object(entry.recipe, "recipe"), title)
     lock_text = _decode_text(library.read_object(entry.lock, "lock"), title)
     refuse_recipe(recipe_text, f"{title}, its recipe")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
@@ -30,6 +29,7 @@ from envbuild.shelf.backend import (
 )
 from envbuild.shelf.model import SLOT
 from envbuild.store.atomic import os_errors_as
+from envbuild.store.hashing import hash_text
 
 BRANCH = "refs/heads/main"
 OnLine = Callable[[str], None] | None
@@ -72,7 +72,7 @@ class GitBackend:
         self.url = url.removeprefix("git+")
         self._settings = settings
         self._runner = runner
-        mirror = hashlib.sha256(self.url.encode()).hexdigest()[:32]
+        mirror = hash_text(self.url)[:32]
         # not in the store, which the lab may share: git refuses repositories of other users
         cache = Path(settings.environment.get("XDG_CACHE_HOME") or settings.home / ".cache")
         self._mirror = cache / "envbuild/shelves" / f"{mirror}.git"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from envbuild.limits import UNREADABLE
 from envbuild.lock.model import Digest
 from envbuild.settings import Settings
 from envbuild.store.atomic import os_errors_as, write_bytes
+from envbuild.store.hashing import hash_text
 
 
 class VerifiedHead(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -57,6 +57,4 @@ class LastVerified:
 
 def last_verified_of(url: str, settings: Settings) -> LastVerified:
     """Return what was seen of the shelf at a place, under whatever name it is configured."""
-    return LastVerified(
-        settings.state / "shelves" / f"{hashlib.sha256(url.encode()).hexdigest()[:32]}.json"
-    )
+    return LastVerified(settings.state / "shelves" / f"{hash_text(url)[:32]}.json")

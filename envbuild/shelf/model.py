@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from typing import Annotated, Any, Literal
 
@@ -112,11 +111,6 @@ class _SchemaField(msgspec.Struct, frozen=True):
 
 
 DECODER = msgspec.json.Decoder(Entry)
-
-
-def digest_of(data: bytes) -> str:
-    """Return ``sha256:…`` over bytes."""
-    return "sha256:" + hashlib.sha256(data).hexdigest()
 
 
 def slot_name(name: str, number: int) -> str:

@@ -20,8 +20,9 @@ from envbuild.plan.apptainer import render_definition
 from envbuild.plan.definition import plan_definition
 from envbuild.recipe.model import Recipe, Source
 from envbuild.shelf.backend import BIGGEST_TEXT
-from envbuild.shelf.model import CheckSummary, Entry, EntrySummary, ImageDescriptor, digest_of
+from envbuild.shelf.model import CheckSummary, Entry, EntrySummary, ImageDescriptor
 from envbuild.shelf.policy import refuse_lock, refuse_recipe
+from envbuild.store.hashing import digest_of
 from envbuild.store.units import human_bytes
 
 MOST_VERDICTS = 50

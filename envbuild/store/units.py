@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
@@ -18,3 +20,8 @@ def human_bytes(count: int) -> str:
 def count_noun(count: int, noun: str, plural: str = "") -> str:
     """Return "1 package", "2 packages"; ``plural`` is for nouns that do not just take an s."""
     return f"{count} {noun if count == 1 else plural or noun + 's'}"
+
+
+def join_numbers(version: Iterable[int]) -> str:
+    """Write a version from its numbers: (3, 11) as "3.11"."""
+    return ".".join(map(str, version))

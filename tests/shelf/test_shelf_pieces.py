@@ -31,7 +31,7 @@ from envbuild.parts.cache import CachedPart
 from envbuild.progress import Silent
 from envbuild.shelf.backend import object_path
 from envbuild.shelf.folder import FolderBackend
-from envbuild.shelf.model import ImageDescriptor, digest_of
+from envbuild.shelf.model import ImageDescriptor
 from envbuild.shelf.pieces import (
     LEAST,
     PieceList,
@@ -40,6 +40,7 @@ from envbuild.shelf.pieces import (
     fetch_image,
     store_image,
 )
+from envbuild.store.hashing import digest_of
 from envbuild.store.layout import Store
 from tests.build.packing import EPOCH, file, pack_part
 from tests.shelf.people import Member, User, allowed, member, new_key, user

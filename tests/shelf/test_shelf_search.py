@@ -9,8 +9,9 @@ import msgspec
 import pytest
 
 from envbuild.shelf.client import ShelfClient
-from envbuild.shelf.model import CheckSummary, Entry, EntrySummary, digest_of, write_entry
+from envbuild.shelf.model import CheckSummary, Entry, EntrySummary, write_entry
 from envbuild.shelf.search import SearchResult, search_entries
+from envbuild.store.hashing import digest_of
 from tests.shelf.people import member, user
 from tests.support import needs
 

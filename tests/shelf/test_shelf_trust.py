@@ -17,15 +17,9 @@ from envbuild.check.model import Report
 from envbuild.errors import EnvbuildError, IntegrityError, UsageError
 from envbuild.shelf.backend import object_path, signature_path, slot_path
 from envbuild.shelf.folder import FolderBackend
-from envbuild.shelf.model import (
-    CheckSummary,
-    Entry,
-    ImageDescriptor,
-    digest_of,
-    read_entry,
-    write_entry,
-)
+from envbuild.shelf.model import CheckSummary, Entry, ImageDescriptor, read_entry, write_entry
 from envbuild.shelf.signatures import read_signers
+from envbuild.store.hashing import digest_of
 from tests.shelf.people import Member, allowed, member, new_key
 from tests.support import needs
 

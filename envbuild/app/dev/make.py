@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -49,6 +48,7 @@ from envbuild.recipe.trees import read_tree_line
 from envbuild.runtime import ExecOptions
 from envbuild.store.atomic import commit_file, os_errors_as
 from envbuild.store.gc import mark_used
+from envbuild.store.hashing import hash_text
 from envbuild.store.own_records import is_own
 
 OLD_SECONDS = 8 * 86400
@@ -213,7 +213,7 @@ def _plan_layer(
     digest = known_digest(found.path, context.store)
     codec = running_codec(lock.packer, context)
     said = [digest, codec.name, *(p.sha256 for p in lock.installed), *map(repr, projects)]
-    key = hashlib.sha256("\n".join(said).encode()).hexdigest()
+    key = hash_text("\n".join(said))
     return _LayerPlan(
         found=found,
         source=source,

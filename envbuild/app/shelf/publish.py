@@ -24,10 +24,11 @@ from envbuild.lock.model import Lock
 from envbuild.recipe.find import find_recipe
 from envbuild.recipe.model import Source
 from envbuild.shelf.client import ShelfClient, StoredEntry
-from envbuild.shelf.model import Entry, ImageDescriptor, digest_of
+from envbuild.shelf.model import Entry, ImageDescriptor
 from envbuild.shelf.pieces import describe_image, store_image
 from envbuild.shelf.publish import draft_entry, with_earlier_checks
 from envbuild.shelf.sanitize import sanitize_text
+from envbuild.store.hashing import digest_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

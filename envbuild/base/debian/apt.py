@@ -36,6 +36,7 @@ from envbuild.progress import SilentStage, Stage
 from envbuild.run import Command, Runner
 from envbuild.settings import Settings
 from envbuild.store.atomic import write_bytes, write_text
+from envbuild.store.hashing import hash_text
 from envbuild.tools import find_tool
 
 BASE_PACKAGES = ("apt", "ca-certificates", "python-is-python3", "python3", "python3-pip", "tzdata")
@@ -214,7 +215,7 @@ def _choice_file(
 ) -> Path:
     """Return where apt's choice is kept; its name begins with the release that it was made from."""
     there = sorted(f"{one.name}={one.version}:{one.architecture}" for one in installed)
-    key = hashlib.sha256(json.dumps([asked, group, there]).encode()).hexdigest()
+    key = hash_text(json.dumps([asked, group, there]))
     return lists.config.parent / "chosen" / f"{lists.digest[:16]}-{key}.json"
 
 

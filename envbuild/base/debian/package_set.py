@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from envbuild.base.model import DebianPackage
+from envbuild.store.hashing import digest_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,7 +32,7 @@ class Bootstrap:
             return own
         # "/dev": roots that stores keep from before were made without it, so scripts in them may
         # have failed unseen
-        return "sha256:" + hashlib.sha256(f"{self.over.digest}\n{own}\n/dev\n".encode()).hexdigest()
+        return digest_of(f"{self.over.digest}\n{own}\n/dev\n".encode())
 
     @property
     def added(self) -> tuple[DebianPackage, ...]:
@@ -50,4 +50,4 @@ def bootstrap_digest(suite: str, created: str, packages: Iterable[DebianPackage]
     """Return ``sha256:…`` over suite, date and "name version sha256" of each package, sorted."""
     lines = sorted(f"{package.name} {package.version} {package.sha256}" for package in packages)
     text = "\n".join([f"debian {suite}", created, *lines]) + "\n"
-    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+    return digest_of(text.encode())

@@ -23,7 +23,6 @@ from envbuild.formats.oci import (
     Manifest,
     OciImage,
     choose_manifest,
-    digest_of,
     read_document,
     read_image,
     require_platform,
@@ -31,6 +30,7 @@ from envbuild.formats.oci import (
 from envbuild.limits import UNREADABLE, reading
 from envbuild.net.partial import is_complete
 from envbuild.store.atomic import commit_file, os_errors_as, write_bytes
+from envbuild.store.hashing import digest_of
 from envbuild.store.layout import Store
 from envbuild.tarread import members, open_tar
 

@@ -15,18 +15,12 @@ from envbuild.base.oci.layers import Tree
 from envbuild.base.oci.static import keep_file, read_static
 from envbuild.context import Context
 from envbuild.errors import IntegrityError
-from envbuild.formats.oci import (
-    MANIFESTS,
-    OciConfig,
-    OciImage,
-    digest_of,
-    read_config,
-    read_image,
-)
+from envbuild.formats.oci import MANIFESTS, OciConfig, OciImage, read_config, read_image
 from envbuild.names import BY_DEBIAN
 from envbuild.net.partial import is_complete
 from envbuild.progress import Stage
 from envbuild.store.atomic import make_folder, os_errors_as, write_text
+from envbuild.store.hashing import digest_of
 from envbuild.store.layout import Store, remove_tree
 
 OLDEST = "2000-01-01"

@@ -30,7 +30,6 @@ from envbuild.formats.oci import (
     Index,
     OciImage,
     choose_manifest,
-    digest_of,
     read_config,
     read_document,
     read_image,
@@ -54,6 +53,7 @@ from envbuild.run import Runner
 from envbuild.settings import Registry as Reached
 from envbuild.settings import Settings
 from envbuild.store.atomic import write_bytes
+from envbuild.store.hashing import digest_of, short_digest
 from envbuild.store.layout import Store
 from envbuild.store.sealed import require_hash
 
@@ -136,7 +136,7 @@ def download_layers(name: ImageName, image: OciImage, context: Context) -> None:
             def one(blob: Blob, stop: threading.Event) -> None:
                 download = Download(
                     url=place.address("blobs", blob.digest),
-                    name=f"{name.short} {blob.digest[7:19]}",
+                    name=f"{name.short} {short_digest(blob.digest)}",
                     size=blob.size,
                     sha256=blob.sha256,
                     final=context.store.artifact(blob.sha256),

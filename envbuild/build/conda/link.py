@@ -26,6 +26,7 @@ from envbuild.limits import reading
 from envbuild.lock.model import CondaPackage
 from envbuild.parts.cache import part_key
 from envbuild.parts.writer import FilePlace, PartWriter
+from envbuild.store.hashing import hash_text
 from envbuild.store.sealed import require_hash
 
 LATEST = (1 << 32) - 1
@@ -108,7 +109,7 @@ class _Linking:
         if member.issym():
             entry = TreeEntry(f"{self.prefix.path}/{target}", "l", 0o777, target=member.linkname)
             self.writer.add(entry)
-            sha256 = hashlib.sha256(member.linkname.encode()).hexdigest()
+            sha256 = hash_text(member.linkname)
             done = installed_path(path, target, sha256=sha256, size=path.size)
         elif member.isdir():
             self._lay_folder(path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
@@ -34,6 +33,7 @@ from envbuild.parts.compact import drop_unused_blocks
 from envbuild.parts.reader import read_file
 from envbuild.progress import Stage
 from envbuild.store.atomic import os_errors_as
+from envbuild.store.hashing import hash_text
 
 METADATA = "inspect-metadata.json"
 """The name under which Apptainer looks for what ``inspect`` prints."""
@@ -172,7 +172,7 @@ def layer_key(layer: Layer) -> str:
     """
     # digests of trees and not keys of parts: a rename in the code changes no mark in an image
     trees = [tree_digest(part.part.entries) for part in layer.parts]
-    return hashlib.sha256("\n".join([layer.name, *trees]).encode()).hexdigest()
+    return hash_text("\n".join([layer.name, *trees]))
 
 
 def _data_objects(order: BuildSpec, tree: str, held: dict[str, str]) -> tuple[SifPart, ...]:

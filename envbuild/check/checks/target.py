@@ -10,6 +10,7 @@ from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, p
 from envbuild.check.target import Target
 from envbuild.data import lookup
 from envbuild.data.tables import load_cuda
+from envbuild.store.units import join_numbers
 
 
 def target_architecture(evidence: Evidence) -> Verdict:
@@ -113,7 +114,7 @@ def _portable_code(
         supported is not None and lookup.numbers(supported)[:2] >= lookup.numbers(toolkit)[:2]
     ):
         return None
-    own = load_cuda().drivers.get(".".join(map(str, lookup.numbers(toolkit)[:2])))
+    own = load_cuda().drivers.get(join_numbers(lookup.numbers(toolkit)[:2]))
     return failed(
         f"{_name(evidence)} has only portable code for {describe_target(target)}; "
         f"driver {target.driver} (CUDA {supported}) "

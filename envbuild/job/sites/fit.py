@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from envbuild.data.tables import load_cuda
 from envbuild.job.sites.site import Site
+from envbuild.store.units import join_numbers
 
 
 def why_unfit(cuda: str, site: Site, partition: str | None = None) -> str | None:
@@ -13,7 +14,7 @@ def why_unfit(cuda: str, site: Site, partition: str | None = None) -> str | None
     compatibility: minor versions).
     """
     table, asked = load_cuda(), _numbers(cuda)
-    needed = table.families.get(str(asked[0])) or table.drivers.get(".".join(map(str, asked[:2])))
+    needed = table.families.get(str(asked[0])) or table.drivers.get(join_numbers(asked[:2]))
     driver = site.host.driver
     if driver and needed and _numbers(driver) < _numbers(needed):
         return f"CUDA {cuda} needs NVIDIA driver {needed} or newer, and the nodes of {site.name} have {driver}"

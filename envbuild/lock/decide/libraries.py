@@ -22,6 +22,7 @@ from envbuild.resolve.graph import DIRECT
 from envbuild.resolve.model import Found
 from envbuild.resolve.platform import python_minor
 from envbuild.resolve.stubs import extras_named
+from envbuild.store.units import join_numbers
 
 MOST_IMAGES = 2
 SPOKEN = {
@@ -160,7 +161,7 @@ def _fitting_bases(found: Found, facts: BaseFacts) -> str:
     if name is None:
         return ""
     line = ".".join(found.version.split("+")[0].split(".")[:2])
-    own = ".".join(map(str, python_minor(facts)))
+    own = join_numbers(python_minor(facts))
     for bounds, python in ((f"=={line}.*", own), (f"=={line}.*", None), (f">={line}", own)):
         choices = suggest_bases(BaseQuery(framework=f"{name}{bounds}", python=python))[0]
         fitting = [choice.entry for choice in choices if choice.entry.defect is None]

@@ -38,7 +38,7 @@ from envbuild.resolve.uv.passes import Task
 from envbuild.resolve.uv.query import Question
 from envbuild.resolve.uv.session import Session
 from envbuild.resolve.versions import is_newer, is_within
-from envbuild.store.units import count_noun
+from envbuild.store.units import count_noun, join_numbers
 
 SECONDS = 20.0
 """How long to look for what would help, all together."""
@@ -276,7 +276,7 @@ def _other_bases(
 def _candidate_bases(
     conflict: ConflictError, problem: Problem, named: list[str]
 ) -> list[CatalogueEntry]:
-    own = ".".join(map(str, python_minor(problem.facts)))
+    own = join_numbers(python_minor(problem.facts))
     pythons = [bounds.rstrip(",") for bounds, _ in PYTHON.findall(conflict.text)]
     wishes = []
     for text in named[:MOST_PINS]:

@@ -9,7 +9,6 @@ nothing.  pip itself needs no network, proxy or password then.
 
 from __future__ import annotations
 
-import hashlib
 import html
 import io
 import secrets
@@ -36,6 +35,7 @@ from envbuild.resolve.sources.artifacts import SHA256, describe_files, stored_fi
 from envbuild.resolve.stubs import write_wheel
 from envbuild.resolve.versions import release_of
 from envbuild.store.atomic import write_text
+from envbuild.store.hashing import hash_text
 
 if TYPE_CHECKING:
     import httpx
@@ -154,7 +154,7 @@ class IndexProxy:
         """Write one file; those without a sha256 cannot be locked and are not offered."""
         if link.sha256 is None or not SHA256.fullmatch(link.sha256):
             return ""
-        key = hashlib.sha256(link.url.encode()).hexdigest()[:24]
+        key = hash_text(link.url)[:24]
         release = _release_text(link.file)
         self._files[key] = Candidate(
             file=link.file, url=link.url, sha256=link.sha256, size=link.size

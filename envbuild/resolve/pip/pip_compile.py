@@ -17,6 +17,7 @@ from envbuild.resolve.uv.query import uv_environment
 from envbuild.run import OWN_PATH, Command, Result, Runner
 from envbuild.runtime import ExecOptions, Runtime
 from envbuild.store.atomic import os_errors_as
+from envbuild.store.units import join_numbers
 
 TOOLS = ("pip-tools", "pip", "setuptools", "wheel")
 INSIDE = "/mnt"
@@ -123,7 +124,7 @@ def find_compiler(
     version for that Python.  Raises HostError where there is neither such a Python here nor a base
     that can run.
     """
-    minor = ".".join(map(str, python_minor(facts)))
+    minor = join_numbers(python_minor(facts))
     settings, runner = context.settings, context.runner
     with os_errors_as(folder):
         (folder / "home").mkdir(exist_ok=True)
@@ -158,7 +159,7 @@ def find_compiler(
 
 def _runnable_base(facts: BaseFacts, folder: Path, context: Context) -> Path:
     """Return a base whose Python answers here."""
-    minor = ".".join(map(str, python_minor(facts)))
+    minor = join_numbers(python_minor(facts))
     hint = f"install python{minor}, or leave out --resolver"
     why = (
         f"pip-tools resolves with the base's own Python: there is no Python {minor} here, and the "

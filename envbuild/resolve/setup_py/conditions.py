@@ -6,6 +6,8 @@ import ast
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from envbuild.store.units import join_numbers
+
 SIGNS: dict[type, str] = {
     ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=", ast.In: "==",
 }  # fmt: skip
@@ -160,9 +162,9 @@ def _version_condition(sign: str, given: object, *, exact: bool) -> Condition | 
     if not all(isinstance(part, int) for part in given[:3]):
         return None
     if len(given) > 2:
-        return _compare_marker("python_full_version", sign, ".".join(map(str, given[:3])))
+        return _compare_marker("python_full_version", sign, join_numbers(given[:3]))
     # (3, 8) lies before every 3.8.x, whose tuples are longer
     whole = {"<=": "<", ">": ">="}.get(sign, sign)
     if len(given) == 1:
         return _major_version(whole, given[0])
-    return _compare_marker("python_version", sign if exact else whole, ".".join(map(str, given)))
+    return _compare_marker("python_version", sign if exact else whole, join_numbers(given))

@@ -11,6 +11,7 @@ from envbuild.resolve.model import Found, Request, Resolver
 from envbuild.resolve.platform import python_minor, uv_platform
 from envbuild.resolve.sources.pinned_wheel import pinned_wheel
 from envbuild.store.atomic import write_bytes
+from envbuild.store.units import join_numbers
 from envbuild.tools import installed_version
 
 INSTALLER = "uv"
@@ -31,7 +32,7 @@ def find_installer(resolver: Resolver, facts: BaseFacts, context: Context) -> tu
         return msgspec.json.decode(path.read_bytes(), type=tuple[Found, ...])
     except (OSError, *UNREADABLE):
         pass  # asked for the first time, or cut short by a full disk
-    oldest = ".".join(map(str, OLDEST_PYTHON))
+    oldest = join_numbers(OLDEST_PYTHON)
     python = facts.python if python_minor(facts) >= OLDEST_PYTHON else oldest
     bare = BaseFacts(image=facts.image, python=python, machine=facts.machine, glibc=facts.glibc)
     wheel = pinned_wheel(INSTALLER, version, bare, context)

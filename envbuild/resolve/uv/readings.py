@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 
 import msgspec
@@ -13,6 +12,7 @@ from envbuild.resolve.platform import python_minor, uv_platform
 from envbuild.resolve.sources.artifacts import FORM, About
 from envbuild.resolve.uv.query import redacted
 from envbuild.store.atomic import write_bytes
+from envbuild.store.hashing import hash_text
 from envbuild.store.layout import Store
 
 Pin = tuple[str, str]
@@ -31,7 +31,7 @@ class Readings:
                 *map(redacted, indexes.values()),
             )
         )
-        key = hashlib.sha256(said.encode()).hexdigest()[:16]
+        key = hash_text(said)[:16]
         self.path = store.folder("metadata") / f"sources-{key}.json"
 
     def load(self) -> dict[Pin, About]:

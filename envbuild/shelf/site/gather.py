@@ -20,6 +20,7 @@ from envbuild.shelf.site.model import (
     PageCommand,
 )
 from envbuild.shelf.site.treemap import lay_out_treemap
+from envbuild.store.hashing import short_digest
 
 DEEPEST = 12
 """Levels of the dependency tree that are drawn."""
@@ -148,7 +149,7 @@ def _layer_packages(lock: Lock) -> dict[str, list[tuple[str, str, int]]]:
         "packages": [],
     }
     if not lock.is_bootstrap:
-        rows["base"].append((lock.base.reference, lock.base.digest[7:19], lock.base.size))
+        rows["base"].append((lock.base.reference, short_digest(lock.base.digest), lock.base.size))
     for deb in lock.installed_debian:
         layer = "base" if deb.group == "base" else "system"
         rows[layer].append((deb.name, deb.version, deb.size))
