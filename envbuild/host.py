@@ -27,6 +27,7 @@ SWITCHES = {
 }
 """Settings of kernels that switch user namespaces off: the value that does, and one that does
 not."""
+OCTAL = re.compile(r"\\([0-7]{3})")
 SLOW_FILE_SYSTEMS = frozenset(
     {"nfs", "nfs4", "lustre", "gpfs", "beegfs", "fuse.glusterfs", "cifs", "afs", "ceph"}
 )
@@ -165,13 +166,13 @@ def _file_system(place: Path, mounts: str) -> tuple[str, str, str, str]:
     """Return device, point, type and options of the deepest mount above a place; of two at one, the later counts."""
     found, depth = ("", "", "unknown", ""), -1
     for line in mounts.splitlines():
-        fields = line.split()
-        if len(fields) < 3:
+        device, written, kind, options = (*line.split(), "", "", "", "")[:4]
+        if not kind:
             continue
         # the kernel writes blank, tab, newline and backslash as octal
-        point = Path(re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), fields[1]))
+        point = Path(OCTAL.sub(lambda code: chr(int(code[1], 8)), written))
         if place.is_relative_to(point) and len(point.parts) >= depth:
-            found, depth = (fields[0], str(point), fields[2], (*fields, "")[3]), len(point.parts)
+            found, depth = (device, str(point), kind, options), len(point.parts)
     return found
 
 
@@ -186,10 +187,12 @@ def _missing_capabilities(root: Path) -> frozenset[int]:
 
 def _id_range(path: Path, user: str, uid: int) -> tuple[int, int] | None:
     for line in _text(path).splitlines():
-        name, _, numbers = line.strip().partition(":")
-        first, _, count = numbers.partition(":")
-        if name in (user, str(uid)) and first.isdecimal() and count.isdecimal() and int(count) > 0:
-            return int(first), int(count)
+        row = re.fullmatch(r"([^:]+):(\d+):(\d+)", line.strip())
+        if row is None or row[1] not in (user, str(uid)):
+            continue
+        first, count = int(row[2]), int(row[3])
+        if count > 0:
+            return first, count
     return None
 
 
@@ -207,9 +210,12 @@ def _free_ids(root: Path) -> int:
 
 def _switches(root: Path) -> tuple[str, ...]:
     """Return "NAME=VALUE" for each setting that this kernel has and that keeps user namespaces from people."""
-    paths = {name: root / "proc/sys" / name.replace(".", "/") for name in SWITCHES}
-    off = {name for name, path in paths.items() if _text(path).strip() == SWITCHES[name][0]}
-    return tuple(f"{name}={SWITCHES[name][1]}" for name in SWITCHES if name in off)
+    off: list[str] = []
+    for name, (closed, opened) in SWITCHES.items():
+        path = root / "proc/sys" / name.replace(".", "/")
+        if _text(path).strip() == closed:
+            off.append(f"{name}={opened}")
+    return tuple(off)
 
 
 def user_name(uid: int) -> str:

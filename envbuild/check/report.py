@@ -101,14 +101,16 @@ def _count(report: Report, outcome: str) -> int:
 
 
 def _finding_lines(finding: Finding, width: int, style: Style) -> list[str]:
-    margin = len(SIGNS["passed"]) + width + 4
-    reason, *more = textwrap.wrap(finding.reason, max(WIDTH - margin, 40)) or [""]
-    lines = [
-        f"{style(SIGNS[finding.outcome], finding.outcome)}  {finding.title:<{width}}  {reason}"
-    ]
-    lines += [" " * margin + line for line in more]
+    sign = style(SIGNS[finding.outcome], finding.outcome)
+    margin = " " * (len(SIGNS["passed"]) + width + 4)
+    room = WIDTH - len(margin)
+    reason, *more = textwrap.wrap(finding.reason, max(room, 40)) or [""]
+    lines = [f"{sign}  {finding.title:<{width}}  {reason}"]
+    lines += [f"{margin}{line}" for line in more]
+    if finding.outcome != "failed":
+        return lines
     for hint in (finding.hint or "").splitlines():
-        if finding.outcome == "failed":
-            start, *rest = textwrap.wrap(hint, max(WIDTH - margin - 2, 40)) or [""]
-            lines += [" " * margin + f"> {start}", *(" " * margin + f"  {line}" for line in rest)]
+        start, *rest = textwrap.wrap(hint, max(room - 2, 40)) or [""]
+        lines.append(f"{margin}> {start}")
+        lines += [f"{margin}  {line}" for line in rest]
     return lines

@@ -64,7 +64,8 @@ def _package_entry(package: PythonPackage, url: str) -> str:
 
 def _inline_value(value: object) -> str:
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{key} = {quote(str(text))}" for key, text in value.items()) + " }"
+        pairs = [f"{key} = {quote(str(text))}" for key, text in value.items()]
+        return f"{{ {', '.join(pairs)} }}"
     return str(value) if isinstance(value, int) else quote(str(value))
 
 

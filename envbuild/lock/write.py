@@ -47,8 +47,7 @@ def _string_list(key: str, items: Sequence[str]) -> str:
 def _write_section(name: str, content: dict[str, Any]) -> str:
     if not content:
         return ""
-    body = "".join(f"{_quote_key(key)} = {write_value(value)}\n" for key, value in content.items())
-    return f"\n[{name}]\n{body}"
+    return "\n".join([f"\n[{name}]", *_pairs(content), ""])
 
 
 def _write_rows(key: str, rows: Iterable[dict[str, Any]]) -> str:
@@ -67,7 +66,11 @@ def _write_rows(key: str, rows: Iterable[dict[str, Any]]) -> str:
 
 
 def _inline_row(row: dict[str, Any]) -> str:
-    return ", ".join(f"{_quote_key(key)} = {write_value(value)}" for key, value in row.items())
+    return ", ".join(_pairs(row))
+
+
+def _pairs(table: dict[str, Any]) -> list[str]:
+    return [f"{_quote_key(key)} = {write_value(value)}" for key, value in table.items()]
 
 
 def _quote_key(name: str) -> str:

@@ -98,9 +98,13 @@ def submodule_address(parent: str, address: str) -> str:
     if address.startswith(("./", "../")):
         scheme, _, rest = parent.partition("://")
         host, _, path = rest.partition("/")
-        return f"{scheme}://{host}{posixpath.normpath(posixpath.join('/', path, address))}"
+        beside = posixpath.normpath(posixpath.join("/", path, address))
+        return f"{scheme}://{host}{beside}"
+    url = address
     short = re.fullmatch(r"([A-Za-z0-9._-]+@)?([A-Za-z0-9.-]+):(?!//)/?(\S+)", address)
-    url = f"ssh://{short[1] or ''}{short[2]}/{short[3]}" if short else address
+    if short:
+        user, host, path = short.groups(default="")
+        url = f"ssh://{user}{host}/{path}"
     _check_address(url, address)
     return url
 

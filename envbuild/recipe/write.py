@@ -81,9 +81,10 @@ def _key_line(section: str, key: str, value: Any, comments: Beside) -> list[str]
 
 def _plain_value(value: Any) -> str:
     built = msgspec.to_builtins(value)
-    if isinstance(built, dict):
-        return f"{{ {', '.join(f'{_quoted_key(name)} = {_plain_value(item)}' for name, item in built.items())} }}"
-    return write_value(built)
+    if not isinstance(built, dict):
+        return write_value(built)
+    pairs = [f"{_quoted_key(name)} = {_plain_value(item)}" for name, item in built.items()]
+    return f"{{ {', '.join(pairs)} }}"
 
 
 def _quoted_key(name: str) -> str:

@@ -91,15 +91,14 @@ def remove_shelf(name: str, settings: Settings) -> ShelfConfig:
 
 
 def _write_shelves(known: Mapping[str, ShelfConfig], settings: Settings) -> None:
-    blocks = [HEADING]
+    lines = [HEADING.rstrip("\n")]
     for name, shelf in sorted(known.items()):
-        flags = [
-            f"{key} = true"
-            for key in ("pinned", "require-signed")
-            if getattr(shelf, key.replace("-", "_"))
-        ]
-        blocks.append("\n".join((f"\n[{name}]", f"url = {quote(shelf.url)}", *flags)) + "\n")
-    write_text(config_file(settings), "".join(blocks))
+        lines += ["", f"[{name}]", f"url = {quote(shelf.url)}"]
+        if shelf.pinned:
+            lines.append("pinned = true")
+        if shelf.require_signed:
+            lines.append("require-signed = true")
+    write_text(config_file(settings), "\n".join(lines) + "\n")
 
 
 def open_shelf(name: str, settings: Settings, runner: Runner) -> ShelfClient:

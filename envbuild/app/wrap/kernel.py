@@ -58,7 +58,10 @@ class KernelRequest:
 
 def kernel_name(name: str, site: str | None) -> str:
     """Return the name of an image's kernel, which may have one for each site."""
-    return f"{PREFIX}{name}" if site is None else f"{PREFIX}{name}-on-{site.partition(':')[0]}"
+    if site is None:
+        return f"{PREFIX}{name}"
+    host, _, _ = site.partition(":")
+    return f"{PREFIX}{name}-on-{host}"
 
 
 def kernel_folder(name: str, prefix: Path | None, settings: Settings) -> Path:

@@ -187,12 +187,11 @@ def _server_urls(name: ImageName, settings: Settings) -> Iterator[tuple[str, str
     for mirror in reached.mirrors:
         found = re.fullmatch(r"(https?://[^/]+)(/.*)?", mirror)
         if found:
-            yield found[1], "/".join(filter(None, ((found[2] or "").strip("/"), name.repository)))
+            folder = (found[2] or "").strip("/")
+            yield found[1], f"{folder}/{name.repository}".lstrip("/")
     host = HUB_HOST if name.registry == HUB else name.registry
-    yield (
-        f"{'http' if reached.plain_http or _speaks_http(host, settings) else 'https'}://{host}",
-        name.repository,
-    )
+    is_plain = reached.plain_http or _speaks_http(host, settings)
+    yield f"{'http' if is_plain else 'https'}://{host}", name.repository
 
 
 def _speaks_http(host: str, settings: Settings) -> bool:

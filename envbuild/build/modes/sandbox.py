@@ -257,7 +257,8 @@ def _changed_files(
     before: Mapping[str, str], now: Mapping[str, str]
 ) -> tuple[tuple[str, str | None, str | None], ...]:
     names = sorted({*before, *now})
-    return tuple((n, before.get(n), now.get(n)) for n in names if before.get(n) != now.get(n))
+    rows = [(name, before.get(name), now.get(name)) for name in names]
+    return tuple((name, old, new) for name, old, new in rows if old != new)
 
 
 def _debian_files(folder: Path, names: list[str]) -> set[str]:

@@ -131,9 +131,10 @@ def find_one_dash(script: BatchScript) -> Iterator[LintFinding]:
     for directive in script.directives:
         found = re.match(rf"-({LONG})(?:=|\s|$)", directive.text)
         if found:
-            reason = f"-{found[1]} is the option -{found[1][0]} with the value {found[1][1:]!r}"
+            option = found[1]
+            reason = f"-{option} is the option -{option[0]} with the value {option[1:]!r}"
             yield LintFinding(
-                kind="one-dash", line=directive.line, reason=reason, fix=f"--{found[1]}"
+                kind="one-dash", line=directive.line, reason=reason, fix=f"--{option}"
             )
 
 

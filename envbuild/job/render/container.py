@@ -163,8 +163,8 @@ def _given_line(name: str, folder: str) -> str:
 
 def _block(words: list[str], *, end: str) -> list[str]:
     """Return the lines of a list of words, each but the last with a backslash."""
-    rows = _rows(words)
-    return [*(f"      {row} \\" for row in rows[:-1]), f"      {rows[-1]}{end}"]
+    *rows, last = _rows(words)
+    return [*(f"      {row} \\" for row in rows), f"      {last}{end}"]
 
 
 def _exec_line(job: Job, site: Site, scheduler: Scheduler) -> str:
@@ -218,7 +218,8 @@ def _rows(words: list[str]) -> list[str]:
     """Put an option and its value, or a few short options, on one line."""
     rows = [""]
     for word in words:
-        if rows[-1] and (word in ("--bind", "--mount", "--overlay") or len(rows[-1]) > 60):
+        begins_row = word in ("--bind", "--mount", "--overlay") or len(rows[-1]) > 60
+        if rows[-1] and begins_row:
             rows.append(word)
         else:
             rows[-1] = f"{rows[-1]} {word}".strip()

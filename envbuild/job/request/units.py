@@ -15,11 +15,10 @@ def parse_walltime(text: str, where: str) -> int:
     clock = re.fullmatch(r"(\d{1,4}):([0-5]\d):([0-5]\d)", text)
     parts = re.fullmatch(r"(?:(\d{1,4})d)?(?:(\d{1,5})h)?(?:(\d{1,6})m)?(?:(\d{1,7})s)?", text)
     if clock:
-        seconds = int(clock[1]) * 3600 + int(clock[2]) * 60 + int(clock[3])
+        seconds = clock_seconds(*clock.groups())
     elif parts and text:
-        seconds = sum(
-            int(count or 0) * TIME[unit] for count, unit in zip(parts.groups(), "dhms", strict=True)
-        )
+        days, hours, minutes, rest = (int(count or 0) for count in parts.groups())
+        seconds = days * TIME["d"] + hours * TIME["h"] + minutes * TIME["m"] + rest
     else:
         hint = 'write a unit: "24h", "90m", "1d12h", or HH:MM:SS'
         if text.isdigit():
@@ -28,6 +27,11 @@ def parse_walltime(text: str, where: str) -> int:
     if seconds == 0:
         raise UsageError("a walltime of zero", where=where)
     return seconds
+
+
+def clock_seconds(hours: str, minutes: str, seconds: str) -> int:
+    """Return the seconds of a time of three written numbers."""
+    return int(hours) * TIME["h"] + int(minutes) * TIME["m"] + int(seconds)
 
 
 def parse_memory(text: str, where: str) -> int:
@@ -47,7 +51,9 @@ def parse_memory(text: str, where: str) -> int:
 
 def clock(seconds: int) -> str:
     """Return seconds as HH:MM:SS, with more than two digits of hours where there are so many."""
-    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+    minutes, rest = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours:02d}:{minutes:02d}:{rest:02d}"
 
 
 def short_memory(mebibytes: int, gibi: str, mebi: str) -> str:

@@ -19,12 +19,15 @@ def why_unfit(cuda: str, site: Site, partition: str | None = None) -> str | None
     if driver and needed and _numbers(driver) < _numbers(needed):
         return f"CUDA {cuda} needs NVIDIA driver {needed} or newer, and the nodes of {site.name} have {driver}"
     cards = [row for row in site.gpu if partition is None or row.partition in (None, partition)]
-    ends = {row.capability: row.until for row in table.gpu}
-    gone = [card for card in cards if asked >= _numbers(ends.get(card.capability) or "999")]
-    if cards and len(gone) == len(cards):
-        name = gone[0].name
-        return f"CUDA {cuda} has no code for {name} of {site.name}; the last that has is below {ends[gone[0].capability]}"
-    return None
+    ends = {row.capability: row.until for row in table.gpu if row.until}
+    for card in cards:
+        end = ends.get(card.capability)
+        if end is None or asked < _numbers(end):
+            return None
+    if not cards:
+        return None
+    card = cards[0]
+    return f"CUDA {cuda} has no code for {card.name} of {site.name}; the last that has is below {ends[card.capability]}"
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -108,8 +108,8 @@ def _named_modules(match: re.Match[str]) -> list[str]:
 
 def top_module(module: str) -> str:
     """Return the part of a module's name that tells its distribution."""
-    parts = module.split(".")
-    return ".".join(parts[:2]) if parts[0] in DOTTED and len(parts) > 1 else parts[0]
+    first, *rest = module.split(".")
+    return f"{first}.{rest[0]}" if rest and first in DOTTED else first
 
 
 def _is_own(name: str, tree: ProjectTree) -> bool:

@@ -82,7 +82,10 @@ def _modules(tree: ProjectTree) -> dict[str, list[Path]]:
     """Map every dotted name that a file can be imported by to the file."""
     found: dict[str, list[Path]] = {}
     for path in tree.code:
-        parts = (*path.parts[:-1], path.stem) if path.name != "__init__.py" else path.parts[:-1]
-        for first in range(len(parts) if len(parts) < 4 else 2):
+        folders = path.parts[:-1]
+        parts = folders if path.name == "__init__.py" else (*folders, path.stem)
+        # deep in a tree only the whole name and the one below the top folder count
+        starts = len(parts) if len(parts) < 4 else 2
+        for first in range(starts):
             found.setdefault(".".join(parts[first:]), []).append(path)
     return found

@@ -197,7 +197,11 @@ def conda_bounds(wish: str) -> str:
 
 def _conda_bound(part: str) -> str:
     exact = re.fullmatch(r"(={0,2})(\d[\w.!+]*?)(\.?\*)?", part)
-    if exact:
-        star = bool(exact[3]) or (exact[1] == "=" and exact[2].count(".") < 2) or exact[1] == ""
-        return f"=={exact[2]}{'.*' if star and exact[2].replace('.', '').isdigit() else ''}"
-    return part if re.fullmatch(r"[<>=!~]=?\d[\w.!+*]*", part) else ""
+    if exact is None:
+        return part if re.fullmatch(r"[<>=!~]=?\d[\w.!+*]*", part) else ""
+    sign, version, star = exact.groups()
+    # conda's "=1.2" stands for every 1.2.x, its "1.2" alone too; "=1.2.3" is meant as it is
+    is_series = star or sign == "" or (sign == "=" and version.count(".") < 2)
+    if is_series and version.replace(".", "").isdigit():
+        return f"=={version}.*"
+    return f"=={version}"

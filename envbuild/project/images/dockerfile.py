@@ -83,13 +83,13 @@ def _take_apart(stage: DockerfileStage) -> None:
 
 
 def _stage(text: str, before: list[DockerfileStage]) -> DockerfileStage:
-    words = text.split()
-    start = words[0] if words else ""
-    name = words[2].lower() if len(words) > 2 and words[1].lower() == "as" else ""
-    parent = next((stage for stage in before if stage.name and stage.name == start.lower()), None)
-    return DockerfileStage(
-        start=start, name=name, known={} if parent is None else dict(parent.variables)
-    )
+    start, word, name = (*text.split(), "", "", "")[:3]
+    if word.lower() != "as":
+        name = ""
+    named = {stage.name: stage for stage in reversed(before) if stage.name}
+    parent = named.get(start.lower())
+    known = dict(parent.variables) if parent else {}
+    return DockerfileStage(start=start, name=name.lower(), known=known)
 
 
 def _read(
@@ -198,8 +198,9 @@ def _copies(text: str) -> list[str]:
         return []  # from another stage or image, not the project's
     text = OPTION.sub("", text)
     words = _words(text) if text.startswith("[") else tuple(text.split())
-    sources = [word for word in words[:-1] if not word.startswith("<<")]
-    return [f"COPY {source} {words[-1]}" for source in sources if " " not in f"{source}{words[-1]}"]
+    *sources, target = words or ("",)
+    plain = [source for source in sources if not source.startswith("<<")]
+    return [f"COPY {source} {target}" for source in plain if " " not in source + target]
 
 
 def _started(found: object) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from envbuild.project.lists.requirements import (
 from envbuild.project.model import FileFindings, Requirement
 from envbuild.project.private import without_secrets
 from envbuild.project.tree import ASIDE, read_text, shown_path
-from envbuild.resolve.sources.declared import poetry_bounds, poetry_marker
+from envbuild.resolve.sources.declared import poetry_bounds, poetry_marker, write_extras
 from envbuild.toml import parse_toml
 
 MOST_MEMBERS = 100
@@ -239,9 +239,9 @@ def read_pipfile(path: Path, root: Path) -> FileFindings:
                 aside.append((name, f"{file}: {NO_ADDRESS}"))
             continue
         version = str(table.get("version", "*"))
-        extras = f"[{','.join(map(str, table['extras']))}]" if table.get("extras") else ""
         marker = f" ; {table['markers']}" if table.get("markers") else ""
-        lines.append(f"{name}{extras}{'' if version == '*' else version}{marker}")
+        bounds = "" if version == "*" else version
+        lines.append(f"{name}{write_extras(table)}{bounds}{marker}")
     requirements, odd = split_requirements(lines, file)
     requires = _table_at(data, "requires")
     exact = _text_of(requires.get("python_full_version")) or ""

@@ -82,7 +82,9 @@ def _read_operands(node: ast.BoolOp, named: Callable[[str], Condition | None]) -
 
 
 def _compare_marker(marker: str, sign: str, value: str) -> Condition:
-    return Condition(f'{marker} {sign} "{value}"', f'{marker} {OPPOSITE[sign]} "{value}"')
+    holds = f'{marker} {sign} "{value}"'
+    fails = f'{marker} {OPPOSITE[sign]} "{value}"'
+    return Condition(holds, fails)
 
 
 KNOWN = {

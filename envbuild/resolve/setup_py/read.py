@@ -237,7 +237,9 @@ def _returned_value(body: Sequence[ast.stmt]) -> ast.expr | None:
     for statement in body:
         if isinstance(statement, ast.Return):
             return statement.value
-    last = body[-1].body[-1] if body and isinstance(body[-1], ast.With) else None
+    last = body[-1] if body else None
+    if isinstance(last, ast.With):
+        last = last.body[-1]
     return last.value if isinstance(last, ast.Return) else None
 
 

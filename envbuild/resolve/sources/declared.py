@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from envbuild.store.units import join_numbers
+
 SECTION = re.compile(r"\[([^\]:]*):?(.*)\]\Z")
 ELSEWHERE = {"git", "path", "url", "file"}
 """Keys of a Poetry dependency that no index has."""
@@ -65,20 +67,29 @@ def poetry_requires(data: Mapping[str, Any]) -> list[str] | None:
 
 
 def _poetry_line(name: str, table: Mapping[str, Any]) -> str:
-    extras = f"[{','.join(map(str, table.get('extras', ())))}]" if table.get("extras") else ""
-    return f"{name}{extras}{poetry_bounds(str(table.get('version', '*')))}{poetry_marker(table)}"
+    bounds = poetry_bounds(str(table.get("version", "*")))
+    return f"{name}{write_extras(table)}{bounds}{poetry_marker(table)}"
+
+
+def write_extras(table: Mapping[str, Any]) -> str:
+    """Return the extras of a table as a requirement has them: "[a,b]", or nothing."""
+    extras = table.get("extras")
+    return f"[{','.join(map(str, extras))}]" if extras else ""
 
 
 def poetry_marker(table: Mapping[str, Any]) -> str:
     """Return the marker of one wish of Poetry's: its own, and its Python versions as one."""
-    bounds = poetry_bounds(str(table.get("python", "*")))
-    python = [
-        re.sub(r"^([<>=!~]+)(.*)$", r"python_version \1 '\2'", bound)
-        for bound in bounds.split(",")
-        if bound
-    ]
-    markers = [f"({table['markers']})"] if table.get("markers") else []
-    return f" ; {' and '.join([*markers, *python])}" if markers or python else ""
+    markers: list[str] = []
+    if table.get("markers"):
+        markers.append(f"({table['markers']})")
+    for bound in poetry_bounds(str(table.get("python", "*"))).split(","):
+        version = bound.lstrip("<>=!~")
+        sign = bound.removesuffix(version)
+        if sign:
+            markers.append(f"python_version {sign} '{version}'")
+        elif bound:
+            markers.append(bound)
+    return f" ; {' and '.join(markers)}" if markers else ""
 
 
 def poetry_bounds(text: str) -> str:
@@ -89,21 +100,21 @@ def poetry_bounds(text: str) -> str:
 
 
 def _poetry_bound(part: str) -> str:
-    caret = re.fullmatch(r"\^\s*(\d+(?:\.\d+)*)(.*)", part)
-    tilde = re.fullmatch(r"~\s*(\d+(?:\.\d+)*)(.*)", part)
     if part == "*":
         return ""
-    if caret:
-        numbers = [int(number) for number in caret[1].split(".")]
-        kept = next((index for index, number in enumerate(numbers) if number), len(numbers) - 1)
-        upper = [*numbers[:kept], numbers[kept] + 1]
-        return f">={caret[1]}{caret[2]},<{'.'.join(map(str, upper))}"
-    if tilde:
-        numbers = [int(number) for number in tilde[1].split(".")]
-        upper = [numbers[0] + 1] if len(numbers) == 1 else [numbers[0], numbers[1] + 1]
-        return f">={tilde[1]}{tilde[2]},<{'.'.join(map(str, upper))}"
-    exact = re.fullmatch(r"=?(\d.*)", part)
-    return f"=={exact[1]}" if exact else part.replace(" ", "")
+    # "^0.2.3" is below 0.3: the first number that is not zero may not grow; "~1.2.3" is below 1.3
+    series = re.fullmatch(r"([~^])\s*(\d+(?:\.\d+)*)(.*)", part)
+    if series is None:
+        exact = re.fullmatch(r"=?(\d.*)", part)
+        return f"=={exact[1]}" if exact else part.replace(" ", "")
+    sign, version, rest = series.groups()
+    numbers = [int(number) for number in version.split(".")]
+    last = len(numbers) - 1
+    fixed = min(1, last)
+    if sign == "^":
+        fixed = next((at for at, number in enumerate(numbers) if number), last)
+    upper = [*numbers[:fixed], numbers[fixed] + 1]
+    return f">={version}{rest},<{join_numbers(upper)}"
 
 
 def cfg_requires(text: str, files: Mapping[str, str]) -> list[str] | None:
@@ -137,10 +148,11 @@ def cfg_requires(text: str, files: Mapping[str, str]) -> list[str] | None:
 
 def with_extra(line: str, extra: str) -> str:
     """Return a requirement that an extra alone brings."""
-    name, condition, marker = extra.partition(":")
+    name, _, marker = extra.partition(":")
     wanted, _, own = line.partition(";")
-    parts = [f"({text.strip()})" for text in (own, marker if condition else "") if text.strip()]
-    parts += [f'extra == "{name}"'] if name else []
+    parts = [f"({text.strip()})" for text in (own, marker) if text.strip()]
+    if name:
+        parts.append(f'extra == "{name}"')
     return f"{wanted.strip()} ; {' and '.join(parts)}"
 
 

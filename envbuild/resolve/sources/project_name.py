@@ -48,11 +48,7 @@ def _dynamic_version(data: Mapping[str, Any], folder: Path) -> str | None:
     """Return the version that setuptools, hatch or flit would read from a file."""
     version = inner_table(data, "tool", "setuptools", "dynamic").get("version")
     if isinstance(version, dict):
-        named = version.get("attr"), version.get("file")
-        if isinstance(named[0], str):
-            return _module_attribute(named[0], folder)
-        file = named[1][0] if isinstance(named[1], list) and named[1] else named[1]
-        return _stripped_text(_read_inside(folder, file)) if isinstance(file, str) else None
+        return _setuptools_version(version, folder)
     hatch = inner_table(data, "tool", "hatch", "version")
     if isinstance(hatch.get("path"), str) and "pattern" not in hatch:
         return _assigned_version(_read_inside(folder, hatch["path"]))
@@ -61,6 +57,16 @@ def _dynamic_version(data: Mapping[str, Any], folder: Path) -> str | None:
     if str(backend).startswith("flit_core") and isinstance(name, str):
         return _module_attribute(f"{name.replace('-', '_')}.__version__", folder)
     return None
+
+
+def _setuptools_version(version: Mapping[str, Any], folder: Path) -> str | None:
+    """Return the version that an ``attr`` names, or that a ``file`` (or the first of a list) holds."""
+    attribute, file = version.get("attr"), version.get("file")
+    if isinstance(attribute, str):
+        return _module_attribute(attribute, folder)
+    if isinstance(file, list) and file:
+        file = file[0]
+    return _stripped_text(_read_inside(folder, file)) if isinstance(file, str) else None
 
 
 def _directed_version(version: str, folder: Path) -> str | None:
@@ -75,29 +81,34 @@ def _directed_version(version: str, folder: Path) -> str | None:
 
 def _module_attribute(dotted: str, folder: Path) -> str | None:
     """Return a string that a module assigns, as setuptools reads it without importing."""
-    *module, name = dotted.split(".")
-    for top in ("", "src/"):
-        for file in (f"{top}{'/'.join(module)}.py", f"{top}{'/'.join([*module, '__init__'])}.py"):
-            text = _read_inside(folder, file)
-            found = _literal_text(text, name) if text is not None else None
-            if found is not None:
-                return found
+    module, _, name = dotted.rpartition(".")
+    path = module.replace(".", "/")
+    inside = f"{path}/__init__.py".lstrip("/")
+    for file in (f"{path}.py", inside, f"src/{path}.py", f"src/{inside}"):
+        text = _read_inside(folder, file)
+        found = _literal_text(text, name) if text is not None else None
+        if found is not None:
+            return found
     return None
 
 
 def _literal_text(text: str, name: str) -> str | None:
+    """Return the string that the first assignment of a plain value to a name gives it."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     for node in tree.body:
-        if not isinstance(node, ast.Assign | ast.AnnAssign) or not isinstance(
-            node.value, ast.Constant
-        ):
+        if isinstance(node, ast.Assign):
+            targets = node.targets
+        elif isinstance(node, ast.AnnAssign):
+            targets = [node.target]
+        else:
             continue
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        if any(isinstance(target, ast.Name) and target.id == name for target in targets):
-            return node.value.value if isinstance(node.value.value, str) else None
+        names = [target.id for target in targets if isinstance(target, ast.Name)]
+        if name in names and isinstance(node.value, ast.Constant):
+            value = node.value.value
+            return value if isinstance(value, str) else None
     return None
 
 

@@ -103,7 +103,10 @@ def bound_by(task: Task, rows: tuple[Coupling, ...]) -> Task:
 
 def turned_task(task: Task, rows: tuple[Coupling, ...]) -> Task | None:
     """Return a task in which each row's other side gives way; None where one cannot."""
-    bounds = tuple(row.turned for row in rows if row.turned is not None)
-    if len(bounds) < len(rows) or any(task.problem.stubs.hard(name_of(bound)) for bound in bounds):
+    bounds = [row.turned for row in rows if row.turned is not None]
+    if len(bounds) < len(rows):
+        return None
+    hard = task.problem.stubs.hard
+    if any(hard(name_of(bound)) for bound in bounds):
         return None
     return replace(task, constraints=(*task.constraints, *dict.fromkeys(bounds)))

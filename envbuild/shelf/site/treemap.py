@@ -17,25 +17,24 @@ def lay_out_treemap(layers: Mapping[str, Sequence[tuple[str, int]]]) -> tuple[Tr
     """Lay out (name, bytes) of each layer, largest first; layers without bytes are left out."""
     sums = {layer: sum(size for _, size in rows) for layer, rows in layers.items()}
     whole = sum(sums.values())
-    order = [layer for layer, total in sorted(sums.items(), key=lambda item: -item[1]) if total > 0]
+    order = sorted((layer for layer in sums if sums[layer]), key=sums.__getitem__, reverse=True)
+    boxes = _lay_out_boxes([sums[layer] for layer in order], 0, 0, WIDTH, HEIGHT)
     tiles: list[TreemapTile] = []
-    for layer, box in zip(
-        order, _lay_out_boxes([sums[layer] for layer in order], 0, 0, WIDTH, HEIGHT), strict=True
-    ):
+    for layer, box in zip(order, boxes, strict=True):
         rows = _group_small(layers[layer], whole)
-        inner = _lay_out_boxes([size for _, size in rows], box["x"], box["y"], box["dx"], box["dy"])
-        tiles += [
-            TreemapTile(
-                x=round(one["x"], 1),
-                y=round(one["y"], 1),
-                width=round(one["dx"], 1),
-                height=round(one["dy"], 1),
+        sizes = [size for _, size in rows]
+        inner = _lay_out_boxes(sizes, box["x"], box["y"], box["dx"], box["dy"])
+        for (name, size), place in zip(rows, inner, strict=True):
+            tile = TreemapTile(
+                x=round(place["x"], 1),
+                y=round(place["y"], 1),
+                width=round(place["dx"], 1),
+                height=round(place["dy"], 1),
                 layer=layer,
                 label=name,
                 size=size,
             )
-            for (name, size), one in zip(rows, inner, strict=True)
-        ]
+            tiles.append(tile)
     return tuple(tiles)
 
 
