@@ -128,7 +128,7 @@ def test_lines_are_counted_across_blocks_and_a_line_without_end_is_survived() ->
     filler = "all is well\n" * (BLOCK // 12 + 10)
     found = explain_log([filler, filler, "CUDA out of memory\n"])
     assert found.known[0].line == 2 * (BLOCK // 12 + 10) + 1
-    assert explain_log(["y" * BLOCK] * 10).lines > 0
+    assert 1 <= explain_log(["y" * BLOCK] * 10).lines <= 10
 
 
 def test_missing_container_parts_are_explained_too() -> None:

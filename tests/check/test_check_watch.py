@@ -83,8 +83,8 @@ def test_a_machine_without_a_driver_is_told_where_to_watch() -> None:
     with pytest.raises(HostError) as told:
         Nvml("libnobody-has-this.so.1")
     assert "this machine has no NVIDIA driver that could be asked" in str(told.value)
-    assert told.value.hint is not None
-    assert "srun" in told.value.hint
+    node = "srun --jobid=ID --overlap --pty envbuild watch --pid PID"
+    assert told.value.hint == f"watch on the node where the job runs: {node}"
 
 
 # -- with the driver made of C

@@ -332,7 +332,7 @@ def test_ctrl_c_in_every_stage(stage: str, tmp_path: Path) -> None:
     project = small_project(tmp_path / "project", tmp_path / "store" if stage != "check" else None)
     if stage == "check":
         # another text each time: the shared store may know that this very image has passed this very script
-        project.write("recipes/check.py", f"import time; time.sleep(60)  # {time.time_ns()}\n")
+        project.write("recipes/check.py", f"import time; time.sleep(600)  # {time.time_ns()}\n")
     process = project.start("-v", STAGES[stage], "small")
     assert process.stderr is not None
     for line in process.stderr:
@@ -341,11 +341,9 @@ def test_ctrl_c_in_every_stage(stage: str, tmp_path: Path) -> None:
     else:
         pytest.fail(f"the stage {stage!r} was never told")
     time.sleep(1.0 if stage != "download" else 0.05)
-    started = time.monotonic()
     process.send_signal(signal.SIGINT)
     rest = process.communicate(timeout=60)[1]
     assert process.returncode == 130, rest
-    assert time.monotonic() - started < 55  # the script of the check sleeps for 60
     assert "Traceback" not in rest
     assert not list(project.folder.glob("*.sif"))
     assert not list((project.store / "v1").glob("bases/*.partial"))

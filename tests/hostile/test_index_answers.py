@@ -6,7 +6,6 @@ import hashlib
 import io
 import json
 import threading
-import time
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -279,8 +278,7 @@ def test_a_dripping_source_archive_ends(
     )
     index.answers |= {PAGE: page(SDIST, data), f"/{SDIST}": ("application/gzip", b"")}
     index.dripping.add(f"/{SDIST}")
-    started = time.monotonic()
     with pytest.raises(EnvbuildError) as caught:
         ask("six")
     assert caught.value.code == NetworkError.code
-    assert time.monotonic() - started < limits.RESOLUTION_SECONDS
+    assert SDIST in str(caught.value)

@@ -101,14 +101,14 @@ def test_search_narrows_a_thousand_cards(browser: Chrome, site: Path) -> None:
     assert shown(browser) == 0, "the words stand in the address"
 
 
-def test_search_is_quick(browser: Chrome, site: Path) -> None:
+def test_a_search_through_a_thousand_entries_ends(browser: Chrome, site: Path) -> None:
     opened(browser, site, "index.html")
-    took = browser.execute_script(
-        "const box = document.getElementById('words'); const t = performance.now(); box.value = 'torch';"
+    left = browser.execute_script(
+        "const box = document.getElementById('words'); box.value = 'torch';"
         "for (const c of document.querySelectorAll('[data-words]')) c.hidden = !c.dataset.words.includes('torch');"
-        "document.body.offsetHeight; return performance.now() - t"
+        "return document.querySelectorAll('[data-words]:not([hidden])').length"
     )
-    assert took < 30_000  # milliseconds; a hang, not a benchmark
+    assert 0 < left < 1000
 
 
 def test_the_keyboard_is_enough(browser: Chrome, site: Path) -> None:
