@@ -42,6 +42,8 @@ FAMILIES = (*(f"lib{name}.so.*" for name in _FAMILIES), "libcuda.so*")
 """Libraries of which every copy in the image is listed."""
 
 
+IMPORT_PARTS = ("preamble", "distributions", "errors", "child")
+"""What the probe of imports needs of ``probes/shared/``."""
 TOOLKITS = ("/usr/local/cuda*",)
 """Where images have a CUDA toolkit beside the wheels."""
 OPENMP = ("libiomp5.so", "libomp.so*", "libomp-*.so*", "libiomp5-*.so*")
@@ -159,7 +161,7 @@ def imports_request(
             "lines": msgspec.to_builtins(told),
             "limit": limit,
         },
-        parts=("preamble", "distributions", *(("stub_driver",) if stub else ())),
+        parts=(*IMPORT_PARTS, "stub_driver") if stub else IMPORT_PARTS,
         limit=limit * (len(expected.direct) + len(expected.imports) + len(used) + 2) + 30.0,
     )
 

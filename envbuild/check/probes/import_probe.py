@@ -14,87 +14,11 @@ A process that crashes, hangs or prints without end is an answer, not an acciden
 
 import fnmatch
 import re
-import select
 import signal
 import time
-import traceback
 
-KEPT = 16384
 MOST_ALONE = 20
 """Distributions that are imported at most where nothing says what was asked for."""
-LACKING = re.compile(
-    r"cannot import name '\w+' from (?:partially initialized module )?'([\w.]+)'"
-    r"|module '([\w.]+)' has no attribute|No module named '([\w.]+)'"
-    r"|\b(numpy)\.(?:dtype size changed|core\.multiarray failed)|using (NumPy) 1"
-)
-"""The module that lacks what another one wants of it, as Python and numpy say it."""
-
-
-ADVICE = re.compile(
-    r"[\W_]*$|\[?(?:end|start) of|\W*(?:try|please|see|for more|more information|note|hint"
-    r"|important|you can|if you|https?)\b",
-    re.IGNORECASE,
-)
-"""Lines of a message that say what to do, and not what is wrong; rules of signs."""
-
-
-def format_error(error):
-    """The kind of an error and the line of its message that says what is wrong.
-
-    That is the first one, unless it only announces another error: then the last.
-    """
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    telling = [line for line in lines if not ADVICE.match(line)] or lines[:1]
-    if not telling:
-        return type(error).__name__
-    announces = telling[0].endswith(":") or "following error" in telling[0]
-    if announces or any("riginal error" in line for line in telling):
-        chosen = telling[-1]
-    else:
-        chosen = telling[0]
-    return ("%s: %s" % (type(error).__name__, chosen))[:500]
-
-
-def list_files(error):
-    """The files of a traceback and of those behind it, innermost first, each once."""
-    found, seen = [], set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        lines = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
-        found += reversed(lines)
-        error = error.__cause__ or error.__context__
-    return [path for number, path in enumerate(found) if path not in found[:number]]
-
-
-def find_blamed(records, paths, name, error):
-    """The distributions to look at for a failure, nearest first.
-
-    That is the owner of the module that the error names (a newer release may have taken away what
-    is wanted), then the owners of the traceback's files in its order, then those of the module
-    itself.
-    """
-    owner = {}
-    for item, _ in records:
-        for path in item["paths"]:
-            owner.setdefault(os.path.join(item["folder"], path), item["name"])
-    lacking = LACKING.search(error)
-    names = []
-    for group in lacking.groups() if lacking else ():
-        if group:
-            names += nearest_owners(records, group.lower())
-    names += [owner[path] for path in paths if path in owner]
-    names += nearest_owners(records, name)
-    return [item for number, item in enumerate(names) if item not in names[:number]]
-
-
-def nearest_owners(records, module):
-    """Names of a module's owners, else of those of the nearest one above it that has any."""
-    while module:
-        found = [item["name"] for item in owners(records, module)]
-        if found:
-            return found
-        module = module.rpartition(".")[0]
-    return []
 
 
 def attempt_import(name, say):
@@ -198,83 +122,6 @@ def entries_to_try(records):
         if owners(records, entry["module"]) or module_file(entry["module"]):
             found.append(entry)
     return found
-
-
-def in_child(work, limit):
-    """Run ``work(say)`` in a forked process; returns what it said, or how it ended instead."""
-    said_r, said_w = os.pipe()
-    noise_r, noise_w = os.pipe()
-    started = time.time()
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            os.setsid()
-            for fd in (1, 2):
-                os.dup2(noise_w, fd)
-            os.close(said_r)
-            os.close(noise_r)
-
-            def say(document):
-                data = (json.dumps(document) + "\n").encode("ascii")
-                while data:
-                    data = data[os.write(said_w, data) :]
-
-            work(say)
-            status = 0
-        finally:
-            for stream in (sys.stdout, sys.stderr):
-                try:
-                    stream.flush()
-                except Exception:
-                    pass
-            os._exit(status)  # no exit handlers: some frameworks hang or crash in theirs
-    os.close(said_w)
-    os.close(noise_w)
-    said, noise, timed_out = drain_pipes(said_r, noise_r, started + limit)
-    if timed_out:
-        os.killpg(child, signal.SIGKILL)
-    status = os.waitpid(child, 0)[1]
-    result = {
-        "lines": [
-            json.loads(line) for line in said.decode("ascii", "replace").splitlines() if line
-        ],
-        "noise": noise.decode("utf-8", "replace").splitlines(),
-        "seconds": round(time.time() - started, 3),
-        "timed_out": timed_out,
-    }
-    if os.WIFSIGNALED(status) and not timed_out:
-        result["signal"] = os.WTERMSIG(status)
-    elif os.WIFEXITED(status):
-        result["code"] = os.WEXITSTATUS(status)
-    return result
-
-
-def drain_pipes(said_r, noise_r, deadline):
-    """Read both pipes until the child's end of the first closes; keeps the end of the noise."""
-    said, noise, timed_out = b"", b"", False
-    open_fds = [said_r, noise_r]
-    while said_r in open_fds:
-        left = deadline - time.time()
-        if left <= 0:
-            timed_out = True
-            break
-        for fd in select.select(open_fds, [], [], min(left, 1.0))[0]:
-            chunk = os.read(fd, 65536)
-            if not chunk:
-                open_fds.remove(fd)
-            elif fd == said_r:
-                said += chunk
-            else:
-                noise = (noise + chunk)[-KEPT:]
-    while noise_r in open_fds and not timed_out and select.select([noise_r], [], [], 0)[0]:
-        chunk = os.read(noise_r, 65536)
-        if not chunk:
-            break
-        noise = (noise + chunk)[-KEPT:]
-    os.close(said_r)
-    os.close(noise_r)
-    return said, noise, timed_out
 
 
 def read_outcome(result, limit):

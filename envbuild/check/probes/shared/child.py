@@ -1,0 +1,84 @@
+"""Comes before probes that try things in forked processes: one may crash, hang or print without end."""
+
+import select
+import signal
+import time
+
+KEPT = 16384
+
+
+def in_child(work, limit):
+    """Run ``work(say)`` in a forked process; returns what it said, or how it ended instead."""
+    said_r, said_w = os.pipe()
+    noise_r, noise_w = os.pipe()
+    started = time.time()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            os.setsid()
+            for fd in (1, 2):
+                os.dup2(noise_w, fd)
+            os.close(said_r)
+            os.close(noise_r)
+
+            def say(document):
+                data = (json.dumps(document) + "\n").encode("ascii")
+                while data:
+                    data = data[os.write(said_w, data) :]
+
+            work(say)
+            status = 0
+        finally:
+            for stream in (sys.stdout, sys.stderr):
+                try:
+                    stream.flush()
+                except Exception:
+                    pass
+            os._exit(status)  # no exit handlers: some frameworks hang or crash in theirs
+    os.close(said_w)
+    os.close(noise_w)
+    said, noise, timed_out = drain_pipes(said_r, noise_r, started + limit)
+    if timed_out:
+        os.killpg(child, signal.SIGKILL)
+    status = os.waitpid(child, 0)[1]
+    result = {
+        "lines": [
+            json.loads(line) for line in said.decode("ascii", "replace").splitlines() if line
+        ],
+        "noise": noise.decode("utf-8", "replace").splitlines(),
+        "seconds": round(time.time() - started, 3),
+        "timed_out": timed_out,
+    }
+    if os.WIFSIGNALED(status) and not timed_out:
+        result["signal"] = os.WTERMSIG(status)
+    elif os.WIFEXITED(status):
+        result["code"] = os.WEXITSTATUS(status)
+    return result
+
+
+def drain_pipes(said_r, noise_r, deadline):
+    """Read both pipes until the child's end of the first closes; keeps the end of the noise."""
+    said, noise, timed_out = b"", b"", False
+    open_fds = [said_r, noise_r]
+    while said_r in open_fds:
+        left = deadline - time.time()
+        if left <= 0:
+            timed_out = True
+            break
+        for fd in select.select(open_fds, [], [], min(left, 1.0))[0]:
+            chunk = os.read(fd, 65536)
+            if not chunk:
+                open_fds.remove(fd)
+            elif fd == said_r:
+                said += chunk
+            else:
+                noise = (noise + chunk)[-KEPT:]
+    while noise_r in open_fds and not timed_out and select.select([noise_r], [], [], 0)[0]:
+        chunk = os.read(noise_r, 65536)
+        if not chunk:
+            break
+        noise = (noise + chunk)[-KEPT:]
+    os.close(said_r)
+    os.close(noise_r)
+    return said, noise, timed_out
