@@ -88,8 +88,8 @@ def check_and_save(
     title: str = "check",
 ) -> Report:
     """Check an image and save the report."""
-    digest_of = known_digest if image.recorded is None else fresh_digest
-    image = replace(image, digest_of=lambda path: digest_of(path, context.store))
+    read_digest = known_digest if image.recorded is None else fresh_digest
+    image = replace(image, digest_of=lambda path: read_digest(path, context.store))
     basis = CheckBasis(
         recipe=source.recipe if source else None,
         lock=lock,

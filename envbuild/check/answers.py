@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from dataclasses import dataclass
+from itertools import chain
 from typing import Generic, TypeVar
 
 import msgspec
@@ -152,7 +153,7 @@ class LibrarySurvey(_Record, frozen=True):
     @property
     def all_copies(self) -> list[str]:
         """The paths of all copies, whatever their names."""
-        return [path for paths in self.copies.values() for path in paths]
+        return list(chain.from_iterable(self.copies.values()))
 
 
 class Region(_Record, frozen=True):

@@ -194,17 +194,13 @@ def _cure_of_symbol(evidence: Evidence, error: str) -> str:
     named = re.search(r"\bversion (lib[\w+-]+\.so[.\d]*)", error)
     found = given(evidence.libraries) if evidence.libraries and evidence.libraries.data else None
     if named and found:
-        copies = [path for paths in found.copies.values() for path in paths]
-        first = [
-            folder
-            for folder in found.library_path
-            if any(path == f"{folder}/{named[1]}" for path in copies)
-        ]
-        if first:
-            return (
-                f"take {first[0]} out of LD_LIBRARY_PATH: the {named[1]} there is another release, "
-                "and loaded first"
-            )
+        copies = set(found.all_copies)
+        for folder in found.library_path:
+            if f"{folder}/{named[1]}" in copies:
+                return (
+                    f"take {folder} out of LD_LIBRARY_PATH: the {named[1]} there is another "
+                    "release, and loaded first"
+                )
     other = "torch" if re.search(r"torch|c10|_ZN?K?2at", error) else "what it was built with"
     return (
         f"its compiled code is for another release of {other}: take the release of it that was "
