@@ -2,7 +2,7 @@
 
 A stage imports only those before it: recipe, base, conda, resolve, project, lock, plan, build, bundle, check, shelf, job,
 wrap, app.
-Foundations (context, errors, failures, limits, names, cage, run, progress, settings, toml, tarread, runtime, runtime_search, host, quota, tools,
+Foundations (context, errors, failures, limits, names, cage, run, progress, settings, toml, tarread, runtime, runtime_search, host_python, host, quota, tools,
 data, formats, store, net) are for everybody and know no stage; cli knows all.
 """
 
@@ -53,6 +53,7 @@ FOUNDATIONS = (
     "run",
     "runtime",
     "runtime_search",
+    "host_python",
     "settings",
     "store",
     "tarread",

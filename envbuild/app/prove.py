@@ -52,6 +52,8 @@ def prove_lock(
 
     Raises NoSolutionError with what was tried, HostError where nothing can be built here.
     """
+    if not lock.python_version:
+        return lock  # there is nothing to import it with
     tester = ImageImportTester(source=source, options=options, context=context)
     search = ImportSearch(
         lab=tester, seconds=seconds, dates=_earlier_dates(lock), say=context.report.say

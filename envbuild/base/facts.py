@@ -46,6 +46,7 @@ class _Probed(msgspec.Struct, frozen=True):
     constraints: str | None
     conda_prefix: str | None = None
     conda: tuple[InstalledConda, ...] = ()
+    off_path: bool = False
 
 
 class _ProbedDist(msgspec.Struct, frozen=True):
@@ -65,6 +66,23 @@ def probe_text() -> str:
     return Path(__file__).with_name("probe.py").read_text("utf-8")
 
 
+def python_off_path(output: str) -> str | None:
+    """Return the Python that this machine's has found on no PATH, None where there is none."""
+    probed = _read_line(output, "the image")
+    return None if probed.python else probed.python_path or None
+
+
+def _read_line(output: str, image: str) -> _Probed:
+    lines = [line for line in output.splitlines() if line.startswith(MARK)]
+    try:
+        return msgspec.json.decode(lines[-1].removeprefix(MARK), type=_Probed)
+    except (IndexError, *UNREADABLE) as error:
+        detail = output.strip().splitlines()[-1:] or ["nothing"]
+        raise HostError(
+            f"the probe in the image printed no facts, but: {detail[0][:300]}", where=image
+        ) from error
+
+
 def read_probe(
     output: str,
     *,
@@ -78,14 +96,7 @@ def read_probe(
     ``created`` (ISO date) wins over what the probe guessed from file times.  Raises HostError where
     the output holds no facts, UsageError for an image whose C library is not glibc.
     """
-    lines = [line for line in output.splitlines() if line.startswith(MARK)]
-    try:
-        probed = msgspec.json.decode(lines[-1].removeprefix(MARK), type=_Probed)
-    except (IndexError, *UNREADABLE) as error:
-        detail = output.strip().splitlines()[-1:] or ["nothing"]
-        raise HostError(
-            f"the probe in the image printed no facts, but: {detail[0][:300]}", where=image
-        ) from error
+    probed = _read_line(output, image)
     if probed.glibc is None:
         raise UsageError(
             "the image's C library is not glibc",
@@ -124,9 +135,7 @@ def _facts_of(
         size=size,
         distro=" ".join(filter(None, (probed.release.get("ID"), probed.release.get("VERSION_ID"))))
         or None,
-        python_path=probed.python_path,
-        abi=probed.abi,
-        prefix=probed.prefix,
+        **_interpreter_of(probed),
         site=probed.site,
         externally_managed=probed.externally_managed,
         cuda=cuda,
@@ -140,6 +149,12 @@ def _facts_of(
         stubs=gpu.stub_paths(probed.libraries),
         **_conda_of(probed),
     )
+
+
+def _interpreter_of(probed: _Probed) -> dict[str, Any]:
+    """Return where the image's Python is; nothing of an image without one."""
+    told = {"python_path": probed.python_path, "abi": probed.abi, "prefix": probed.prefix}
+    return {"off_path": probed.off_path, **{key: text for key, text in told.items() if text}}
 
 
 def _conda_of(probed: _Probed) -> dict[str, Any]:

@@ -226,6 +226,18 @@ def conda_prefix(files, home):
     return prefix if files.isdir(os.path.join(prefix, "conda-meta")) else None
 
 
+def conda_homes(files):
+    """Folders of conda environments that are there, though Python may not be on PATH."""
+    folders = files.environ.get("PATH", "").split(":")
+    homes = [files.environ.get("CONDA_PREFIX"), files.environ.get("MAMBA_ROOT_PREFIX")]
+    homes += [os.path.dirname(folder.rstrip("/")) for folder in folders]
+    homes += ["/opt/conda", "/usr/local"]
+    records = files.glob("/opt/*/conda-meta") + files.glob("/*/.pixi/envs/default/conda-meta")
+    homes += [os.path.dirname(folder) for folder in records]
+    found = [files.real(home) for home in homes if home and home.startswith("/")]
+    return [home for home in found if files.isdir(os.path.join(home, "conda-meta"))]
+
+
 def read_conda(files, prefix):
     """The packages of a conda environment; of a record that is no JSON its file's name counts."""
     folder, found = os.path.join(prefix, "conda-meta"), []
@@ -282,6 +294,24 @@ def read_apt(files):
         if fields.get("Status", "").endswith(" installed") and "Version" in fields:
             found.append([fields["Package"], fields["Version"], fields.get("Architecture", "all")])
     return sorted(found)
+
+
+def glibc_of_files(files):
+    """The version of glibc by its file's name or text; None without glibc."""
+    for pattern in (
+        "/lib/*-linux-gnu/libc.so.6",
+        "/lib64/libc.so.6",
+        "/usr/lib*/libc.so.6",
+        "/lib/libc.so.6",
+    ):
+        for path in files.glob(pattern):
+            named = re.search(r"/libc-(2\.\d+)\.so$", files.real(path))
+            if named:
+                return named.group(1)
+            told = re.search(rb"GNU C Library [^\n]*version (2\.\d+)", files.read(path) or b"")
+            if told:
+                return told.group(1).decode()
+    return None
 
 
 def read_glibc():
@@ -441,15 +471,37 @@ def describe_interpreter():
     }
 
 
+def without_interpreter(files, machine):
+    """What is told of a system without a Python; the first of its conda environments counts."""
+    homes = conda_homes(files)
+    home = homes[0] if homes else ""
+    stdlib = os.path.join(home, "lib/python") if home else ""
+    python = os.path.join(home, "bin/python")
+    has_python = home and files.exists(python)
+    return {
+        "python_path": python if has_python else "",
+        "python": "",
+        "implementation": "",
+        "abi": "",
+        "prefix": home,
+        "stdlib": stdlib,
+        "path": [],
+        "machine": machine,
+        "glibc": glibc_of_files(files),
+    }
+
+
 def read_facts(files, python):
     """All facts, from a system's files and what is known of its Python (describe_interpreter)."""
     facts = dict(python)
     path, stdlib, prefix = facts.pop("path"), facts.pop("stdlib"), facts["prefix"]
     dists = read_dists(files, path)
-    conda = conda_prefix(files, os.path.dirname(os.path.dirname(stdlib)))
+    home = os.path.dirname(os.path.dirname(stdlib))
+    conda = conda_prefix(files, home) if home else None
+    managed = bool(stdlib) and files.exists(os.path.join(stdlib, "EXTERNALLY-MANAGED"))
     facts.update(
         site=[p for p in path if os.path.basename(p) in ("site-packages", "dist-packages")],
-        externally_managed=files.exists(os.path.join(stdlib, "EXTERNALLY-MANAGED")),
+        externally_managed=managed,
         release=read_release(files),
         created=find_newest_time(files, dists),
         dists=dists,
@@ -465,12 +517,14 @@ def read_facts(files, python):
 
 
 def main():
+    # another machine's Python tells nothing of this system
+    if sys.argv[1:] == ["host"]:
+        python = without_interpreter(Files(), platform.machine())
+    else:
+        python = describe_interpreter()
+    python["off_path"] = sys.argv[1:] == ["off-path"]
     # names that are no text (surrogates of undecodable bytes) become question marks
-    line = (
-        "ENVBUILD-FACTS "
-        + json.dumps(read_facts(Files(), describe_interpreter()), ensure_ascii=False)
-        + "\n"
-    )
+    line = "ENVBUILD-FACTS " + json.dumps(read_facts(Files(), python), ensure_ascii=False) + "\n"
     sys.stdout.buffer.write(line.encode("utf-8", "replace"))
     sys.stdout.buffer.flush()
 

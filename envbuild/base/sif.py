@@ -9,14 +9,22 @@ from pathlib import Path
 import msgspec
 
 from envbuild.base.digests import known_digest
-from envbuild.base.facts import cached_facts, iso_day, keep_facts, probe_text, read_probe
+from envbuild.base.facts import (
+    cached_facts,
+    iso_day,
+    keep_facts,
+    probe_text,
+    python_off_path,
+    read_probe,
+)
 from envbuild.base.model import BaseFacts, BaseReference, Header
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, IntegrityError, UsageError
 from envbuild.failures import explain_failure
 from envbuild.formats.sif_reader import SifFile, image_digest, read_sif, require_base
-from envbuild.run import Result, Runner
-from envbuild.runtime import ExecOptions, Runtime
+from envbuild.host_python import open_host_python
+from envbuild.run import Result
+from envbuild.runtime import Bind, ExecOptions
 from envbuild.runtime_search import find_runtime
 
 INTERPRETERS = ("python3", "python")
@@ -38,9 +46,7 @@ def describe_sif(reference: BaseReference, context: Context) -> BaseFacts:
     if kept is not None:
         return msgspec.structs.replace(kept, image=reference.text)
     with context.report.stage(f"read what {path.name} holds"):
-        output = _run_probe(
-            path, find_runtime(context.settings, context.runner), context.runner, reference.text
-        )
+        output = _run_probe(path, context, reference.text)
     facts = read_probe(output, image=reference.text, digest=digest, size=sif.size)
     facts = msgspec.structs.replace(facts, created=_creation_day(facts, sif))
     keep_facts(facts, digest, context.store)
@@ -60,24 +66,40 @@ def fetch_sif(reference: BaseReference, context: Context) -> Header:
     return (("Bootstrap", "localimage"), ("From", str(path)))
 
 
-def _run_probe(path: Path, runtime: Runtime, runner: Runner, image: str) -> str:
+def _run_probe(path: Path, context: Context, image: str) -> str:
+    """Return what the probe printed in the image's own Python, or in this machine's."""
     for interpreter in INTERPRETERS:
-        argv = (interpreter, "-s", "-B", "-")
-        command = runtime.exec_command(
-            path, argv, ExecOptions(stdin=probe_text(), timeout=PROBE_SECONDS)
-        )
-        result = runner(command, check=False)
+        result = _probe_with((interpreter,), path, context)
         if result.code == 0:
             return result.stdout
         if not re.search(
             rf'"{interpreter}": executable file not found|{interpreter}: not found', result.stderr
         ):
             raise _probe_error(result, image)
-    raise UsageError(
-        "the image has no Python on its PATH",
-        where=image,
-        hint='a base needs Python 3.6 or newer; or start from Debian packages: bootstrap = "debian:bookworm"',
-    )
+    with open_host_python(context.store, context.runner) as python:
+        result = _probe_with(python.argv, path, context, "host", binds=python.binds)
+    if result.code != 0:
+        raise _probe_error(result, image)
+    off_path = python_off_path(result.stdout)
+    if off_path is None:
+        return result.stdout
+    result = _probe_with((off_path,), path, context, "off-path")
+    if result.code != 0:
+        raise _probe_error(result, image)
+    return result.stdout
+
+
+def _probe_with(
+    python: tuple[str, ...],
+    path: Path,
+    context: Context,
+    *words: str,
+    binds: tuple[Bind, ...] = (),
+) -> Result:
+    options = ExecOptions(stdin=probe_text(), timeout=PROBE_SECONDS, binds=binds)
+    runtime = find_runtime(context.settings, context.runner)
+    argv = (*python, "-s", "-B", "-", *words)
+    return context.runner(runtime.exec_command(path, argv, options), check=False)
 
 
 def _probe_error(result: Result, image: str) -> EnvbuildError:

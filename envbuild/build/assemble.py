@@ -47,8 +47,8 @@ from envbuild.build.in_base.install_scheme import (
     ask_scheme,
     bootstrap_scheme,
     cached_scheme,
-    conda_scheme,
     keep_scheme,
+    known_scheme,
     read_scheme,
 )
 from envbuild.build.in_base.overlay_run import post_script, run_captured
@@ -192,10 +192,9 @@ class _Assembly:
 
     def _scheme(self, base: BaseParts | None) -> Scheme:
         """Return where packages are installed; an image's own Python is asked once per image."""
-        if self.lock.conda_python is not None:
-            return conda_scheme(self.lock)
-        if base is None or self.lock.is_bootstrap:
-            return bootstrap_scheme(self.lock)
+        known = known_scheme(self.lock)
+        if known is not None or base is None:
+            return known or bootstrap_scheme(self.lock)
         answer = cached_scheme(self.lock.base, self.store)
         if answer is None:
             with self._container(base) as inside:

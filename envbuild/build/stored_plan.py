@@ -35,9 +35,8 @@ from envbuild.build.conda.parts import Marks, SeenByActivation, stored_conda
 from envbuild.build.image.base_config import NO_CONFIG, BaseConfig
 from envbuild.build.in_base.install_scheme import (
     Scheme,
-    bootstrap_scheme,
     cached_scheme,
-    conda_scheme,
+    known_scheme,
     read_scheme,
 )
 from envbuild.build.in_base.overlay_run import captured_key
@@ -71,8 +70,7 @@ def _stored_base(spec: AssemblySpec, store: Store) -> PlannedBase:
         key = root_key(lock, ("system",), spec.codec)
         conda = _stored_conda(spec, [key], NO_CONFIG, store)
         parts = plan_base(lock, [key], [], lambda key: is_cached(key, store))
-        scheme = conda_scheme(lock) if lock.conda_python else bootstrap_scheme(lock)
-        return PlannedBase(parts=(*parts, *conda), scheme=scheme, config=NO_CONFIG)
+        return PlannedBase(parts=(*parts, *conda), scheme=known_scheme(lock), config=NO_CONFIG)
     # only what the store knows already: an image that was never fetched has one part without a key
     keys = _own_keys(spec, store)
     base = _packed_base(spec, keys, store)
@@ -99,8 +97,9 @@ def _stored_conda(
 
 def _known_scheme(lock: Lock, base: BaseParts, store: Store) -> Scheme | None:
     """Return where packages are installed; None where the base's Python was not asked yet."""
-    if lock.conda_python is not None:
-        return conda_scheme(lock)
+    known = known_scheme(lock)
+    if known is not None:
+        return known
     answer = cached_scheme(lock.base, store)
     return None if answer is None else read_scheme(answer, lock.base, base.tree)
 

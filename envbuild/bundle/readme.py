@@ -42,7 +42,7 @@ def readme(recipe: Recipe, lock: Lock, *, pythons: tuple[str, ...]) -> str:
 
 {recipe.recipe.summary or name}
 
-Base: {lock.base.reference}, Python {lock.python_version}, {lock.base.framework or "no framework"}.
+Base: {lock.base.reference}, {lock.python_title}, {lock.base.framework or "no framework"}.
 Lock: {lock_digest(lock)}
 
 With envbuild (the same image as anywhere else, checked afterwards):

@@ -32,7 +32,8 @@ class Expected:
     sha256
     (hex) of the RECORD that the base's facts have; ``script`` is the recipe's own check; ``target``
     the kind of node that the image is meant for; ``project`` the folder with the user's own Python;
-    ``level`` how deep to look; ``alone`` tells that neither a recipe nor a lock is at hand.
+    ``level`` how deep to look; ``alone`` tells that neither a recipe nor a lock is at hand,
+    ``no_python`` that the image has no Python, and is looked at with this machine's.
     """
 
     framework: Framework | None = None
@@ -52,6 +53,7 @@ class Expected:
     project: Path | None = None
     level: Level = "quick"
     alone: bool = False
+    no_python: bool = False
 
     @property
     def wants_cpu(self) -> bool:
@@ -127,6 +129,7 @@ def derive_expected(basis: CheckBasis) -> Expected:
         project=basis.project,
         level=basis.level,
         alone=recipe is None and lock is None,
+        no_python=lock is not None and not lock.python_version,
     )
 
 

@@ -43,6 +43,7 @@ from envbuild.formats.sif_reader import (
     require_base,
 )
 from envbuild.host import network_namespaces_work
+from envbuild.host_python import HostPython, open_host_python
 from envbuild.lock.digest import lock_digest
 from envbuild.progress import Reporter, Stage
 
@@ -86,14 +87,6 @@ def check_image(
     expected = derive_expected(basis)
     present = gpu_present() if host.gpu is None else host.gpu
     network = recipe is not None and recipe.check.network
-    inside = ProbeRunner(
-        image.path,
-        host.runtime,
-        context.runner,
-        gpu=present,
-        environment=host.environment,
-        network=network,
-    )
     if not (network or network_namespaces_work()):
         report.say(
             "this machine gives no network of its own: what the check runs can reach the real one"
@@ -103,7 +96,17 @@ def check_image(
         context.store.outside(context.settings.tmpdir) as home,
         _digest_beside(image) as known,
         ThreadPoolExecutor(1, "plain-exec") as pool,
+        _python_for(expected, context) as host_python,
     ):
+        inside = ProbeRunner(
+            image.path,
+            host.runtime,
+            context.runner,
+            gpu=present,
+            environment=host.environment,
+            network=network,
+            host_python=host_python,
+        )
         plainly = pool.submit(inside.ask_plainly, plain, Plain, home)
         evidence = replace(gather_evidence(expected, inside, report, stage), plain=plainly.result())
         digest = known.result()
@@ -124,6 +127,15 @@ def check_image(
         asked=asked_digest(recipe, basis.script),
         envbuild=__version__,
     )
+
+
+def _python_for(
+    expected: Expected, context: Context
+) -> contextlib.AbstractContextManager[HostPython | None]:
+    """Return what gives an image a Python that has none of its own."""
+    if not expected.no_python:
+        return contextlib.nullcontext()
+    return open_host_python(context.store, context.runner)
 
 
 def _describe_driver(evidence: Evidence) -> tuple[tuple[str, ...], str | None]:

@@ -16,6 +16,7 @@ from envbuild.check.answers import Answer, ScriptRun, killed_by
 from envbuild.check.contaminated_home import poison_home
 from envbuild.check.plan import ProbeRequest
 from envbuild.failures import explain_failure
+from envbuild.host_python import HostPython
 from envbuild.limits import UNREADABLE
 from envbuild.run import Command, Result, Runner
 from envbuild.runtime import ExecOptions
@@ -74,7 +75,7 @@ class ProbeRunner:
     """An image with the means to run something in it.
 
     ``gpu`` hands the host's driver in (--nv), ``network`` the network; the unsealed probe never has
-    one.
+    one.  ``host_python`` is one for an image without its own.
     """
 
     def __init__(
@@ -86,7 +87,10 @@ class ProbeRunner:
         gpu: bool,
         environment: Mapping[str, str] | None = None,
         network: bool = False,
+        host_python: HostPython | None = None,
     ) -> None:
+        self.python = (PYTHON,) if host_python is None else host_python.argv
+        self.binds = () if host_python is None else host_python.binds
         self.image = image
         self.container = container
         self.runner = runner
@@ -118,8 +122,9 @@ class ProbeRunner:
         limit = max(sum(one.limit for one in lane) for lane in lanes) + START_LIMIT
         command = self.container.exec_command(
             self.image,
-            (PYTHON, "-c", _text("supervisor")),
+            (*self.python, "-c", _text("supervisor")),
             ExecOptions(
+                binds=self.binds,
                 env=self.env,
                 gpu=self.gpu,
                 stdin=msgspec.json.encode({"lanes": jobs}).decode(),
@@ -142,10 +147,10 @@ class ProbeRunner:
         temporary.mkdir()
         command = self.container.exec_command(
             self.image,
-            (PYTHON, "-", parameters),
+            (*self.python, "-", parameters),
             ExecOptions(
                 sealed=False,
-                binds=tuple((temporary, place, True) for place in TEMPORARY),
+                binds=(*self.binds, *((temporary, place, True) for place in TEMPORARY)),
                 stdin=probe_source(request),
                 timeout=request.limit,
                 network=False,
@@ -160,8 +165,9 @@ class ProbeRunner:
         """Run the recipe's own check script."""
         command = self.container.exec_command(
             self.image,
-            (PYTHON, "-c", START_SCRIPT, script.name),
+            (*self.python, "-c", START_SCRIPT, script.name),
             ExecOptions(
+                binds=self.binds,
                 env=self.env,
                 gpu=self.gpu,
                 stdin=script.read_text("utf-8"),

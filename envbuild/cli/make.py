@@ -231,7 +231,7 @@ def _print_result(result: MakeResult, context: Context, *, as_json: bool) -> Non
     base = spec.lock.base
     click.echo(f"\n{target.name}: {human_bytes(size)} in {human_seconds(result.seconds)}")
     framework = base.framework or "no framework"
-    about = f"{framework}, Python {base.python}, {base.reference}"
+    about = f"{framework}, {spec.lock.python_title}, {base.reference}"
     click.echo(f"  built    {about}; lock {short_digest(digest)}")
     for line in _proved_lines(result.report):
         click.echo(f"  {line}")

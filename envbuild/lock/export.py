@@ -75,4 +75,4 @@ def _about_lines(lock: Lock) -> Iterable[str]:
     held = (
         "framework and packages" if lock.is_bootstrap else "what is installed over its own packages"
     )
-    yield f"# For {base.reference}, Python {lock.python_version}, {lock.platform}: {held}."
+    yield f"# For {base.reference}, {lock.python_title}, {lock.platform}: {held}."

@@ -27,6 +27,10 @@ PackageName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0
 Version = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+!_~:-]*\Z", max_length=100)]
 
 
+PythonVersion = Annotated[
+    str, Meta(pattern=r"^([A-Za-z0-9][A-Za-z0-9.+!_~:-]*)?\Z", max_length=100)
+]
+"""A version, or "" for a base without Python."""
 CondaName = Annotated[str, Meta(pattern=r"^[a-z0-9_][a-z0-9_.-]*\Z", max_length=128)]
 """A name of a conda package (CEP 26)."""
 CondaWord = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+!]*\Z", max_length=128)]
@@ -59,13 +63,14 @@ class LockedBase(_Entry, frozen=True):
     ``python_path`` is the Python that packages are installed for; ``externally_managed`` that pip
     and uv must be told to (PEP 668); ``size`` what has to be downloaded of an image, in bytes (0
     for a bootstrap, whose packages are listed).  ``conda_prefix`` is the conda environment that its
-    Python lives in, None for any other Python.
+    Python lives in, None for any other Python; of a base without Python it is the first that it
+    has.  ``off_path`` tells that its Python is on no PATH.
     """
 
     reference: str
     digest: Digest
     facts: Digest
-    python: Version
+    python: PythonVersion
     machine: Machine
     glibc: Version
     created: Annotated[str, Meta(pattern=r"^\d{4}-\d{2}-\d{2}\Z")]
@@ -77,6 +82,7 @@ class LockedBase(_Entry, frozen=True):
     externally_managed: bool = False
     size: Size = 0
     conda_prefix: Folder | None = None
+    off_path: bool = False
 
 
 class PythonPackage(_Entry, frozen=True):
@@ -275,9 +281,17 @@ class Lock(_Entry, frozen=True):
 
     @property
     def python_version(self) -> str:
-        """The version of the Python that packages are installed for: conda's, else the base's."""
+        """The version of the Python that packages are installed for: conda's, else the base's.
+
+        It is "" where neither has one.
+        """
         found = self.conda_python
         return self.base.python if found is None else found.version
+
+    @property
+    def python_title(self) -> str:
+        """The Python that packages are installed for, as people are told of it."""
+        return f"Python {self.python_version}" if self.python_version else "no Python"
 
     @property
     def python_path(self) -> str:

@@ -45,6 +45,12 @@ def list_conda(packages: tuple[CondaPackage, ...]) -> tuple[str, ...]:
     return (f"mkdir -p {BUILD}", *write_heredoc(f"cat >{BUILD}/conda.txt", "LOCKED", rows))
 
 
+def refuse_no_python() -> tuple[str, ...]:
+    """Return %post lines that end a build on a base without Python."""
+    reason = f"the base has no Python to start {LINKER}, which installs conda"
+    return (f"echo {quote_word(f'{reason}: build with envbuild make')} >&2", "exit 1")
+
+
 def install_conda(lock: Lock, set_by_recipe: tuple[str, ...]) -> tuple[str, ...]:
     """Return %post lines that install a lock's conda packages from files.
 

@@ -12,7 +12,7 @@ from envbuild.formats.image_name import parse_image_name
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock, LockedBase
 from envbuild.plan import root, shell
-from envbuild.plan.conda import fetch_conda, install_conda, list_conda
+from envbuild.plan.conda import fetch_conda, install_conda, list_conda, refuse_no_python
 from envbuild.plan.model import Definition, Pairs
 from envbuild.plan.quoting import quote_word, quote_words, script_line
 from envbuild.recipe.model import Recipe
@@ -30,6 +30,7 @@ def plan_definition(recipe: Recipe, lock: Lock) -> Definition:
     Raises UsageError for a value of the recipe that no definition can carry.
     """
     bootstrapped = recipe.base.bootstrap is not None
+    has_own_bin = lock.conda or lock.base.off_path
     return Definition(
         comment=_comment_lines(recipe, lock),
         header=(("Bootstrap", "scratch"),) if bootstrapped else image_header(lock),
@@ -38,7 +39,7 @@ def plan_definition(recipe: Recipe, lock: Lock) -> Definition:
         else shell.pass_network(debian=bool(lock.debian), conda=bool(lock.conda)),
         post=_post_lines(recipe, lock, bootstrapped=bootstrapped),
         environment=_environment_of(recipe, lock),
-        path=(f"{lock.conda_prefix}/bin",) if lock.conda else (),
+        path=(f"{lock.conda_prefix}/bin",) if has_own_bin else (),
         labels=_label_pairs(recipe, lock),
         test=_test_lines(recipe, lock),
         runscript=_runscript_lines(recipe),
@@ -110,6 +111,8 @@ def _post_lines(recipe: Recipe, lock: Lock, *, bootstrapped: bool) -> tuple[str,
     packages = lock.installed
     build = lock.build_only
     system = lock.system_packages
+    if not lock.base.python:
+        return (*QUIET, *refuse_no_python())
     python, of_base = lock.python_path, lock.base.python_path
     fetching = fetch_conda(lock.conda, of_base)
     fetched = () if bootstrapped else system
@@ -164,6 +167,8 @@ def _label_pairs(recipe: Recipe, lock: Lock) -> Pairs:
 
 
 def _test_lines(recipe: Recipe, lock: Lock) -> tuple[str, ...]:
+    if not lock.python_version:
+        return ("exit 0",)
     locked = [f"{p.name} {p.version}" for p in lock.installed]
     imports = [f"import {name}" for name in recipe.check.imports]
     of_base = recipe.base.bootstrap is not None and lock.conda_python is None
@@ -212,7 +217,7 @@ def _help_lines(recipe: Recipe, lock: Lock) -> tuple[str, ...]:
     return (
         recipe.recipe.summary or recipe.name,
         "",
-        f"Base: {lock.base.reference}, Python {lock.python_version}, {framework}.",
+        f"Base: {lock.base.reference}, {lock.python_title}, {framework}.",
         f"Direct requirements: {direct}.",
         "",
         f"    apptainer exec --nv {recipe.name}.sif python train.py",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import shutil
 from pathlib import Path
@@ -77,16 +78,6 @@ def test_an_image_may_call_its_python_python(here: Settings) -> None:
     ("text", "kind", "what"),
     [
         (
-            'FATAL:   "NAME": executable file not found in $PATH',
-            UsageError,
-            "base.sif: the image has no Python on its PATH",
-        ),
-        (
-            "/bin/sh: 1: NAME: not found",
-            UsageError,
-            "base.sif: the image has no Python on its PATH",
-        ),
-        (
             '  File "<stdin>", line 3\nSyntaxError: invalid syntax',
             UsageError,
             "base.sif: the image's Python cannot run a script for Python 3.6: SyntaxError: invalid syntax",
@@ -113,6 +104,24 @@ def test_what_goes_wrong_inside_is_told(
     with pytest.raises(kind) as caught:
         inspect(here, ScriptedRunner({"--version": VERSION, **answers}))
     assert str(caught.value) == what
+
+
+@pytest.mark.parametrize(
+    "missing",
+    ['FATAL:   "NAME": executable file not found in $PATH', "/bin/sh: 1: NAME: not found"],
+)
+def test_an_image_without_python_gets_the_machines(here: Settings, missing: str) -> None:
+    (here.cwd / "ld-linux.so.2").write_text("")
+    told = {"program": "/bin/sh", "stdlib": "/usr", "libraries": [str(here.cwd / "ld-linux.so.2")]}
+    found = output(python="", python_path="", created=None)
+    answers = {"-I -S": (0, json.dumps(told), ""), "/mnt/python/lib/loader": (0, found, "")}
+    for name in ("python3", "python"):
+        answers[f"{name} -s"] = (255, "", missing.replace("NAME", name))
+    runner = ScriptedRunner({"--version": VERSION, **answers})
+    facts, _ = inspect(here, runner)
+    assert facts.python == ""  # type: ignore[attr-defined]
+    command = runner.calls[-1]
+    assert command.argv[-4:] == ("-s", "-B", "-", "host")
 
 
 def test_a_machine_without_a_runtime_says_so(here: Settings) -> None:
@@ -144,8 +153,12 @@ def real_image(folder: Path, *, python: bool) -> Path:
             (root / str(library.parent)[1:]).mkdir(parents=True, exist_ok=True)
             shutil.copy2(library, root / str(library)[1:])
     image = folder / "base.sif"
-    LocalRunner()(Command(argv=("apptainer", "--quiet", "build", "--force", str(image), str(root))))
+    pack(image, root)
     return image
+
+
+def pack(image: Path, root: Path) -> None:
+    LocalRunner()(Command(argv=("apptainer", "--quiet", "build", "--force", str(image), str(root))))
 
 
 @pytest.mark.live
@@ -168,13 +181,21 @@ def test_a_real_image_is_read(tmp_path: Path, user_settings: Settings) -> None:
 
 @pytest.mark.live
 @needs("apptainer")
-def test_a_real_image_without_python_or_shell_is_refused(
+def test_a_real_image_without_python_or_shell_is_read_too(
     tmp_path: Path, user_settings: Settings
 ) -> None:
+    context = open_context(user_settings, LocalRunner(), Silent())
     image = real_image(tmp_path, python=False)
-    with pytest.raises(UsageError) as caught:
-        describe_base(
-            parse_reference(str(image)),
-            open_context(user_settings, LocalRunner(), Silent()),
-        )
-    assert str(caught.value) == f"{image}: the image has no Python on its PATH"
+    with pytest.raises(UsageError, match="the image's C library is not glibc"):
+        describe_base(parse_reference(str(image)), context)
+    library = Path("/lib64/ld-linux-x86-64.so.2").resolve().with_name("libc.so.6")
+    (tmp_path / "root/lib").mkdir()
+    shutil.copy2(library, tmp_path / "root/lib/libc.so.6")
+    meta = tmp_path / "root/usr/local/conda-meta"
+    meta.mkdir(parents=True)
+    (meta / "samtools-1.21-h1_0.json").write_text("{}")
+    pack(image, tmp_path / "root")
+    facts = describe_base(parse_reference(str(image)), context)
+    assert (facts.python, facts.conda_prefix) == ("", "/usr/local")
+    assert [package.key for package in facts.conda] == [("samtools", "1.21", "h1_0")]
+    assert facts.glibc == platform.libc_ver()[1]

@@ -130,7 +130,6 @@ def test_the_images_variables_name_constraints_and_libraries(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("files", "what"),
     [
-        (LIBC, "the image has no Python on its PATH"),
         (
             {**LIBC, "usr/bin/python": Link("python2.7"), "usr/bin/python2.7": "x"},
             "the image's Python is python2.7; a base needs Python 3.6 or newer",
@@ -148,6 +147,51 @@ def test_what_cannot_be_a_base_is_told(files: Files, what: str, tmp_path: Path) 
         static(tmp_path, tar_of(files))
     assert caught.value.what == what
     assert caught.value.hint
+
+
+TOOL = '{"name": "samtools", "version": "1.21", "build": "h1_0", "channel": "bioconda"}'
+
+
+@pytest.mark.parametrize(
+    ("home", "environment"),
+    [
+        ("usr/local", {}),
+        ("opt/conda", {}),
+        ("opt/mambaforge", {}),
+        ("srv/env", {"PATH": "/srv/env/bin:/usr/bin"}),
+        ("srv/env", {"CONDA_PREFIX": "/srv/env"}),
+        ("srv/env", {"MAMBA_ROOT_PREFIX": "/srv/env"}),
+        ("work/.pixi/envs/default", {}),
+    ],
+)
+def test_an_environment_without_python_is_found(
+    home: str, environment: dict[str, str], tmp_path: Path
+) -> None:
+    files = {**LIBC, f"{home}/conda-meta/samtools-1.21-h1_0.json": TOOL}
+    facts = static(tmp_path, tar_of(files), **environment)
+    assert (facts.python, facts.python_path, facts.off_path) == ("", None, False)
+    assert (facts.conda_prefix, facts.glibc) == (f"/{home}", "2.36")
+    assert [(p.name, p.channel) for p in facts.conda] == [("samtools", "bioconda")]
+
+
+def test_an_image_may_hold_neither_python_nor_conda(tmp_path: Path) -> None:
+    facts = static(tmp_path, tar_of(LIBC))
+    assert (facts.python, facts.conda_prefix, facts.dists) == ("", None, ())
+    assert [p.name for p in facts.apt] == ["libc6"]
+
+
+def test_condas_python_is_found_where_no_path_names_it(tmp_path: Path) -> None:
+    python = a_python(12, at="opt/conda")
+    python["opt/conda/bin/python"] = Link("python3.12")
+    site = "/opt/conda/lib/python3.12/site-packages"
+    files = {**LIBC, **python, "opt/conda/conda-meta/history": "", **dist(site, "six", "1.16.0")}
+    facts = static(tmp_path, tar_of(files))
+    assert (facts.python, facts.python_path) == ("3.12.9", "/opt/conda/bin/python")
+    assert (facts.off_path, facts.conda_prefix, facts.site) == (True, "/opt/conda", (site,))
+    assert [d.name for d in facts.dists] == ["six"]
+    # a Python that is on PATH comes first, and is no conda
+    facts = static(tmp_path, tar_of({**files, **a_python(11)}))
+    assert (facts.python, facts.off_path, facts.conda_prefix) == ("3.11.9", False, None)
 
 
 def test_an_older_layers_package_can_be_removed(tmp_path: Path) -> None:

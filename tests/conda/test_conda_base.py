@@ -13,6 +13,8 @@ from envbuild.errors import NoSolutionError, UsageError
 from envbuild.lock.model import Lock
 from envbuild.lock.read import parse_lock
 from envbuild.lock.write import write_lock
+from envbuild.plan.definition import plan_definition
+from envbuild.recipe.find import find_recipe
 from tests.conda.channels import Served
 from tests.conda.test_conda_lock import FACTS, Project
 
@@ -41,16 +43,18 @@ class CondaBase(Project):
 
     def hold(self, *packages: dict[str, Any], dists: tuple[dict[str, Any], ...] = ()) -> None:
         """Say what the base holds."""
-        told = {
-            **FACTS,
-            "python": "3.12.1",
-            "python_path": f"{PREFIX}/bin/python3",
-            "site": [SITE],
-            "conda_prefix": PREFIX,
-            "conda": packages,
-            "dists": dists,
-        }
-        self.facts.write_text(json.dumps(told))
+        self.describe(
+            python="3.12.1",
+            python_path=f"{PREFIX}/bin/python3",
+            site=[SITE],
+            conda_prefix=PREFIX,
+            conda=packages,
+            dists=dists,
+        )
+
+    def describe(self, **facts: Any) -> None:
+        """Say what is known of the base."""
+        self.facts.write_text(json.dumps({**FACTS, **facts}))
 
 
 @pytest.fixture
@@ -143,3 +147,57 @@ def test_a_whole_list_of_another_tool_is_refused(project: CondaBase) -> None:
     archive = GivenArchive(name="samtools", version="1.21", build="0", file="samtools-1.21-0.conda")
     with pytest.raises(UsageError, match=r"a conda environment \(/opt/conda\), and --from gives"):
         project.lock("samtools", given=(archive,))
+
+
+def test_an_environment_of_a_base_need_not_have_a_python(project: CondaBase) -> None:
+    tool = held("libthing", "2.0", "own")
+    project.describe(python="", conda_prefix="/usr/local", conda=[tool])
+    lock = project.lock("samtools")
+    assert files(lock) == ["samtools-1.21-0.conda"]
+    assert (lock.python_version, lock.python_title, lock.python) == ("", "no Python", ())
+    assert (lock.conda_prefix, parse_lock(write_lock(lock), "x")) == ("/usr/local", lock)
+    with pytest.raises(UsageError, match="needs a Python, and neither"):
+        project.lock("samtools", python=("tqdm",))
+
+
+def test_a_python_is_put_into_the_base_s_environment(project: CondaBase) -> None:
+    project.index.wheel("tqdm", "4.0")
+    tool = held("libthing", "2.0", "own")
+    project.describe(python="", conda_prefix="/usr/local", conda=[tool])
+    lock = project.lock("samtools", "python 3.12.*", python=("tqdm",))
+    assert lock.python_path == "/usr/local/bin/python3.12"
+    assert (lock.base.python, lock.python_version) == ("", "3.12.4")
+    assert "tqdm" in [package.name for package in lock.installed]
+    assert "py-rattler" not in [package.name for package in lock.build_only]
+
+
+def test_a_base_with_neither_python_nor_conda_takes_both(project: CondaBase) -> None:
+    project.describe(python="")
+    lock = project.lock("samtools")
+    assert (lock.python_version, lock.conda_prefix) == ("", "/opt/env")
+    lock = project.lock("python 3.12.*", "samtools")
+    assert lock.python_path == "/opt/env/bin/python3.12"
+    with pytest.raises(UsageError, match="the image has no Python on its PATH") as caught:
+        project.lock()
+    assert "conda's Python" in (caught.value.hint or "")
+
+
+def test_the_definition_on_a_base_without_python_says_so(project: CondaBase) -> None:
+    project.describe(python="")
+    lock = project.lock("samtools")
+    recipe = find_recipe("cell", project.settings).recipe
+    text = "\n".join(plan_definition(recipe, lock).post)
+    assert "the base has no Python to start py-rattler" in text
+    assert plan_definition(recipe, lock).test == ("exit 0",)
+
+
+def test_a_python_on_no_path_is_put_on_it(project: CondaBase) -> None:
+    project.hold(PYTHON)
+    facts = json.loads(project.facts.read_text())
+    project.describe(**{**facts, "off_path": True})
+    lock = project.lock()
+    assert lock.base.off_path
+    recipe = find_recipe("cell", project.settings).recipe
+    assert plan_definition(recipe, lock).path == (f"{PREFIX}/bin",)
+    project.hold(PYTHON)
+    assert plan_definition(recipe, project.lock()).path == ()

@@ -75,19 +75,27 @@ class _Layers:
 def read_static(tree: Tree, environment: Mapping[str, str], *, machine: str, where: str) -> str:
     """Return what the probe would print inside the image.
 
-    Raises UsageError for an image without a Python 3.6 or newer.
+    Raises UsageError for an image whose Python is older than 3.6.
     """
     probe = runpy.run_path(str(Path(__file__).parents[1] / "probe.py"), run_name="probe")
-    python = find_interpreter(tree, environment, machine=machine, where=where)
-    facts = probe["read_facts"](_Layers(tree, environment), python)
-    return MARK + json.dumps(facts)
+    files = _Layers(tree, environment)
+    program = _find_program(tree, environment)
+    python = {} if program else probe["without_interpreter"](files, machine)
+    # a conda environment may have one that is on no PATH
+    off_path = python.get("python_path", "")
+    if program or off_path:
+        python = describe_interpreter(
+            tree, environment, program or off_path, machine=machine, where=where
+        )
+        python["glibc"] = probe["glibc_of_files"](files)
+    facts = probe["read_facts"](files, python)
+    return MARK + json.dumps({**facts, "off_path": bool(off_path)})
 
 
-def find_interpreter(
-    tree: Tree, environment: Mapping[str, str], *, machine: str, where: str
+def describe_interpreter(
+    tree: Tree, environment: Mapping[str, str], program: str, *, machine: str, where: str
 ) -> dict[str, Any]:
-    """Find the Python on the image's PATH and tell of it what a running one tells of itself."""
-    program = _find_program(tree, environment, where)
+    """Tell of an image's Python what a running one tells of itself."""
     real = tree.real(program)
     found = re.search(r"python3\.(\d+)m?$", real)
     if found is None or int(found[1]) < 6:
@@ -118,11 +126,11 @@ def find_interpreter(
             tree, environment, stdlib=stdlib, prefix=prefix, home=home, minor=minor
         ),
         "machine": machine,
-        "glibc": _glibc_version(tree),
     }
 
 
-def _find_program(tree: Tree, environment: Mapping[str, str], where: str) -> str:
+def _find_program(tree: Tree, environment: Mapping[str, str]) -> str | None:
+    """Return the Python on the image's PATH, None where there is none."""
     folders = [
         folder
         for folder in (environment.get("PATH") or SEARCH).split(":")
@@ -133,11 +141,7 @@ def _find_program(tree: Tree, environment: Mapping[str, str], where: str) -> str
             path = f"{folder.rstrip('/')}/{name}"
             if tree.kind(path) == "f":
                 return path
-    raise UsageError(
-        "the image has no Python on its PATH",
-        where=where,
-        hint='a base needs Python 3.6 or newer; or start from Debian packages: bootstrap = "debian:bookworm"',
-    )
+    return None
 
 
 def _venv_of(tree: Tree, program: str) -> str | None:
@@ -213,24 +217,6 @@ def _pth_folders(tree: Tree, site: str) -> list[str]:
             if line.strip() and not re.match(r"#|import[ \t]", line):
                 found.append(posixpath.normpath(posixpath.join(site, line.strip())))  # noqa: PERF401
     return found
-
-
-def _glibc_version(tree: Tree) -> str | None:
-    """Return glibc's version from its file's name or its text; None without glibc."""
-    for pattern in (
-        "/lib/*-linux-gnu/libc.so.6",
-        "/lib64/libc.so.6",
-        "/usr/lib*/libc.so.6",
-        "/lib/libc.so.6",
-    ):
-        for path in tree.glob(pattern):
-            named = re.search(r"/libc-(2\.\d+)\.so$", tree.real(path))
-            if named:
-                return named[1]
-            told = re.search(rb"GNU C Library [^\n]*version (2\.\d+)", tree.read(path) or b"")
-            if told:
-                return told[1].decode()
-    return None
 
 
 def keep_file(environment: Mapping[str, str]) -> partial[bool]:

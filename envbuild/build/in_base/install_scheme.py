@@ -64,6 +64,10 @@ class Scheme:
         return self.prefix
 
 
+NO_PYTHON = Scheme(site="usr/lib/python", prefix="usr", version="", python="")
+"""For an image without a Python, which has no packages of it."""
+
+
 class _SchemeAnswer(msgspec.Struct, frozen=True):
     """What the script in the image wrote."""
 
@@ -84,6 +88,15 @@ def bootstrap_scheme(lock: Lock) -> Scheme:
         version=version,
         python="usr/bin/python3",
     )
+
+
+def known_scheme(lock: Lock) -> Scheme | None:
+    """Return where packages go where nobody need be asked: not for an image's own Python."""
+    if lock.conda_python is not None:
+        return conda_scheme(lock)
+    if not lock.python_version:
+        return NO_PYTHON
+    return bootstrap_scheme(lock) if lock.is_bootstrap else None
 
 
 def conda_scheme(lock: Lock) -> Scheme:

@@ -18,6 +18,7 @@ from envbuild.build.in_base.container import write_root
 from envbuild.build.in_base.exchange import (
     GIVEN,
     INSIDE,
+    Exchange,
     give_file,
     make_open,
     open_exchange,
@@ -27,6 +28,7 @@ from envbuild.context import Context
 from envbuild.errors import ToolFailedError
 from envbuild.failures import explain_failure
 from envbuild.formats.block_codec import Codec
+from envbuild.host_python import PLACE, open_host_python
 from envbuild.lock.model import LockedBase
 from envbuild.parts.cache import CachedPart, PackContext, cached_part, part_key, provide_part
 from envbuild.parts.from_layer import fill_layer
@@ -210,17 +212,29 @@ class _OverlayRun:
             between.write("capture.py", CAPTURE.read_bytes())
             between.write("order.json", json.dumps(order).encode())
             names = (f"{INSIDE}/overlay/upper", f"{INSIDE}/layer.tar", f"{GIVEN}/order.json")
-            argv = (self.base.python_path, "-s", "-B", f"{GIVEN}/capture.py", *names)
-            binds = between.binds()
             with os_errors_as(between.out):
                 (between.out / "overlay").mkdir()
-            binds = (*binds, (self.overlay, f"{INSIDE}/overlay", True))
-            result = self.context.runner(self._command(argv, binds), check=False)
+            binds = (*between.binds(), (self.overlay, f"{INSIDE}/overlay", True))
+            words = ("-s", "-B", f"{GIVEN}/capture.py", *names)
+            result = self._run_python(words, binds, between)
             if "only-remove" in order:
                 return
             if result.code != 0:
                 raise _run_failure(self.script, result)
             take_file(between.out, "layer.tar", self.overlay.with_name("layer.tar"))
+
+    def _run_python(
+        self, words: tuple[str, ...], binds: tuple[Bind, ...], between: Exchange
+    ) -> Result:
+        """Run the base's Python; where it has none, this machine's."""
+        runner = self.context.runner
+        if self.base.python:
+            return runner(self._command((self.base.python_path, *words), binds), check=False)
+        with open_host_python(self.context.store, runner) as host:
+            with os_errors_as(between.out):
+                (between.out / Path(PLACE).name).mkdir()
+            binds = (*binds, *host.binds)
+            return runner(self._command((*host.argv, *words), binds), check=False)
 
     def _command(
         self, argv: tuple[str, ...], binds: tuple[Bind, ...], overlay: Path | None = None

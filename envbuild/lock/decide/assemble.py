@@ -116,7 +116,8 @@ def _of_image(facts: BaseFacts) -> dict[str, Any]:
     """Return what a build has to know of an image that a bootstrap always has the same."""
     path = {} if facts.python_path is None else {"python_path": facts.python_path}
     managed = {"externally_managed": facts.externally_managed, "size": facts.size or 0}
-    return {**path, **managed, "conda_prefix": facts.conda_prefix}
+    conda = {"conda_prefix": facts.conda_prefix, "off_path": facts.off_path}
+    return {**path, **managed, **conda}
 
 
 def _locked_package(found: Found, group: Literal["framework", "project", "build"]) -> PythonPackage:

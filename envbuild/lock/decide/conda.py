@@ -71,6 +71,10 @@ def with_conda(
     if base.facts.conda_prefix is not None and solution.packages:
         brought = conda_distributions(solution)
         facts = extended_facts(base.facts, solution, brought)
+        if solution.python is not None and not facts.python:
+            facts = structs.replace(
+                facts, **_place_of_python(solution.python, base.facts.conda_prefix)
+            )
         protect = protected_names(base.facts, brought)
         return replace(base, facts=facts, own=base.facts, protect=protect), solution
     if solution.python is None:
@@ -94,11 +98,13 @@ def _refuse_over_base(base: BaseDescription, recipe: Recipe, options: CondaOptio
 def find_linker(base: BaseDescription, recipe: Recipe, context: Context) -> tuple[Found, ...]:
     """Return the wheel that installs conda packages in a build from the definition.
 
-    None where the base's own Python is too old for it; such a definition says so.
+    None where the base has no Python, or one too old for it; such a definition says so.
     """
     if not recipe.conda.dependencies:
         return ()
     facts = base.own or base.facts
+    if not facts.python:
+        return ()
     found = pinned_wheel(LINKER, installed_version(LINKER), facts, context)
     return () if found is None else (found,)
 
@@ -168,13 +174,9 @@ def _asks_python(recipe: Recipe) -> bool:
 
 def python_facts(facts: BaseFacts, solution: CondaSolution, python: str) -> BaseFacts:
     """Return the facts that Python packages are resolved against: conda's Python and packages."""
-    minor = ".".join(python.split(".")[:2])
     return structs.replace(
         facts,
-        python=python,
-        python_path=f"{CONDA_PREFIX}/bin/python{minor}",
-        prefix=CONDA_PREFIX,
-        site=(f"{CONDA_PREFIX}/lib/python{minor}/site-packages",),
+        **_place_of_python(python, CONDA_PREFIX),
         abi=None,
         externally_managed=False,
         dists=conda_distributions(solution),
@@ -186,6 +188,18 @@ def python_facts(facts: BaseFacts, solution: CondaSolution, python: str) -> Base
         nccl=None,
         created=None,
     )
+
+
+def _place_of_python(python: str, prefix: str) -> dict[str, Any]:
+    """Return the facts of a Python that conda brings into a prefix."""
+    minor = ".".join(python.split(".")[:2])
+    return {
+        "python": python,
+        "python_path": f"{prefix}/bin/python{minor}",
+        "prefix": prefix,
+        "site": (f"{prefix}/lib/python{minor}/site-packages",),
+        "off_path": False,
+    }
 
 
 def conda_distributions(solution: CondaSolution) -> tuple[Dist, ...]:

@@ -31,7 +31,7 @@ from envbuild.lock.decide.conda import (
 from envbuild.lock.decide.framework import other_release, require_framework, resolve_framework
 from envbuild.lock.decide.libraries import refuse_removal, require_cuda
 from envbuild.lock.decide.project_files import take_files
-from envbuild.lock.decide.python import require_python
+from envbuild.lock.decide.python import refuse_no_python, require_python
 from envbuild.lock.decide.source_trees import take_trees, with_sources
 from envbuild.lock.decide.system import choose_system
 from envbuild.lock.model import (
@@ -106,6 +106,7 @@ def decide_lock(
     )
     base, conda = with_conda(base, recipe, _conda_options(options), context)
     require_python(recipe, base.facts.python)
+    refuse_no_python(recipe, base.facts.python)
     # from here on a tree is a requirement with a name and an exact version
     lines, trees = take_trees(source, base.facts, options.old, options.upgrade, context)
     request = Request(
@@ -118,15 +119,19 @@ def decide_lock(
         bounds=options.bounds,
         from_source=recipe.python.from_source,
     )
-    base, resolution = _resolve_project(
-        request, base, recipe, options, context=context, today=today
-    )
+    if base.facts.python:
+        base, resolution = _resolve_project(
+            request, base, recipe, options, context=context, today=today
+        )
+    else:
+        resolution = Resolution(packages=())
     _refuse_unused(source, resolution)
     require_framework(recipe, base.facts, [found.name for found in resolution.packages])
     brought = (*framework_packages(base, resolution), *resolution.packages)
     cuda_notes = require_cuda(recipe, base.under or base.facts, brought)
-    installer = find_installer(resolver, base.facts, context)
-    installer = (*installer, *find_linker(base, recipe, context))
+    installer = find_linker(base, recipe, context)
+    if base.facts.python:
+        installer = (*find_installer(resolver, base.facts, context), *installer)
     packing = _choose_packer(options, base.facts.machine, context)
     resolution = replace(resolution, notes=(*resolution.notes, *cuda_notes))
     resolution = with_compiling(resolution, recipe, base, brought, context.store)

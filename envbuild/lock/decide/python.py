@@ -8,7 +8,7 @@ from packaging.requirements import Requirement
 
 from envbuild.base.suggest import BaseQuery, framework_name, suggest_bases
 from envbuild.data.tables import load_catalogue
-from envbuild.errors import NoSolutionError
+from envbuild.errors import NoSolutionError, UsageError
 from envbuild.recipe.model import Recipe
 
 MOST_IMAGES = 2
@@ -31,6 +31,26 @@ def require_python(recipe: Recipe, found: str | None = None) -> None:
         f'[python] version is "{wanted}", and the base {name} has Python {held}',
         hint="\nor ".join(_python_hints(recipe, wanted, suites)),
     )
+
+
+def refuse_no_python(recipe: Recipe, python: str) -> None:
+    """Raise UsageError for a recipe that needs a Python where neither base nor conda has one."""
+    if python:
+        return
+    name = recipe.base.image or recipe.base.bootstrap
+    if not recipe.conda.dependencies:
+        raise UsageError(
+            "the image has no Python on its PATH",
+            where=name or "",
+            hint='take an image with Python 3.6 or newer; or conda\'s Python: "python 3.12.*" in '
+            '[conda] dependencies; or start from Debian packages: bootstrap = "debian:bookworm"',
+        )
+    if recipe.python.dependencies or recipe.base.framework:
+        raise UsageError(
+            f"[python] needs a Python, and neither {name} nor [conda] has one",
+            where=recipe.name,
+            hint='add "python 3.12.*" to [conda] dependencies',
+        )
 
 
 def _python_hints(recipe: Recipe, wanted: str, suites: dict[str, str]) -> Iterable[str]:

@@ -1,0 +1,132 @@
+"""This machine's Python for an image that has none: its files alone, started by its own loader.
+
+Nothing of the image's libraries is used, so an image of any age or size will do.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from envbuild.errors import HostError
+from envbuild.limits import UNREADABLE
+from envbuild.run import Command, Runner
+from envbuild.runtime import Bind
+from envbuild.store.atomic import os_errors_as
+from envbuild.store.layout import Store
+
+PLACE = "/mnt/python"
+"""Where an image sees it."""
+SCRIPT = """\
+import json, os, re, sys
+for name in ("bz2", "ctypes", "hashlib", "lzma", "ssl", "zlib"):
+    try:
+        __import__(name)
+    except ImportError:
+        pass
+found = sorted(set(re.findall(r"(/\\S*\\.so\\S*)$", open("/proc/self/maps").read(), re.M)))
+stdlib = os.path.dirname(os.__file__)
+libraries = [path for path in found if not path.startswith(stdlib)]
+program = os.path.realpath("/proc/self/exe")
+print(json.dumps({"program": program, "stdlib": stdlib, "libraries": libraries}))
+"""
+LAUNCHER = """\
+#!/bin/sh
+home=${0%/*}/..
+exec "$home/lib/loader" --argv0 "$0" --library-path "$home/lib" "$home/bin/python" "$@"
+"""
+"""Starts it again from inside: sys.executable of the first start."""
+
+
+class _PythonFiles(msgspec.Struct, frozen=True):
+    """What this machine's Python is made of, by paths."""
+
+    program: str
+    stdlib: str
+    libraries: tuple[str, ...]
+
+    @property
+    def loader(self) -> str | None:
+        """The dynamic loader; None for a Python that is linked in another way."""
+        return next((path for path in self.libraries if "/ld-" in path), None)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HostPython:
+    """How an image starts this machine's Python.
+
+    ``argv`` comes before the Python's own words; ``binds`` have to be given.
+    """
+
+    argv: tuple[str, ...]
+    binds: tuple[Bind, ...]
+
+
+@contextmanager
+def open_host_python(store: Store, runner: Runner) -> Iterator[HostPython]:
+    """Yield this machine's Python for runs inside of images.
+
+    Raises HostError where it is of a kind that cannot be bound.
+    """
+    found = _find_parts(runner)
+    with store.work("python") as work:
+        folder = work / "bound"
+        _lay_out(found, folder)
+        stdlib = Path(found.stdlib)
+        yield HostPython(
+            # it finds its standard library by its own name, and needs no variable for that
+            argv=(
+                f"{PLACE}/lib/loader",
+                "--argv0",
+                f"{PLACE}/bin/python3",
+                "--library-path",
+                f"{PLACE}/lib",
+                f"{PLACE}/bin/python",
+            ),
+            binds=((folder, PLACE, False), (stdlib, f"{PLACE}/lib/{stdlib.name}", False)),
+        )
+
+
+def _find_parts(runner: Runner) -> _PythonFiles:
+    result = runner(Command(argv=(sys.executable, "-I", "-S", "-c", SCRIPT)), check=False)
+    try:
+        found = msgspec.json.decode(result.stdout, type=_PythonFiles)
+    except UNREADABLE:
+        found = None
+    if found is None or found.loader is None:
+        raise HostError(
+            f"the Python that runs envbuild ({sys.executable}) cannot be bound into an image",
+            hint="the image has no Python of its own: run envbuild with Debian's Python",
+        )
+    return found
+
+
+def _names_of(library: Path) -> Iterator[str]:
+    """Yield all names of a library: libc-2.31.so of older systems is asked for as libc.so.6."""
+    stem = library.name.split(".so")[0].split("-")[0]
+    for path in library.parent.glob(f"{stem}*"):
+        if path.resolve() == library.resolve():
+            yield path.name
+
+
+def _lay_out(found: _PythonFiles, folder: Path) -> None:
+    """Copy program, loader and libraries; of the standard library only the place is made."""
+    with os_errors_as(folder):
+        (folder / "bin").mkdir(parents=True)
+        (folder / "lib" / Path(found.stdlib).name).mkdir(parents=True)
+        for library in map(Path, found.libraries):
+            for name in _names_of(library):
+                shutil.copyfile(library, folder / "lib" / name)
+        assert found.loader is not None  # noqa: S101  (asked for before)
+        shutil.copyfile(found.loader, folder / "lib/loader")
+        shutil.copyfile(found.program, folder / "bin/python")
+        (folder / "bin/python3").write_text(LAUNCHER)
+        # root runs an image as another user
+        for path in (folder, *folder.rglob("*")):
+            path.chmod(0o755)

@@ -1,0 +1,157 @@
+"""Bases without a Python, or with one on no PATH, for real: made, checked, verified, used."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import platform
+import tarfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from envbuild.lock.read import read_lock
+from tests.base.ociimages import image_of, programs, python_tar, write_layout
+from tests.build.test_build_conda_link import MODULE
+from tests.conda.archives import Archive
+from tests.conda.channels import Served, index, serve
+from tests.conda.real_python import MINOR, has_real_python, real_python
+from tests.project import Project
+from tests.support import needs
+
+pytestmark = [
+    pytest.mark.live,
+    needs("apptainer"),
+    pytest.mark.skipif(not has_real_python(), reason="this machine's Python is not Debian's"),
+    pytest.mark.skipif(platform.machine() != "x86_64", reason="the image is of this machine"),
+]
+HELD = Archive(name="held", files={"share/held": b"of the base\n"})
+TOOL = Archive(
+    name="tool",
+    files={
+        "bin/tool": b"#!/bin/sh\necho the tool, and $(cat ${0%/*}/../share/held)\n",
+        "bin/.tool-post-link.sh": b'echo "after linking into $PREFIX" >"$PREFIX/share/post"\n',
+        "etc/conda/activate.d/tool.sh": b'export TOOL_HOME="$CONDA_PREFIX/share"\n',
+    },
+    programs=("bin/tool",),
+    depends=("held",),
+)
+WORK = replace(
+    MODULE,
+    files={"site-packages/module/__init__.py": b"import sys\ndef main(): print(sys.prefix)\n"},
+    text=(),
+    programs=(),
+    entry_points=("module = module:main",),
+    depends=("python",),
+)
+RECIPE = """\
+[recipe]
+name = "bare"
+[base]
+image = "oci:base"
+"""
+CONDA = '[conda]\nchannels = ["lab"]\ndependencies = [{}]\n'
+PYTHON = '[python]\ndependencies = ["six==1.16.0"]\n[check]\nimports = ["six"]\n'
+
+
+def conda_tar(folder: Path, prefix: str, *archives: Archive) -> bytes:
+    """Return a layer with an environment that py-rattler has linked for a prefix."""
+    import rattler
+
+    records = []
+    for archive in archives:
+        archive.write(folder / "old")
+        path = folder / "old" / archive.file
+        records.append(asyncio.run(rattler.RepoDataRecord.from_package_archive(path)))
+    made = folder / "prefix"
+    work = rattler.install(
+        records, made, alternative_target_prefix=prefix, cache_dir=folder / "cache"
+    )
+    asyncio.run(work)
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        tar.add(made, prefix.lstrip("/"))
+    return out.getvalue()
+
+
+@pytest.fixture(scope="module")
+def channel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("channel")
+    for archive in (real_python(), WORK, TOOL, HELD):
+        archive.write(folder / "lab" / archive.subdir)
+    index(folder / "lab")
+    with serve(folder) as served:
+        yield served
+
+
+def project_on(folder: Path, url: str, recipe: str, *layers: bytes) -> Project:
+    """Return a project whose base has this machine's programs and these layers; locked and made."""
+    project = Project(folder / "p", folder / "store")
+    # the libraries that this machine's Python loads are those of one that was moved
+    libraries = python_tar(Path(f"/usr/bin/python{MINOR}"), "/srv/unused")
+    write_layout(image_of(programs(), libraries, *layers), project.folder / "base")
+    config = f'[channels]\nlab = "{url}/lab"\n'
+    project.write("home/.config/envbuild/config.toml", config)
+    project.write("recipes/bare.toml", RECIPE + recipe)
+    for verb in ("lock", "make", "verify", "check"):
+        done = project.run(verb, "bare")
+        assert done.code == 0, done.stdout + done.stderr
+    return project
+
+
+def run(project: Project, *words: str) -> str:
+    done = project.run("exec", "bare", "--", *words)
+    assert done.code == 0, done.stderr
+    return done.stdout
+
+
+def test_a_tool_is_added_where_no_python_is(channel: Served, tmp_path: Path) -> None:
+    """As images of bioconda's tools are: conda's prefix is /usr/local."""
+    base = conda_tar(tmp_path, "/usr/local", HELD)
+    project = project_on(tmp_path, channel.url, CONDA.format('"tool"'), base)
+    lock = read_lock(project.folder / "lockfiles/bare.lock")
+    assert ([p.name for p in lock.conda], lock.python_version) == (["tool"], "")
+    assert lock.conda_prefix == "/usr/local"
+    assert run(project, "tool") == "the tool, and of the base\n"
+    assert run(project, "cat", "/usr/local/share/post") == "after linking into /usr/local\n"
+    assert run(project, "sh", "-c", "echo $TOOL_HOME") == "/usr/local/share\n"
+    checked = project.run("check", "bare").stdout
+    assert "no Python in it; looked at with this machine's" in checked
+    assert "2 packages, all files there" in checked
+    project.write("recipes/bare.toml", RECIPE + CONDA.format('"tool"') + "[python]\n")
+    done = project.run("make", "bare", "--mode", "fakeroot", "--no-check")
+    assert (done.code, "the base has no Python to start py-rattler" in done.stderr) == (7, True)
+
+
+def test_a_file_lost_is_found_without_a_python(channel: Served, tmp_path: Path) -> None:
+    base = conda_tar(tmp_path, "/usr/local", HELD)
+    recipe = CONDA.format('"tool"') + '[system]\npost = ["rm /usr/local/bin/tool"]\n'
+    with pytest.raises(AssertionError, match="files of conda packages are gone: bin/tool of tool"):
+        project_on(tmp_path, channel.url, recipe, base)
+
+
+def test_python_is_put_into_such_an_environment(channel: Served, tmp_path: Path) -> None:
+    base = conda_tar(tmp_path, "/opt/conda", HELD)
+    recipe = CONDA.format(f'"tool", "module", "python {MINOR}.*"') + PYTHON
+    project = project_on(tmp_path, channel.url, recipe, base)
+    assert run(project, "module") == "/opt/conda\n"
+    site = f"/opt/conda/lib/python{MINOR}/site-packages"
+    code = "import six, module; print(six.__file__, module.__file__)"
+    assert run(project, "python", "-c", code) == f"{site}/six.py {site}/module/__init__.py\n"
+
+
+def test_a_base_with_neither_takes_an_environment(channel: Served, tmp_path: Path) -> None:
+    project = project_on(tmp_path, channel.url, CONDA.format('"tool"'))
+    assert run(project, "tool") == "the tool, and of the base\n"
+    assert run(project, "sh", "-c", "command -v tool").startswith("/opt/env/bin/tool")
+
+
+def test_condas_python_on_no_path_is_used(channel: Served, tmp_path: Path) -> None:
+    base = conda_tar(tmp_path, "/opt/conda", real_python(), HELD)
+    project = project_on(tmp_path, channel.url, PYTHON, base)
+    lock = read_lock(project.folder / "lockfiles/bare.lock")
+    assert (lock.base.python_path, lock.base.off_path) == ("/opt/conda/bin/python", True)
+    # Debian's Python, which plays conda's, has folders of its own below the prefix
+    assert run(project, "python", "-c", "import six; print(six.__file__)").startswith("/opt/conda/")
