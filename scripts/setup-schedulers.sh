@@ -181,8 +181,8 @@ make_cell() {
   sed -e "s#^admin_user .*#admin_user none#" -e "s#^spooling_params .*#spooling_params $spool/db#" \
     -e "s#^qmaster_spool_dir .*#qmaster_spool_dir $spool/qmaster#" \
     "$source/default-bootstrap" >"$root/default/common/bootstrap"
-  # tests run as root
-  sed -e 's/^min_uid .*/min_uid 0/' -e 's/^min_gid .*/min_gid 0/' -e "s#^execd_spool_dir .*#execd_spool_dir $spool/execd#" \
+  # tests run as root, and wait until a job's first run is cleared away
+  sed -e 's/^load_report_time .*/load_report_time 00:00:05/' -e 's/^min_uid .*/min_uid 0/' -e 's/^min_gid .*/min_gid 0/' -e "s#^execd_spool_dir .*#execd_spool_dir $spool/execd#" \
     "$source/default-configuration" >"$1/grid/configuration"
   mkdir -p "$spool/db"
   name=/usr/lib/gridengine

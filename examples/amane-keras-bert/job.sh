@@ -40,8 +40,13 @@ fail() {
 
 # the receipt has its place on the disk from the start: a full disk is one of the things that end jobs
 reserve_receipt() {
+  local tries=0
+  if declare -F kill_later >/dev/null && [ "$runs" -gt 1 ]; then
+    # the run before may still save its state; of a node that has failed, this place is left
+    while [ -e "$receipt.part" ] && [ $((tries += 1)) -le 40 ]; do sleep 1; done
+  fi
   # one is there if the job was put back into the queue
-  rm -f -- "$receipt"
+  rm -f -- "$receipt" "$use.halted"
   printf '%4000s\n' '' >"$receipt.part"
 }
 
@@ -50,6 +55,7 @@ finish() {
   trap '' TERM INT USR1 USR2
   [ "${#watch[@]}" -eq 0 ] || kill "${watch[@]}" 2>/dev/null
   stop_sampling
+  rm -f -- "$use.halted"
   case $code$signal in
   # 128 + SIGCONT, which ends nobody: Slurm sends it with TERM, and the runtime may report it as the last one
   146TERM | 146INT | 146USR2) code=143 ;;
@@ -80,13 +86,9 @@ finish() {
 
 # a warning comes up to two minutes before the end (sbatch(1), --signal), the end itself when it is due
 stop() {
+  local ran
   signal=$1
   printf 'envbuild: signal %s, handed on to the command\n' "$signal"
-  if [ -n "$walltime" ] && [ "$SECONDS" -ge $((walltime - margin)) ]; then
-    reason="it reached its time limit of $walltime s"
-  elif declare -F preempted >/dev/null && preempted; then
-    reason='another job takes its place'
-  fi
   # USR1 is what a command may ask for as a warning; the others mean that it is to end
   [ "$signal" = USR1 ] || set -- TERM
   if [ -n "$ranks" ]; then
@@ -94,6 +96,13 @@ stop() {
   elif [ -n "$child" ]; then
     kill "-$1" "$child" 2>/dev/null
   fi
+  ran=$((SECONDS - $(cat "$use.halted" 2>/dev/null || echo 0)))
+  if [ -n "$walltime" ] && [ "$ran" -ge $((walltime - margin)) ]; then
+    reason="it reached its time limit of $walltime s"
+  elif declare -F preempted >/dev/null && preempted; then
+    reason=${reason:-another job takes its place}
+  fi
+  if [ "$1" = TERM ] && [ -n "$child" ] && declare -F kill_later >/dev/null; then kill_later; fi
 }
 
 # what runs is what the folder holds now, which may have changed while the job waited
@@ -133,7 +142,6 @@ stop_sampling() {
   # a job may end before its sampler has begun
   if [ -e "$use.on" ]; then kill -ALRM "$sampler"; else kill -KILL "$sampler"; fi 2>/dev/null
   while kill -0 "$sampler" 2>/dev/null && [ $((tries += 1)) -le 40 ]; do sleep 0.05; done
-  wait "$sampler" 2>/dev/null
   used=$(cat "$use" 2>/dev/null)
   rm -f -- "$use" "$use.on" "$use.part"
 }
@@ -435,6 +443,8 @@ def main():
 main()
 END
   sampler=$!
+  # else bash would print all of it where it is killed before it has begun
+  disown "$sampler"
 }
 
 # in the background, because bash hears a signal while it waits, but not while a command has the foreground

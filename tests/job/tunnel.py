@@ -30,21 +30,18 @@ threading.Event().wait(30)
 """What carries bytes between its input and output and an address; it is run in the network of the nodes."""
 
 
+def enter_words(clients: Path) -> tuple[str, str, str]:
+    """Return what starts a program in the network of the nodes."""
+    enter = re.search(r"exec (\S+) (--net=\S+)", (clients / "sbatch").read_text())
+    assert enter is not None
+    return enter[1], enter[2], "--"
+
+
 @contextlib.contextmanager
 def tunnel(clients: Path, target: tuple[str, int]) -> Iterator[int]:
     """Lend a port of 127.0.0.1 that leads to a node's; ``clients`` are the schedulers' clients."""
-    enter = re.search(r"exec (\S+) (--net=\S+)", (clients / "sbatch").read_text())
-    assert enter is not None
-    words: tuple[str, ...] = (
-        enter[1],
-        enter[2],
-        "--",
-        sys.executable,
-        "-c",
-        RELAY,
-        target[0],
-        str(target[1]),
-    )
+    address = (target[0], str(target[1]))
+    words = (*enter_words(clients), sys.executable, "-c", RELAY, *address)
     relays: list[subprocess.Popen[bytes]] = []
     with socket.create_server(("127.0.0.1", 0)) as server:
 

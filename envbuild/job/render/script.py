@@ -31,7 +31,7 @@ supervise() {
   "$@"
 }
 """
-PREEMPTED = "await_preemption >/dev/null 2>&1 &\nwatch+=($!)\n"
+AWAIT_PREEMPTION = "await_preemption >/dev/null 2>&1 &\nwatch+=($!)\n"
 TRAPS = "".join(f"trap 'stop {name}' {name}\n" for name in ("TERM", "INT", "USR1", "USR2"))
 
 
@@ -50,6 +50,7 @@ def render(job: Job, site: Site, scheduler: Scheduler) -> str:
         _sampling(job),
         supervise,
         shell.tell_ranks,
+        "" if job.interactive else shell.kill_later,
         _put_back(job, scheduler),
         _notify(job),
         f"reserve_receipt\ntrap finish EXIT\n{traps}",
@@ -202,7 +203,9 @@ def _sampling(job: Job) -> str:
         "  command -v python3 >/dev/null || return 0\n"
         f"  python3 - \"$use\" {SAMPLE} {IDLE} {words} <<'END' 7<&- &\n"
         f"{script_text('use.py')}END\n"
-        "  sampler=$!\n}\n"
+        "  sampler=$!\n"
+        "  # else bash would print all of it where it is killed before it has begun\n"
+        '  disown "$sampler"\n}\n'
     )
 
 
@@ -237,17 +240,13 @@ def _watch(job: Job, scheduler: Scheduler) -> str:
     limit, warning = job.intent.walltime, job.intent.warning
     if limit is None or job.interactive or (scheduler.features.queues and warning is None):
         return ""
-    preemption = scheduler.features.shell.preemption if job.intent.requeue else ""
-    # a signal to all processes of the job must not look like the end of its time
-    return (
-        "tell_at_end() {\n"
-        f"  sleep {limit - (warning or 0)} &\n"
-        "  trap 'kill $!' TERM\n"
-        "  wait $! && kill -TERM $$\n"
-        "}\n"
-        f"{preemption}"
-        "tell_at_end >/dev/null 2>&1 &\nwatch+=($!)\n"
-    ) + (PREEMPTED if preemption else "")
+    start = f"tell_at_end {limit - (warning or 0)} >/dev/null 2>&1 &\nwatch+=($!)\n"
+    if not job.intent.requeue:
+        return script_text("limit.sh") + start
+    shell = scheduler.features.shell
+    waits = AWAIT_PREEMPTION if shell.await_preemption else ""
+    functions = (script_text("limit.sh"), shell.preempted, shell.await_preemption)
+    return "".join((*functions, start, waits))
 
 
 def _checkpoint(job: Job) -> str:

@@ -57,6 +57,17 @@ PUT_BACK = """\
 # Grid Engine runs a job again that ends with 99 (sge_conf(5), FORBID_RESCHEDULE)
 put_back() { code=99; }
 """
+PREEMPTED = """\
+# a job that is to start again (qmod -rj, or suspended in a checkpoint(5) environment) waits already while it runs
+preempted() {
+  local PATH=${SGE_O_PATH:-}:$PATH
+  qstat 2>/dev/null |
+    awk -v job="$JOB_ID" -v task="$task" \
+      '$1 == job && $5 ~ /q/ && (task == "" || $NF == task) { found = 1 } END { exit !found }' || return
+  reason='Grid Engine stops it and starts it again'
+  put_back() { :; }
+}
+"""
 QUEUES = 20
 """Queues that are asked for their limits: one call each."""
 
@@ -95,6 +106,7 @@ class GridEngine:
             # -notify sends them to every process of the job (qsub(1))
             ignored=("USR1", "USR2"),
             put_back=PUT_BACK,
+            preempted=PREEMPTED,
             gpus=GPUS,
         ),
     )

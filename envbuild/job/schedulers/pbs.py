@@ -70,6 +70,30 @@ put_back() {
   grep -v '^#PBS -W depend=' @script@ | qsub -v "ENVBUILD_ID=$id" >"${receipt%.json}.id"
 }
 """
+PREEMPTED = """\
+# of a job that it starts again, as another one takes its place or an operator wants it (qrerun(8B)),
+# PBS says so by its substate (pbs_job_attributes(7B); seen with 23.06.06)
+preempted() {
+  local PATH=${PBS_O_PATH:-}:$PATH
+  qstat -f "$PBS_JOBID" 2>/dev/null | grep -q '^ *substate = 60$' || return
+  reason='PBS stops it and starts it again'
+  put_back() { :; }
+}
+"""
+KILL_LATER = """\
+# for PBS a job has ended with the shell above its script, so nobody would end a command that goes on
+# after TERM (seen with 23.06.06)
+kill_later() {
+  local left=30
+  case $reason in *limit*) [ "$ran" -ge "$walltime" ] || left=$((left + walltime - ran)) ;; esac
+  {
+    trap 'kill $!' TERM
+    sleep "$left" &
+    wait $! && kill -KILL "$child"
+  } >/dev/null 2>&1 &
+  watch+=($!)
+}
+"""
 LISTED = 5000
 """Lines of pbsnodes that are read: a large cluster repeats itself."""
 
@@ -108,6 +132,8 @@ class Pbs:
             hosts='if [ -r "${PBS_NODEFILE:-}" ]; then awk \'!seen[$0]++\' "$PBS_NODEFILE"; else hostname; fi',
             passed=("PBS_*", "NCPUS"),
             put_back=PUT_BACK,
+            preempted=PREEMPTED,
+            kill_later=KILL_LATER,
         ),
     )
 

@@ -83,7 +83,7 @@ TELL_RANKS = """\
 # the ranks are told by Slurm: srun answers a signal of its own with SIGKILL for all of them (srun(1))
 tell_ranks() { scancel --quiet "--signal=$1" "$SLURM_JOB_ID"; }
 """
-PREEMPTION = """\
+PREEMPTED = """\
 # that another job is to take its place, Slurm tells the steps of a job; its script hears of it
 # when the time that is given is over (slurm.conf(5), GraceTime; seen with 22.05.8)
 preempted() {
@@ -91,6 +91,8 @@ preempted() {
   state=$(scontrol show job --oneliner "$SLURM_JOB_ID" 2>/dev/null)
   [[ $state == *' JobState=RUNNING '*' PreemptTime=2'* ]]
 }
+"""
+AWAIT_PREEMPTION = """\
 await_preemption() {
   local step
   trap 'kill "$step"' TERM
@@ -132,7 +134,8 @@ class Slurm:
             passed=("SLURM_*",),
             tell_ranks=TELL_RANKS,
             put_back='put_back() { scontrol requeue "$SLURM_JOB_ID"; }\n',
-            preemption=PREEMPTION,
+            preempted=PREEMPTED,
+            await_preemption=AWAIT_PREEMPTION,
         ),
     )
 

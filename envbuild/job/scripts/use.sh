@@ -6,7 +6,6 @@ stop_sampling() {
   # a job may end before its sampler has begun
   if [ -e "$use.on" ]; then kill -ALRM "$sampler"; else kill -KILL "$sampler"; fi 2>/dev/null
   while kill -0 "$sampler" 2>/dev/null && [ $((tries += 1)) -le 40 ]; do sleep 0.05; done
-  wait "$sampler" 2>/dev/null
   used=$(cat "$use" 2>/dev/null)
   rm -f -- "$use" "$use.on" "$use.part"
 }
