@@ -471,8 +471,8 @@ supervise() {
   return "$code"
 }
 
-# for PBS a job has ended with the shell above its script, so nobody would end a command that goes on
-# after TERM (seen with 23.06.06)
+# for PBS a job has ended with the shell above its script, so nobody else would end a command
+# that goes on after TERM (seen with 23.06.06)
 kill_later() {
   local left=30
   case $reason in *limit*) [ "$ran" -ge "$walltime" ] || left=$((left + walltime - ran)) ;; esac

@@ -71,8 +71,8 @@ put_back() {
 }
 """
 PREEMPTED = """\
-# of a job that it starts again, as another one takes its place or an operator wants it (qrerun(8B)),
-# PBS says so by its substate (pbs_job_attributes(7B); seen with 23.06.06)
+# that it starts a job again, for another one or an operator (qrerun(8B)), PBS says by its substate
+# (pbs_job_attributes(7B); seen with 23.06.06)
 preempted() {
   local PATH=${PBS_O_PATH:-}:$PATH
   qstat -f "$PBS_JOBID" 2>/dev/null | grep -q '^ *substate = 60$' || return
@@ -81,8 +81,8 @@ preempted() {
 }
 """
 KILL_LATER = """\
-# for PBS a job has ended with the shell above its script, so nobody would end a command that goes on
-# after TERM (seen with 23.06.06)
+# for PBS a job has ended with the shell above its script, so nobody else would end a command
+# that goes on after TERM (seen with 23.06.06)
 kill_later() {
   local left=30
   case $reason in *limit*) [ "$ran" -ge "$walltime" ] || left=$((left + walltime - ran)) ;; esac

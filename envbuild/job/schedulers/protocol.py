@@ -41,8 +41,8 @@ class Shell:
     process of a job, and that must not end the command.  ``gpus`` are lines that turn the
     scheduler's choice of GPUs into CUDA_VISIBLE_DEVICES, with @name@ for the resource; ``number``
     is the variable with the number of an array's task; ``put_back`` is a function that puts the job
-    back into the queue, with @script@ for its script; ``preempted`` is a function that tells whether
-    another job takes this one's place, or it is started again for another reason, and
+    back into the queue, with @script@ for its script; ``preempted`` is a function that tells
+    whether another job takes this one's place, or it is started again for another reason, and
     ``await_preemption`` one that waits for it where the script is not told; ``kill_later`` is one
     that ends a command which goes on after TERM, where the scheduler itself does not.
     """

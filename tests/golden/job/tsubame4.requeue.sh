@@ -353,11 +353,13 @@ tell_at_end() {
   done
   kill -TERM $$
 }
-# a job that is to start again (qmod -rj, or suspended in a checkpoint(5) environment) waits already while it runs
+# what is to start again (qmod -rj, or suspended in an environment of checkpoint(5)) waits already
 preempted() {
   local PATH=${SGE_O_PATH:-}:$PATH
   qstat 2>/dev/null |
-    awk -v job="$JOB_ID" -v task="$task"       '$1 == job && $5 ~ /q/ && (task == "" || $NF == task) { found = 1 } END { exit !found }' || return
+    awk -v job="$JOB_ID" -v task="$task" '
+      $1 == job && $5 ~ /q/ && (task == "" || $NF == task) { found = 1 }
+      END { exit !found }' || return
   reason='Grid Engine stops it and starts it again'
   put_back() { :; }
 }
