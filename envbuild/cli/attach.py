@@ -13,6 +13,7 @@ from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.job.model import Job, Record
 from envbuild.job.schedulers import scheduler_of
+from envbuild.job.sites.believe import require_believed
 from envbuild.job.sites.find import load_site
 from envbuild.job.submit import client_environment, new_key, write_script
 from envbuild.job.track.monitor import status_of
@@ -36,6 +37,7 @@ def command(context: Context, *, job_id: str, argv: tuple[str, ...]) -> None:
     settings = context.settings
     record = find_own_record(job_id, settings)
     site = load_site(record.site, settings)
+    require_believed(site, settings)
     job = _job_beside(record, argv)
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
     line = scheduler_of(site).attach("SCRIPT", plain_id(record.id), terminal=terminal)

@@ -13,6 +13,7 @@ from envbuild.context import Context
 from envbuild.errors import CheckFailedError, UsageError
 from envbuild.job.compose import JobDraft, compose_job
 from envbuild.job.request.intent import Flags, make_intent
+from envbuild.job.sites.believe import note_site, require_believed
 from envbuild.job.sites.detect import PROBE, detect, probed_sections, with_facts
 from envbuild.job.sites.detect import site_text as detected_site_text
 from envbuild.job.sites.find import FOLDER, load_site, site_files, site_text
@@ -92,6 +93,7 @@ def init_command(
         click.echo(text, nl=False)
         return
     write_text(path, text)
+    note_site(name, context.settings)
     site = load_site(name, context.settings)
     if as_json:
         print_json({"file": str(path), "site": site})
@@ -125,6 +127,7 @@ def probe_command(
             hint=f"envbuild site show {name} > sites/{name}.toml",
         )
     site = load_site(name, settings)
+    require_believed(site, settings)
     flags = Flags(gpus=gpus, walltime="1m", account=account, partition=partition)
     intent = make_intent(Wanted(), flags)
     job = compose_job(JobDraft(name="probe", argv=PROBE, intent=intent), site, settings)
@@ -137,4 +140,6 @@ def probe_command(
             "the probe printed no facts", where=str(log_files(record, settings.cwd)[0])
         )
     write_text(path, with_facts(path.read_text("utf-8"), facts, found))
+    if path.parent == settings.cwd / FOLDER:
+        note_site(name, settings)
     context.report.say(f"wrote {', '.join(facts)} and {len(found)} kinds of GPU to {path}")

@@ -43,7 +43,8 @@ def find_recipe(name: str | None, settings: Settings) -> Source:
     a broken file.
     """
     path = _only_recipe(settings) if name is None else _find_named(name, settings)
-    settle_change(path, Store(settings.store, settings.stores_below))
+    if path.is_file():  # else reading it says what it is
+        settle_change(path, Store(settings.store, settings.stores_below))
     recipe, text = read_recipe(path)
     shipped = path.resolve().is_relative_to((settings.shipped / RECIPES).resolve())
     lock = lock_path(path, recipe.base.platform, settings)

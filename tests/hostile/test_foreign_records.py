@@ -179,3 +179,22 @@ def test_nobody_waits_for_a_pipe_in_the_place_of_such_a_note(tmp_path: Path) -> 
     os.mkfifo(note_of(recipe))
     with pytest.raises(UsageError, match="is no plain file"):
         find_recipe("a", load_settings({"HOME": str(tmp_path)}, tmp_path))
+
+
+@pytest.mark.parametrize("plant", ["pipe", "loop", "root", "device"])
+@pytest.mark.parametrize("name", ["recipes/a.toml", "lockfiles/a.lock", "a.dev.json"])
+def test_what_is_no_plain_file_ends_with_a_word(
+    name: str, plant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note_of(tmp_path / "recipes/a.toml")
+    path = tmp_path / name
+    path.unlink(missing_ok=True)
+    path.parent.mkdir(exist_ok=True)
+    if plant == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to({"loop": path.name, "root": "/", "device": "/dev/zero"}[plant])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ENVBUILD_STORE", str(tmp_path / "store"))
+    for words in (["list"], ["show", "a"], ["lock", "a", "--check"]):
+        assert run_cli(words) in (0, 2, 4, 6)

@@ -68,6 +68,8 @@ def mpi_project(kind: str, request: pytest.FixtureRequest, folder: Path) -> Proj
     agent.chmod(0o755)
     more = PBS_SITE.format(agent=agent) if kind == "pbs" else MPI_SITE
     site.write_text(site.read_text() + more)
+    # naming it by its path says that it is meant
+    project.run("job", "./mpi.sif", "--on", f"sites/{site.name}", "--", "true")
     return project
 
 
@@ -219,7 +221,7 @@ def test_modules_are_loaded_by_the_sites_line(project: Project) -> None:
     site = project.folder / "sites/mine.toml"
     text = f'[site]\nname = "mine"\nscheduler = "local"\n[modules]\ninit = "source {init}"\nload = ["there", "1.0"]\n'
     site.write_text(text)
-    words = ("submit", "./tiny.sif", "--on", "mine", "--wait", "--", "touch", "ran")
+    words = ("submit", "./tiny.sif", "--on", "sites/mine.toml", "--wait", "--", "touch", "ran")
     result = project.run(*words)
     assert result.code == 0, result.stdout
     assert "loaded there for" in result.stdout
@@ -248,7 +250,7 @@ def test_a_module_that_is_missing_is_told_where_module_load_ends_with_0(project:
     init.write_text(MODULES_3)
     site = project.folder / "sites/mine.toml"
     text = f'[site]\nname = "mine"\nscheduler = "local"\n[modules]\ninit = "source {init}"\n'
-    words = ("submit", "./tiny.sif", "--on", "mine", "--wait", "--", "touch", "ran")
+    words = ("submit", "./tiny.sif", "--on", "sites/mine.toml", "--wait", "--", "touch", "ran")
     site.write_text(f'{text}load = ["there", "there", "there/1.0"]\n')
     result = project.run(*words)
     assert result.code == 0, result.stdout

@@ -16,7 +16,7 @@ from msgspec import Meta
 from envbuild.base.digests import known_digest, known_sha256
 from envbuild.context import Context
 from envbuild.errors import IntegrityError, StaleLockError, UsageError
-from envbuild.limits import UNREADABLE
+from envbuild.limits import UNREADABLE, open_plain
 from envbuild.lock.model import Digest, Lock
 from envbuild.recipe.model import Words
 from envbuild.store.atomic import write_bytes
@@ -134,10 +134,13 @@ def read_own_record(path: Path, store: Store) -> DevRecord | None:
 
 def _read_raw(path: Path) -> bytes | None:
     try:
-        with path.open("rb") as file:
+        with open_plain(path) as file:
             return file.read(MOST + 1)
     except FileNotFoundError:
         return None
+    except OSError as error:
+        what = f"cannot be read: {error.strerror}"
+        raise IntegrityError(what, where=str(path)) from error
 
 
 def _decode_record(raw: bytes, path: Path) -> DevRecord:

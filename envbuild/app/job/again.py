@@ -15,6 +15,7 @@ from envbuild.job.request.allocate import allocate
 from envbuild.job.request.intent import MAY_CHANGE, change_intent
 from envbuild.job.request.table import fill_rows
 from envbuild.job.schedulers import features_of
+from envbuild.job.sites.believe import require_believed
 from envbuild.job.sites.find import load_site
 from envbuild.job.sites.site import Site
 from envbuild.job.track.records import find_own_record, load_own_records, plain_id
@@ -42,6 +43,7 @@ def plan_again(
     if not failed:
         return None
     site = load_site(first.site, settings)
+    require_believed(site, settings)
     intent = change_intent(first.job.intent, request.flags)
     job = replace(first.job, intent=intent, allocation=allocate(intent, site, interactive=False))
     job = replace(job, origin=first.job.key or "", key=None, checked=())

@@ -17,7 +17,7 @@ from envbuild.app.image import (
     find_layer,
     warn_of_old_image,
 )
-from envbuild.app.site import find_site
+from envbuild.app.site import find_job_site
 from envbuild.base.digests import known_digest
 from envbuild.build.image.origin import embedded_lock_digest
 from envbuild.caches import Caches, plan_caches
@@ -77,7 +77,7 @@ def plan_job(request: JobRequest, context: Context) -> tuple[Job, Site, FoundIma
     """
     settings = context.settings
     check_project(settings.cwd)
-    site = find_site(request.site, context)
+    site = find_job_site(request.site, context)
     found = find_image(request.image, context)
     warn_of_old_image(found, context)
     intent = _make_intent(request, site, found, context)

@@ -10,7 +10,7 @@ import msgspec
 from envbuild.app.image import find_image, find_recipe_of_image
 from envbuild.app.lock import write_first_lock
 from envbuild.app.ready_lock import require_whole_lock
-from envbuild.app.site import find_site
+from envbuild.app.site import find_job_site
 from envbuild.base.digests import known_digest
 from envbuild.build.fetch import fetch_files
 from envbuild.check.model import Level, Report
@@ -84,7 +84,7 @@ def submit_check(
     A check of the same image that was submitted before and still runs, or ended unseen, is taken up
     again: a lost connection costs nothing.
     """
-    site = find_site(site_text, context)
+    site = find_job_site(site_text, context)
     subject = f"{known_digest(find_image(target, context).path, context.store)} {level}"
     record = _unfinished(site, subject, context)
     if record is not None:
@@ -137,7 +137,7 @@ def submit_builds(
 
     What needs the network is done here where nodes have none.
     """
-    site = find_site(site_text, context)
+    site = find_job_site(site_text, context)
     if site.build.network == "login":
         for name in names:
             _fetch_files(name, context)

@@ -11,11 +11,11 @@ from pathlib import Path
 from envbuild.app.dev.make import with_packages
 from envbuild.app.enter import parse_bind, parse_variables
 from envbuild.app.image import FoundImage, find_layer, is_image_path
+from envbuild.app.site import find_job_site
 from envbuild.caches import image_mark
 from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.job.compose import NAME, name_of_file
-from envbuild.job.sites.find import load_site
 from envbuild.job.sites.site import Site
 from envbuild.recipe.model import RunSection
 from envbuild.runtime import ExecOptions
@@ -114,7 +114,7 @@ def _check_pattern(name: str) -> None:
 
 
 def _wanted_site(name: str | None, context: Context) -> Site | None:
-    return load_site(name, context.settings) if name is not None else None
+    return find_job_site(name, context) if name is not None else None
 
 
 def _kept_folders(run: RunSection) -> tuple[str, ...] | None:

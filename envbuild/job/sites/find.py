@@ -27,10 +27,14 @@ def own_folder(settings: Settings) -> Path:
     ) / FOLDER
 
 
-def site_files(settings: Settings) -> dict[str, Path | None]:
-    """Return every site by name with its file, None for a shipped one; ./sites hides the user's, those the shipped."""
+def site_files(settings: Settings, *, project: bool = True) -> dict[str, Path | None]:
+    """Return every site by name with its file, None for a shipped one.
+
+    ./sites hides the user's, those the shipped; ``project`` tells whether ./sites counts.
+    """
     found: dict[str, Path | None] = {}
-    for folder in (settings.cwd / FOLDER, own_folder(settings)):
+    here = [settings.cwd / FOLDER] if project else []
+    for folder in (*here, own_folder(settings)):
         for path in sorted(folder.glob("*.toml")):
             found.setdefault(path.stem, path)
     for item in sorted(

@@ -84,6 +84,8 @@ class Place:
     def add_to_site(self, text: str) -> None:
         site = self.folder / f"sites/{self.scheduler}.toml"
         site.write_text(site.read_text() + text)
+        # naming it by its path says that it is meant
+        self.run("job", "./tiny.sif", "--on", f"sites/{site.name}", "--", "true")
 
     def pick(self, **words: str | None) -> str:
         found = words[self.scheduler]
