@@ -108,7 +108,8 @@ def find_image(name: str | None, context: Context) -> FoundImage:
                 where=str(found.path),
                 hint=f"envbuild make {stem}",
             )
-    if found.path.is_file() and not _is_sif(found.path):
+    # a folder is a sandbox
+    if not found.path.is_dir() and not (found.path.is_file() and _is_sif(found.path)):
         raise UsageError(
             "this is no image, or a damaged one",
             where=str(found.path),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from envbuild.errors import UsageError
+from envbuild.limits import open_plain
 
 # sylabs/sif, pkg/sif/sif.go: type header
 HEADER = struct.Struct("<32s10s3s3s16s8q")
@@ -88,7 +89,7 @@ def read_sif(path: Path) -> SifFile:
     off.
     """
     try:
-        with path.open("rb") as file:
+        with open_plain(path) as file:
             size = file.seek(0, 2)
             file.seek(0)
             return _read_header(file, path, size)

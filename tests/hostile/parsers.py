@@ -58,6 +58,7 @@ from tests.bundle.test_bundle_unpack import sound as sound_bundle
 from tests.conda.test_conda_takeover import ENVIRONMENT
 from tests.hostile.attacks import pax
 from tests.hostile.index_parsers import INDEX_PARSERS, Parser, mend_tar
+from tests.hostile.project_parsers import PROJECT_PARSERS
 from tests.hostile.test_whole_file import made, signed
 from tests.shelf.test_shelf_trust import ENTRY
 
@@ -341,6 +342,7 @@ PARSERS = {
     "layer record": Parser(seeds=layer_records, read=read_record),
     "page": Parser(seeds=pages, read=read_page),
     **INDEX_PARSERS,
+    **PROJECT_PARSERS,
 }
 
 

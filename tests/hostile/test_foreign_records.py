@@ -182,7 +182,7 @@ def test_nobody_waits_for_a_pipe_in_the_place_of_such_a_note(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("plant", ["pipe", "loop", "root", "device"])
-@pytest.mark.parametrize("name", ["recipes/a.toml", "lockfiles/a.lock", "a.dev.json"])
+@pytest.mark.parametrize("name", ["recipes/a.toml", "lockfiles/a.lock", "a.dev.json", "a.sif"])
 def test_what_is_no_plain_file_ends_with_a_word(
     name: str, plant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,5 +196,5 @@ def test_what_is_no_plain_file_ends_with_a_word(
         path.symlink_to({"loop": path.name, "root": "/", "device": "/dev/zero"}[plant])
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ENVBUILD_STORE", str(tmp_path / "store"))
-    for words in (["list"], ["show", "a"], ["lock", "a", "--check"]):
+    for words in (["list"], ["show", "a"], ["lock", "a", "--check"], ["verify", "a.sif"]):
         assert run_cli(words) in (0, 2, 4, 6)

@@ -213,7 +213,7 @@ def holds_word(place, word):
 def needed_versions(elf):
     try:
         return elf.versions_needed()
-    except (OSError, struct.error):
+    except BROKEN:
         return {}
 
 

@@ -7,6 +7,8 @@ DT_NEEDED, DT_STRTAB, DT_SONAME, DT_RPATH, DT_RUNPATH = 1, 5, 14, 15, 29
 DT_VERDEF, DT_VERDEFNUM, DT_VERNEED, DT_VERNEEDNUM = 0x6FFFFFFC, 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF
 MOST_VERSIONS = 4096
 BIGGEST_TABLE = 64 << 20
+BROKEN = (struct.error, IndexError, OverflowError, MemoryError, ValueError, OSError)
+"""What reading a damaged file raises."""
 
 
 class Unreadable(Exception):
@@ -23,7 +25,7 @@ class Elf(object):
         with open(path, "rb") as file:
             try:
                 self._parse(file)
-            except (struct.error, IndexError, OverflowError, MemoryError, ValueError, OSError):
+            except BROKEN:
                 raise Unreadable("it is cut off")
 
     def _parse(self, file):
@@ -93,7 +95,7 @@ class Elf(object):
                 self.runpath = text_at(file, base + value)
 
     def versions_needed(self):
-        """library -> names of the symbol versions that it must have."""
+        """library -> names of the symbol versions that it must have.  Raises what BROKEN has."""
         found = {}
         for file, at, count, order, base in self._versions(DT_VERNEED, DT_VERNEEDNUM):
             for _ in range(count):
@@ -108,11 +110,15 @@ class Elf(object):
                             text_at(file, base + name)
                         )
                     inner += step
+                    if not step:
+                        break
                 at += following
+                if not following:
+                    break
         return found
 
     def versions_defined(self):
-        """Names of the symbol versions that this library has."""
+        """Names of the symbol versions that this library has.  Raises what BROKEN has."""
         found = set()
         for file, at, count, order, base in self._versions(DT_VERDEF, DT_VERDEFNUM):
             for _ in range(count):
@@ -121,6 +127,8 @@ class Elf(object):
                 file.seek(at + first)
                 found.add(text_at(file, base + struct.unpack(order + "I", file.read(4))[0]))
                 at += following
+                if not following:
+                    break
         return found
 
     def _versions(self, table, number):

@@ -82,7 +82,7 @@ class Search(object):
         if path not in self.defined:
             try:
                 self.defined[path] = self.elf(path).versions_defined()
-            except (AttributeError, OSError, struct.error):
+            except (AttributeError,) + BROKEN:
                 self.defined[path] = set()
         return [name for name in versions if self.defined[path] and name not in self.defined[path]]
 
