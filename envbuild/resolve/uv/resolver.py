@@ -28,9 +28,10 @@ from envbuild.resolve.couplings import Coupling
 from envbuild.resolve.dates import read_date
 from envbuild.resolve.model import Request, Resolution
 from envbuild.resolve.overlap import describe_overlaps, find_overlaps
+from envbuild.resolve.platform import python_minor
 from envbuild.resolve.pylock import Chosen
 from envbuild.resolve.uv.answer_checks.extras import bound_for, find_missing_extra, is_below
-from envbuild.resolve.uv.answer_checks.foreign_wheels import compiled_elsewhere
+from envbuild.resolve.uv.answer_checks.foreign_wheels import compiled_elsewhere, source_note
 from envbuild.resolve.uv.answer_checks.new_couplings import broken_couplings
 from envbuild.resolve.uv.answer_checks.numpy_abi import compiled_for_numpy_1
 from envbuild.resolve.uv.later_cutoff import Later, find_later_date
@@ -232,14 +233,15 @@ class UvResolver:
         wanted = {canonicalize_name(name) for name in session.from_source}
         new = (one for one in answer.chosen.values() if not one.from_base)
         sources = [one for one in new if not one.wheels and one.name not in wanted]
-        names = (
-            compiled_elsewhere(sources, session.indexes, self.context) if sources else frozenset()
-        )
+        names = compiled_elsewhere(sources, session.indexes, self.context) if sources else {}
         if not names:
             return answer
+        series = ".".join(map(str, python_minor(session.facts)))
+        told = source_note(sources, names, series)
         try:
             other = self._search_coupled(session, replace(task, binary=tuple(sorted(names))))
         except ConflictError:
+            answer.search.notes.append(told)
             return answer
         before = {name: one.version for name, one in answer.chosen.items() if name not in names}
         cost = [
@@ -247,7 +249,10 @@ class UvResolver:
             for d in task.problem.directs
             if d.name in before and is_older(other.chosen, d.name, before[d.name])
         ]
-        return answer if cost else other
+        if not cost:
+            return other
+        answer.search.notes.append(told)
+        return answer
 
     def _search_coupled(self, session: Session, task: Task) -> SearchAnswer:
         """Search, and again while what is new breaks couplings among itself.  Raises ConflictError.

@@ -25,21 +25,20 @@ from envbuild.store.atomic import write_text
 if TYPE_CHECKING:
     import httpx
 
-COMPILED = re.compile(r"-cp3\d+-[a-z0-9]+-(?:many)?linux[A-Za-z0-9_.]*\.whl$")
-YES, NO = "wheels\n", "none\n"
+COMPILED = re.compile(r"-cp3(\d+)-[a-z0-9]+-(?:many)?linux[A-Za-z0-9_.]*\.whl$")
 
 
 def compiled_elsewhere(
     chosen: Iterable[Chosen], indexes: Mapping[str, str], context: Context
-) -> frozenset[str]:
-    """Return the names that come as sdists though the release has compiled Linux wheels.
+) -> dict[str, tuple[str, ...]]:
+    """Map what comes as an sdist to the Pythons ("3.8") that its release has Linux wheels for.
 
     What was found out is kept by the sdist's sha256.  Raises NetworkError.
     """
     store = context.store
     store.folder("metadata")
     kept = {
-        package: store.metadata(f"{package.sdist.sha256}.wheels")
+        package: store.metadata(f"{package.sdist.sha256}.pythons")
         for package in chosen
         if package.sdist is not None
     }
@@ -48,36 +47,54 @@ def compiled_elsewhere(
         with make_client(context.settings) as client:
 
             def one(package: Chosen, stop: threading.Event) -> None:
-                found = _has_wheels(package, indexes, client, stop)
-                write_text(kept[package], YES if found else NO)
+                write_text(kept[package], " ".join(_wheel_pythons(package, indexes, client, stop)))
 
             for_each_parallel(unknown, one, workers=context.settings.downloads)
-    return frozenset(package.name for package, path in kept.items() if _read_note(path) == YES)
+    found = {package.name: _read_note(path) for package, path in kept.items()}
+    return {name: pythons for name, pythons in found.items() if pythons}
 
 
-def _read_note(path: Path) -> str:
+def source_note(
+    chosen: Iterable[Chosen], pythons: Mapping[str, tuple[str, ...]], series: str
+) -> str:
+    """Return what is said of releases that have wheels for other Pythons than the base's."""
+    sources = sorted((one for one in chosen if one.name in pythons), key=lambda one: one.name)
+    shared = set.intersection(*(set(pythons[one.name]) for one in sources))
+    names = ", ".join(f"{one.name} {one.version}" for one in sources)
+    has = "has" if len(sources) == 1 else "have"
+    other = next((one for one in reversed(pythons[sources[0].name]) if one in shared), None)
+    advice = f"with Python {other}" if other else "with another Python"
+    return (
+        f"{names} {has} no wheel for Python {series} of this base, only for others: the source is "
+        "compiled when the image is built. What is older than a Python often cannot be compiled "
+        f"for it: take a base {advice}, or other releases"
+    )
+
+
+def _read_note(path: Path) -> tuple[str, ...]:
     try:
-        return path.read_text("utf-8")
+        return tuple(path.read_text("utf-8").split())
     except OSError:
-        return NO
+        return ()
 
 
-def _has_wheels(
+def _wheel_pythons(
     package: Chosen, indexes: Mapping[str, str], client: httpx.Client, stop: threading.Event
-) -> bool:
+) -> list[str]:
     for url in indexes.values():
         try:
             links = read_links(url, package.name, client, stop=stop)
         except GoneError:
             continue
+        minors: set[int] = set()
         for link in links:
             # a pure wheel would have fitted the base: compiled ones tell of a compiler at work
-            if COMPILED.search(link.file):
+            if match := COMPILED.search(link.file):
                 try:
                     version = parse_wheel_filename(link.file)[1]
                 except InvalidWheelFilename:
                     continue
                 if version == Version(package.version):
-                    return True
-        return False
-    return False
+                    minors.add(int(match[1]))
+        return [f"3.{minor}" for minor in sorted(minors)]
+    return []
