@@ -92,7 +92,10 @@ def judge(row: dict[str, Any], made: RecipeDraft) -> dict[str, Any]:
     """Compare one draft with its row."""
     found, base = names(made), made.recipe.base
     text = write_recipe(made.recipe, head=made.head, beside=made.beside, below=made.below)
-    wanted, never = set(row["names"]), set(row.get("never", []))
+    wanted = set(row["names"])
+    # the address of a repository names that one, whoever has the name on the index
+    addresses = [line for line in made.recipe.python.dependencies if " @ " in line]
+    never = set(row.get("never", [])) - {canonicalize_name(Pep508(one).name) for one in addresses}
     missed = sorted(wanted - found)
     extra = sorted(found - wanted - set(row.get("may", [])))
     framework, _, _ = held(base)

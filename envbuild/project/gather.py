@@ -20,10 +20,10 @@ from envbuild.project.images.container import read_container
 from envbuild.project.lists.declared import read_pipfile, read_pyproject, read_setup_cfg
 from envbuild.project.lists.requirements import read_requirements
 from envbuild.project.lists.setup_py import read_setup_py
-from envbuild.project.model import FileFindings, ImportedModule
+from envbuild.project.model import FileFindings, ImportedModule, Requirement
 from envbuild.project.private import as_printable
 from envbuild.project.shell.notebook import read_notebook
-from envbuild.project.shell.readme import read_readme
+from envbuild.project.shell.readme import framework_releases, read_readme
 from envbuild.project.tree import (
     ProjectTree,
     is_aside,
@@ -56,7 +56,8 @@ MOST_PARTS = 100
 class ProjectFindings:
     """What a project's files say and its code imports; ``name`` is the recipe's.
 
-    ``own`` are the (canonicalize_name) names of projects inside this one.
+    ``own`` are the (canonicalize_name) names of projects inside this one, ``releases`` the
+    frameworks with the release that the README names.
     """
 
     name: str
@@ -65,6 +66,7 @@ class ProjectFindings:
     tree: ProjectTree
     notes: tuple[str, ...] = ()
     own: frozenset[str] = frozenset()
+    releases: tuple[Requirement, ...] = ()
 
 
 def gather_findings(place: Path) -> ProjectFindings:
@@ -126,6 +128,7 @@ def _gather_folder(root: Path) -> ProjectFindings:
         tree=tree,
         notes=(*notes, *told),
         own=_own_names(tree),
+        releases=framework_releases(root),
     )
 
 

@@ -90,8 +90,8 @@ def _rename_wrong(requirement: Requirement, found: Cleaned) -> Requirement:
 
 
 def bounds_of(requirement: Requirement) -> str:
-    """Return the version bounds of a need, without name, extras and marker."""
-    match = re.match(r"[\w.-]+(?:\[[^]]*\])?([^;]*)", requirement.text)
+    """Return the version bounds of a need, without name, extras, address and marker."""
+    match = re.match(r"[\w.-]+(?:\[[^]]*\])?([^;@]*)", requirement.text)
     return match[1].strip() if match else ""
 
 
@@ -113,6 +113,7 @@ def merge_requirements(requirements: Iterable[Requirement], found: Cleaned) -> l
         best = max(
             same,
             key=lambda requirement: (
+                " @ " in requirement.text,
                 "==" in bounds_of(requirement),
                 bool(bounds_of(requirement)),
                 "[" in requirement.text,

@@ -19,7 +19,7 @@ FOR_DEVELOPERS = re.compile(
     r"|autopep8|cpplint|clang-format|coverage|twine"
 )
 """Distributions that check or ship code: a list for running names them by the way."""
-WITH_TENSORFLOW = ("keras", "tensorboard", "protobuf", "absl-py")
+WITH_TENSORFLOW = ("keras", "tensorboard", "protobuf")
 """Distributions that TensorFlow itself asks for."""
 
 

@@ -6,11 +6,14 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from packaging.specifiers import SpecifierSet
+
 from envbuild.base.suggest import framework_name
 from envbuild.project.code.imports import old_tensorflow
 from envbuild.project.draft.age import keras_2_only, torch_bounds
 from envbuild.project.draft.builder import DraftBuilder, name_few
 from envbuild.project.draft.clean import (
+    COMPANIONS,
     Cleaned,
     bounds_of,
 )
@@ -24,11 +27,16 @@ from envbuild.recipe.model import (
     BaseSection,
 )
 
+FIRST_CUDA_WITHOUT = 11
+"""The CUDA from which on no release of TensorFlow 1 was built; its last Python is 3.7."""
+
 
 def sort_frameworks(builder: DraftBuilder, cleaned: Cleaned) -> None:
     """Sort the frameworks; where none is asked for, take what code or packages need."""
     if not cleaned.frameworks:
         cleaned.frameworks += _implied_frameworks(builder, cleaned)
+    else:
+        cleaned.frameworks += _torch_of_companion(cleaned)
     cleaned.frameworks.sort(
         key=lambda requirement: (
             not is_held(requirement),
@@ -46,10 +54,22 @@ def sort_frameworks(builder: DraftBuilder, cleaned: Cleaned) -> None:
         builder.note("base", why)
 
 
+def _torch_of_companion(cleaned: Cleaned) -> list[Requirement]:
+    """Return the PyTorch that a listed companion (torchvision) stands for."""
+    if any(framework_name(one.name) == "torch" for one in cleaned.frameworks):
+        return []
+    listed = (one for one in cleaned.requirements if one.name in COMPANIONS)
+    first = next((one for one in listed if not one.where.startswith("imported")), None)
+    return [Requirement(text="torch", name="torch", where=first.where)] if first else []
+
+
 def _upper_bound(
     builder: DraftBuilder, cleaned: Cleaned, framework: Requirement
 ) -> tuple[str, str]:
     """Return bounds that no list has but that hold all the same, and why."""
+    for said in builder.gathered.releases:
+        if said.name == framework_name(framework.name) and not bounds_of(framework):
+            return bounds_of(said), f"{said.where}: {said.text} is taken"
     if framework_name(framework.name) == "torch":
         for requirement in cleaned.requirements:
             bounds = torch_bounds(requirement)
@@ -58,7 +78,7 @@ def _upper_bound(
     if framework_name(framework.name) != "tensorflow":
         return "", ""
     where = old_tensorflow(builder.gathered.tree)
-    if where is not None:
+    if where is not None and not _is_newer_than_tensorflow_1(builder):
         return "<2", f"{where} is written for TensorFlow 1: a release before 2 is taken"
     old = keras_2_only(cleaned.requirements, builder.releases)
     return (
@@ -66,6 +86,17 @@ def _upper_bound(
         if old
         else ("", "")
     )
+
+
+def _is_newer_than_tensorflow_1(builder: DraftBuilder) -> bool:
+    """Whether files ask for a Python or a CUDA that TensorFlow 1 has no wheels for."""
+    for findings in builder.gathered.all_findings:
+        bounds = findings.python or ""
+        if re.search(r"\d", bounds) and not SpecifierSet(bounds).contains("3.7.17"):
+            return any(SpecifierSet(bounds).contains(f"3.{minor}.9") for minor in range(8, 16))
+        if findings.cuda and int(findings.cuda.split(".")[0]) >= FIRST_CUDA_WITHOUT:
+            return True
+    return False
 
 
 def _implied_frameworks(builder: DraftBuilder, cleaned: Cleaned) -> list[Requirement]:

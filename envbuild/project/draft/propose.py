@@ -166,7 +166,9 @@ def _first_match(wish: BaseQuery, framework: Requirement | None = None) -> BaseM
         return None
     sound = [choice for choice in choices if not choice.entry.defect]
     pinned = (
-        re.match(r"={2,3}\s*(\d[\w.]*)", bounds_of(framework)) if framework is not None else None
+        re.match(r"={2,3}\s*(\d\w*(?:\.\w+)*)", bounds_of(framework))
+        if framework is not None
+        else None
     )
     if pinned is None or wish.framework != framework_name(framework.name if framework else ""):
         return sound[0] if sound else None
@@ -208,19 +210,24 @@ def _proposed_base(
         base = BaseSection(bootstrap=entry.reference, framework=choice.framework)
     else:
         base = BaseSection(image=entry.reference)
-    held = entry.version or ""
-    asked = re.search(r"==\s*([\d.]+)$", bounds_of(framework))
-    exact = (
-        asked is None
-        or held == asked[1]
-        or (entry.is_bootstrap and asked[1].startswith(f"{held}."))
-    )
+    exact = _holds_pin(entry, bounds_of(framework))
     notes = [*before, *_left_out(entry, wanted, framework, exact=exact)]
     notes += [f"base: {caution}" for caution in choice.cautions]
     reason = "; ".join(choice.reasons)
     return ProposedBase(
         base=base, reason=reason, notes=tuple(notes), exact=exact, python=_python_series(entry)
     )
+
+
+def _holds_pin(entry: CatalogueEntry, bounds: str) -> bool:
+    """Whether a base holds what is pinned (==2.1.2, ==2.1.*); true where nothing is."""
+    held = entry.version or ""
+    asked = re.search(r"==\s*(\d+(?:\.\d+)*)(\.\*)?$", bounds)
+    if asked is None or held == asked[1]:
+        return True
+    if asked[2]:
+        return f"{held}.".startswith(f"{asked[1]}.")
+    return entry.is_bootstrap and asked[1].startswith(f"{held}.")
 
 
 def _left_out(

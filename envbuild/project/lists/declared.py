@@ -13,12 +13,14 @@ from packaging.utils import canonicalize_name
 from envbuild.base.suggest import framework_name
 from envbuild.project.lists.requirements import (
     NO_ADDRESS,
+    parse_commit,
     parse_requirement,
     parse_wheel_address,
     read_requirements,
 )
 from envbuild.project.model import FileFindings, Requirement
 from envbuild.project.private import without_secrets
+from envbuild.project.shell.readme import own_extras
 from envbuild.project.tree import ASIDE, read_text, shown_path
 from envbuild.resolve.sources.declared import poetry_bounds, poetry_marker, write_extras
 from envbuild.toml import parse_toml
@@ -37,7 +39,11 @@ def split_requirements(
         text = str(line).strip()
         if not text:
             continue
-        found = parse_requirement(text, where) or parse_wheel_address(text, where)
+        found = (
+            parse_requirement(text, where)
+            or parse_wheel_address(text, where)
+            or parse_commit(text, where)
+        )
         if found is not None:
             requirements.append(found)
         else:
@@ -80,8 +86,14 @@ def read_pyproject(path: Path, root: Path) -> FileFindings | None:
                 (*aside, *other.aside),
                 [*notes, *other.notes],
             )
+    taken = own_extras(root) if path.parent == root else ()
+    lines, taken = _group_lines(project, taken)
+    chosen, odd = split_requirements(lines, file)
+    requirements, aside = (*requirements, *chosen), (*aside, *odd)
     requirements = (*requirements, *_optional_framework(project, requirements, file))
-    groups = [*_table_at(project, "optional-dependencies"), *_table_at(data, "dependency-groups")]
+    optional = _table_at(project, "optional-dependencies")
+    groups = [name for name in optional if name not in taken]
+    groups += _table_at(data, "dependency-groups")
     if groups:
         notes.append(f"{file}: its optional groups are not taken: {', '.join(groups)}")
     return FileFindings(
@@ -93,6 +105,30 @@ def read_pyproject(path: Path, root: Path) -> FileFindings | None:
         project=canonicalize_name(str(project.get("name", ""))) or None,
         complete=bool(requirements),
     )
+
+
+def _group_lines(
+    project: Mapping[str, Any], taken: Iterable[str]
+) -> tuple[list[object], tuple[str, ...]]:
+    """Return the lines of optional groups, and the groups with those that they name themselves.
+
+    "NAME[GROUP]" of the project itself stands for that group.
+    """
+    groups = _table_at(project, "optional-dependencies")
+    own = canonicalize_name(str(project.get("name", "")))
+    todo, seen, lines = list(taken), set[str](), list[object]()
+    while todo:
+        group = todo.pop(0)
+        if group in seen:
+            continue
+        seen.add(group)
+        for line in _list_of(groups.get(group)):
+            inner = re.match(r"([\w.-]+)\s*\[([^]]+)\]\s*$", str(line).strip())
+            if inner and canonicalize_name(inner[1]) == own:
+                todo += [name.strip() for name in inner[2].split(",")]
+            else:
+                lines.append(line)
+    return lines, tuple(seen)
 
 
 def _optional_framework(

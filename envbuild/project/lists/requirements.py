@@ -10,12 +10,14 @@ from packaging.requirements import InvalidRequirement
 from packaging.requirements import Requirement as Pep508
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
+from envbuild.base.suggest import framework_name
 from envbuild.data.package_tables import load_names
 from envbuild.errors import UsageError
 from envbuild.project.cuda import cuda_of
 from envbuild.project.model import FileFindings, Requirement
-from envbuild.project.private import without_secrets
+from envbuild.project.private import has_secret, without_secrets
 from envbuild.project.tree import is_inside, read_text, shown_path
+from envbuild.recipe.trees import COMMIT, read_tree_line
 
 MOST_FILES = 100
 """Files that one list may include before it is taken for a mistake."""
@@ -64,6 +66,30 @@ def parse_wheel_address(text: str, where: str) -> Requirement | None:
     except InvalidWheelFilename:
         return None
     return Requirement(text=f"{name}=={version}", name=name, where=where) if version.local else None
+
+
+def parse_commit(text: str, where: str) -> Requirement | None:
+    """Return the requirement for a commit of a git server, None for any other address.
+
+    ``git+https://HOST/PATH@COMMIT#egg=NAME`` is NAME @ git+https://HOST/PATH@COMMIT.  What a tag or
+    a branch names may be changed by others, so it is not taken.
+    """
+    egg = EGG.search(text)
+    line = f"{egg[1]} @ {text.strip()}" if egg and text.startswith("git+") else text.strip()
+    try:
+        tree = read_tree_line(line)
+    except UsageError:
+        return None
+    if tree is None or tree.name is None or not tree.url.startswith("https://"):
+        return None
+    if not COMMIT.fullmatch(tree.revision) or framework_name(tree.name) or has_secret(line):
+        return None
+    extras = f"[{','.join(tree.extras)}]" if tree.extras else ""
+    return Requirement(
+        text=f"{tree.name}{extras} @ {tree.source(tree.revision)}",
+        name=canonicalize_name(tree.name),
+        where=where,
+    )
 
 
 class _RequirementsReader:
@@ -121,8 +147,8 @@ class _RequirementsReader:
             self._included(
                 option[1], path, constraints=constraints or line.startswith(("-c", "--c"))
             )
-        elif (wheel := parse_wheel_address(line, where)) is not None:
-            self.requirements.append(wheel)
+        elif (direct := parse_wheel_address(line, where) or parse_commit(line, where)) is not None:
+            self.requirements.append(direct)
         elif re.match(r"(-e|--editable)\b", line) or _is_address(line):
             self._address(re.sub(r"^(-e|--editable)[\s=]+", "", line), where)
         elif line.startswith("-"):

@@ -11,7 +11,12 @@ from packaging.utils import canonicalize_name
 
 from envbuild.base.suggest import framework_name
 from envbuild.project.cuda import cuda_of
-from envbuild.project.lists.requirements import NO_ADDRESS, parse_requirement, parse_wheel_address
+from envbuild.project.lists.requirements import (
+    NO_ADDRESS,
+    parse_commit,
+    parse_requirement,
+    parse_wheel_address,
+)
 from envbuild.project.model import Requirement
 from envbuild.project.names import conda_name
 from envbuild.project.private import has_secret, without_secrets
@@ -305,7 +310,11 @@ def _pip_folder(value: str, found: ShellFindings, where: str) -> None:
 def _pip_word(word: str, found: ShellFindings, where: str) -> None:
     if OURSELVES.fullmatch(word) or not word.strip():
         return
-    one = parse_requirement(word, where) or parse_wheel_address(word, where)
+    one = (
+        parse_requirement(word, where)
+        or parse_wheel_address(word, where)
+        or parse_commit(word, where)
+    )
     if one is None and "$" in word:
         found.refused.append(
             (f"pip install {without_secrets(word)[:120]}", "it is only known when it is built")

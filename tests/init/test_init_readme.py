@@ -1,0 +1,149 @@
+"""init: commits of git servers, and what a README says of the framework and of groups."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from envbuild.project.lists.declared import read_pyproject
+from envbuild.project.lists.requirements import read_requirements
+from envbuild.project.shell.readme import framework_releases, own_extras
+from tests.init.projects import dependencies, drafted, write
+
+COMMIT = "6cdc929315aab1b5674b6dcf73b16ec99147735f"
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        (f"v @ git+https://x.invalid/v.git@{COMMIT}", f"v @ git+https://x.invalid/v.git@{COMMIT}"),
+        (f"git+https://x.invalid/v@{COMMIT}#egg=v", f"v @ git+https://x.invalid/v@{COMMIT}"),
+    ],
+)
+def test_a_commit_of_a_git_server_is_taken(tmp_path: Path, line: str, text: str) -> None:
+    write(tmp_path, {"requirements.txt": f"{line}\n"})
+    found = read_requirements(tmp_path / "requirements.txt", tmp_path)
+    assert [one.text for one in found.requirements] == [text]
+    assert found.aside == ()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "v @ git+https://x.invalid/v.git",
+        "v @ git+https://x.invalid/v.git@v1.0",
+        "v @ git+https://x.invalid/v.git@main",
+        f"v @ git+https://me:pw@x.invalid/v@{COMMIT}",
+        f"v @ git+http://x.invalid/v@{COMMIT}",
+        f"git+https://x.invalid/v@{COMMIT}",
+        f"-e git+https://x.invalid/v@{COMMIT}#egg=v",
+        f"torch @ git+https://x.invalid/pytorch@{COMMIT}",
+        f"v @ https://x.invalid/v-{COMMIT}.zip",
+    ],
+)
+def test_what_others_can_change_is_not_taken(tmp_path: Path, line: str) -> None:
+    write(tmp_path, {"requirements.txt": f"{line}\n"})
+    found = read_requirements(tmp_path / "requirements.txt", tmp_path)
+    assert found.requirements == ()
+    assert len(found.aside) == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (
+            "* [TensorFlow](https://x.invalid/) 1.15 (although 2.0 is planned)",
+            ["tensorflow==1.15.*"],
+        ),
+        ("- tensorflow-gpu 1.6.0", ["tensorflow==1.6.*"]),
+        ("* PyTorch ( == 0.4.1, for <= 0.4.0 see a branch)", ["torch==0.4.*"]),
+        ("1. **PyTorch** 1.3.0", ["torch==1.3.*"]),
+        ("- PyTorch >= 1.6", []),
+        ("- PyTorch 1.6 or later", []),
+        ("- PyTorch 1.6+", []),
+        ("- torchvision 0.7", []),
+        ("We trained with PyTorch 1.6.", []),
+        ("- Python 3.7", []),
+    ],
+)
+def test_a_readme_names_the_release_of_the_framework(
+    tmp_path: Path, line: str, expected: list[str]
+) -> None:
+    write(tmp_path, {"README.md": f"# A\n\n{line}\n"})
+    assert [one.text for one in framework_releases(tmp_path)] == expected
+
+
+@pytest.mark.parametrize(
+    ("block", "expected"),
+    [
+        ('pip install -e ".[all]"', ("all",)),
+        ("pip3 install '.[train,test]'", ("train",)),
+        ("uv pip install .[a,b] --no-build-isolation", ("a", "b")),
+        ("pip install -e .\npip install -e .[extra]", ()),
+        ("pip install .[cpu]", ()),
+        ("pip install torch\npip install ./part", ()),
+    ],
+)
+def test_the_readmes_own_installation_names_groups(
+    tmp_path: Path, block: str, expected: tuple[str, ...]
+) -> None:
+    write(tmp_path, {"README.md": f"```sh\n{block}\n```\n"})
+    assert own_extras(tmp_path) == expected
+
+
+def test_groups_that_the_readme_installs_are_taken(tmp_path: Path) -> None:
+    project = """\
+[project]
+name = "Deep-Thing"
+dependencies = ["einops"]
+[project.optional-dependencies]
+gui = ["gradio"]
+torch = ["torch==2.6.0"]
+trt = ["polygraphy"]
+all = ["deep_thing[gui]", "deep-thing[torch,all]"]
+"""
+    write(tmp_path, {"pyproject.toml": project, "README.md": "```\npip install -e '.[all]'\n```\n"})
+    found = read_pyproject(tmp_path / "pyproject.toml", tmp_path)
+    assert found is not None
+    assert [one.text for one in found.requirements] == ["einops", "gradio", "torch==2.6.0"]
+    assert found.notes == ("pyproject.toml: its optional groups are not taken: trt",)
+
+
+def test_the_readmes_release_counts_where_no_list_has_one(tmp_path: Path) -> None:
+    files = {"README.md": "## Needs\n- TensorFlow 2.15\n", "a.py": "import tensorflow as tf\n"}
+    write(tmp_path / "said", files)
+    assert drafted(tmp_path / "said").recipe.base.framework == "tensorflow[and-cuda]==2.15.*"
+    write(tmp_path / "listed", {**files, "requirements.txt": "tensorflow==2.17.0\n"})
+    assert drafted(tmp_path / "listed").recipe.base.framework == "tensorflow[and-cuda]==2.17.0"
+
+
+def test_a_companion_stands_for_torch_beside_another_framework(tmp_path: Path) -> None:
+    listed = {"requirements.txt": "tensorflow==2.17.0\ntorchvision==0.20.1\n"}
+    more = {"a.py": "import torch\n", "b.py": "import torch\n", "c.py": "import tensorflow\n"}
+    write(tmp_path / "torch", {**listed, **more})
+    assert drafted(tmp_path / "torch").recipe.base.framework == "torch==2.5.*"
+    write(tmp_path / "tf", {**listed, **more, "b.py": "import tensorflow\n"})
+    assert drafted(tmp_path / "tf").recipe.base.framework == "tensorflow[and-cuda]==2.17.0"
+
+
+OLD = "import tensorflow as tf\nx = tf.placeholder(tf.float32)\n"
+
+
+@pytest.mark.parametrize(
+    ("python", "framework"),
+    [
+        ("=3.7", None),
+        ("=3.10", "tensorflow[and-cuda]"),
+        (">=3.6", None),
+        ("=3.11", "tensorflow[and-cuda]"),
+    ],
+)
+def test_old_code_beside_a_newer_python_is_not_tensorflow_1(
+    tmp_path: Path, python: str, framework: str | None
+) -> None:
+    listed = f"dependencies:\n  - python{python}\n  - numpy\n  - pip:\n    - tensorflow\n"
+    write(tmp_path, {"environment.yml": listed, "old.py": OLD})
+    base = drafted(tmp_path).recipe.base
+    assert (base.framework or "").partition("==")[0] == (framework or "")
+    assert dependencies(tmp_path) == ["numpy"]
