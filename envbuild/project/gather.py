@@ -18,12 +18,13 @@ from envbuild.project.conda.environment import read_conda
 from envbuild.project.images.cog import read_cog
 from envbuild.project.images.container import read_container
 from envbuild.project.lists.declared import read_pipfile, read_pyproject, read_setup_cfg
+from envbuild.project.lists.readme import framework_releases
 from envbuild.project.lists.requirements import read_requirements
 from envbuild.project.lists.setup_py import read_setup_py
 from envbuild.project.model import FileFindings, ImportedModule, Requirement
 from envbuild.project.private import as_printable
 from envbuild.project.shell.notebook import read_notebook
-from envbuild.project.shell.readme import framework_releases, read_readme
+from envbuild.project.shell.readme import read_readme
 from envbuild.project.tree import (
     ProjectTree,
     is_aside,

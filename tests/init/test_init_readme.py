@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from envbuild.project.lists.declared import read_pyproject
+from envbuild.project.lists.readme import framework_releases, own_extras
 from envbuild.project.lists.requirements import read_requirements
-from envbuild.project.shell.readme import framework_releases, own_extras
 from tests.init.projects import dependencies, drafted, write
 
 COMMIT = "6cdc929315aab1b5674b6dcf73b16ec99147735f"

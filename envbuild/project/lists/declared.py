@@ -11,6 +11,7 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from envbuild.base.suggest import framework_name
+from envbuild.project.lists.readme import own_extras
 from envbuild.project.lists.requirements import (
     NO_ADDRESS,
     parse_commit,
@@ -20,7 +21,6 @@ from envbuild.project.lists.requirements import (
 )
 from envbuild.project.model import FileFindings, Requirement
 from envbuild.project.private import without_secrets
-from envbuild.project.shell.readme import own_extras
 from envbuild.project.tree import ASIDE, read_text, shown_path
 from envbuild.resolve.sources.declared import poetry_bounds, poetry_marker, write_extras
 from envbuild.toml import parse_toml

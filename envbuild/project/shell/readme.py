@@ -1,4 +1,4 @@
-"""Read what a README tells its reader: what to install, and the release of the framework."""
+"""Read what a README tells its reader to install: pip and conda lines of its code blocks."""
 
 from __future__ import annotations
 
@@ -6,62 +6,16 @@ import re
 from itertools import chain
 from pathlib import Path
 
-from envbuild.base.suggest import framework_name
-from envbuild.project.model import FileFindings, Requirement
+from envbuild.project.lists.readme import BLOCK, NAMES
+from envbuild.project.model import FileFindings
 from envbuild.project.shell.installs import read_lines
-from envbuild.project.tree import ASIDE, read_text, shown_path
+from envbuild.project.tree import read_text, shown_path
 
-NAMES = ("README.md", "README.rst", "README", "readme.md", "INSTALL.md")
-BLOCK = re.compile(r"^[ \t]*(```+|~~~+)[^\n]*\n(.*?)^[ \t]*\1", re.MULTILINE | re.DOTALL)
 LINE = re.compile(
     r"^[ \t]*[$%>]?[ \t]*((?:sudo[ \t]+)?(?:\S*python[\d.]*[ \t]+-m[ \t]+)?(?:pip|conda|mamba)\d*[ \t]+"
     r"(?:install|create)\b[^\n]*)$",
     re.MULTILINE,
 )
-
-
-RELEASE = re.compile(
-    r"^[ \t]*(?:[-*+]|\d+\.)[ \t]+(?P<name>tensorflow(?:-gpu)?|pytorch|torch|jax)\b[\s(:,]*"
-    r"(?:version\s*)?(?P<sign>==|>=|≥|=|v)?\s*(?P<release>\d+\.\d+)(?P<rest>[^\n]*)",
-    re.MULTILINE | re.IGNORECASE,
-)
-"""An item of a list that begins with a framework and its release: "- PyTorch 1.3.0"."""
-OR_NEWER = re.compile(r"[.\d]*\s*(\+|(and|or) (later|newer|higher|above|up))", re.IGNORECASE)
-NOT_HERE = re.compile(rf"{ASIDE.pattern}|cpu|npu|tpu|xpu|rocm|amd|mps|mac|win", re.IGNORECASE)
-"""Groups for changing the project, or for other machines."""
-OWN_EXTRAS = re.compile(
-    r"\b(?:pip\d?|uv)\s[^\n]*?\binstall(?=\s)[^\n]*?[\s\"']\./?(?:\[([\w\s,-]+)\])?[\"']?(?=\s|$)"
-)
-"""A line that installs the project itself, with the groups that it takes."""
-
-
-def own_extras(root: Path) -> tuple[str, ...]:
-    """Return the optional groups that the README's first installation of the project takes."""
-    for path in (root / name for name in NAMES):
-        for block in BLOCK.finditer(read_text(path) or ""):
-            for line in block[2].splitlines():
-                if found := OWN_EXTRAS.search(line):
-                    names = (name.strip() for name in (found[1] or "").split(","))
-                    return tuple(name for name in names if name and not NOT_HERE.search(name))
-    return ()
-
-
-def framework_releases(root: Path) -> tuple[Requirement, ...]:
-    """Return the frameworks whose release the README names among what the project needs.
-
-    "TensorFlow 1.15" is read as tensorflow==1.15.*, "PyTorch >= 1.6" says nothing of the newest.
-    """
-    found: list[Requirement] = []
-    for path in (root / name for name in NAMES):
-        text = re.sub(r"\[([^\]\n]*)\]\([^)\n]*\)", r"\1", read_text(path) or "")
-        for match in RELEASE.finditer(re.sub(r"[`*]{1,2}(?=\w)|(?<=\w)[`*]{1,2}", "", text)):
-            name = framework_name(match["name"].lower().replace("pytorch", "torch"))
-            older = match["sign"] in (">=", "≥") or OR_NEWER.match(match["rest"])
-            if name is not None and not older:
-                line = f"{name}=={match['release']}.*"
-                where = f"{shown_path(path, root)}, which names {match['name']} {match['release']}"
-                found.append(Requirement(text=line, name=name, where=where))
-    return tuple(found)
 
 
 def read_readme(root: Path) -> FileFindings | None:
