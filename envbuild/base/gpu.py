@@ -64,7 +64,8 @@ def conda_cuda(versions: Mapping[str, str]) -> str | None:
     """Return the CUDA of conda packages ("12.6") by their versions, None without its libraries."""
     if not load_conda().libraries & set(versions):
         return None
-    named = ("cuda-version", "cudatoolkit", "pytorch-cuda")
+    # the runtime itself first: with packages of the channel pytorch, cuda-version may be any newer
+    named = ("cuda-cudart", "cudatoolkit", "pytorch-cuda", "cuda-version")
     found = next((versions[name] for name in named if name in versions), None)
     return _major_minor(found)
 

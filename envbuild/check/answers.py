@@ -240,7 +240,8 @@ class TwoOwners(_Record, frozen=True):
 class CondaSurvey(_Record, frozen=True):
     """conda_probe: an environment's records against its files.
 
-    ``lost`` are packages and paths that are gone, ``runtimes`` OpenMP libraries that exclude each
+    ``lost`` are packages and paths that are gone, ``other_python`` packages for another Python than
+    the environment's (name, path, the environment's), ``runtimes`` OpenMP libraries that exclude each
     other, ``before`` folders whose libraries are loaded in the place of the environment's own,
     ``outside`` libraries that only the system has, ``missing`` what is nowhere and who needs it.
     ``prefix`` is None where there is no environment.
@@ -250,6 +251,7 @@ class CondaSurvey(_Record, frozen=True):
     packages: tuple[FoundConda, ...] = ()
     lost: tuple[tuple[str, str], ...] = ()
     lost_count: int = 0
+    other_python: tuple[tuple[str, str, str], ...] = ()
     overlaps: tuple[TwoOwners, ...] = ()
     runtimes: tuple[str, ...] = ()
     before: dict[str, tuple[str, ...]] = {}

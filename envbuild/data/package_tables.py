@@ -204,6 +204,7 @@ class CondaTable(TableRow, frozen=True):
     builds: str
     flags: frozenset[str]
     libraries: frozenset[str]
+    elsewhere: frozenset[str]
 
 
 class CondaNameTable(TableRow, frozen=True):

@@ -8,6 +8,11 @@ from envbuild.errors import UsageError
 from envbuild.recipe.model import CondaSection
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+NUMBER = "[0-9]{1,9}([.][0-9]{1,9})*"
+PLAIN = re.compile(
+    rf"[a-z0-9_]+([.-][a-z0-9_]+)*(( ?==?| ){NUMBER}([.][*])?| ?(>=|<=|>|<){NUMBER}(,<{NUMBER})?)?"
+)
+"""Lines that every solver takes: they need not be asked of rattler, which is slow to import."""
 HINT = 'write a name with bounds, such as "numpy 1.26.*", "pytorch >=2.5" or "r-base"'
 
 
@@ -24,9 +29,11 @@ def check_conda(section: CondaSection) -> None:
 
 
 def _check_line(line: str) -> None:
+    text = line.rpartition("::")[2].strip()
+    if PLAIN.fullmatch(text):
+        return
     from rattler import MatchSpec, exceptions
 
-    text = line.rpartition("::")[2].strip()
     if (
         not spec_name(line)
         or "/" in line.split("[", maxsplit=1)[0]

@@ -197,7 +197,45 @@ def pip_over_conda_of_others(root: Path) -> Report:
 
 
 OWNER = "1 file, for one lib/python3.11/site-packages/numpy/__init__.py"
+
+
+def conda_package_for_another_python(root: Path) -> Report:
+    tree = CondaTree(root)
+    tree.add("python", "3.11.9", "h1_0", {"bin/python3.11": b""})
+    tree.add("pandas", "2.2.3", "py39_0", {"lib/python3.9/site-packages/pandas/__init__.py": b""})
+    return tree.check()
+
+
+def conda_module_built_for_another_python(root: Path) -> Report:
+    tree = CondaTree(root)
+    tree.add("python", "3.11.9", "h1_0", {"bin/python3.11": b""})
+    tree.add("lxml", "5.0", "h1_0", {f"{SITE}/lxml/etree.cpython-39-x86_64-linux-gnu.so": b""})
+    return tree.check()
+
+
+def conda_modules_for_its_python(root: Path) -> Report:
+    tree = CondaTree(root)
+    tree.add("python", "3.11.9", "h1_0", {"bin/python3.11": b""})
+    module = {f"{SITE}/lxml/etree.cpython-311-x86_64-linux-gnu.so": b"", f"{SITE}/a.abi3.so": b""}
+    tree.add("lxml", "5.0", "h1_0", module)
+    return tree.check()
+
+
 CONDA_SICK = [
+    (
+        conda_package_for_another_python,
+        {
+            "conda-packages": "pandas is for another Python than the environment's 3.11: "
+            "lib/python3.9/site-packages/pandas/__init__.py"
+        },
+    ),
+    (
+        conda_module_built_for_another_python,
+        {
+            "conda-packages": "lxml is for another Python than the environment's 3.11: "
+            "lib/python3.11/site-packages/lxml/etree.cpython-39-x86_64-linux-gnu.so"
+        },
+    ),
     (
         conda_package_of_another_build,
         {
@@ -264,6 +302,7 @@ CONDA_SICK = [
     ),
 ]
 CONDA_HEALTHY = [
+    conda_modules_for_its_python,
     conda_with_pip_on_top,
     gpu_build_of_conda,
     library_path_after_rpath,

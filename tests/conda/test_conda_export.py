@@ -175,3 +175,48 @@ def test_a_lock_without_conda_packages_is_refused(project: Project) -> None:
 
     with pytest.raises(UsageError, match="has no conda packages"):
         text_of("conda-lock", msgspec.structs.replace(lock, conda=()), project)
+
+
+STAND_IN = """#!{python}
+# takes the calls that conda-lock makes of conda: the list is installed by py-rattler
+import asyncio, pathlib, shutil, sys, urllib.request
+from rattler import RepoDataRecord, install
+from rattler.explicit_environment import ExplicitEnvironmentSpec
+words = sys.argv[1:]
+if words[:1] == ["create"]:
+    prefix = pathlib.Path(words[words.index("--prefix") + 1])
+    records = []
+    for entry in ExplicitEnvironmentSpec.from_path(words[words.index("--file") + 1]).packages:
+        address = entry.url.partition("#")[0]
+        archive = prefix.with_name(address.rpartition("/")[2])
+        archive.write_bytes(urllib.request.urlopen(address).read())
+        records.append(asyncio.run(RepoDataRecord.from_package_archive(archive)))
+    asyncio.run(install(records, prefix))
+elif words[:1] == ["run"]:
+    shutil.copy(words[words.index("-r") + 1], pathlib.Path(__file__).with_name("wheels.txt"))
+else:
+    print("conda 25.1.0")
+"""
+
+
+def test_conda_lock_installs_what_it_is_given(project: Project, tmp_path: Path) -> None:
+    """Its own install: rendered, handed to conda (which a stand-in plays), then pip's part with hashes."""
+    pytest.importorskip("conda_lock")
+    lock = locked(project)
+    (project.folder / "conda-lock.yml").write_text(text_of("conda-lock", lock, project))
+    conda = tmp_path / "conda"
+    conda.write_text(STAND_IN.format(python=sys.executable))
+    conda.chmod(0o755)
+    prefix = tmp_path / "prefix"
+    words = ("install", "--conda", str(conda), "--prefix", str(prefix), "conda-lock.yml")
+    argv = (sys.executable, "-m", "conda_lock", *words)
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    command = Command(argv=argv, cwd=project.folder, env=environment, timeout=180)
+    done = LocalRunner()(command, check=False)
+    assert done.code == 0, done.stderr
+    made = {path.name for path in (prefix / "conda-meta").glob("*.json")}
+    assert made == {f"{p.name}-{p.version}-{p.build}.json" for p in lock.conda}
+    [course] = lock.installed
+    [line] = (tmp_path / "wheels.txt").read_text().splitlines()
+    assert line.startswith("course @ ")
+    assert line.endswith(f"#sha256={course.sha256}")

@@ -52,6 +52,20 @@ def test_an_environment_file_is_kept_as_conda(tmp_path: Path) -> None:
     assert any("example.invalid" in note for note in made.below["conda"])
 
 
+def test_a_list_of_another_system_loses_what_is_of_that_system(tmp_path: Path) -> None:
+    path = tmp_path / "environment.yml"
+    specs = ["numpy=1.19.2=py38hadc3359_0", "vs2015_runtime=14.27=h5e58377_2", "pip", "zlib=1.2=h1"]
+    path.write_text(f"dependencies: {specs}\n")
+    made = draft_conda_recipe(path, None)
+    assert made.recipe.conda.dependencies == ("numpy=1.19.2", "pip", "zlib=1.2")
+    told = "exported on Windows or macOS: without build strings, and without vs2015_runtime"
+    assert told in made.below["conda"]
+    # a list of Linux keeps its builds
+    path.write_text("dependencies: [numpy=1.19.2=py38hadc3359_0]\n")
+    kept = draft_conda_recipe(path, None).recipe.conda.dependencies
+    assert kept == ("numpy=1.19.2=py38hadc3359_0",)
+
+
 def test_a_framework_asks_for_its_nodes(tmp_path: Path) -> None:
     path = tmp_path / "environment.yml"
     path.write_text("dependencies: [pytorch, python=3.12]\n")

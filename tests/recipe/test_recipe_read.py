@@ -5,8 +5,12 @@ from pathlib import Path
 import jsonschema
 import pytest
 import tomli
+from hypothesis import given
+from hypothesis import strategies as st
+from rattler import MatchSpec
 
 from envbuild.errors import UsageError
+from envbuild.recipe.conda import PLAIN
 from envbuild.recipe.read import read_recipe
 from envbuild.recipe.schema import recipe_schema
 
@@ -114,3 +118,8 @@ def test_script_through_a_link_out_of_the_folder(tmp_path: Path) -> None:
 def test_a_folder_is_no_recipe(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read: Is a directory"):
         read_recipe(tmp_path)
+
+
+@given(st.from_regex(PLAIN, fullmatch=True))
+def test_what_is_taken_without_asking_is_a_match_spec(line: str) -> None:
+    MatchSpec(line, strict=False)

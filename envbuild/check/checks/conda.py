@@ -41,6 +41,12 @@ def conda_packages(evidence: Evidence) -> Verdict:
             "something removed them after the installation ([system] post?); then: envbuild make",
             lost=found.lost,
         )
+    for package, path, minor in found.other_python:
+        return failed(
+            f"{package} is for another Python than the environment's {minor}: {path}",
+            f"ask for a build for it: python {minor}.* in [conda] dependencies, then envbuild lock",
+            other_python=found.other_python,
+        )
     return _refuse_cpu_builds(evidence, found) or passed(
         f"{len(there)} packages, all files there", packages=len(there)
     )

@@ -63,6 +63,28 @@ def lost_files(prefix, records):
     return found
 
 
+def of_other_python(prefix, records):
+    """Return packages whose modules lie where the environment's Python does not look, or will not load.
+
+    Each with a path and the Python's minor version.
+    """
+    versions = [record["version"] for record in records if record["name"] == "python"]
+    if not versions:
+        return []
+    minor = ".".join(versions[0].split(".")[:2])
+    tag = "cpython-" + minor.replace(".", "")
+    found = []
+    for record in records:
+        for path in record["paths"]:
+            folder = re.match(r"lib/python(\d+\.\d+)/site-packages/", path)
+            built = re.search(r"\.(cpython-\d+)-[^/]*\.so$", path)
+            wrong_folder = folder and folder.group(1) != minor
+            if wrong_folder or (folder and built and built.group(1) != tag):
+                found.append([record["name"], path, minor])
+                break
+    return found
+
+
 def read_pip(prefix, owners):
     """Yield each distribution that conda did not bring: name, version, paths in the prefix."""
     pattern = os.path.join(prefix, "lib/python*/site-packages/*.dist-info")
@@ -209,6 +231,7 @@ def main():
             "packages": [told_package(record) for record in records],
             "lost": lost[:SHOWN],
             "lost_count": len(lost),
+            "other_python": of_other_python(prefix, records)[:SHOWN],
             "overlaps": overlaps(prefix, records)[:SHOWN],
             "runtimes": same_runtimes(prefix, PARAMETERS["openmp"]),
             **survey_libraries(prefix),

@@ -31,6 +31,7 @@ from envbuild.recipe.model import (
 BASE = "debian:bookworm"
 """What conda's packages are put on: they bring all but the C library."""
 LISTS = ("pixi.lock", "conda-lock.yml", "conda-lock.yaml", "environment.yml", "environment.yaml")
+BUILD = re.compile(r"^([^=\s]+==?[^=\s]+)=[^=\s]+$")
 CHANNEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*")
 
 
@@ -128,14 +129,29 @@ def _read_environment(path: Path) -> _Environment:
     left = tuple(f"not taken: {text} ({reason})" for text, reason in wheels.aside)
     name, variables = data.get("name"), data.get("variables")
     channels = _channels_of(data.get("channels"))
+    lines, foreign = _without_other_systems(lines)
     return replace(
         channels,
         title=name if isinstance(name, str) and name != "base" else None,
         specs=tuple(filter(spec_name, lines)),
         wheels=tuple(requirement.text for requirement in wheels.requirements),
         variables=_variables_of(variables),
-        notes=(*channels.notes, *wheels.notes, *left),
+        notes=(*channels.notes, *foreign, *wheels.notes, *left),
     )
+
+
+def _without_other_systems(lines: list[str]) -> tuple[list[str], tuple[str, ...]]:
+    """Return match specs without what only Windows or macOS has, and a note where there was any.
+
+    Builds are then of that system too.
+    """
+    elsewhere = load_conda().elsewhere
+    gone = [name for name in map(spec_name, lines) if name in elsewhere]
+    if not gone:
+        return lines, ()
+    kept = [BUILD.sub(r"\1", line) for line in lines if spec_name(line) not in elsewhere]
+    note = f"exported on Windows or macOS: without build strings, and without {', '.join(gone)}"
+    return kept, (note,)
 
 
 def _channels_of(listed: Any) -> _Environment:
