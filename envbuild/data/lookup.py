@@ -10,11 +10,13 @@ from collections.abc import Collection
 from functools import cache
 
 from envbuild.data.tables import (
+    CudaSource,
     Framework,
     GpuModel,
     LibraryProvider,
     WheelBuild,
     load_cuda,
+    load_cuda_sources,
     load_frameworks,
     load_releases,
     load_sonames,
@@ -189,6 +191,17 @@ def gpu_names(capability: int) -> str:
 def from_driver(soname: str) -> bool:
     """Tell whether a library belongs to the driver of the machine and never to the image."""
     return matches(soname, load_sonames().driver)
+
+
+def cuda_source(dist: str) -> CudaSource | None:
+    """Return where the CUDA libraries of a distribution come from."""
+    rows = (row for row in load_cuda_sources().framework if matches(dist, row.dists))
+    return next(rows, None)
+
+
+def from_rocm(soname: str) -> bool:
+    """Tell whether a library is a part of AMD's ROCm."""
+    return matches(soname, load_sonames().rocm)
 
 
 def may_lack(path: str) -> str | None:

@@ -179,6 +179,7 @@ class CudaSource(TableRow, frozen=True):
     never: bool = False
     instead: str | None = None
     extras: tuple[str, ...] = ()
+    since: str = "0"
     wheels: bool = False
     cuda: str = "12"
 
@@ -210,6 +211,7 @@ class SonameTable(TableRow, frozen=True):
     """The whole of sonames.toml."""
 
     driver: tuple[str, ...]
+    rocm: tuple[str, ...]
     optional: tuple[OptionalObject, ...]
     provider: tuple[LibraryProvider, ...]
 

@@ -1,7 +1,9 @@
 """Releases of PyTorch on cards and drivers, judged as published.
 
-Code: the flags of the wheels on the index (torch.cuda.get_arch_list, which pytorch's RELEASE.md tells too); capabilities: NVIDIA's list of
-CUDA GPUs; drivers: table 2 and "minor version compatibility" of NVIDIA's CUDA compatibility guide.
+Capabilities of all cards and the least driver of each family were read on NVIDIA's pages (published.toml).  Code, the flags
+of the wheels (torch.cuda.get_arch_list): of 2.5.1 and 2.15.0 by cuobjdump, of 2.6.0 in the warning that it prints on an RTX
+50, of 2.9.1 and 2.11.0 in the matrix "PyTorch CUDA Support" of its RELEASE.md; of the others from the wheels' file names and
+their release notes.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from typing import Any
 
 from envbuild.check.answers import Place
 from envbuild.check.checks.libraries import (
+    advise_on_extra,
     advise_provider,
     in_two_images,
     provider_wheel,
@@ -17,6 +18,9 @@ from envbuild.check.checks.libraries import (
 from envbuild.check.checks.toolkit import cudnn_of, is_cpu_build, toolkit_of
 from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed, skipped
 from envbuild.data import lookup
+
+CUDA_BUILDS = {"tensorflow": "tensorflow[and-cuda]", "torch": "torch", "jax": "jax[cuda12]"}
+"""What to ask for to get a framework's build with CUDA."""
 
 
 def cuda_match(evidence: Evidence) -> Verdict:
@@ -55,8 +59,25 @@ def _without_cuda(evidence: Evidence) -> Verdict:
         return skipped(f"{name} is a build without CUDA, as the recipe asks for")
     return failed(
         f"{name} is a build without CUDA: it computes on the CPU only",
-        "ask for its CUDA build: tensorflow[and-cuda], torch from an index with CUDA, jax[cuda12]",
+        _ask_for_cuda(evidence),
     )
+
+
+def _ask_for_cuda(evidence: Evidence) -> str:
+    """Say which distribution of a framework, or which build of it, computes on the GPU."""
+    framework = evidence.framework
+    assert framework is not None  # noqa: S101  (cuda_match asks for one)
+    wanted = CUDA_BUILDS.get(framework.name)
+    if wanted is None:
+        return f"ask for a build of {framework.name} with CUDA"
+    owners = evidence.installed.owners.get(framework.module, ())
+    others = [owner.name for owner in owners if owner.name != framework.name]
+    instead = f" instead of {others[0]}" if others else ""
+    if not any("+" in owner.version for owner in owners) or not evidence.release:
+        return f'ask for "{wanted}"{instead}'
+    release = evidence.release.split("+")[0]
+    note = "+cpu is a build of another index than the one with CUDA"
+    return f'ask for "{wanted}=={release}"{instead}; {note}'
 
 
 def _jax_plugin(evidence: Evidence) -> Verdict:
@@ -174,6 +195,9 @@ def _bring_libraries(evidence: Evidence, absent: list[str], toolkit: str) -> str
         apart = in_two_images(evidence, provider_wheel(soname))
         if apart:
             return apart
+    extra = advise_on_extra(evidence, framework.dists)
+    if extra:
+        return extra
     cures = [advise_provider(soname, toolkit) for soname in absent]
     if any(framework.module in path for path in _loaders(evidence)):
         return "\n".join(dict.fromkeys(cures))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import chain
 from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion
 
 from envbuild.check.answers import Imported
 from envbuild.check.checks import libraries
@@ -108,7 +110,8 @@ def _tell_broken(
     more = f"; also {listing(names[1:])}" if len(names) > 1 else ""
     noise = {"output": list(first.noise)} if first.noise else {}
     said = useful_line(first.error, first.noise)
-    return failed(f"{what} {names[0]}: {said}{more}", _cure(evidence, first), **shown, **noise)
+    hint = _cure_of_requirements(evidence, names[0]) or _cure(evidence, names[0], first)
+    return failed(f"{what} {names[0]}: {said}{more}", hint, **shown, **noise)
 
 
 def entry_points(evidence: Evidence) -> Verdict:
@@ -131,6 +134,32 @@ def entry_points(evidence: Evidence) -> Verdict:
     return passed(f"{listing(list(tried))}: all is found{note}", **shown)
 
 
+def _cure_of_requirements(evidence: Evidence, module: str) -> str | None:
+    """Say which packages are not of the releases that a module's own distribution asks for."""
+    found = evidence.installed
+    top = module.partition(".")[0]
+    python = {"extra": "", "python_full_version": found.python}
+    python["python_version"] = ".".join(found.python.split(".")[:2])
+    for holder, modules in found.imports.items():
+        if top not in {name.partition(".")[0] for name in modules}:
+            continue
+        for wish in _requirements(found.requires.get(holder, ())):
+            dist = found.dist(canonicalize_name(wish.name))
+            if wish.marker is not None and not wish.marker.evaluate(python):
+                continue
+            if dist is not None and not _is_met(wish, dist.version):
+                asked = f'put "{wish.name}{wish.specifier}" into [python] dependencies'
+                return f"{asked}: {holder} asks for it, and {dist.name} {dist.version} is there"
+    return None
+
+
+def _is_met(wish: Requirement, version: str) -> bool:
+    try:
+        return wish.specifier.contains(version, prereleases=True)
+    except InvalidVersion:
+        return True  # a version that is none cannot be compared
+
+
 def _entry_cure(evidence: Evidence, entry: EntryPoint, error: str) -> str:
     """Say how a package gets what it opens.
 
@@ -138,8 +167,11 @@ def _entry_cure(evidence: Evidence, entry: EntryPoint, error: str) -> str:
     """
     soname = re.search(r"\blib[\w+-]+\.so\.[\d.]*\d", error)
     if soname is None or lookup.provider_of(soname[0]) is None:
-        return entry.cure
-    return f"{libraries.advise_on_library(evidence, soname[0])}; {entry.cure}"
+        return _cure_of_requirements(evidence, entry.module) or entry.cure
+    advice = libraries.advise_on_extra(evidence, entry.dists) or libraries.advise_on_library(
+        evidence, soname[0]
+    )
+    return f"{advice}; {entry.cure}"
 
 
 def _names_driver(error: str) -> bool:
@@ -147,7 +179,10 @@ def _names_driver(error: str) -> bool:
     return any(lookup.from_driver(word) for word in words)
 
 
-NAME_GONE = re.compile(r"cannot import name '\w+' from|has no attribute '\w+'")
+NAME_GONE = re.compile(
+    r"(?:cannot import name '\w+' from (?:partially initialized module )?|module )"
+    r"'(?P<module>[\w.]+)'"
+)
 """What Python says of a name that a module does not have."""
 USELESS = re.compile(r"^[\W_]*$|^\[?(?:end|start) of|^\^+$|^={3,}|^-{3,}", re.IGNORECASE)
 """Last lines of messages that say nothing: rules, brackets, "end of traceback"."""
@@ -171,22 +206,49 @@ def lacks_driver(answer: Imported) -> bool:
     return _names_driver(answer.error)
 
 
-def _cure(evidence: Evidence, answer: Imported) -> str:
+def _cure(evidence: Evidence, module: str, answer: Imported) -> str:
     """Say what mends an import: what its message names, else what its kind of failure suggests."""
     named = _cure_of_library(evidence, answer.error) or _cure_of_version(answer.error)
     if named:
         return named
     if answer.kind == "ModuleNotFoundError":
         return _cure_of_module(evidence, answer.error)
-    if answer.kind in ("ImportError", "AttributeError") and NAME_GONE.search(answer.error):
+    if re.search(r"_pytorch_\d[\d.]*\.so", answer.error):
         return (
-            "it and the package whose name it misses are not of releases that go together: "
-            "take a newer release of it, or of the other one; envbuild lock --prove looks for "
-            "releases that import"
+            "it has no library for this release of torch: take the wheel of its own index for it, "
+            "or a torch that it has a library for"
         )
+    gone = NAME_GONE.search(answer.error)
+    if answer.kind in ("ImportError", "AttributeError") and gone:
+        return _cure_of_two(evidence, module, gone["module"])
     if answer.kind in ("SIGILL", "SIGSEGV", "SIGBUS", "SIGABRT"):
         return "its compiled code does not fit this machine or its libraries; try another release of the package"
     return "the whole message is in the evidence: envbuild check --json"
+
+
+def _cure_of_two(evidence: Evidence, module: str, lacking: str) -> str:
+    """Say what mends a module that asks another one for a name that it does not have.
+
+    Which of the two is too old no message tells; the newest of both go together.
+    """
+    found = evidence.installed
+    top = module.partition(".")[0]
+    held = [name for name, modules in found.imports.items() if top in modules]
+    asks = held[0] if held else distribution_of(module) or canonicalize_name(top)
+    stem = lacking.partition(".")[0]
+    other = distribution_of(lacking) or canonicalize_name(stem)
+    dist = found.dist(other)
+    if dist is None or other == asks:
+        return (
+            "it and the package whose name it misses are not of releases that go together: take a "
+            "newer release of it, or of the other one"
+        )
+    if lookup.framework_of(other) is not None:
+        return f"take the release of {asks} that goes with {other} {dist.version}"
+    return (
+        f"{asks} takes from {other} {dist.version} what it does not have: take the newest of both "
+        f'(put "{asks}" and "{other}" without bounds into [python] dependencies)'
+    )
 
 
 def _cure_of_symbol(evidence: Evidence, error: str) -> str:
@@ -214,6 +276,8 @@ def _cure_of_library(evidence: Evidence, error: str) -> str | None:
         return _cure_of_symbol(evidence, error)
     words = error.replace(":", " ").replace("'", " ").split()
     library = next((word for word in words if ".so" in word and "/" not in word), None)
+    if library is not None and lookup.from_rocm(library):
+        return libraries.advise_provider(library)
     provider = lookup.provider_of(library) if library else None
     if library is None or provider is None:
         return None
@@ -238,23 +302,25 @@ def _cure_of_module(evidence: Evidence, error: str) -> str:
             return set_otherwise
     same = canonicalize_name(module.partition(".")[0])
     name = distribution_of(module) or same
-    wishes = [wish for wish in _requirements(evidence) if canonicalize_name(wish.name) == name]
+    every = _requirements(chain.from_iterable(evidence.installed.requires.values()))
+    wishes = [wish for wish in every if canonicalize_name(wish.name) == name]
     if evidence.installed.dist(name) is not None:
         return (
-            f"{name} is here in a release without {module}: take another release of it, or of the package that "
-            "asks for it; envbuild lock --prove looks for releases that import"
+            f"{name} is here in a release without {module}: take another release of it, or of the "
+            "package that asks for it; envbuild lock --prove looks for releases that import"
         )
     if wishes:
-        return f'add "{wishes[0].name}{wishes[0].specifier}" to [python] dependencies: it has the module {module}'
+        wish = f"{wishes[0].name}{wishes[0].specifier}"
+        return f'add "{wish}" to [python] dependencies: it has the module {module}'
     if distribution_of(module):
         return f'add "{name}" to [python] dependencies: it has the module {module}'
     return f"add the package that has the module {module} to [python] dependencies"
 
 
-def _requirements(evidence: Evidence) -> list[Requirement]:
-    """Return what direct requirements and frameworks ask for without an extra."""
+def _requirements(lines: Iterable[str]) -> list[Requirement]:
+    """Return what distributions ask for without an extra."""
     found = []
-    for line in chain.from_iterable(evidence.installed.requires.values()):
+    for line in lines:
         with contextlib.suppress(InvalidRequirement):
             wish = Requirement(line)
             if "extra" not in str(wish.marker):

@@ -11,6 +11,9 @@ from envbuild.check.checks.toolkit import toolkit_of
 from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed
 from envbuild.data import lookup
 
+FEW = 2
+"""Families of CUDA libraries that are too few to be a toolkit from which one was lost."""
+
 
 def shared_libraries(evidence: Evidence) -> Verdict:
     """Check whether every shared object below site-packages finds the libraries it needs."""
@@ -103,6 +106,22 @@ def advise_on_library(evidence: Evidence, soname: str) -> str:
     return apart or advise_provider(soname, toolkit_of(evidence))
 
 
+def advise_on_extra(evidence: Evidence, patterns: tuple[str, ...]) -> str | None:
+    """Say which extra of a distribution brings CUDA, where the image has next to nothing of it."""
+    if len(given(evidence.libraries).copies) > FEW:
+        return None
+    for dist in evidence.installed.dists:
+        # of JAX's extras one is enough, which its own check names
+        if dist.shadowed or dist.name == "jax" or not lookup.matches(dist.name, patterns):
+            continue
+        row = lookup.cuda_source(dist.name)
+        if row is not None and row.extras:
+            old = lookup.numbers(dist.version) < lookup.numbers(row.since)
+            wish = f"{dist.name}[{','.join(row.extras)}]{f'>={row.since}' if old else ''}"
+            return f'ask for "{wish}", which brings the CUDA libraries that it opens'
+    return None
+
+
 def in_two_images(evidence: Evidence, wheel: str | None) -> str | None:
     """Return the advice for two frameworks that ask for different releases of one CUDA wheel."""
     stem = re.match(r"nvidia-[a-z-]+", wheel or "")
@@ -153,6 +172,9 @@ def _outdated(evidence: Evidence, shown: dict[str, Any]) -> Verdict | None:
 
 def advise_provider(soname: str, toolkit: str | None = None) -> str:
     """Say how a library gets into the image; ``toolkit`` is the CUDA its wheel should be for."""
+    if lookup.from_rocm(soname):
+        cure = "take a base with ROCm, or the framework's build for CUDA"
+        return f"{soname} is a part of AMD's ROCm: {cure}"
     row = lookup.provider_of(soname)
     if row is None:
         return f"find the Debian package that has {soname} (apt-file search {soname}) and add it to [system] packages"

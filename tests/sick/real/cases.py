@@ -163,7 +163,7 @@ SICK = (
         "cuda-match",
         r"not in the image",
         driver=True,
-        hint="nvidia-cublas-cu12",
+        hint=r"tensorflow\[and-cuda\]",
     ),
     sick(
         "tensorflow 2.21, cuDNN taken away",

@@ -18,7 +18,6 @@ from tests.sick.real.trees import CACHE, UV, WheelTree, prepare_wheels, run_pyth
 
 MOST_STEPS = 6
 """Hints that a user follows before he gives up."""
-REQUIREMENT = r'"?([A-Za-z][\w.-]*(?:\[[\w,-]+\])?(?:[<>=!~]=?[\w.*]+(?:,[<>=!~]+[\w.*]+)*)?)"?'
 FRAMEWORKS = ("torch", "tensorflow", "jax")
 ELSEWHERE = re.compile(r"base with|own index|index of|nothing mends|another release of Python")
 """Hints that name what no change of packages or variables gives."""
@@ -188,37 +187,41 @@ def _keep_one(patient: Patient, finding: Finding, hint: str) -> Answer:
     return f"{kept} kept, {', '.join(gone)} out"
 
 
-def _install(patient: Patient, finding: Finding, hint: str) -> Answer:
-    """Add a requirement that the hint names; an extra is resolved anew, as a new lock is."""
-    wish = re.search(
-        rf"\b(?:add|put|take|ask for|or) (?:{REQUIREMENT[:-2]}\"|(?:its CUDA build: ))", hint
+def _install(patient: Patient, _: Finding, hint: str) -> Answer:
+    """Add the requirement that a hint names; one that was named before is resolved anew, as a new lock does it."""
+    asked = re.search(r'add "([^"]+)" to (?:\[python\] dependencies|the dependencies)', hint)
+    named = asked or re.search(
+        r'\b(?:add|put|take|with|ask for) "?((?<=")[^"\s]+|[a-z][\w-]*\[[\w-]+\])', hint
     )
-    quoted = re.findall(r'"([A-Za-z][^"\s]*)"', hint)
-    python = re.search(r'add "([^"]+)" to (?:\[python\] dependencies|the dependencies)', hint)
-    extra = re.search(r"\b(?:ask for|take)[^;]*? ([a-z][\w-]*\[[\w-]+\])", hint)
-    if python:
-        names = [python[1]]
-    elif extra:
-        names = [extra[1]]
-    elif wish or re.search(r"\b(?:add|put|take|with) \"", hint):
-        names = quoted[:1]
-    else:
+    if named is None:
+        return None
+    wish, versions = named[1], patient.versions()
+    if wish in patient.asked and ELSEWHERE.search(hint):
+        return None
+    bare = re.split(r"[\[<>=!~]", wish)[0]
+    # a new lock keeps the framework, and may move the rest
+    kept = (
+        f"=={versions[bare]}"
+        if "[" in wish and bare in FRAMEWORKS and bare in versions and ">" not in wish
+        else ""
+    )
+    options = ["-U"] if wish in patient.asked else []
+    options += ["--reinstall"] if "another index" in hint else []
+    patient.asked.add(wish)
+    patient.pip("install", *options, f"{wish}{kept}")
+    direct = dict.fromkeys((*patient.case.direct, bare))
+    patient.case = replace(patient.case, direct=tuple(direct))
+    return f"installed {' '.join((*options, wish + kept))}"
+
+
+def _newest_of_both(patient: Patient, _: Finding, hint: str) -> Answer:
+    both = re.search(r'put "([^"]+)" and "([^"]+)" without bounds', hint)
+    if both is None:
         return None
     versions = patient.versions()
-    words = []
-    for name in names:
-        bare = re.split(r"[\[<>=!~]", name)[0]
-        # a new lock keeps the framework, and may move the rest
-        kept = f"=={versions[bare]}" if "[" in name and bare in FRAMEWORKS else ""
-        words += [*(["-U"] if name in patient.asked else []), f"{name}{kept}"]
-        patient.asked.add(name)
-    patient.pip("install", *words)
-    more = tuple(word for word in words if word[0] != "-")
-    names_now = tuple(re.split(r"[\[<>=!~]", one)[0] for one in more)
-    patient.case = replace(
-        patient.case, direct=tuple(dict.fromkeys((*patient.case.direct, *names_now)))
-    )
-    return f"installed {' '.join(words)}"
+    pins = [f"{name}=={versions[name]}" for name in FRAMEWORKS if name in versions]
+    patient.pip("install", "-U", both[1], both[2], *pins)
+    return f"newest {both[1]} and {both[2]} with {' '.join(pins)}"
 
 
 def _take_out(patient: Patient, _: Finding, hint: str) -> Answer:
@@ -232,7 +235,7 @@ def _take_out(patient: Patient, _: Finding, hint: str) -> Answer:
 
 
 def _rebuild(patient: Patient, finding: Finding, hint: str) -> Answer:
-    if "envbuild make" not in hint:
+    if not re.search(r"envbuild make|take the wheel for Python", hint):
         return None
     versions = patient.versions()
     named = finding.evidence.get("distributions") or finding.evidence.get("missing") or {}
@@ -290,6 +293,7 @@ KINDS: tuple[Callable[[Patient, Finding, str], Answer], ...] = (
     _unset,
     _split,
     _keep_one,
+    _newest_of_both,
     _install,
     _take_out,
     _rebuild,

@@ -47,9 +47,9 @@ SIGHT_SICK = (
         source="onnx/onnx#7249",
     ),
     sick(
-        "jax 0.4.17 under SciPy 1.13",
+        "jax 0.4.20 under SciPy 1.13",
         "small",
-        of("jax==0.4.17 jaxlib==0.4.17 scipy==1.13.1 numpy==1.26.4"),
+        of("jax==0.4.20 jaxlib==0.4.20 scipy==1.13.1 numpy==1.26.4"),
         "import jax.scipy.linalg",
         r"'tril'",
         "jax",
