@@ -142,7 +142,7 @@ def _start(job: Job, site: Site, scheduler: Scheduler) -> str:
         # process of that number
         mode = ">>" if features.appends_log or job.intent.requeue else ">"
         lines.append(f"exec {mode}{_shell_pattern(log_pattern(job))} 2>&1")
-    lines.append("started=$(date -u +%Y-%m-%dT%H:%M:%SZ)")
+    lines.append("node=$(hostname) started=$(date -u +%Y-%m-%dT%H:%M:%SZ)")
     return "\n".join(lines) + "\n"
 
 

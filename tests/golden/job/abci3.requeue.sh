@@ -36,7 +36,7 @@ runs=$(($(cat "${receipt%.json}.runs" 2>/dev/null || echo 0) + 1))
 echo "$runs" >"${receipt%.json}.runs"
 export ENVBUILD_RESULT=$PWD/"logs/keras-bert-$id.result"
 exec >>"logs/keras-bert-$id.log" 2>&1
-started=$(date -u +%Y-%m-%dT%H:%M:%SZ)
+node=$(hostname) started=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 
 # How a job tells what it is, and how it ended.  The variables are the head's.
 fail() {
@@ -57,11 +57,10 @@ reserve_receipt() {
 }
 
 finish() {
-  local code=$? text
+  local code=$? text ended
   trap '' TERM INT USR1 USR2
   [ "${#watch[@]}" -eq 0 ] || kill "${watch[@]}" 2>/dev/null
   stop_sampling
-  rm -f -- "$use.halted"
   case $code$signal in
   # 128 + SIGCONT, which ends nobody: Slurm sends it with TERM, and the runtime may report it as the last one
   146TERM | 146INT | 146USR2) code=143 ;;
@@ -70,16 +69,21 @@ finish() {
     code=143
     ;;
   esac
-  text=$(
-    printf '{"schema":1,"job":"%s","task":"%s","name":"%s","site":"%s","code":%d,"signal":"%s","reason":"%s","node":"%s",' \
-      "$id" "$task" "$name" "$site" "$code" "$signal" "$reason" "$(hostname)"
-    printf '"started":"%s","ended":"%s","image":"%s","lock":"%s","commit":"%s","gpus":[%s],"driver":"%s","runs":%d,"use":%s}' \
-      "$started" "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$digest" "$lock" "$commit" "$gpus" "$driver" "$runs" "${used:-null}"
-  )
+  # the scheduler kills some seconds after its signal, and on a busy node each program takes long: until
+  # the receipt is there, only mv runs
+  TZ=UTC printf -v ended '%(%FT%TZ)T' -1
+  printf -v text \
+    '{"schema":1,"job":"%s","task":"%s","name":"%s","site":"%s","code":%d,"signal":"%s","reason":"%s","node":"%s",' \
+    "$id" "$task" "$name" "$site" "$code" "$signal" "$reason" "$node"
+  printf -v text \
+    '%s"started":"%s","ended":"%s","image":"%s","lock":"%s","commit":"%s","gpus":[%s],"driver":"%s","runs":%d,"use":%s}' \
+    "$text" "$started" "$ended" "$digest" "$lock" "$commit" "$gpus" "$driver" "$runs" "${used:-null}"
   # over the place that is kept, not into an empty file
   printf '%s\n' "$text" 1<>"$receipt.part"
-  truncate -s $((${#text} + 1)) -- "$receipt.part" 2>/dev/null
   mv -f -- "$receipt.part" "$receipt"
+  # the blanks that kept the place
+  truncate -s $((${#text} + 1)) -- "$receipt" 2>/dev/null
+  rm -f -- "$use" "$use.on" "$use.part" "$use.halted"
   printf 'envbuild: ended with code %d%s\n' "$code" "${reason:+: $reason}"
   if [ -n "$reason" ] && [ "$runs" -le "$requeue" ]; then
     printf 'envbuild: back into the queue, for run %d of %d\n' $((runs + 1)) $((requeue + 1))
@@ -131,7 +135,7 @@ describe_job() {
   driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1 | tr -cd '0-9.')
   gpus=$(nvidia-smi ${only[@]+"${only[@]}"} --query-gpu=name --format=csv,noheader 2>/dev/null |
     tr -cd 'A-Za-z0-9 ._\n-' | sed 's/.*/"&"/' | paste -sd, -)
-  printf 'envbuild: job %s%s on %s, %s\n' "$id" "${task:+ task $task}" "$(hostname)" "$started"
+  printf 'envbuild: job %s%s on %s, %s\n' "$id" "${task:+ task $task}" "$node" "$started"
   read_commit
   printf 'envbuild: %s for %s, commit %s\n' "$name" "$site" "$commit"
   if [ -n "$image" ]; then
@@ -143,13 +147,13 @@ describe_job() {
 
 # What the job uses is sampled by a small program, which needs the node's python3; without it, nothing is known.
 stop_sampling() {
-  local tries=0
+  local end=$((SECONDS + 2))
   [ -n "$sampler" ] || return 0
   # a job may end before its sampler has begun
   if [ -e "$use.on" ]; then kill -ALRM "$sampler"; else kill -KILL "$sampler"; fi 2>/dev/null
-  while kill -0 "$sampler" 2>/dev/null && [ $((tries += 1)) -le 40 ]; do sleep 0.05; done
-  used=$(cat "$use" 2>/dev/null)
-  rm -f -- "$use" "$use.on" "$use.part"
+  while kill -0 "$sampler" 2>/dev/null && [ "$SECONDS" -le "$end" ]; do sleep 0.05; done
+  kill -KILL "$sampler" 2>/dev/null
+  read -r used 2>/dev/null <"$use"
 }
 sample_use() {
   command -v python3 >/dev/null || return 0
