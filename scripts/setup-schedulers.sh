@@ -3,16 +3,18 @@
 # started with.  As root, or as a user with sudo, whose jobs they then run and whose word they obey.
 #
 #   bash scripts/setup-schedulers.sh install [OPENPBS]   Debian's packages; from a source folder (or its git), OpenPBS too
-#   bash scripts/setup-schedulers.sh start DIR           start Slurm and Grid Engine; prints the folder of their clients
-#   bash scripts/setup-schedulers.sh start-pbs DIR       start PBS, where it is installed; prints the folder of its clients
+#   bash scripts/setup-schedulers.sh start DIR [PID]     start Slurm and Grid Engine; prints the folder of their clients
+#   bash scripts/setup-schedulers.sh start-pbs DIR [PID] start PBS, where it is installed; prints the folder of its clients
 #   bash scripts/setup-schedulers.sh stop DIR            stop what was started with DIR
 #
 # OpenPBS (github.com/openpbs/openpbs, v23.06.06) is in no Debian release: it is built into OPENPBS_PREFIX (/opt/pbs).
 # Both live in a network namespace of their own that has a loopback and nothing else: no port is open on this machine.
 # DIR/bin holds the clients (sbatch, qsub, …), which enter that namespace by DIR/enter: nsenter with the rights to do so,
 # for the user who started them alone.  Slurm has two nodes, node1 and node2: this
-# machine under two names.  Grid Engine has one, PBS two (pbs1, pbs2).  Each node has all cores (Grid Engine: 8
-# slots) and one made-up GPU.  Slurm takes the nodes of jobs in the partition "spare" for those of "gpu", after 30 seconds.
+# machine under two names.  Grid Engine has one, PBS two (pbs1, pbs2).  Each node has 8 cores for jobs, which mostly
+# wait, and one made-up GPU.  A job that is told to end has 30 seconds, as on clusters.  Slurm takes the nodes of jobs
+# in the partition "spare" for those of "gpu", after 30 seconds.  DIR/small holds a disk of 1 MB for each of them.
+# With a PID they are stopped when that process has ended, however it ended.
 # Configuration and state of both are below DIR; a Slurm or Grid Engine that is already set up here is left alone.
 set -euo pipefail
 
@@ -20,6 +22,7 @@ fail() { printf '%s\n' "schedulers: $*" >&2; exit 1; }
 alive() { [ -s "$1" ] && kill -0 "$(cat "$1")" 2>/dev/null; }
 
 user=${SUDO_USER:-root}
+slots=8
 packages=(slurmctld slurmd slurm-client munge gridengine-master gridengine-exec gridengine-client)
 slurm_clients=(sbatch squeue sacct scontrol scancel srun sinfo)
 # shellcheck disable=SC2016  # the client's own shell expands it
@@ -110,8 +113,8 @@ write_clients() {
 }
 
 start_slurm() {
-  local dir=$1 host cpus memory node
-  host=$(hostname -s) cpus=$(nproc) memory=$(awk '/MemTotal/ { print int($2 / 1024 * 0.7) }' /proc/meminfo)
+  local dir=$1 host memory node
+  host=$(hostname -s) memory=$(awk '/MemTotal/ { print int($2 / 1024 * 0.7) }' /proc/meminfo)
   install -d -m 755 "$dir/munge"
   if ! alive "$dir/munge/munged.pid"; then
     [ -s "$dir/munge/key" ] || head -c 128 /dev/urandom >"$dir/munge/key"
@@ -145,13 +148,13 @@ DefMemPerNode=1024
 JobAcctGatherType=jobacct_gather/linux
 JobAcctGatherFrequency=task=1
 JobAcctGatherParams=OverMemoryKill
+SlurmdParameters=config_overrides
 SchedulerParameters=sched_interval=2,bf_interval=2,batch_sched_delay=0
 ReturnToService=2
-KillWait=5
 MinJobAge=600
 GresTypes=gpu
-NodeName=node1 NodeAddr=10.98.0.1 Port=6821 CPUs=$cpus RealMemory=$memory Gres=gpu:tesla:1 State=UNKNOWN
-NodeName=node2 NodeAddr=10.98.0.2 Port=6822 CPUs=$cpus RealMemory=$memory Gres=gpu:tesla:1 State=UNKNOWN
+NodeName=node1 NodeAddr=10.98.0.1 Port=6821 CPUs=$slots RealMemory=$memory Gres=gpu:tesla:1 State=UNKNOWN
+NodeName=node2 NodeAddr=10.98.0.2 Port=6822 CPUs=$slots RealMemory=$memory Gres=gpu:tesla:1 State=UNKNOWN
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 PartitionName=gpu Nodes=node[1-2] Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO PriorityTier=10 PreemptMode=OFF
@@ -215,7 +218,7 @@ configure_grid_engine() {
   qconf -sc | sed '/^gpu /d' >"$dir/complex"
   echo 'gpu gpu INT <= YES JOB 0 0' >>"$dir/complex"
   qconf -Mc "$dir/complex"
-  printf '%s\n' 'hostname localhost' 'load_scaling NONE' "complex_values slots=8,gpu=1" 'user_lists NONE' \
+  printf '%s\n' 'hostname localhost' 'load_scaling NONE' "complex_values slots=$slots,gpu=1" 'user_lists NONE' \
     'xuser_lists NONE' 'projects NONE' 'xprojects NONE' 'usage_scaling NONE' 'report_variables NONE' >"$dir/host"
   if qconf -sel | grep -qx localhost; then qconf -Me "$dir/host"; else qconf -Ae "$dir/host"; fi
   printf '%s\n' 'pe_name smp' 'slots 999' 'user_lists NONE' 'xuser_lists NONE' 'start_proc_args NONE' \
@@ -226,11 +229,25 @@ configure_grid_engine() {
     -e 's/^flush_finish_sec .*/flush_finish_sec 1/' >"$dir/sched"
   qconf -Msconf "$dir/sched"
   if ! qconf -sql 2>/dev/null | grep -qx all.q; then
-    qconf -sq | sed -e 's/^qname .*/qname all.q/' -e 's/^hostlist .*/hostlist localhost/' -e "s/^slots .*/slots 8/" \
-      -e 's/^pe_list .*/pe_list smp/' -e 's#^shell  *.*#shell /bin/bash#' -e 's/^notify .*/notify 00:00:02/' \
+    qconf -sq | sed -e 's/^qname .*/qname all.q/' -e 's/^hostlist .*/hostlist localhost/' -e "s/^slots .*/slots $slots/" \
+      -e 's/^pe_list .*/pe_list smp/' -e 's#^shell  *.*#shell /bin/bash#' -e 's/^notify .*/notify 00:00:30/' \
       -e 's/^shell_start_mode .*/shell_start_mode unix_behavior/' -e 's/^load_thresholds .*/load_thresholds NONE/' >"$dir/queue"
     qconf -Aq "$dir/queue"
   fi
+}
+
+# Who starts them may be killed, and stops nothing then.
+stop_after() {
+  [ -n "$2" ] || return 0
+  # shellcheck disable=SC2016  # the inner shell expands its own arguments
+  setsid sh -c 'while kill -0 "$1" 2>/dev/null; do sleep 1; done; exec bash "$2" stop "$3"' \
+    sh "$2" "$(realpath "${BASH_SOURCE[0]}")" "$1" </dev/null >/dev/null 2>&1 &
+}
+
+# A disk that tests fill.  Nodes have mounts of their own, and see those that are there when they start.
+mount_small_disk() {
+  mkdir -p "$1"
+  mountpoint -q "$1" || mount -t tmpfs -o size=1m tmpfs "$1"
 }
 
 pbs_in() {
@@ -245,6 +262,8 @@ start_pbs() {
   local dir=$1 node number home server client
   [ -x "$prefix/bin/qsub" ] || fail "no OpenPBS in $prefix (install OPENPBS builds it)"
   pbs_dir=$dir/pbs home=/var/spool/$space-pbs
+  stop_after "$dir" "${2-}"
+  mount_small_disk "$dir/small/pbs"
   mkdir -p "$pbs_dir/bin" "$home"
   write_enter "$dir"
   # qsub leaves a process behind that serves the next one; it is found by a name in this folder, and must be this PBS's own
@@ -298,7 +317,11 @@ start_pbs() {
   [ "$user" = root ] || "$pbs_dir/bin/qmgr" -c "set server managers += $user@*"
   "$pbs_dir/bin/qmgr" -c 'set server job_history_enable = true'
   "$pbs_dir/bin/qmgr" -c 'create resource ngpus type=long,flag=nh' >>"$pbs_dir/log" 2>&1
-  for node in pbs1 pbs2; do "$pbs_dir/bin/qmgr" -c "set node $node resources_available.ngpus = 1"; done
+  "$pbs_dir/bin/qmgr" -c 'set queue workq kill_delay = 30'
+  for node in pbs1 pbs2; do
+    "$pbs_dir/bin/qmgr" -c "set node $node resources_available.ngpus = 1"
+    "$pbs_dir/bin/qmgr" -c "set node $node resources_available.ncpus = $slots"
+  done
   wait_for sh -c "[ \"\$('$pbs_dir/bin/pbsnodes' -a | grep -c ' state = free')\" = 2 ]"
   printf '%s\n' "$pbs_dir/bin"
 }
@@ -308,6 +331,9 @@ pbs_ready() { [ "$(pbs_in "$1" hostname)" = "$1" ]; }
 start() {
   local dir=$1
   mkdir -p "$dir"
+  stop_after "$dir" "${2-}"
+  mount_small_disk "$dir/small/slurm"
+  mount_small_disk "$dir/small/gridengine"
   if ! [ -e "/run/netns/$space" ]; then
     ip netns add "$space"
     ip -n "$space" link set lo up
@@ -324,7 +350,7 @@ start() {
 
 # Everything that runs in the namespaces was started by these schedulers.
 stop() {
-  local dir=$1 number
+  local dir=$1 number disk
   pbs_dir=$dir/pbs
   if [ -e "/run/netns/$space-1" ]; then
     # PostgreSQL wants to be asked
@@ -335,8 +361,9 @@ stop() {
     rm -rf "/var/spool/$space-pbs"
   fi
   empty "$space"
+  for disk in "$dir"/small/*; do umount --lazy "$disk" 2>/dev/null || true; done
   # what root has written goes with the folder, which is the user's to remove
-  [ "$user" = root ] || chown -R "$user" "$dir"
+  [ "$user" = root ] || ! [ -d "$dir" ] || chown -R "$user" "$dir"
 }
 
 empty() {
@@ -362,7 +389,7 @@ case ${1-} in
   start | start-pbs | stop)
     dir=$(realpath -m "${2:?a folder is missing}")
     space=$(name_of "$dir")
-    "${1//-/_}" "$dir"
+    "${1//-/_}" "$dir" "${3-}"
     ;;
   *) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
 esac

@@ -6,6 +6,8 @@ import functools
 import os
 import shutil
 import subprocess
+import time
+from collections.abc import Callable
 
 import pytest
 
@@ -29,6 +31,18 @@ def needs(*tools: str) -> pytest.MarkDecorator:
     """Skip a live test, with the reason, where a tool is missing."""
     missing = [tool for tool in tools if shutil.which(tool) is None]
     return pytest.mark.skipif(bool(missing), reason=f"not installed here: {', '.join(missing)}")
+
+
+PATIENCE = 180.0
+"""Seconds that tests wait for what will come: long, as a busy machine is no fault."""
+
+
+def wait_until(tell: Callable[[], object], what: str) -> None:
+    """Look again and again until ``tell`` says yes; fail with ``what`` where it does not."""
+    end = time.monotonic() + PATIENCE
+    while not tell():
+        assert time.monotonic() < end, f"not in {PATIENCE:.0f} s: {what}"
+        time.sleep(0.2)
 
 
 class ScriptedRunner:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.run import Command, LocalRunner, Result
-from tests.support import AS_ROOT, may_be_root, needs
+from tests.support import may_be_root, needs
 from tests.tiny_image import tiny_image
 
 pytest.register_assert_rewrite("tests.job.situations_live")
@@ -60,20 +60,14 @@ def pbs_clients(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def started(folder: Path, verb: str) -> Iterator[Path]:
     """Start schedulers, and stop what was started in the end."""
     run = LocalRunner()
-    # for a disk that is full: nodes have mounts of their own, and see those that are there when they start
-    disks = [folder / "small" / scheduler for scheduler in SITES]
-    for disk in disks:
-        disk.mkdir(parents=True)
-        words = (*AS_ROOT, "mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk))
-        run(Command(argv=words, timeout=10))
-    done = run(Command(argv=("bash", str(SCRIPT), verb, str(folder)), timeout=120), check=False)
+    # stopped with this process, too, which may be killed
+    words = ("bash", str(SCRIPT), verb, str(folder), str(os.getpid()))
+    done = run(Command(argv=words, timeout=120), check=False)
     try:
         assert done.code == 0, done.stderr
         yield Path(done.stdout.splitlines()[-1])
     finally:
         run(Command(argv=("bash", str(SCRIPT), "stop", str(folder)), timeout=60), check=False)
-        for disk in disks:
-            run(Command(argv=(*AS_ROOT, "umount", str(disk)), timeout=10), check=False)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

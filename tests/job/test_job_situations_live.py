@@ -7,6 +7,7 @@ what became of them.
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import json
 import os
 import re
@@ -21,7 +22,7 @@ from envbuild.run import Command, LocalRunner
 from tests.job.conftest import ON_SCHEDULERS, PBS, SCRIPT, make_project
 from tests.job.situations_live import SITUATIONS
 from tests.job.situations_live.place import NOTHING, NotHereError, Place
-from tests.support import AS_ROOT
+from tests.support import AS_ROOT, wait_until
 from tests.tiny_image import tiny_image
 
 pytestmark = ON_SCHEDULERS
@@ -37,6 +38,8 @@ FIRST = (
     "ranks_of_srun_are_told_before_they_are_ended",
     "a_handler_of_term_has_its_time_at_the_limit",
     "the_time_limit_is_named",
+    "a_command_that_will_not_end_is_ended_by_the_scheduler",
+    "the_project_is_removed_while_the_job_waits",
 )
 """Two nodes are hard to get while others run; the rest take longest."""
 
@@ -55,24 +58,39 @@ def outcomes(
 ) -> Iterator[dict[str, Outcomes]]:
     """Run the situations that are asked for at all schedulers at the same time, a few of each."""
     tiny_image()  # made once, before many want it at the same time
-    found: dict[str, Outcomes] = {}
-    pools = []
+    names: dict[str, list[str]] = {}
+    folders: dict[str, Path] = {}
     for scheduler in KINDS:
         mine = f"test_a_situation[{scheduler}-"
         own = [item.name for item in request.session.items if item.name.startswith(mine)]
         if not own or (scheduler == "pbs" and not HAS_PBS):
             continue
-        clients = request.getfixturevalue("pbs_clients" if scheduler == "pbs" else "clients")
-        pool = concurrent.futures.ThreadPoolExecutor(AT_ONCE)
-        pools.append(pool)
-        names = sorted((name[len(mine) : -1] for name in own), key=lambda name: name not in FIRST)
-        parent = tmp_path_factory.getbasetemp()
-        found[scheduler] = {
-            name: pool.submit(attempt, scheduler, name, clients, parent) for name in names
-        }
-    yield found
-    for pool in pools:
-        pool.shutdown(cancel_futures=True)
+        asked = [name[len(mine) : -1] for name in own]
+        names[scheduler] = sorted(asked, key=lambda name: name not in FIRST)
+        fixture = "pbs_clients" if scheduler == "pbs" else "clients"
+        folders[scheduler] = request.getfixturevalue(fixture)
+    pools = {scheduler: concurrent.futures.ThreadPoolExecutor(AT_ONCE) for scheduler in names}
+    parent = tmp_path_factory.getbasetemp()
+    found: dict[str, Outcomes] = {}
+    try:
+        for scheduler, pool in pools.items():
+            found[scheduler] = {
+                name: pool.submit(attempt, scheduler, name, folders[scheduler], parent)
+                for name in names[scheduler]
+            }
+        yield found
+    finally:
+        for pool in pools.values():
+            pool.shutdown(wait=False, cancel_futures=True)
+        end_children()
+
+
+def end_children() -> None:
+    """End what this process still runs: where the tests are interrupted, nobody waits for it."""
+    for children in Path("/proc/self/task").glob("*/children"):
+        for child in children.read_text().split():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(int(child), signal.SIGTERM)
 
 
 @pytest.mark.parametrize("name", SITUATIONS)
@@ -119,10 +137,8 @@ ASK = {"slurm": ("squeue",), "gridengine": ("qstat",), "pbs": ("qstat", "-B")}
 
 
 def wait_until_down(place: Place) -> None:
-    end = time.monotonic() + 60
-    while not re.search("(?i)error|cannot|refused", place.client(*ASK[place.scheduler])):
-        assert time.monotonic() < end, "the server did not stop"
-        time.sleep(0.2)
+    failed, asked = re.compile("(?i)error|cannot|refused"), ASK[place.scheduler]
+    wait_until(lambda: failed.search(place.client(*asked)), "the server has stopped")
 
 
 def start_server(scheduler: str, folder: Path) -> None:
@@ -148,9 +164,8 @@ def start_server(scheduler: str, folder: Path) -> None:
 
 def wait_for_pbs_nodes(place: Place) -> None:
     """Wait until both nodes are back: that starts no cycle of PBS's scheduler, which has ten minutes for one."""
-    end = time.monotonic() + 60
-    while place.client("pbsnodes", "-a").count("state = free") < 2 and time.monotonic() < end:
-        time.sleep(0.5)
+    asked = ("pbsnodes", "-a")
+    wait_until(lambda: place.client(*asked).count("state = free") == 2, "both nodes are back")
     place.client("qmgr", "-c", "set server scheduling = true")
 
 
