@@ -10,7 +10,7 @@ import pytest
 
 from envbuild.run import Command, LocalRunner
 from tests.job.conftest import ON_SCHEDULERS, Project
-from tests.support import needs
+from tests.support import PATIENCE, needs, wait_until
 from tests.wrap.jupyter_image import put_jupyter_image
 from tests.wrap.test_wrap_kernel import run_cell
 
@@ -40,10 +40,7 @@ def is_idle(project: Project, site: str) -> bool:
 
 
 def wait_until_idle(project: Project, site: str) -> None:
-    end = time.monotonic() + 60
-    while not is_idle(project, site):
-        assert time.monotonic() < end, "the job is still there"
-        time.sleep(0.5)
+    wait_until(lambda: is_idle(project, site), "no job is there any more")
 
 
 @pytest.mark.parametrize("site", ["slurm", "gridengine"])
@@ -68,9 +65,9 @@ def test_a_kernel_on_a_node_computes_and_ends_with_its_job(
         sleeping = client.execute("import time; time.sleep(600)")
         time.sleep(1)
         manager.interrupt_kernel()
-        reply = client.get_shell_msg(timeout=30)
+        reply = client.get_shell_msg(timeout=PATIENCE)
         while reply["parent_header"]["msg_id"] != sleeping:
-            reply = client.get_shell_msg(timeout=30)
+            reply = client.get_shell_msg(timeout=PATIENCE)
         assert reply["content"]["ename"] == "KeyboardInterrupt"
         assert run_cell(client, "print(six.__name__)") == "six\n"
     finally:
@@ -90,10 +87,7 @@ def test_a_kernel_that_ends_by_itself_ends_its_job(
     try:
         assert run_cell(client, "print(6 * 7)") == "42\n"
         client.shutdown()
-        end = time.monotonic() + 60
-        while manager.is_alive():
-            assert time.monotonic() < end, "the kernel still runs"
-            time.sleep(0.2)
+        wait_until(lambda: not manager.is_alive(), "the kernel has ended")
     finally:
         client.stop_channels()
         manager.shutdown_kernel(now=True)

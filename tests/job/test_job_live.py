@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ import pytest
 from envbuild.run import Command, LocalRunner
 from tests.job.conftest import ON_SCHEDULERS, Project
 from tests.project import LISTENING, SMALL, shared_store
+from tests.support import PATIENCE, wait_until
 
 pytestmark = ON_SCHEDULERS
 SECRET = 'it\'s $HOME "quoted", with commas'
@@ -162,20 +162,13 @@ def test_a_running_job_is_cancelled(project: Project, site: str) -> None:
     wait_for(project, job, "started")
     assert "running" in project.run("status", job).stdout
     assert project.run("cancel", job).code == 0
-    end = time.monotonic() + 20
-    while time.monotonic() < end and "running" in project.run("status", job).stdout:
-        time.sleep(0.3)
+    wait_until(lambda: "running" not in project.run("status", job).stdout, "the job has ended")
     row = json.loads(project.run("status", job, "--json").stdout)[0]
     assert row["state"] in ("failed", "ended"), row
 
 
 def wait_for(project: Project, job: str, text: str) -> None:
-    end = time.monotonic() + 30
-    while time.monotonic() < end:
-        if text in project.run("logs", job).stdout:
-            return
-        time.sleep(0.2)
-    raise AssertionError(project.run("status", job).stdout)
+    wait_until(lambda: text in project.run("logs", job).stdout, f"{text!r} is in the log")
 
 
 @pytest.mark.parametrize("site", ["local"])
@@ -200,13 +193,13 @@ def test_control_c_leaves_the_job_alone(project: Project, site: str) -> None:
         text=True,
     )
     assert process.stdout is not None
-    killer = threading.Timer(40, process.kill)
+    killer = threading.Timer(PATIENCE, process.kill)
     killer.start()
     for line in process.stdout:
         if line == "up\n":
             break
     process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=20)
+    _, told = process.communicate(timeout=PATIENCE)
     killer.cancel()
     assert process.returncode == 130
     assert "goes on. Follow it again: envbuild logs" in told

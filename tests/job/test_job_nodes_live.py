@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 import tarfile
-import time
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ import pytest
 from envbuild.run import Command, LocalRunner
 from tests.job.conftest import ON_SCHEDULERS, PBS, Project, make_project
 from tests.job.mpi_image import TORCHRUN, mpi_image
-from tests.support import needs
+from tests.support import needs, wait_until
 
 pytestmark = ON_SCHEDULERS
 has_mpi = pytest.mark.skipif(
@@ -35,12 +34,7 @@ inside = { OMPI_MCA_btl_vader_single_copy_mechanism = "none" }
 
 
 def wait_for(project: Project, job: str, text: str) -> None:
-    end = time.monotonic() + 40
-    while time.monotonic() < end:
-        if text in project.run("logs", job).stdout:
-            return
-        time.sleep(0.3)
-    raise AssertionError(project.run("status", job).stdout)
+    wait_until(lambda: text in project.run("logs", job).stdout, f"{text!r} is in the log")
 
 
 PBS_SITE = """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 import time
 from collections.abc import Iterator
@@ -109,10 +108,7 @@ def test_a_closed_queue_is_told(place: Place) -> None:
 def test_a_job_waits_for_nodes_that_are_away(place: Place) -> None:
     with changed(place, AWAY):
         job = place.submit("--", "sh", "-c", "exit 6")
-        time.sleep(3)
-        [row] = json.loads(place.run("status", job, "--json").stdout)
-        assert row["state"] == "queued", row
-        assert re.search("(?i)nodes|queues", row["detail"]), row
+        place.wait_for_state(job, "queued", "(?i)nodes|queues")
     if place.scheduler == "pbs":
         # a node that comes back starts no cycle of the scheduler, which has ten minutes for one
         place.client(*PBS_QUEUE, "set server scheduling = true")
@@ -129,8 +125,5 @@ def test_a_job_whose_node_is_lost_runs_again(place: Place) -> None:
     place.client("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
     time.sleep(2)
     place.client("scontrol", "update", f"nodename={node}", "state=resume")
-    time.sleep(3)
-    [row] = json.loads(place.run("status", job, "--json").stdout)
-    assert row["state"] == "queued", row
-    place.client("scontrol", "update", f"jobid={job}", "starttime=now")
+    place.start_at_once(job)
     assert place.run("logs", job, "-f").code == 6

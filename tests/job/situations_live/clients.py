@@ -161,7 +161,7 @@ def several_nodes_are_several(place: Place) -> None:
         *place.pick(slurm="sbatch --parsable two.sh", gridengine=None, pbs="qsub two.sh").split()
     )
     assert re.match(r"\d+", number), number
-    place.wait_for("hosts", 150)
+    place.wait_for("hosts")
     time.sleep(0.5)
     assert len(set((place.folder / "hosts").read_text().split())) == 2
 

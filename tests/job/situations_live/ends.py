@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from tests.job.situations_live.place import NOTHING, NotHereError, Place, situation
+from tests.support import wait_until
 
 
 def ends_what_serves_files(place: Place) -> bool:
@@ -55,14 +56,13 @@ def a_job_that_waits_is_cancelled(place: Place) -> None:
 
 @situation
 def one_task_of_an_array_is_cancelled(place: Place) -> None:
-    job = place.submit(
-        "--array", "1-2", "--", "sh", "-c", "touch up-$(cat /proc/sys/kernel/random/uuid); sleep 15"
-    )
-    end = time.monotonic() + 60
-    while len(list(place.folder.glob("up-*"))) < 2 and time.monotonic() < end:
-        time.sleep(0.2)
+    text = "touch up-$(cat /proc/sys/kernel/random/uuid); while [ ! -e go ]; do sleep 0.2; done"
+    job = place.submit("--array", "1-2", "--", "sh", "-c", text)
+    wait_until(lambda: len(list(place.folder.glob("up-*"))) == 2, "both tasks run")
     assert place.run("cancel", f"{job}[2]").code == 0
     assert place.run("cancel", f"{job}[7]").code == 2
+    wait_until(lambda: len(place.receipts()) == 1, "the task has ended")
+    (place.folder / "go").touch()
     assert place.run("logs", job, "-f").code == 143
     codes = {receipt["task"]: receipt["code"] for receipt in place.receipts()}
     assert codes == {"1": 0, "2": 143}
@@ -125,11 +125,13 @@ def a_job_that_is_killed_outright(place: Place) -> None:
     assert "ended without a receipt" in followed.stderr
     assert "used more memory" not in followed.stderr
     assert list(disk.iterdir())
-    end = time.monotonic() + 120
-    # its last processes may still be there
-    while list(disk.iterdir()) and time.monotonic() < end:
+
+    def removed() -> bool:
         place.wait(*NOTHING)
-    assert not list(disk.iterdir())
+        return not list(disk.iterdir())
+
+    # its last processes may still be there
+    wait_until(removed, "the folder is removed")
 
 
 @situation
@@ -162,15 +164,7 @@ def a_job_that_runs_again(place: Place) -> None:
         *place.pick(slurm=f"scontrol requeue {job}", gridengine=None, pbs=f"qrerun {job}").split()
     )
     if place.scheduler == "slurm":
-        end = time.monotonic() + 30
-        while (
-            "PENDING" not in place.client("squeue", "-h", "-j", job, "-o", "%T")
-            and time.monotonic() < end
-        ):
-            time.sleep(0.3)
-        # slurmd clears the first run away; a second one in the same second loses its script with it
-        time.sleep(4)
-        place.client("scontrol", "update", f"jobid={job}", "starttime=now")
+        place.start_at_once(job)
     assert place.run("logs", job, "-f").code == 6
 
 
@@ -190,7 +184,7 @@ def ranks_of_srun_are_told_before_they_are_ended(place: Place) -> None:
     (place.folder / "ranks.sh").write_text(RANKS)
     words = ("--launcher", "lightning", "--nodes", "2", "--gpus", "2", "--cpus", "1")
     job = place.submit(*words, "--", "sh", "ranks.sh")
-    place.wait_for("up-0", 150)
+    place.wait_for("up-0")
     place.wait_for("up-1")
     # what --signal=USR1@90 and --signal=B:TERM@60 do when the time comes
     place.client("scancel", "--signal=USR1", job)
@@ -232,7 +226,8 @@ def a_process_that_the_command_leaves_behind(place: Place) -> None:
 
 @situation
 def a_suspended_job_is_no_lost_one(place: Place) -> None:
-    text = "touch up; while [ ! -e go ]; do sleep 0.2; done; exit 3"
+    # Apptainer tells 146 of a command that has ended when it is resumed itself
+    text = "while [ ! -e go ]; do touch up; sleep 0.2; done; sleep 1; sleep 1; exit 3"
     job = place.submit("--", "sh", "-c", text)
     place.wait_for("up")
     stop = place.pick(
@@ -242,10 +237,10 @@ def a_suspended_job_is_no_lost_one(place: Place) -> None:
         slurm=f"scontrol resume {job}", gridengine=f"qmod -usj {job}", pbs=f"qsig -s resume {job}"
     )
     place.client(*stop.split())
-    time.sleep(3)
-    [row] = json.loads(place.run("status", job, "--json").stdout)
-    assert "suspended" in row["detail"], row
+    place.wait_for_state(job, "running", "suspended")
+    (place.folder / "up").unlink(missing_ok=True)
     place.client(*go_on.split())
+    place.wait_for("up")
     time.sleep(1)
     (place.folder / "go").touch()
     assert place.run("logs", job, "-f").code == 3

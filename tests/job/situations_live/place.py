@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from envbuild.run import Command, LocalRunner, Result
 from tests.job.conftest import Project
+from tests.support import wait_until
 
 NOTHING = ("--", "sh", "-c", ":")
 """A command that does nothing; the image has a shell, and little else."""
@@ -75,11 +77,30 @@ class Place:
         files = sorted((self.folder / ".envbuild/jobs").glob("*.receipt*.json"))
         return [json.loads(path.read_text()) for path in files]
 
-    def wait_for(self, path: str, seconds: float = 60) -> None:
-        end = time.monotonic() + seconds
-        while not (self.folder / path).exists():
-            assert time.monotonic() < end, f"{path} did not come"
-            time.sleep(0.2)
+    def wait_for(self, path: str) -> None:
+        wait_until((self.folder / path).exists, f"{path} is there")
+
+    def state(self, job: str) -> tuple[str, str]:
+        """Return the word and the detail that `envbuild status` tells of a job."""
+        [row] = json.loads(self.run("status", job, "--json").stdout)
+        return row["state"], row["detail"]
+
+    def wait_for_state(self, job: str, word: str, detail: str = "") -> None:
+        """Wait until a job's state is ``word``, and its detail holds the pattern."""
+
+        def tell() -> bool:
+            state, told = self.state(job)
+            return state == word and re.search(detail, told) is not None
+
+        wait_until(tell, f"job {job} is {word} {detail}")
+
+    def start_at_once(self, job: str) -> None:
+        """Spare the two minutes that Slurm lets a job wait that was put back."""
+        asked = ("squeue", "-h", "-j", job, "-o", "%T")
+        wait_until(lambda: "PENDING" in self.client(*asked), f"job {job} was put back")
+        # slurmd clears the first run away; a second one in the same second loses its script with it
+        time.sleep(4)
+        self.client("scontrol", "update", f"jobid={job}", "starttime=now")
 
     def add_to_site(self, text: str) -> None:
         site = self.folder / f"sites/{self.scheduler}.toml"
