@@ -447,6 +447,27 @@ def test_a_long_log_is_read_in_pieces_and_no_character_is_broken(tmp_path: Path)
     assert "".join(said) == whole + "é"
 
 
+def test_the_end_of_a_log_that_is_seen_after_the_receipt_is_shown(fake: Fake) -> None:
+    """Shared file systems show a log's new size seconds after the receipt."""
+    fake.client("echo '42|RUNNING|None|n1'", "squeue")
+    watch = Watch(fake, "amane")
+    log = fake.settings.cwd / "logs/x-42.log"
+    log.write_text("one\n")
+    end = "one\ntwo\nenvbuild: ended with code 3\n"
+    watch.events = {2.0: lambda: watch.receipt(3), 5.0: lambda: log.write_text(end)}
+    assert watch.wait() == 3
+    assert "".join(watch.written) == end
+
+
+def test_a_log_without_its_end_is_not_waited_for_long(fake: Fake) -> None:
+    fake.client("echo '42|RUNNING|None|n1'", "squeue")
+    watch = Watch(fake, "amane")
+    (fake.settings.cwd / "logs/x-42.log").write_text("one\n")
+    watch.receipt(3)
+    assert watch.wait() == 3
+    assert watch.time < 10
+
+
 def test_a_log_that_was_there_before_is_not_shown_again(tmp_path: Path) -> None:
     """Two sites may give the same number; a job adds to what it finds."""
     said: list[str] = []

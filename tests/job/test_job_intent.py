@@ -158,3 +158,8 @@ def test_a_recipe_may_say_how_its_command_goes_on() -> None:
 def test_an_empty_command_tells_nobody() -> None:
     with pytest.raises(UsageError, match="which command"):
         make_intent(Wanted(), Flags(notify=" "))
+
+
+def test_a_folder_to_stage_is_named_as_it_is_shown() -> None:
+    flags = Flags(stage=("./data/images/", "data/images", "texts"))
+    assert make_intent(Wanted(), flags).stage == ("data/images", "texts")

@@ -46,7 +46,7 @@ def check_stage(names: tuple[str, ...], folder: Path) -> None:
         # a colon would end the source of a bind, a comma the bind (apptainer exec --bind)
         if not re.fullmatch(r"[A-Za-z0-9/][A-Za-z0-9._+@=/ -]*", name) or ".." in Path(name).parts:
             raise UsageError(
-                "cannot be staged: it needs a path of letters, digits, blanks and . _ + @ = - /, without ..",
+                "cannot be staged: it needs a path of letters, digits, blanks and . _ + @ = - /, without .., that begins with a letter or digit",
                 where=name,
             )
         if folder.resolve().is_relative_to((folder / name).resolve()):

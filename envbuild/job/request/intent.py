@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TypeVar, get_args
 
 from envbuild.errors import UsageError
@@ -80,8 +80,8 @@ def make_intent(wanted: JobSection, flags: Flags, *, where: str = "[job]") -> In
         return None if text is None else parse(text, place)
 
     walltime = pick_parsed("walltime", parse_walltime)
-    # a folder is shown at its own path, which has no slash at its end
-    stage = [path.rstrip("/") for path in (*wanted.stage, *flags.stage)]
+    # a folder is shown at its own path: "./data/" is "data"
+    stage = [str(PurePosixPath(path)) for path in (*wanted.stage, *flags.stage)]
     return Intent(
         gpus=gpus,
         gpu_type=kind,

@@ -167,8 +167,9 @@ def wait(
     while True:
         over = receipts.look()
         tail.move()
-        tail.close(over)
+        tail.close(over, hand.now())
         if receipts.whole and not receipts.stopped:
+            _read_to_the_end(tail, (), hand)
             return receipts.all
         if receipts.whole and not halted:
             # ask at once: a signal has ended a task, and only the scheduler knows whether it will
@@ -193,12 +194,19 @@ def wait(
         receipts.look()  # a second run may have ended since the first look
         settled = gone >= SETTLED or not receipts.stopped
         if receipts.whole and settled:
-            tail.move()
+            _read_to_the_end(tail, tuple(receipts.logs.values()), hand)
             if receipts.stopped and (why := reason_of_end(status)):
                 say(f"job {plain_id(record.id)}: {why}")
             return receipts.all
         if gone > _grace(record, status):
             raise _lost(record, site, status, project)
+
+
+def _read_to_the_end(tail: LogTail, logs: tuple[Path, ...], hand: Clock) -> None:
+    tail.close(logs, hand.now())
+    while tail.closing:
+        hand.sleep(LOOK)
+        tail.close((), hand.now())
 
 
 def _refuse_stuck(record: Record, site: Site, status: Status) -> None:

@@ -11,6 +11,14 @@ PIECE = 1024 * 1024
 """Bytes of a log that are read at a time: some are larger than a login node's memory."""
 
 
+END = "envbuild: ended with code "
+"""What begins the last line of a job's log, which is written after the receipt."""
+LAST = 400
+"""Characters at the end of a log among which it is looked for."""
+LATE = 6.0
+"""Seconds by which a log's end may be seen later than the receipt, on a shared file system."""
+
+
 class LogTail:
     """Hand on what is new in log files; names each where there are several.
 
@@ -27,6 +35,8 @@ class LogTail:
     ) -> None:
         self.places = {path: (before or {}).get(path, 0) for path in files}
         self.decoders: dict[Path, codecs.IncrementalDecoder] = {}
+        self.lasts: dict[Path, str] = {}
+        self.closing: dict[Path, float] = {}
         self.several = len(files) > 1
         self.write = write
         self.last: Path | None = None
@@ -51,17 +61,20 @@ class LogTail:
                 self.write(f"==> {path.name} <==\n")
             self.last = path
             self.places[path] += len(piece)
-            self.write(decoder.decode(piece))
+            text = decoder.decode(piece)
+            self.lasts[path] = (self.lasts.get(path, "") + text)[-LAST:]
+            self.write(text)
 
-    def close(self, files: Iterable[Path]) -> None:
-        """Write the rest of these and look at them no more: their tasks have ended.
+    def close(self, files: Iterable[Path], now: float) -> None:
+        """Write the rest of these: their tasks have ended; those whose end is not seen yet stay in ``closing``.
 
         On NFS only who opens a file sees its size of now; a listing's is some seconds old (nfs(5)).
         """
-        for path in files:
-            if path in self.places:
-                self._move_in(path)
-                del self.places[path]
+        self.closing.update({path: now + LATE for path in files if path in self.places})
+        for path, due in tuple(self.closing.items()):
+            self._move_in(path)
+            if now >= due or END in self.lasts.get(path, "") or not path.exists():
+                del self.places[path], self.closing[path]
 
 
 def _read_pieces(path: Path, start: int) -> Iterator[bytes]:
