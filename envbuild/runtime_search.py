@@ -68,9 +68,9 @@ def parse_version(
     """Read "apptainer version 1.4.5-1.el9" or "singularity-ce version 4.1.0"; else HostError."""
     found = re.search(r"\b(apptainer|singularity)(?:-ce|-pro)? version (\d+(?:\.\d+)*)", text)
     if failed or found is None:
-        said = next(iter((stderr or text).strip().splitlines()), "nothing")
+        message = next(iter((stderr or text).strip().splitlines()), "nothing")
         raise HostError(
-            f"this is no working Apptainer or Singularity; --version said: {said}", where=where
+            f"this is no working Apptainer or Singularity; --version said: {message}", where=where
         )
     return found[1], tuple(map(int, found[2].split(".")))
 

@@ -268,16 +268,16 @@ def shipped_folder() -> Path:
     return package / "shipped" if (package / "shipped").is_dir() else package.parent
 
 
-def _registry(host: str, told: Any, config: Path) -> Registry:
+def _registry(host: str, written: Any, config: Path) -> Registry:
     where = f'{config}, [registries."{host}"]'
-    if not isinstance(told, dict):
+    if not isinstance(written, dict):
         raise UsageError(
             "must be a table", where=where, hint='write: mirrors = ["https://…"], plain-http = true'
         )
-    for key in told:
+    for key in written:
         if key not in REGISTRY_KEYS:
             raise UsageError(f"unknown key {key!r}{closest(key, REGISTRY_KEYS)}", where=where)
-    mirrors, plain = told.get("mirrors", []), told.get("plain-http", False)
+    mirrors, plain = written.get("mirrors", []), written.get("plain-http", False)
     if not isinstance(mirrors, list) or not all(
         re.fullmatch(r"https?://[^\s@]+", str(url)) for url in mirrors
     ):

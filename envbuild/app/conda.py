@@ -21,10 +21,10 @@ def read_target(recipe: Recipe, site: str | None, context: Context) -> GpuTarget
 
     Raises UsageError for an unknown site or card.
     """
-    told = recipe.target
-    drivers = [told.driver] if told.driver and site is None else []
-    cards = {capability_of(name) for name in told.gpu} if site is None else set[int]()
-    for text in (site,) if site else told.sites:
+    target = recipe.target
+    drivers = [target.driver] if target.driver and site is None else []
+    cards = {capability_of(name) for name in target.gpu} if site is None else set[int]()
+    for text in (site,) if site else target.sites:
         found = find_site(text, context)
         drivers += [found.host.driver] if found.host.driver else []
         cards |= _cards_of(found, text.partition(":")[2] or None)

@@ -93,8 +93,8 @@ def _contents(
     recipe, lock = order.recipe, order.lock
     header, base = _base(order, context, work)
     definition = with_header(order.definition, header) if header else order.definition
-    told = readme(recipe, lock, pythons=tool.pythons if tool else ())
-    yield Content(path="README.md", use="plain", source=told.encode())
+    readme_text = readme(recipe, lock, pythons=tool.pythons if tool else ())
+    yield Content(path="README.md", use="plain", source=readme_text.encode())
     yield Content(path="build.sh", use="plain", source=build_script(recipe).encode())
     yield Content(path=f"{recipe.name}.def", use="plain", source=definition.encode())
     yield Content(path=f"recipes/{recipe.name}.toml", use="project", source=source.text.encode())

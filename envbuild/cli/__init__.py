@@ -351,21 +351,21 @@ def _print_error(
     from envbuild.store.atomic import error_of_os  # late: only for an error
 
     if isinstance(error, OSError):
-        told: EnvbuildError = error_of_os(error, Path(str(error.filename or ".")))
+        shown: EnvbuildError = error_of_os(error, Path(str(error.filename or ".")))
     elif isinstance(error, click.ClickException):
         path = (
             error.ctx.command_path
             if isinstance(error, click.UsageError) and error.ctx
             else "envbuild"
         )
-        told = UsageError(error.format_message(), hint=f"{path} --help")
+        shown = UsageError(error.format_message(), hint=f"{path} --help")
     else:
-        told = error
-    if told.hint and re.search(r"\bNAME\b", told.hint):
+        shown = error
+    if shown.hint and re.search(r"\bNAME\b", shown.hint):
         name = _recipe_named(arguments)
-        told.hint = re.sub(r"\bNAME\b", lambda _: name, told.hint)
-    show_error(told)
-    return told.code
+        shown.hint = re.sub(r"\bNAME\b", lambda _: name, shown.hint)
+    show_error(shown)
+    return shown.code
 
 
 def _recipe_named(arguments: Sequence[str]) -> str:

@@ -43,12 +43,12 @@ def command(context: Context, *, job_id: str, argv: tuple[str, ...]) -> None:
     line = scheduler_of(site).attach("SCRIPT", plain_id(record.id), terminal=terminal)
     status = status_of(record, site, settings, context.runner)
     if status.phase != "running":
-        told = {
+        summary = {
             "queued": "waits",
             "ended": "has ended",
             "unknown": "is not known to the scheduler",
         }[status.phase]
-        raise UsageError(f"it {told}, so there is nothing to attach to", where=f"job {job_id}")
+        raise UsageError(f"it {summary}, so there is nothing to attach to", where=f"job {job_id}")
     script = write_script(job, site, settings, new_key("attach"))
     words = tuple(str(script) if word == "SCRIPT" else word for word in line)
     hand_over(

@@ -106,9 +106,9 @@ def suggest_command(
     if as_json:
         click.echo(_as_json(choices))
     elif not choices:
-        told = "; ".join(f"{reason} ({count})" for reason, count in refusals.counts)
+        reasons = "; ".join(f"{reason} ({count})" for reason, count in refusals.counts)
         raise NoSolutionError(
-            f"no base of the catalogue fits: {told}",
+            f"no base of the catalogue fits: {reasons}",
             hint="ask for less, or see: envbuild base list",
         )
     else:
@@ -123,10 +123,10 @@ def _at_site(wish: BaseQuery, site: str, context: Context) -> BaseQuery:
     node = target_of_site(site, context)
     gpu = wish.gpu or node.gpu
     driver = wish.driver or node.driver
-    told = ", ".join(
+    names = ", ".join(
         text for text in (gpu, f"driver {driver}" if driver else "its driver is not known") if text
     )
-    context.report.say(f"{site}: {told}")
+    context.report.say(f"{site}: {names}")
     return msgspec.structs.replace(wish, gpu=gpu, driver=driver, node_glibc=node.glibc)
 
 

@@ -223,7 +223,7 @@ def _print_summary(made: RecipeDraft, target: Path) -> None:
     click.echo(short_path(f"{target}: {direct} on {base}"), err=True)
     for line in (*made.head[2:], *chain.from_iterable(made.below.values())):
         click.echo(f"  {as_printable(line)}", err=True)
-    told = chain.from_iterable(made.below.values())
-    if any("nothing is known of outside of conda" in line for line in told):
+    notes = chain.from_iterable(made.below.values())
+    if any("nothing is known of outside of conda" in line for line in notes):
         click.echo("  envbuild init --conda keeps all of them as conda packages", err=True)
     click.echo(f"next: look it over, then: envbuild lock {target.stem}", err=True)

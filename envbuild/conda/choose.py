@@ -80,8 +80,8 @@ def _take_given(solver: Solver) -> tuple[list[RepoDataRecord], tuple[str, ...]]:
     for record in records:
         archive = given[record.file_name]
         known = {record.sha256.hex() if record.sha256 else None, record.md5 and record.md5.hex()}
-        told = {archive.sha256, archive.md5} - {None}
-        if told and not told <= known:
+        hashes = {archive.sha256, archive.md5} - {None}
+        if hashes and not hashes <= known:
             raise IntegrityError(
                 "the channel offers another file of that name than the list", where=archive.file
             )

@@ -112,9 +112,9 @@ def _ask(question: ChannelQuestion, context: Context) -> ChannelAnswer:
     for line in answer.said:
         context.report.say(line)
     if answer.failure is not None:
-        told = answer.failure
-        kind: type[EnvbuildError] = getattr(errors, told.kind)
-        raise kind(told.what, where=told.where, hint=told.hint)
+        failure = answer.failure
+        kind: type[EnvbuildError] = getattr(errors, failure.kind)
+        raise kind(failure.what, where=failure.where, hint=failure.hint)
     return answer
 
 

@@ -318,17 +318,17 @@ def compare_trees(
 def _describe_change(expected: TreeEntry, found: TreeEntry) -> str:
     if expected.kind != found.kind:
         return f"kind {expected.kind} is {found.kind}"
-    said = []
+    differences = []
     if expected.mode != found.mode:
-        said.append(f"mode {expected.mode:o} is {found.mode:o}")
+        differences.append(f"mode {expected.mode:o} is {found.mode:o}")
     if (expected.uid, expected.gid) != (found.uid, found.gid):
-        said.append(f"owner {expected.uid}:{expected.gid} is {found.uid}:{found.gid}")
+        differences.append(f"owner {expected.uid}:{expected.gid} is {found.uid}:{found.gid}")
     if expected.target != found.target:
-        said.append(f"leads to {found.target} instead of {expected.target}")
+        differences.append(f"leads to {found.target} instead of {expected.target}")
     if (expected.size, expected.sha256) != (found.size, found.sha256):
-        said.append(f"content (sha256 {found.sha256[:12]}, expected {expected.sha256[:12]})")
+        differences.append(f"content (sha256 {found.sha256[:12]}, expected {expected.sha256[:12]})")
     if expected.device != found.device:
-        said.append("device number")
+        differences.append("device number")
     if expected.xattrs != found.xattrs:
-        said.append("extended attributes")
-    return ", ".join(said)
+        differences.append("extended attributes")
+    return ", ".join(differences)

@@ -179,8 +179,8 @@ def choose_manifest(index: Index, platform: str, *, where: str) -> Blob:
     Raises UsageError naming the platforms that there are.
     """
     for entry in index.manifests:
-        told = entry.platform or ManifestPlatform()
-        if f"{told.os}/{told.architecture}" == platform:
+        named = entry.platform or ManifestPlatform()
+        if f"{named.os}/{named.architecture}" == platform:
             return entry
     images = [
         entry
@@ -236,9 +236,9 @@ def _read_object(data: bytes, where: str) -> dict[str, Any]:
     except RecursionError as error:
         raise IntegrityError("is JSON that is nested too deeply", where=where) from error
     except UNREADABLE as error:
-        said = data[:80].decode("utf-8", "replace").strip()
+        start = data[:80].decode("utf-8", "replace").strip()
         hint = "a login page, a proxy or a damaged file stands in its place: look at the address in a browser"
-        raise IntegrityError(f"is not JSON; it begins {said!r}", where=where, hint=hint) from error
+        raise IntegrityError(f"is not JSON; it begins {start!r}", where=where, hint=hint) from error
     if not isinstance(body, dict):
         raise IntegrityError("is no JSON object", where=where)
     return body

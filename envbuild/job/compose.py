@@ -242,11 +242,11 @@ def git_commit(folder: Path, runner: Runner) -> str:
     """Return the project's commit, "modified" where files differ, "none" without a repository."""
     try:
         status = ("git", "status", "--porcelain=v2", "--branch", "--untracked-files=no")
-        told = runner(Command(argv=status, cwd=folder, timeout=20), check=False)
+        status_result = runner(Command(argv=status, cwd=folder, timeout=20), check=False)
     except EnvbuildError:
         return "none"
-    head = re.search(r"^# branch\.oid ([0-9a-f]+)$", told.stdout, flags=re.MULTILINE)
-    if told.code or told.timed_out or head is None:
+    head = re.search(r"^# branch\.oid ([0-9a-f]+)$", status_result.stdout, flags=re.MULTILINE)
+    if status_result.code or status_result.timed_out or head is None:
         return "none"
-    changed = any(not line.startswith("#") for line in told.stdout.splitlines())
+    changed = any(not line.startswith("#") for line in status_result.stdout.splitlines())
     return head[1] + (" (modified)" if changed else "")

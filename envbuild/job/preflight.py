@@ -24,8 +24,8 @@ def check_client(site: Site, settings: Settings, runner: Runner) -> None:
             result = ask(stranger.argv, settings, runner, patience=10)
         except HostError:
             continue  # the submission itself tells what is missing
-        said = f"{result.stdout}\n{result.stderr}"
-        if result.timed_out or not re.search(stranger.pattern, said, flags=re.MULTILINE):
+        output = f"{result.stdout}\n{result.stderr}"
+        if result.timed_out or not re.search(stranger.pattern, output, flags=re.MULTILINE):
             continue
         raise HostError(
             f"{stranger.argv[0]} is that of {stranger.title} here, and the site has {features.title}",

@@ -247,16 +247,16 @@ def missing(site: Site, argv: tuple[str, ...]) -> HostError:
 
 def refusal(site: Site, result: Result) -> ToolFailedError:
     """Turn the failure of a submission into the error that says what it means, with the scheduler's own words."""
-    said, hint = result.last_lines(6) or "nothing", None
+    output, hint = result.last_lines(6) or "nothing", None
     program = result.argv[0]
     if result.timed_out:
         what = f"{program} did not answer within {PATIENCE:.0f} s"
         hint = "the job may have been submitted all the same: look at the list of your jobs before trying again"
     else:
-        what = f"the job was refused; {program} said (exit code {result.code}):\n{said}"
+        what = f"the job was refused; {program} said (exit code {result.code}):\n{output}"
         for row in REFUSALS:
             if re.search(row.pattern, f"{result.stderr}\n{result.stdout}"):
-                what, hint = f"{row.what}; {program} said:\n{said}", row.hint
+                what, hint = f"{row.what}; {program} said:\n{output}", row.hint
                 break
     return ToolFailedError.of(
         result,

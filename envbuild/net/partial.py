@@ -102,7 +102,7 @@ def locked_partial(
     when another process holds it.  Raises StoppedError when ``stop`` is set meanwhile.
     """
     path = partial_path(final)
-    told = False
+    has_waited = False
     while not is_complete(final, size):
         with os_errors_as(path):
             make_folder(path.parent)
@@ -114,9 +114,9 @@ def locked_partial(
                 busy = _is_at(path, handle)
             finally:
                 os.close(handle)
-        if busy and not told:
+        if busy and not has_waited:
             waiting()
-            told = True
+            has_waited = True
         if stop.wait(LOCK_PAUSE if busy else 0):
             raise StoppedError
     yield None

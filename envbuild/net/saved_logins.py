@@ -26,8 +26,8 @@ class _Login(msgspec.Struct, frozen=True):
 
 def saved_logins(settings: Settings) -> Mapping[str, str]:
     """Return the header Authorization by host; none where the file is absent or cannot be read."""
-    told = settings.environment.get("RATTLER_AUTH_FILE")
-    path = Path(told) if told else settings.home / ".rattler/credentials.json"
+    named = settings.environment.get("RATTLER_AUTH_FILE")
+    path = Path(named) if named else settings.home / ".rattler/credentials.json"
     try:
         logins = msgspec.json.decode(path.read_bytes(), type=dict[str, _Login])
     except (OSError, *UNREADABLE):

@@ -108,13 +108,15 @@ def _gather_folder(root: Path) -> ProjectFindings:
         told_to = read_readme(root)
         all_findings += [told_to] if told_to is not None else []
     if not any(findings.requirements for findings in all_findings):
-        said = (read_notebook(root / path, root) for path in tree.notebooks if not is_aside(path))
-        all_findings += [findings for findings in said if findings is not None]
+        from_notebooks = (
+            read_notebook(root / path, root) for path in tree.notebooks if not is_aside(path)
+        )
+        all_findings += [findings for findings in from_notebooks if findings is not None]
     aside = (*left, *tree.aside)
     if aside:
         names = ", ".join(map(_path_name, aside[:6])) + (" …" if len(aside) > 6 else "")
         notes.append(f"lists that are not taken: {names}")
-    found, told = imported_modules(tree)
+    found, import_notes = imported_modules(tree)
     if not all_findings and not tree.code and not tree.notebooks:
         raise UsageError(
             "no file here lists what the project needs: no list of requirements, no "
@@ -127,7 +129,7 @@ def _gather_folder(root: Path) -> ProjectFindings:
         all_findings=tuple(all_findings),
         imports=found,
         tree=tree,
-        notes=(*notes, *told),
+        notes=(*notes, *import_notes),
         own=_own_names(tree),
         releases=framework_releases(root),
     )
@@ -148,8 +150,8 @@ def _own_names(tree: ProjectTree) -> frozenset[str]:
     found: set[str] = set()
     for folder in sorted(tree.parts)[:MOST_PARTS]:
         with suppress(EnvbuildError):  # of a pyproject.toml that is no TOML nothing is to be told
-            said = name_and_version(tree.root / folder)
-            found |= {canonicalize_name(said[0])} if said and said[0] else set()
+            name = name_and_version(tree.root / folder)
+            found |= {canonicalize_name(name[0])} if name and name[0] else set()
     return frozenset(found)
 
 

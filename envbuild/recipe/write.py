@@ -60,20 +60,20 @@ def _changed_text(section: msgspec.Struct | Mapping[str, Any]) -> list[tuple[str
 
 
 def _key_line(section: str, key: str, value: Any, comments: Beside) -> list[str]:
-    said = comments.get((section, key, ""))
+    heading = comments.get((section, key, ""))
     if isinstance(value, dict):
         inside = ", ".join(
             f"{_quoted_key(name)} = {_plain_value(item)}" for name, item in value.items()
         )
-        return [_with_comment(f"{key} = {{ {inside} }}", said)]
+        return [_with_comment(f"{key} = {{ {inside} }}", heading)]
     if not isinstance(value, tuple):
-        return [_with_comment(f"{key} = {_plain_value(value)}", said)]
+        return [_with_comment(f"{key} = {_plain_value(value)}", heading)]
     items = [(quote(str(item)), comments.get((section, key, str(item)))) for item in value]
     line = f"{key} = [{', '.join(text for text, _ in items)}]"
     if len(line) <= WIDTH and not any(comment for _, comment in items):
-        return [_with_comment(line, said)]
+        return [_with_comment(line, heading)]
     return [
-        _with_comment(f"{key} = [", said),
+        _with_comment(f"{key} = [", heading),
         *(_with_comment(f"  {text},", comment) for text, comment in items),
         "]",
     ]

@@ -87,7 +87,7 @@ def _question_key(request: Request, indexes: Mapping[str, str], *, host_builds: 
     # then
     rules = [path.stat() for path in sorted(own.rglob("*.py"))]
     rules += [path.stat() for path in sorted((own.parent / "data").glob("*.toml"))]
-    said = msgspec.json.encode(
+    question = msgspec.json.encode(
         (
             replace(request, refresh=False),
             dict(sorted(indexes.items())),
@@ -95,7 +95,7 @@ def _question_key(request: Request, indexes: Mapping[str, str], *, host_builds: 
             (__version__, installed_version("uv"), sys.executable, host_builds),
         )
     )
-    return hashlib.sha256(said).hexdigest()
+    return hashlib.sha256(question).hexdigest()
 
 
 def _read_answer(path: Path) -> CachedAnswer | None:

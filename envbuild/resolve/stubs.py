@@ -276,8 +276,8 @@ def kept_stubs(stubs: Stubs, store: Store) -> Path:
 
     The same stubs are in the same place every time, so that uv knows what it has read of them.
     """
-    said = repr(sorted((s.name, s.version, s.requires, s.hard) for s in stubs.by_name.values()))
-    final = store.folder("stubs") / hash_text(said)[:32]
+    contents = repr(sorted((s.name, s.version, s.requires, s.hard) for s in stubs.by_name.values()))
+    final = store.folder("stubs") / hash_text(contents)[:32]
     if final.is_dir():
         with suppress(OSError):  # another user's
             os.utime(final)

@@ -215,27 +215,27 @@ class GitBackend:
 
     def _identity(self) -> str:
         found = self._git("var", "GIT_COMMITTER_IDENT")
-        told = re.match(r"([^<>\n]*<[^<>\n]*>)", found.stdout) if found.code == 0 else None
-        return told[1] if told else "envbuild <envbuild@localhost>"
+        author = re.match(r"([^<>\n]*<[^<>\n]*>)", found.stdout) if found.code == 0 else None
+        return author[1] if author else "envbuild <envbuild@localhost>"
 
     def _push(self, name: str) -> None:
         result = self._git("push", "--porcelain", self.url, f"{name}:{BRANCH}")
         self._git("update-ref", "-d", name)
         if result.code == 0:
             return
-        told = next((line for line in result.stdout.splitlines() if line.startswith("!")), "")
-        if any(mark in told or mark in result.stderr for mark in RACE_MESSAGES):
-            raise SlotTakenError(told)
-        if told:
-            what = f"the repository refused the push: {told.rpartition(BRANCH)[2].strip() or told}"
+        rejection = next((line for line in result.stdout.splitlines() if line.startswith("!")), "")
+        if any(mark in rejection or mark in result.stderr for mark in RACE_MESSAGES):
+            raise SlotTakenError(rejection)
+        if rejection:
+            what = f"the repository refused the push: {rejection.rpartition(BRANCH)[2].strip() or rejection}"
             hint = _push_hint(result) or "ask whoever keeps the repository; nothing was published"
             raise HostError(f"{what}\n{_hook_output(result)}".rstrip(), where=self.url, hint=hint)
         raise self._unreachable(result)
 
     def _unreachable(self, result: Result) -> EnvbuildError:
-        said = result.last_lines(4)
+        output = result.last_lines(4)
         if result.code == 128 and (
-            "dubious ownership" in said or "detected dubious" in result.stderr
+            "dubious ownership" in output or "detected dubious" in result.stderr
         ):
             path = self.url.removeprefix("file://")
             hint = f"if you trust who owns it: git config --global --add safe.directory {path}"
@@ -244,7 +244,7 @@ class GitBackend:
             )
         hint = "try: git ls-remote " + self.url
         return NetworkError(
-            f"the shelf's repository cannot be reached\n{said}", where=self.url, hint=hint
+            f"the shelf's repository cannot be reached\n{output}", where=self.url, hint=hint
         )
 
     def _git(self, *arguments: str, stdin: str | None = None, on_line: OnLine = None) -> Result:

@@ -90,10 +90,10 @@ class SignatureVerifier:
         found = re.search(r"signature with (\S+ key \S+)", result.stdout)
         if result.code == 0 and found:
             return found[1]
-        said = _last_message(result)
-        what = f"its signature is none of these bytes: {said}"
-        if "namespace" in said:
-            what = f'it was signed for another purpose than "{NAMESPACE}": {said}'
+        message = _last_message(result)
+        what = f"its signature is none of these bytes: {message}"
+        if "namespace" in message:
+            what = f'it was signed for another purpose than "{NAMESPACE}": {message}'
         raise IntegrityError(what, where=where, hint="do not use it; ask who published it")
 
     def _principals(self, path: Path) -> tuple[str, ...]:

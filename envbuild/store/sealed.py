@@ -51,10 +51,10 @@ def write_sealed(path: Path, data: bytes) -> None:
 def sealed_hash(path: Path) -> str | None:
     """Return the sha256 (hex) that was written down of a file, None where none was."""
     try:
-        told = seal_path(path).read_text("ascii", "replace")[:65]
+        recorded = seal_path(path).read_text("ascii", "replace")[:65]
     except OSError:
         return None
-    return told if re.fullmatch(r"[0-9a-f]{64}", told) else None
+    return recorded if re.fullmatch(r"[0-9a-f]{64}", recorded) else None
 
 
 def is_sealed(path: Path) -> bool:

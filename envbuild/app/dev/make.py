@@ -142,8 +142,8 @@ def _take_record(place: LayerPlace, context: Context) -> DevRecord | None:
         return record
     folders = [one.folder for one in record.editable]
     if folders:
-        told = f"not taken over from {place.record.name}: -e {', -e '.join(folders)}"
-        context.report.say(told)
+        left_out = f"not taken over from {place.record.name}: -e {', -e '.join(folders)}"
+        context.report.say(left_out)
     return msgspec.structs.replace(record, editable=())
 
 
@@ -212,8 +212,8 @@ def _plan_layer(
     lock = decide_lock(source, LockOptions(old=old), context, today)
     digest = known_digest(found.path, context.store)
     codec = running_codec(lock.packer, context)
-    said = [digest, codec.name, *(p.sha256 for p in lock.installed), *map(repr, projects)]
-    key = hash_text("\n".join(said))
+    inputs = [digest, codec.name, *(p.sha256 for p in lock.installed), *map(repr, projects)]
+    key = hash_text("\n".join(inputs))
     return _LayerPlan(
         found=found,
         source=source,

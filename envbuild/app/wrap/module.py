@@ -188,9 +188,9 @@ def _commands_inside(found: FoundImage, context: Context) -> list[str]:
     try:
         return msgspec.json.decode(result.stdout.encode(), type=list[str])
     except UNREADABLE as error:
-        said = result.last_lines(3) or "nothing"
+        output = result.last_lines(3) or "nothing"
         raise HostError(
-            f"the image's Python did not answer; it said:\n{said}", where=str(found.path)
+            f"the image's Python did not answer; it said:\n{output}", where=str(found.path)
         ) from error
 
 

@@ -209,10 +209,10 @@ def wait_for_server(
     folder = _folder_of(record, context)
     if folder is None:
         raise UsageError("this job is no notebook", where=f"job {record.id}")
-    due, said = hand.now(), ""
+    due, shown = hand.now(), ""
     while (found := _read_server(folder)) is None:
         if hand.now() >= due:
-            said = _look_after(record, site, context, said)
+            shown = _look_after(record, site, context, shown)
             due = hand.now() + ASK
         hand.sleep(LOOK)
     node, port = found
@@ -237,7 +237,7 @@ def _read_server(folder: Path) -> tuple[str, int] | None:
         return None  # it is being written
 
 
-def _look_after(record: Record, site: Site, context: Context, said: str) -> str:
+def _look_after(record: Record, site: Site, context: Context, shown: str) -> str:
     """Say what the job waits for where that is new; raise HostError where it will never listen."""
     settings = context.settings
     status = status_of(record, site, settings, context.runner)
@@ -256,7 +256,7 @@ def _look_after(record: Record, site: Site, context: Context, said: str) -> str:
         )
     text = f"job {number} {'waits' if status.phase == 'queued' else 'starts JupyterLab'}"
     text += f" ({status.reason})" if status.phase == "queued" and status.reason else ""
-    if text != said and status.phase in ("queued", "running"):
+    if text != shown and status.phase in ("queued", "running"):
         context.report.say(text)
     return text
 

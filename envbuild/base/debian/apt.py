@@ -119,8 +119,8 @@ def read_lists(
         )
         private = with_passwords(config, url, own, apt_network(context.settings, context.runner))
         stage.expect(100)
-        told = ("-o", "APT::Update::Error-Mode=any", "-o", "APT::Status-Fd=1")
-        argv = ("apt-get", "update", *told)
+        options = ("-o", "APT::Update::Error-Mode=any", "-o", "APT::Status-Fd=1")
+        argv = ("apt-get", "update", *options)
         count = _PercentCounter(stage)
         # apt clears its temporary files away only where it is not killed
         env = {**apt_environment(context.settings, private), "TMPDIR": str(own)}

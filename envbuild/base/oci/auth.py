@@ -54,12 +54,12 @@ class RegistryAuth(httpx.Auth):
     def _learn(self, response: httpx.Response) -> str | None:
         challenge = response.headers.get("WWW-Authenticate", "")[: limits.CHALLENGE]
         scheme, _, rest = challenge.partition(" ")
-        told = dict(re.findall(r'(\w+)="([^"]*)"', rest))
+        parameters = dict(re.findall(r'(\w+)="([^"]*)"', rest))
         known = self._credentials
         if scheme.lower() == "basic" and known and is_safe(response.request.url):
             return _basic_header(known)
-        if scheme.lower() == "bearer" and re.match(r"https?://", told.get("realm", "")):
-            return self._token(told["realm"], told.get("service", ""))
+        if scheme.lower() == "bearer" and re.match(r"https?://", parameters.get("realm", "")):
+            return self._token(parameters["realm"], parameters.get("service", ""))
         return None
 
     def _token(self, address: str, service: str) -> str | None:
@@ -85,10 +85,10 @@ class RegistryAuth(httpx.Auth):
                 request = self._client.build_request(
                     "GET", realm.copy_merge_params(question), headers=headers
                 )
-            told = msgspec.json.decode(self._ask(request))
+            reply = msgspec.json.decode(self._ask(request))
         except (ValueError, RecursionError, httpx.InvalidURL):
             return None
-        token = told.get("token") or told.get("access_token") if isinstance(told, dict) else None
+        token = reply.get("token") or reply.get("access_token") if isinstance(reply, dict) else None
         return f"Bearer {token}" if isinstance(token, str) and token.isprintable() else None
 
     def _ask(self, request: httpx.Request) -> bytes:

@@ -122,8 +122,8 @@ def _from_helper(name: str, key: str, settings: Settings, runner: Runner) -> Cre
         timeout=HELPER_SECONDS,
     )
     try:
-        told = json.loads(runner(command).stdout)
-        user, secret = str(told["Username"]), str(told["Secret"])
+        reply = json.loads(runner(command).stdout)
+        user, secret = str(reply["Username"]), str(reply["Secret"])
     except (EnvbuildError, ValueError, KeyError, TypeError):
         return None
     return Credentials(user=user, password=secret, token=user == "<token>", origin=command.argv[0])

@@ -74,8 +74,8 @@ def read_tree(image: OciImage, config: OciConfig, store: Store, where: str, stag
 
 
 def _creation_day(config: OciConfig) -> str | None:
-    told = (config.created or "")[:10]
-    return told if is_day(told) and told >= OLDEST else None
+    created = (config.created or "")[:10]
+    return created if is_day(created) and created >= OLDEST else None
 
 
 def stored_image(digest: str, store: Store, *, sif: bool = False) -> OciImage | None:

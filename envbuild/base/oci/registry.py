@@ -167,10 +167,10 @@ def _try_servers(name: ImageName, action: Callable[[RegistryServer], T], context
             except IntegrityError:
                 raise
             except NetworkError as error:
-                told = _registry_error(error, place, name)
+                failure = _registry_error(error, place, name)
                 if number == len(places):
-                    raise told from error
-                context.report.say(f"mirror {redact(url)} is passed over: {told}")
+                    raise failure from error
+                context.report.say(f"mirror {redact(url)} is passed over: {failure}")
     raise NetworkError("no registry is configured", where=name.registry)
 
 
@@ -242,9 +242,9 @@ def _resolve_at(name: ImageName, platform: str, place: RegistryServer, store: St
     if not is_complete(store.artifact(config.sha256), config.size):
         if config.size > BIGGEST:
             raise IntegrityError(f"has a configuration of {config.size} bytes", where=name.short)
-        told = _get_bounded(place, place.address("blobs", config.digest))[0]
-        _require_digest(config.digest, told, name)
-        write_bytes(store.artifact(config.sha256), told, mode=0o444)
+        config_bytes = _get_bounded(place, place.address("blobs", config.digest))[0]
+        _require_digest(config.digest, config_bytes, name)
+        write_bytes(store.artifact(config.sha256), config_bytes, mode=0o444)
     text = store.artifact(config.sha256).read_bytes()
     require_platform(
         read_config(text, where=name.short), platform, where=f"{name.short}:{name.reference}"

@@ -49,8 +49,8 @@ def is_read(path: str, size: int, *, named: frozenset[str] = frozenset()) -> boo
 
 def named_files(environment: Mapping[str, str]) -> frozenset[str]:
     """Return the paths of pip's files that variables name."""
-    told = f"{environment.get('PIP_CONSTRAINT', '')} {environment.get('PIP_CONFIG_FILE', '')}"
-    return frozenset(word for word in told.split() if word.startswith("/"))
+    values = f"{environment.get('PIP_CONSTRAINT', '')} {environment.get('PIP_CONFIG_FILE', '')}"
+    return frozenset(word for word in values.split() if word.startswith("/"))
 
 
 class _Layers:

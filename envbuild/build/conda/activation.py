@@ -137,8 +137,8 @@ def capture_activation(
         functions = _optional_lines(between.out)
     started = {name: value for name, value in before.items() if name not in declared}
     kept = tuple(changed_variables(started, after, set_by_recipe))
-    told = tuple(f"{name} (a function or alias)" for name in functions)
-    return Activation(lines=kept, told=told)
+    functions_named = tuple(f"{name} (a function or alias)" for name in functions)
+    return Activation(lines=kept, told=functions_named)
 
 
 def environment_contents(activation: Activation, lock: Lock, before: bytes) -> Iterator[Content]:

@@ -47,8 +47,8 @@ def package_record(
     package: CondaPackage, index: CondaIndex, paths: tuple[InstalledPath, ...]
 ) -> bytes:
     """Return the record of a package with the paths that it brought."""
-    told = msgspec.to_builtins(index)
-    own = {key: value for key, value in told.items() if value is not None and value != []}
+    fields = msgspec.to_builtins(index)
+    own = {key: value for key, value in fields.items() if value is not None and value != []}
     channel = f"{NO_HOST}/{package.channel}"
     record = {
         "constrains": [],

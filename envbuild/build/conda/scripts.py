@@ -103,12 +103,12 @@ def _scripts_of(package: CondaPackage, part: CachedPart, prefix: str) -> Iterato
 
 def _lines_of(package: CondaPackage, phases: Sequence[str], number: int) -> Sequence[str]:
     """Return the lines that run the scripts of one package."""
-    told = {
+    package_fields = {
         "PKG_NAME": package.name,
         "PKG_VERSION": package.version,
         "PKG_BUILDNUM": str(number),
     }
-    variables = " ".join(f"{name}={quote_literal(value)}" for name, value in told.items())
+    variables = " ".join(f"{name}={quote_literal(value)}" for name, value in package_fields.items())
     lines = []
     for phase in phases:
         file = f'"$PREFIX"/{quote_literal(script_name(package.name, phase))}'

@@ -67,13 +67,13 @@ def read_project(folder: Path) -> EditableProject:
         )
     texts = {name: text for name in TEXTS if (text := _read_text(real / name)) is not None}
     data = parse_toml(texts.get("pyproject.toml", ""), str(real / "pyproject.toml"))
-    said = declared(texts, str(real))
+    metadata = declared(texts, str(real))
     return EditableProject(
         name=canonicalize_name(named[0]),
         version=_plain_version(named[1]),
         folder=real,
         root=_module_root(real, data),
-        requires=said.requires,
+        requires=metadata.requires,
         scripts=_named_scripts(data),
     )
 

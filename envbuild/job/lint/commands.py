@@ -46,17 +46,17 @@ QUIET = (
 def find_no_folder(script: BatchScript) -> Iterator[LintFinding]:
     """Find PBS and Grid Engine start in the home folder."""
     if script.dialect == "pbs":
-        told = bool(script.find_option("-d", "-w")) or "wd" in script.resources()
+        is_set = bool(script.find_option("-d", "-w")) or "wd" in script.resources()
         line = _line_of(script, r"\b(?:cd|pushd|chdir)\b|PBS_O_WORKDIR")
         fix = 'cd "$PBS_O_WORKDIR"'
     elif script.dialect == "gridengine":
-        told = script.find_option("-cwd", "-wd") is not None
+        is_set = script.find_option("-cwd", "-wd") is not None
         line = _line_of(script, r"\b(?:cd|pushd)\b|SGE_O_WORKDIR")
         fix = "#$ -cwd"
     else:
         return
     relative = script.find_command(RELATIVE)
-    if told or line or relative is None:
+    if is_set or line or relative is None:
         return
     yield LintFinding(
         kind="no-folder",

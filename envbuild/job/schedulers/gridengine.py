@@ -236,12 +236,12 @@ def _read_queue(result: Result, job: str) -> Status | None:
 def _read_reason(result: Result, job: str) -> Status | None:  # noqa: ARG001
     """Read why a job waits: the error of its last start, else what the scheduler says last."""
     errors = re.findall(r"^error reason\s+\d*:\s*(.*)$", result.stdout, flags=re.MULTILINE)
-    told = re.findall(
+    rows = re.findall(
         r"^(?:scheduling info:)?\s+(.*(?:cannot run|dropped because|not requested).*)$",
         result.stdout,
         re.MULTILINE,
     )
-    reasons = [text.strip() for text in errors or told]
+    reasons = [text.strip() for text in errors or rows]
     return Status(phase="queued", reason=reasons[-1]) if reasons else None
 
 

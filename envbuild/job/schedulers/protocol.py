@@ -175,10 +175,10 @@ def nobody_enters(title: str, reason: str) -> UsageError:
 
 def no_id(result: Result) -> ToolFailedError:
     """Return the error about a submission that worked but printed no id."""
-    said = result.last_lines() or "nothing"
+    output = result.last_lines() or "nothing"
     return ToolFailedError.of(
         result,
-        f"the job was perhaps submitted, but no id of it was found in: {said}",
+        f"the job was perhaps submitted, but no id of it was found in: {output}",
         hint="look for it in the scheduler's list of your jobs before submitting again",
     )
 

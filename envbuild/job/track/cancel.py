@@ -52,8 +52,8 @@ def cancel_job(job: str, context: Context) -> Cancelled:
     if result.code and whole:  # stopped, and not put back into the queue
         return Cancelled(number=number, state="ended")
     if result.code or result.timed_out:
-        said = result.last_lines(3) or "nothing"
-        raise HostError(f"{argv[0]} said: {said}", where=f"job {record.id}")
+        output = result.last_lines(3) or "nothing"
+        raise HostError(f"{argv[0]} said: {output}", where=f"job {record.id}")
     if task is None:
         # a job that never started leaves no trace on some schedulers
         save_record(msgspec.structs.replace(record, cancelled=True), settings.cwd)

@@ -100,8 +100,8 @@ def _answer(
     found = question.read(result, record.id)
     if found is not None or result.code == 0:
         return found, ""
-    said = f"{result.stderr}\n{result.stdout}"
-    if re.search(features_of(site).unknown, said):
+    output = f"{result.stderr}\n{result.stdout}"
+    if re.search(features_of(site).unknown, output):
         return None, ""
     last = result.last_lines(1) or "nothing"
     return None, f"{question.argv[0]} said (exit code {result.code}): {last}"
@@ -162,7 +162,7 @@ def wait(
     hand, project, say = clock or Clock(), context.settings.cwd, context.report.say
     receipts = Receipts(record, project)
     look = min(LONGEST_LOOK, max(LOOK, len(record.tasks) * LOOK_PER_TASK))
-    said, pause, due, halted = "", FIRST, hand.now(), False
+    shown, pause, due, halted = "", FIRST, hand.now(), False
     gone_since: float | None = None
     while True:
         over = receipts.look()
@@ -181,8 +181,8 @@ def wait(
         status = status_of(record, site, context.settings, context.runner)
         # a scheduler serves all users of a site: it is asked less and less often
         due, pause = hand.now() + pause, min(LAST, pause * 1.5)
-        if (line := _line(status)) != said:
-            said = line
+        if (line := _line(status)) != shown:
+            shown = line
             say(f"job {plain_id(record.id)} {line}")
         _refuse_stuck(record, site, status)
         if status.phase not in ("ended", "unknown") or not status.answered:

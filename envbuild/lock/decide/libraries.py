@@ -165,14 +165,14 @@ def _fitting_bases(found: Found, facts: BaseFacts) -> str:
     for bounds, python in ((f"=={line}.*", own), (f"=={line}.*", None), (f">={line}", own)):
         choices = suggest_bases(BaseQuery(framework=f"{name}{bounds}", python=python))[0]
         fitting = [choice.entry for choice in choices if choice.entry.defect is None]
-        told = [
+        texts = [
             f'bootstrap = "{entry.reference}" with framework = "{entry.requirement}"'
             if entry.is_bootstrap
             else f"{entry.reference} ({entry.holds}, Python {entry.python})"
             for entry in fitting
         ]
-        if told:
-            return " or ".join(told[:MOST_IMAGES])
+        if texts:
+            return " or ".join(texts[:MOST_IMAGES])
     return ""
 
 

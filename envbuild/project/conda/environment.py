@@ -106,8 +106,8 @@ class _CondaReader:
             self.python = bounds or None
             return
         self.cuda = self.cuda or conda_cuda(name, wish)
-        told = compiler_note(name, bounds, self.file)
-        self.notes += [told] if told else []
+        note = compiler_note(name, bounds, self.file)
+        self.notes += [note] if note else []
         known = conda_name(name)
         if known is None:
             self.unknown.append(f"{name}{bounds}")

@@ -139,9 +139,9 @@ def _without_build(requirement: Requirement, found: Cleaned) -> Requirement:
         cuda = cuda_of(requirement.text)
         if cuda and (framework_name(requirement.name) or found.cuda is None):
             found.cuda = cuda
-        said = f" (CUDA {cuda})" if cuda else ""
+        remark = f" (CUDA {cuda})" if cuda else ""
         found.notes.append(
-            f"{requirement.where}: {requirement.text}{said} is written as {text}: the index "
+            f"{requirement.where}: {requirement.text}{remark} is written as {text}: the index "
             "has no builds with a local part"
         )
     return Requirement(text=text, name=requirement.name, where=requirement.where)

@@ -252,17 +252,17 @@ def _choose_base(
 def _choose_system(builder: DraftBuilder, cleaned: Cleaned, base: BaseSection) -> SystemSection:
     all_findings = builder.gathered.all_findings
     listed = chain.from_iterable(findings.system for findings in all_findings)
-    said = tuple(dict.fromkeys((*listed, *cleaned.system)))
+    named = tuple(dict.fromkeys((*listed, *cleaned.system)))
     build = tuple(dict.fromkeys(chain.from_iterable(one.build for one in all_findings)))
     if base.image is None:
         notes: list[str] = []
-        said, build = for_debian(said, notes), for_debian(build, notes)
+        named, build = for_debian(named, notes), for_debian(build, notes)
         for note in notes:
             builder.note("system", note)
     run, wanted = propose_system(builder.requirements)
     if file := compiling_file(builder.gathered.tree):
         run = {**run, **dict.fromkeys(COMPILERS, f"torch.compile or Triton in {file}")}
-    added = {name: why for name, why in run.items() if name not in said}
+    added = {name: why for name, why in run.items() if name not in named}
     posts = chain.from_iterable(findings.post for findings in all_findings)
     post = tuple(line for line in posts if line.isprintable() and not has_secret(line))
     _tell_refused(builder)
@@ -271,7 +271,7 @@ def _choose_system(builder: DraftBuilder, cleaned: Cleaned, base: BaseSection) -
             "from the definition: look at each, a build has no network"
         )
     if base.image is not None and not takes_debian_packages(base.image):
-        every = tuple(dict.fromkeys((*said, *build, *run, *wanted)))
+        every = tuple(dict.fromkeys((*named, *build, *run, *wanted)))
         if every:
             builder.note(
                 "system",
@@ -293,7 +293,7 @@ def _choose_system(builder: DraftBuilder, cleaned: Cleaned, base: BaseSection) -
                 reason=f"for {reason}",
             )
         )
-    return SystemSection(packages=(*said, *added), build_packages=(*build, *builders), post=post)
+    return SystemSection(packages=(*named, *added), build_packages=(*build, *builders), post=post)
 
 
 def _tell_refused(builder: DraftBuilder) -> None:

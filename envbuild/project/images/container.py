@@ -182,8 +182,8 @@ def _read_definition(text: str, path: Path, file: str) -> _Parts:
         notes.append(f"{file}: not taken: %{', %'.join(unread)}")
     image = _base_image(start) if agent == "docker" else None
     if agent == "localimage" and start:
-        image, said = _local_image(start, path)
-        notes.append(f"{file}: {said}")
+        image, image_notes = _local_image(start, path)
+        notes.append(f"{file}: {image_notes}")
     elif agent not in ("docker", "debootstrap", "localimage"):
         notes.append(f"{file} starts from {agent}: {start}, which is not taken as base")
     starts = [

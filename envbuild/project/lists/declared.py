@@ -155,8 +155,8 @@ def _read_workspace(data: Mapping[str, Any], folder: Path, root: Path) -> list[F
             and ".." not in Path(pattern).parts
         ):
             for path in sorted(folder.glob(f"{pattern}/pyproject.toml"))[:MOST_MEMBERS]:
-                said = read_pyproject(path, root)
-                found += [said] if said is not None else []
+                member = read_pyproject(path, root)
+                found += [member] if member is not None else []
     return found
 
 

@@ -131,8 +131,8 @@ class _RequirementsReader:
             self.notes.append(f"{name} cannot be read as text, so what it asks for is missing here")
             return
         if self.include:
-            said = "as bounds" if constraints else "too"
-            self.notes.append(f"{shown_path(self.include[0], self.root)}: {name} is read {said}")
+            how = "as bounds" if constraints else "too"
+            self.notes.append(f"{shown_path(self.include[0], self.root)}: {name} is read {how}")
         self.seen.add(place)
         self.include.append(place)
         self.text += "" if constraints else text
@@ -274,11 +274,11 @@ def called_direct(text: str) -> frozenset[str]:
             name, open_via = canonicalize_name(pinned[1]), False
         via = re.search(r"#\s+via\s*(.*)$", line)
         continues = open_via and line.strip().startswith("#")
-        said = line.strip().lstrip("#").strip() if continues else ""
+        source = line.strip().lstrip("#").strip() if continues else ""
         if via:
-            said = via[1]
+            source = via[1]
         open_via = bool(via) or continues
-        if name and re.search(r"(^|,\s*)(-r\s|\S+ \((pyproject\.toml|setup\.(py|cfg))\))", said):
+        if name and re.search(r"(^|,\s*)(-r\s|\S+ \((pyproject\.toml|setup\.(py|cfg))\))", source):
             found.add(name)
     return frozenset(found)
 

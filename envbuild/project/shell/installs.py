@@ -295,8 +295,8 @@ def _pip_option(flag: str, value: str, found: ShellFindings, where: str) -> None
         _pip_folder(value, found, where)
     elif flag in INDEX:
         found.cuda = found.cuda or cuda_of(value)
-        told = " (CUDA builds come with the base)" if cuda_of(value) else ""
-        hint = f"name the index in [python] indexes if it is needed{told}"
+        remark = " (CUDA builds come with the base)" if cuda_of(value) else ""
+        hint = f"name the index in [python] indexes if it is needed{remark}"
         note = f"{where}: pip's {flag} is left out: {hint}"
         found.notes += [] if note in found.notes else [note]
 
@@ -357,8 +357,8 @@ def _conda_package(word: str, found: ShellFindings, where: str) -> None:
     name, bounds = match[1].lower(), conda_bounds(match[2])
     known = conda_name(name)
     found.cuda = found.cuda or conda_cuda(name, match[2])
-    told = compiler_note(name, bounds, where)
-    found.notes += [told] if told else []
+    note = compiler_note(name, bounds, where)
+    found.notes += [note] if note else []
     if name == "python":
         found.python = bounds or None
     elif known is None:

@@ -114,12 +114,12 @@ def translate_failure(output: str) -> Exception:
     output = LONG_WORD.sub(lambda found: f"{found[0][:LONGEST_WORD]}…", output[:LONGEST_OUTPUT])
     if "No solution found" in output:
         return ConflictError(output)
-    told = (
+    stripped = (
         line.strip()
         for line in output.splitlines()
         if not line.startswith(("warning:", "Resolved "))
     )
-    lines = [URL.sub(lambda found: redact(found[0]), line) for line in told if line]
+    lines = [URL.sub(lambda found: redact(found[0]), line) for line in stripped if line]
     text = "\n".join(lines[:12])
     if "No space left on device" in output or "Disk quota exceeded" in output:
         return SpaceError(
@@ -142,9 +142,10 @@ def _index_failure(output: str, lines: list[str]) -> Exception | None:
     if UNTRUSTED_ISSUER.search(output):
         return NetworkError(UNTRUSTED, where=where, hint=CERTIFICATE_HINT)
     if NO_PAGE.search(output):
-        said = next(line for line in lines if NO_PAGE.search(line)).removeprefix("error:").strip()
+        line = next(line for line in lines if NO_PAGE.search(line))
+        message = line.removeprefix("error:").strip()
         return NetworkError(
-            f"the index answers with what is no index page: {said}",
+            f"the index answers with what is no index page: {message}",
             where=where,
             hint="is it a package index? It may also be a proxy's login page",
         )

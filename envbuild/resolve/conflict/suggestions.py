@@ -108,9 +108,9 @@ def suggest_changes(
 ) -> tuple[str, ...]:
     """Return what to change, the smallest change first, or that nothing was found."""
     # what the index lacks is mended by no other version
-    told = tuple(_index_advice(conflict, task.problem))
-    if told:
-        return told
+    index_advice = tuple(_index_advice(conflict, task.problem))
+    if index_advice:
+        return index_advice
     trials = _make_trials(session, task)
     told_of = tuple(clashes)
     found = [
@@ -267,10 +267,9 @@ def _other_bases(
         entry for entry in _candidate_bases(conflict, problem, named) if _has_answer(trials, entry)
     ]
     if fitting:
-        told = " or ".join(map(_describe_entry, fitting))
-        yield (
-            f"take a base that holds {named[0]}: {told}" if named else f"take another base: {told}"
-        )
+        bases = " or ".join(map(_describe_entry, fitting))
+        which = f"a base that holds {named[0]}" if named else "another base"
+        yield f"take {which}: {bases}"
 
 
 def _candidate_bases(

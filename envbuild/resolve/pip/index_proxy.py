@@ -165,14 +165,19 @@ class IndexProxy:
         file = link.file if is_wheel or release is None else stub_file(*release)
         # the hash of an sdist is not that of the wheel which stands for it; PEP 658 and PEP 714
         # name the metadata
-        said = {"href": f"../../file/{key}/{file}", "data-requires-python": link.requires_python}
+        attributes = {
+            "href": f"../../file/{key}/{file}",
+            "data-requires-python": link.requires_python,
+        }
         if is_wheel:
-            said["href"] = f"{said['href']}#sha256={link.sha256}"
-            said |= {"data-core-metadata": "true", "data-dist-info-metadata": "true"}
+            attributes["href"] = f"{attributes['href']}#sha256={link.sha256}"
+            attributes |= {"data-core-metadata": "true", "data-dist-info-metadata": "true"}
         if link.yanked:
-            said["data-yanked"] = ""
+            attributes["data-yanked"] = ""
         given = " ".join(
-            f'{name}="{html.escape(value)}"' for name, value in said.items() if value is not None
+            f'{name}="{html.escape(value)}"'
+            for name, value in attributes.items()
+            if value is not None
         )
         return f"<a {given}>{html.escape(file)}</a>\n"
 

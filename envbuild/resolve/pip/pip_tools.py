@@ -78,9 +78,9 @@ class _PipSession(Session):
             index=self.indexes["default"],
             context=self.context,
         )
-        told = self._compiler(("compile", "--help"), self.folder, "").stdout
+        help_text = self._compiler(("compile", "--help"), self.folder, "").stdout
         self._options = tuple(
-            wish for wish in WISHES if _names_option(told, wish.partition("=")[0])
+            wish for wish in WISHES if _names_option(help_text, wish.partition("=")[0])
         )
 
     def ask(self, question: Question) -> dict[str, Chosen]:
@@ -151,9 +151,9 @@ class _PipSession(Session):
         return result
 
 
-def _names_option(told: str, option: str) -> bool:
+def _names_option(help_text: str, option: str) -> bool:
     """Whether the help names an option."""
-    return re.search(rf"(?<![\w-]){re.escape(option)}(?![\w-])", told) is not None
+    return re.search(rf"(?<![\w-]){re.escape(option)}(?![\w-])", help_text) is not None
 
 
 def _plain_output(result: Result) -> str:

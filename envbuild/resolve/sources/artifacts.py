@@ -108,9 +108,9 @@ def note_built(sha256: str, requires: tuple[str, ...], store: Store) -> tuple[st
     if about is None or about.read_from not in COMPUTED:
         return ()
     write_bytes(folder / f"{sha256}-built.json", msgspec.json.encode(requires))
-    said = {canonicalize_name(one.name) for one in parse_requirements(about.requires)}
+    required = {canonicalize_name(one.name) for one in parse_requirements(about.requires)}
     plain = [one for one in parse_requirements(requires) if "extra ==" not in str(one.marker or "")]
-    new = {canonicalize_name(one.name) for one in plain} - said
+    new = {canonicalize_name(one.name) for one in plain} - required
     for answer in store.folder("answers").glob("*.json") if new else ():
         answer.unlink(missing_ok=True)
     return tuple(sorted(new))
@@ -189,15 +189,15 @@ def _ask_file(
         with os_errors_as(path), path.open("rb") as file:
             return _about_wheel(file, candidate, path.stat().st_size)
     final = stored_file(candidate, client, store, stop)
-    said = read_sdist(final, candidate.file)
+    metadata = read_sdist(final, candidate.file)
     return About(
         size=final.stat().st_size,
-        requires=said.requires,
-        requires_python=said.requires_python,
-        build=said.build,
-        read_from=said.read_from,
-        backend=said.backend,
-        stub=said.stub,
+        requires=metadata.requires,
+        requires_python=metadata.requires_python,
+        build=metadata.build,
+        read_from=metadata.read_from,
+        backend=metadata.backend,
+        stub=metadata.stub,
     )
 
 

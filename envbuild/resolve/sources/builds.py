@@ -57,17 +57,17 @@ def resolve_builds(
     chosen = {
         name: pick_file(package, order) for name, package in found.items() if not package.from_base
     }
-    said = describe_files(chosen.values(), session.context)
-    requires = {name: said[file.sha256].requires for name, file in chosen.items()}
+    described = describe_files(chosen.values(), session.context)
+    requires = {name: described[file.sha256].requires for name, file in chosen.items()}
     via = requiring_names(walk_requirements(wanted, requires, marker_environment(session.facts)))
     return tuple(
         Found(
             name=name,
             version=found[name].version,
-            file=found_file(file, said[file.sha256]),
+            file=found_file(file, described[file.sha256]),
             via=via.get(name, ()),
-            requires=said[file.sha256].requires,
-            requires_python=said[file.sha256].requires_python,
+            requires=described[file.sha256].requires,
+            requires_python=described[file.sha256].requires_python,
         )
         for name, file in sorted(chosen.items())
     )

@@ -81,10 +81,12 @@ def _find_submodules(url: str, below: str, git: _Git) -> Iterator[tuple[str, str
     names = r"^submodule\..*\.(path|url)$"
     # from the commit itself: in the work tree .gitmodules may be a link
     git.tried("config", "--blob", "HEAD:.gitmodules", "-z", "--get-regexp", names)
-    told = dict(line.split("\n", 1) for line in git.last.stdout.split("\0") if "\n" in line)
+    settings_by_key = dict(
+        line.split("\n", 1) for line in git.last.stdout.split("\0") if "\n" in line
+    )
     addresses = {
-        path: told.get(f"{key[: -len('.path')]}.url", "")
-        for key, path in told.items()
+        path: settings_by_key.get(f"{key[: -len('.path')]}.url", "")
+        for key, path in settings_by_key.items()
         if key.endswith(".path")
     }
     for path, commit in commits.items():
@@ -180,9 +182,9 @@ def _git_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _unreachable_error(url: str, result: Result) -> NetworkError:
-    said = mask_users(result.last_lines(2))
+    message = mask_users(result.last_lines(2))
     return NetworkError(
-        f"the repository cannot be read: {said}",
+        f"the repository cannot be read: {message}",
         where=url,
         hint=(
             "check the address and the network; for a private one set up git's credential helper, "

@@ -170,14 +170,14 @@ def _ask_backend(session: Session, archive: Path, place: Path) -> list[str]:
     result = session.context.runner(
         Command(argv=argv, cwd=top, env=env, timeout=BACKEND_SECONDS), check=False
     )
-    said = [line for line in result.stdout.splitlines() if line.startswith(MARK)]
-    if result.code or not said:
+    answers = [line for line in result.stdout.splitlines() if line.startswith(MARK)]
+    if result.code or not answers:
         session.context.report.detail(
             f"the build backend gave no answer on this host: {result.last_lines()}"
         )
         return []
     with suppress(*UNREADABLE):
-        return msgspec.json.decode(said[-1].removeprefix(MARK), type=list[str])
+        return msgspec.json.decode(answers[-1].removeprefix(MARK), type=list[str])
     return []
 
 

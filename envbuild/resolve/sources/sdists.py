@@ -165,11 +165,11 @@ def _of_setup(
         return None if needs is None else ((*needs, *(handed.extras() or ())), "setup.py")
     if handed is None and "setup.py" in members:
         return None
-    said = cfg_requires(members.get("setup.cfg", ""), members)
-    if said is not None:
-        return tuple(said), "setup.cfg"
-    told = any(".egg-info/" in path for path in members)
-    return ((), "setup.py") if handed is not None and not handed.ends and told else None
+    from_cfg = cfg_requires(members.get("setup.cfg", ""), members)
+    if from_cfg is not None:
+        return tuple(from_cfg), "setup.cfg"
+    has_egg_info = any(".egg-info/" in path for path in members)
+    return ((), "setup.py") if handed is not None and not handed.ends and has_egg_info else None
 
 
 def _covers_all(plain: Iterable[str], packed: Iterable[str]) -> bool:

@@ -300,10 +300,10 @@ def _built_name_and_version(
                 where=repr(line.written),
                 hint="write name and version into [project] of its pyproject.toml",
             )
-        said = email.parser.HeaderParser().parsestr(_package_information(archives[0]))
-    if not said["Name"] or not said["Version"]:
+        headers = email.parser.HeaderParser().parsestr(_package_information(archives[0]))
+    if not headers["Name"] or not headers["Version"]:
         raise UsageError("its metadata names no version", where=repr(line.written))
-    return str(said["Name"]), str(said["Version"])
+    return str(headers["Name"]), str(headers["Version"])
 
 
 def _package_information(archive: Path) -> str:

@@ -50,11 +50,11 @@ def require_agreement(
     with make_client(context.settings) as client:
 
         def one(file: Candidate, stop: threading.Event) -> None:
-            told = _index_requires(file, client, stop)
-            if told is not None and set(told) != set(abouts[file.sha256].requires):
+            listed = _index_requires(file, client, stop)
+            if listed is not None and set(listed) != set(abouts[file.sha256].requires):
                 raise IntegrityError(
                     "requires something else than the index says of it: "
-                    f"{', '.join(sorted(set(told) ^ set(abouts[file.sha256].requires)))[:300]}",
+                    f"{', '.join(sorted(set(listed) ^ set(abouts[file.sha256].requires)))[:300]}",
                     where=file.file,
                     hint=(
                         "a damaged or hostile index or mirror does this, so find out before you go "

@@ -23,7 +23,7 @@ class Readings:
     """What source archives of some indexes say, kept for later resolutions."""
 
     def __init__(self, store: Store, facts: BaseFacts, indexes: Mapping[str, str]) -> None:
-        said = "\n".join(
+        source = "\n".join(
             (
                 str(FORM),
                 uv_platform(facts),
@@ -31,7 +31,7 @@ class Readings:
                 *map(redacted, indexes.values()),
             )
         )
-        key = hash_text(said)[:16]
+        key = hash_text(source)[:16]
         self.path = store.folder("metadata") / f"sources-{key}.json"
 
     def load(self) -> dict[Pin, About]:

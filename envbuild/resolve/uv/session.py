@@ -197,8 +197,11 @@ class Session:
             for name in self._wheels_only
             if name in known
         }
-        told = {name: text for name, text in (barred | reasons).items() if name in names}
-        error.told, error.traps = (*error.told, *told.values()), (*error.traps, *told)
+        reasons_by_name = {name: text for name, text in (barred | reasons).items() if name in names}
+        error.told, error.traps = (
+            (*error.told, *reasons_by_name.values()),
+            (*error.traps, *reasons_by_name),
+        )
         return error
 
     def _find_placeholders(self, answer: Mapping[str, Chosen]) -> bool:

@@ -126,9 +126,9 @@ def list_history(history: Sequence[StoredEntry], library: ShelfClient) -> Iterat
 
     for number in range(len(history) - 1, -1, -1):
         stored, before = history[number], history[number - 1] if number else None
-        said: tuple[str, ...] = ()
+        notes: tuple[str, ...] = ()
         if before is not None and before.entry.locked != stored.entry.locked:
-            said = tuple(
+            notes = tuple(
                 str(change) for change in lock_changes(lock_of(before.entry), lock_of(stored.entry))
             )
         yield HistoryEntry(
@@ -136,7 +136,7 @@ def list_history(history: Sequence[StoredEntry], library: ShelfClient) -> Iterat
             digest=stored.digest,
             day=stored.entry.when[:10],
             who=stored.entry.who,
-            changes=said[:MOST_CHANGES],
+            changes=notes[:MOST_CHANGES],
             same_lock=before is not None and before.entry.locked == stored.entry.locked,
         )
 

@@ -46,10 +46,10 @@ def find_missing_extra(
     """Return the first extra that is asked for and a new package lacks, by uv's warnings."""
     asked = {direct.name: direct.extras for direct in task.problem.directs}
     for warning in warnings:
-        said = NO_EXTRA.fullmatch(warning)
-        chosen = answer.get(name_of(said[1])) if said else None
-        if said and chosen and not chosen.from_base and said[2] in asked.get(chosen.name, ()):
-            return MissingExtra(name=chosen.name, version=chosen.version, extra=said[2])
+        warned = NO_EXTRA.fullmatch(warning)
+        chosen = answer.get(name_of(warned[1])) if warned else None
+        if warned and chosen and not chosen.from_base and warned[2] in asked.get(chosen.name, ()):
+            return MissingExtra(name=chosen.name, version=chosen.version, extra=warned[2])
     return None
 
 

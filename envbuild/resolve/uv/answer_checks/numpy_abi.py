@@ -37,8 +37,10 @@ def compiled_for_numpy_1(
     old = {name: file for name, file in files.items() if _is_compiled_before(file)}
     abouts = describe_files(old.values(), context) if old else {}
     asking = [name for name in sorted(old) if _requires_numpy(abouts[old[name].sha256])]
-    told = (f"{name} {answer[name].version}, compiled before numpy 2 came out" for name in asking)
-    return tuple(Coupling(package="numpy", constraint="numpy<2", reason=one) for one in told)
+    reasons = (
+        f"{name} {answer[name].version}, compiled before numpy 2 came out" for name in asking
+    )
+    return tuple(Coupling(package="numpy", constraint="numpy<2", reason=one) for one in reasons)
 
 
 def _requires_numpy(about: About) -> bool:
