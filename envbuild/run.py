@@ -97,15 +97,15 @@ class _Stream:
             *lines, self.partial = (self.partial + chunk).split(b"\n")
             self.partial = self.partial[-CHUNK:]
             for line in lines:
-                self._tell(line)
+                self._hand_on(line)
 
     def finish(self) -> None:
         """Hand on a last line that has no newline."""
         if self.partial:
-            self._tell(self.partial)
+            self._hand_on(self.partial)
             self.partial = b""
 
-    def _tell(self, line: bytes) -> None:
+    def _hand_on(self, line: bytes) -> None:
         if self.on_line is not None:
             self.on_line(line.decode("utf-8", "replace").rstrip("\r"))
 

@@ -56,7 +56,7 @@ def prove_lock(
         return lock  # there is nothing to import it with
     tester = ImageImportTester(source=source, options=options, context=context)
     search = ImportSearch(
-        lab=tester, seconds=seconds, dates=_earlier_dates(lock), say=context.report.say
+        lab=tester, seconds=seconds, dates=_earlier_dates(lock), report=context.report.say
     )
     return search.run(lock)
 

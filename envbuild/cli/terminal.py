@@ -131,10 +131,10 @@ class _Count:
     """How much of a stage is done: "22 %, " of a known total, else "14 pages, " or nothing."""
 
     def __init__(
-        self, total: int | None, unit: str, tell: Callable[[str], None] | None = None
+        self, total: int | None, unit: str, on_change: Callable[[str], None] | None = None
     ) -> None:
         self.total, self.unit, self.done = total or 0, unit, 0
-        self.tell = tell
+        self.on_change = on_change
         self.lock = threading.Lock()
         self._show()
 
@@ -149,8 +149,8 @@ class _Count:
         self._show()
 
     def _show(self) -> None:
-        if self.tell is not None:
-            self.tell(str(self))
+        if self.on_change is not None:
+            self.on_change(str(self))
 
     def __str__(self) -> str:
         if self.total:
@@ -161,7 +161,7 @@ class _Count:
 class _Meter:
     def __init__(self, lines: Lines, title: str, files: int, size: int) -> None:
         self.lines, self.title, self.files, self.size = lines, title, files, size
-        self.started = self.told = time.monotonic()
+        self.started = self.last_printed = time.monotonic()
         self.done = 0
         self.finished = 0
         self.lock = threading.Lock()
@@ -170,9 +170,9 @@ class _Meter:
         with self.lock:
             self.done += count
             now = time.monotonic()
-            if now - self.told < EVERY:
+            if now - self.last_printed < EVERY:
                 return
-            self.told = now
+            self.last_printed = now
             rate = self.done / (now - self.started)
         left = (
             f", {human_seconds((self.size - self.done) / rate)} left"
@@ -209,10 +209,10 @@ class Pretty(Lines):
         ) as display:
             task = display.add_task(title, total=None)
 
-            def tell(share: str) -> None:
+            def show_share(share: str) -> None:
                 display.update(task, description=f"{title}: {share}".rstrip(", :"))
 
-            yield _Count(total, unit, tell)
+            yield _Count(total, unit, show_share)
         self.say(
             f"{click.style('✓', fg='green')} {title}: {human_seconds(time.monotonic() - started)}"
         )

@@ -26,11 +26,11 @@ class KeptNotes(Silent):
     """A reporter that keeps what is said."""
 
     def __init__(self) -> None:
-        self.said: list[str] = []
+        self.messages: list[str] = []
 
     def say(self, text: str) -> None:
         """Keep one line."""
-        self.said.append(text)
+        self.messages.append(text)
 
 
 def answer_question() -> None:
@@ -47,7 +47,7 @@ def answer_question() -> None:
             kind=type(error).__name__, what=error.what, where=error.where, hint=error.hint
         )
         answer = ChannelAnswer(failure=failure)
-    answer = replace(answer, said=tuple(notes.said))
+    answer = replace(answer, messages=tuple(notes.messages))
     sys.stdout.buffer.write(msgspec.json.encode(answer))
     # now: rattler's threads may end the process in Python's own clean-up
     sys.stdout.buffer.flush()

@@ -48,9 +48,9 @@ class ChannelFailure:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChannelAnswer:
-    """What came of a question; ``said`` is for the user."""
+    """What came of a question; ``messages`` are for the user."""
 
-    said: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
     solution: CondaSolution | None = None
     versions: dict[str, str] | None = None
     found: tuple[CondaFound, ...] = ()
@@ -109,7 +109,7 @@ def _ask(question: ChannelQuestion, context: Context) -> ChannelAnswer:
         answer = msgspec.json.decode(result.stdout.encode(), type=ChannelAnswer)
     except limits.UNREADABLE as error:
         raise _no_answer(result, question.request.channels) from error
-    for line in answer.said:
+    for line in answer.messages:
         context.report.say(line)
     if answer.failure is not None:
         failure = answer.failure

@@ -33,7 +33,7 @@ class FileFindings:
     that are not taken, as (text, reason); ``complete`` tells that a list is kept with care,
     because others install by it; ``title`` is what an environment is called; ``conda_only`` are
     conda packages that nothing is known of outside of conda;
-    ``told`` tells of a README, whose packages count only where the code imports them.
+    ``from_readme`` marks what a README names: it counts only where the code imports it.
     """
 
     file: str
@@ -54,7 +54,7 @@ class FileFindings:
     refused: tuple[tuple[str, str], ...] = ()
     complete: bool = False
     title: str | None = None
-    told: bool = False
+    from_readme: bool = False
     conda_only: tuple[str, ...] = ()
 
 

@@ -63,7 +63,7 @@ class Activation:
     """What activating does: lines of shell, and for people what could not be kept."""
 
     lines: tuple[str, ...] = ()
-    told: tuple[str, ...] = ()
+    not_kept: tuple[str, ...] = ()
 
 
 def needs_activation(parts: Sequence[CachedPart], prefix: CondaPrefix) -> bool:
@@ -137,8 +137,8 @@ def capture_activation(
         functions = _optional_lines(between.out)
     started = {name: value for name, value in before.items() if name not in declared}
     kept = tuple(changed_variables(started, after, set_by_recipe))
-    functions_named = tuple(f"{name} (a function or alias)" for name in functions)
-    return Activation(lines=kept, told=functions_named)
+    not_kept = tuple(f"{name} (a function or alias)" for name in functions)
+    return Activation(lines=kept, not_kept=not_kept)
 
 
 def environment_contents(activation: Activation, lock: Lock, before: bytes) -> Iterator[Content]:

@@ -232,9 +232,9 @@ class CondaAssembly:
                 activation = capture_activation(
                     inside, prefix, self.config, declared, self.set_by_recipe
                 )
-        for told in activation.told:
+        for name in activation.not_kept:
             self.packing.report.say(
-                f"activating conda sets functions or aliases, which no image can keep: {told}"
+                f"activating conda sets functions or aliases, which no image can keep: {name}"
             )
         writer.add_all(environment_contents(activation, self.lock, self.history))
 

@@ -34,7 +34,7 @@ def direct_imports(evidence: Evidence) -> Verdict:
     }
     real = {name: answer for name, answer in broken.items() if name not in needs_driver}
     if real:
-        return _tell_broken(evidence, real, "import", shown)
+        return _broken_import(evidence, real, "import", shown)
     if needs_driver:
         return skipped(
             f"{listing(sorted(needs_driver))} can only be imported where an NVIDIA driver is; the others import",
@@ -76,7 +76,7 @@ def project_imports(evidence: Evidence) -> Verdict:
     }
     shown = {"modules": tried, "errors": {name: one.error for name, one in broken.items()}}
     if real:
-        told = _tell_broken(evidence, real, "the project's source imports", shown)
+        told = _broken_import(evidence, real, "the project's source imports", shown)
         return replace(told, hint=_cure_of_project(evidence, real) or told.hint)
     counted = f"{len(tried)} modules" if len(tried) > 1 else "the module"
     return passed(
@@ -101,7 +101,7 @@ def _cure_of_project(evidence: Evidence, broken: dict[str, Imported]) -> str | N
     )
 
 
-def _tell_broken(
+def _broken_import(
     evidence: Evidence, broken: dict[str, Imported], what: str, shown: dict[str, Any]
 ) -> Verdict:
     """Tell of the first import that failed, and name the others."""

@@ -34,7 +34,7 @@ def read_records(prefix):
     return found
 
 
-def told_package(record):
+def asked_fields(record):
     """Return what is asked of a package; others' records may hold anything."""
     flags = record["flags"] if isinstance(record.get("flags"), list) else []
     channel = record["channel"] if isinstance(record.get("channel"), str) else ""
@@ -228,7 +228,7 @@ def main():
     answer(
         {
             "prefix": prefix,
-            "packages": [told_package(record) for record in records],
+            "packages": [asked_fields(record) for record in records],
             "lost": lost[:SHOWN],
             "lost_count": len(lost),
             "other_python": of_other_python(prefix, records)[:SHOWN],

@@ -16,7 +16,7 @@ import time
 KEPT = 4 << 20
 PIECE = 16384
 MARK = "=====envbuild-part"
-telling = threading.Lock()
+writing = threading.Lock()
 
 
 class Tail(threading.Thread):
@@ -90,10 +90,10 @@ def run(job):
     }
 
 
-def tell(name, document):
+def write_document(name, document):
     data = json.dumps(document)
     pieces = [data[at : at + PIECE] for at in range(0, len(data), PIECE)]
-    with telling:
+    with writing:
         for number, piece in enumerate(pieces, 1):
             sys.stdout.write(
                 "%s %s %s %s\n" % (MARK, name, "." if number == len(pieces) else "+", piece)
@@ -113,7 +113,7 @@ def lane(jobs):
                 "seconds": 0.0,
                 "timed_out": False,
             }
-        tell(job["name"], document)
+        write_document(job["name"], document)
 
 
 def main():

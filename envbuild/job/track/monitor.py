@@ -159,7 +159,7 @@ def wait(
     HostError for a job that can never start, that ended without a receipt (killed, cancelled, node
     lost), or that the scheduler has lost; the job itself is left alone whatever happens here.
     """
-    hand, project, say = clock or Clock(), context.settings.cwd, context.report.say
+    hand, project, report = clock or Clock(), context.settings.cwd, context.report
     receipts = Receipts(record, project)
     look = min(LONGEST_LOOK, max(LOOK, len(record.tasks) * LOOK_PER_TASK))
     shown, pause, due, halted = "", FIRST, hand.now(), False
@@ -183,7 +183,7 @@ def wait(
         due, pause = hand.now() + pause, min(LAST, pause * 1.5)
         if (line := _line(status)) != shown:
             shown = line
-            say(f"job {plain_id(record.id)} {line}")
+            report.say(f"job {plain_id(record.id)} {line}")
         _refuse_stuck(record, site, status)
         if status.phase not in ("ended", "unknown") or not status.answered:
             gone_since = None
@@ -196,7 +196,7 @@ def wait(
         if receipts.whole and settled:
             _read_to_the_end(tail, tuple(receipts.logs.values()), hand)
             if receipts.stopped and (why := reason_of_end(status)):
-                say(f"job {plain_id(record.id)}: {why}")
+                report.say(f"job {plain_id(record.id)}: {why}")
             return receipts.all
         if gone > _grace(record, status):
             raise _lost(record, site, status, project)

@@ -94,7 +94,7 @@ class ImportSearch:
     seconds: float = PROOF_SECONDS
     dates: tuple[str, ...] = ()
     clock: Callable[[], float] = time.monotonic
-    say: Callable[[str], None] = lambda _: None
+    report: Callable[[str], None] = lambda _: None
     trials: list[Attempt] = field(default_factory=list)
     reasons: list[tuple[PythonPackage | str, Failure]] = field(default_factory=list)
     started: float = 0.0
@@ -228,7 +228,7 @@ class ImportSearch:
 
     def _note_attempt(self, trial: Attempt) -> None:
         self.trials.append(trial)
-        self.say(f"try {len(self.trials)}: {trial}")
+        self.report(f"try {len(self.trials)}: {trial}")
 
     def _has_time(self) -> bool:
         return self.clock() - self.started < self.seconds

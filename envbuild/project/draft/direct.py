@@ -77,7 +77,7 @@ def _needed_ones(
     builder: DraftBuilder, findings: FileFindings, used: frozenset[str]
 ) -> list[Requirement]:
     """Return what a list asks for; of what a README says, only what the code imports."""
-    if not findings.told:
+    if not findings.from_readme:
         return list(findings.requirements)
     imported = used | {canonicalize_name(one.module) for one in builder.gathered.imports}
     needless = sorted({one.name for one in findings.requirements} - imported)
@@ -141,7 +141,7 @@ def imported_requirements(
             found.append(Requirement(text=dist, name=dist, where=f"imported in {one.where}"))
         elif dist not in optional:
             optional.append(dist)
-    _tell_imports(builder, found, unknown, optional, listed=bool(named))
+    _note_imports(builder, found, unknown, optional, listed=bool(named))
     return found
 
 
@@ -174,7 +174,7 @@ def _is_there(dist: str, named: set[str]) -> bool:
     return dist in WITH_TENSORFLOW and any(framework_name(name) == "tensorflow" for name in named)
 
 
-def _tell_imports(
+def _note_imports(
     builder: DraftBuilder,
     found: list[Requirement],
     unknown: list[ImportedModule],

@@ -97,7 +97,7 @@ def draft_recipe(
     system = _choose_system(builder, cleaned, base.base)
     for requirement in builder.requirements:
         builder.beside["python", "dependencies", requirement.text] = requirement.where
-    _tell_compiled(builder)
+    _note_compiled(builder)
     builder.requirements.sort(key=lambda requirement: requirement.name)
     lines = dict.fromkeys(requirement.text for requirement in builder.requirements)
     on_gpu = bool(cleaned.frameworks) and not base.base.cpu
@@ -171,7 +171,7 @@ def _without_base(
     return recipe, {**below, "base": (*below.get("base", ()), note)}
 
 
-def _tell_compiled(builder: DraftBuilder) -> None:
+def _note_compiled(builder: DraftBuilder) -> None:
     """Say of what is built for the GPU that the base has to have a compiler for it."""
     found = [
         requirement.name
@@ -265,7 +265,7 @@ def _choose_system(builder: DraftBuilder, cleaned: Cleaned, base: BaseSection) -
     added = {name: why for name, why in run.items() if name not in named}
     posts = chain.from_iterable(findings.post for findings in all_findings)
     post = tuple(line for line in posts if line.isprintable() and not has_secret(line))
-    _tell_refused(builder)
+    _note_refused(builder)
     if post:
         builder.beside["system", "post", ""] = (
             "from the definition: look at each, a build has no network"
@@ -296,7 +296,7 @@ def _choose_system(builder: DraftBuilder, cleaned: Cleaned, base: BaseSection) -
     return SystemSection(packages=(*named, *added), build_packages=(*build, *builders), post=post)
 
 
-def _tell_refused(builder: DraftBuilder) -> None:
+def _note_refused(builder: DraftBuilder) -> None:
     """Name the lines and variables of definitions that are not taken."""
     refused: list[str] = []
     for findings in builder.gathered.all_findings:

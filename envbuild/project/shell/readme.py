@@ -33,6 +33,6 @@ def read_readme(root: Path) -> FileFindings | None:
                 aside=tuple(found.aside),
                 python=found.python,
                 cuda=found.cuda,
-                told=True,
+                from_readme=True,
             )
     return None

@@ -65,12 +65,12 @@ class ConflictError(Exception):
     """uv found no solution; ``text`` is its derivation, ``filtered`` the names that the date cut.
 
     ``couplings`` are rows about what is new that were constraints, beside those of the base;
-    ``told`` are sentences that come before all other reasons; ``traps`` are names of which an index
+    ``first_reasons`` are sentences that come before all others; ``traps`` are names of which an index
     has nothing that counts.
     """
 
     couplings: tuple[Coupling, ...] = ()
-    told: tuple[str, ...] = ()
+    first_reasons: tuple[str, ...] = ()
     traps: tuple[str, ...] = ()
 
     def __init__(self, output: str) -> None:
@@ -87,7 +87,7 @@ class ConflictError(Exception):
     def joined(self, other: ConflictError) -> ConflictError:
         """Return one that tells both."""
         both = ConflictError(f"{self.text} {other.text}")
-        both.told = tuple(dict.fromkeys((*self.told, *other.told)))
+        both.first_reasons = tuple(dict.fromkeys((*self.first_reasons, *other.first_reasons)))
         both.traps = tuple(dict.fromkeys((*self.traps, *other.traps)))
         both.filtered = (
             *self.filtered,
@@ -184,7 +184,11 @@ def no_solution(
     # of several clashes about one pair the first is told: filled backwards, the dict keeps that one
     once = {(name_of(clash.subject), clash.wanted): clash for clash in reversed(tuple(clashes))}
     reasons = dict.fromkeys(
-        (*conflict.told, *map(str, reversed(once.values())), *_other_reasons(conflict, problem))
+        (
+            *conflict.first_reasons,
+            *map(str, reversed(once.values())),
+            *_other_reasons(conflict, problem),
+        )
     )
     lines = [HEADING, *(f"- {reason}" for reason in reasons)]
     reasoning = plain_text(conflict.text, problem.stubs)

@@ -57,7 +57,7 @@ class Task:
 
 
 class Passes:
-    """One search; ``notes`` and ``warnings`` are for the user, ``said`` are uv's warnings."""
+    """One search; ``notes`` and ``warnings`` are for the user, ``uv_warnings`` are uv's, in its words."""
 
     def __init__(self, session: Session, task: Task) -> None:
         self.session = session
@@ -65,7 +65,7 @@ class Passes:
         self.stubs = task.problem.stubs
         self.as_of = task.problem.as_of
         self.notes: list[str] = []
-        self.said: tuple[str, ...] = ()
+        self.uv_warnings: tuple[str, ...] = ()
         self.newest: dict[str, str] = {}
         self.best: dict[str, str] = {}
         self._caps: dict[str, str] = {}
@@ -80,7 +80,10 @@ class Passes:
             f"{direct.name}[{direct.added}]" for direct in self.task.problem.directs if direct.added
         }
         return tuple(
-            filter(None, (plain_warning(warning, self.stubs, quiet=quiet) for warning in self.said))
+            filter(
+                None,
+                (plain_warning(warning, self.stubs, quiet=quiet) for warning in self.uv_warnings),
+            )
         )
 
     def run(self) -> dict[str, Chosen]:
@@ -103,7 +106,7 @@ class Passes:
             answer = self._run_passes()
         fixed = {*self.stubs.by_name, *(direct.name for direct in self.task.problem.directs)}
         answer = self._repair_broken(without_ancient(answer, self._last, fixed, self._put_whole))
-        self.said = self._warned.get(_pinned_set(answer), ())
+        self.uv_warnings = self._warned.get(_pinned_set(answer), ())
         return answer
 
     def _ask_newest(self) -> dict[str, str]:

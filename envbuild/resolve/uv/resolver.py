@@ -185,7 +185,7 @@ class UvResolver:
         try:
             other = self._search_apart(session, bound_by(task, rows))
         except ConflictError as conflict:
-            conflict.told = (describe_overlaps(found), *conflict.told)
+            conflict.first_reasons = (describe_overlaps(found), *conflict.first_reasons)
             conflict.couplings = (*rows, *conflict.couplings)
             raise
         names = [d.name for d in problem.directs if d.name in answer.chosen]
@@ -217,7 +217,7 @@ class UvResolver:
         """Search, and again under a bound where an extra is missing.  Raises ConflictError."""
         answer = self._search_wheels(session, task)
         for _ in range(MOST_ROUNDS):
-            lack = find_missing_extra(task, answer.search.said, answer.chosen)
+            lack = find_missing_extra(task, answer.search.uv_warnings, answer.chosen)
             if lack is None:
                 break
             task = bound_by(task, (bound_for(session, task, lack),))

@@ -150,8 +150,8 @@ class Session:
                 else None
             )
             if late is not None and late.suspicious:
-                conflict.told = (
-                    *conflict.told,
+                conflict.first_reasons = (
+                    *conflict.first_reasons,
                     f"{late}, after {question.as_of}: it may be somebody else's by now",
                 )
                 conflict.traps = (*conflict.traps, name)
@@ -198,8 +198,8 @@ class Session:
             if name in known
         }
         reasons_by_name = {name: text for name, text in (barred | reasons).items() if name in names}
-        error.told, error.traps = (
-            (*error.told, *reasons_by_name.values()),
+        error.first_reasons, error.traps = (
+            (*error.first_reasons, *reasons_by_name.values()),
             (*error.traps, *reasons_by_name),
         )
         return error

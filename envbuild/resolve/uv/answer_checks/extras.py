@@ -81,7 +81,9 @@ def bound_for(session: Session, task: Task, lack: MissingExtra) -> Coupling:
             return _bound_row(bound, lack)
     if refused is None or _is_newest(session, task, lack.name, version):
         raise _unknown_extra(session, task, replace(lack, version=version))
-    refused.told = (f"{replace(lack, version=version)}, and that is the newest release that fits",)
+    refused.first_reasons = (
+        f"{replace(lack, version=version)}, and that is the newest release that fits",
+    )
     raise refused
 
 
