@@ -61,9 +61,8 @@ def quotas_of(folder: Path, runner: Runner) -> tuple[Quota, ...]:
     """Ask for the quotas on what this user writes into a folder: his own and the files' group's."""
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     state = existing.stat()
-    number = (
-        state.st_gid if state.st_mode & stat.S_ISGID else os.getegid()
-    )  # the group that a new file gets
+    # the group that a new file gets
+    number = state.st_gid if state.st_mode & stat.S_ISGID else os.getegid()
     try:
         group = grp.getgrgid(number).gr_name
     except KeyError:

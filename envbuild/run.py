@@ -308,8 +308,8 @@ def beside(
         while (code := _ended(process, every)) is None:
             tick(process.pid)
     except BaseException:
-        # a Ctrl-C of the terminal has reached the child too: it gets its time before it is told
-        # again
+        # a Ctrl-C of the terminal has reached the child too:
+        # it gets its time before it is told again
         for number, patience in (
             (None, GRACE_SECONDS),
             (signal.SIGTERM, GRACE_SECONDS),

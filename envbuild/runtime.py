@@ -231,8 +231,8 @@ class Runtime:
     ) -> dict[str, str]:
         prefix = self.name.upper()
         env = {key: value for key, value in self.environment.items() if HANDED_ON.fullmatch(key)}
-        # in the environment, not in --env: that splits at commas and shows secrets to everybody who
-        # lists processes
+        # in the environment, not in --env:
+        # that splits at commas and shows secrets to everybody who lists processes
         env.update({f"{prefix}ENV_{key}": value for key, value in (inside or {}).items()})
         env[f"{prefix}_NO_EVAL"] = "1"
         if tmpdir is not None:

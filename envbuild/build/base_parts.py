@@ -267,8 +267,8 @@ def _oci_layers(
     diff_ids = diff_ids_of(lock, image, context.store)
     cached = {diff: cached_part(layer_key(diff, packing.codec), packing.store) for diff in diff_ids}
     lacking = sum(cached[diff] is None for diff in diff_ids)
-    # the configuration alone names the layers' contents: what is packed already is not even
-    # downloaded
+    # the configuration alone names the layers' contents:
+    # what is packed already is not even downloaded
     if lacking:
         _fetch_base(lock, context)
         # the largest first, so that no core waits for it in the end; a layer may be there twice

@@ -79,8 +79,8 @@ def _building_from_definition(order: BuildSpec, context: Context) -> Iterator[Un
         os_errors_as(order.target),
     ):
         with partial.open("xb") as out:
-            # a copy or a reflink, never a hard link: signing the image would change the store's
-            # file
+            # a copy or a reflink, never a hard link:
+            # signing the image would change the store's file
             clone_file(kept, out)
         publish(partial, order.target)
     record_output(order.target, store, key_of(order), "")

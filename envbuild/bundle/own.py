@@ -143,9 +143,8 @@ def _resolved(index: str, context: Context) -> list[tuple[str, str, Marker | Non
             (place / "needed.in").write_text("\n".join(own), "utf-8")
             held = pins.replace("\n", f" ; python_version == '{here}'\n")
             (place / "installed.txt").write_text(held, "utf-8")
-            (place / "needed.txt").write_text(
-                pins, "utf-8"
-            )  # what uv finds in its output file, it prefers
+            # what uv finds in its output file, it prefers
+            (place / "needed.txt").write_text(pins, "utf-8")
         argv = (
             uv_program(context.settings), "pip", "compile", "--quiet", "--universal", "--no-header", "--no-annotate",
             "--no-config", "--python", sys.executable, "--python-version", PYTHONS[0],

@@ -48,8 +48,8 @@ class FastZipFile(zipfile.ZipFile):
         ):
             return super().open(name, mode, *args, **kwargs)
         file: Any = self.fp
-        # the member's own header may have another extra field than the table at the archive's end
-        # has
+        # the member's own header may have another extra field
+        # than the table at the archive's end has
         file.seek(info.header_offset)
         header = file.read(LOCAL_HEADER.size)
         if len(header) != LOCAL_HEADER.size:

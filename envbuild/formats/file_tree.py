@@ -125,8 +125,8 @@ class TreeMerger:
 
 
 def _lay_part(tree: Tree, part: Part, number: int) -> None:
-    # image-spec, layer.md: whiteouts hide names of lower layers alone, wherever they stand in the
-    # tar
+    # image-spec, layer.md: whiteouts hide names of lower layers alone,
+    # wherever they stand in the tar
     for entry in part.entries:
         held = tree.get(entry.path)
         if held is not None and held[0].kind == "d" and entry.kind != "d":

@@ -14,8 +14,8 @@ from envbuild.errors import IntegrityError
 from envbuild.limits import Room
 from envbuild.tarread import open_tar
 
-# image-spec, layer.md, "Whiteouts": ".wh.NAME" hides NAME of lower layers, the second one all of
-# its folder
+# image-spec, layer.md, "Whiteouts": ".wh.NAME" hides NAME of lower layers,
+# the second one all of its folder
 WHITEOUT, OPAQUE = ".wh.", ".wh..wh..opq"
 CHUNK = 1024 * 1024
 # RFC 8878, 3.1.1: the magic number of a zstd frame

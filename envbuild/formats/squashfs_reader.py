@@ -103,8 +103,8 @@ class SquashImage:
             self._read_xattr_rows(head.xattr_table)
 
     def _read_xattr_rows(self, at: int) -> None:
-        # squashfs.rst, "Xattr table": place of the values, number of sets, then the list of their
-        # blocks
+        # squashfs.rst, "Xattr table": place of the values,
+        # number of sets, then the list of their blocks
         self._xattr_table, count, _ = struct.unpack("<QII", self.read(at, 16))
         if count > MOST_XATTRS:
             raise self.damaged("its extended attributes are too many")
@@ -212,9 +212,8 @@ class SquashImage:
             yield from self._walk_tree("", self.root)
 
     def _walk_tree(self, path: str, reference: int) -> Iterator[TreeEntry]:
-        require_path(
-            path
-        )  # folders that lead in a circle end here, if the room does not end before
+        # folders that lead in a circle end here, if the room does not end before
+        require_path(path)
         entry, listing = self._read_inode(path, reference)
         attributes = sum(len(value) for _, value in entry.xattrs)
         self._room.take(limits.ENTRY + len(path) + len(entry.target) + attributes)

@@ -218,8 +218,8 @@ class _InodeTables:
 
         One block of inodes, numbers close by, at most 256.
         """
-        # squashfs.rst, "Directories": a header holds block and number, its entries only
-        # differences
+        # squashfs.rst, "Directories": a header holds block and number,
+        # its entries only differences
         block, first = self.places[children[index]][0], self.numbers[children[index]]
         run = []
         for child in children[index : index + 256]:

@@ -35,7 +35,6 @@ def _own_cuda(dist: Dist, machine: str) -> str | None:
     if dist.name != "torch" or "+" in dist.version or machine != "x86_64":
         return None
 
-    build = build_of(
-        "torch", dist.version
-    )  # before 2.0 its wheels held CUDA's libraries themselves
+    # before 2.0 its wheels held CUDA's libraries themselves
+    build = build_of("torch", dist.version)
     return build.cuda if build else None

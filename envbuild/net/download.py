@@ -95,8 +95,8 @@ def _receive_whole(
     """Receive what is missing and check the hash of the whole."""
     _fill_partial(download, partial, client, transfer, stop)
     if partial.sha256() != download.sha256 and partial.continued:
-        # what lay there may be another's, or holes after a power cut: only a fresh copy accuses the
-        # server
+        # what lay there may be another's, or holes after a power cut:
+        # only a fresh copy accuses the server
         _restart_partial(partial, transfer, download)
         _fill_partial(download, partial, client, transfer, stop)
     if partial.sha256() != download.sha256:

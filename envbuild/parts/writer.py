@@ -163,8 +163,8 @@ class PartWriter:
 
     def _submit(self, block: bytes, note: Callable[[int, int], None]) -> None:
         self._waiting.append((self._pool.submit(self._codec.pack, block), note))
-        # written in the order of reading, whichever thread is done first: the same bytes on any
-        # machine
+        # written in the order of reading, whichever thread is done first:
+        # the same bytes on any machine
         while len(self._waiting) > IN_FLIGHT:
             self._write_one()
 

@@ -12,19 +12,18 @@ from envbuild.plan.quoting import INDENT, STAGE, label_line, quote_word, text_li
 
 def render_definition(definition: Definition) -> str:
     """Return the definition file; the same record gives the same text."""
-    blocks = ["".join(f"# {text_line(line)}".rstrip() + "\n" for line in definition.comment)]
-    blocks.append(
-        "".join(f"{key}: {_header_value(key, value)}\n" for key, value in definition.header)
-    )
-    blocks.append(_render_section("setup", definition.setup))
-    blocks.append(_render_section("post", definition.post))
-    blocks.append(_render_section("environment", export_lines(definition)))
-    blocks.append(
-        _render_section("labels", tuple(label_line(key, value) for key, value in definition.labels))
-    )
-    blocks.append(_render_section("test", definition.test))
-    blocks.append(_render_section("runscript", definition.runscript))
-    blocks.append(_render_section("help", tuple(text_line(line) for line in definition.help)))
+    comment = [f"# {text_line(line)}".rstrip() for line in definition.comment]
+    sections = {
+        "setup": definition.setup,
+        "post": definition.post,
+        "environment": export_lines(definition),
+        "labels": tuple(label_line(key, value) for key, value in definition.labels),
+        "test": definition.test,
+        "runscript": definition.runscript,
+        "help": tuple(text_line(line) for line in definition.help),
+    }
+    blocks = ["".join(f"{line}\n" for line in comment), _header_lines(definition.header)]
+    blocks += [_render_section(name, lines) for name, lines in sections.items()]
     return "\n".join(block for block in blocks if block)
 
 
@@ -43,13 +42,11 @@ def with_header(text: str, header: Pairs) -> str:
     """
     head, blank, body = text.partition("\n\n")
     _, end, rest = body.partition("\n\n")
-    return (
-        head
-        + blank
-        + "".join(f"{key}: {_header_value(key, value)}\n" for key, value in header)
-        + end[1:]
-        + rest
-    )
+    return "".join((head, blank, _header_lines(header), end[1:], rest))
+
+
+def _header_lines(header: Pairs) -> str:
+    return "".join(f"{key}: {_header_value(key, value)}\n" for key, value in header)
 
 
 def _header_value(key: str, value: str) -> str:
@@ -68,18 +65,19 @@ def _render_section(section: str, lines: tuple[str, ...]) -> str:
     """
     if not lines:
         return ""
-    out, end = [f"%{section}"], ""
+    out, heredoc_end = [f"%{section}"], ""
     for line in lines:
-        if end:
-            _refuse_section(section, line)
-            out.append(line)
-            end = "" if line == end else end
-            continue
         _refuse_section(section, line)
-        out.append(f"{INDENT}{line}".rstrip())
         # a here-document ends at its word alone at the start of a line: it cannot be indented
-        if "<<'" in line:
-            end = line.split("<<'", 1)[1].split("'", 1)[0]
+        if heredoc_end:
+            out.append(line)
+            if line == heredoc_end:
+                heredoc_end = ""
+            continue
+        out.append(f"{INDENT}{line}".rstrip())
+        _, is_heredoc, rest = line.partition("<<'")
+        if is_heredoc:
+            heredoc_end = rest.partition("'")[0]
     return "\n".join(out) + "\n"
 
 

@@ -31,12 +31,16 @@ def plan_definition(recipe: Recipe, lock: Lock) -> Definition:
     """
     bootstrapped = recipe.base.bootstrap is not None
     has_own_bin = lock.conda or lock.base.off_path
+    if bootstrapped:
+        header: Pairs = (("Bootstrap", "scratch"),)
+        setup = _setup_lines(lock)
+    else:
+        header = image_header(lock)
+        setup = shell.pass_network(debian=bool(lock.debian), conda=bool(lock.conda))
     return Definition(
         comment=_comment_lines(recipe, lock),
-        header=(("Bootstrap", "scratch"),) if bootstrapped else image_header(lock),
-        setup=_setup_lines(lock)
-        if bootstrapped
-        else shell.pass_network(debian=bool(lock.debian), conda=bool(lock.conda)),
+        header=header,
+        setup=setup,
         post=_post_lines(recipe, lock, bootstrapped=bootstrapped),
         environment=_environment_of(recipe, lock),
         path=(f"{lock.conda_prefix}/bin",) if has_own_bin else (),
@@ -48,7 +52,7 @@ def plan_definition(recipe: Recipe, lock: Lock) -> Definition:
 
 
 def plan_dockerfile(recipe: Recipe, lock: Lock) -> Definition:
-    """Return the definition as a Dockerfile says it that stands alone."""
+    """Return the definition for a Dockerfile, which builds without envbuild."""
     bootstrapped = recipe.base.bootstrap is not None
     definition = plan_definition(recipe, lock)
     about = (
@@ -61,14 +65,11 @@ def plan_dockerfile(recipe: Recipe, lock: Lock) -> Definition:
         ),
         "    --secret id=network,src=FILE       with lines as PIP_INDEX_URL=..., DEBIAN_MIRROR=...",
         "    --secret id=certificates,src=FILE  a bundle of certificates",
-        *(
-            ("    --build-arg BUILDER=IMAGE          a Debian to make the root on",)
-            if bootstrapped
-            else ()
-        ),
     )
-    base, others = lock.base_packages, lock.system_packages
-    setup = root.root_stage(base, others, lock.base.epoch) if bootstrapped else ()
+    setup: tuple[str, ...] = ()
+    if bootstrapped:
+        about = (*about, "    --build-arg BUILDER=IMAGE          a Debian to make the root on")
+        setup = root.root_stage(lock.base_packages, lock.system_packages, lock.base.epoch)
     post = (*root.take_secrets(staged=bootstrapped), *definition.post)
     return replace(definition, comment=about, setup=setup, post=post)
 
@@ -124,10 +125,8 @@ def _post_lines(recipe: Recipe, lock: Lock, *, bootstrapped: bool) -> tuple[str,
     lines += shell.install_debian(system)
     lines += install_conda(lock, tuple(name for name, _ in _environment_of(recipe, lock)))
     if packages:
-        hashed = _minor_version(lock) >= (
-            3,
-            7,
-        )  # the first that knows bytecode checked by hash (PEP 552)
+        # 3.7 is the first that knows bytecode checked by hash (PEP 552)
+        hashed = _minor_version(lock) >= (3, 7)
         # PEP 668: Debian's Python refuses to install into itself otherwise
         forced = bootstrapped or lock.base.externally_managed or lock.conda_python is not None
         lines += shell.install_python(python, break_system=forced, compiles=hashed)

@@ -28,7 +28,9 @@ def quote_word(value: str) -> str:
     quoted = shlex.quote(value)
     # inside single quotes, close and open them again between two braces: the shell joins the
     # parts, the template engine of the definition finds no braces
-    return quoted.replace("{{", "{''{") if quoted.startswith("'") else quoted
+    if quoted.startswith("'"):
+        return quoted.replace("{{", "{''{")
+    return quoted
 
 
 def quote_literal(value: str) -> str:

@@ -23,7 +23,7 @@ def bootstrap_root(
     *,
     conda: bool = False,
 ) -> tuple[str, ...]:
-    """Return %setup lines that fill the root, and lay the other Debian packages ready for %post.
+    """Return %setup lines that fill the root, and put the other Debian packages where %post finds them.
 
     ``epoch`` is in seconds. With ENVBUILD_ROOT (a tar that envbuild made from the same packages)
     nothing is downloaded; else the files come from this machine's own Debian mirror, or from
@@ -97,11 +97,9 @@ def take_secrets(*, staged: bool) -> tuple[str, ...]:
             f"cp {SECRETS}/certificates {BUILD}/certificates.crt; fi"
         ),
     )
-    return (
-        (*take, f"mkdir -p {BUILD}/files", f"cp -r {SUPPLIED_DEBIAN} {BUILD}/files/debian")
-        if staged
-        else take
-    )
+    if not staged:
+        return take
+    return (*take, f"mkdir -p {BUILD}/files", f"cp -r {SUPPLIED_DEBIAN} {BUILD}/files/debian")
 
 
 def _fill_root(
@@ -137,9 +135,8 @@ def _mmdebstrap_call(base: tuple[DebianPackage, ...]) -> str:
 def _download_debian(
     base: tuple[DebianPackage, ...], others: tuple[DebianPackage, ...]
 ) -> tuple[str, ...]:
-    listing = [f"base {p.sha256} {p.path}" for p in base] + [
-        f"others {p.sha256} {p.path}" for p in others
-    ]
+    listing = [f"base {p.sha256} {p.path}" for p in base]
+    listing += [f"others {p.sha256} {p.path}" for p in others]
     return (
         '    work=$(mktemp -d "${TMPDIR:-/tmp}/envbuild-XXXXXX")',
         """    trap 'rm -rf "$work"' EXIT""",

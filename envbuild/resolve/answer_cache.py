@@ -83,8 +83,8 @@ class CachedResolver:
 def _question_key(request: Request, indexes: Mapping[str, str], *, host_builds: bool) -> str:
     """Return the digest of all that an answer depends on but the index's pages."""
     own = Path(__file__).parent
-    # a change of envbuild's code or tables may change the answer, so that old answers do not count
-    # then
+    # a change of envbuild's code or tables may change the answer,
+    # so that old answers do not count then
     rules = [path.stat() for path in sorted(own.rglob("*.py"))]
     rules += [path.stat() for path in sorted((own.parent / "data").glob("*.toml"))]
     question = msgspec.json.encode(

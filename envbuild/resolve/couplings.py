@@ -154,8 +154,8 @@ def _coupling_rows(
     wanted = Requirement(text)
     reason = f"{rule.framework} {versions[rule.framework]} ({rule.source})"
     binding = (row.sure or rule.sure) != "memory"
-    # of wheels for several CUDA versions one is chosen: the others get a bound that no release
-    # meets
+    # of wheels for several CUDA versions one is chosen:
+    # the others get a bound that no release meets
     if rule.packages and not wanted.specifier:
         return [
             Coupling(

@@ -292,9 +292,8 @@ def kept_stubs(stubs: Stubs, store: Store) -> Path:
         made.mkdir()
         write_stubs(stubs, made)
         for path in (made, *made.rglob("*")):
-            path.chmod(
-                0o755 if path.is_dir() else 0o644
-            )  # a lab's store is read by others, whatever the umask
+            # a lab's store is read by others, whatever the umask
+            path.chmod(0o755 if path.is_dir() else 0o644)
         with suppress(OSError):  # another process was quicker
             made.rename(final)
     return final

@@ -71,9 +71,8 @@ def fetch_entry(library: ShelfClient, name: str, digest: str | None = None) -> V
         raise IntegrityError("its check script is missing, or is none of its recipe's", where=title)
     lock = parse_lock(lock_text, f"{title}, its lock")
     refuse_lock(recipe, lock, f"{title}, its lock")
-    copied = summarize_entry(
-        recipe, lock
-    )  # what is worked out of a lock may be worked out otherwise by another envbuild
+    # what is worked out of a lock may be worked out otherwise by another envbuild
+    copied = summarize_entry(recipe, lock)
     copied = msgspec.structs.replace(copied, cuda=entry.about.cuda, packages=entry.about.packages)
     if lock_digest(lock) != entry.locked or copied != entry.about:
         raise IntegrityError("its card does not match its recipe and lock", where=title)

@@ -112,8 +112,8 @@ def _orphaned_files(store: Store, now: float) -> Iterator[Removal]:
 
 def _unused_files(store: Store, before: float, days: float) -> Iterator[Removal]:
     for name in AGEING:
-        # what makes a file count goes first, so that a killed gc leaves none that counts and is not
-        # whole
+        # what makes a file count goes first,
+        # so that a killed gc leaves none that counts and is not whole
         for path in sorted(
             _files_below(store.root / LAYOUT / name), key=lambda path: path.suffix == ".blob"
         ):
@@ -153,8 +153,8 @@ def mounted_below(path: Path, table: Path = Path("/proc/self/mountinfo")) -> boo
     except OSError:
         return False
     top = path.resolve()
-    # proc_pid_mountinfo(5): the fifth field, with blanks, tabs, newlines and backslashes as octal
-    # escapes
+    # proc_pid_mountinfo(5): the fifth field, with blanks,
+    # tabs, newlines and backslashes as octal escapes
     points = (
         re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), line.split(" ")[4])
         for line in lines

@@ -19,9 +19,8 @@ GPU_SECONDS = 5.0
 
 def examine_python() -> list[Finding]:
     """Tell the Python that runs envbuild."""
-    version = ".".join(
-        map(str, sys.version_info[:3])
-    )  # older ones than 3.10 cannot even install envbuild
+    # older ones than 3.10 cannot even install envbuild
+    version = ".".join(map(str, sys.version_info[:3]))
     return [Finding(name="Python", verdict="fine", value=f"{version} ({sys.executable})")]
 
 

@@ -242,8 +242,8 @@ def choose_bootstrap(lists: AptLists, context: Context) -> Bootstrap:
 
 def _newest_list(lists: Path, pattern: str, suite: str) -> Path:
     found = [path for path in lists.glob(pattern) if f"_dists_{suite}_" in path.name]
-    # several mirrors in turn leave several lists; apt removes those of earlier ones at the next
-    # update
+    # several mirrors in turn leave several lists;
+    # apt removes those of earlier ones at the next update
     if not found:
         raise HostError(f"apt left no {pattern.strip('*_')} file of {suite}", where=str(lists))
     return max(found, key=lambda path: path.stat().st_mtime)

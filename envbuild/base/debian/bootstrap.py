@@ -171,8 +171,8 @@ def _clean_environment(bootstrap: Bootstrap, settings: Settings) -> dict[str, st
         "LC_ALL": "C.UTF-8",
         "TZ": "UTC",
         "SOURCE_DATE_EPOCH": str(bootstrap.epoch),
-        # dpkg syncs every file it unpacks; what counts here is the tar, which is synced when it is
-        # whole
+        # dpkg syncs every file it unpacks; what counts here is the tar,
+        # which is synced when it is whole
         "DPKG_FORCE": "unsafe-io",
     }
 

@@ -42,9 +42,8 @@ def read_packages(bootstrap: Bootstrap, machine: str, runner: Runner, store: Sto
             file = str(store.artifact(package.sha256))
             runner(Command(argv=("dpkg-deb", "--extract", file, str(root)), timeout=SECONDS))
         for python in root.glob("usr/lib/python3.*"):
-            (root / "usr/local/lib" / python.name / "dist-packages").mkdir(
-                parents=True
-            )  # its postinst makes it
+            # its postinst makes it
+            (root / "usr/local/lib" / python.name / "dist-packages").mkdir(parents=True)
         status = root / "var/lib/dpkg/status"
         status.parent.mkdir(parents=True, exist_ok=True)
         stanzas = (

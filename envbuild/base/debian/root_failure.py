@@ -25,8 +25,8 @@ def explain_failure(error: ToolFailedError, settings: Settings, store: Store) ->
     log = _keep_log(text, store)
     packages = _failed_packages(text)
     if re.search(r"newuidmap|subuid|unshare\(\) failed|invalid mapping", text):
-        # the kernel says "No space left on device" to one namespace too many, so this comes before
-        # the disk
+        # the kernel says "No space left on device" to one namespace too many,
+        # so this comes before the disk
         what = "mmdebstrap cannot make a user namespace, which it needs to make a Debian base without root"
         hint = (
             "root can mend it: apt-get install uidmap; sysctl user.max_user_namespaces=10000; and the lines in\n"

@@ -204,8 +204,8 @@ def _speaks_http(host: str, settings: Settings) -> bool:
         try:
             client.get(f"https://{host}/v2/", timeout=PROBE_SECONDS)
         except httpx.ConnectError as error:
-            # a certificate that is not trusted is a certificate: only what is no TLS at all is
-            # plain
+            # a certificate that is not trusted is a certificate:
+            # only what is no TLS at all is plain
             return "CERTIFICATE_VERIFY_FAILED" not in str(error)
         except httpx.HTTPError:
             return True

@@ -156,8 +156,8 @@ def _python_version(tree: Tree, real: str, home: str, minor: int, where: str) ->
     for folder in libraries:
         candidates += tree.glob(f"{folder}/libpython3.{minor}*.so*")
     for path in candidates:
-        # linkers share the ends of strings: the version may stand at the end of a path that holds
-        # it
+        # linkers share the ends of strings:
+        # the version may stand at the end of a path that holds it
         found = re.findall(
             rb"(?<![\d.])(3\.%d\.\d+(?:(?:a|b|rc)\d+)?\+?)\0" % minor, tree.read(path) or b""
         )

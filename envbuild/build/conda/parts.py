@@ -148,8 +148,8 @@ def plan_environment(
     lock: Lock, seen: SeenByActivation, conda: CondaParts, codec: Codec
 ) -> PlannedPart:
     """Return the part of what activating does, and of the environment's history."""
-    # scripts see everything; without any nothing is run, and every environment of these specs is
-    # the same
+    # scripts see everything; without any nothing is run,
+    # and every environment of these specs is the same
     all_keys = [*seen.below, *(kept.part.key for kept in conda.kept)]
     # a base's own environment has a history already
     seen_all = lock.base.conda_prefix or needs_activation(conda.kept, prefix_of(lock))

@@ -105,8 +105,8 @@ def write_root(
     """Write a plain image of a root, for a run on this machine."""
     tree = merge_parts([part.part for part in root])
     if lean:
-        # starting a Python needs its standard library: copying gigabytes of CUDA would take longer
-        # than compiling
+        # starting a Python needs its standard library:
+        # copying gigabytes of CUDA would take longer than compiling
         tree = {name: held for name, held in tree.items() if not LARGE.search(name)}
     tree, parts = drop_unused_blocks(tree, root)
     with os_errors_as(path), path.open("wb") as out:

@@ -198,8 +198,8 @@ class _OverlayRun:
             self._collect(order)
             done = True
         finally:
-            # its files belong to ids of the namespace: only a run like the one that wrote them can
-            # remove them
+            # its files belong to ids of the namespace:
+            # only a run like the one that wrote them can remove them
             if not done:
                 self._collect({**order, "only-remove": 1})
 

@@ -244,8 +244,8 @@ def _keep_wheel(package: PythonPackage, key: str, out: Path, store: Store) -> tu
     from envbuild.resolve.sources.metadata import wheel_headers
 
     built = [name for name in result_names(out, "out") if name.endswith(".whl")]
-    # the archive decides what its build leaves: exactly one wheel is taken, and its name is
-    # checked
+    # the archive decides what its build leaves:
+    # exactly one wheel is taken, and its name is checked
     if len(built) != 1:
         raise IntegrityError("its build gave no wheel", where=package.file)
     try:

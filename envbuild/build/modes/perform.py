@@ -40,9 +40,8 @@ def supplied_files(lock: Lock, store: Store, report: Reporter) -> Iterator[Path]
     IntegrityError where the store has lost or changed one meanwhile.
     """
     with store.work("files") as work:
-        top = (
-            work / "supplied/envbuild"
-        )  # the working folder itself is closed to the ids that root builds with
+        # the working folder itself is closed to the ids that root builds with
+        top = work / "supplied/envbuild"
         wanted = [("debian", p.file, p.sha256, p.size) for p in lock.system_packages]
         wanted += [("python", p.file, p.sha256, p.size) for p in lock.python]
         wanted += [("conda", p.file, p.sha256, p.size) for p in lock.conda]

@@ -135,8 +135,8 @@ def _wrong_parts(evidence: Evidence, versions: dict[str, str]) -> list[tuple[str
                 asked = wish.marker is None or wish.marker.evaluate(env)
                 if not asked or not lookup.matches(name, framework.protected):
                     continue
-                # the libraries of a missing CUDA wheel may come from the base; nothing else brings
-                # triton
+                # the libraries of a missing CUDA wheel may come from the base;
+                # nothing else brings triton
                 if name not in versions and name != "triton":
                     continue
                 if name not in versions or not _fits(f"{name}{wish.specifier}", versions[name]):

@@ -90,9 +90,8 @@ def survey_project(project: Path) -> Survey:
             compiles = compiles or inductor or COMPILES.search(text) is not None
             suspects += look_through(code, name)
         except (OSError, SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
-            unread.append(
-                name
-            )  # Python 2, a template, a file that is no notebook: not ours to judge
+            # Python 2, a template, a file that is no notebook: not ours to judge
+            unread.append(name)
     suspects += _hiding(project, found)
     return Survey(
         files=files,

@@ -60,9 +60,8 @@ def take_names(module, name, wanted):
             except ImportError as error:
                 if getattr(error, "name", None) != name + "." + one:
                     raise
-                getattr(
-                    module, one
-                )  # says why: a module that loads its parts late raises its own error here
+                # says why: a module that loads its parts late raises its own error here
+                getattr(module, one)
                 raise ImportError("cannot import name %r from %r" % (one, name))
 
 

@@ -181,8 +181,8 @@ def _exec_line(job: Job, site: Site, scheduler: Scheduler) -> str:
         words += ["--bind", '"${TMPDIR:-/tmp}:${TMPDIR:-/tmp}:rw"']
     else:
         words += ["--cleanenv", "--containall", "--no-home", "--home", HOME, "--pwd", '"$PWD"']
-        # a contained /tmp and /var/tmp are in memory, and 64 MB (apptainer.conf, sessiondir max
-        # size)
+        # a contained /tmp and /var/tmp are in memory,
+        # and 64 MB (apptainer.conf, sessiondir max size)
         words += ["--bind", '"$scratch:/tmp:rw"', "--bind", '"$scratch:/var/tmp:rw"']
     if job.layer is not None:
         words += map(shlex.quote, overlay_flags(Path(job.layer)))

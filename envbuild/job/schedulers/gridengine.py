@@ -274,8 +274,8 @@ def _ended(fields: dict[str, str]) -> Status:
 def _site_sections(ask: Ask) -> list[str]:
     complexes, words = ask("qconf", "-sc"), ask("qconf", "-spl").split()
     environments = [word for word in words if re.fullmatch(r"[\w.-]+", word)]
-    # complex(5): name, shortcut, type, relation, requestable, consumable; RSMAP is of Univa and
-    # Altair
+    # complex(5): name, shortcut, type, relation, requestable,
+    # consumable; RSMAP is of Univa and Altair
     form = r"^({})\s+\S+\s+({})\s+\S+\s+(?:YES|FORCED)\s+(YES|JOB|NO|HOST)\s"
     flags = re.MULTILINE | re.IGNORECASE
     gpu = re.search(form.format(r"\S*gpu\S*", "INT|RSMAP"), complexes, flags)

@@ -225,8 +225,8 @@ def _is_option(words: list[str], option: str, *, joined: bool) -> bool:
     name = words[0].partition("=")[0]
     if option.startswith("--") or not joined:
         return name == option
-    # options of one letter, whose value may follow at once (getopt(3)); "-lselect" is a resource of
-    # -l
+    # options of one letter, whose value may follow at once (getopt(3));
+    # "-lselect" is a resource of -l
     return not name.startswith("--") and "".join(words[:2]).startswith(option)
 
 

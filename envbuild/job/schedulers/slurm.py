@@ -170,10 +170,11 @@ class Slurm:
 
     def _resources(self, job: Job, site: Site) -> list[str]:
         intent, grant = job.intent, job.allocation
+        # one task a node, which starts its processes itself
         one = intent.launcher in (
             "single",
             "torchrun",
-        )  # one task a node, which starts its processes itself
+        )
         lines = [f"--nodes={grant.nodes}", f"--ntasks-per-node={1 if one else grant.processes}"]
         if grant.cpus is not None:
             lines.append(f"--cpus-per-task={grant.cpus * (grant.processes if one else 1)}")
@@ -316,8 +317,8 @@ def _status(state: str, exit_code: str, reason: str, node: str) -> Status:
     if word == "COMPLETED":
         return Status(phase="ended", code=code, node=node)
     if word == "FAILED" and reason in STUCK:
-        # slurmstepd ends so too who used more memory than asked for
-        # (JobAcctGatherParams=OverMemoryKill)
+        # slurmstepd ends so too who used more memory than asked
+        # for (JobAcctGatherParams=OverMemoryKill)
         killed = codes is not None and codes[2] == "9"
         return Status(phase="ended", reason=BY_SIGNAL if killed else STUCK[reason], node=node)
     if word == "FAILED":

@@ -172,8 +172,8 @@ def wait(
             _read_to_the_end(tail, (), hand)
             return receipts.all
         if receipts.whole and not halted:
-            # ask at once: a signal has ended a task, and only the scheduler knows whether it will
-            # run again
+            # ask at once: a signal has ended a task,
+            # and only the scheduler knows whether it will run again
             halted, pause, due = True, FIRST, hand.now()
         if hand.now() < due:
             hand.sleep(look)

@@ -337,7 +337,6 @@ def _still_fails(failure: Failure, failures: tuple[Failure, ...]) -> bool:
 
 
 def _is_another(before: Failure, after: Failure) -> bool:
-    messages = [
-        re.sub(r" \(.*\)$", "", one.error) for one in (before, after)
-    ]  # without the path of the file
+    # without the path of the file
+    messages = [re.sub(r" \(.*\)$", "", one.error) for one in (before, after)]
     return messages[0] != messages[1] and before.blame[:1] != after.blame[:1]

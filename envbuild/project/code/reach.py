@@ -20,9 +20,8 @@ def loaded_files(tree: ProjectTree, names: Mapping[Path, frozenset[str]]) -> fro
     """
     code = [path for path in tree.code if not is_aside(path)]
     if not code:
-        return frozenset(
-            tree.code
-        )  # all of it is scripts, tools or examples: those are the project
+        # all of it is scripts, tools or examples: those are the project
+        return frozenset(tree.code)
     starts = {path for path in code if _is_program(path)}
     if starts or (tree.root / "src").is_dir():
         for package in _packages(tree):

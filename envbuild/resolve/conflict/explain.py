@@ -77,9 +77,8 @@ class ConflictError(Exception):
         # uv prints the derivation first, then hints, each at the beginning of a line
         body, *hints = re.split(r"^hint: ", output, flags=re.MULTILINE)
         cause = body.partition("cause:")[2] or body
-        self.text = re.sub(
-            r"\{[^{}]*\}", "", " ".join(cause.split())
-        )  # without markers: NAME{python_version < '3.8'}
+        # without markers: NAME{python_version < '3.8'}
+        self.text = re.sub(r"\{[^{}]*\}", "", " ".join(cause.split()))
         hinted = FILTERED.findall("\n".join(hints))
         self.filtered = tuple(dict.fromkeys([*hinted, *AFTER_DATE.findall(self.text)]))
         super().__init__(self.text)

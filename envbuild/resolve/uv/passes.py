@@ -194,8 +194,8 @@ class Passes:
             for d in self.task.problem.directs
             if d.name not in self.stubs.by_name and d.name in first
         ]
-        # what has moved without need goes back: the same direct requirements, and the base
-        # preferred
+        # what has moved without need goes back:
+        # the same direct requirements, and the base preferred
         held = {name: first[name].version for name in names}
         if any(
             name in self.stubs.by_name for name, chosen in first.items() if not chosen.from_base

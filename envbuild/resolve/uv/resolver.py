@@ -157,9 +157,8 @@ class UvResolver:
             folder.mkdir()
         indexes = self._index_urls(request)
         settings = self.context.settings
-        settings = replace(
-            settings, indexes={**settings.indexes, **indexes}
-        )  # their passwords count
+        # their passwords count
+        settings = replace(settings, indexes={**settings.indexes, **indexes})
         return Session(
             folder=folder,
             facts=request.facts,
@@ -289,8 +288,8 @@ class UvResolver:
         """Search again where several new packages hold one module, with one in their place."""
         new = _new_versions(answer.chosen)
         problem = answer.task.problem
-        # opencv-python and opencv-python-headless hold the same files: one of them stands for the
-        # other
+        # opencv-python and opencv-python-headless hold the same files:
+        # one of them stands for the other
         aliases = merge_aliases(new, {direct.name for direct in problem.directs})
         if not aliases:
             return answer
