@@ -89,7 +89,10 @@ class Space:
 
 
 def read_host(*, root: Path = Path("/"), uid: int | None = None, user: str | None = None) -> Host:
-    """Read the facts below ``root`` (tests pass a made-up one); starts no process and never fails."""
+    """Read the facts below ``root`` (tests pass a made-up one).
+
+    Starts no process and never fails.
+    """
     number = os.geteuid() if uid is None else uid
     name = user or user_name(number)
     return Host(
@@ -118,7 +121,10 @@ def read_driver(root: Path = Path("/")) -> str | None:
 
 
 def user_namespaces_work(runner: Runner) -> bool | None:
-    """Tell whether this user can make a user namespace, by making one that ends at once; None without unshare(1)."""
+    """Tell whether this user can make a user namespace, by making one that ends at once.
+
+    None without unshare(1).
+    """
     try:
         return runner(Command(argv=("unshare", "-U", "true"), timeout=5), check=False).code == 0
     except HostError:
@@ -163,7 +169,10 @@ def read_space(
 
 
 def _file_system(place: Path, mounts: str) -> tuple[str, str, str, str]:
-    """Return device, point, type and options of the deepest mount above a place; of two at one, the later counts."""
+    """Return device, point, type and options of the deepest mount above a place.
+
+    Of two at one, the later counts.
+    """
     found, depth = ("", "", "unknown", ""), -1
     for line in mounts.splitlines():
         device, written, kind, options = (*line.split(), "", "", "", "")[:4]

@@ -54,7 +54,10 @@ class Command:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Result:
-    """What a process left behind; ``seconds`` is wall time, ``timed_out`` tells that the time limit ended it."""
+    """What a process left behind.
+
+    ``seconds`` is wall time, ``timed_out`` tells that the time limit ended it.
+    """
 
     argv: tuple[str, ...]
     code: int
@@ -205,7 +208,10 @@ def _guarded(process: subprocess.Popen[bytes]) -> Iterator[None]:
 
 
 class LocalRunner:
-    """Run commands on this machine; each child leads its own process group, so that it can be ended whole."""
+    """Run commands on this machine.
+
+    Each child leads its own process group, so that it can be ended whole.
+    """
 
     def __call__(self, command: Command, *, check: bool = True) -> Result:
         """Run one command to its end.

@@ -1,4 +1,7 @@
-"""Read TOML with errors that name file, line and key; write the few forms that envbuild's own files use."""
+"""Read TOML with errors that name file, line and key.
+
+Write the few forms that envbuild's own files use.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +59,10 @@ def parse_toml(text: str, where: str) -> dict[str, Any]:
 
 
 def closest(word: str, known: Iterable[str]) -> str:
-    """Return ``; did you mean "x"?`` for the nearest known word, else the list of known words, else nothing."""
+    """Return ``.
+
+    Did you mean "x"?`` for the nearest known word, else the list of known words, else nothing.
+    """
     names = sorted(known)
     near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     if near:
@@ -65,7 +71,10 @@ def closest(word: str, known: Iterable[str]) -> str:
 
 
 def line_of(text: str, path: tuple[str | int, ...]) -> int:
-    """Return the line (from 1) where a key stands; the nearest enclosing one where it cannot be told."""
+    """Return the line (from 1) where a key stands.
+
+    The nearest enclosing one where it cannot be told.
+    """
     lines = text.splitlines()
     found, start = 0, 0
     for depth, part in enumerate(path):

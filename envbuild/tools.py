@@ -136,7 +136,10 @@ def _version(path: Path, kind: Kind, settings: Settings, runner: Runner) -> tupl
 
 
 def find_runtime_program(settings: Settings) -> Path:
-    """Return the configured container runtime, else apptainer or singularity of PATH; HostError for none."""
+    """Return the configured container runtime, else apptainer or singularity of PATH.
+
+    HostError for none.
+    """
     path = settings.environment.get("PATH")
     for name in (settings.runtime,) if settings.runtime else ("apptainer", "singularity"):
         found = shutil.which(name, path=path)

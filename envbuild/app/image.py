@@ -57,7 +57,10 @@ class FoundImage:
 
     @cached_property
     def origin(self) -> str | None:
-        """The digest of the lock that the image says it was made from; None where it says nothing."""
+        """The digest of the lock that the image says it was made from.
+
+        None where it says nothing.
+        """
         return embedded_lock_digest(self.path) if self.path.is_file() else None
 
     @property
@@ -163,7 +166,10 @@ def warn_of_old_image(found: FoundImage, context: Context) -> None:
 
 
 def refuse_old_image(found: FoundImage, way_out: str) -> None:
-    """Raise StaleLockError for an image that is old; ``way_out`` says how to go on with it as it is."""
+    """Raise StaleLockError for an image that is old.
+
+    ``way_out`` says how to go on with it as it is.
+    """
     if found.old is not None:
         hint = f"{found.old.remedy}\n{way_out}"
         raise StaleLockError(

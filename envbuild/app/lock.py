@@ -92,7 +92,10 @@ def _conda_choices(
 
 
 def write_first_lock(source: Source, context: Context, proof_seconds: float | None = None) -> Lock:
-    """Make and write the lock of a recipe that has none; ``proof_seconds`` is the budget of its proof."""
+    """Make and write the lock of a recipe that has none.
+
+    ``proof_seconds`` is the budget of its proof.
+    """
     _, lock = update_lock(source, LockRequest(proof_seconds=proof_seconds), context)
     target = write_own_lock(source, lock, context)
     for line in describe_lock(None, lock, target):
@@ -101,7 +104,10 @@ def write_first_lock(source: Source, context: Context, proof_seconds: float | No
 
 
 def describe_lock(old: Lock | None, lock: Lock, target: Path | None) -> list[str]:
-    """Return for people what a new lock holds and what changed; ``target`` is None where it was not written."""
+    """Return for people what a new lock holds and what changed.
+
+    ``target`` is None where it was not written.
+    """
     first, *others = summarize_lock(lock)
     lines = [f"{target or 'not written'}: {first}", *(f"  {line}" for line in others)]
     how = " (envbuild lock --prove, or the check of envbuild make)"

@@ -27,7 +27,10 @@ def build_script(recipe: Recipe) -> str:
 
 
 def readme(recipe: Recipe, lock: Lock, *, pythons: tuple[str, ...]) -> str:
-    """Return the bundle's README; ``pythons`` are those that envbuild's own wheels inside are for."""
+    """Return the bundle's README.
+
+    ``pythons`` are those that envbuild's own wheels inside are for.
+    """
     name = recipe.name
     install = (
         f"    tar -xf {name}.bundle.tar\n"

@@ -88,7 +88,10 @@ class Evidence:
 
     @property
     def build(self) -> WheelBuild | None:
-        """The row of the framework's release; only when it is of the same CUDA as the installed files."""
+        """The row of the framework's release.
+
+        Only when it is of the same CUDA as the installed files.
+        """
         if self.framework is None or self.release is None:
             return None
         row = lookup.build_of(self.framework.name, self.release)

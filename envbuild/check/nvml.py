@@ -54,7 +54,10 @@ UNKNOWN_MEMORY = 2**64 - 1
 
 
 class Nvml:
-    """The library, initialised; ``library`` is a file to open instead of the driver's.  Raises HostError."""
+    """The library, initialised.
+
+    ``library`` is a file to open instead of the driver's.  Raises HostError.
+    """
 
     def __init__(self, library: str = LIBRARY) -> None:
         try:
@@ -96,7 +99,10 @@ class Nvml:
         )
 
     def _processes(self, handle: ctypes.c_void_p) -> dict[int, int | None]:
-        """Return who computes on a card; the oldest form of the call has no MIG fields and is not asked."""
+        """Return who computes on a card.
+
+        The oldest form of the call has no MIG fields and is not asked.
+        """
         stem = "nvmlDeviceGetComputeRunningProcesses"
         call = getattr(self.library, f"{stem}_v3", None) or getattr(
             self.library, f"{stem}_v2", None

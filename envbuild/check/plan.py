@@ -56,7 +56,10 @@ OTHER_CODE = ("[!n]*/*.so", "n[!v]*/*.so", "*.so")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProbeRequest:
-    """A script to run in the image; ``limit`` in seconds, ``parts`` are prepended (``probes/shared/``)."""
+    """A script to run in the image.
+
+    ``limit`` in seconds, ``parts`` are prepended (``probes/shared/``).
+    """
 
     name: str
     parameters: Mapping[str, Any] = field(default_factory=dict)

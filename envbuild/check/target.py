@@ -11,7 +11,10 @@ from envbuild.errors import UsageError
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Target:
-    """A kind of node; ``capability`` is times ten, ``gpu`` what the user called it; None is not told."""
+    """A kind of node.
+
+    ``capability`` is times ten, ``gpu`` what the user called it; None is not told.
+    """
 
     gpu: str | None = None
     capability: int | None = None

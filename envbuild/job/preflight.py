@@ -78,7 +78,10 @@ def _ended(record: Record, settings: Settings) -> bool:
 
 
 def _succeeded(record: Record, settings: Settings) -> bool:
-    """Tell whether a job has left all its receipts and they tell success; raises UsageError where they tell failure."""
+    """Tell whether a job has left all its receipts and they tell success.
+
+    Raises UsageError where they tell failure.
+    """
     if not _ended(record, settings):
         return False
     code = exit_code(read_receipts(record, settings.cwd))

@@ -130,7 +130,10 @@ def _stamped(image: Image | None, project: Path) -> Image | None:
 
 
 def write_secrets(values: Mapping[str, str], settings: Settings, key: str) -> str | None:
-    """Write handed-on variables to a file that only their owner can read; None where there are none."""
+    """Write handed-on variables to a file that only their owner can read.
+
+    None where there are none.
+    """
     if not values:
         return None
     path = job_folder(settings.cwd) / f"{key}.env"
@@ -157,7 +160,10 @@ def new_key(name: str) -> str:
 
 
 def make_log_folder(job: Job, settings: Settings) -> Path:
-    """Make the folder of the logs, which Grid Engine and older Slurm do not; raises HostError where that fails."""
+    """Make the folder of the logs, which Grid Engine and older Slurm do not.
+
+    Raises HostError where that fails.
+    """
     folder = (settings.cwd / log_pattern(job)).parent
     with os_errors_as(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -170,7 +176,10 @@ def make_log_folder(job: Job, settings: Settings) -> Path:
 
 
 def log_sizes(job: Job, settings: Settings) -> dict[Path, int]:
-    """Return the sizes of the files in the folder of the logs; an id comes again, and a job adds to its log."""
+    """Return the sizes of the files in the folder of the logs.
+
+    An id comes again, and a job adds to its log.
+    """
     folder = (settings.cwd / log_pattern(job)).parent
     return (
         {path: path.stat().st_size for path in folder.glob("*") if path.is_file()}

@@ -23,7 +23,9 @@ def bootstrap_root(
     *,
     conda: bool = False,
 ) -> tuple[str, ...]:
-    """Return %setup lines that fill the root, and put the other Debian packages where %post finds them.
+    """Return %setup lines that fill the root.
+
+    The other Debian packages are put where %post finds them.
 
     ``epoch`` is in seconds. With ENVBUILD_ROOT (a tar that envbuild made from the same packages)
     nothing is downloaded; else the files come from this machine's own Debian mirror, or from

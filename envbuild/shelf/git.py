@@ -227,7 +227,8 @@ class GitBackend:
         if any(mark in rejection or mark in result.stderr for mark in RACE_MESSAGES):
             raise SlotTakenError(rejection)
         if rejection:
-            what = f"the repository refused the push: {rejection.rpartition(BRANCH)[2].strip() or rejection}"
+            reason = rejection.rpartition(BRANCH)[2].strip() or rejection
+            what = f"the repository refused the push: {reason}"
             hint = _push_hint(result) or "ask whoever keeps the repository; nothing was published"
             raise HostError(f"{what}\n{_hook_output(result)}".rstrip(), where=self.url, hint=hint)
         raise self._unreachable(result)

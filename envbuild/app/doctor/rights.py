@@ -38,7 +38,10 @@ def capability(bit: int) -> str:
 
 
 def judge_namespaces(host: Host, *, works: bool | None) -> Finding:
-    """Judge user namespaces, in which everybody but a whole root builds; ``works`` is None where nothing was tried."""
+    """Judge user namespaces, in which everybody but a whole root builds.
+
+    ``works`` is None where nothing was tried.
+    """
     name, limit = "user namespaces", host.user_namespace_limit
     if works is None and limit != 0:
         return Finding(name=name, verdict="differs", value="not tried: there is no unshare program")

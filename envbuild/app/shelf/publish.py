@@ -61,7 +61,10 @@ class Publication:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Published:
-    """What was published: ``added`` is False where the shelf said all of it already; ``size`` are the new bytes."""
+    """What was published: ``added`` is False where the shelf said all of it already.
+
+    ``size`` are the new bytes.
+    """
 
     library: ShelfClient
     stored: StoredEntry

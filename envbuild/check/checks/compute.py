@@ -194,7 +194,10 @@ def _done(evidence: Evidence, *tasks: str) -> list[Computed]:
 
 
 def _has(evidence: Evidence, one: Computed) -> bool:
-    """Tell whether the GPU has a task's number format; where the driver did not say, it is tried."""
+    """Tell whether the GPU has a task's number format.
+
+    Where the driver did not say, it is tried.
+    """
     driver = evidence.driver.data if evidence.driver else None
     found = (
         [device for device in driver.cuda.devices if device.index == one.index] if driver else []

@@ -1,1 +1,4 @@
-"""Scripts that run inside images (Python 3.6 to 3.14, standard library only); none is named like what it probes."""
+"""Scripts that run inside images (Python 3.6 to 3.14, standard library only).
+
+None is named like what it probes.
+"""

@@ -38,7 +38,10 @@ def as_array(task, value):
 
 
 def with_session(task, index, data):
-    """TensorFlow 1: a graph and a session; soft placement off, so that a missing kernel is an error."""
+    """TensorFlow 1: a graph and a session.
+
+    Soft placement off, so that a missing kernel is an error.
+    """
     options = tf.GPUOptions(allow_growth=True)
     config = tf.ConfigProto(allow_soft_placement=False, gpu_options=options)
     with tf.Graph().as_default(), tf.device("/device:%s:%d" % (KIND, index)):

@@ -1,4 +1,7 @@
-"""How the command starts: once, by torchrun, one task per GPU, or by MPI; who and where comes from the allocation."""
+"""How the command starts: once, by torchrun, one task per GPU, or by MPI.
+
+Who and where comes from the allocation.
+"""
 
 from __future__ import annotations
 

@@ -26,7 +26,10 @@ class StagedData:
 
 
 def staged_data(job: Job) -> tuple[StagedData, ...]:
-    """Return what a job stages; an archive becomes the folder that is called like it without the ending."""
+    """Return what a job stages.
+
+    An archive becomes the folder that is called like it without the ending.
+    """
     found = []
     for name in job.intent.stage:
         packed = ARCHIVE.search(name)
@@ -58,7 +61,10 @@ def check_stage(names: tuple[str, ...], folder: Path) -> None:
 
 
 def stage_functions(job: Job) -> str:
-    """Return the functions that bring data to the node and remove it; "" where nothing is staged."""
+    """Return the functions that bring data to the node and remove it.
+
+    "" where nothing is staged.
+    """
     steps = []
     for number, item in enumerate(staged_data(job)):
         source, place = shlex.quote(item.source), f'"$staged/{number}"'

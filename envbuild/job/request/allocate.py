@@ -1,4 +1,7 @@
-"""From intent and site to an allocation: nodes, processes, GPUs and cores; what the site has not is an error."""
+"""From intent and site to an allocation: nodes, processes, GPUs and cores.
+
+What the site has not is an error.
+"""
 
 from __future__ import annotations
 

@@ -11,7 +11,10 @@ TIME = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 
 
 def parse_walltime(text: str, where: str) -> int:
-    """Return the seconds of "36h", "1d12h", "90m" or "HH:MM:SS"; raises UsageError for a bare number and for zero."""
+    """Return the seconds of "36h", "1d12h", "90m" or "HH:MM:SS".
+
+    Raises UsageError for a bare number and for zero.
+    """
     clock = re.fullmatch(r"(\d{1,4}):([0-5]\d):([0-5]\d)", text)
     parts = re.fullmatch(r"(?:(\d{1,4})d)?(?:(\d{1,5})h)?(?:(\d{1,6})m)?(?:(\d{1,7})s)?", text)
     if clock:
@@ -35,7 +38,10 @@ def clock_seconds(hours: str, minutes: str, seconds: str) -> int:
 
 
 def parse_memory(text: str, where: str) -> int:
-    """Return the MiB of "16GiB" or "16 GB" (rounded up); raises UsageError without a unit and for zero."""
+    """Return the MiB of "16GiB" or "16 GB" (rounded up).
+
+    Raises UsageError without a unit and for zero.
+    """
     found = re.fullmatch(r"(\d{1,9})\s*([MGT]i?B)", text)
     if found is None:
         raise UsageError(

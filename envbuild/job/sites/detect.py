@@ -83,7 +83,10 @@ def detect(settings: Settings, runner: Runner, wanted: str | None = None) -> Det
 
 
 def site_text(name: str, found: DetectedScheduler, settings: Settings, runner: Runner) -> str:
-    """Return a site file with what can be found out; what has to be known stands there as a comment."""
+    """Return a site file with what can be found out.
+
+    What has to be known stands there as a comment.
+    """
     sections = SCHEDULERS[found.scheduler].site_sections(lambda *argv: _ask(argv, settings, runner))
     source = f"{found.version}, asked on {os.uname().nodename}"
     lines = ["[site]", f"name = {quote(name)}", f"scheduler = {quote(found.scheduler)}"]
@@ -153,7 +156,10 @@ def probed_sections(log: str) -> tuple[dict[str, str], list[tuple[str, int, str]
 
 
 def with_facts(text: str, facts: Mapping[str, str], gpus: list[tuple[str, int, str]]) -> str:
-    """Return a site file whose [host] and [[gpu]] sections are the probe's; all else stays as it is written."""
+    """Return a site file whose [host] and [[gpu]] sections are the probe's.
+
+    All else stays as it is written.
+    """
     kept: list[str] = []
     skipping = False
     for line in text.splitlines():

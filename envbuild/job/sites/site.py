@@ -71,7 +71,10 @@ class Resources(_SiteFileSection, frozen=True):
 
 
 class NodeType(_SiteFileSection, frozen=True):
-    """[[type]]: a node, or a part of one, that the site hands out by name; ``most`` is how many one job may get."""
+    """[[type]]: a node, or a part of one, that the site hands out by name.
+
+    ``most`` is how many one job may get.
+    """
 
     name: Word
     gpus: Annotated[int, Meta(ge=0)] = 0
@@ -153,7 +156,10 @@ class Build(_SiteFileSection, frozen=True):
 
 
 class Gpu(_SiteFileSection, frozen=True):
-    """[[gpu]]: one kind of GPU of the site, for ``check --for``; ``capability`` is ten times CUDA's number."""
+    """[[gpu]]: one kind of GPU of the site, for ``check --for``.
+
+    ``capability`` is ten times CUDA's number.
+    """
 
     name: OneLine
     capability: Annotated[int, Meta(ge=10, le=200)]
@@ -214,7 +220,10 @@ class Site(_SiteFileSection, frozen=True):
 
     @property
     def runtime_without_zstd(self) -> str | None:
-        """The container runtime, if it opens no image packed with zstd; None where that is not known."""
+        """The container runtime, if it opens no image packed with zstd.
+
+        None where that is not known.
+        """
         name, _, version = self.host.runtime.partition(" ")
         if version:
             fits = opens_zstd(name, tuple(map(int, version.split("."))))

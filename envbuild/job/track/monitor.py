@@ -118,7 +118,10 @@ class Receipts:
         self.stopped: dict[Path, Receipt] = {}
 
     def look(self) -> list[Path]:
-        """Read what is new; return the logs of tasks that have ended for good since the last look."""
+        """Read what is new.
+
+        Return the logs of tasks that have ended for good since the last look.
+        """
         waited = set(self.logs) - set(self.final)
         self.stopped = {}
         ended = []

@@ -14,14 +14,20 @@ from envbuild.job.track.records import read_receipts
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobState:
-    """``word`` is succeeded, failed, queued, running, stuck, ended, cancelled or unknown; ``detail`` says more."""
+    """``word`` is succeeded, failed, queued, running, stuck, ended, cancelled or unknown.
+
+    ``detail`` says more.
+    """
 
     word: str
     detail: str
 
 
 def find_state(record: Record, context: Context) -> JobState:
-    """Return the state of a job; the scheduler is asked where its receipts are not all there, or tell of a signal."""
+    """Return the state of a job.
+
+    The scheduler is asked where its receipts are not all there, or tell of a signal.
+    """
     receipts = read_receipts(record, context.settings.cwd)
     whole = len(receipts) >= max(1, len(record.tasks))
     if whole and not is_stopped(receipts):

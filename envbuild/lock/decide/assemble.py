@@ -34,7 +34,10 @@ def assemble_lock(
     installer: tuple[Found, ...],
     packing: tuple[Packer, tuple[PackerFile, ...]],
 ) -> Lock:
-    """Write down as a lock what was decided; ``packing`` is the packer and the files it comes in."""
+    """Write down as a lock what was decided.
+
+    ``packing`` is the packer and the files it comes in.
+    """
     recipe = source.recipe
     framework_of_dists = framework_packages(base, resolution)
     own = {p.name for p in framework_of_dists}

@@ -65,8 +65,8 @@ class ConflictError(Exception):
     """uv found no solution; ``text`` is its derivation, ``filtered`` the names that the date cut.
 
     ``couplings`` are rows about what is new that were constraints, beside those of the base;
-    ``first_reasons`` are sentences that come before all others; ``traps`` are names of which an index
-    has nothing that counts.
+    ``first_reasons`` are sentences that come before all others; ``traps`` are names of which an
+    index has nothing that counts.
     """
 
     couplings: tuple[Coupling, ...] = ()

@@ -57,7 +57,10 @@ class Task:
 
 
 class Passes:
-    """One search; ``notes`` and ``warnings`` are for the user, ``uv_warnings`` are uv's, in its words."""
+    """One search.
+
+    ``notes`` and ``warnings`` are for the user, ``uv_warnings`` are uv's, in its words.
+    """
 
     def __init__(self, session: Session, task: Task) -> None:
         self.session = session

@@ -135,7 +135,10 @@ def endure(entry, task, index, perform):
 
 
 def gather(entry, task, index, perform):
-    """All devices add up; ``perform`` returns (greatest error, seconds, bytes of one device, number of devices)."""
+    """All devices add up.
+
+    ``perform`` returns (greatest error, seconds, bytes of one device, number of devices).
+    """
     error, seconds, size, devices = perform(task, index, ())
     entry.update(error=float(error), seconds=round(seconds, 6), device="gpu")
     # bus bandwidth as nccl-tests counts it
@@ -223,7 +226,10 @@ def used_memory():
 
 
 def seen_by_driver(before):
-    """Whether the management library shows this process, and by how much the memory in use rose; null: not asked."""
+    """Whether the management library shows this process, and by how much the memory in use rose.
+
+    Null: not asked.
+    """
     nvml, handles = nvml_devices() if "memory" in TASKS else (None, [])
     if nvml is None:
         return None

@@ -92,7 +92,10 @@ def read_record(item):
 
 
 def owned(item, rows):
-    """Paths relative to the folder that a distribution owns; from top_level.txt or its name where RECORD has none."""
+    """Paths relative to the folder that a distribution owns.
+
+    From top_level.txt or its name where RECORD has none.
+    """
     if rows:
         return [row[0] for row in rows]
     listed = read(os.path.join(item["info"], "top_level.txt")).split() or [

@@ -132,7 +132,10 @@ class Elf(object):
         return found
 
     def _versions(self, table, number):
-        """The open file, where a table of versions starts and how many rows it has; at most one item."""
+        """The open file, where a table of versions starts and how many rows it has.
+
+        At most one item.
+        """
         if self.tables is None:
             return
         order, base, place, values = self.tables

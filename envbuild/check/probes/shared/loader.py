@@ -78,7 +78,10 @@ class Search(object):
         return self.known[path]
 
     def lacks(self, path, versions):
-        """Symbol versions that a library does not have; none for one that has no versions at all."""
+        """Symbol versions that a library does not have.
+
+        None for one that has no versions at all.
+        """
         if path not in self.defined:
             try:
                 self.defined[path] = self.elf(path).versions_defined()
@@ -126,7 +129,10 @@ class Process(object):
         self.loaded, self.loader = {}, {}
 
     def find(self, soname, caller):
-        """Where the loader finds a library for the object that asks for it; what is loaded already comes first."""
+        """Where the loader finds a library for the object that asks for it.
+
+        What is loaded already comes first.
+        """
         if soname in self.loaded:
             return self.loaded[soname]
         elf = self.search.elf(caller) if caller else None
@@ -143,7 +149,10 @@ class Process(object):
         return self.search.find(soname, rpath, runpath, self.library_path)
 
     def load(self, path, caller=None):
-        """Load an object and what it needs; returns the names that are not found, with who needs them."""
+        """Load an object and what it needs.
+
+        Returns the names that are not found, with who needs them.
+        """
         lost, queue = [], [(path, caller)]
         while queue:
             path, caller = queue.pop(0)
@@ -165,7 +174,10 @@ class Process(object):
         return lost
 
     def open(self, soname, caller):
-        """Open a library as dlopen(3) does: all that it needs or nothing; returns (path or None, what is lost)."""
+        """Open a library as dlopen(3) does: all that it needs or nothing.
+
+        Returns (path or None, what is lost).
+        """
         place = self.find(soname, caller)
         if place is None:
             return None, []
