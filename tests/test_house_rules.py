@@ -12,6 +12,7 @@ import ast
 import re
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -367,3 +368,17 @@ def test_the_build_stage_is_not_ignored() -> None:
     tracked = {path for path in _tracked() if path.is_relative_to(PACKAGE)}
     assert PACKAGE / "build" / "__init__.py" in tracked
     assert any(path.parent == PACKAGE / "build" and path.name == "make.py" for path in tracked)
+
+
+LONG_MODULES = {"base/probe.py"}
+"""Modules over 400 lines.  The probe is copied alone into images."""
+WIDE_FOLDERS = {".", "cli"}
+"""Folders over 15 modules: the foundations, and one module a verb."""
+
+
+def test_no_module_is_too_long_and_no_folder_too_wide() -> None:
+    modules = {path.relative_to(PACKAGE): path for path in PACKAGE.rglob("*.py")}
+    sizes = {name: len(path.read_text("utf-8").splitlines()) for name, path in modules.items()}
+    assert {str(name) for name, size in sizes.items() if size > 400} == LONG_MODULES
+    counts = Counter(str(name.parent) for name in modules if name.name != "__init__.py")
+    assert {folder for folder, count in counts.items() if count > 15} == WIDE_FOLDERS

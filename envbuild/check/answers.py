@@ -1,7 +1,4 @@
-"""What the probes answer, typed.
-
-An answer that does not fit is a fault of the image, never trusted.
-"""
+"""What the probes answer, typed; an answer that does not fit is a fault of the image, never trusted."""
 
 from __future__ import annotations
 
@@ -20,10 +17,7 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FoundDist(_Record, frozen=True):
-    """One installed distribution.
-
-    ``shadowed`` tells that an earlier folder of sys.path has one of the same name.
-    """
+    """One installed distribution; ``shadowed`` tells that an earlier folder of sys.path has one of the same name."""
 
     name: str
     version: str
@@ -70,10 +64,7 @@ class UserSite(_Record, frozen=True):
 
 
 class BuiltFor(_Record, frozen=True):
-    """What a framework's own files say it was built for.
-
-    ``arches`` as written ("sm_80", "compute_80").
-    """
+    """What a framework's own files say it was built for; ``arches`` as written ("sm_80", "compute_80")."""
 
     cuda: str | None = None
     cudnn: str | None = None
@@ -185,10 +176,7 @@ class CodeFile(_Record, frozen=True):
 
 
 class Code(_Record, frozen=True):
-    """fatbin_probe: for which GPUs the files hold code.
-
-    ``bytes`` is their size, ``unread`` were out of time.
-    """
+    """fatbin_probe: for which GPUs the files hold code; ``bytes`` is their size, ``unread`` were out of time."""
 
     files: tuple[CodeFile, ...]
     unread: tuple[str, ...]
@@ -287,10 +275,7 @@ class Plain(_Record, frozen=True):
 
 
 class ScriptRun(_Record, frozen=True):
-    """How the recipe's own check script ended.
-
-    ``last_line`` is of what it printed, or of its error.
-    """
+    """How the recipe's own check script ended; ``last_line`` is of what it printed, or of its error."""
 
     code: int
     last_line: str
@@ -309,10 +294,7 @@ class Device(_Record, frozen=True):
 
 
 class CudaDriver(_Record, frozen=True):
-    """What libcuda says.
-
-    ``init`` is cuInit's code, ``cuda`` the newest toolkit that it supports.
-    """
+    """What libcuda says; ``init`` is cuInit's code, ``cuda`` the newest toolkit that it supports."""
 
     loaded: bool
     error: str = ""
@@ -371,10 +353,7 @@ class Seen(_Record, frozen=True):
 
 
 class Compute(_Record, frozen=True):
-    """The probe of a framework: what it sees and computes.
-
-    ``loaded`` are the CUDA libraries of its process.
-    """
+    """The probe of a framework: what it sees and computes; ``loaded`` are the CUDA libraries of its process."""
 
     version: str
     devices: tuple[str, ...]
@@ -392,10 +371,7 @@ class Compute(_Record, frozen=True):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer(Generic[T]):
-    """A probe's answer, or why there is none.
-
-    ``noise`` are the last lines that it printed beside.
-    """
+    """A probe's answer, or why there is none; ``noise`` are the last lines that it printed beside."""
 
     data: T | None
     fault: str = ""

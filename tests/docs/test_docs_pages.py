@@ -226,3 +226,24 @@ def test_settings_of_the_pages_are_known() -> None:
                     assert name in SECTIONS or name in Recipe.__struct_fields__, (
                         f"{page.name}: [{name}]"
                     )
+
+
+def test_decisions_are_in_the_order_of_their_days() -> None:
+    text = (ROOT / "docs/decisions.md").read_text("utf-8")
+    days = re.findall(r"^\*\*(\d{4}-\d\d-\d\d)\. ", text, re.MULTILINE)
+    assert days == sorted(days) != []
+
+
+def test_the_places_where_a_change_goes_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    lines = section(text, "## Where a change goes").splitlines()
+    missing = []
+    for row in (line.split(" | ")[1] for line in lines if line.count(" | ") == 2):
+        places = [place for place in re.findall(r"`([\w./*-]+)`", row) if "NAME" not in place]
+        folders = [place for place in places if place.endswith("/")]
+        tops = [ROOT, ROOT / "envbuild", *(ROOT / "envbuild" / folder for folder in folders)]
+        named = [place for place in places if place.endswith(("/", ".py", ".md", ".toml"))]
+        missing += [
+            place for place in named if not any(any(top.glob(place.rstrip("/"))) for top in tops)
+        ]
+    assert missing == []
