@@ -86,14 +86,14 @@ def _parameters(node: ast.FunctionDef) -> list[ast.arg]:
 
 LIMITS: list[tuple[Callable[[], float], float]] = [
     (nested_ternaries, 0),
-    (double_comprehensions, 5),
-    (knotted_statements, 10),
+    (double_comprehensions, 4),
+    (knotted_statements, 9),
     (many_parameters, 7),  # all of them click's commands: a parameter an option
-    (one_word_names, 27),
+    (one_word_names, 24),
     (shared_class_names, 6),
     (late_imports, 90),
-    (wide_lines, 540),
-    (expressions_per_line, 3.9),
+    (wide_lines, 495),
+    (expressions_per_line, 3.88),
 ]
 """What was reached; a limit only goes down."""
 
