@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from datetime import date
 from importlib.metadata import version
@@ -17,12 +18,15 @@ from envbuild.lock.decide.decide import LockOptions, decide_lock
 from envbuild.lock.decide.framework import require_framework
 from envbuild.lock.model import Lock
 from envbuild.lock.staleness import stale_reasons
+from envbuild.plan.scripts import fetch_packages
 from envbuild.progress import Silent
 from envbuild.recipe.model import AboutSection, BaseSection, CheckSection, Recipe, Source
 from envbuild.recipe.read import read_recipe
+from envbuild.resolve.stubs import write_wheel
 from envbuild.run import LocalRunner
 from envbuild.settings import load_settings
 from tests.resolve.conftest import SyntheticIndex
+from tests.resolve.loopback import Server
 
 BASE = '[recipe]\nname = "x"\n[base]\nbootstrap = "debian:bookworm"\ncpu = true\n'
 FACTS = BaseFacts(image="debian:bookworm", python="3.11.2", machine="x86_64", glibc="2.36")
@@ -41,9 +45,14 @@ def index(tmp_path: Path) -> SyntheticIndex:
 @pytest.fixture
 def lock(tmp_path: Path, index: SyntheticIndex) -> Callable[[str], Lock]:
     """Lock the text of a recipe against a bare Debian on the made-up index."""
+    return lock_with(tmp_path, index, f"file://{tmp_path}/cu118/simple")
+
+
+def lock_with(tmp_path: Path, index: SyntheticIndex, cu118: str) -> Callable[[str], Lock]:
+    """Return what locks the text of a recipe, with the address of the index called cu118."""
     environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "ENVBUILD_INDEX": index.url}
     environment |= {"ENVBUILD_STORE": str(tmp_path / "store"), "UV_CACHE_DIR": str(tmp_path / "uv")}
-    environment["ENVBUILD_INDEX_CU118"] = f"file://{tmp_path}/cu118/simple"
+    environment["ENVBUILD_INDEX_CU118"] = cu118
     settings = load_settings(environment, tmp_path)
     context = open_context(settings, LocalRunner(), Silent())
 
@@ -161,6 +170,34 @@ def test_another_build_of_the_framework_comes_from_a_named_index(
     assert _versions(found, "framework") == {"torch": "2.5.1+cu118"}
     assert {package.index for package in found.python if package.name == "torch"} == {"cu118"}
     assert _versions(found, "project") == {"torchmetrics": "1.0"}
+
+
+def test_an_index_of_the_frameworks_makers_is_read_as_they_write_it(
+    index: SyntheticIndex, tmp_path: Path
+) -> None:
+    """Their page is no "simple" one: absolute links with %2B, Linux wheels without a day or size."""
+    wheel = write_wheel(tmp_path, "torch", "2.5.1+cu118", ("runtime-cu11==11.8.89",))
+    runtime = write_wheel(tmp_path, "runtime_cu11", "11.8.89", ())
+    file = wheel.name.replace("py3-none-any", "cp311-cp311-linux_x86_64")
+    server = Server()
+    for project, path, shown in (
+        ("torch", wheel, file),
+        ("runtime-cu11", runtime, runtime.name),
+    ):
+        data, link = path.read_bytes(), f"whl/cu118/{shown.replace('+', '%2B')}"
+        server.files[link] = data
+        row = f'<a href="/{link}#sha256={hashlib.sha256(data).hexdigest()}">{shown}</a>'
+        server.files[f"whl/cu118/{project}/"] = f"<!DOCTYPE html><body>{row}</body>".encode()
+    lock = lock_with(tmp_path, index, f"{server.url}/whl/cu118")
+    found = lock(
+        f'{BASE}framework = "torch==2.5.1+cu118"\n[python]\ndependencies = []\nindexes = ["cu118"]\n'
+    )
+    rows = {package.name: (package.file, package.index) for package in found.python}
+    assert rows["torch"] == (file, "cu118")
+    assert rows["runtime-cu11"] == (runtime.name, "cu118")
+    find_file: Callable[[str, str, str], str] = getattr(fetch_packages, "find_file")  # noqa: B009
+    address = find_file(f"{server.url}/whl/cu118", "torch", file)
+    assert address == f"{server.url}/whl/cu118/{file.replace('+', '%2B')}"
 
 
 def test_a_bound_that_the_framework_excludes_is_told(lock: Callable[[str], Lock]) -> None:
