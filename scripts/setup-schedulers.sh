@@ -27,12 +27,12 @@ packages=(slurmctld slurmd slurm-client munge gridengine-master gridengine-exec 
 slurm_clients=(sbatch squeue sacct scontrol scancel srun sinfo)
 # shellcheck disable=SC2016  # the client's own shell expands it
 kept='${TMPDIR:+"TMPDIR=$TMPDIR"}'
-pbs_clients=(qsub qstat qdel qmgr pbsnodes qrerun qhold qrls qsig qterm)
+pbs_clients=(qsub qstat qdel qalter qmgr pbsnodes qrerun qhold qrls qsig qterm)
 prefix=${OPENPBS_PREFIX:-/opt/pbs}
 pbs_needs=(gcc g++ make libtool autoconf automake swig libhwloc-dev libx11-dev libxt-dev libxext-dev libxft-dev
   libedit-dev libical-dev ncurses-dev perl postgresql postgresql-contrib postgresql-server-dev-all python3-dev tcl-dev
   tk-dev libexpat-dev libssl-dev zlib1g-dev)
-grid_clients=(qsub qstat qacct qdel qrsh qrls qconf qmod qhost)
+grid_clients=(qsub qstat qacct qdel qalter qrsh qrls qconf qmod qhost)
 
 install_packages() {
   local package missing=()

@@ -141,7 +141,7 @@ def test_a_long_stage_says_how_far_it_is(
     monkeypatch.setattr("envbuild.cli.terminal.EVERY", 0.01)
     with Lines().stage("pack 3 packages", total=3) as stage:
         stage.advance(2)
-        time.sleep(0.1)
+        time.sleep(0.5)  # for a thread, on a busy machine
     lines = capsys.readouterr().err.splitlines()
     # on a busy machine the first look may come before anything is counted
     assert re.fullmatch(r"  pack 3 packages: 66 %, [\d.]+ s so far", lines[-2])
@@ -154,7 +154,7 @@ def test_a_long_stage_of_unknown_length_says_what_it_counted(
     monkeypatch.setattr("envbuild.cli.terminal.EVERY", 0.01)
     with Lines().stage("resolve", unit="page") as stage:
         stage.advance(14)
-        time.sleep(0.1)
+        time.sleep(0.5)  # for a thread, on a busy machine
     assert capsys.readouterr().err.splitlines()[-2].startswith("  resolve: 14 pages, ")
 
 

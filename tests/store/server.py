@@ -176,7 +176,7 @@ def serving() -> Iterator[Server]:
         thread.join()
 
 
-def until(condition: Callable[[], bool], *, seconds: float = 10.0) -> None:
+def until(condition: Callable[[], bool], *, seconds: float = 120.0) -> None:
     """Wait until something holds; fail when it never does."""
     deadline = time.monotonic() + seconds
     while not condition():

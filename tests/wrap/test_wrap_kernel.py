@@ -23,7 +23,7 @@ from envbuild.wrap.kernel import (
     render_node_kernel,
     render_start,
 )
-from tests.support import needs
+from tests.support import PATIENCE, needs
 from tests.wrap.conftest import envbuild
 from tests.wrap.jupyter_image import put_jupyter_image
 
@@ -103,7 +103,7 @@ def run_cell(client: Any, code: str) -> str:
         content = message["content"]
         texts.append(content.get("text", "") + content.get("ename", ""))
 
-    client.execute_interactive(code, output_hook=note, timeout=30)
+    client.execute_interactive(code, output_hook=note, timeout=PATIENCE)
     return "".join(texts)
 
 
@@ -127,9 +127,9 @@ def test_a_real_kernel_computes_and_is_interrupted(
         sleeping = client.execute("import time; time.sleep(600)")
         time.sleep(1)
         manager.interrupt_kernel()
-        reply = client.get_shell_msg(timeout=30)
+        reply = client.get_shell_msg(timeout=PATIENCE)
         while reply["parent_header"]["msg_id"] != sleeping:
-            reply = client.get_shell_msg(timeout=30)
+            reply = client.get_shell_msg(timeout=PATIENCE)
         assert reply["content"]["ename"] == "KeyboardInterrupt"
         assert run_cell(client, "print(six.__name__)") == "six\n"
     finally:

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -23,7 +22,7 @@ from envbuild.plan.quoting import quote_erb
 from envbuild.run import Command, LocalRunner
 from envbuild.wrap.portal import hub_lines, ondemand_files, render_start_server, vscode_lines
 from tests.project import Project, shared_store
-from tests.support import needs
+from tests.support import needs, wait_until
 from tests.wrap.conftest import envbuild
 from tests.wrap.jupyter_image import put_jupyter_image
 
@@ -202,10 +201,7 @@ def ssh_server(folder: Path) -> Iterator[tuple[str, ...]]:
     options += ["BatchMode=yes", "StrictHostKeyChecking=no", "LogLevel=ERROR"]
     options += [f"UserKnownHostsFile={folder}/known"]
     try:
-        end = time.monotonic() + 30
-        while not listens(port):
-            assert time.monotonic() < end, "sshd does not listen"
-            time.sleep(0.1)
+        wait_until(lambda: listens(port), "sshd listens")
         yield tuple(chain.from_iterable(("-o", option) for option in options))
     finally:
         server.terminate()
