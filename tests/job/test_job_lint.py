@@ -53,6 +53,8 @@ TRAPS = [
     ("fixed-port", 3, SLURM + "export MASTER_PORT=29500\n" + WORK),
     ("fixed-port", 3, SLURM + "torchrun --rdzv_endpoint=$h:29500 x.py\n"),
     ("chosen-gpus", 4, GPU + "export CUDA_VISIBLE_DEVICES=0,1\n" + WORK),
+    ("early-rank", 3, SLURM + "srun torchrun \\\n  --node_rank=$SLURM_PROCID train.py\n"),
+    ("early-rank", 4, PBS + 'cd /x\nmpiexec -n 4 ./bind "${PMIX_RANK}"\n'),
     ("secret", 3, SLURM + f"export WANDB_API_KEY={'0a' * 20}\n" + WORK),
     ("secret", 3, SLURM + f"# wandb login {'0a' * 20}\n" + WORK),
     ("foreign-variable", 3, SLURM + "cd $PBS_O_WORKDIR\n" + WORK),
@@ -72,6 +74,9 @@ TRAPS = [
     ("sudo", 3, SLURM + "sudo apt install x\n" + WORK),
 ]
 CLEAN = [
+    SLURM + "srun bash -c 'python x.py --rank $SLURM_PROCID'\n",
+    SLURM + 'srun bash -c "exec numactl -N \\$SLURM_LOCALID ./x"\n',
+    SLURM + 'echo "$SLURM_PROCID"\n' + WORK,
     GPU
     + "#SBATCH -o %x-%j.log\nset -e\nsource /opt/conda/etc/profile.d/conda.sh\nconda activate a\n"
     + WORK,

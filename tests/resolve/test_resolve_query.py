@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
+from envbuild.resolve.uv.cache_place import cache_variables
 from envbuild.resolve.uv.query import (
     QUIET,
     REQUESTS,
     Question,
+    building_environment,
     read_origins,
     uv_arguments,
     uv_environment,
@@ -122,3 +126,28 @@ def test_index_annotations() -> None:
         "default": "https://mirror.invalid/simple",
     }
     assert read_origins(text, indexes) == {"torch": "cu121"}
+
+
+def test_a_cache_without_hard_links_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As over sshfs: uv could not put its lock in place."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    usual = load_settings({"HOME": str(tmp_path / "usual")}, cwd=tmp_path)
+    assert cache_variables(usual) == {}
+    monkeypatch.setattr(os, "link", refuse)
+    settings = load_settings(
+        {"HOME": str(tmp_path / "home"), "TMPDIR": str(tmp_path)}, cwd=tmp_path
+    )
+    other = Path(uv_environment(settings)["UV_CACHE_DIR"])
+    assert (other.parent, other.stat().st_mode & 0o777) == (tmp_path, 0o700)
+    assert building_environment(settings, tmp_path)["UV_CACHE_DIR"] == str(other)
+    other.chmod(0o777)
+    assert cache_variables(settings) == {}, "it may be somebody else's"
+    other.chmod(0o700)
+    assert list((tmp_path / "home/.cache/uv").iterdir()) == []
+    named = {**settings.environment, "UV_CACHE_DIR": str(tmp_path / "named")}
+    assert uv_environment(load_settings(named, cwd=tmp_path))["UV_CACHE_DIR"] == str(other)

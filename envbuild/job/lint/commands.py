@@ -36,6 +36,11 @@ RELATIVE = (
     r"(?:$|[\s\"'>;]))"
 )
 """A file by a path from the folder in which the job runs."""
+EARLY = (
+    r"^\s*(?:srun|mpirun|mpiexec)\b.*\$\{?"
+    r"(SLURM_(?:PROCID|LOCALID|NODEID)|OMPI_COMM_WORLD_(?:LOCAL_)?RANK|PMI_RANK|PMIX_RANK)\b"
+)
+"""A starter of ranks with a variable that only a rank has."""
 QUIET = (
     r"(?:echo|date|printf|conda\s+deactivate|deactivate|module\s+(?:unload|purge)|"
     r"rm|sacct|squeue|qstat|seff|scontrol\s+show|nvidia-smi|hostname|sleep|exit\s*$)\b"
@@ -142,6 +147,19 @@ def find_fixed_ports(script: BatchScript) -> Iterator[LintFinding]:
         if script.dialect != "slurm":
             fix = "a port from the job's number"
         yield LintFinding(kind="fixed-port", line=found.line, reason=reason, fix=fix)
+
+
+def find_early_ranks(script: BatchScript) -> Iterator[LintFinding]:
+    """Find a rank's number in the arguments of what starts the ranks: the script fills in its own."""
+    for command in script.commands:
+        seen = re.sub(r"'[^']*'|\\.", "", command.text)
+        found = re.search(EARLY, seen)
+        if found:
+            reason = (
+                f"the script itself fills in ${found[1]}, so that all ranks get the same number"
+            )
+            fix = "srun bash -c '… $SLURM_PROCID …', in single quotes"
+            yield LintFinding(kind="early-rank", line=command.line, reason=reason, fix=fix)
 
 
 def find_chosen_cards(script: BatchScript) -> Iterator[LintFinding]:

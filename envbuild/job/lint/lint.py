@@ -28,6 +28,7 @@ RULES = (
     commands.find_no_nv,
     commands.find_cut_commands,
     commands.find_fixed_ports,
+    commands.find_early_ranks,
     commands.find_chosen_cards,
     commands.find_secrets,
     commands.find_foreign_variables,

@@ -12,6 +12,7 @@ from envbuild.net.redact import without_user
 from envbuild.resolve.platform import uv_platform
 from envbuild.resolve.pylock import write_seed
 from envbuild.resolve.stubs import extras_named
+from envbuild.resolve.uv.cache_place import cache_variables, usual_cache
 from envbuild.settings import Settings
 from envbuild.toml import quote, write_value
 
@@ -66,7 +67,8 @@ def uv_environment(settings: Settings) -> dict[str, str]:
         if not name.startswith(("UV_", "PIP_", "VIRTUAL_ENV", "CONDA_PREFIX", "PYTHON"))
         or KEPT_VARIABLES.fullmatch(name)
     }
-    return trust_variables(settings.certificates) | kept | QUIET | {"RUST_LOG": REQUESTS}
+    trust, cache = trust_variables(settings.certificates), cache_variables(settings)
+    return trust | kept | cache | QUIET | {"RUST_LOG": REQUESTS}
 
 
 def trust_variables(certificates: Path | None) -> dict[str, str]:
@@ -91,7 +93,6 @@ def building_environment(settings: Settings, home: Path) -> dict[str, str]:
         for name, value in settings.environment.items()
         if KEPT_VARIABLES.fullmatch(name) or name.lower() in PASSED_ON
     }
-    cache = Path(settings.environment.get("XDG_CACHE_HOME") or settings.home / ".cache") / "uv"
     # an empty home holds neither configuration nor keys of the user
     own = {
         "HOME": str(home),
@@ -102,8 +103,9 @@ def building_environment(settings: Settings, home: Path) -> dict[str, str]:
     netrc = settings.environment.get("NETRC") or str(settings.home / ".netrc")
     return {
         **trust_variables(settings.certificates),
-        "UV_CACHE_DIR": str(cache),
+        "UV_CACHE_DIR": str(usual_cache(settings)),
         **kept,
+        **cache_variables(settings),
         **own,
         "NETRC": netrc,
         **QUIET,
