@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 from envbuild.app.conda import read_target
 from envbuild.app.lock import resolve_lock
+from envbuild.build.fetch import fetch_files
 from envbuild.cli import run_cli
 from envbuild.conda.model import CondaFound, CondaSolution, GpuTarget
 from envbuild.errors import IntegrityError, NoSolutionError, UsageError
@@ -24,11 +26,13 @@ from envbuild.lock.model import Lock
 from envbuild.lock.read import parse_lock
 from envbuild.lock.staleness import refuse_changed_files, stale_reasons
 from envbuild.lock.write import write_lock
+from envbuild.net.web import GoneError
 from envbuild.recipe.find import find_recipe
 from envbuild.recipe.model import TargetSection
 from envbuild.recipe.read import read_recipe
+from envbuild.settings import load_settings
 from tests.conda.asking import context_of, user_of
-from tests.conda.channels import Served
+from tests.conda.channels import Package, Served, make_channel
 from tests.resolve.conftest import SyntheticIndex
 
 FACTS = {
@@ -185,6 +189,17 @@ def test_an_archive_that_was_replaced_is_refused(project: Project) -> None:
     refuse_changed_files(lock, lock)
     with pytest.raises(IntegrityError, match="now offers another file"):
         refuse_changed_files(lock, after)
+
+
+def test_a_package_that_has_left_its_channel_is_named(project: Project, tmp_path: Path) -> None:
+    lock = project.lock("samtools")
+    empty = make_channel(tmp_path / "empty", [Package(name="other")])
+    config = project.folder / "config.toml"
+    config.write_text(re.sub(r'forge = ".*"', f'forge = "{empty.as_uri()}"', config.read_text()))
+    context = context_of(load_settings(project.settings.environment, project.folder))
+    with pytest.raises(GoneError, match=r"samtools-1\.21-0\.conda is gone$") as caught:
+        fetch_files(lock, context)
+    assert "envbuild lock NAME --upgrade samtools" in (caught.value.hint or "")
 
 
 SITE = """

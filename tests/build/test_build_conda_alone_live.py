@@ -1,0 +1,112 @@
+"""What is written for others to build, with conda packages: by a real engine; and in layers.
+
+Both give the files that flat gives. The engine is told addresses alone, and uses nothing of the store.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from envbuild.base.debian.apt import debian_mirror
+from envbuild.lock.read import read_lock
+from envbuild.net.index import index_url
+from envbuild.run import Command, LocalRunner
+from envbuild.settings import load_settings
+from envbuild.store.layout import Store
+from tests.build.test_build_conda_live import channel, made, pytestmark, run
+from tests.conda.channels import Served
+from tests.project import Project
+from tests.support import needs
+
+__all__ = ["channel", "made", "pytestmark"]
+# Debian's Python, which plays conda's, lets uv put six into another folder
+FIND = (
+    "cd /opt/env && find . -not -type d -not -name '*.pyc' -not -path '*conda-meta*' "
+    "-not -path '*six*'"
+)
+LISTING = f"{FIND} | LC_ALL=C sort | xargs sha256sum; ls conda-meta; cat conda-meta/history"
+ACTIVATED = "cat /.singularity.d/env/91-conda.sh"
+
+
+def network(project: Project, served: Served) -> dict[str, str]:
+    """Return the variables that tell a build without envbuild where everything is."""
+    user, runner = load_settings(project.env, project.folder), LocalRunner()
+    return {
+        "DEBIAN_MIRROR": debian_mirror(user, runner),
+        "PIP_INDEX_URL": index_url(user, runner),
+        "ENVBUILD_CHANNEL_LAB": f"{served.url}/lab",
+    }
+
+
+def certificates(project: Project) -> Path:
+    user = load_settings(project.env, project.folder)
+    return user.certificates or Path("/etc/ssl/certs/ca-certificates.crt")
+
+
+def inside(image: str, folder: Path) -> str:
+    """Return what is in an image, as Apptainer itself shows it."""
+    start = ("apptainer", "--quiet", "exec", "--userns", "--containall", image, "sh", "-c")
+    argv = (*start, f"{LISTING}; {ACTIVATED}")
+    return LocalRunner()(Command(argv=argv, cwd=folder, timeout=120)).stdout
+
+
+def test_layers_hold_the_same_files(made: Project) -> None:
+    done = made.run("make", "env", "--mode", "layered", "-o", "layers.sif", "--no-check")
+    assert done.code == 0, done.stderr
+    found = inside("layers.sif", made.folder)
+    assert found == run(made, "sh", "-c", f"{LISTING}; {ACTIVATED}")
+
+
+ENGINE = [
+    needs("dockerd"),
+    pytest.mark.skipif(os.getuid() != 0, reason="only root starts a Docker engine"),
+]
+
+
+@pytest.fixture
+def docker(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., str]:
+    engine = str(request.getfixturevalue("engine"))
+
+    def call(*arguments: str) -> str:
+        env = {
+            "PATH": "/usr/bin:/bin:/usr/sbin:/sbin",
+            "DOCKER_HOST": engine,
+            "DOCKER_BUILDKIT": "1",
+            "HOME": str(tmp_path),
+        }
+        command = Command(argv=("docker", *arguments), env=env, cwd=tmp_path, timeout=900)
+        return LocalRunner()(command).stdout
+
+    return call
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("made")
+class TestEngine:
+    pytestmark = ENGINE
+
+    def test_the_dockerfile_gives_the_same_environment(
+        self, made: Project, channel: Served, docker: Callable[..., str], tmp_path: Path
+    ) -> None:
+        """No file beside the Dockerfile; how this machine reaches what it needs is told by secrets."""
+        done = made.run("export", "env", "--format", "dockerfile", "-o", "context/Dockerfile")
+        assert done.code == 0, done.stderr
+        told = network(made, channel)
+        (tmp_path / "network").write_text("".join(f"{k}={v}\n" for k, v in told.items()))
+        base = read_lock(made.folder / "lockfiles/env.lock").base.digest
+        # the builder: this machine reaches no registry with an image of Debian
+        docker("import", str(Store(made.store).base(base)), "debian:bookworm")
+        secrets = (
+            *("--secret", "id=network,src=network"),
+            *("--secret", f"id=certificates,src={certificates(made)}"),
+        )
+        context = str(made.folder / "context")
+        docker("build", "--quiet", "--network", "host", *secrets, "--tag", "env", context)
+        inside = ("run", "--rm", "--network", "none", "env", "sh", "-c")
+        # an engine's build may not unshare the network, so there the script reaches what plays it
+        listing = LISTING.replace("-not -path '*six*'", "-not -path '*six*' -not -path '*/post'")
+        assert docker(*inside, listing) == run(made, "sh", "-c", listing)
