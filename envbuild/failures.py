@@ -67,6 +67,13 @@ KNOWN_FAILURES = (
         error=SpaceError,
     ),
     KnownFailure(
+        # Go's runtime, before the program itself begins
+        pattern=r"failed to reserve page summary memory|runtime: (?:cannot allocate memory|out of memory)|"
+        r"failed to create new OS thread",
+        what="memory or processes, or what is left of them to you, are not enough for the container runtime",
+        hint="ulimit -v and ulimit -u show the limits of this shell; on a cluster, work in a job",
+    ),
+    KnownFailure(
         pattern=r"destination (?P<value>\S+) doesn't exist in container",
         what="the image has no {value} to bind to",
         hint="bind to a folder that every Debian and Ubuntu image has: /mnt",
@@ -113,6 +120,12 @@ KNOWN_FAILURES = (
         error=UsageError,
     ),
 )
+
+
+def find_known(text: str) -> KnownFailure | None:
+    """Return the known failure whose message needs no value of the text; None for another text."""
+    plain = (known for known in KNOWN_FAILURES if "{value}" not in known.what)
+    return next((known for known in plain if re.search(known.pattern, text)), None)
 
 
 def explain_failure(result: Result) -> EnvbuildError:

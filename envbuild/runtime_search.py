@@ -9,6 +9,7 @@ from pathlib import Path
 
 from envbuild.cage import find_cage
 from envbuild.errors import HostError
+from envbuild.failures import find_known
 from envbuild.host import Host, network_namespaces_work, read_host
 from envbuild.run import Command, Runner
 from envbuild.runtime import Runtime
@@ -68,6 +69,8 @@ def parse_version(
     """Read "apptainer version 1.4.5-1.el9" or "singularity-ce version 4.1.0"; else HostError."""
     found = re.search(r"\b(apptainer|singularity)(?:-ce|-pro)? version (\d+(?:\.\d+)*)", text)
     if failed or found is None:
+        if known := find_known(stderr):
+            raise HostError(known.what, where=where, hint=known.hint)
         message = next(iter((stderr or text).strip().splitlines()), "nothing")
         raise HostError(
             f"this is no working Apptainer or Singularity; --version said: {message}", where=where

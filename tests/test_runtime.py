@@ -491,6 +491,11 @@ FAILURES: Mapping[str, tuple[str, type[EnvbuildError], str]] = {
         ToolFailedError,
         "this container runtime cannot open the image, which is packed with zstd",
     ),
+    "too little memory": (
+        "fatal error: failed to reserve page summary memory\n\nruntime stack:\n",
+        ToolFailedError,
+        "memory or processes, or what is left of them to you, are not enough for the container runtime",
+    ),
     "missing command": (
         'FATAL:   "nosuchcmd": executable file not found in $PATH\n',
         UsageError,
@@ -683,3 +688,12 @@ class TestLive:
         damaged.write_bytes(tiny_image().read_bytes()[:100_000])
         result = LocalRunner()(runtime().exec_command(damaged, ("id",)), check=False)
         assert explain_failure(result).what == "the image is damaged, or no image at all"
+
+
+def test_a_runtime_that_lacks_memory_is_told_so() -> None:
+    said = (
+        "fatal error: failed to reserve page summary memory\n\nruntime stack:\n"  # apptainer 1.4.5
+    )
+    with pytest.raises(HostError, match="are not enough for the container runtime") as told:
+        parse_version("", where="/usr/bin/apptainer", failed=True, stderr=said)
+    assert "ulimit -v" in (told.value.hint or "")

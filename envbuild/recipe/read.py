@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -142,7 +143,8 @@ def _check_check(recipe: Recipe, path: Path, text: str) -> None:
             where=where,
             hint="put it beside the recipe",
         )
-    resolved = (path.parent / script).resolve()
+    # a link in a circle ends as a file that is not there
+    resolved = Path(os.path.realpath(path.parent / script))
     if not resolved.is_relative_to(path.parent.resolve()):
         raise UsageError(
             f"[check] script {script!r} is a link that leaves the recipe's folder", where=where

@@ -186,3 +186,24 @@ def test_an_ended_job_is_not_cancelled(project: Path, capsys: pytest.CaptureFixt
     submitted(project, "4000001", code=0)
     assert run_cli(["cancel", "4000001"]) == 0
     assert "has ended already" in capsys.readouterr().err
+
+
+def test_what_a_recipe_asks_of_the_user_is_told(
+    project: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The recipe may be somebody else's: it came with a copied folder."""
+    (tmp_path / "keys").mkdir()
+    (project / "data").mkdir()
+    monkeypatch.setenv("CLOUD_KEY", "word")
+    more = f'environment = ["CLOUD_KEY", "NOT_SET"]\nstage = ["data", "{tmp_path}/keys"]\n'
+    (project / "recipes/thing.toml").write_text(RECIPE.replace('account = "lab"\n', "") + more)
+    assert run_cli(["job", "thing", "--on", "plai"]) == 0
+    told = capsys.readouterr().err
+    assert "note: the recipe hands these variables of yours on to the job: CLOUD_KEY\n" in told
+    assert (
+        f"note: the recipe copies this to the node, from outside of the project: {tmp_path}/keys\n"
+        in told
+    )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -43,6 +45,7 @@ from envbuild.job.sites.site import Site
 from envbuild.job.submit import check_project, copy_secrets, new_key, write_secrets
 from envbuild.job.warnings import lonely_lightning, shared_sqlite
 from envbuild.recipe.model import JobSection, RunSection
+from envbuild.settings import Settings
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,6 +83,8 @@ def plan_job(request: JobRequest, context: Context) -> tuple[Job, Site, FoundIma
     site = find_job_site(request.site, context)
     found = find_image(request.image, context)
     warn_of_old_image(found, context)
+    for told in _recipe_notes(found, settings):
+        context.report.say(f"note: {told}")
     intent = _make_intent(request, site, found, context)
     if unfit := find_unfit(found, intent, site):
         context.report.say(f"note: {unfit}")
@@ -121,6 +126,22 @@ def plan_job(request: JobRequest, context: Context) -> tuple[Job, Site, FoundIma
     for told in filter(None, warnings):
         context.report.say(f"note: {told}")
     return job, site, found
+
+
+def _recipe_notes(found: FoundImage, settings: Settings) -> Iterator[str]:
+    """Say what a recipe asks of the user for its job, which may be somebody else's recipe."""
+    wanted = found.source.recipe.job if found.source else JobSection()
+    given = [name for name in wanted.environment if name in settings.environment]
+    if given:
+        yield f"the recipe hands these variables of yours on to the job: {', '.join(given)}"
+    outside = [path for path in wanted.stage if not _is_inside(path, settings.cwd)]
+    if outside:
+        told = ", ".join(outside)
+        yield f"the recipe copies this to the node, from outside of the project: {told}"
+
+
+def _is_inside(path: str, folder: Path) -> bool:
+    return Path(os.path.realpath(folder / path)).is_relative_to(folder.resolve())
 
 
 def hand_variables(job: Job, request: JobRequest, context: Context) -> tuple[Job, str]:

@@ -60,7 +60,7 @@ def require_files(source: Source, lock: Lock, context: Context) -> None:
 def _source_path(source: Source, name: str) -> Path:
     project = project_folder(source.path)
     path = project / name
-    if not path.resolve().is_relative_to(project.resolve()):
+    if not Path(os.path.realpath(path)).is_relative_to(project.resolve()):
         raise UsageError(
             f'[files] "{name}" is a link that leaves the project\'s folder', where=str(source.path)
         )
@@ -109,7 +109,7 @@ def _list_members(path: Path) -> Iterator[tuple[str, Path]]:
     keeps its mode.
     """
     # a link that [files] names itself stands for what it leads to
-    followed = path.resolve() if path.is_symlink() else path
+    followed = Path(os.path.realpath(path)) if path.is_symlink() else path
     if not followed.is_dir():
         yield "", followed
         return
@@ -133,7 +133,7 @@ def _list_members(path: Path) -> Iterator[tuple[str, Path]]:
 
 def _inner_link(link: Path, top: Path) -> str:
     text = str(link.readlink())
-    if Path(text).is_absolute() or not link.resolve().is_relative_to(top.resolve()):
+    if Path(text).is_absolute() or not Path(os.path.realpath(link)).is_relative_to(top.resolve()):
         raise UsageError(
             f"leads to {text}, out of what [files] names",
             where=str(link),
