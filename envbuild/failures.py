@@ -69,8 +69,8 @@ KNOWN_FAILURES = (
     KnownFailure(
         # Go's runtime, before the program itself begins
         pattern=r"failed to reserve page summary memory|runtime: (?:cannot allocate memory|out of memory)|"
-        r"failed to create new OS thread",
-        what="memory or processes, or what is left of them to you, are not enough for the container runtime",
+        r"failed to create new OS thread|pthread_create failed: Resource temporarily unavailable",
+        what="the container runtime gets too little memory, or too few processes, to start",
         hint="ulimit -v and ulimit -u show the limits of this shell; on a cluster, work in a job",
     ),
     KnownFailure(
@@ -124,8 +124,10 @@ KNOWN_FAILURES = (
 
 def find_known(text: str) -> KnownFailure | None:
     """Return the known failure whose message needs no value of the text; None for another text."""
-    plain = (known for known in KNOWN_FAILURES if "{value}" not in known.what)
-    return next((known for known in plain if re.search(known.pattern, text)), None)
+    for known in KNOWN_FAILURES:
+        if "{value}" not in known.what and re.search(known.pattern, text):
+            return known
+    return None
 
 
 def explain_failure(result: Result) -> EnvbuildError:

@@ -207,6 +207,14 @@ def _guarded(process: subprocess.Popen[bytes]) -> Iterator[None]:
             guard.communicate(b"done\n")
 
 
+def _encode(word: str) -> bytes:
+    """Return a word of a command as bytes: a path has the locale's, our own scripts may have more."""
+    try:
+        return os.fsencode(word)
+    except UnicodeEncodeError:
+        return word.encode("utf-8", "surrogateescape")
+
+
 class LocalRunner:
     """Run commands on this machine.
 
@@ -223,9 +231,10 @@ class LocalRunner:
         started = time.monotonic()
         with contextlib.ExitStack() as stack:
             log = stack.enter_context(command.log.open("ab")) if command.log else None
+            words = [_encode(word) for word in command.argv]
             try:
                 process = subprocess.Popen(
-                    command.argv,
+                    words,
                     cwd=command.cwd,
                     env=None if command.env is None else dict(command.env),
                     stdin=subprocess.DEVNULL if command.stdin is None else subprocess.PIPE,

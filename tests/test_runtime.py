@@ -494,7 +494,7 @@ FAILURES: Mapping[str, tuple[str, type[EnvbuildError], str]] = {
     "too little memory": (
         "fatal error: failed to reserve page summary memory\n\nruntime stack:\n",
         ToolFailedError,
-        "memory or processes, or what is left of them to you, are not enough for the container runtime",
+        "the container runtime gets too little memory, or too few processes, to start",
     ),
     "missing command": (
         'FATAL:   "nosuchcmd": executable file not found in $PATH\n',
@@ -694,6 +694,6 @@ def test_a_runtime_that_lacks_memory_is_told_so() -> None:
     said = (
         "fatal error: failed to reserve page summary memory\n\nruntime stack:\n"  # apptainer 1.4.5
     )
-    with pytest.raises(HostError, match="are not enough for the container runtime") as told:
+    with pytest.raises(HostError, match="gets too little memory") as told:
         parse_version("", where="/usr/bin/apptainer", failed=True, stderr=said)
     assert "ulimit -v" in (told.value.hint or "")

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import re
 import shlex
 import signal
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 
 from envbuild import __version__
-from envbuild.errors import INTERRUPTED, OWN_FAILURE, EnvbuildError, HostError, UsageError
+from envbuild.errors import INTERRUPTED, OWN_FAILURE, EnvbuildError
 
 
 class Verb(NamedTuple):
@@ -281,6 +281,7 @@ def main_group(ctx: click.Context, verbose: int, quiet: bool, color: str) -> Non
 def run_cli(arguments: Sequence[str]) -> int:
     """Run the command line and return its exit code; only here errors become messages."""
     _end_as_by_keyboard()
+    _print_in_any_locale()
     try:
         result: Any = main_group.main(
             args=move_global_options(_as_option(arguments)),
@@ -293,16 +294,17 @@ def run_cli(arguments: Sequence[str]) -> int:
         return _closed_pipe()
     except (click.Abort, KeyboardInterrupt):
         return _say_interrupted()
-    except MemoryError:
-        code = _print_error(
-            HostError("this machine's memory, or what is left of it to you, is not enough"),
-            arguments,
-        )
-        return OWN_FAILURE if _runs_command(arguments) else code
-    except (click.ClickException, EnvbuildError, OSError) as error:
+    except (click.ClickException, EnvbuildError, OSError, MemoryError, RuntimeError) as error:
         code = _print_error(error, arguments)
         return OWN_FAILURE if _runs_command(arguments) else code
     return result if isinstance(result, int) else 0
+
+
+def _print_in_any_locale() -> None:
+    """Print what the locale's encoding lacks as an escape; by itself Python ends with an error."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _runs_command(arguments: Sequence[str]) -> bool:
@@ -343,24 +345,11 @@ def _as_option(arguments: Sequence[str]) -> Sequence[str]:
     return [*arguments[1:], "--help"] if arguments[:1] == ["help"] else arguments
 
 
-def _print_error(
-    error: click.ClickException | EnvbuildError | OSError, arguments: Sequence[str]
-) -> int:
+def _print_error(error: Exception, arguments: Sequence[str]) -> int:
     """Print an error for people and return its exit code."""
-    from envbuild.cli.terminal import show_error  # late: only for an error
-    from envbuild.store.atomic import error_of_os  # late: only for an error
+    from envbuild.cli.terminal import explain_error, show_error  # late: only for an error
 
-    if isinstance(error, OSError):
-        shown: EnvbuildError = error_of_os(error, Path(str(error.filename or ".")))
-    elif isinstance(error, click.ClickException):
-        path = (
-            error.ctx.command_path
-            if isinstance(error, click.UsageError) and error.ctx
-            else "envbuild"
-        )
-        shown = UsageError(error.format_message(), hint=f"{path} --help")
-    else:
-        shown = error
+    shown = explain_error(error)
     if shown.hint and re.search(r"\bNAME\b", shown.hint):
         name = _recipe_named(arguments)
         shown.hint = re.sub(r"\bNAME\b", lambda _: name, shown.hint)

@@ -13,8 +13,9 @@ from typing import TextIO
 
 import click
 
-from envbuild.errors import CheckFailedError, EnvbuildError
+from envbuild.errors import CheckFailedError, EnvbuildError, HostError, UsageError
 from envbuild.progress import Stage, Transfer
+from envbuild.store.atomic import error_of_os
 from envbuild.store.units import count_noun, human_bytes
 
 EVERY = 5.0
@@ -246,3 +247,23 @@ class Pretty(Lines):
         took = max(time.monotonic() - started, 1e-6)
         rate = f"{human_bytes(size)} in {human_seconds(took)} ({human_bytes(round(size / took))}/s)"
         self.say(f"{click.style('✓', fg='green')} {title}: {count_noun(files, 'file')}, {rate}")
+
+
+def explain_error(error: Exception) -> EnvbuildError:
+    """Return what is told of an error; raise one that nobody expects."""
+    if isinstance(error, EnvbuildError):
+        return error
+    if isinstance(error, OSError):
+        return error_of_os(error, Path(str(error.filename or ".")))
+    if isinstance(error, click.ClickException):
+        context = error.ctx if isinstance(error, click.UsageError) else None
+        path = context.command_path if context else "envbuild"
+        return UsageError(error.format_message(), hint=f"{path} --help")
+    if isinstance(error, MemoryError):
+        return HostError("this machine's memory, or what is left of it to you, is not enough")
+    # what Python says where the kernel allows no more threads or processes
+    if "can't start new thread" not in str(error):
+        raise error
+    what = "this machine, or your limit of processes there, allows no more threads"
+    hint = "ulimit -u shows the limit of this shell; on a cluster, work in a job"
+    return HostError(what, hint=hint)

@@ -145,3 +145,43 @@ def test_too_little_memory_is_told(
     monkeypatch.setattr(main_group, "main", exhausted)
     assert run_cli(["list"]) == 7
     assert "memory" in capsys.readouterr().err
+
+
+def test_files_that_apt_may_not_open_are_no_matter_of_the_mirror() -> None:
+    error = ToolFailedError(
+        "apt-get failed",
+        stderr="E: Failed to create IPC pipe to subprocess - pipe (24: Too many open files)",
+    )
+    told = update_error(error, "bookworm", "https://mirror.invalid/debian", DEBIAN)
+    assert (told.code, told.what) == (7, "apt may not open as many files as it needs")
+    assert "ulimit -n" in (told.hint or "")
+
+
+def test_threads_that_may_not_be_started_are_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As under a small limit of processes: Python raises RuntimeError."""
+    from envbuild.cli import main_group
+
+    def start(**_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(main_group, "main", start)
+    assert run_cli(["make"]) == 7
+    assert "allows no more threads" in capsys.readouterr().err
+
+
+def test_words_that_the_locale_lacks_are_no_traceback() -> None:
+    code = r"""
+import sys
+from envbuild.cli import run_cli
+from envbuild.run import Command, LocalRunner
+print(LocalRunner()(Command(argv=("printf", "%s", "\u2026"))).stdout == "\u2026")
+sys.exit(run_cli(["show", "\u2026"]))
+"""
+    env = {"LC_ALL": "C", "PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "HOME": "/nonexistent"}
+    argv = [sys.executable, "-X", "utf8=0", "-c", code]
+    env["PYTHONCOERCECLOCALE"] = "0"
+    ran = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (2, "True\n"), ran.stderr
+    assert "Traceback" not in ran.stderr

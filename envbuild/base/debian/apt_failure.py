@@ -18,6 +18,7 @@ from envbuild.net.web import CERTIFICATE_HINT, UNTRUSTED
 from envbuild.tools import install_hint
 
 FULL = re.compile(r"No space left on device|Disk quota exceeded")
+TOO_MANY_FILES = re.compile(r"Too many open files")
 UNSIGNED = re.compile(r"NO_PUBKEY|is not signed|signatures? (?:couldn't be verified|were invalid)")
 NO_SUITE = re.compile(r"404\s+Not Found|does not have a Release file")
 NO_CERTIFICATE = re.compile(r"[Cc]ertificate verif|certificate is NOT trusted")
@@ -32,6 +33,9 @@ def update_error(
     text = error.stderr + error.stdout
     if FULL.search(text):
         return _full_error(error)
+    if TOO_MANY_FILES.search(text):
+        hint = "ulimit -n shows the limit of this shell"
+        return HostError("apt may not open as many files as it needs", hint=hint)
     where = redact(url)
     if UNSIGNED.search(text):
         return HostError(
