@@ -95,6 +95,9 @@ def _cure_of_project(evidence: Evidence, broken: dict[str, Imported]) -> str | N
     if _cure_of_library(evidence, answer.error) or _cure_of_version(answer.error):
         return None
     package = module.partition(".")[0]
+    lacks = NAME_GONE.search(answer.error)
+    if lacks is not None and lacks["module"].partition(".")[0] != package:
+        return None  # two packages of the image do not go together: no line of the project mends it
     return (
         f"the image's {package} does not have it: change that line of the project, or bound "
         f"{package} to a release that has it (envbuild lock --prove looks for one)"

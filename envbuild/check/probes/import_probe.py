@@ -209,12 +209,23 @@ def wanted_modules(records):
     names, every = [], []
     for name in direct:
         names += named.get(name, ())
-    used = [name for name in PARAMETERS["uses"] if owners(records, name.split(".")[0])]
+    used = [name for name in PARAMETERS["uses"] if is_held(records, name)]
     for name in found[:1] + names + PARAMETERS["modules"] + used:
         if name not in every:
             every.append(name)
     asked = set(found[:1] + names + PARAMETERS["modules"])
     return (found[0] if found else None), every, asked, set(names) if alone else set()
+
+
+def is_held(records, name):
+    """Whether a distribution has the package of a module, or the module's folder without __init__."""
+    if owners(records, name.split(".")[0]):
+        return True
+    start = name.replace(".", "/") + "/"
+    for item, _ in records:
+        if any(path.startswith(start) for path in item["paths"]):
+            return True
+    return False
 
 
 def list_requirements(item):
