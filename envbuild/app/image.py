@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +18,7 @@ from envbuild.lock.read import read_lock
 from envbuild.lock.staleness import stale_reasons
 from envbuild.recipe.find import find_recipe, recipe_files
 from envbuild.recipe.model import Source
+from envbuild.recipe.trees import PASSED_OVER, project_folder, read_source
 
 SIF_MAGIC = (32, b"SIF_MAGIC")
 """Offset and bytes that every SIF has (SIF specification: behind the 32 bytes of its launch
@@ -163,6 +165,35 @@ def warn_of_old_image(found: FoundImage, context: Context) -> None:
             f"note: {found.path.name} is old: {found.old.reason}; for a new one: {found.old.remedy}"
         )
         context.report.say(text)
+        return
+    edited = _edited_module(found)
+    if edited is not None and found.source is not None:
+        name = found.source.recipe.name
+        context.report.say(
+            f"note: {edited} was changed after {found.path.name} was made, which has its own copy of this project; "
+            f"for a new one: envbuild lock {name} && envbuild make {name}"
+        )
+
+
+def _edited_module(found: FoundImage) -> Path | None:
+    """Return a module of a package that is locked as a folder, if it is younger than the image.
+
+    Scripts beside packages do not count: they are not installed, and run as they are here.
+    """
+    sources = [package.source for package in found.lock.python] if found.lock else []
+    folders = [read_source(source).folder for source in sources if source]
+    if found.source is None or not any(folders) or not found.path.is_file():
+        return None
+    made = found.path.stat().st_mtime
+    project = project_folder(found.source.path)
+    for folder in filter(None, folders):
+        for place, below, names in os.walk(project / folder):
+            below[:] = [name for name in below if name not in PASSED_OVER]
+            for name in names if "__init__.py" in names else ():
+                path = Path(place, name)
+                if name.endswith(".py") and path.is_file() and path.stat().st_mtime > made:
+                    return path
+    return None
 
 
 def refuse_old_image(found: FoundImage, way_out: str) -> None:

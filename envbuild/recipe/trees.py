@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from envbuild.errors import UsageError
@@ -15,6 +16,11 @@ GIT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[([^\]]*)\])?\s*@\s*git\+(
 COMMIT = re.compile(r"[0-9a-f]{40}")
 REVISION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/+-]*")
 LOOPBACK = re.compile(r"127(?:\.\d+){3}|localhost|\[::1\]")
+CACHES = frozenset(
+    {"__pycache__", ".tox", ".nox", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".git"}
+)
+PASSED_OVER = CACHES | {"build", "dist", "node_modules", "venv", ".venv"}
+"""Folders of a project without git that hold nothing written by people."""
 FORM = "write NAME @ git+https://HOST/PATH@COMMIT"
 
 
@@ -42,6 +48,12 @@ class TreeLine:
         return f"git+{self.url}@{commit}" + (
             f"#subdirectory={self.subfolder}" if self.subfolder else ""
         )
+
+
+def project_folder(recipe: Path) -> Path:
+    """Return the folder that ``.`` means: the recipe's, or the one above ``recipes/``."""
+    folder = recipe.resolve().parent
+    return folder.parent if folder.name == "recipes" else folder
 
 
 def read_tree_line(line: str) -> TreeLine | None:

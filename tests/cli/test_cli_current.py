@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from envbuild.build.image.origin import DEFINITION, embedded_lock_digest
@@ -14,6 +16,7 @@ from envbuild.lock.cuda import cuda_of
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock
 from envbuild.lock.read import read_lock
+from envbuild.lock.write import write_lock
 from tests.base.siffiles import partition, write_sif
 
 ROOT = Path(__file__).parents[2]
@@ -100,6 +103,32 @@ def test_an_old_image_is_told(
     told = capsys.readouterr()
     assert f"note: {NAME}.sif is old: {reason}; for a new one: {remedy}\n" in told.err
     assert "is old" not in told.out
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [("src/lab/model.py", True), ("src/lab/build/old.py", False), ("train.py", False)],
+)
+def test_code_that_the_image_has_a_copy_of_and_that_was_changed_since(
+    project: Path, changed: str, told: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lock = msgspec.structs.replace(
+        LOCK, python=(msgspec.structs.replace(LOCK.python[0], source="."), *LOCK.python[1:])
+    )
+    (project / f"lockfiles/{NAME}.lock").write_text(write_lock(lock))
+    image = made_from(lock_digest(lock), project / f"{NAME}.sif")
+    for name in ("src/lab/__init__.py", "src/lab/model.py", "src/lab/build/old.py", "train.py"):
+        path = project / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        os.utime(path, (0, 0))
+    exec_verb = ["exec", NAME, "--dry-run", "--", "true"]
+    assert run_cli(exec_verb) == 0
+    assert "was changed after" not in capsys.readouterr().err
+    os.utime(project / changed, (image.stat().st_mtime + 10,) * 2)
+    assert run_cli(exec_verb) == 0
+    note = f"note: {changed} was changed after {NAME}.sif was made, which has its own copy"
+    assert (note in capsys.readouterr().err) == told
 
 
 @pytest.mark.usefixtures("project")

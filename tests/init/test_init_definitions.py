@@ -179,3 +179,46 @@ CMD exec python "a b.py"
     assert first.copies == [("one.py", "/app/"), ("two.py", "/app/"), ("three.py", "/app/")]
     assert (first.entrypoint, first.command) == (("python", "/app/one.py"), ("--steps", "3"))
     assert (last.copies, last.entrypoint, last.command) == ([], (), ("python", "a b.py"))
+
+
+NO_ONE = "the project itself is not installed: its folder is bound when the image runs"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("Dockerfile", "FROM python:3.11\nRUN cd /app && pip install -e .[dev]\n"),
+        ("Dockerfile", "FROM python:3.11\nRUN pip install numpy && pip install .\n"),
+        ("Dockerfile", "FROM python:3.11\nRUN python setup.py develop\n"),
+        ("env.def", "Bootstrap: docker\nFrom: python:3.11\n%post\n    pip install -e /app\n"),
+        ("requirements.txt", "-e .\nnumpy\n"),
+        ("requirements.txt", ".[extra]\nnumpy\n"),
+        ("environment.yml", "name: a\ndependencies:\n  - pip:\n    - -e .\n"),
+    ],
+)
+def test_what_installs_the_project_itself_is_told(name: str, text: str, tmp_path: Path) -> None:
+    write(tmp_path, {name: text, "train.py": "import numpy\n"})
+    assert comments(tmp_path).count(NO_ONE) == 1
+
+
+def test_a_package_that_only_an_installation_finds_is_told(tmp_path: Path) -> None:
+    table = '[project]\nname = "lab"\ndependencies = ["numpy"]\n'
+    write(tmp_path, {"pyproject.toml": table, "src/lab/__init__.py": "", "t.py": "import lab\n"})
+    assert 'lab (in src/) can be imported once it is installed: add "-e ."' in comments(tmp_path)
+    flat = tmp_path / "flat"
+    write(flat, {"pyproject.toml": table, "lab/__init__.py": "", "t.py": "import lab\n"})
+    assert "installed" not in comments(flat)
+
+
+def test_code_that_the_project_compiles_is_told(tmp_path: Path) -> None:
+    setup = (
+        "from setuptools import setup\nfrom torch.utils.cpp_extension import CUDAExtension\n"
+        'setup(name="roll", ext_modules=[CUDAExtension("roll", ["roll.cu"])], install_requires=["torch"])\n'
+    )
+    write(tmp_path, {"setup.py": setup, "train.py": "import torch, roll\n"})
+    told = comments(tmp_path)
+    assert (
+        'setup.py compiles code of the project: add "-e ." to the dependencies and take a base with nvcc'
+        in told
+    )
+    assert "unknown: the module roll" not in told

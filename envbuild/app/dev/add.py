@@ -23,8 +23,8 @@ from envbuild.recipe.edit import add_requirements, remove_requirements
 from envbuild.recipe.find import LOCKS, RECIPES, find_recipe, recipe_files
 from envbuild.recipe.model import Source
 from envbuild.recipe.read import parse_recipe
+from envbuild.recipe.trees import project_folder
 from envbuild.recipe.undo import noting_before, rewrite_recipe
-from envbuild.resolve.sources.source_trees import project_folder
 from envbuild.store.atomic import os_errors_as, write_text
 from envbuild.toml import quote
 

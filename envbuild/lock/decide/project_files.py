@@ -15,7 +15,7 @@ from envbuild.errors import StaleLockError, UsageError
 from envbuild.lock.model import Lock, LockedFiles
 from envbuild.net.partial import is_complete
 from envbuild.recipe.model import Source
-from envbuild.resolve.sources.source_trees import CACHES, project_folder
+from envbuild.recipe.trees import CACHES, project_folder
 from envbuild.store.atomic import commit_file, os_errors_as
 
 TIME = 315_532_800

@@ -10,11 +10,10 @@ from envbuild.errors import StaleLockError, UsageError
 from envbuild.lock.model import EVERYTHING, Lock, PythonPackage
 from envbuild.net.partial import is_complete
 from envbuild.recipe.model import Source
-from envbuild.recipe.trees import TreeLine, read_source, read_tree_line
+from envbuild.recipe.trees import TreeLine, project_folder, read_source, read_tree_line
 from envbuild.resolve.sources.source_trees import (
     SourceTree,
     SourceTreeContext,
-    project_folder,
     repack_tree,
     take_tree,
     tree_digest,

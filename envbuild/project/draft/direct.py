@@ -118,6 +118,7 @@ def imported_requirements(
     named = {requirement.name for requirement in requirements}
     aside = chain.from_iterable(findings.aside for findings in builder.gathered.all_findings)
     elsewhere = set(filter(None, (_name_of(text) for text, _ in aside)))
+    itself = {one.project for one in builder.gathered.all_findings if one.project}
     frameworks = {name for name in map(framework_name, named) if name}
     complete = any(findings.complete for findings in builder.gathered.all_findings)
     found: list[Requirement] = []
@@ -127,8 +128,10 @@ def imported_requirements(
         dist = modules[one.module]
         if one.module in has or _has_name(one.module, named | elsewhere, known=bool(dist)):
             continue
-        if dist is None:
+        if dist is None and canonicalize_name(one.module) not in itself:
             unknown.append(one)
+        elif dist is None:
+            continue  # the project's own package, which its setup.py builds
         elif not dist:
             builder.note(
                 "python",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
@@ -33,6 +34,7 @@ from envbuild.project.gather import ProjectFindings
 from envbuild.project.model import PackageIndex, Proposal, RecipeDraft
 from envbuild.project.names import distribution_of, implied_framework
 from envbuild.project.private import has_secret, is_loader, is_secret_name, without_secrets
+from envbuild.project.tree import read_text
 from envbuild.recipe.model import (
     AboutSection,
     BaseSection,
@@ -98,6 +100,7 @@ def draft_recipe(
     for requirement in builder.requirements:
         builder.beside["python", "dependencies", requirement.text] = requirement.where
     _note_compiled(builder)
+    _note_own_package(builder)
     builder.requirements.sort(key=lambda requirement: requirement.name)
     lines = dict.fromkeys(requirement.text for requirement in builder.requirements)
     on_gpu = bool(cleaned.frameworks) and not base.base.cpu
@@ -185,6 +188,22 @@ def _note_compiled(builder: DraftBuilder) -> None:
             "take a base with nvcc (a -devel "
             "image), or their makers' wheels by an index of your own ([python] indexes)",
         )
+
+
+def _note_own_package(builder: DraftBuilder) -> None:
+    """Say of the project's own package that it must be installed, where its code cannot be run as it lies there."""
+    root = builder.gathered.tree.root
+    text = read_text(root / "setup.py") or ""
+    install = 'add "-e ." to the dependencies'
+    if re.search(r"\bext_modules\b", text):
+        nvcc = " and take a base with nvcc (a -devel image)" if "CUDAExtension" in text else ""
+        builder.note("python", f"setup.py compiles code of the project: {install}{nvcc}")
+        return
+    has_table = text or (root / "pyproject.toml").is_file() or (root / "setup.cfg").is_file()
+    packages = sorted(path.parent.name for path in (root / "src").glob("*/__init__.py"))
+    if has_table and packages:
+        names = name_few(packages)
+        builder.note("python", f"{names} (in src/) can be imported once it is installed: {install}")
 
 
 def _note_cleaning(builder: DraftBuilder, cleaned: Cleaned) -> None:

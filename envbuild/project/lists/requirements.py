@@ -92,6 +92,12 @@ def parse_commit(text: str, where: str) -> Requirement | None:
     )
 
 
+NOT_INSTALLED = (
+    "the project itself is not installed: its folder is bound when the image runs "
+    '(with a pyproject.toml or setup.py, "-e ." in the dependencies installs it)'
+)
+
+
 class _RequirementsReader:
     """One list with all that it includes."""
 
@@ -173,7 +179,8 @@ class _RequirementsReader:
 
     def _address(self, text: str, where: str) -> None:
         if text.rstrip("/") in (".", "./") or re.match(r"\.(\[[\w,\s-]*\])?$", text):
-            return  # the project itself: its folder is bound when it runs
+            self.notes.append(f"{where}: {NOT_INSTALLED}")
+            return
         self.aside.append((without_secrets(text)[:200], f"{where}: {NO_ADDRESS}"))
 
     def _option(self, line: str, where: str) -> None:

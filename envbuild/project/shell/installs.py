@@ -13,6 +13,7 @@ from envbuild.base.suggest import framework_name
 from envbuild.project.cuda import cuda_of
 from envbuild.project.lists.requirements import (
     NO_ADDRESS,
+    NOT_INSTALLED,
     parse_commit,
     parse_requirement,
     parse_wheel_address,
@@ -168,7 +169,9 @@ def _read_command(command: str, found: ShellFindings, where: str) -> None:
             _read_command(one, found, where)
     elif installs and not {"|", "||"} & set(words):
         _read_install(program, rest, command, found, where)
-    elif not (HOUSEKEEPING.match(command) or _installs_ourselves(program, rest)):
+    elif program.startswith("python") and rest[:1] == ["setup.py"] and len(rest) > 1:
+        _tell_not_installed(found, where)
+    elif not (HOUSEKEEPING.match(command) or _installs_lists(program, rest)):
         _keep_line(command, found)
 
 
@@ -183,11 +186,9 @@ def _read_install(
         _read_conda(rest, found, where)
 
 
-def _installs_ourselves(program: str, rest: list[str]) -> bool:
-    """Whether a command installs the project by its own lists, which are read from there."""
-    if program in ("poetry", "uv", "pdm", "pipenv"):
-        return rest[:1] in (["install"], ["sync"])
-    return program.startswith("python") and rest[:1] == ["setup.py"] and len(rest) > 1
+def _installs_lists(program: str, rest: list[str]) -> bool:
+    """Whether a command installs by the project's own lists, which are read from there."""
+    return program in ("poetry", "uv", "pdm", "pipenv") and rest[:1] in (["install"], ["sync"])
 
 
 def _keep_line(command: str, found: ShellFindings) -> None:
@@ -303,12 +304,23 @@ def _pip_option(flag: str, value: str, found: ShellFindings, where: str) -> None
 
 def _pip_folder(value: str, found: ShellFindings, where: str) -> None:
     """Name what is installed in place: a folder or an address, never a name of the index."""
-    if value and not OURSELVES.fullmatch(value):
+    if value and OURSELVES.fullmatch(value):
+        _tell_not_installed(found, where)
+    elif value:
         found.aside.append((without_secrets(value)[:200], f"{where}: {NO_ADDRESS}"))
 
 
+def _tell_not_installed(found: ShellFindings, where: str) -> None:
+    note = f"{where}: {NOT_INSTALLED}"
+    if note not in found.notes:
+        found.notes.append(note)
+
+
 def _pip_word(word: str, found: ShellFindings, where: str) -> None:
-    if OURSELVES.fullmatch(word) or not word.strip():
+    if not word.strip():
+        return
+    if OURSELVES.fullmatch(word):
+        _tell_not_installed(found, where)
         return
     one = (
         parse_requirement(word, where)

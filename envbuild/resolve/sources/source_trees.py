@@ -21,7 +21,7 @@ from envbuild.context import Context
 from envbuild.errors import HostError, StaleLockError, UsageError
 from envbuild.limits import QUESTION_SECONDS
 from envbuild.net.index import index_url
-from envbuild.recipe.trees import TreeLine, read_source
+from envbuild.recipe.trees import PASSED_OVER, TreeLine, read_source
 from envbuild.resolve.sources.git import checkout, is_repository, listed_files
 from envbuild.resolve.sources.project_name import name_and_version
 from envbuild.resolve.uv.query import building_environment
@@ -34,11 +34,6 @@ TIME = (1980, 1, 1, 0, 0, 0)
 """The earliest time that a zip can say; every member has it."""
 LARGEST = 256 * 1024 * 1024
 """Bytes of a tree: more is data that somebody left beside the code."""
-CACHES = frozenset(
-    {"__pycache__", ".tox", ".nox", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".git"}
-)
-PASSED_OVER = CACHES | {"build", "dist", "node_modules", "venv", ".venv"}
-"""Folders of a project without git that hold nothing written by people."""
 OURS = frozenset({"recipes", "lockfiles"})
 """Folders at the top of a project that envbuild reads and writes: in the archive, a lock would
 change itself."""
@@ -69,12 +64,6 @@ class SourceTreeContext:
     project: Path
     context: Context
     python: str
-
-
-def project_folder(recipe: Path) -> Path:
-    """Return the folder that ``.`` means: the recipe's, or the one above ``recipes/``."""
-    folder = recipe.resolve().parent
-    return folder.parent if folder.name == "recipes" else folder
 
 
 def take_tree(
