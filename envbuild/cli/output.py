@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import textwrap
 import unicodedata
 from collections.abc import Sequence
 from typing import Any
@@ -39,11 +40,14 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
 def table_lines(
     columns: Sequence[str], rows: Sequence[Sequence[object]], terminal: int | None = None
 ) -> list[str]:
-    """Return the lines of a table; ``terminal`` is its width in character cells, None for no limit."""
+    """Return the lines of a table; ``terminal`` is its width in character cells, None for no limit.
+
+    Where the columns do not fit, each row takes several lines: its first cell, then the others below it.
+    """
     table = [tuple(columns), *(tuple(str(cell) for cell in row) for row in rows)]
     widths = [max(map(cell_width, column)) for column in zip(*table, strict=True)]
-    if terminal is not None:
-        _fit_widths(widths, terminal)
+    if terminal is not None and not _fit_widths(widths, terminal):
+        return [line for row in table[1:] for line in _row_lines(columns, row, terminal)]
     lines = []
     for row in table:
         cells = [_pad_cell(cell, width) for cell, width in zip(row, widths, strict=True)]
@@ -57,12 +61,38 @@ def cell_width(text: str) -> int:
     return len(text) + wide
 
 
-def _fit_widths(widths: list[int], terminal: int) -> None:
-    """Take from the widest column, one cell at a time, until a line fits or no column can give."""
+def _fit_widths(widths: list[int], terminal: int) -> bool:
+    """Take from the widest column, one cell at a time, until a line fits; tell whether it does.
+
+    The first column stays: people copy the names in it.
+    """
     excess = sum(widths) + len(GAP) * (len(widths) - 1) - terminal
-    while excess > 0 and max(widths) > NARROWEST:
-        widths[widths.index(max(widths))] -= 1
+    while excess > 0 and max(widths[1:], default=0) > NARROWEST:
+        widths[widths.index(max(widths[1:]), 1)] -= 1
         excess -= 1
+    return excess <= 0
+
+
+def _row_lines(columns: Sequence[str], row: Sequence[str], terminal: int) -> list[str]:
+    """Return a row as its first cell, and "column: value" below it, as many in a line as fit."""
+    line, lines = "", [row[0]]
+    for column, cell in zip(columns[1:], row[1:], strict=True):
+        if cell in ("", "-"):
+            continue
+        pair = f"{column}: {cell}"
+        if line and cell_width(f"{GAP}{line}; {pair}") <= terminal:
+            line += f"; {pair}"
+            continue
+        lines += _wrap(line, terminal)
+        line = pair
+    return [*lines, *_wrap(line, terminal)]
+
+
+def _wrap(text: str, terminal: int) -> list[str]:
+    """Return a text in lines of whole words, each a little to the right."""
+    return textwrap.wrap(
+        text, terminal, initial_indent=GAP, subsequent_indent=2 * GAP, break_long_words=False
+    )
 
 
 def _pad_cell(cell: str, width: int) -> str:

@@ -11,6 +11,7 @@ from envbuild.app.source import find_named_source
 from envbuild.cli.complete import complete_recipe
 from envbuild.cli.list_ import RecipeRow, recipe_row
 from envbuild.cli.output import json_option, print_json
+from envbuild.cli.terminal import short_path
 from envbuild.context import Context
 from envbuild.recipe.model import Source
 from envbuild.shelf.sanitize import sanitize_text
@@ -40,7 +41,7 @@ def command(context: Context, *, name: str | None, script: bool, as_json: bool) 
         print_json({**_recipe_facts(source), **msgspec.to_builtins(about)})
         return
     for key, value in {**_recipe_facts(source), **_recipe_state(source, about)}.items():
-        text = "; ".join(value) if isinstance(value, list) else value
+        text = short_path("; ".join(value) if isinstance(value, list) else value)
         click.echo(f"{key.replace('-', ' '):<13}  {sanitize_text(text or '-')}")
 
 

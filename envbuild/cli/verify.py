@@ -9,7 +9,7 @@ from envbuild.app.verify import find_lock_of_image
 from envbuild.build.image.verify import Verification, verify_image
 from envbuild.cli.complete import complete_image
 from envbuild.cli.output import json_option, print_json
-from envbuild.cli.terminal import plain_text
+from envbuild.cli.terminal import plain_text, short_path
 from envbuild.context import Context
 
 SHOWN = 20
@@ -45,7 +45,7 @@ def command(context: Context, *, image: str, as_json: bool) -> int:
 
 
 def _print_verification(found: Verification) -> None:
-    click.echo(f"{found.image}: {HOLDS[found.holds]}")
+    click.echo(f"{short_path(found.image)}: {HOLDS[found.holds]}")
     click.echo(f"  compared  {found.compared}")
     click.echo(f"  lock      {found.lock}")
     click.echo(f"  tree      {found.tree}")

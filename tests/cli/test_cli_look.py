@@ -19,6 +19,7 @@ from envbuild.cli.output import GAP, NARROWEST, cell_width, table_lines
 from envbuild.cli.terminal import Lines, Pretty, short_path
 from envbuild.store.units import count_noun
 
+NAMES = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z", "M")), max_size=12)
 CELLS = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z", "M")), max_size=40)
 
 
@@ -81,13 +82,28 @@ def test_japanese_takes_two_cells_a_character() -> None:
     assert lines[1].endswith("…")
 
 
-@given(st.lists(st.tuples(CELLS, CELLS, CELLS), min_size=1, max_size=5), st.integers(45, 120))
+def test_a_row_takes_several_lines_where_its_columns_do_not_fit() -> None:
+    columns = ("recipe", "lock", "image", "last verdict")
+    rows = [
+        ("a-recipe-of-a-long-name", "fits", "144.5 MB, current", "passed 2026-11-22"),
+        ("b", "-", "", "-"),
+    ]
+    assert table_lines(columns, rows, 45) == [
+        "a-recipe-of-a-long-name",
+        "  lock: fits; image: 144.5 MB, current",
+        "  last verdict: passed 2026-11-22",
+        "b",
+    ]
+    assert table_lines(columns, rows, 80)[0].startswith("recipe                   lock")
+
+
+@given(st.lists(st.tuples(NAMES, CELLS, CELLS), min_size=1, max_size=5), st.integers(52, 120))
 def test_no_line_is_wider_than_the_terminal(
     rows: list[tuple[str, str, str]], terminal: int
 ) -> None:
     lines = table_lines(("one", "two", "three"), rows, terminal)
     assert len(lines) == len(rows) + 1
-    assert terminal >= 3 * NARROWEST + 2 * len(GAP)
+    assert terminal >= 4 * NARROWEST + 2 * len(GAP)
     assert all(cell_width(line) <= terminal for line in lines)
 
 
