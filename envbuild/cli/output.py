@@ -7,6 +7,7 @@ import sys
 import textwrap
 import unicodedata
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import click
@@ -47,7 +48,7 @@ def table_lines(
     table = [tuple(columns), *(tuple(str(cell) for cell in row) for row in rows)]
     widths = [max(map(cell_width, column)) for column in zip(*table, strict=True)]
     if terminal is not None and not _fit_widths(widths, terminal):
-        return [line for row in table[1:] for line in _row_lines(columns, row, terminal)]
+        return list(chain.from_iterable(_row_lines(columns, row, terminal) for row in table[1:]))
     lines = []
     for row in table:
         cells = [_pad_cell(cell, width) for cell, width in zip(row, widths, strict=True)]
