@@ -20,7 +20,7 @@ def find_site(text: str | None, context: Context) -> Site:
     raise UsageError(
         "which site?",
         where="--on",
-        hint="--on NAME, or export ENVBUILD_SITE=NAME (envbuild site list shows them; --on local is this machine)",
+        hint="--on SITE, or export ENVBUILD_SITE=SITE (envbuild site list shows them; --on local is this machine)",
     )
 
 

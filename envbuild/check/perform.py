@@ -46,6 +46,7 @@ from envbuild.host import network_namespaces_work
 from envbuild.host_python import HostPython, open_host_python
 from envbuild.lock.digest import lock_digest
 from envbuild.progress import Reporter, Stage
+from envbuild.store.layout import final_path
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -114,7 +115,7 @@ def check_image(
     gpus, driver = _describe_driver(evidence)
     unseen = host.require_gpu and not present
     return Report(
-        image=str(image.path),
+        image=str(final_path(image.path)),
         digest=digest,
         verdict=verdict_of(findings, unseen=unseen),
         findings=findings,

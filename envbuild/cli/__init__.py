@@ -352,9 +352,16 @@ def _print_error(error: Exception, arguments: Sequence[str]) -> int:
     shown = explain_error(error)
     if shown.hint and re.search(r"\bNAME\b", shown.hint):
         name = _recipe_named(arguments)
-        shown.hint = re.sub(r"\bNAME\b", lambda _: name, shown.hint)
+        shown.hint = re.sub(
+            r"(?<=envbuild )[^\n;,()]*", lambda found: _name_in(found, name), shown.hint
+        )
     show_error(shown)
     return shown.code
+
+
+def _name_in(command: re.Match[str], name: str) -> str:
+    """Return a command of ours with the recipe's name; elsewhere NAME means something else."""
+    return re.sub(r"\bNAME\b", lambda _: name, command[0])
 
 
 def _recipe_named(arguments: Sequence[str]) -> str:

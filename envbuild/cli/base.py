@@ -23,7 +23,7 @@ from envbuild.cli.complete import complete_site
 from envbuild.cli.output import json_option, print_json, print_table
 from envbuild.context import Context
 from envbuild.errors import NoSolutionError, UsageError
-from envbuild.store.units import human_bytes
+from envbuild.store.units import count_noun, human_bytes
 
 
 @click.group("base")
@@ -203,7 +203,9 @@ def _fact_rows(facts: BaseFacts) -> tuple[tuple[str, str | None], ...]:
     built = ", ".join(f"{name} {version}" for name, version in sorted(facts.built_for.items()))
     size = human_bytes(facts.size) if facts.size else None
     packages = str(len(facts.apt)) if facts.apt else None
-    constraints = f"{len(facts.constraints.splitlines())} lines" if facts.constraints else None
+    constraints = (
+        count_noun(len(facts.constraints.splitlines()), "line") if facts.constraints else None
+    )
     rows: list[tuple[str, str | None]] = [
         ("base", facts.image),
         ("digest", facts.digest),
@@ -215,7 +217,7 @@ def _fact_rows(facts: BaseFacts) -> tuple[tuple[str, str | None], ...]:
         ("built for", built),
     ]
     if facts.conda_prefix:
-        rows.append(("conda", f"{facts.conda_prefix}, {len(facts.conda)} packages"))
+        rows.append(("conda", f"{facts.conda_prefix}, {count_noun(len(facts.conda), 'package')}"))
     rows += [("CUDA", facts.cuda or "none"), ("cuDNN", facts.cudnn or "none")]
     rows += [("NCCL", facts.nccl or "none"), ("libcuda stub", ", ".join(facts.stubs))]
     rows += [("Debian packages", packages), ("pip constraints", constraints)]

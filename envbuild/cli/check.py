@@ -14,7 +14,7 @@ from envbuild.check.report import format_report, require_verdict, save_report, t
 from envbuild.check.target import read_target
 from envbuild.cli.complete import complete_image, complete_site
 from envbuild.cli.follow import follow_job
-from envbuild.cli.terminal import plain_text
+from envbuild.cli.terminal import plain_text, short_path
 from envbuild.context import Context
 from envbuild.errors import CheckFailedError, UsageError
 from envbuild.store.atomic import write_bytes
@@ -111,7 +111,7 @@ def command(
     if as_json:
         click.echo(to_json(report))
     else:
-        click.echo(plain_text(format_report(report, style=_colour_text)))
+        click.echo(plain_text(short_path(format_report(report, style=_colour_text))))
     if report.verdict == "failed":
         raise CheckFailedError(f"the check failed: {failed_checks(report)}", where=report.image)
     require_verdict(report)

@@ -10,6 +10,7 @@ import click
 
 from envbuild.check.explain import Explanation, explain_log
 from envbuild.cli.output import json_option, print_json
+from envbuild.store.units import count_noun
 
 PIECE = 1 << 20
 
@@ -39,6 +40,7 @@ def _read_pieces(log: BinaryIO) -> Iterator[str]:
 
 
 def _explanation_lines(found: Explanation) -> Iterator[str]:
+    lines = count_noun(found.lines, "line")
     for known in found.known:
         more = f", and {known.count - 1} more" if known.count > 1 else ""
         yield f"line {known.line}{more}: {known.text}"
@@ -47,9 +49,9 @@ def _explanation_lines(found: Explanation) -> Iterator[str]:
             yield f"  {'do' if number == 0 else '':<5}  {line}"
         yield f"  from   {known.source}\n"
     if found.known:
-        yield f"{len(found.known)} known messages in {found.lines} lines"
+        yield f"{count_noun(len(found.known), 'known message')} in {lines}"
         return
-    yield f"no known message in {found.lines} lines"
+    yield f"no known message in {lines}"
     if found.trouble:
         yield "lines that look like errors:"
         yield from (f"  {line}" for line in found.trouble)

@@ -10,6 +10,7 @@ import click
 from envbuild.cli.output import json_option, print_json
 from envbuild.errors import UsageError
 from envbuild.job.lint.lint import lint_script
+from envbuild.store.units import count_noun
 
 BIGGEST = 4 << 20
 """Bytes that schedulers take at most (slurm.conf(5), max_script_size)."""
@@ -37,8 +38,8 @@ def command(file: Path, *, as_json: bool) -> int:
         click.echo(f"line {finding.line}: {click.style(finding.reason, bold=True)}")
         click.echo(f"  do    {finding.fix}")
         click.echo(f"  kind  {finding.kind}")
-    traps = "1 trap" if len(findings) == 1 else f"{len(findings)} traps"
-    click.echo(f"{traps} in {len(script.lines)} lines")
+    traps, lines = count_noun(len(findings), "trap"), count_noun(len(script.lines), "line")
+    click.echo(f"{traps} in {lines}")
     return int(bool(findings))
 
 

@@ -43,7 +43,7 @@ def table_lines(
 ) -> list[str]:
     """Return the lines of a table; ``terminal`` is its width in character cells, None for no limit.
 
-    Where the columns do not fit, each row takes several lines: its first cell, then the others below it.
+    Where the columns do not fit, each row takes several lines: its first cell, then the others.
     """
     table = [tuple(columns), *(tuple(str(cell) for cell in row) for row in rows)]
     widths = [max(map(cell_width, column)) for column in zip(*table, strict=True)]

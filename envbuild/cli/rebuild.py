@@ -59,7 +59,8 @@ def command(
     """
     if not verify and output is None:
         raise UsageError(
-            "would throw away what it makes", hint="add --verify to compare, or -o FILE to keep it"
+            "nothing would be left of what it makes",
+            hint="add --verify to compare, or -o FILE to keep it",
         )
     source = find_named_source(name, context)
     lock = require_whole_lock(source, context)

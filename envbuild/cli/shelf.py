@@ -94,7 +94,8 @@ def add_command(
     context.report.say(f"{name}: {place}{' (made just now, empty)' if made else ''}")
     if signers is None:
         context.report.say(
-            "no signers are pinned: what is on it is taken as whoever can write there put it"
+            "no signature is asked for: whoever can write there decides what you get "
+            "(--allowed-signers FILE)"
         )
 
 
@@ -131,7 +132,7 @@ def list_command(context: Context, *, as_json: bool) -> None:
     if as_json:
         print_json(rows)
     elif not rows:
-        click.echo("no shelves: envbuild shelf add NAME URL")
+        click.echo("no shelves: envbuild shelf add SHELF URL")
     else:
         _print_rows(rows)
 
@@ -307,7 +308,7 @@ def _print_card(taken: VerifiedEntry, history: list[tuple[str, str, str]]) -> No
     click.echo(f"{taken.title}{f': {sanitize_text(about.summary)}' if about.summary else ''}")
     base = f"{about.framework or 'no framework'}, Python {about.python}, {about.base}"
     rows = [
-        ("holds", f"{base}, {about.packages} packages"),
+        ("holds", f"{base}, {count_noun(about.packages, 'package')}"),
         ("asks for", ", ".join(about.direct) or "nothing"),
         ("by", f"{sanitize_text(entry.who)} on {entry.when[:10]}; {signed_by(taken)}"),
         ("lock", entry.locked),

@@ -39,7 +39,7 @@ def show_error(error: EnvbuildError, stream: TextIO | None = None) -> None:
     """Print an error: what happened, to which value, what to do."""
     out = stream or sys.stderr
     if isinstance(error, CheckFailedError) and error.details:
-        click.echo(plain_text(error.details), file=out)
+        click.echo(plain_text(short_path(error.details)), file=out)
     head = click.style("envbuild: error:", fg="red", bold=True)
     click.echo(f"{head} {plain_text(short_path(str(error)))}", file=out)
     if error.hint:

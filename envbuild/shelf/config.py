@@ -105,7 +105,7 @@ def open_shelf(name: str, settings: Settings, runner: Runner) -> ShelfClient:
     """Open a shelf of the user's, unread.  Raises UsageError for an unknown one."""
     known = read_shelves(settings)
     if name not in known:
-        hint = "envbuild shelf add NAME URL" if not known else None
+        hint = "envbuild shelf add SHELF URL" if not known else None
         raise UsageError(f'there is no shelf "{name}"{closest(name, known)}', hint=hint)
     shelf = known[name]
     signers = signers_file(name, settings) if shelf.pinned else None

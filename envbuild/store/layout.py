@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import shutil
 import stat
 import time
@@ -25,6 +26,12 @@ LEFT = ".partial.sif"
 
 OUTSIDE = "envbuild-build-"
 """Beginning of the name of a temporary folder that lies outside of the store."""
+
+
+def final_path(path: Path) -> Path:
+    """Return the name that a file which is being written will have; any other path as it is."""
+    found = re.fullmatch(rf"\.(.+)\.\d+{re.escape(LEFT)}", path.name)
+    return path.with_name(found[1]) if found else path
 
 
 @dataclass(frozen=True, slots=True)

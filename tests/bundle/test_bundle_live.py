@@ -202,4 +202,4 @@ def test_made_again_it_is_the_same_and_a_difference_is_named(made: Project, tmp_
 def test_rebuilding_for_nothing_is_refused(made: Project) -> None:
     refused = made.run("rebuild")
     assert refused.code == 2
-    assert "would throw away what it makes" in refused.stderr
+    assert "nothing would be left of what it makes" in refused.stderr

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.app.dev.add import ChangeResult
-from envbuild.cli import run_cli
+from envbuild.app.dev.add import ChangeResult, _refuse_checked
+from envbuild.cli import _print_error, run_cli
+from envbuild.errors import UsageError
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.read import read_lock
 from envbuild.recipe.find import find_recipe
@@ -102,3 +103,36 @@ def test_a_change_is_told_as_json(
         "direct": list(lock.direct),
         "image": None,
     }
+
+
+def test_a_removed_package_that_the_check_imports_is_told(project: Path) -> None:
+    path = project / "recipes/tiny.toml"
+    path.write_text(RECIPE + '[check]\nimports = ["sklearn.svm"]\n')
+    source = find_recipe("tiny", load_settings(dict(os.environ), project))
+    lock = read_lock(Path(__file__).parents[2] / "lockfiles/torch-mnist.lock")
+    _refuse_checked(source, lock, ("numpy",))
+    with pytest.raises(UsageError) as caught:
+        _refuse_checked(source, lock, ("scikit-learn",))
+    assert caught.value.what.startswith('[check] imports names "sklearn.svm"')
+
+
+@pytest.mark.parametrize(
+    ("hint", "told"),
+    [
+        ("envbuild lock NAME && envbuild make NAME", "envbuild lock tiny && envbuild make tiny"),
+        ("write docker://NAME:TAG", "write docker://NAME:TAG"),
+        (
+            "put it into /etc/NAME.crt; envbuild check NAME",
+            "put it into /etc/NAME.crt; envbuild check tiny",
+        ),
+        (
+            "envbuild make NAME, or write NAME @ git+https://h/p",
+            "envbuild make tiny, or write NAME @ git+https://h/p",
+        ),
+    ],
+)
+def test_a_hint_has_the_recipes_name_in_commands_only(
+    capsys: pytest.CaptureFixture[str], hint: str, told: str
+) -> None:
+    _print_error(UsageError("a fault", hint=hint), ["make", "tiny"])
+    assert f"  what to do: {told}\n" in capsys.readouterr().err

@@ -218,7 +218,7 @@ def test_code_that_the_project_compiles_is_told(tmp_path: Path) -> None:
     write(tmp_path, {"setup.py": setup, "train.py": "import torch, roll\n"})
     told = comments(tmp_path)
     assert (
-        'setup.py compiles code of the project: add "-e ." to the dependencies and take a base with nvcc'
-        in told
+        'setup.py compiles code of the project: add "-e ." to the dependencies '
+        "and take a base with nvcc" in told
     )
     assert "unknown: the module roll" not in told

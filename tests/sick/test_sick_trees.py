@@ -68,7 +68,7 @@ def test_a_healthy_report_says_what_was_proved(tmp_path: Path) -> None:
     found = reasons(tensorflow_with_its_cuda_wheels(tmp_path / "image"))
     assert found["framework-version"] == "tensorflow 2.15.1 as locked"
     assert found["one-framework"] == "only tensorflow provides tensorflow"
-    assert found["locked-versions"] == "all 9 locked packages are there, in their versions"
+    assert found["locked-versions"] == "9 locked packages: all there, with the locked versions"
     assert found["base-files"] == (
         "31 files of 7 distributions are as installed: 17 by hash, 14 by size (--level full hashes all)"
     )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
+from packaging.utils import canonicalize_name
 
 from envbuild.app.dev.layer import clear_layer, read_own_record, record_path
 from envbuild.app.lock import LockRequest, update_lock
@@ -19,6 +20,7 @@ from envbuild.app.ready_lock import write_own_lock
 from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.lock.model import Lock
+from envbuild.project.names import distribution_of
 from envbuild.recipe.edit import add_requirements, remove_requirements
 from envbuild.recipe.find import LOCKS, RECIPES, find_recipe, recipe_files
 from envbuild.recipe.model import Source
@@ -72,6 +74,7 @@ def _change_held(source: Source, change: RecipeChange, context: Context) -> Chan
     recipe = parse_recipe(text, source.path)
     after = msgspec.structs.replace(source, recipe=recipe, text=text)
     old, lock = update_lock(after, LockRequest(keep=change.keep), context)
+    _refuse_checked(after, lock, change.remove)
     image = context.settings.cwd / f"{recipe.name}.sif"
     with ExitStack() as stack:
 
@@ -84,6 +87,20 @@ def _change_held(source: Source, change: RecipeChange, context: Context) -> Chan
 
         made = _make_changed(after, lock, change, write_both, context)
     return ChangeResult(source=after, old=old, lock=lock, made=made)
+
+
+def _refuse_checked(source: Source, lock: Lock, removed: tuple[str, ...]) -> None:
+    """Raise UsageError for a removed package that [check] imports names and nothing else brings."""
+    there = {package.name for package in lock.installed}
+    gone = {canonicalize_name(name) for name in removed} - there
+    for module in source.recipe.check.imports:
+        name = distribution_of(module) or canonicalize_name(module.partition(".")[0])
+        if name in gone:
+            raise UsageError(
+                f'[check] imports names "{module}", which would not be in the image any more',
+                where=source.path.name,
+                hint=f'take "{module}" out of [check] imports, then: envbuild remove NAME {name}',
+            )
 
 
 def _make_changed(

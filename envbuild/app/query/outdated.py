@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from packaging.version import Version
 
+from envbuild.app.query.why import asked_line
 from envbuild.base.model import BaseFacts
 from envbuild.conda.limited import newest_limited
 from envbuild.conda.model import CondaRequest
@@ -86,7 +87,11 @@ def outdated_rows(
         if release is None or Version(release) <= Version(package.version):
             continue
         if everything or "(direct)" in package.via:
-            reason = reasons.get(package.name, _group_reason(package.group, default))
+            line = asked_line(lock, package.name, release)
+            held = (
+                f'the recipe asks for "{line}"' if line else _group_reason(package.group, default)
+            )
+            reason = reasons.get(package.name, held)
             rows.append((package.name, package.version, release, reason))
     return rows
 

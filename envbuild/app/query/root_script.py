@@ -8,6 +8,7 @@ from envbuild.net.partial import is_complete
 from envbuild.plan.definition import plan_definition
 from envbuild.recipe.model import Source
 from envbuild.store.layout import Store
+from envbuild.store.units import count_noun
 
 SHOWN = 8
 
@@ -55,10 +56,10 @@ def _script_part(title: str, lines: tuple[str, ...]) -> list[str]:
 
 def _flat_remark(lock: Lock, post: int) -> str:
     debian, conda = len(lock.installed_debian), len(lock.conda)
-    linked = f"the scripts that {conda} conda packages may bring, " if conda else ""
+    linked = f"the scripts that {count_noun(conda, 'conda package')} may bring, " if conda else ""
     sources = sum(package.is_sdist for package in lock.python)
     return (
-        f"the maintainer scripts of {debian} Debian packages, {linked}"
-        f"the set-up programs of {sources} source packages and "
-        f"{post} lines of [system] post"
+        f"the maintainer scripts of {count_noun(debian, 'Debian package')}, {linked}"
+        f"the set-up programs of {count_noun(sources, 'source package')} and "
+        f"{count_noun(post, 'line')} of [system] post"
     )

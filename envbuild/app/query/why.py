@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
 from envbuild.app.lock import lock_target, resolve_lock
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError
@@ -35,9 +38,24 @@ def find_outlook(source: Source, lock: Lock, package: str, context: Context) -> 
         return f"to {after.version}, with envbuild lock {source.recipe.name} --upgrade {package}"
     if hold is not None:
         return f"to {hold.newest}, if it were not that {hold.reason}"
-    return f"not{as_of}: it is the newest that there is for this base" + (
-        "; with a later as-of under [python] perhaps" if lock.as_of else ""
-    )
+    line = asked_line(lock, package) or ""
+    pinned = f'not while the recipe asks for "{line}"'
+    later = "; with a later as-of under [python] perhaps" if lock.as_of else ""
+    newest = f"not{as_of}: it is the newest that there is for this base{later}"
+    return pinned if "==" in line else newest
+
+
+def asked_line(lock: Lock, package: str, release: str | None = None) -> str | None:
+    """Return the recipe's line on a package, if it has bounds; one that allows ``release`` has none."""
+    for line in lock.direct:
+        try:
+            asked = Requirement(line)
+        except InvalidRequirement:  # a source tree
+            continue
+        if canonicalize_name(asked.name) == package and asked.specifier:
+            allowed = release is not None and asked.specifier.contains(release, prereleases=True)
+            return None if allowed else line
+    return None
 
 
 def _free_choice(source: Source, lock: Lock, package: str, context: Context) -> LockOptions:

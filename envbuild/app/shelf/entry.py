@@ -31,7 +31,7 @@ def open_all(context: Context) -> list[ShelfClient]:
     """Open all shelves of this user.  Raises UsageError where there is none."""
     known = read_shelves(context.settings)
     if not known:
-        raise UsageError("you have no shelf yet", hint="envbuild shelf add NAME URL")
+        raise UsageError("you have no shelf yet", hint="envbuild shelf add SHELF URL")
     return [open_shelf(name, context.settings, context.runner) for name in known]
 
 

@@ -14,6 +14,7 @@ from envbuild.check.checks.toolkit import toolkit_of
 from envbuild.check.evidence import Evidence, Verdict, failed, listing, passed, skipped
 from envbuild.data import lookup
 from envbuild.resolve.couplings import rows_for
+from envbuild.store.units import count_noun
 
 if TYPE_CHECKING:
     from envbuild.resolve.couplings import Coupling
@@ -45,7 +46,7 @@ def check_companions(evidence: Evidence) -> Verdict:
     if evidence.framework is None and not count:
         return skipped("no package here has a rule about another one")
     name = evidence.framework.name if evidence.framework else "another package"
-    return passed(f"{count} packages with a rule about {name} fit to it")
+    return passed(f"{count_noun(count, 'package')} with a rule about {name}: all fit it")
 
 
 def _judge_parts(evidence: Evidence, versions: dict[str, str]) -> Verdict | None:

@@ -48,7 +48,7 @@ def conda_packages(evidence: Evidence) -> Verdict:
             other_python=found.other_python,
         )
     return _refuse_cpu_builds(evidence, found) or passed(
-        f"{len(there)} packages, all files there", packages=len(there)
+        f"{count_noun(len(there), 'package')}, all files there", packages=len(there)
     )
 
 

@@ -20,6 +20,7 @@ from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, p
 from envbuild.data import lookup
 from envbuild.data.tables import EntryPoint, load_entry_points
 from envbuild.project.names import distribution_of
+from envbuild.store.units import count_noun
 
 
 def direct_imports(evidence: Evidence) -> Verdict:
@@ -52,9 +53,10 @@ def direct_imports(evidence: Evidence) -> Verdict:
         return skipped("there is nothing to import")
     nothing = _without_modules(evidence)
     note = f" ({listing(nothing)} has no module to import)" if nothing else ""
+    count = f"{count_noun(len(modules), 'module')} {'imports' if len(modules) == 1 else 'import'}"
     slowest = max(modules, key=lambda name: modules[name].seconds)
     return passed(
-        f"{len(modules)} modules import; the slowest, {slowest}, in {modules[slowest].seconds:.1f} s{note}",
+        f"{count}; the slowest, {slowest}, in {modules[slowest].seconds:.1f} s{note}",
         **shown,
     )
 

@@ -10,6 +10,7 @@ from envbuild.check.answers import LibrarySurvey
 from envbuild.check.checks.toolkit import toolkit_of
 from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed
 from envbuild.data import lookup
+from envbuild.store.units import count_noun
 
 FEW = 2
 """Families of CUDA libraries that are too few to be a toolkit from which one was lost."""
@@ -50,7 +51,8 @@ def shared_libraries(evidence: Evidence) -> Verdict:
             other_pythons=strange,
             **shown,
         )
-    fine = passed(f"{found.objects} shared objects find their libraries", **shown)
+    counted = count_noun(found.objects, "shared object")
+    fine = passed(f"{counted}: all libraries are found", **shown)
     return _outdated(evidence, shown) or fine
 
 

@@ -180,9 +180,8 @@ def locked_versions(evidence: Evidence) -> Verdict:
             missing=absent,
             different=other,
         )
-    return passed(
-        f"all {len(evidence.expected.locked)} locked packages are there, in their versions"
-    )
+    count = len(evidence.expected.locked)
+    return passed(f"{count_noun(count, 'locked package')}: all there, with the locked versions")
 
 
 def own_script(evidence: Evidence) -> Verdict:

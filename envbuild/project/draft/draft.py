@@ -191,7 +191,7 @@ def _note_compiled(builder: DraftBuilder) -> None:
 
 
 def _note_own_package(builder: DraftBuilder) -> None:
-    """Say of the project's own package that it must be installed, where its code cannot be run as it lies there."""
+    """Say that the project's own package must be installed, where its code cannot run as it is."""
     root = builder.gathered.tree.root
     text = read_text(root / "setup.py") or ""
     install = 'add "-e ." to the dependencies'
