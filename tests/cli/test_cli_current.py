@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -17,6 +18,8 @@ from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock
 from envbuild.lock.read import read_lock
 from envbuild.lock.write import write_lock
+from envbuild.shelf.pieces import describe_image
+from envbuild.store.layout import Store
 from tests.base.siffiles import partition, write_sif
 
 ROOT = Path(__file__).parents[2]
@@ -279,3 +282,38 @@ def lock_with(name: str, version: str) -> Lock:
 
     package = replace(LOCK.python[0], name=name, version=version, group="framework")
     return replace(LOCK, python=(package,), base=replace(LOCK.base, cuda=None))
+
+
+BIG = 64 * 1024 * 1024
+
+
+def _bytes_read() -> int:
+    """Return how many bytes this process has read so far, as the kernel counts them."""
+    return int(Path("/proc/self/io").read_text().split()[1])
+
+
+def test_the_verbs_that_look_do_not_read_an_image_again(
+    project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    label = f"Bootstrap: scratch\n\n%labels\n    envbuild.lock {lock_digest(LOCK)}\n"
+    image = write_sif(
+        project / f"{NAME}.sif", [(DEFINITION, label.encode(), b""), partition(bytes(BIG))]
+    )
+    store = Store(tmp_path / "store")
+
+    def read_by(action: Callable[[], object]) -> int:
+        before = _bytes_read()
+        action()
+        capsys.readouterr()
+        return _bytes_read() - before
+
+    assert read_by(lambda: run_cli(["list"])) > BIG
+    assert read_by(lambda: describe_image(image, lock_digest(LOCK), store)) > BIG  # its sha256
+    for action in (
+        lambda: run_cli(["list"]),
+        lambda: run_cli(["show", NAME]),
+        lambda: describe_image(image, lock_digest(LOCK), store),  # as publish does
+    ):
+        assert read_by(action) < BIG // 4
+    os.utime(image)
+    assert read_by(lambda: run_cli(["list"])) > BIG
