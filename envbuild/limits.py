@@ -114,9 +114,7 @@ class Room:
         self.left -= amount
         if self.left < 0:
             limit = f"{self._limit // KIB} KiB"
-            raise IntegrityError(
-                f"{self._what} more than {limit}, which no honest file of its size does"
-            )
+            raise IntegrityError(f"{self._what} more than {limit}: too much for a file of its size")
 
 
 def require_path(path: str) -> None:

@@ -33,7 +33,7 @@ def read_toml(path: Path) -> tuple[dict[str, Any], str]:
             raw = file.read(BIGGEST_FILE + 1)
         if len(raw) > BIGGEST_FILE:
             raise UsageError(
-                f"larger than {BIGGEST_FILE // 2**20} MiB, which no file of this kind is",
+                f"larger than {BIGGEST_FILE // 2**20} MiB: too large for such a file",
                 where=str(path),
             )
         text = raw.decode("utf-8")

@@ -124,7 +124,7 @@ def test_something_else_that_is_called_singularity() -> None:
             "", where="/usr/games/singularity", failed=True, stderr="No module named pygame\n"
         )
     assert str(caught.value) == (
-        "/usr/games/singularity: this is no working Apptainer or Singularity; --version said: No module named pygame"
+        "/usr/games/singularity: this is not a working Apptainer or Singularity; --version said: No module named pygame"
     )
 
 

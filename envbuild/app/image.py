@@ -116,7 +116,7 @@ def find_image(name: str | None, context: Context) -> FoundImage:
     # a folder is a sandbox
     if not found.path.is_dir() and not (found.path.is_file() and _is_sif(found.path)):
         raise UsageError(
-            "this is no image, or a damaged one",
+            "this is not an image, or it is damaged",
             where=str(found.path),
             hint="copy or build it again",
         )

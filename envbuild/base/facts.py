@@ -241,7 +241,7 @@ def load_facts(path: Path) -> BaseFacts:
     try:
         if path.stat().st_size > BIGGEST:
             raise UsageError(
-                f"larger than {BIGGEST // 2**20} MiB, which no facts file is", where=str(path)
+                f"larger than {BIGGEST // 2**20} MiB: too large for a facts file", where=str(path)
             )
         facts = msgspec.convert(_read_json(path), BaseFacts, strict=True)
     except OSError as error:

@@ -113,7 +113,7 @@ def _fetch_library(lock: Lock, context: Context) -> bytes:
     with context.report.stage(f"bring {item.name} {item.version}, which packs"):
         fetch_artifacts([wanted], context)
     if item.size > limits.LIBRARY:
-        raise IntegrityError(f"{item.file} is of {item.size} bytes, which no such wheel is")
+        raise IntegrityError(f"{item.file} is of {item.size} bytes: too large for such a wheel")
     # read once into memory and hashed there: the file could be exchanged between hash and load
     with context.store.artifact(item.sha256).open("rb") as file:
         wheel = file.read(item.size + 1)

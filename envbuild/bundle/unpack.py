@@ -32,7 +32,7 @@ BESIDE = ("SHA256SUMS",)
 def opened_bundle(path: Path) -> Iterator[tuple[tarfile.TarFile, Table]]:
     """Open a bundle and read its table.
 
-    Raises UsageError for what is no bundle or one of a newer envbuild, IntegrityError for a damaged
+    Raises UsageError for no bundle or one of a newer envbuild, IntegrityError for a damaged
     table.
     """
     try:
@@ -45,7 +45,7 @@ def opened_bundle(path: Path) -> Iterator[tuple[tarfile.TarFile, Table]]:
         try:
             tar = open_tar(file, path.stat().st_size)
         except tarfile.TarError as error:
-            what = f"is no bundle: {error}"
+            what = f"is not a bundle: {error}"
             raise UsageError(
                 what, where=str(path), hint="envbuild bundle NAME writes one"
             ) from error
@@ -61,7 +61,7 @@ def _table(tar: tarfile.TarFile, path: Path) -> Table:
         or first.name.rpartition("/")[2] != TABLE
         or first.size > BIGGEST_TABLE
     ):
-        raise UsageError(f"is no bundle: its first member is not {TABLE}", where=str(path))
+        raise UsageError(f"is not a bundle: its first member is not {TABLE}", where=str(path))
     file = tar.extractfile(first)
     try:
         raw = msgspec.json.decode(file.read() if file else b"")
@@ -144,7 +144,7 @@ def _check_space(table: Table, store: Store) -> None:
     project = sum(member.size for member in table.members if member.use == "project")
     if project > limits.PROJECT:
         raise IntegrityError(
-            f"its recipe and lock take {human_bytes(project)}, which none of an honest bundle do"
+            f"its recipe and lock take {human_bytes(project)}: too much for a bundle"
         )
     lacking = {
         m.sha256: m.size

@@ -347,21 +347,17 @@ def _as_option(arguments: Sequence[str]) -> Sequence[str]:
 
 def _print_error(error: Exception, arguments: Sequence[str]) -> int:
     """Print an error for people and return its exit code."""
-    from envbuild.cli.terminal import explain_error, show_error  # late: only for an error
+    from envbuild.cli.terminal import (  # late: only for an error
+        explain_error,
+        name_recipe,
+        show_error,
+    )
 
     shown = explain_error(error)
     if shown.hint and re.search(r"\bNAME\b", shown.hint):
-        name = _recipe_named(arguments)
-        shown.hint = re.sub(
-            r"(?<=envbuild )[^\n;,()]*", lambda found: _name_in(found, name), shown.hint
-        )
+        shown.hint = name_recipe(shown.hint, _recipe_named(arguments))
     show_error(shown)
     return shown.code
-
-
-def _name_in(command: re.Match[str], name: str) -> str:
-    """Return a command of ours with the recipe's name; elsewhere NAME means something else."""
-    return re.sub(r"\bNAME\b", lambda _: name, command[0])
 
 
 def _recipe_named(arguments: Sequence[str]) -> str:

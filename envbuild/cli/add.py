@@ -61,7 +61,7 @@ def command(context: Context, /, *, name: str, packages: tuple[str, ...], **opti
             _print_layer(name, layer)
         return
     if editable or over:
-        raise UsageError("-e and --over go with --dev", where="add", hint=_keep_hint(name))
+        raise UsageError("-e and --over need --dev", where="add", hint=_keep_hint(name))
     if not packages:
         raise UsageError("which package?", where=name, hint=f"envbuild add {name} PKG")
     change = RecipeChange(add=packages, make=not options["no_make"])

@@ -173,7 +173,7 @@ def _may_write(target: Path, *, force: bool, asks: bool) -> None:
         asks and click.confirm(short_path(f"{target} is there already. Replace it?"), err=True)
     ):
         raise UsageError(
-            "is there already, and is left as it is",
+            "already exists, and was not changed",
             where=str(target),
             hint="envbuild init --force replaces it; --name writes another; --dry-run only shows the draft",
         )

@@ -49,7 +49,7 @@ def _read_script(file: Path) -> str:
     except OSError as error:
         raise UsageError(f"cannot be read: {error.strerror}", where=str(file)) from error
     if len(data) > BIGGEST or b"\0" in data:
-        raise UsageError("is no batch script", where=str(file))
+        raise UsageError("is not a batch script", where=str(file))
     return data.decode("utf-8", "replace")
 
 

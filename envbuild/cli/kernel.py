@@ -58,7 +58,7 @@ def command(
     node_site = given.pop("node_site")
     flags = Flags(**given)
     if node_site is None and flags != Flags():
-        raise UsageError("options of a job go with --on SITE", hint="envbuild site list")
+        raise UsageError("job options need --on SITE", hint="envbuild site list")
     if remove:
         if name is None:
             raise UsageError(

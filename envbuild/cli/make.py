@@ -201,7 +201,7 @@ def _names_to_build(options: MakeOptions, settings: Settings) -> tuple[str, ...]
     if not options.every:
         return (options.name or find_recipe(None, settings).recipe.name,)
     if options.name is not None:
-        raise UsageError("--all and a name exclude each other", where=options.name)
+        raise UsageError("--all and a name cannot be used together", where=options.name)
     names = tuple(sorted(path.stem for path in (settings.cwd / "recipes").glob("*.toml")))
     if not names:
         raise UsageError("there is no recipe in ./recipes", where="--all")

@@ -53,7 +53,7 @@ def command(
     request = JobRequest(image=name, flags=flags, **given)
     if request.site is None:
         if as_json or jump:
-            raise UsageError("--json and --jump go with --on SITE")
+            raise UsageError("--json and --jump need --on SITE")
         line = plan_here(request, context, dry_run=dry_run)
         if dry_run:
             click.echo(shlex.join(line.argv))

@@ -80,7 +80,9 @@ def init_command(
     """Write sites/NAME.toml from what this machine's scheduler says about itself."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}", name):
         raise UsageError(
-            "is no name of a site", where=name, hint="letters, digits, dot, underscore and hyphen"
+            "is not a valid site name",
+            where=name,
+            hint="letters, digits, dot, underscore and hyphen",
         )
     path = context.settings.cwd / FOLDER / f"{name}.toml"
     if path.exists() and not only_print:

@@ -70,7 +70,7 @@ def command(
     --wait the exit code is the job's, 125 when envbuild itself failed; Ctrl-C leaves the job alone.
     """
     if wait and interactive:
-        raise UsageError("--wait and --interactive exclude each other", where="--interactive")
+        raise UsageError("--wait and --interactive cannot be used together", where="--interactive")
     if as_json and (wait or interactive or dry_run):
         raise UsageError(
             "--json prints the job's id and files; it does not go with --wait, --interactive or --dry-run"

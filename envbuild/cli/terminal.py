@@ -50,6 +50,15 @@ def show_error(error: EnvbuildError, stream: TextIO | None = None) -> None:
             )
 
 
+def name_recipe(hint: str, name: str) -> str:
+    """Return a hint whose commands of ours have a recipe's name; elsewhere NAME means another."""
+    commands = re.finditer(r"(?<=envbuild )[^\n;,()]*", hint)
+    for found in reversed(list(commands)):
+        named = re.sub(r"\bNAME\b", lambda _: name, found[0])
+        hint = hint[: found.start()] + named + hint[found.end() :]
+    return hint
+
+
 def short_path(text: str) -> str:
     """Return a text in which paths below the current folder are written as a user would type them."""
     try:

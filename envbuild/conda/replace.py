@@ -91,7 +91,7 @@ def entry_point_script(line: str, python: str) -> tuple[str, bytes]:
     # all of it is written into a script, so names have to be names
     is_plain = COMMAND.match(command) and DOTTED.match(module) and DOTTED.match(function)
     if not (equals and colon and is_plain):
-        raise IntegrityError(f"{line[:200]!r} is no entry point")
+        raise IntegrityError(f"{line[:200]!r} is not an entry point")
     shebang = f"#!{python}"
     if len(shebang) > SHEBANG:
         shebang = f"#!/bin/sh\n'''exec' \"{python}\" \"$0\" \"$@\" #'''"

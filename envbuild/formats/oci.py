@@ -215,7 +215,7 @@ def _require_image(manifest: Manifest, where: str) -> None:
         "application/vnd.oci.image.config.v1+json",
         "application/vnd.docker.container.image.v1+json",
     ):
-        raise UsageError(f"is no container image but {kind}", where=where)
+        raise UsageError(f"is not a container image but {kind}", where=where)
     if not 0 < len(manifest.layers) <= MOST_LAYERS:
         raise IntegrityError(f"has {len(manifest.layers)} layers", where=where)
     foreign = next((layer for layer in manifest.layers if "foreign" in layer.media_type), None)
@@ -240,5 +240,5 @@ def _read_object(data: bytes, where: str) -> dict[str, Any]:
         hint = "a login page, a proxy or a damaged file stands in its place: look at the address in a browser"
         raise IntegrityError(f"is not JSON; it begins {start!r}", where=where, hint=hint) from error
     if not isinstance(body, dict):
-        raise IntegrityError("is no JSON object", where=where)
+        raise IntegrityError("is not a JSON object", where=where)
     return body

@@ -90,7 +90,7 @@ def check_name(name: str) -> None:
     """Raise UsageError for a job's name that a scheduler, shell or file system would misread."""
     if not re.fullmatch(NAME, name):
         raise UsageError(
-            f"{name!r} is no name of a job",
+            f"{name!r} is not a valid job name",
             where="--name",
             hint="letters, digits, dot, underscore and hyphen, at most 64, a letter or digit first",
         )

@@ -43,7 +43,9 @@ def _check_consistent(lock: Lock, where: str) -> None:
     if library is not None and library.split()[0] != PACKED_BY[compressor]:
         what = f"packs with {compressor}, but names the library {library}"
         raise IntegrityError(
-            what, where=where, hint="the lock was changed by hand; make it anew: envbuild lock NAME"
+            what,
+            where=where,
+            hint="the lock was changed by hand; make it again: envbuild lock NAME",
         )
     seen: dict[str, str] = {}
     files = [(item.file, item.sha256) for item in lock.debian]

@@ -256,7 +256,7 @@ def _debian_mirror(todo: Iterable[Artifact], settings: Settings, mirror: str | N
         raise UsageError("no Debian mirror is known on this machine", hint=hint)
     if not re.match(r"https?://[^/]|file:/", mirror):
         raise UsageError(
-            f"{redact(mirror)!r} is no address of a Debian mirror", where="[mirrors] debian"
+            f"{redact(mirror)!r} is not the address of a Debian mirror", where="[mirrors] debian"
         )
     return mirror
 

@@ -105,7 +105,7 @@ def _read_page(page: str, client: httpx.Client) -> tuple[Link, ...]:
             data += chunk
             if len(data) > limits.PAGE:
                 raise PageError(
-                    f"is larger than {limits.PAGE // 2**20} MiB, which no index page is"
+                    f"is larger than {limits.PAGE // 2**20} MiB: too large for an index page"
                 )
             if time.monotonic() > deadline:
                 raise PageError(f"took longer than {limits.ANSWER_SECONDS:.0f} s to send one page")
@@ -119,7 +119,9 @@ def _read_local(folder: Path, page: str) -> tuple[Link, ...]:
     path = folder / "index.html"
     try:
         if path.stat().st_size > limits.PAGE:
-            raise PageError(f"is larger than {limits.PAGE // 2**20} MiB, which no index page is")
+            raise PageError(
+                f"is larger than {limits.PAGE // 2**20} MiB: too large for an index page"
+            )
         return links_of_html(path.read_text("utf-8", "replace"), page)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise GoneError("is not there", where=str(path)) from error
@@ -153,7 +155,7 @@ def _require_url(value: str, origin: str) -> str:
         r"https?://[^\s/?#]+[^\s?#]*|file:(//(localhost)?/|/(?!/))[^\s?#]*", url, re.IGNORECASE
     ):
         raise UsageError(
-            f"{redact(url)!r} is no address of a package index",
+            f"{redact(url)!r} is not the address of a package index",
             where=origin,
             hint="write it as https://…/simple, or file:///… for a folder on this machine",
         )

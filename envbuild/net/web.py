@@ -244,7 +244,7 @@ def open_response(
                 _raise_for_status(response, url)
             yield response
     except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
-        raise NetworkError("is no usable http or https address", where=redact(url)) from error
+        raise NetworkError("is not a usable http or https address", where=redact(url)) from error
     except httpx.TooManyRedirects as error:
         raise NetworkError("redirects in a circle", where=redact(url)) from error
     except (httpx.TransportError, httpx.DecodingError) as error:
@@ -266,7 +266,7 @@ def read_bounded(
         body += chunk
         if len(body) > most:
             raise IntegrityError(
-                f"sends more than {most} bytes, which no answer of this kind has", where=where
+                f"sends more than {most} bytes: too much for such an answer", where=where
             )
         if time.monotonic() > deadline:
             raise NetworkError(f"took longer than {seconds:.0f} s over one answer", where=where)

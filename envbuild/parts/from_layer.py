@@ -86,7 +86,7 @@ def _add_member(
     kind = KINDS.get(member.type)
     if kind is None or not (0 <= member.uid < MOST_IDS and 0 <= member.gid < MOST_IDS):
         raise IntegrityError(
-            f"holds {member.name!r}, which no image may hold", where=where, hint=STRANGE
+            f"holds {member.name!r}, which is not allowed in an image", where=where, hint=STRANGE
         )
     entry = TreeEntry(
         path,

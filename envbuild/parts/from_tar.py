@@ -60,7 +60,7 @@ def without_clock(entry: TreeEntry, content: BinaryIO | bytes | None) -> BinaryI
     keystore = content if isinstance(content, bytes) else content.read(limits.KEYSTORE + 1)
     if len(keystore) > limits.KEYSTORE:
         raise IntegrityError(
-            f"is larger than {limits.KEYSTORE} bytes, which no file of certificates is",
+            f"is larger than {limits.KEYSTORE} bytes: too large for a file of certificates",
             where=entry.path,
             hint="look at what writes it: the recipe's [system] post, or a package's script",
         )
@@ -109,7 +109,9 @@ def _read_member(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> C
         or not _is_text(name)
         or not _is_text(member.linkname)
     ):
-        raise IntegrityError(f"holds {member.name!r}, which no image may hold", where=str(path))
+        raise IntegrityError(
+            f"holds {member.name!r}, which is not allowed in an image", where=str(path)
+        )
     entry = TreeEntry(
         name,
         kind,

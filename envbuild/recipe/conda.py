@@ -41,9 +41,9 @@ def _check_line(line: str) -> None:
         or "channel=" in line
     ):
         what = f"{line!r} names no package"
-        raise UsageError(f"{what}; addresses and files have no place here", hint=HINT)
+        raise UsageError(f"{what}; addresses and files are not allowed here", hint=HINT)
     try:
         MatchSpec(text, strict=False)
     except (exceptions.InvalidMatchSpecError, exceptions.PackageNameMatcherParseError) as error:
         reason = str(error).splitlines()[0]
-        raise UsageError(f"{line!r} is no match spec: {reason}", hint=HINT) from error
+        raise UsageError(f"{line!r} is not a match spec: {reason}", hint=HINT) from error

@@ -21,7 +21,7 @@ from envbuild.toml import closest
 def requirement_name(line: str) -> str:
     """Return the canonical name of a requirement; a folder's or a repository's line is its own name.
 
-    Raises UsageError for what is no requirement.
+    Raises UsageError for what is not a requirement.
     """
     try:
         tree = read_tree_line(line)
@@ -29,13 +29,13 @@ def requirement_name(line: str) -> str:
     except InvalidRequirement as error:
         reason = str(error).splitlines()[0]
         hint = 'write PKG, or "PKG>=VERSION"'
-        raise UsageError(f"is no requirement: {reason}", where=repr(line), hint=hint) from error
+        raise UsageError(f"is not a requirement: {reason}", where=repr(line), hint=hint) from error
 
 
 def add_requirements(text: str, lines: Sequence[str], path: Path) -> str:
     """Return a recipe's text with more requirements; a line takes the place of that of its package.
 
-    Raises UsageError for what is no requirement.
+    Raises UsageError for what is not a requirement.
     """
     document, present = _open_dependencies(text, path)
     for line in lines:

@@ -116,14 +116,19 @@ def _check_files(recipe: Recipe, path: Path, text: str) -> None:
         if not source or Path(source).is_absolute() or ".." in Path(source).parts:
             hint = "the left side is a file or folder of the project, the right side its place in the image"
             raise UsageError(
-                f"[files] {source!r} is no path below the project's folder", where=where, hint=hint
+                f"[files] {source!r} is not a path below the project's folder",
+                where=where,
+                hint=hint,
             )
         if not re.fullmatch(r"(/(?!\.{1,2}(/|$))[^/]+)+", target):
             hint = 'write an absolute path without "..", and without / at its end'
-            raise UsageError(f"[files] {target!r} is no place in the image", where=where, hint=hint)
+            raise UsageError(
+                f"[files] {target!r} is not a place in the image", where=where, hint=hint
+            )
         if any(target == folder or target.startswith(f"{folder}/") for folder in KEPT_OUT):
             raise UsageError(
-                f"[files] {target} is no place for files: what lies there is not seen", where=where
+                f"[files] {target} is not a place for files: what lies there is not seen",
+                where=where,
             )
         if target in targets:
             raise UsageError(

@@ -81,7 +81,9 @@ def read_tree_line(line: str) -> TreeLine | None:
     url, revision = _read_revision(address)
     _check_address(url, line)
     if revision and (not REVISION.fullmatch(revision) or ".." in revision):
-        raise UsageError(f"{revision!r} is no commit, tag or branch", where=repr(line), hint=FORM)
+        raise UsageError(
+            f"{revision!r} is not a commit, tag or branch", where=repr(line), hint=FORM
+        )
     subfolder = _read_subfolder(fragment, line)
     return TreeLine(
         written=line,
@@ -97,7 +99,7 @@ def read_source(source: str) -> TreeLine:
     """Return the tree that a lock names.  Raises UsageError for what no lock of ours says."""
     line = read_tree_line(f"tree @ {source}" if source.startswith("git+") else source)
     if line is None:
-        raise UsageError(f"{source!r} is no source tree")
+        raise UsageError(f"{source!r} is not a source tree")
     return line
 
 
@@ -142,7 +144,7 @@ def _check_address(url: str, line: str) -> None:
     where = repr(mask_users(line))
     if password is not None or (parts.username and parts.scheme != "ssh"):
         hint = "git's own credential helper, or ssh, knows how to log in"
-        raise UsageError("a password or user has no place in a recipe", where=where, hint=hint)
+        raise UsageError("a recipe must not contain a user or a password", where=where, hint=hint)
     plain = parts.scheme == "http" and LOOPBACK.fullmatch(host)
     if parts.scheme not in ("https", "ssh") and not plain:
         raise UsageError(
@@ -154,7 +156,7 @@ def _check_address(url: str, line: str) -> None:
         not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*|\[[0-9a-fA-F:]+\]|[0-9a-fA-F:]+", host)
         or parts.query
     ):
-        raise UsageError("is no address of a repository", where=where, hint=FORM)
+        raise UsageError("is not the address of a repository", where=where, hint=FORM)
 
 
 def _read_subfolder(fragment: str, line: str) -> str:

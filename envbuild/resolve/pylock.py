@@ -70,7 +70,7 @@ def _read_candidate(entry: Mapping[str, Any]) -> Candidate:
     file = entry.get("name") or _file_of(url)
     if not FILE.fullmatch(file):
         raise IntegrityError(
-            f"the index offers a file named {file[:80]!r}, which no package file is"
+            f"the index offers a file named {file[:80]!r}: not the name of a package file"
         )
     return Candidate(
         file=file,

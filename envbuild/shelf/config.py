@@ -63,7 +63,7 @@ def require_name(name: str) -> None:
     """Raise UsageError for what cannot name a shelf."""
     if not NAME.fullmatch(name):
         raise UsageError(
-            "is no name of a shelf", where=name, hint="letters, digits, underscore and hyphen"
+            "is not a valid shelf name", where=name, hint="letters, digits, underscore and hyphen"
         )
 
 
@@ -131,5 +131,5 @@ def normal_url(text: str, settings: Settings) -> str:
         return text
     if re.match(r"\w+::", text) or ("://" in text and not text.startswith("file://")):
         hint = "a folder, git+file://, git+ssh://, git+https://, ssh:// or USER@HOST:PATH"
-        raise UsageError("is no place that can hold a shelf", where=text, hint=hint)
+        raise UsageError("is not a place for a shelf", where=text, hint=hint)
     return os.path.normpath(settings.cwd / text.removeprefix("file://"))

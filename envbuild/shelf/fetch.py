@@ -68,7 +68,9 @@ def fetch_entry(library: ShelfClient, name: str, digest: str | None = None) -> V
     if recipe.name != name:
         raise IntegrityError(f"holds the recipe of {recipe.name!r}", where=title)
     if (recipe.check.script is None) != (entry.script is None):
-        raise IntegrityError("its check script is missing, or is none of its recipe's", where=title)
+        raise IntegrityError(
+            "its check script is missing, or does not belong to its recipe", where=title
+        )
     lock = parse_lock(lock_text, f"{title}, its lock")
     refuse_lock(recipe, lock, f"{title}, its lock")
     # what is worked out of a lock may be worked out otherwise by another envbuild

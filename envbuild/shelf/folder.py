@@ -292,7 +292,7 @@ def _read_file(root: Path, relative: str) -> bytes | None:
         raise IntegrityError("is no file", where=str(path))
     with os.fdopen(handle, "rb") as file:
         if found.st_size > BIGGEST_TEXT:
-            what = f"is larger than {BIGGEST_TEXT // 2**20} MiB, which no file of this kind is"
+            what = f"is larger than {BIGGEST_TEXT // 2**20} MiB: too large for such a file"
             raise IntegrityError(what, where=str(path))
         try:
             return file.read(BIGGEST_TEXT + 1)

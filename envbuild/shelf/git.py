@@ -82,7 +82,7 @@ class GitBackend:
         """Fetch.  Raises NetworkError for no answer, HostError where there is no shelf."""
         if not self._fetch():
             what = "the repository is there, but it has no branch main"
-            raise HostError(what, where=self.url, hint="was it made anew? nothing was changed")
+            raise HostError(what, where=self.url, hint="was it made again? nothing was changed")
         self._list()
         if MARKER not in self._tree:
             raise UsageError(f"is a git repository, but no shelf (no {MARKER})", where=self.url)
@@ -113,9 +113,7 @@ class GitBackend:
                 continue
             size = self._tree[path][1]
             if size > BIGGEST_TEXT:
-                raise IntegrityError(
-                    f"is {size} bytes long, which no file of this kind is", where=path
-                )
+                raise IntegrityError(f"is {size} bytes long: too large for such a file", where=path)
             if batch and sum(self._tree[item][1] for item in batch) + size > BATCH:
                 found.update(self._batch(batch))
                 batch = []

@@ -60,10 +60,10 @@ def _refuse_value(keys: tuple[str, ...], value: str, where: str, text: str) -> N
     elif keys[:2] == ("check", "script"):
         if not SCRIPT.fullmatch(value):
             raise _policy_error(
-                where, text, keys, f"{value!r} is no plain path below the recipe's folder"
+                where, text, keys, f"{value!r} is not a plain path below the recipe's folder"
             )
     elif keys[:2] == ("python", "indexes") and not INDEX.fullmatch(value):
-        raise _policy_error(where, text, keys, f"{value!r} is no name of an index")
+        raise _policy_error(where, text, keys, f"{value!r} is not a valid index name")
     else:
         refused = _why_refused(value)
         if refused:
@@ -95,7 +95,7 @@ def _refuse_requirement(keys: tuple[str, ...], value: str, where: str, text: str
         requirement = Requirement(value)
     except InvalidRequirement:
         raise _policy_error(
-            where, text, keys, f"{value!r} is no requirement, but may be a path"
+            where, text, keys, f"{value!r} is not a requirement, but may be a path"
         ) from None
     if requirement.url and not URL.fullmatch(requirement.url):
         raise _policy_error(
@@ -136,7 +136,7 @@ def refuse_lock(recipe: Recipe, lock: Lock, where: str) -> None:
         )
     for index in sorted({package.index for package in lock.python if package.index}):
         if not INDEX.fullmatch(index):
-            raise UsageError(f"{index!r} is no name of an index", where=where)
+            raise UsageError(f"{index!r} is not a valid index name", where=where)
     for keys, value in _string_values(msgspec.to_builtins(lock), ()):
         if HIDING.search(value):
             what = f"{'.'.join(keys)}: {value!r} has a character that hides what a terminal shows"

@@ -33,7 +33,7 @@ def check_version(version: str) -> None:
     """Raise UsageError for a version that is no plain file name, or a suffix to Lmod."""
     if not VERSION.fullmatch(version) or version.endswith(".lua") or version == "default":
         raise UsageError(
-            f"{version!r} is no version of a module",
+            f"{version!r} is not a valid module version",
             where="--version",
             hint='letters, digits, dot, plus, underscore, hyphen; not "default"',
         )

@@ -240,7 +240,7 @@ class TestImage:
         with pytest.raises(UsageError, match="there is no such image"):
             find_image("./other.sif", tiny.context)
         (tiny.folder / "tiny.sif").write_bytes(b"text")
-        with pytest.raises(UsageError, match="this is no image, or a damaged one"):
+        with pytest.raises(UsageError, match="this is not an image, or it is damaged"):
             find_image("tiny", tiny.context)
 
     def test_of_another_lock(self, tiny: TinyProject) -> None:

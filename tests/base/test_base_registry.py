@@ -193,11 +193,11 @@ def test_a_sick_registry_is_told_after_five_attempts(
     [
         (b"toomanyrequests: sha256:" + b"0" * 64, "is not JSON; it begins 'toomanyrequests: sha256:"),
         (b'{"errors": []}', "is not the manifest of an image: "),
-        (b"[1]", "is no JSON object"),
+        (b"[1]", "is not a JSON object"),
         (b'{"schemaVersion": 1, "name": "x"}', "is in Docker's old manifest format (schema 1)"),
         (b'{"config": {"mediaType": "x/y", "digest": "sha256:../../x", "size": 1}, "layers": []}', "is not the manifest of an image: "),
-        (b'{"config": {"mediaType": "text/helm", "digest": "sha256:%b", "size": 1}, "layers": []}' % (b"1" * 64), "is no container image but text/helm"),
-        (b"x" * 5_000_000, "sends more than 4194304 bytes, which no answer of this kind has"),
+        (b'{"config": {"mediaType": "text/helm", "digest": "sha256:%b", "size": 1}, "layers": []}' % (b"1" * 64), "is not a container image but text/helm"),
+        (b"x" * 5_000_000, "sends more than 4194304 bytes: too much for such an answer"),
     ],
 )  # fmt: skip
 def test_what_is_no_manifest_is_never_taken_for_one(

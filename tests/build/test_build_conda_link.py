@@ -325,8 +325,10 @@ HOSTILE = {
             "info/index.json": b'{"name": "bad", "version": "1.0", "build": "h1_0", "noarch": "python"}'
         }
     ),
-    "is no entry point": hostile(noarch="python", subdir="noarch", entry_points=("../../x = a:b",)),
-    "no entry point": hostile(
+    "is not an entry point": hostile(
+        noarch="python", subdir="noarch", entry_points=("../../x = a:b",)
+    ),
+    "not an entry point": hostile(
         noarch="python", subdir="noarch", entry_points=("x = a:b();import os",)
     ),
     "in a string that does not end": hostile(

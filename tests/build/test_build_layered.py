@@ -222,4 +222,4 @@ def test_flatten_makes_one_partition_with_the_same_tree(layered: Project, tmp_pa
     )
     assert "made of layers" not in apptainer(layered, "inspect", "--helpfile", str(target)).stdout
     again = layered.run("flatten", str(target))
-    assert (again.code, "is no layered image of envbuild" in again.stderr) == (2, True)
+    assert (again.code, "is not a layered image of envbuild" in again.stderr) == (2, True)

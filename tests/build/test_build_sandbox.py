@@ -121,7 +121,7 @@ def test_a_file_name_cannot_steer_the_terminal() -> None:
 def test_a_folder_that_is_no_sandbox_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         read_note(tmp_path)
-    assert caught.value.what == "is no sandbox that envbuild made"
+    assert caught.value.what == "is not a sandbox of envbuild"
     assert caught.value.hint == "make one: envbuild make NAME --mode sandbox"
     (tmp_path / NOTE).write_text("{")
     with pytest.raises(UsageError, match="is damaged: "):

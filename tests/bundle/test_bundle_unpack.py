@@ -114,12 +114,12 @@ FAULTS: dict[str, tuple[tuple[tuple[str, bytes], ...], str]] = {
     "another name": (((f"other/{TABLE}", table(*MEMBERS)),), "contradicts itself"),
     "no table": (
         (("small/recipes/small.toml", RECIPE),),
-        "is no bundle: its first member is not bundle.json",
+        "is not a bundle: its first member is not bundle.json",
     ),
     "garbage": (((f"small/{TABLE}", b"\xff{"),), "its table of contents is damaged"),
     "newer": (((f"small/{TABLE}", table(schema=2)),), "is a bundle of a newer envbuild"),
     "unknown key": (((f"small/{TABLE}", table(more=1)),), "unknown field `more`"),
-    "empty": ((), "is no bundle"),
+    "empty": ((), "is not a bundle"),
 }
 
 
@@ -167,7 +167,7 @@ def test_one_that_was_not_copied_whole(share: float, tmp_path: Path) -> None:
     path = sound(tmp_path / "b.tar")
     data = path.read_bytes().rstrip(b"\0")
     path.write_bytes(data[: int(len(data) * share)])
-    with pytest.raises(EnvbuildError, match=r"is no bundle|ends|not copied whole"):
+    with pytest.raises(EnvbuildError, match=r"is not a bundle|ends|not copied whole"):
         unpack(path, Store(tmp_path / "store"), tmp_path / "project")
 
 
@@ -175,7 +175,7 @@ def test_one_that_was_not_copied_whole(share: float, tmp_path: Path) -> None:
 def test_what_is_no_tar(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "b.tar"
     path.write_bytes(content)
-    with pytest.raises(UsageError, match="is no bundle"), opened_bundle(path):
+    with pytest.raises(UsageError, match="is not a bundle"), opened_bundle(path):
         pass
 
 

@@ -163,7 +163,7 @@ def test_a_folder_of_the_image_is_not_bound_over_it(project: Path) -> None:
             'there is no recipe called "tiyn"\n  what to do: did you mean tiny?',
         ),
         (("exec", "./gone.sif", "--", "id"), "./gone.sif: there is no such image"),
-        (("exec", "recipes/tiny.toml", "--", "id"), "this is no image, or a damaged one"),
+        (("exec", "recipes/tiny.toml", "--", "id"), "this is not an image, or it is damaged"),
         (
             ("exec", "--bind", "gone:/x", "./", "--", "id"),
             "gone: the file or folder to bind does not exist",

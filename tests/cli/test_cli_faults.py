@@ -213,7 +213,7 @@ class TestTools:
         told(
             project.run("make", "keras-bert", PATH=path),
             7,
-            "this is no working Apptainer or Singularity",
+            "this is not a working Apptainer or Singularity",
         )
 
     @needs("apptainer")

@@ -81,7 +81,7 @@ def test_envbuilds_own_failure_while_waiting_is_not_the_jobs(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--wait", "--interactive"], "--wait and --interactive exclude each other"),
+        (["--wait", "--interactive"], "--wait and --interactive cannot be used together"),
         (
             ["--interactive", "--array", "1-2"],
             "an interactive job is one job that starts when you wait for it",
@@ -90,7 +90,7 @@ def test_envbuilds_own_failure_while_waiting_is_not_the_jobs(
         (["--env-file", "nosuch"], "nosuch: cannot be read"),
         (["--each", "nosuch.csv"], "nosuch.csv: cannot be read as CSV"),
         (["--output", "x-{id}-{task}"], "output: {task} is for arrays"),
-        (["--memory", "16"], "--memory: '16' is no amount of memory"),
+        (["--memory", "16"], "--memory: '16' is not an amount of memory"),
         (["--nodes", "0"], "0 is not in the range x>=1"),
         (["--bind", "nosuch"], "nosuch: the file or folder to bind does not exist"),
     ],

@@ -255,8 +255,8 @@ SPECS = {
     "https://x.invalid/a-1-0.conda": "names no package",
     "./a-1-0.conda": "names no package",
     "numpy[url=https://x.invalid/a]": "names no package",
-    "numpy >=": "is no match spec",
-    "numpy >>1": "is no match spec",
+    "numpy >=": "is not a match spec",
+    "numpy >>1": "is not a match spec",
     "": "names no package",
 }
 

@@ -46,7 +46,7 @@ def test_overwrites_nothing_silently(project: Path) -> None:
     write(project, {"recipes/course.toml": "mine"})
     result = run()
     assert isinstance(result.exception, UsageError)
-    assert result.exception.what == "is there already, and is left as it is"
+    assert result.exception.what == "already exists, and was not changed"
     assert (project / "recipes/course.toml").read_text() == "mine"
     result = run("--force")
     assert result.exit_code == 0

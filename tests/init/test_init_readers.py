@@ -302,7 +302,7 @@ def test_nothing_there(files: dict[str, str], told: str, tmp_path: Path) -> None
         ("environment.yml", "- 1\n", "does not list what a project needs"),
         ("other.yml", "- a\n- b\n", "does not list what a project needs"),
         ("Dockerfile", "FROM\nRUN", "is not a Dockerfile that can be read"),
-        ("a.def", "hello\n%post", "is no Apptainer definition: it has no Bootstrap:"),
+        ("a.def", "hello\n%post", "is not an Apptainer definition: it has no Bootstrap:"),
         ("setup.py", "print('no setup here')", "does not list what a project needs"),
     ],
 )

@@ -617,7 +617,7 @@ def test_logs_of_an_array_are_listed_not_opened(
     "name", ["", "-x", "a b", "../up", "a$(id)", "a\nb", 'a"b', "a:b", "x" * 65]
 )
 def test_names_that_are_none(name: str) -> None:
-    with pytest.raises(UsageError, match="is no name of a job"):
+    with pytest.raises(UsageError, match="is not a valid job name"):
         check_name(name)
 
 

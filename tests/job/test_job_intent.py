@@ -63,21 +63,21 @@ def test_arrays() -> None:
         (Flags(gpus="two"), "two: --gpus takes a number, or TYPE:NUMBER"),
         (
             Flags(output="logs/$JOB-{id}.log"),
-            "--output: 'logs/$JOB-{id}.log' is no pattern of a log file",
+            "--output: 'logs/$JOB-{id}.log' is not a valid pattern for a log file",
         ),
         (Flags(output="train.log"), "--output: two jobs would write the same log"),
         (
             Flags(output="../{id}.log"),
-            "--output: '../{id}.log' is no file below the project or at an absolute path",
+            "--output: '../{id}.log' is neither a file below the project nor an absolute path",
         ),
         (
             Flags(account="lab\n#SBATCH --uid=0"),
-            "--account: 'lab\\n#SBATCH --uid=0' is no name of a queue or an account",
+            "--account: 'lab\\n#SBATCH --uid=0' is not a valid name of a queue or an account",
         ),
-        (Flags(after=("12; rm",)), "--after: '12; rm' is no id of a job"),
+        (Flags(after=("12; rm",)), "--after: '12; rm' is not a job ID"),
         (
             Flags(options=("--x\n#PBS -q y",)),
-            "--option: '--x\\n#PBS -q y' is no option of a scheduler",
+            "--option: '--x\\n#PBS -q y' is not a scheduler option",
         ),
         (
             Flags(launcher="torchrum"),
@@ -128,7 +128,7 @@ def test_a_job_that_is_put_back_is_told_before_its_end() -> None:
     for flags, message in (
         ({"requeue": 1}, "is about the end of the job's time"),
         ({"warn": "5m", "walltime": "5m"}, "5m is as long as the job itself"),
-        ({"checkpoint": "../elsewhere"}, "'../elsewhere' is no name of a folder"),
+        ({"checkpoint": "../elsewhere"}, "'../elsewhere' is not a valid folder name"),
     ):
         with pytest.raises(UsageError) as told:
             warning(**flags)

@@ -148,4 +148,4 @@ def test_the_verb_says_line_reason_and_fix(
     assert run_cli(["job", "lint", str(tmp_path / "none.sh")]) == 2
     path.write_bytes(b"\x7fELF\0\0")
     assert run_cli(["job", "lint", str(path)]) == 2
-    assert "is no batch script" in capsys.readouterr().err
+    assert "is not a batch script" in capsys.readouterr().err

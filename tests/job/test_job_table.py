@@ -36,7 +36,7 @@ def test_a_table(tmp_path: Path) -> None:
         ("a,b\n1\n", ("{a}{b}",), "has 1 values for 2 columns"),
         ("a,b\n1,2\n", ("{a}",), "the command does not use the column 'b'"),
         ("a,a\n1,2\n", ("{a}",), "has two columns 'a'"),
-        ("a,b;c\n1,2\n", ("{a}",), "'b;c' is no name of a column"),
+        ("a,b;c\n1,2\n", ("{a}",), "'b;c' is not a valid column name"),
         ("a\n1\n", ("{a}", "{print}"), "has no column 'print'; known: a"),
         ("a\n1\n", ("${a}",), "the command names no column, so all tasks would be the same"),
         ("rate\n1\n", ("{rat}",), "the command names no column, so all tasks would be the same"),
@@ -96,11 +96,11 @@ def test_a_grid_has_as_many_rows_as_combinations(sizes: list[int]) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("lr", "'lr' is no column with values"),
+        ("lr", "'lr' is not a column with values"),
         ("lr=", "has an empty value"),
         ("lr=1,,2", "has an empty value"),
         ("lr=1,1", "has the same value twice"),
-        ("l;r=1,2", "'l;r' is no name of a column"),
+        ("l;r=1,2", "'l;r' is not a valid column name"),
         ('lr="1', "cannot be read: unexpected end of data"),
         ("lr=1,\x1b[2J", "has a value with a control character"),
     ],

@@ -160,8 +160,8 @@ def test_the_definition_lays_them_before_the_recipes_own_lines(
         ('"labels.txt" = "opt/x"', "opt/x"),
         ('"labels.txt" = "/opt/../etc/x"', "/opt/../etc/x"),
         ('"labels.txt" = "/"', "/"),
-        ('"labels.txt" = "/tmp/x"', "/tmp/x is no place for files"),
-        ('"labels.txt" = "/.singularity.d/runscript"', "is no place for files"),
+        ('"labels.txt" = "/tmp/x"', "/tmp/x is not a place for files"),
+        ('"labels.txt" = "/.singularity.d/runscript"', "is not a place for files"),
         ('"labels.txt" = "/opt/x"\n"data" = "/opt/x"', "both go to /opt/x"),
     ],
 )

@@ -91,17 +91,17 @@ def test_a_repository(line: str, url: str, revision: str, subfolder: str) -> Non
         ("git+https://lab.invalid/x", "names no package or no repository"),
         (
             "x @ git+https://user:secret@lab.invalid/x",
-            "a password or user has no place in a recipe",
+            "a recipe must not contain a user or a password",
         ),
-        ("x @ git+https://token@lab.invalid/x", "a password or user has no place in a recipe"),
+        ("x @ git+https://token@lab.invalid/x", "a recipe must not contain a user or a password"),
         ("x @ git+http://lab.invalid/x", "git+http is not taken"),
         ("x @ git+file:///srv/x", "git+file is not taken"),
         ("x @ git+ext::sh -c id", "names no package or no repository"),
-        ("x @ git+https://-oProxyCommand=id/x", "is no address of a repository"),
-        ("x @ git+https://lab.invalid/x@--upload-pack=id", "is no commit, tag or branch"),
-        ("x @ git+https://lab.invalid/x@a..b", "is no commit, tag or branch"),
+        ("x @ git+https://-oProxyCommand=id/x", "is not the address of a repository"),
+        ("x @ git+https://lab.invalid/x@--upload-pack=id", "is not a commit, tag or branch"),
+        ("x @ git+https://lab.invalid/x@a..b", "is not a commit, tag or branch"),
         ("x @ git+https://lab.invalid/x#subdirectory=../y", "is not understood"),
-        ("x @ git+https://lab.invalid/x?token=1", "is no address of a repository"),
+        ("x @ git+https://lab.invalid/x?token=1", "is not the address of a repository"),
         ("x @ git+https://[::1", "is no address"),
     ],
 )
@@ -288,10 +288,10 @@ def test_a_changed_project_makes_the_lock_stale_and_a_lost_archive_is_packed_aga
 @pytest.mark.parametrize(
     ("files", "what"),
     [
-        ({}, "is no Python project: it has no pyproject.toml and no setup.py"),
+        ({}, "is not a Python project: it has no pyproject.toml and no setup.py"),
         (
             {"pyproject.toml": '[project]\nname = "x"\nversion = "one"\n'},
-            "x has the version 'one', which is none",
+            "x has the version 'one', which is not a version",
         ),
         ({"pyproject.toml": "[project\n"}, "is not valid TOML"),
     ],

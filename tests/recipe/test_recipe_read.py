@@ -79,7 +79,7 @@ MESSAGES = {
     "script-outside": "line 8: [check] script '../other.py' leaves the recipe's folder",
     "script-missing": "line 8: [check] script 'nowhere.py' does not exist beside the recipe",
     "conda-address": "line 9: 'https://mirror.invalid/a-1-0.conda' names no package",
-    "conda-bounds": "line 9: 'numpy >>1' is no match spec: ",
+    "conda-bounds": "line 9: 'numpy >>1' is not a match spec: ",
     "conda-channel": "line 8: conda.channels: expected `str` matching regex ",
     "target-driver": "line 8: target.driver: expected `str` matching regex ",
     "newline-in-requirement": "line 8: python.dependencies: expected `str` matching regex ",

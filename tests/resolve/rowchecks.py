@@ -302,7 +302,7 @@ def _fits(
 def _bounds(name: str, version: Version, on: str, index: Index) -> list[SpecifierSet]:
     """Return the bounds that a release's metadata puts on another project; those of extras where there are no others.
 
-    Extras exclude each other (jax has one for its own CI): any of them will do.
+    Extras cannot be used together (jax has one for its own CI): any of them will do.
     """
     found = [
         r

@@ -375,7 +375,7 @@ class TestAdd:
         "url", ["http://example.invalid/x", "ext::sh -c touch x", "s3://bucket/x", "git+ftp://a/b"]
     )
     def test_a_place_of_no_known_kind(self, url: str, tmp_path: Path) -> None:
-        with pytest.raises(UsageError, match="is no place that can hold a shelf"):
+        with pytest.raises(UsageError, match="is not a place for a shelf"):
             member(tmp_path / "ann", url)
 
     def test_an_entry_that_is_there_is_never_written_again(self, tmp_path: Path) -> None:

@@ -361,7 +361,7 @@ def test_debian_packages_need_a_mirror(server: Server, settings: Settings, store
     item = server.offer_deb(DEB, b"deb")
     for mirror, text in (
         (None, "no Debian mirror is known on this machine"),
-        ("mirror", "'mirror' is no address of a Debian mirror"),
+        ("mirror", "'mirror' is not the address of a Debian mirror"),
     ):
         with pytest.raises(UsageError, match=text):
             fetch_artifacts(

@@ -196,7 +196,8 @@ def test_what_is_no_address_is_refused(bare: Settings, value: str) -> None:
     with pytest.raises(UsageError) as caught:
         index_url(settings, _uv())
     assert (
-        str(caught.value) == f"ENVBUILD_INDEX: {redact(value)!r} is no address of a package index"
+        str(caught.value)
+        == f"ENVBUILD_INDEX: {redact(value)!r} is not the address of a package index"
     )
     assert (
         caught.value.hint
@@ -289,7 +290,7 @@ BAD_PAGES = [
     (Page(status=302, headers={"Location": "/simple/demo/"}), "redirects in a circle", 11),
     (
         Page(status=302, headers={"Location": "file:///etc/passwd"}),
-        "is no usable http or https address",
+        "is not a usable http or https address",
         1,
     ),
     (Page(hang=True), "did not answer in time (3 attempts)", 3),
@@ -300,7 +301,7 @@ BAD_PAGES = [
     ),
     (Page(body=b"x"), "is of no stated type, not an index page", 1),
     (Page(body=b"<a>" * 50, headers=HTML, cuts=[10, 10, 10]), "broke off: ", 3),
-    (Page(body=b"x" * 5000, headers=HTML), "is larger than 0 MiB, which no index page is", 1),
+    (Page(body=b"x" * 5000, headers=HTML), "is larger than 0 MiB: too large for an index page", 1),
     (
         Page(body=gzip.compress(b"x" * 5000), headers={**HTML, "Content-Encoding": "gzip"}),
         "is larger than 0 MiB",

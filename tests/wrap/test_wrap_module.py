@@ -167,10 +167,10 @@ def test_folders_that_the_runtime_cannot_bind(project: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--version", "../../x"), "is no version of a module"),
-        (("--version", "default"), "is no version of a module"),
-        (("--version", "1.lua"), "is no version of a module"),
-        (("--command", "../x"), "is no name of a command"),
+        (("--version", "../../x"), "is not a valid module version"),
+        (("--version", "default"), "is not a valid module version"),
+        (("--version", "1.lua"), "is not a valid module version"),
+        (("--command", "../x"), "is not a valid command name"),
         (("--env", "A B=1"), "--env takes KEY"),
         (("--env", "*"), "--env takes KEY"),
         (("--bind", "/no/such/folder"), "does not exist"),
@@ -192,7 +192,7 @@ def test_a_module_of_somebody_else_is_left_alone(project: Path) -> None:
     path.write_text("-- of the staff\n")
     for words in (("--version", "1"), ("--remove",)):
         result = envbuild(project, "module", "tiny", "-o", "../modules", *words)
-        assert (result.code, "not of envbuild" in result.stderr) == (2, True)
+        assert (result.code, "envbuild did not make it" in result.stderr) == (2, True)
     assert path.read_text() == "-- of the staff\n"
 
 

@@ -35,9 +35,9 @@ def test_a_dry_run_prints_and_writes_nothing(project: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--gpus", "1"), "options of a job go with --on SITE"),
-        (("--jump",), "--json and --jump go with --on SITE"),
-        (("--json",), "--json and --jump go with --on SITE"),
+        (("--gpus", "1"), "job options need --on SITE"),
+        (("--jump",), "--json and --jump need --on SITE"),
+        (("--json",), "--json and --jump need --on SITE"),
         (("--on", "nowhere"), "there is no site"),
     ],
 )

@@ -81,7 +81,7 @@ def test_an_app_of_a_portal_is_written(tmp_path: Path) -> None:
     [
         (("--format", "vscode", "-o", "a b"), "cannot be in the settings of others"),
         (("--format", "jupyterhub", "-o", "$(id)"), "cannot be in the settings of others"),
-        (("--format", "vscode", "-o", "recipes"), "not of envbuild"),
+        (("--format", "vscode", "-o", "recipes"), "envbuild did not make it"),
         (("--format", "pylock", "--for", "amane"), "--for goes with"),
     ],
 )

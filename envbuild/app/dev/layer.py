@@ -238,7 +238,7 @@ def editable_binds(editable: tuple[EditableFolder, ...], name: str) -> tuple[Bin
             raise UsageError(
                 f"the folder of {one.name}, which is used from there (-e), is gone",
                 where=one.folder,
-                hint=f"bring it back, or begin anew: envbuild dev {name} --clear",
+                hint=f"bring it back, or start again: envbuild dev {name} --clear",
             )
     return tuple((Path(one.folder), one.folder, False) for one in editable)
 

@@ -46,7 +46,7 @@ def find_outlook(source: Source, lock: Lock, package: str, context: Context) -> 
 
 
 def asked_line(lock: Lock, package: str, release: str | None = None) -> str | None:
-    """Return the recipe's line on a package, if it has bounds; one that allows ``release`` has none."""
+    """Return the recipe's line on a package, if its bounds do not allow ``release``."""
     for line in lock.direct:
         try:
             asked = Requirement(line)

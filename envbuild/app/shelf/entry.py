@@ -79,7 +79,9 @@ def split_name(text: str) -> tuple[str | None, str, str | None]:
     found = REFERENCE.fullmatch(text)
     if found is None:
         raise UsageError(
-            "is no name on a shelf", where=text, hint="write NAME, SHELF/NAME or SHELF/NAME@DIGEST"
+            "is not a name on a shelf",
+            where=text,
+            hint="write NAME, SHELF/NAME or SHELF/NAME@DIGEST",
         )
     return found["shelf"], found["name"], found["digest"]
 

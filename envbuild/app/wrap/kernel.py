@@ -158,4 +158,4 @@ def _check_own(folder: Path) -> None:
         spec = None
     metadata = spec.get("metadata") if isinstance(spec, dict) else None
     if not isinstance(metadata, dict) or MARK not in metadata:
-        raise UsageError("this is there already, and not of envbuild", where=str(folder))
+        raise UsageError("this already exists, and envbuild did not make it", where=str(folder))

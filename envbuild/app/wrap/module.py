@@ -144,7 +144,7 @@ def _check_own(path: Path) -> None:
         return
     if not path.is_file() or MADE_BY not in path.read_text("utf-8", "replace")[:200]:
         raise UsageError(
-            "this is there already, and not of envbuild",
+            "this already exists, and envbuild did not make it",
             where=str(path),
             hint="name another folder (-o) or version (--version)",
         )
@@ -170,7 +170,7 @@ def _choose_commands(
         commands.append(name)
     for name in request.commands:
         if not COMMAND.fullmatch(name) or name == DIRECT:
-            raise UsageError(f"{name!r} is no name of a command", where="--command")
+            raise UsageError(f"{name!r} is not a valid command name", where="--command")
         commands.append(name)
     return tuple(sorted(set(commands)))
 

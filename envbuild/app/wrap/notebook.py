@@ -74,7 +74,7 @@ def plan_here(request: JobRequest, context: Context, *, dry_run: bool = False) -
     With ``dry_run`` nothing is written: a layer with JupyterLab is left out.
     """
     if request.flags != Flags():
-        raise UsageError("options of a job go with --on SITE", hint="envbuild site list")
+        raise UsageError("job options need --on SITE", hint="envbuild site list")
     found = find_image(request.image, context)
     warn_of_old_image(found, context)
     packages = _packages(found, request, context)
@@ -208,7 +208,7 @@ def wait_for_server(
     hand = clock or Clock()
     folder = _folder_of(record, context)
     if folder is None:
-        raise UsageError("this job is no notebook", where=f"job {record.id}")
+        raise UsageError("this job is not a notebook", where=f"job {record.id}")
     due, shown = hand.now(), ""
     while (found := _read_server(folder)) is None:
         if hand.now() >= due:

@@ -92,7 +92,7 @@ def _folder_of(request: PortalRequest, name: str, context: Context) -> Path:
             hint="name another one: -o FOLDER",
         )
     if folder.exists() and not (folder / "in-image").is_file():
-        raise UsageError("this is there already, and not of envbuild", where=str(folder))
+        raise UsageError("this already exists, and envbuild did not make it", where=str(folder))
     return folder
 
 

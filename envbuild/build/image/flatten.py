@@ -47,7 +47,7 @@ def flatten_image(source: Path, target: Path, stage: Stage) -> str:
     carried = read_embedded_info(source)
     if carried.note is None or carried.note.mode != "layered":
         raise UsageError(
-            "is no layered image of envbuild", where=str(source), hint="it can be used as it is"
+            "is not a layered image of envbuild", where=str(source), hint="it can be used as it is"
         )
     if carried.lock is None:
         raise IntegrityError("carries no lock", where=str(source))

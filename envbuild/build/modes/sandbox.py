@@ -118,9 +118,7 @@ def read_note(folder: Path) -> SandboxNote:
         return msgspec.json.decode((folder / NOTE).read_bytes(), type=SandboxNote)
     except OSError as error:
         hint = "make one: envbuild make NAME --mode sandbox"
-        raise UsageError(
-            "is no sandbox that envbuild made", where=str(folder), hint=hint
-        ) from error
+        raise UsageError("is not a sandbox of envbuild", where=str(folder), hint=hint) from error
     except UNREADABLE as error:
         raise UsageError(f"is damaged: {error}", where=str(folder / NOTE)) from error
 

@@ -82,7 +82,7 @@ def _require_sizes(archive: zipfile.ZipFile, size: int) -> None:
         most = limits.SCRIPT if ".data/scripts/" in info.filename else limits.WHOLE.get(name)
         if most is not None and info.file_size > most:
             raise IntegrityError(
-                f"{info.filename} is of {info.file_size} bytes, which no such file is"
+                f"{info.filename} is of {info.file_size} bytes: too large for such a file"
             )
         # installer splits RECORD by str.splitlines into memory
         if name == "RECORD" and folder.endswith(".dist-info"):

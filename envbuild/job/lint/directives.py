@@ -238,7 +238,7 @@ def find_mixed_pbs(script: BatchScript) -> Iterator[LintFinding]:
     """-l nodes= beside -l select=: qsub(1B) refuses it."""
     resources = script.resources()
     if script.dialect == "pbs" and "nodes" in resources and "select" in resources:
-        reason = "-l nodes= and -l select= exclude each other"
+        reason = "-l nodes= and -l select= cannot be used together"
         fix = "-l select=N:ncpus=M:ngpus=G:mem=SIZE alone"
         yield LintFinding(
             kind="nodes-and-select", line=resources["nodes"][0], reason=reason, fix=fix

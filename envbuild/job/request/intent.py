@@ -135,7 +135,7 @@ def _command(text: str | None) -> str | None:
 def _folder(text: str | None) -> str | None:
     if text is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", text):
         hint = "letters, digits, dot, underscore and hyphen; it is a folder of ./checkpoints"
-        raise UsageError(f"{text!r} is no name of a folder", where="--checkpoint", hint=hint)
+        raise UsageError(f"{text!r} is not a valid folder name", where="--checkpoint", hint=hint)
     return text
 
 
@@ -169,7 +169,7 @@ def _gpus(text: str) -> tuple[int, str | None]:
 
 def _word(text: str | None, place: str) -> str | None:
     if text is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+:@/-]{0,99}", text):
-        raise UsageError(f"{text!r} is no name of a queue or an account", where=place)
+        raise UsageError(f"{text!r} is not a valid name of a queue or an account", where=place)
     return text
 
 
@@ -177,13 +177,13 @@ def _ids(texts: tuple[str, ...], place: str) -> tuple[str, ...]:
     ids = tuple(part for part in ",".join(texts).split(",") if part)
     for job in ids:
         if not re.fullmatch(r"\d+(\[\])?(\.[\w.-]+)?", job):
-            raise UsageError(f"{job!r} is no id of a job", where=place)
+            raise UsageError(f"{job!r} is not a job ID", where=place)
     return ids
 
 
 def _option(text: str) -> str:
     if not re.fullmatch(r"-[^\x00-\x1f\x7f]+", text):
-        raise UsageError(f"{text!r} is no option of a scheduler", where="--option")
+        raise UsageError(f"{text!r} is not a scheduler option", where="--option")
     check_quotes(text, "--option")
     return text
 
@@ -193,7 +193,7 @@ def _output(text: str, place: str) -> str:
     plain = re.sub(r"\{(name|id|task)\}", "", text)
     if not re.fullmatch(r"[A-Za-z0-9._+@/=-]*", plain):
         hint = "letters, digits, . _ + @ = - / and {name}, {id}, {task}; no variables, a scheduler would not expand them"
-        raise UsageError(f"{text!r} is no pattern of a log file", where=place, hint=hint)
+        raise UsageError(f"{text!r} is not a valid pattern for a log file", where=place, hint=hint)
     if "{id}" not in text:
         raise UsageError(
             "two jobs would write the same log",
@@ -202,7 +202,7 @@ def _output(text: str, place: str) -> str:
         )
     if text.endswith("/") or ".." in Path(text).parts:
         raise UsageError(
-            f"{text!r} is no file below the project or at an absolute path", where=place
+            f"{text!r} is neither a file below the project nor an absolute path", where=place
         )
     return text
 

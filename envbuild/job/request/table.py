@@ -52,7 +52,7 @@ def read_grid(text: str) -> ParameterTable:
     name, equals, values = text.partition("=")
     if not equals:
         raise UsageError(
-            f"{text!r} is no column with values", where="--grid", hint="--grid lr=0.1,0.01"
+            f"{text!r} is not a column with values", where="--grid", hint="--grid lr=0.1,0.01"
         )
     try:
         rows = list(csv.reader([values], skipinitialspace=True, strict=True))
@@ -92,7 +92,7 @@ def _check_names(names: tuple[str, ...], where: str) -> None:
     bad = [name for name in names if not re.fullmatch(COLUMN, name.removeprefix("#"))]
     if bad:
         hint = "letters, digits, blank, dot, underscore and hyphen"
-        raise UsageError(f"{bad[0]!r} is no name of a column", where=where, hint=hint)
+        raise UsageError(f"{bad[0]!r} is not a valid column name", where=where, hint=hint)
 
 
 def _check_rows(table: ParameterTable, where: str) -> None:

@@ -45,7 +45,7 @@ def parse_memory(text: str, where: str) -> int:
     found = re.fullmatch(r"(\d{1,9})\s*([MGT]i?B)", text)
     if found is None:
         raise UsageError(
-            f"{text!r} is no amount of memory",
+            f"{text!r} is not an amount of memory",
             where=where,
             hint='write a unit: "16GB", "64GiB", "900MB"',
         )

@@ -123,7 +123,7 @@ def find_own_record(job: str, settings: Settings) -> Record:
         raise IntegrityError(
             "the record of this job is not one that was written from here",
             where=f"job {plain_id(shown.id)}",
-            hint="submit it anew, by its recipe and command",
+            hint="submit it again, by its recipe and command",
         )
     return _find_among(own, job, shown.site)
 

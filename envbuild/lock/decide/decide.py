@@ -233,7 +233,7 @@ def _describe_base(
     reference = parse_reference(recipe.base.bootstrap or "")
     if not reference.kind.is_bootstrap:
         raise UsageError(
-            f'[base] bootstrap "{reference.text}" is no distribution',
+            f'[base] bootstrap "{reference.text}" is not a distribution',
             hint='write "debian:bookworm"',
         )
     with context.report.stage(f"choose the Debian packages ({reference.text})") as stage:

@@ -97,7 +97,7 @@ def _pack_archive(path: Path, target: str, archive: Path) -> str:
                 with member.open("rb") as file:
                     out.addfile(entry, file)
             else:
-                raise UsageError("is no ordinary file, folder or link", where=str(member))
+                raise UsageError("is not an ordinary file, folder or link", where=str(member))
     with archive.open("rb") as file:
         return _file_sha256(file)
 

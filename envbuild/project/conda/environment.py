@@ -32,7 +32,7 @@ def read_conda(path: Path, root: Path) -> FileFindings | None:
         place = getattr(error, "problem_mark", None)
         where = f"{file}, line {place.line + 1}" if place is not None else file
         raise UsageError(
-            "is not YAML", where=where, hint="mend it, or name another file"
+            "is not YAML", where=where, hint="correct it, or name another file"
         ) from error
     if not isinstance(data, dict) or not ({"dependencies", "channels"} & set(data)):
         named = isinstance(data, dict) and "name" in data

@@ -80,7 +80,7 @@ def read_conda_list(path: Path, platform: str) -> CondaList:
         found = _read_pixi_lock(path, platform)
     else:
         raise UsageError(
-            "is no locked conda environment",
+            "is not a locked conda environment",
             where=str(path),
             hint="a pixi.lock, a conda-lock.yml or a list with @EXPLICIT is",
         )
@@ -160,7 +160,7 @@ def _read_pixi_lock(path: Path, platform: str) -> CondaList:
     try:
         environment = LockFile.from_path(path).environment("default")
     except (exceptions.ParseCondaLockError, exceptions.IoError, OSError) as error:
-        raise UsageError(f"is no pixi.lock: {error}", where=str(path)) from error
+        raise UsageError(f"is not a pixi.lock: {error}", where=str(path)) from error
     if environment is None:
         raise UsageError("has no default environment", where=str(path))
     nodes = [node for node in environment.platforms() if str(node.subdir) == platform]

@@ -119,7 +119,7 @@ def _read_environment(path: Path) -> _Environment:
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise UsageError("is not YAML", where=str(path)) from error
     if not isinstance(data, dict) or not isinstance(data.get("dependencies"), list):
-        raise UsageError("is no conda environment: it has no dependencies", where=str(path))
+        raise UsageError("is not a conda environment: it has no dependencies", where=str(path))
     lines = [" ".join(line.split()) for line in data["dependencies"] if isinstance(line, str)]
     pip: list[str] = []
     for entry in data["dependencies"]:

@@ -24,7 +24,9 @@ def read_cog(path: Path, root: Path) -> FileFindings | None:
     try:
         data: Any = yaml.safe_load(read_text(path) or "")
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise UsageError("is not YAML", where=file, hint="mend it, or name another file") from error
+        raise UsageError(
+            "is not YAML", where=file, hint="correct it, or name another file"
+        ) from error
     build = data.get("build") if isinstance(data, dict) else None
     if not isinstance(build, dict):
         return None

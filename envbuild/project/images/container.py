@@ -175,7 +175,7 @@ def _read_definition(text: str, path: Path, file: str) -> _Parts:
     agent = stage.header.get("bootstrap", "").lower()
     start = re.sub(r"\s+#.*$", "", stage.header.get("from", ""))
     if not agent or not (start or stage.sections):
-        raise UsageError("is no Apptainer definition: it has no Bootstrap:", where=file)
+        raise UsageError("is not an Apptainer definition: it has no Bootstrap:", where=file)
     notes = [f"{file} has {len(stages)} stages; the last one is taken"] if len(stages) > 1 else []
     unread = [name for name in stage.sections if name.startswith("app") or name in ASIDE]
     if unread:

@@ -146,7 +146,8 @@ def _pack_tree(line: TreeLine, folder: Path, source: str, places: SourceTreeCont
         plain = str(Version(version))
     except InvalidVersion as error:
         raise UsageError(
-            f"{name} has the version {version!r}, which is none (PEP 440)", where=str(folder)
+            f"{name} has the version {version!r}, which is not a version (PEP 440)",
+            where=str(folder),
         ) from error
     top = f"{canonicalize_name(name).replace('-', '_')}-{plain}"
     with _work_folder(places.context) as work:
@@ -224,7 +225,7 @@ def _followed_file(folder: Path, name: str) -> Path:
             "is a link that leaves the tree", where=str(path), hint="copy the file into the tree"
         )
     if not stat.S_ISREG(path.stat().st_mode):
-        raise UsageError("is no ordinary file", where=str(path))
+        raise UsageError("is not an ordinary file", where=str(path))
     return path
 
 
@@ -242,7 +243,7 @@ def _name_and_version(folder: Path, line: TreeLine, places: SourceTreeContext) -
     known = name_and_version(folder)
     if known is None:
         raise UsageError(
-            "is no Python project: it has no pyproject.toml and no setup.py",
+            "is not a Python project: it has no pyproject.toml and no setup.py",
             where=repr(line.written),
             hint="name the folder that has it, or bring files by [files]",
         )

@@ -38,7 +38,7 @@ def names_that_would_run_code_are_refused(place: Place) -> None:
         "",
     ):
         told = place.refused("--name", name, *NOTHING)
-        assert "is no name of a job" in told, name
+        assert "is not a valid job name" in told, name
 
 
 @situation
