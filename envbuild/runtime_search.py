@@ -73,7 +73,8 @@ def parse_version(
             raise HostError(known.what, where=where, hint=known.hint)
         message = next(iter((stderr or text).strip().splitlines()), "nothing")
         raise HostError(
-            f"this is not a working Apptainer or Singularity; --version said: {message}", where=where
+            f"this is not a working Apptainer or Singularity; --version said: {message}",
+            where=where,
         )
     return found[1], tuple(map(int, found[2].split(".")))
 
