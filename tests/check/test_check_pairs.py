@@ -1,9 +1,9 @@
 """Releases of PyTorch on cards and drivers, judged as published.
 
-Capabilities of all cards and the least driver of each family were read on NVIDIA's pages (published.toml).  Code, the flags
+Capabilities of cards and the least driver of each family stand in published.toml with their pages.  Code, the flags
 of the wheels (torch.cuda.get_arch_list): of 2.5.1 and 2.15.0 by cuobjdump, of 2.6.0 in the warning that it prints on an RTX
-50, of 2.9.1 and 2.11.0 in the matrix "PyTorch CUDA Support" of its RELEASE.md; of the others from the wheels' file names and
-their release notes.
+50, of 2.9.1 and 2.11.0 in the matrix "PyTorch CUDA Support" of its RELEASE.md; of the others (25 pairs) the flags were not
+read at a source.
 """
 
 from __future__ import annotations
