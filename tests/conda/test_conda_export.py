@@ -179,7 +179,7 @@ def test_a_lock_without_conda_packages_is_refused(project: Project) -> None:
 
 STAND_IN = """#!{python}
 # takes the calls that conda-lock makes of conda: the list is installed by py-rattler
-import asyncio, pathlib, shutil, sys, urllib.request
+import asyncio, os, pathlib, shutil, sys, urllib.request
 from rattler import RepoDataRecord, install
 from rattler.explicit_environment import ExplicitEnvironmentSpec
 words = sys.argv[1:]
@@ -195,7 +195,8 @@ if words[:1] == ["create"]:
 elif words[:1] == ["run"]:
     shutil.copy(words[words.index("-r") + 1], pathlib.Path(__file__).with_name("wheels.txt"))
 else:
-    print("conda 25.1.0")
+    print("conda 25.1.0", flush=True)
+os._exit(0)  # py-rattler's threads may end the process with SIGSEGV in Python's own clean-up
 """
 
 

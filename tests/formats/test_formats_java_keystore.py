@@ -65,5 +65,5 @@ def test_a_file_that_is_too_large_for_certificates_is_refused_before_it_fills_th
             return bytes(size)
 
     entry = TreeEntry(JAVA_CERTIFICATES, "f", 0o644, mtime=1)
-    with pytest.raises(IntegrityError, match="no file of certificates"):
+    with pytest.raises(IntegrityError, match="too large for a file of certificates"):
         without_clock(entry, Endless())
