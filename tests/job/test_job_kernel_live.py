@@ -101,5 +101,5 @@ def test_pbs_and_this_machine_are_refused(project: Project) -> None:
     pbs = project.run("kernel", "nb", "--on", "pbs")
     assert (pbs.code, "envbuild notebook --on SITE" in pbs.stderr) == (2, True), pbs.stderr
     lone = project.run("kernel", "nb", "--gpus", "1")
-    assert (lone.code, "go with --on SITE" in lone.stderr) == (2, True), lone.stderr
+    assert (lone.code, "need --on SITE" in lone.stderr) == (2, True), lone.stderr
     assert not (project.folder / "home/.local/share/jupyter/kernels").exists()

@@ -12,6 +12,7 @@ import pytest
 from envbuild.run import Command, LocalRunner, Result
 from tests.job.conftest import ON_SCHEDULERS, Project, make_project
 from tests.job.test_job_runs_live import SPARED, receipt_paths, wait_for
+from tests.support import wait_until
 
 pytestmark = ON_SCHEDULERS
 CHECKPOINTS = """\
@@ -34,6 +35,12 @@ def client(project: Project, *words: str) -> Result:
     return LocalRunner()(Command(argv=words, env=project.environment, timeout=20))
 
 
+def take_away(project: Project, *words: str) -> None:
+    """Remove what the scheduler refuses to remove as long as it knows a job of it, also one just ended."""
+    command = Command(argv=words, env=project.environment, timeout=20)
+    wait_until(lambda: LocalRunner()(command, check=False).code == 0, " ".join(words))
+
+
 @pytest.fixture
 def pbs(tmp_path: Path, pbs_clients: Path) -> Iterator[Project]:
     """A PBS whose queue "express" takes the place of jobs of the usual one."""
@@ -41,7 +48,7 @@ def pbs(tmp_path: Path, pbs_clients: Path) -> Iterator[Project]:
     words = "queue_type = execution, enabled = true, started = true, priority = 200"
     client(project, "qmgr", "-c", f"create queue express {words}")
     yield project
-    client(project, "qmgr", "-c", "delete queue express")
+    take_away(project, "qmgr", "-c", "delete queue express")
 
 
 @pytest.fixture
@@ -56,9 +63,9 @@ def grid(project: Project) -> Iterator[Project]:
     client(project, "qconf", "-Ackpt", str(project.folder / "again"))
     client(project, "qconf", "-aattr", "queue", "ckpt_list", "again", "all.q")
     yield project
-    client(project, "qconf", "-dattr", "queue", "ckpt_list", "again", "all.q")
-    client(project, "qconf", "-dckpt", "again")
-    client(project, "qconf", "-dq", "urgent.q")
+    take_away(project, "qconf", "-dq", "urgent.q")
+    take_away(project, "qconf", "-dattr", "queue", "ckpt_list", "again", "all.q")
+    take_away(project, "qconf", "-dckpt", "again")
 
 
 def short_id(job: str) -> str:
