@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 from pathlib import Path
@@ -29,6 +30,7 @@ dependencies = ["packaging"]
 
 [files]
 "site" = "/usr/local/lib/python3.11/dist-packages"
+"bin" = "/usr/local/bin"
 """
 pytestmark = [
     pytest.mark.live,
@@ -53,6 +55,7 @@ def test_the_verdict_of_an_image_is_that_of_its_tree(name: str, mode: str, tmp_p
     tree = make_tree(case.tree, PYTHON)
     project = Project(tmp_path / "p")
     shutil.copytree(tree.site, project.folder / "site", symlinks=True)
+    copy_programs(tree.site, project.folder / "bin")
     (project.folder / "recipes").mkdir()
     (project.folder / "recipes/sick.toml").write_text(RECIPE)
     for words in (("lock", "sick"), ("make", "sick", "--mode", mode, "--no-check")):
@@ -65,3 +68,14 @@ def test_the_verdict_of_an_image_is_that_of_its_tree(name: str, mode: str, tmp_p
     seen = {one["check"]: one["reason"] for one in report["findings"] if one["outcome"] == "failed"}
     assert report["verdict"] == "failed"
     assert seen == failures(check_tree(case, tree, alone=True))
+
+
+def copy_programs(site: Path, target: Path) -> None:
+    """Copy the programs that packages name among their files: a tree without them lacks files."""
+    target.mkdir()
+    for record in site.glob("*.dist-info/RECORD"):
+        with record.open(newline="") as text:
+            names = [row[0] for row in csv.reader(text)]
+        for name in names:
+            if name.startswith("../../../bin/"):
+                shutil.copy(site / name, target)
