@@ -170,8 +170,7 @@ def warn_of_old_image(found: FoundImage, context: Context) -> None:
     if edited is not None and found.source is not None:
         name = found.source.recipe.name
         context.report.say(
-            f"note: {edited} was changed after {found.path.name} was made, "
-            "which has its own copy of this project; "
+            f"note: {edited} is newer than {found.path.name}, which has its own copy of this project; "
             f"for a new one: envbuild lock {name} && envbuild make {name}"
         )
 

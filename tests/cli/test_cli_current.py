@@ -127,10 +127,10 @@ def test_code_that_the_image_has_a_copy_of_and_that_was_changed_since(
         os.utime(path, (0, 0))
     exec_verb = ["exec", NAME, "--dry-run", "--", "true"]
     assert run_cli(exec_verb) == 0
-    assert "was changed after" not in capsys.readouterr().err
+    assert "is newer than" not in capsys.readouterr().err
     os.utime(project / changed, (image.stat().st_mtime + 10,) * 2)
     assert run_cli(exec_verb) == 0
-    note = f"note: {changed} was changed after {NAME}.sif was made, which has its own copy"
+    note = f"note: {changed} is newer than {NAME}.sif, which has its own copy"
     assert (note in capsys.readouterr().err) == told
 
 
