@@ -36,7 +36,8 @@ echo "Reading Debian unstable's package list from $mirror"
 if ! apt-get "${unstable[@]}" update -qq </dev/null; then
   echo "Trying again without a limit of age (a mirror may be a snapshot); Debian's signature is still asked for"
   unstable+=(-o Acquire::Check-Valid-Until=false)
-  apt-get "${unstable[@]}" update -qq </dev/null || fail "the mirror $mirror does not serve Debian unstable"
+  apt-get "${unstable[@]}" update -qq </dev/null ||
+    fail "Debian unstable cannot be read from $mirror; apt says why above (NO_PUBKEY: Debian's keys here are too old)"
 fi
 
 # libraries only: the programs it depends on are the host's own
