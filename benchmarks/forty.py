@@ -1,15 +1,17 @@
 """Type the forty things of forty.toml as a new user would, and count what comes of it.
 
-    python benchmarks/forty.py [--quick] [--as-user]
+    python benchmarks/forty.py [--quick] [--as-user USER]
 
 Each row is typed in a new folder of its kind, with an empty HOME.  ``--quick`` leaves out the rows that build;
-``--as-user``, for root, types them as an ordinary user.  Prints what is not as expected, and the sums.
+``--as-user``, for root, types them as that user, who needs lines in /etc/subuid and /etc/subgid to build.  Prints what
+is not as expected, and the sums.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import pwd
 import shlex
 import shutil
 import sys
@@ -29,7 +31,6 @@ from envbuild.run import Command, LocalRunner, Result
 
 ROOT = Path(__file__).parents[1]
 NAME = "torch-mnist"
-USER = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--")
 SMALL = """\
 [recipe]
 name = "small"
@@ -126,9 +127,13 @@ def _write(place: Path, files: dict[str, str]) -> None:
         path.write_text(text, "utf-8")
 
 
-def type_row(row: Row, place: Path, home: Path, *, as_user: bool) -> Result:
-    """Type a row in its folder."""
-    argv = (*(USER if as_user else ()), sys.executable, "-m", "envbuild", *shlex.split(row.typed))
+def type_row(row: Row, place: Path, home: Path, user: pwd.struct_passwd | None) -> Result:
+    """Type a row in its folder, as another user where one is named."""
+    switch: tuple[str, ...] = ()
+    if user is not None:
+        ids = (f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}")
+        switch = ("setpriv", *ids, "--clear-groups", "--inh-caps=-all", "--")
+    argv = (*switch, sys.executable, "-m", "envbuild", *shlex.split(row.typed))
     kept = {
         key: value for key, value in os.environ.items() if not key.startswith(("ENVBUILD_", "XDG_"))
     }
@@ -141,7 +146,7 @@ def main() -> int:
     """Type all rows; return 1 where one is not as expected."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--as-user", action="store_true")
+    parser.add_argument("--as-user", type=pwd.getpwnam, metavar="USER")
     given = parser.parse_args()
     top = Path(tempfile.mkdtemp(prefix="envbuild-forty-"))
     top.chmod(0o755)
@@ -153,9 +158,9 @@ def main() -> int:
         if not row.live or row.place not in places:
             places[row.place] = make_place(row.place, top / f"{good + faults:02}")
         if given.as_user:
-            _hand_to_user(top)
+            _hand_to_user(top, given.as_user)
         started = time.monotonic()
-        result = type_row(row, places[row.place], home, as_user=given.as_user)
+        result = type_row(row, places[row.place], home, given.as_user)
         fault = row.fault(result.code, result.stdout + result.stderr)
         good, faults = good + (fault is None), faults + (fault is not None)
         if fault is not None:
@@ -167,10 +172,10 @@ def main() -> int:
     return 1 if faults else 0
 
 
-def _hand_to_user(top: Path) -> None:
+def _hand_to_user(top: Path, user: pwd.struct_passwd) -> None:
     for path in (top, *top.rglob("*")):
         if path.stat(follow_symlinks=False).st_uid == 0:
-            os.chown(path, 65534, 65534, follow_symlinks=False)
+            os.chown(path, user.pw_uid, user.pw_gid, follow_symlinks=False)
 
 
 if __name__ == "__main__":
