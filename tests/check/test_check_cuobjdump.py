@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from collections import Counter
@@ -14,7 +15,7 @@ from envbuild.check.plan import ProbeRequest
 from envbuild.check.probe_runner import ProbeRunner
 from envbuild.run import LocalRunner
 from tests.check.tree import Tree
-from tests.sick.real.trees import UV, uv_environment
+from tests.sick.real.trees import CACHE, UV
 
 pytestmark = [
     pytest.mark.live,
@@ -42,9 +43,9 @@ def listed(cuobjdump: Path, library: Path, kind: str) -> Counter[int]:
 def test_regions_are_counted_as_cuobjdump_counts_them(tmp_path: Path) -> None:
     tree = Tree(tmp_path / "image")
     target = ("--no-deps", "--target", str(tree.site))
-    subprocess.run(
-        [str(UV), "pip", "install", "-q", *target, *WHEELS], check=True, env=uv_environment()
-    )
+    # the cache of sick trees holds libraries without their code, to save space
+    environment = {**os.environ, "UV_CACHE_DIR": str(CACHE / "whole")}
+    subprocess.run([str(UV), "pip", "install", "-q", *target, *WHEELS], check=True, env=environment)
     cuobjdump = tree.site / "nvidia/cu13/bin/cuobjdump"
     request = ProbeRequest(name="fatbin_probe", parameters={"files": LIBRARIES, "limit": 60})
     answer = (
