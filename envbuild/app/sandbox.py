@@ -24,6 +24,7 @@ from envbuild.check.perform import ImageFile
 from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.recipe.find import find_recipe, recipe_files
+from envbuild.store.units import as_printable
 
 SHOWN = 20
 """Files that are named one by one."""
@@ -104,15 +105,10 @@ def describe_changes(changes: ManualChanges) -> str:
     if changes.files:
         advice = "files come into an image by [system] post lines; code and data better stay"
         lines += ["", f"{advice} outside, bound when it runs"]
-    return "\n".join(map(_printable, lines))
+    return "\n".join(map(as_printable, lines))
 
 
 def _describe_change(name: str, before: str | None, now: str | None) -> str:
     if before is None:
         return f"+ {name} {now}"
     return f"- {name} {before}" if now is None else f"~ {name} {before} -> {now}"
-
-
-def _printable(line: str) -> str:
-    """Keep names of an image's files from steering the terminal."""
-    return "".join(char if char.isprintable() else "?" for char in line)

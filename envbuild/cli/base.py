@@ -23,7 +23,7 @@ from envbuild.cli.complete import complete_site
 from envbuild.cli.output import json_option, print_json, print_table
 from envbuild.context import Context
 from envbuild.errors import NoSolutionError, UsageError
-from envbuild.store.units import count_noun, human_bytes
+from envbuild.store.units import as_printable, count_noun, human_bytes
 
 
 @click.group("base")
@@ -194,7 +194,7 @@ def describe_facts(facts: BaseFacts) -> str:
         for dist in facts.dists:
             note = f"  ({dist.note})" if dist.note else ""
             lines.append(f"  {dist.name:<{width}}  {dist.version}{note}")
-    return "\n".join(_mask_controls(line) for line in lines) + "\n"
+    return "\n".join(as_printable(line) for line in lines) + "\n"
 
 
 def _fact_rows(facts: BaseFacts) -> tuple[tuple[str, str | None], ...]:
@@ -222,8 +222,3 @@ def _fact_rows(facts: BaseFacts) -> tuple[tuple[str, str | None], ...]:
     rows += [("NCCL", facts.nccl or "none"), ("libcuda stub", ", ".join(facts.stubs))]
     rows += [("Debian packages", packages), ("pip constraints", constraints)]
     return tuple(rows)
-
-
-def _mask_controls(line: str) -> str:
-    """Keep an image's own texts from steering the terminal."""
-    return "".join(char if char.isprintable() else "?" for char in line)

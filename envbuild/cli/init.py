@@ -27,11 +27,10 @@ from envbuild.project.draft.draft import draft_recipe, without_proposals
 from envbuild.project.draft.package_index import Offline, Online
 from envbuild.project.gather import gather_findings
 from envbuild.project.model import PackageIndex, Proposal, RecipeDraft
-from envbuild.project.private import as_printable
 from envbuild.recipe.model import JobSection, TargetSection
 from envbuild.recipe.write import write_recipe
 from envbuild.store.atomic import write_text
-from envbuild.store.units import count_noun
+from envbuild.store.units import as_printable, count_noun
 
 IGNORED = ("*.sif", "*.dev.json", "*.dev-*.sqfs", "*.sandbox/", "/logs/")
 """What envbuild leaves in a project's folder that no repository should hold."""

@@ -17,6 +17,7 @@ from envbuild.job.model import Record
 from envbuild.job.track.records import find_record, last_record, load_records, plain_id
 from envbuild.job.track.results import collect_results, find_origin, result_row
 from envbuild.job.track.state import find_state
+from envbuild.store.units import as_printable
 
 COLUMNS = ("job", "site", "name", "submitted", "state", "detail")
 LAST = 20
@@ -75,7 +76,7 @@ def _print_results(record: Record, context: Context, *, as_csv: bool, as_json: b
 
 def _cell(value: object) -> str:
     text = "" if value is None else str(value)
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
+    return as_printable(text)
 
 
 def row(record: Record, context: Context) -> dict[str, Any]:

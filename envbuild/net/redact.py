@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from envbuild.store.units import as_printable
+
 USER = re.compile(r"//[^/?#\s]*@")
 """User and password of a URL, as they stand in any text (RFC 3986, 3.2.1)."""
 TOKEN = re.compile(r"/t/[^/\s]+/")
@@ -18,7 +20,7 @@ def mask_users(text: str) -> str:
 def redact(url: str) -> str:
     """Return a URL fit for messages: without user, password, query and fragment."""
     shown = re.split(r"[?#]", mask_users(url), maxsplit=1)[0]
-    return "".join(char if char.isprintable() else "?" for char in shown)
+    return as_printable(shown)
 
 
 def without_user(url: str) -> str:

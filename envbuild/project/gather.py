@@ -22,7 +22,6 @@ from envbuild.project.lists.readme import framework_releases
 from envbuild.project.lists.requirements import read_requirements
 from envbuild.project.lists.setup_py import read_setup_py
 from envbuild.project.model import FileFindings, ImportedModule, Requirement
-from envbuild.project.private import as_printable
 from envbuild.project.shell.notebook import read_notebook
 from envbuild.project.shell.readme import read_readme
 from envbuild.project.tree import (
@@ -34,6 +33,7 @@ from envbuild.project.tree import (
     shown_path,
 )
 from envbuild.resolve.sources.project_name import name_and_version
+from envbuild.store.units import as_printable
 
 PLAIN_LISTS = (
     "requirements.in",

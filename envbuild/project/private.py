@@ -53,8 +53,3 @@ def without_secrets(text: str) -> str:
     """Return a text to show: addresses without their user, keys replaced."""
     text = re.sub(r"/t/[A-Za-z0-9-]{8,}/", "/t/…/", USER.sub("", text))
     return SPOKEN.sub("…", GIVEN.sub(r"\1…", KNOWN.sub("…", text)))
-
-
-def as_printable(text: str) -> str:
-    """Return a text without control characters: names of files may hold some."""
-    return "".join(char if char.isprintable() else "?" for char in text)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.errors import UsageError
-from envbuild.project.private import as_printable
+from envbuild.store.units import as_printable
 
 SKIPPED = {
     "__pycache__", "node_modules", "site-packages", "dist-packages", "build", "dist", "wandb",

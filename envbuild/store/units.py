@@ -1,4 +1,4 @@
-"""Say amounts the way people read them."""
+"""Write amounts, versions and names the way people read them."""
 
 from __future__ import annotations
 
@@ -25,3 +25,8 @@ def count_noun(count: int, noun: str, plural: str = "") -> str:
 def join_numbers(version: Iterable[int]) -> str:
     """Write a version from its numbers: (3, 11) as "3.11"."""
     return ".".join(map(str, version))
+
+
+def as_printable(text: str) -> str:
+    """Return a text without control characters: names of files and texts of images may hold some."""
+    return "".join(char if char.isprintable() else "?" for char in text)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import io
 import platform
-import tarfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +14,7 @@ from tests.base.ociimages import image_of, programs, python_tar, write_layout
 from tests.build.test_build_conda_link import MODULE
 from tests.conda.archives import Archive
 from tests.conda.channels import Served, index, serve
+from tests.conda.linked import conda_tar
 from tests.conda.real_python import MINOR, has_real_python, real_python
 from tests.project import Project
 from tests.support import needs
@@ -54,26 +52,6 @@ image = "oci:base"
 """
 CONDA = '[conda]\nchannels = ["lab"]\ndependencies = [{}]\n'
 PYTHON = '[python]\ndependencies = ["six==1.16.0"]\n[check]\nimports = ["six"]\n'
-
-
-def conda_tar(folder: Path, prefix: str, *archives: Archive) -> bytes:
-    """Return a layer with an environment that py-rattler has linked for a prefix."""
-    import rattler
-
-    records = []
-    for archive in archives:
-        archive.write(folder / "old")
-        path = folder / "old" / archive.file
-        records.append(asyncio.run(rattler.RepoDataRecord.from_package_archive(path)))
-    made = folder / "prefix"
-    work = rattler.install(
-        records, made, alternative_target_prefix=prefix, cache_dir=folder / "cache"
-    )
-    asyncio.run(work)
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w") as tar:
-        tar.add(made, prefix.lstrip("/"))
-    return out.getvalue()
 
 
 @pytest.fixture(scope="module")

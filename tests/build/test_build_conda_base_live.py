@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import io
 import platform
-import tarfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +14,7 @@ from tests.base.ociimages import image_of, programs, python_tar, write_layout
 from tests.build.test_build_conda_link import MODULE, OLD, TOOL
 from tests.conda.archives import Archive
 from tests.conda.channels import Served, index, serve
+from tests.conda.linked import conda_tar
 from tests.conda.real_python import MINOR, has_real_python, real_python
 from tests.project import Project
 from tests.support import needs
@@ -57,26 +55,6 @@ imports = ["six", "module"]
 """
 
 
-def conda_tar(folder: Path) -> bytes:
-    """Return a layer with an environment that py-rattler has linked for /opt/conda."""
-    import rattler
-
-    records = []
-    for archive in (real_python(), OLDER):
-        archive.write(folder / "old")
-        path = folder / "old" / archive.file
-        records.append(asyncio.run(rattler.RepoDataRecord.from_package_archive(path)))
-    prefix = folder / "prefix"
-    work = rattler.install(
-        records, prefix, alternative_target_prefix=PREFIX, cache_dir=folder / "cache"
-    )
-    asyncio.run(work)
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w") as tar:
-        tar.add(prefix, PREFIX.lstrip("/"))
-    return out.getvalue()
-
-
 @pytest.fixture(scope="module")
 def channel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("channel")
@@ -94,7 +72,9 @@ def made(channel: Served, tmp_path_factory: pytest.TempPathFactory) -> Project:
     # the libraries that this machine's Python loads are those of one that was moved
     libraries = python_tar(Path(f"/usr/bin/python{MINOR}"), "/srv/unused")
     environment = (f"PATH={PREFIX}/bin:/usr/bin:/bin",)
-    image = image_of(programs(), libraries, conda_tar(folder), env=environment)
+    image = image_of(
+        programs(), libraries, conda_tar(folder, PREFIX, real_python(), OLDER), env=environment
+    )
     write_layout(image, project.folder / "base")
     config = f'[channels]\nlab = "{channel.url}/lab"\n'
     project.write("home/.config/envbuild/config.toml", config)

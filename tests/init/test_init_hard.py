@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envbuild.project.gather import gather_findings
-from envbuild.project.private import as_printable, has_secret, is_secret_name, without_secrets
+from envbuild.project.private import has_secret, is_secret_name, without_secrets
 from envbuild.project.tree import DEEPEST, read_text, scan_project
+from envbuild.store.units import as_printable
 from tests.init.projects import comments, dependencies, drafted, text_of, write
 
 TOKEN = "hf_" + "abcdefghijklmnopqrstuv"

@@ -99,11 +99,7 @@ def decide_lock(
     refuse_conda(recipe)
     if facts is None and not recipe.conda.dependencies:
         require_python(recipe)
-    base = (
-        _given_base(facts, recipe, options, context, today)
-        if facts
-        else _describe_base(recipe, options, context, today)
-    )
+    base = _find_base(facts, recipe, options, context, today)
     base, conda = with_conda(base, recipe, _conda_options(options), context)
     require_python(recipe, base.facts.python)
     refuse_no_python(recipe, base.facts.python)
@@ -221,6 +217,15 @@ def _refuse_unused(source: Source, resolution: Resolution) -> None:
 
 def _uv_resolver(context: Context, stage: Stage) -> Resolver:
     return RESOLVERS["uv"](context, stage)
+
+
+def _find_base(
+    facts: BaseFacts | None, recipe: Recipe, options: LockOptions, context: Context, today: date
+) -> BaseDescription:
+    """Take given facts for the base, or read those of the recipe's own."""
+    if facts is not None:
+        return _given_base(facts, recipe, options, context, today)
+    return _describe_base(recipe, options, context, today)
 
 
 def _describe_base(

@@ -13,8 +13,8 @@ from pathlib import Path
 from envbuild.project.code.reach import loaded_files
 from envbuild.project.model import ImportedModule
 from envbuild.project.names import is_standard
-from envbuild.project.private import as_printable
 from envbuild.project.tree import ProjectTree, is_aside, read_text
+from envbuild.store.units import as_printable
 
 LINE = re.compile(r"^[ \t]*(?:import|from)[ \t]+(\.*[A-Za-z_][\w.]*)([^\n]*)", re.MULTILINE)
 MEASURED = re.compile(r"(\s*%%(capture|time|timeit|prun|memit)\b[^\n]*(\n|$))+")

@@ -17,9 +17,10 @@ from envbuild.project.images.definition import read_stages
 from envbuild.project.images.dockerfile import DockerfileStage, read_dockerfile
 from envbuild.project.lists.requirements import read_requirements
 from envbuild.project.model import FileFindings
-from envbuild.project.private import as_printable, has_secret, is_loader, is_secret_name
+from envbuild.project.private import has_secret, is_loader, is_secret_name
 from envbuild.project.shell.installs import ShellFindings, read_lines
 from envbuild.project.tree import LARGEST, is_inside, read_text, shown_path
+from envbuild.store.units import as_printable
 
 PLAIN = re.compile(
     r"(docker\.io/)?((library/)?(ubuntu|debian|python|pypy|centos|rockylinux|almalinux|fedora"

@@ -22,7 +22,12 @@ from envbuild.project.lists.requirements import (
 from envbuild.project.model import FileFindings, Requirement
 from envbuild.project.private import without_secrets
 from envbuild.project.tree import ASIDE, read_text, shown_path
-from envbuild.resolve.sources.declared import poetry_bounds, poetry_marker, write_extras
+from envbuild.resolve.sources.declared import (
+    inner_table,
+    poetry_bounds,
+    poetry_marker,
+    write_extras,
+)
 from envbuild.toml import parse_toml
 
 MOST_MEMBERS = 100
@@ -63,7 +68,7 @@ def read_pyproject(path: Path, root: Path) -> FileFindings | None:
     """
     file = shown_path(path, root)
     data = parse_toml(read_text(path) or "", file)
-    project, poetry = _table_at(data, "project"), _table_at(data, "tool", "poetry")
+    project, poetry = inner_table(data, "project"), inner_table(data, "tool", "poetry")
     if not project and not poetry:
         return None
     if poetry and "dependencies" not in project:
@@ -77,7 +82,7 @@ def read_pyproject(path: Path, root: Path) -> FileFindings | None:
     for member in members:
         requirements = (*requirements, *member.requirements)
     aside = (*aside, *elsewhere)
-    dynamic = _table_at(data, "tool", "setuptools", "dynamic", "dependencies").get("file")
+    dynamic = inner_table(data, "tool", "setuptools", "dynamic", "dependencies").get("file")
     if "dependencies" in _list_of(project.get("dynamic")) and dynamic:
         for name in _list_of([dynamic] if isinstance(dynamic, str) else dynamic):
             other = read_requirements(root / str(name), root)
@@ -91,9 +96,9 @@ def read_pyproject(path: Path, root: Path) -> FileFindings | None:
     chosen, odd = split_requirements(lines, file)
     requirements, aside = (*requirements, *chosen), (*aside, *odd)
     requirements = (*requirements, *_optional_framework(project, requirements, file))
-    optional = _table_at(project, "optional-dependencies")
+    optional = inner_table(project, "optional-dependencies")
     groups = [name for name in optional if name not in taken]
-    groups += _table_at(data, "dependency-groups")
+    groups += inner_table(data, "dependency-groups")
     if groups:
         notes.append(f"{file}: its optional groups are not taken: {', '.join(groups)}")
     return FileFindings(
@@ -114,7 +119,7 @@ def _group_lines(
 
     "NAME[GROUP]" of the project itself stands for that group.
     """
-    groups = _table_at(project, "optional-dependencies")
+    groups = inner_table(project, "optional-dependencies")
     own = canonicalize_name(str(project.get("name", "")))
     todo, seen, lines = list(taken), set[str](), list[object]()
     while todo:
@@ -137,7 +142,7 @@ def _optional_framework(
     """Return the framework that only optional groups name, as the first of them has it."""
     if any(framework_name(one.name) for one in requirements):
         return ()
-    for group, lines in _table_at(project, "optional-dependencies").items():
+    for group, lines in inner_table(project, "optional-dependencies").items():
         found, _ = split_requirements(_list_of(lines), f"{file}, group {group}")
         named = [one for one in found if framework_name(one.name)]
         if named and not ASIDE.search(group.lower()):
@@ -148,7 +153,7 @@ def _optional_framework(
 def _read_workspace(data: Mapping[str, Any], folder: Path, root: Path) -> list[FileFindings]:
     """Read the members of a uv workspace: they are parts of the project."""
     found: list[FileFindings] = []
-    for pattern in _list_of(_table_at(data, "tool", "uv", "workspace").get("members")):
+    for pattern in _list_of(inner_table(data, "tool", "uv", "workspace").get("members")):
         if (
             isinstance(pattern, str)
             and not pattern.startswith("/")
@@ -168,8 +173,8 @@ def _without_sources(
 ) -> tuple[tuple[Requirement, ...], tuple[tuple[str, str], ...]]:
     """Take out what comes from no index: on a public one, that name could be anybody's."""
     tables = {
-        **_table_at(data, "tool", "uv", "sources"),
-        **_table_at(data, "tool", "poetry", "dependencies"),
+        **inner_table(data, "tool", "uv", "sources"),
+        **inner_table(data, "tool", "poetry", "dependencies"),
     }
     reasons: dict[str, str] = {}
     for name, source in tables.items():
@@ -200,7 +205,7 @@ def _read_poetry(poetry: Mapping[str, Any], file: str) -> FileFindings:
     notes: list[str] = []
     aside: list[tuple[str, str]] = []
     python = None
-    for name, wish in _table_at(poetry, "dependencies").items():
+    for name, wish in inner_table(poetry, "dependencies").items():
         if name.lower() == "python":
             python = poetry_bounds(str(wish)) if isinstance(wish, str) else None
             continue
@@ -218,7 +223,9 @@ def _read_poetry(poetry: Mapping[str, Any], file: str) -> FileFindings:
                 lines.append(
                     f"{name}{extras}{poetry_bounds(str(table.get('version', '*')))}{marker}"
                 )
-    groups = list(_table_at(poetry, "group")) + (["dev"] if poetry.get("dev-dependencies") else [])
+    groups = list(inner_table(poetry, "group")) + (
+        ["dev"] if poetry.get("dev-dependencies") else []
+    )
     if groups:
         notes.append(f"{file}: its groups are not taken: {', '.join(dict.fromkeys(groups))}")
     requirements, odd = split_requirements(lines, file)
@@ -268,7 +275,7 @@ def read_pipfile(path: Path, root: Path) -> FileFindings:
     data = parse_toml(read_text(path) or "", file)
     lines: list[str] = []
     aside: list[tuple[str, str]] = []
-    for name, wish in _table_at(data, "packages").items():
+    for name, wish in inner_table(data, "packages").items():
         table = wish if isinstance(wish, dict) else {"version": wish}
         if {"git", "path", "file", "editable"} & set(table):
             if table.get("path") != ".":
@@ -279,10 +286,10 @@ def read_pipfile(path: Path, root: Path) -> FileFindings:
         bounds = "" if version == "*" else version
         lines.append(f"{name}{write_extras(table)}{bounds}{marker}")
     requirements, odd = split_requirements(lines, file)
-    requires = _table_at(data, "requires")
+    requires = inner_table(data, "requires")
     exact = _text_of(requires.get("python_full_version")) or ""
     python = _text_of(requires.get("python_version")) or ".".join(exact.split(".")[:2])
-    notes = (f"{file}: [dev-packages] is not taken",) if _table_at(data, "dev-packages") else ()
+    notes = (f"{file}: [dev-packages] is not taken",) if inner_table(data, "dev-packages") else ()
     return FileFindings(
         file=file,
         requirements=requirements,
@@ -290,14 +297,6 @@ def read_pipfile(path: Path, root: Path) -> FileFindings:
         python=f"=={python}.*" if python else None,
         notes=notes,
     )
-
-
-def _table_at(data: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
-    """Return a table inside tables; empty where it is missing or is none."""
-    here: Any = data
-    for key in keys:
-        here = here.get(key) if isinstance(here, dict) else None
-    return here if isinstance(here, dict) else {}
 
 
 def _list_of(value: object) -> list[object]:
