@@ -23,6 +23,11 @@ from envbuild.store.layout import Store
 
 PLACE = "/mnt/python"
 """Where an image sees it."""
+PACKAGES = "site-packages"
+"""The user's own packages: in the standard library's folder where a Python is not a distribution's.
+
+They are not the image's, and it does not see them.
+"""
 SCRIPT = """\
 import json, os, re, sys
 for name in ("bz2", "ctypes", "hashlib", "lzma", "ssl", "zlib"):
@@ -79,6 +84,13 @@ def open_host_python(store: Store, runner: Runner) -> Iterator[HostPython]:
         folder = work / "bound"
         _lay_out(found, folder)
         stdlib = Path(found.stdlib)
+        seen_at = f"{PLACE}/lib/{stdlib.name}"
+        binds: list[Bind] = [(folder, PLACE, False), (stdlib, seen_at, False)]
+        if (stdlib / PACKAGES).is_dir():
+            nothing = work / "nothing"
+            with os_errors_as(nothing):
+                nothing.mkdir(0o755)
+            binds.append((nothing, f"{seen_at}/{PACKAGES}", False))
         yield HostPython(
             # it finds its standard library by its own name, and needs no variable for that
             argv=(
@@ -89,7 +101,7 @@ def open_host_python(store: Store, runner: Runner) -> Iterator[HostPython]:
                 f"{PLACE}/lib",
                 f"{PLACE}/bin/python",
             ),
-            binds=((folder, PLACE, False), (stdlib, f"{PLACE}/lib/{stdlib.name}", False)),
+            binds=tuple(binds),
         )
 
 
