@@ -7,6 +7,9 @@ third text with the prefix.  Both ways start from the same Debian root in the st
 Cold: nothing of conda is there.  Warm: everything is there but the image.  More: one package more than before; by hand
 the environment has it installed into the old prefix, and is packed again.  Bytes: a second store elsewhere gives the
 same image.  Prints JSON; ratios are what to compare between machines.
+
+envbuild is first installed into an environment of its own, as users have it: beside the tools of its tests, one of
+its libraries imports a package that no user has (trio), and a working tree may lack its compiled modules.
 """
 
 from __future__ import annotations
@@ -66,10 +69,11 @@ def measure(folder: Path, count: int) -> dict[str, object]:
     for archive in archives:
         archive.write(channel / archive.subdir)
     index(channel)
+    program = install_envbuild(folder / "program")
     found: dict[str, object] = {"load": os.getloadavg()[0]}
     first, more = archives[:-1], archives
     with serve(folder / "served") as served:
-        project = write_project(folder / "p", served.url)
+        project = write_project(folder / "p", served.url, program)
         lock(project, first)
         found["cold"] = timed(lambda: make(project))
         (project / "env.sif").unlink()
@@ -77,7 +81,7 @@ def measure(folder: Path, count: int) -> dict[str, object]:
         lock(project, more)
         found["one more"] = timed(lambda: make(project))
         found["image bytes"] = (project / "env.sif").stat().st_size
-        other = write_project(folder / "elsewhere", served.url)
+        other = write_project(folder / "elsewhere", served.url, program)
         shutil.copytree(project / "lockfiles", other / "lockfiles")
         shutil.copy(project / "recipes/env.toml", other / "recipes/env.toml")
         make(other)
@@ -114,10 +118,11 @@ def make_package(number: int) -> Archive:
     return Archive(name=name, files=files, text=tuple(files))
 
 
-def write_project(folder: Path, url: str) -> Path:
-    """Return a folder with an empty home, a store and the channel's address."""
+def write_project(folder: Path, url: str, program: Path) -> Path:
+    """Return a folder with an empty home, a store, the channel's address and envbuild."""
     for name in ("home/.config/envbuild", "recipes"):
         (folder / name).mkdir(parents=True)
+    (folder / "envbuild").symlink_to(program)
     text = f'[channels]\nlab = "{url}/lab"\n'
     (folder / "home/.config/envbuild/config.toml").write_text(text)
     # the Debian root is not what is measured
@@ -129,10 +134,19 @@ def write_project(folder: Path, url: str) -> Path:
     return folder
 
 
+def install_envbuild(folder: Path) -> Path:
+    """Install this working tree into an environment of its own; return its program."""
+    root = Path(__file__).resolve().parents[1]
+    RUN(Command(argv=(sys.executable, "-m", "venv", str(folder)), timeout=300))
+    argv = (str(folder / "bin/pip"), "install", "--quiet", str(root))
+    RUN(Command(argv=argv, timeout=900))
+    return folder / "bin/envbuild"
+
+
 def envbuild(project: Path, *arguments: str) -> None:
     """Run a verb in a project."""
     env = {**os.environ, "HOME": str(project / "home"), "ENVBUILD_STORE": str(project / "store")}
-    argv = (sys.executable, "-m", "envbuild", *arguments)
+    argv = (str(project / "envbuild"), *arguments)
     RUN(Command(argv=argv, cwd=project, env=env, timeout=1200))
 
 

@@ -1,12 +1,15 @@
 """Measure one package more: a layer over the image, a venv in the container, and a full make.
 
-    python benchmarks/devlayer.py [--recipe NAME] [--work FOLDER] [--ranks N] [--json FILE] [PACKAGE[=MODULE] ...]
+    python benchmarks/devlayer.py [--recipe NAME] [--work FOLDER] [--ranks N] [--kills N]
+                                  [--only PART ...] [--json FILE] [PACKAGE[=MODULE] ...]
 
 For every package three ways are timed, each from the command to the end of the first import:
 `add --dev` and `exec` (a second time with its wheel in the store), `venv` with pip in a folder of the project, and
 `add`, which makes and checks the whole image.  Files and bytes are what each way leaves in the project's folder.
-Then N processes import at once, with and without the layer, and the promoted image is compared with one that never
-had a layer.  Seconds are of the wall; the machine's load is told with them, as every figure depends on it.
+Then N processes import at once, with and without the layer; `add --dev` is killed at random
+moments, and what it left must still work; and the promoted image is compared with one that never
+had a layer.  Seconds are of the wall, beside those of the processor; the machine's load is told
+with them, as every figure depends on it.
 """
 
 from __future__ import annotations
@@ -15,11 +18,15 @@ import argparse
 import hashlib
 import json
 import os
+import random
+import resource
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 
 from envbuild.recipe.find import find_recipe
@@ -27,6 +34,7 @@ from envbuild.settings import load_settings
 
 CERTIFICATES = "/etc/ssl/certs"
 ENVBUILD = (sys.executable, "-m", "envbuild")
+PARTS = ("layer", "venv", "add", "ranks", "kills", "promote")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +44,7 @@ class Row:
     package: str
     way: str
     seconds: float
+    processor: float
     files: int
     bytes: int
     load: float
@@ -54,7 +63,7 @@ class Bench:
 
     def measure(self, package: str, way: str, *commands: tuple[str, ...]) -> Row:
         """Time commands one after the other, and count what is new in the folder."""
-        before, started = tree_of(self.folder), time.monotonic()
+        before, spent, started = tree_of(self.folder), processor_seconds(), time.monotonic()
         for command in commands:
             run_words(command, self.folder)
         seconds = time.monotonic() - started
@@ -64,15 +73,23 @@ class Bench:
             package=package,
             way=way,
             seconds=round(seconds, 1),
+            processor=round(processor_seconds() - spent, 1),
             files=len(new),
             bytes=sum(new.values()),
             load=round(os.getloadavg()[0], 1),
         )
         print(
-            f"{package:14} {way:28} {row.seconds:7.1f} s {row.files:6} files {row.bytes:12,} bytes  load {row.load}",
+            f"{package:14} {way:28} {row.seconds:7.1f} s {row.processor:6.1f} s of processor "
+            f"{row.files:6} files {row.bytes:12,} bytes  load {row.load}",
             flush=True,
         )
         return row
+
+
+def processor_seconds() -> float:
+    """Return what all ended processes of this one have used of the processor (seconds)."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def run_words(words: tuple[str, ...], folder: Path) -> str:
@@ -119,25 +136,25 @@ def venv_commands(bench: Bench, package: str, code: str) -> list[tuple[str, ...]
     ]
 
 
-def measure_ways(bench: Bench, package: str, module: str) -> list[Row]:
-    """Measure every way to one package, and leave the project as it was."""
+def measure_ways(bench: Bench, package: str, module: str, parts: list[str]) -> list[Row]:
+    """Measure the ways to one package that are asked for, and leave the project as it was."""
     code = f"import {module}"
     enter = (*ENVBUILD, "exec", bench.recipe, "--", "python3", "-c", code)
     add = (*ENVBUILD, "add", "--dev", bench.recipe, package)
-    rows = [bench.measure(package, "layer, first", add, enter)]
-    bench.run("dev", bench.recipe, "--clear")
-    rows.append(bench.measure(package, "layer, wheel in the store", add, enter))
-    bench.run("dev", bench.recipe, "--clear")
-    rows.append(
-        bench.measure(package, "venv in the container", *venv_commands(bench, package, code))
-    )
-    shutil.rmtree(bench.folder / "venv")
-    rows.append(
-        bench.measure(
-            package, "add: recipe, lock, image", (*ENVBUILD, "add", bench.recipe, package), enter
-        )
-    )
-    bench.run("remove", bench.recipe, package)
+    rows = []
+    if "layer" in parts:
+        for way in ("layer, first", "layer, wheel in the store"):
+            rows.append(bench.measure(package, way, add, enter))
+            bench.run("dev", bench.recipe, "--clear")
+    if "venv" in parts:
+        commands = venv_commands(bench, package, code)
+        rows.append(bench.measure(package, "venv in the container", *commands))
+        shutil.rmtree(bench.folder / "venv")
+    if "add" in parts:
+        whole = (*ENVBUILD, "add", bench.recipe, package)
+        rows.append(bench.measure(package, "add: recipe, lock, image", whole, enter))
+        bench.run("remove", bench.recipe, package, "--no-make")
+        bench.run("make", bench.recipe, "--no-check")
     return rows
 
 
@@ -155,6 +172,49 @@ def measure_ranks(bench: Bench, package: str, module: str, count: int) -> dict[s
         seconds[way] = round(time.monotonic() - started, 1)
     bench.run("dev", bench.recipe, "--clear")
     return seconds
+
+
+def survive_kills(bench: Bench, package: str, module: str, count: int) -> int:
+    """Kill `add --dev` at so many random moments; return how often the old layer stayed.
+
+    Ends where no layer works after a kill, or where the next `add --dev` gives other bytes than an
+    undisturbed one.
+    """
+    first = ("add", "--dev", bench.recipe, package)
+    second = ("add", "--dev", bench.recipe, "toolz")
+    seconds, kept = 0.0, 0
+    for _ in ("its wheels come", "they are there"):
+        bench.run("dev", bench.recipe, "--clear")
+        bench.run(*first)
+        old, started = layer_of(bench), time.monotonic()
+        bench.run(*second)
+        wanted, seconds = layer_of(bench), time.monotonic() - started
+    for _ in range(count):
+        bench.run("dev", bench.recipe, "--clear")
+        bench.run(*first)
+        running = subprocess.Popen(
+            (*ENVBUILD, *second),
+            cwd=bench.folder,
+            start_new_session=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        time.sleep(random.uniform(0, seconds))  # noqa: S311  (no secret)
+        os.killpg(running.pid, signal.SIGKILL)
+        running.wait()
+        bench.run("exec", bench.recipe, "--", "python3", "-c", f"import {module}")
+        kept += layer_of(bench) == old
+        bench.run(*second)
+        if layer_of(bench) != wanted:
+            sys.exit("a layer after a kill has other bytes")
+    bench.run("dev", bench.recipe, "--clear")
+    return kept
+
+
+def layer_of(bench: Bench) -> str:
+    """Return the sha256 of the layer that the record names."""
+    record = json.loads((bench.folder / f"{bench.recipe}.dev.json").read_bytes())
+    return digest_of(bench.folder / record["layer"])
 
 
 def compare_promoted(bench: Bench, package: str) -> bool:
@@ -175,6 +235,22 @@ def digest_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def make_bench(recipe: str, work: Path) -> Bench:
+    """Lay out a recipe with its lock and make its image."""
+    folder = (work / "project").resolve()
+    (folder / "recipes").mkdir(parents=True)
+    source = find_recipe(recipe, load_settings())
+    shutil.copytree(source.path.parent, folder / "recipes", dirs_exist_ok=True)
+    (folder / "lockfiles").mkdir()
+    shutil.copy(source.lock, folder / "lockfiles")
+    bench = Bench(recipe, folder)
+    started = time.monotonic()
+    bench.run("make", recipe, "--no-check")
+    seconds, size = time.monotonic() - started, bench.image.stat().st_size
+    print(f"make {recipe}: {seconds:.1f} s, {size:,} bytes", flush=True)
+    return bench
+
+
 def main() -> None:
     """Measure what the command line asks for."""
     parser = argparse.ArgumentParser(
@@ -183,32 +259,31 @@ def main() -> None:
     parser.add_argument("--recipe", default="keras-bert")
     parser.add_argument("--work", type=Path, default=Path("devlayer-bench"))
     parser.add_argument("--ranks", type=int, default=8)
+    parser.add_argument("--kills", type=int, default=9)
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--json", type=Path)
     parser.add_argument("packages", nargs="*", default=["humanize", "polars"])
     given = parser.parse_args()
-    folder = (given.work / "project").resolve()
-    (folder / "recipes").mkdir(parents=True)
-    source = find_recipe(given.recipe, load_settings())
-    shutil.copytree(source.path.parent, folder / "recipes", dirs_exist_ok=True)
-    (folder / "lockfiles").mkdir()
-    shutil.copy(source.lock, folder / "lockfiles")
-    bench = Bench(given.recipe, folder)
-    started = time.monotonic()
-    bench.run("make", given.recipe, "--no-check")
-    print(
-        f"make {given.recipe}: {time.monotonic() - started:.1f} s, {bench.image.stat().st_size:,} bytes",
-        flush=True,
-    )
+    bench = make_bench(given.recipe, given.work)
     pairs = [(text.partition("=")[0], text.partition("=")[2] or text) for text in given.packages]
-    rows = [row for package, module in pairs for row in measure_ways(bench, package, module)]
-    ranks = measure_ranks(bench, *pairs[0], given.ranks)
-    print(f"{given.ranks} processes at once: {ranks}", flush=True)
-    same = compare_promoted(bench, pairs[0][0])
-    print(f"promoted image and fresh one: {'the same sha256' if same else 'OTHER BYTES'}")
+    found: dict[str, object] = {}
+    ways = (measure_ways(bench, package, module, given.only) for package, module in pairs)
+    found["rows"] = [asdict(row) for row in chain.from_iterable(ways)]
+    if "ranks" in given.only:
+        found["ranks"] = measure_ranks(bench, *pairs[0], given.ranks)
+        print(f"{given.ranks} processes at once: {found['ranks']}", flush=True)
+    if "kills" in given.only:
+        found["kept"] = survive_kills(bench, *pairs[0], given.kills)
+        print(
+            f"{given.kills} kills: every layer worked, the old one {found['kept']} times",
+            flush=True,
+        )
+    if "promote" in given.only:
+        found["same"] = compare_promoted(bench, pairs[0][0])
+        print(f"promoted image and fresh one: {'the same sha256' if found['same'] else 'OTHER'}")
     if given.json:
-        found = {"rows": [asdict(row) for row in rows], "ranks": ranks, "same": same}
         given.json.write_text(json.dumps(found, indent=1) + "\n")
-    if not same:
+    if not found.get("same", True):
         sys.exit(1)
 
 

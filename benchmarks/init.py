@@ -92,7 +92,7 @@ def judge(row: dict[str, Any], made: RecipeDraft) -> dict[str, Any]:
     """Compare one draft with its row."""
     found, base = names(made), made.recipe.base
     text = write_recipe(made.recipe, head=made.head, beside=made.beside, below=made.below)
-    wanted = set(row["names"])
+    wanted = set(row.get("names", []))
     # the address of a repository names that one, whoever has the name on the index
     addresses = [line for line in made.recipe.python.dependencies if " @ " in line]
     never = set(row.get("never", [])) - {canonicalize_name(Pep508(one).name) for one in addresses}
@@ -159,7 +159,7 @@ def main() -> None:
             if new[key]:
                 print(f"          {key}: {' '.join(new[key])}")
     verdicts = Counter(row.get("verdict", "not run") for row in rows)
-    right = sum(len(row["names"]) - len(row.get("missed", [])) for row in rows)
+    right = sum(len(row.get("names", [])) - len(row.get("missed", [])) for row in rows)
     missed = sum(len(row.get("missed", [])) for row in rows)
     extra = sum(len(row.get("extra", [])) for row in rows)
     print(

@@ -107,7 +107,7 @@ def image_mark(image: Path) -> str:
         return hashlib.sha256(file.read(HEAD)).hexdigest()[:16]
 
 
-def make_scratch(tmpdir: Path, processes: Path = Path("/proc")) -> Path:
+def make_scratch(tmpdir: Path) -> Path:
     """Make the folder that is /tmp in this process's container, and remove those of ended ones.
 
     The runtime gives ordinary users a /tmp of 64 MB.  It takes the place of this process, so nobody
@@ -115,6 +115,7 @@ def make_scratch(tmpdir: Path, processes: Path = Path("/proc")) -> Path:
     cannot be made.
     """
     # numbers of processes mean something on one host, in one namespace
+    processes = Path("/proc")
     space = (processes / "self/ns/pid").readlink().name.strip("pid:[]")
     top = tmpdir / f"envbuild-run-{os.getuid()}-{platform.node()}-{space}"
     top.mkdir(mode=0o700, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Every error that a user may see: what happened, to which value, what to do next, and its exit code."""
+"""Every error that a user may see: what happened, to which value, what to do, and its exit code."""
 
 from __future__ import annotations
 

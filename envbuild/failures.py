@@ -63,7 +63,8 @@ KNOWN_FAILURES = (
     KnownFailure(
         pattern=r"[Nn]o space left on device|[Dd]isk quota exceeded",
         what="a file system is full",
-        hint="free some space, or point TMPDIR and ENVBUILD_STORE at a larger disk (envbuild doctor shows both)",
+        hint="free some space (quota -s shows a quota), or point TMPDIR and ENVBUILD_STORE at a larger disk "
+        "(envbuild doctor shows both)",
         error=SpaceError,
     ),
     KnownFailure(

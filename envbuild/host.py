@@ -137,9 +137,9 @@ def root_is_mapped(root: Path = Path("/")) -> bool:
     return len(first) >= 2 and first[0] == "0" and first[1] != "0"
 
 
-def network_namespaces_work(root: Path = Path("/")) -> bool:
+def network_namespaces_work() -> bool:
     """Tell whether the kernel gives networks of their own; one that does not say is taken to."""
-    limit = _number(root / "proc/sys/user/max_net_namespaces")
+    limit = _number(Path("/proc/sys/user/max_net_namespaces"))
     return limit is None or limit > 0
 
 

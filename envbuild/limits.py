@@ -34,6 +34,8 @@ COMMON_HEADERS = 64 * KIB
 """Bytes of tar headers for all members; each member gets a copy of them.  git writes 52."""
 CHAIN = 16
 """Headers before one member: each is a call within the last.  Tar programs write at most three."""
+XZ = 128 * MIB
+"""Bytes of memory to unpack one .xz; xz's strongest preset (-9) takes 65 MiB (xz(1))."""
 KEYSTORE = 16 * MIB
 """Bytes of Java's certificates, which are rewritten in memory; Debian's have 160 KiB."""
 SCRIPT = 16 * MIB

@@ -13,6 +13,7 @@ from msgspec import Meta
 
 Machine = Literal["x86_64", "aarch64"]
 Platform = Literal["linux/amd64", "linux/arm64"]
+CondaFolder = Literal["linux-64", "linux-aarch64"]
 
 ChannelName = Annotated[
     str,
@@ -35,7 +36,7 @@ class Architecture:
     machine: Machine
     platform: Platform
     debian: str
-    conda: Literal["linux-64", "linux-aarch64"]
+    conda: CondaFolder
     lock_suffix: str
 
 
@@ -77,6 +78,11 @@ class BaseKind:
     is_sif: bool = False
     is_bootstrap: bool = False
     dockerfile: bool = False
+
+    @property
+    def is_project_file(self) -> bool:
+        """Whether it is a file of the project, named by its path."""
+        return self.is_sif and not self.in_registry
 
     @property
     def is_portable(self) -> bool:

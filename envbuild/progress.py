@@ -13,11 +13,9 @@ class Stage(Protocol):
 
     def expect(self, count: int) -> None:
         """Add to the stage's total."""
-        ...  # pragma: no cover
 
     def advance(self, count: int = 1) -> None:
         """Count what is done of the stage's total."""
-        ...  # pragma: no cover
 
 
 class Transfer(Protocol):
@@ -25,11 +23,9 @@ class Transfer(Protocol):
 
     def advance(self, count: int) -> None:
         """Count bytes that arrived (negative: bytes that have to be fetched again)."""
-        ...  # pragma: no cover
 
     def finish_file(self, name: str) -> None:
         """Tell that one file is whole and verified."""
-        ...  # pragma: no cover
 
 
 class Reporter(Protocol):
@@ -37,11 +33,9 @@ class Reporter(Protocol):
 
     def say(self, text: str) -> None:
         """Show one line."""
-        ...  # pragma: no cover
 
     def detail(self, text: str) -> None:
         """Show one line only to those who asked for more (-v)."""
-        ...  # pragma: no cover
 
     def stage(
         self, title: str, *, total: int | None = None, unit: str = ""
@@ -51,11 +45,9 @@ class Reporter(Protocol):
         ``total`` is what there is to count, and becomes a percentage.  Where nobody knows it,
         ``unit`` names what is counted: "page".
         """
-        ...  # pragma: no cover
 
     def transfer(self, title: str, *, files: int, size: int) -> AbstractContextManager[Transfer]:
         """Show a download of ``files`` files and ``size`` bytes with its rate."""
-        ...  # pragma: no cover
 
 
 class SilentStage:

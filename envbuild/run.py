@@ -77,7 +77,6 @@ class Runner(Protocol):
 
     def __call__(self, command: Command, *, check: bool = True) -> Result:
         """Run the command; with ``check`` a non-zero exit raises ToolFailedError."""
-        ...  # pragma: no cover
 
 
 class _Stream:

@@ -30,6 +30,11 @@ Bind = tuple[Path, str, bool]
 """Source on this machine, absolute target in the container, whether it may be written."""
 
 
+def handed_on(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the caller's variables that the runtime's processes get."""
+    return {key: value for key, value in environment.items() if HANDED_ON.fullmatch(key)}
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExecOptions:
     """How a command runs in an image.
@@ -230,7 +235,7 @@ class Runtime:
         self, *, inside: Mapping[str, str] | None = None, tmpdir: Path | None = None
     ) -> dict[str, str]:
         prefix = self.name.upper()
-        env = {key: value for key, value in self.environment.items() if HANDED_ON.fullmatch(key)}
+        env = handed_on(self.environment)
         # in the environment, not in --env:
         # that splits at commas and shows secrets to everybody who lists processes
         env.update({f"{prefix}ENV_{key}": value for key, value in (inside or {}).items()})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from envbuild.cage import find_cage
@@ -12,7 +13,7 @@ from envbuild.errors import HostError
 from envbuild.failures import find_known
 from envbuild.host import Host, network_namespaces_work, read_host
 from envbuild.run import Command, Runner
-from envbuild.runtime import Runtime
+from envbuild.runtime import Runtime, handed_on
 from envbuild.settings import Settings
 from envbuild.store.units import join_numbers
 from envbuild.tools import find_runtime_program
@@ -59,7 +60,8 @@ def find_runtime(settings: Settings, runner: Runner, host: Host | None = None) -
         flags=_flags(program, name, environment, facts, runner),
         environment=environment,
         offline=network_namespaces_work(),
-        cage=find_cage(facts, runner, trial),
+        # with the variables of what runs there: a preloaded library may not be readable in it
+        cage=find_cage(facts, runner, replace(trial, env=handed_on(environment))),
     )
 
 

@@ -19,10 +19,16 @@ DESCRIBING = (
     tarfile.GNUTYPE_LONGLINK,
 )
 """Headers that describe the next member, or all: tarfile reads each as a whole."""
+PACKED_MODES = {b"\x1f\x8b": "r:gz", b"BZh": "r:bz2", b"\xfd7zXZ\0": "r:xz"}
+"""How a packed tar is opened, by its first bytes (RFC 1952 2.3.1; bzip2; the .xz format 2.1.1.1).
+
+tarfile's own search also takes almost any bytes for the older format of lzma, which has no mark and
+lets 13 bytes ask for 4 GiB.
+"""
 
 
 def open_tar(file: IO[bytes] | Any, size: int, *, mode: str = "r:") -> tarfile.TarFile:
-    """Open a tar for reading: "r:" (any order), "r|" (one pass) or "r:*" (packed or not).
+    """Open a tar for reading: "r:" (any order), "r|" (one pass), or a mode of PACKED_MODES.
 
     ``size`` is the file's.
     Raises tarfile.TarError for what is none.  Names are UTF-8 whatever the locale.
@@ -42,8 +48,21 @@ def open_tar(file: IO[bytes] | Any, size: int, *, mode: str = "r:") -> tarfile.T
 def opened_members(path: Path) -> Iterator[tuple[tarfile.TarFile, Iterator[tarfile.TarInfo]]]:
     """Open a tar, packed or not, and its members.  Raises what open_tar and members raise."""
     size = path.stat().st_size
-    with path.open("rb") as file, open_tar(file, size, mode="r:*") as tar:
+    with path.open("rb") as file, open_tar(file, size, mode=_mode_of(file)) as tar:
         yield tar, members(tar, size)
+
+
+def _mode_of(file: IO[bytes]) -> str:
+    """Return the mode in which a tar is opened.  Raises lzma.LZMAError for one that asks too much."""
+    start = file.read(limits.KIB)
+    file.seek(0)
+    mode = next((mode for mark, mode in PACKED_MODES.items() if start.startswith(mark)), "r:")
+    if mode == "r:xz":
+        import lzma  # late: few archives are packed so, and some builds of Python lack it
+
+        # lzma.open, which tarfile calls, knows no limit: the first bytes say what they ask for
+        lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=limits.XZ).decompress(start, 1)
+    return mode
 
 
 def members(tar: tarfile.TarFile, size: int) -> Iterator[tarfile.TarInfo]:

@@ -20,6 +20,16 @@ from envbuild.limits import open_plain
 T = TypeVar("T")
 BIGGEST_FILE = 16 * 1024 * 1024
 """Bytes; a recipe or lock above this is refused unread."""
+LONG_NUMBER = re.compile(r"\b0[xob][0-9A-Fa-f_]{3000}")
+"""Python reads such a number, and raises ValueError where a message has it."""
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""What acts on a terminal: all controls but tab and line end, and those of the writing's direction."""
+
+
+def json_schema(kind: type[msgspec.Struct], title: str) -> dict[str, Any]:
+    """Return the JSON Schema (2020-12) that every valid document of this kind satisfies."""
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title}
+    return {**head, **msgspec.json.schema(kind)}
 
 
 def read_toml(path: Path) -> tuple[dict[str, Any], str]:
@@ -46,6 +56,8 @@ def read_toml(path: Path) -> tuple[dict[str, Any], str]:
 
 def parse_toml(text: str, where: str) -> dict[str, Any]:
     """Parse TOML text; raises UsageError with line and column."""
+    if LONG_NUMBER.search(text):
+        raise UsageError("has a number that is too long", where=where)
     try:
         data: dict[str, Any] = tomli.loads(text)
     except RecursionError as error:
@@ -55,14 +67,13 @@ def parse_toml(text: str, where: str) -> dict[str, Any]:
         place = f"{where}, line {found[1]}, column {found[2]}" if found else f"{where}, at its end"
         message = re.sub(r"\s*\(at .*\)$", "", str(error))
         raise UsageError(f"is not valid TOML: {message}", where=place) from error
+    except ValueError as error:  # int() takes so many digits
+        raise UsageError(f"has a number that is too long: {error}", where=where) from error
     return data
 
 
 def closest(word: str, known: Iterable[str]) -> str:
-    """Return ``.
-
-    Did you mean "x"?`` for the nearest known word, else the list of known words, else nothing.
-    """
+    """Return a question for the nearest known word, else the list of known words, else nothing."""
     names = sorted(known)
     near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     if near:
@@ -116,6 +127,8 @@ def convert(data: Any, kind: type[T], *, text: str, where: str) -> T:
 
     Raises UsageError naming file, line and key; unknown keys get a "did you mean".
     """
+    if "\\" in text or CONTROL.search(text):
+        _refuse_controls(data, text, where, ())
     try:
         return msgspec.convert(data, kind, strict=True)
     except msgspec.ValidationError as error:
@@ -138,7 +151,23 @@ def convert(data: Any, kind: type[T], *, text: str, where: str) -> T:
                 f"{missing[1]!r} is missing{inside}", where=f"{where}, line {line_of(text, path)}"
             ) from error
         what = f"{section}: {message[:1].lower()}{message[1:]}" if section else message
-        raise UsageError(what, where=f"{where}, line {line_of(text, path)}") from error
+        raise UsageError(
+            what, where=f"{where}, line {line_of(text, path)}", hint=_described_as(kind, path)
+        ) from error
+
+
+def _refuse_controls(data: Any, text: str, where: str, path: tuple[str | int, ...]) -> None:
+    """Raise UsageError for a string that would do something to the terminal that shows it."""
+    if isinstance(data, str):
+        found = CONTROL.search(data)
+        if found:
+            what = f"{'.'.join(map(str, path))}: has the control character U+{ord(found[0]):04X}"
+            raise UsageError(what, where=f"{where}, line {line_of(text, path)}")
+    elif isinstance(data, (dict, list)):
+        items = data.items() if isinstance(data, dict) else enumerate(data)
+        for key, value in items:
+            _refuse_controls(key, text, where, path)
+            _refuse_controls(value, text, where, (*path, key))
 
 
 def _path(text: str) -> tuple[str | int, ...]:
@@ -150,6 +179,22 @@ def _path(text: str) -> tuple[str | int, ...]:
 
 def _keys_at(kind: Any, path: tuple[str | int, ...]) -> list[str]:
     """Return the keys that a record type knows at a path."""
+    info = _inside(_type_at(kind, path))
+    return (
+        [f.encode_name for f in info.fields] if isinstance(info, msgspec.inspect.StructType) else []
+    )
+
+
+def _described_as(kind: Any, path: tuple[str | int, ...]) -> str | None:
+    """Return what the record type says of the value at a path; None where it says nothing."""
+    found = _inside(_type_at(kind, path))
+    if not isinstance(found, msgspec.inspect.Metadata):
+        return None
+    text = (found.extra_json_schema or {}).get("description", "")
+    return f"it takes: {text[:1].lower()}{text[1:].removesuffix('.')}" if text else None
+
+
+def _type_at(kind: Any, path: tuple[str | int, ...]) -> Any:
     info = msgspec.inspect.type_info(kind)
     for part in path:
         info = _inside(info)
@@ -157,10 +202,7 @@ def _keys_at(kind: Any, path: tuple[str | int, ...]) -> list[str]:
             info = next((f.type for f in info.fields if f.encode_name == part), info)
         elif isinstance(info, msgspec.inspect.DictType):
             info = info.value_type
-    info = _inside(info)
-    return (
-        [f.encode_name for f in info.fields] if isinstance(info, msgspec.inspect.StructType) else []
-    )
+    return info
 
 
 def _inside(info: Any) -> Any:

@@ -153,5 +153,5 @@ def find_runtime_program(settings: Settings) -> Path:
     raise HostError(
         "neither apptainer nor singularity was found on PATH",
         hint="on a cluster: module load apptainer (or singularity), or ask its staff\n"
-        "on Debian 12, as root: bash scripts/setup-debian.sh (in envbuild's sources)",
+        "on Debian or Ubuntu, in WSL too: bash scripts/setup-debian.sh (in envbuild's sources)",
     )

@@ -37,7 +37,8 @@ if ! apt-get "${unstable[@]}" update -qq </dev/null; then
   echo "Trying again without a limit of age (a mirror may be a snapshot); Debian's signature is still asked for"
   unstable+=(-o Acquire::Check-Valid-Until=false)
   apt-get "${unstable[@]}" update -qq </dev/null ||
-    fail "Debian unstable cannot be read from $mirror; apt says why above (NO_PUBKEY: Debian's keys here are too old)"
+    fail "Debian unstable cannot be read from $mirror; apt says why above
+  (NO_PUBKEY: the package debian-archive-keyring of this release is too old: install a newer one, or Apptainer by hand)"
 fi
 
 # libraries only: the programs it depends on are the host's own

@@ -21,9 +21,7 @@ import tarfile
 import zipfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from packaging.requirements import InvalidRequirement, Requirement
@@ -33,6 +31,15 @@ from packaging.version import Version
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from couplingrules import (  # noqa: E402  beside this file
+    BAD,
+    DECLARED,
+    FRAMEWORKS,
+    GOOD,
+    UNTOLD,
+    Table,
+    rules_of,
+)
 from wheelneeds import (  # noqa: E402  beside this file
     TORCH_SYMBOL,
     Need,
@@ -51,18 +58,6 @@ from envbuild.net.web import make_client  # noqa: E402
 from envbuild.settings import load_settings  # noqa: E402
 from tests.resolve.published import Opened, Published  # noqa: E402
 
-FRAMEWORKS = (
-    "torch",
-    "torchvision",
-    "torchaudio",
-    "torchtext",
-    "torchdata",
-    "tensorflow",
-    "keras",
-    "jax",
-    "jaxlib",
-)
-"""What a base holds: the package gives way to it."""
 LIBRARIES = (
     "pyarrow",
     "scipy",
@@ -91,6 +86,7 @@ FIRST = {
 }
 """Releases of targets before these are not compared with: no Python of a base that is in use has wheels of them."""
 TENSORFLOWS_KERAS = re.compile(r"tensorflow\.(?:compat\.v2\.)?keras\.(.+)")
+TENSORFLOWS_API = "tensorflow._api.v2"
 WITH_KERAS_3 = Version("2.16")
 """From this TensorFlow on, tf.keras is Keras 3."""
 C10 = ("torch/lib/libc10.so", "torch/lib/libc10_cuda.so")
@@ -103,19 +99,6 @@ SIMPLE: Mapping[str, Callable[[str, str], bool]] = {
 MOST_OTHERS = 20
 """Minor versions of a target that are compared with, from the newest back."""
 WORKERS = 8
-GOOD, BAD, DECLARED, UNTOLD = "good", "bad", "declared", "untold"
-
-
-@dataclass
-class Table:
-    """Whether releases of a package and of a target fit, and why not."""
-
-    package: str
-    target: str
-    releases: list[Version]
-    others: list[str]
-    states: dict[tuple[Version, str], str] = field(default_factory=dict)
-    needs: dict[tuple[Version, str], Need] = field(default_factory=dict)
 
 
 def main() -> None:
@@ -275,6 +258,10 @@ class Finder:
         known = self.known_modules(target, version)
         if need.kind == "module":
             return what in known or _is_tensorflows(what, known)
+        if target == "tensorflow":
+            # what users call tensorflow.X stands in tensorflow._api.v2.X, a folder of other things beside it
+            public = what.replace("tensorflow.", f"{TENSORFLOWS_API}.", 1)
+            what = public if ".".join(public.split(".")[:4]) in known else what
         parts = what.split(".")
         module = next(
             (".".join(parts[:n]) for n in range(len(parts), 0, -1) if ".".join(parts[:n]) in known),
@@ -282,9 +269,20 @@ class Finder:
         )
         if module in (None, what, "keras"):
             return True
+        if module == "tensorflow":
+            return parts[1] in self.tensorflows_names(version)
         return self.binds(target, version, module, parts[module.count(".") + 1])
 
     @functools.cache  # noqa: B019  a finder lives as long as the process
+    def tensorflows_names(self, version: Version) -> frozenset[str]:
+        """Return the words of tensorflow/__init__.py, which puts names in place that no statement binds."""
+
+        def find(opened: Opened) -> list[str]:
+            return sorted(set(re.findall(r"\w+", opened.text("tensorflow/__init__.py"))))
+
+        return frozenset(self.published.learn("tensorflow", version, "words of the top", find))
+
+    @functools.cache  # noqa: B019  the same
     def keras_of(self, tensorflow: Version) -> Version:
         """Return the Keras that was newest half a year after a release of TensorFlow."""
         day = dt.date.fromisoformat(self.published.uploaded("tensorflow", tensorflow))
@@ -342,7 +340,7 @@ def _is_tensorflows(module: str, known: Collection[str]) -> bool:
     """Whether a module is one that TensorFlow puts together when it is imported: no file has its name."""
     top, _, rest = module.partition(".")
     return top == "tensorflow" and (
-        f"tensorflow._api.v2.{rest}" in known or rest.startswith("keras")
+        f"{TENSORFLOWS_API}.{rest}" in known or rest.startswith("keras")
     )
 
 
@@ -394,86 +392,6 @@ def file_of(module: str, paths: Iterable[str]) -> str | None:
 def minor_releases(releases: Sequence[Version]) -> list[Version]:
     """Return the newest release of each minor version, in order."""
     return sorted({one.release[:2]: one for one in sorted(releases)}.values())
-
-
-def rules_of(table: Table) -> Iterator[str]:
-    """Yield a table's rule."""
-    forward = table.target in (*FRAMEWORKS, "cudnn")
-    rows: list[tuple[list[Any], str, Need]] = []
-    lines: Sequence[Any] = table.others if forward else table.releases
-    for line in lines:
-        cells = (
-            [(release, line) for release in table.releases]
-            if forward
-            else [(line, one) for one in table.others]
-        )
-        states = [table.states[cell] for cell in cells]
-        if BAD not in states:
-            rows.append(([], "", Need("", "")))
-            continue
-        bound = bounds([minor_of(cell[0 if forward else 1]) for cell in cells], states)
-        need = next(table.needs[cell] for cell in cells if table.states[cell] == BAD)
-        if rows and rows[-1][1] == bound:
-            rows[-1][0].append(line)
-        else:
-            rows.append(([line], bound, need))
-    package, framework = (table.package, table.target) if forward else (table.target, table.package)
-    every = [str(line) for line in lines]
-    told = [
-        (_when(framework, [str(one) for one in found], every), f"{package}{bound}", need)
-        for found, bound, need in rows
-        if bound
-    ]
-    if told:
-        yield _rule(package, framework, told)
-
-
-def minor_of(version: Version | str) -> str:
-    """Return a release's first two numbers, as its minor versions stand for one another."""
-    return ".".join(map(str, Version(str(version)).release[:2]))
-
-
-def bounds(versions: list[str], states: list[str]) -> str:
-    """Return the bound that leaves bad releases out and the newest good ones in, with the older ones that join them."""
-    good = [number for number, state in enumerate(states) if state == GOOD]
-    if not good:
-        return "<0"
-    bad = [number for number, state in enumerate(states) if state == BAD]
-    below = max((number for number in bad if number < good[-1]), default=None)
-    above = next((number for number in bad if number > good[-1]), None)
-    parts = [f">={versions[below + 1]}"] if below is not None else []
-    parts += [f"<{versions[above]}"] if above is not None else []
-    return ",".join(parts)
-
-
-def _when(name: str, found: list[str], every: list[str]) -> str:
-    first, last = every.index(found[0]), every.index(found[-1])
-    shown = (
-        every
-        if len({minor_of(one) for one in every}) < len(every)
-        else [minor_of(one) for one in every]
-    )
-    parts = [f">={shown[first]}"] if first else []
-    parts += [f"<{shown[last + 1]}"] if last + 1 < len(every) else []
-    return f"{name}{','.join(parts)}" if parts else f"{name}>=0"
-
-
-def _rule(package: str, framework: str, rows: list[tuple[str, str, Need]]) -> str:
-    """Return a rule as TOML."""
-    causes = dict.fromkeys(f"{need.kind} {need.what} in {need.where}" for _, _, need in rows)
-    lines = [
-        "",
-        "[[rule]]",
-        f'package = "{package}"',
-        f'framework = "{framework}"',
-        'declared = "no"',
-        'sure = "verified"',
-    ]
-    lines.append(f'source = "CODE {"; ".join(causes)}"')
-    lines.append('check = "code"')
-    lines.append("rows = [")
-    lines += [f'  {{ when = "{when}", constrain = "{bound}" }},' for when, bound, _ in rows]
-    return "\n".join([*lines, "]", ""])
 
 
 if __name__ == "__main__":

@@ -69,15 +69,18 @@ install_apptainer() {
 }
 
 install_apptainer_on_ubuntu() {
+  local by_hand="no Apptainer could be installed on Ubuntu $release. Download the .deb for Ubuntu $release that Apptainer's
+  developers publish with each release, install it (sudo apt-get install ./apptainer_*.deb), and run this script again.
+  Ubuntu 24.04 and Debian 12 need none of this (docs/platforms.md)."
   say "Apptainer: installing it from its developers' archive for Ubuntu (ppa:apptainer/ppa)"
   if as_root add-apt-repository --yes ppa:apptainer/ppa </dev/null >/dev/null 2>&1; then
     as_root "${apt[@]}" install --yes --no-install-recommends apptainer </dev/null >/dev/null
   elif [ -n "${ENVBUILD_DEBIAN_MIRROR-}" ]; then
     say "Apptainer: that archive cannot be reached; installing it from Debian unstable, with libraries of its own"
-    as_root bash "$here/scripts/apptainer-debian.sh"
+    as_root bash "$here/scripts/apptainer-debian.sh" || fail "$by_hand"
   else
     say "Apptainer: that archive cannot be reached; installing Ubuntu's SingularityCE (singularity-container) instead"
-    as_root "${apt[@]}" install --yes --no-install-recommends singularity-container </dev/null >/dev/null
+    as_root "${apt[@]}" install --yes --no-install-recommends singularity-container </dev/null >/dev/null || fail "$by_hand"
   fi
 }
 

@@ -94,6 +94,8 @@ stop() {
     for _ in $(seq 100); do kill -0 "$process" 2>/dev/null || break; sleep 0.1; done
     rm -f "$file"
   done
+  # dockerd leaves its data folder bound over itself, and nobody could remove that
+  if mountpoint --quiet "$1/engine"; then umount "$1/engine"; fi
 }
 
 case ${1-} in

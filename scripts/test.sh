@@ -42,7 +42,7 @@ own=$(mktemp -d "${TMPDIR:-/tmp}/tests.XXXXXX")
 chmod 755 "$own"
 export PYTEST_DEBUG_TEMPROOT=$own
 jobs=$own/jobs.log
-# jobs on real schedulers mostly wait, so they run beside all else; real builds run one at a time
+# jobs on real schedulers mostly wait, so they run beside all else; real builds run two at a time
 pytest -m live tests/job --durations 5 >"$jobs" 2>&1 &
 waiting=$!
 trap 'kill "$waiting" 2>/dev/null || true' EXIT
@@ -50,7 +50,7 @@ trap 'kill "$waiting" 2>/dev/null || true' EXIT
 failed=
 # a worker that dies ends the run: a new one in its place may be waited for without end
 pytest -n "$(nproc)" --dist loadfile --max-worker-restart 0 -m "not live" || failed=yes
-pytest -m live --ignore tests/job --durations 15 || failed=yes
+pytest -n 2 --dist loadfile --max-worker-restart 0 -m live --ignore tests/job --durations 15 || failed=yes
 wait "$waiting" || failed=yes
 cat "$jobs"
 if [ -n "$failed" ]; then

@@ -13,6 +13,8 @@ from tests.support import needs
 
 ROOT = Path(__file__).parent.parent
 SCRIPTS = sorted([*ROOT.glob("scripts/*.sh"), ROOT / ".ci/run"])
+INSIDE = ROOT / "envbuild/wrap/scripts/list_commands.sh"
+"""Runs in images, by whatever sh they have."""
 SETUP = ROOT / "scripts/setup-debian.sh"
 root_only = pytest.mark.skipif(
     os.geteuid() != 0, reason="only root can bind files over those of the system"
@@ -43,7 +45,7 @@ def test_every_script_is_executable_strict_and_parses(script: Path) -> None:
 @pytest.mark.live
 @needs("shellcheck")
 def test_shellcheck_has_nothing_to_say() -> None:
-    result = LocalRunner()(Command(argv=("shellcheck", *map(str, SCRIPTS))), check=False)
+    result = LocalRunner()(Command(argv=("shellcheck", *map(str, [*SCRIPTS, INSIDE]))), check=False)
     assert result.stdout == ""
 
 
@@ -115,11 +117,11 @@ def test_fresh_knows_the_commands_of_readme() -> None:
     assert commands == ["bash scripts/setup-debian.sh make keras-bert", "bash scripts/test.sh"]
 
 
-@root_only
-@needs("unshare", "awk")
-@pytest.mark.parametrize("release", ["22.04", "24.04"])
-def test_what_ubuntu_gets(tmp_path: Path, release: str) -> None:
-    """The commands only: this machine is no Ubuntu, so those that install are replaced by ones that note their words."""
+def set_up_ubuntu(tmp_path: Path, release: str, absent: str = "nothing") -> Result:
+    """Run the set-up as on Ubuntu, where no command that names ``absent`` succeeds.
+
+    The commands only: this machine is no Ubuntu, so those that install are replaced by ones that note their words.
+    """
     programs, calls = tmp_path / "bin", tmp_path / "calls"
     programs.mkdir()
     for name in (
@@ -138,7 +140,9 @@ def test_what_ubuntu_gets(tmp_path: Path, release: str) -> None:
     ):
         (programs / name).symlink_to(f"/usr/bin/{name}")
     for name in ("add-apt-repository", "apt-get", "dpkg-query"):
-        (programs / name).write_text(f'#!/bin/sh\necho {name} "$@" >>{calls}\n')
+        (programs / name).write_text(
+            f'#!/bin/sh\necho {name} "$@" >>{calls}\ncase "$*" in *{absent}*) exit 100; esac\n'
+        )
         (programs / name).chmod(0o755)
     (tmp_path / "os-release").write_text(f'ID=ubuntu\nVERSION_ID="{release}"\n')
     for name in ("subuid", "subgid"):
@@ -149,9 +153,25 @@ def test_what_ubuntu_gets(tmp_path: Path, release: str) -> None:
     )
     script = f'{mounts} && PATH={programs} exec bash "$0" --system-only'
     argv = ("unshare", "-m", "sh", "-c", script, str(SETUP))
-    result = LocalRunner()(
+    return LocalRunner()(
         Command(argv=argv, env={"PATH": os.environ["PATH"], "HOME": "/"}, timeout=60), check=False
     )
+
+
+@root_only
+@needs("unshare", "awk")
+def test_ubuntu_without_any_apptainer_says_what_to_do_by_hand(tmp_path: Path) -> None:
+    result = set_up_ubuntu(tmp_path, "22.04", absent="apptainer/ppa*|*singularity-container")
+    assert result.code == 1
+    assert "no Apptainer could be installed on Ubuntu 22.04." in result.stderr
+    assert "sudo apt-get install ./apptainer_*.deb" in result.stderr
+
+
+@root_only
+@needs("unshare", "awk")
+@pytest.mark.parametrize("release", ["22.04", "24.04"])
+def test_what_ubuntu_gets(tmp_path: Path, release: str) -> None:
+    result, calls = set_up_ubuntu(tmp_path, release), tmp_path / "calls"
     assert result.code == 0, result.stderr
     installed = [line.split() for line in calls.read_text().splitlines() if " install " in line]
     assert {"mmdebstrap", "python3-venv", "uidmap", "debian-archive-keyring"} <= set(installed[0])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 
@@ -20,6 +21,12 @@ from envbuild.runtime import HOME, IMAGE_FOLDERS, Bind, ExecOptions
 HANDED_ON = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 """Variables of a scheduler that say which GPUs are ours; without them a sealed container uses
 all."""
+
+CHANGING = {"install", "reinstall", "remove", "purge", "update", "upgrade", "full-upgrade"}
+"""What apt is asked to do that a read-only image cannot keep."""
+APT_NOTE = """note: the image is read-only, so apt cannot change it
+  to try a package:  envbuild make {name} --mode sandbox    (a writable folder)
+  to keep it:        add it to [system] packages, then: envbuild lock {name}"""
 
 
 def plan_entry(
@@ -47,6 +54,9 @@ def plan_entry(
     scratch = () if dry_run else _scratch_bind(context)
     layer = find_layer(found, context)
     runtime = layer.on_runtime(context.runtime) if layer else context.runtime
+    if changes_system(argv) and found.path.is_file():
+        name = found.source.recipe.name if found.source else "NAME"
+        context.report.say(APT_NOTE.format(name=shlex.quote(name)))
     editable = _editable_binds(layer, settings.cwd, shown=bool(project))
     return runtime.exec_command(
         layer.image_for(found.path) if layer else found.path,
@@ -59,6 +69,13 @@ def plan_entry(
             cwd=str(settings.cwd) if project else None,
             foreign=False,
         ),
+    )
+
+
+def changes_system(argv: Sequence[str]) -> bool:
+    """Tell whether a command is apt's to install, remove or update something."""
+    return (
+        Path(argv[0]).name in ("apt", "apt-get") and bool(CHANGING & set(argv)) if argv else False
     )
 
 

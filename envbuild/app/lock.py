@@ -13,13 +13,13 @@ from envbuild.conda.model import NO_TARGET, GivenArchive, GpuTarget
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, NoSolutionError, UsageError
 from envbuild.job.sites.fit import why_unfit
+from envbuild.lock.changes import lock_changes
 from envbuild.lock.cuda import cuda_of
 from envbuild.lock.decide.decide import LockOptions, decide_lock
 from envbuild.lock.decide.import_search import carry_proof
 from envbuild.lock.model import EVERYTHING, Lock
 from envbuild.lock.read import read_lock
 from envbuild.lock.report import summarize_lock
-from envbuild.lock.staleness import lock_changes
 from envbuild.recipe.model import Source
 
 

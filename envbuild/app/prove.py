@@ -21,7 +21,7 @@ from envbuild.build.make import building
 from envbuild.check import plan
 from envbuild.check.answers import Imports
 from envbuild.check.checks.imports import lacks_driver
-from envbuild.check.checks.uses import find_uses
+from envbuild.check.checks.sources import find_uses
 from envbuild.check.expected import CheckBasis, derive_expected
 from envbuild.check.probe_runner import ProbeRunner
 from envbuild.context import Context

@@ -7,20 +7,39 @@ from envbuild.errors import UsageError
 from envbuild.job.sites.believe import hidden_site, note_site, require_believed
 from envbuild.job.sites.find import FOLDER, load_site, site_files
 from envbuild.job.sites.site import Site
+from envbuild.settings import Settings
+
+LOCAL = "local"
+"""The site that is this machine, without a scheduler."""
+EXAMPLE = "amane"
+"""A shipped site, which the documentation names too."""
 
 
 def find_site(text: str | None, context: Context) -> Site:
-    """Return the site that is meant: by name, ENVBUILD_SITE, else the only one of the user's own."""
+    """Return the site: by name, by ENVBUILD_SITE, else the only one of the user's own."""
     text = text or context.settings.environment.get("ENVBUILD_SITE")
     if text:
         return load_site(text.partition(":")[0], context.settings)
     own = [name for name, path in site_files(context.settings).items() if path is not None]
     if len(own) == 1:
         return load_site(own[0], context.settings)
-    raise UsageError(
+    raise no_site_error(context.settings)
+
+
+def no_site_error(settings: Settings) -> UsageError:
+    """Return the error that tells of sites by name, with a line to type; own ones come first."""
+    known = site_files(settings)
+    clusters = [name for name in known if name != LOCAL]
+    own = [name for name in clusters if known[name] is not None]
+    names = own or clusters
+    example = names[0] if own else EXAMPLE
+    return UsageError(
         "which site?",
         where="--on",
-        hint="--on SITE, or export ENVBUILD_SITE=SITE (envbuild site list shows them; --on local is this machine)",
+        hint=f"to run the job on this machine, add: --on {LOCAL}\n"
+        f"for a cluster, its name, for instance: --on {example} (known: {', '.join(names)})\n"
+        f"once for all commands: export ENVBUILD_SITE={example}\n"
+        "for a cluster that is not among them, on its login node: envbuild site init",
     )
 
 

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -16,6 +17,8 @@ from envbuild.limits import UNREADABLE
 from envbuild.store.atomic import write_bytes
 from envbuild.store.layout import Store
 from envbuild.store.sealed import hash_file
+
+Advance = Callable[[int], None] | None
 
 
 class DigestNote(msgspec.Struct, frozen=True):
@@ -36,14 +39,20 @@ def _file_state(found: os.stat_result) -> tuple[int, int, int, int]:
     return found.st_size, found.st_mtime_ns, found.st_ino, found.st_ctime_ns
 
 
-def known_digest(image: Path, store: Store) -> str:
-    """Return an image's digest (``sha256:…``); the file is read only if it has changed."""
-    return _known_or_fresh(image, store, "", siffile.image_digest)
+def known_digest(image: Path, store: Store, advance: Advance = None) -> str:
+    """Return an image's digest (``sha256:…``); the file is read only if it has changed.
+
+    ``advance`` is told the bytes that were read.
+    """
+    return _known_or_fresh(image, store, "", partial(siffile.image_digest, advance=advance))
 
 
-def known_sha256(file: Path, store: Store) -> str:
-    """Return the sha256 (``sha256:…``) of a file, which is read only if it has changed."""
-    return _known_or_fresh(file, store, "sha256", hash_file)
+def known_sha256(file: Path, store: Store, advance: Advance = None) -> str:
+    """Return the sha256 (``sha256:…``) of a file, which is read only if it has changed.
+
+    ``advance`` is told the bytes that were read.
+    """
+    return _known_or_fresh(file, store, "sha256", partial(hash_file, advance=advance))
 
 
 def _known_or_fresh(file: Path, store: Store, kind: str, compute: Callable[[Path], str]) -> str:

@@ -18,6 +18,8 @@ from envbuild.limits import UNREADABLE
 from envbuild.store.layout import Store
 from envbuild.store.sealed import read_sealed, write_sealed
 
+PARTS = ("files", "distributions", "system", "document")
+"""The files of the probe, in their order; together they are one script."""
 MARK = "ENVBUILD-FACTS "
 BIGGEST = 64 * 1024 * 1024
 """Bytes; a facts file above this is refused unread."""
@@ -63,7 +65,15 @@ class _ProbedDist(msgspec.Struct, frozen=True):
 
 def probe_text() -> str:
     """Return the script that reads facts inside an image; it is fed to ``python3 -s -B -``."""
-    return Path(__file__).with_name("probe.py").read_text("utf-8")
+    folder = Path(__file__).with_name("probe")
+    return "".join((folder / f"{part}.py").read_text("utf-8") for part in PARTS)
+
+
+def probe_functions() -> dict[str, Any]:
+    """Return the script's functions, to read an image's files with, without running the image."""
+    functions: dict[str, Any] = {"__name__": "probe"}
+    exec(probe_text(), functions)  # noqa: S102  our own text
+    return functions
 
 
 def python_off_path(output: str) -> str | None:
@@ -153,8 +163,9 @@ def _facts_of(
 
 def _interpreter_of(probed: _Probed) -> dict[str, Any]:
     """Return where the image's Python is; nothing of an image without one."""
-    told = {"python_path": probed.python_path, "abi": probed.abi, "prefix": probed.prefix}
-    return {"off_path": probed.off_path, **{key: text for key, text in told.items() if text}}
+    texts = {"python_path": probed.python_path, "abi": probed.abi, "prefix": probed.prefix}
+    known = {key: text for key, text in texts.items() if text}
+    return {"off_path": probed.off_path, **known}
 
 
 def _conda_of(probed: _Probed) -> dict[str, Any]:
@@ -196,11 +207,13 @@ def is_version(text: str) -> bool:
 
 def iso_day(seconds: int | None) -> str | None:
     """Return the ISO date (UTC) of seconds since 1970; None for None and for what is no time."""
+    if seconds is None:
+        return None
     try:
-        told = datetime.fromtimestamp(seconds or 0, tz=timezone.utc).date().isoformat()
+        day = datetime.fromtimestamp(seconds, tz=timezone.utc).date().isoformat()
     except (OverflowError, ValueError, OSError):
         return None
-    return told if seconds is not None and is_day(told) else None
+    return day if is_day(day) else None
 
 
 def is_day(text: str) -> bool:

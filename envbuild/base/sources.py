@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from envbuild.base.debian.apt import resolve_bootstrap
 from envbuild.base.debian.bootstrap import bootstrap_facts
 from envbuild.base.model import BaseFacts, BaseReference, Header
-from envbuild.base.oci.archive import describe_archive, fetch_archive
+from envbuild.base.oci.archive import (
+    DOCKER_ENGINE,
+    DOCKER_FILE,
+    OCI_FILE,
+    OCI_FOLDER,
+    ArchiveForm,
+)
 from envbuild.base.oci.docker import describe_docker, describe_oras, fetch_docker, fetch_oras
 from envbuild.base.sif import describe_sif, fetch_sif
 from envbuild.context import Context
@@ -32,16 +38,19 @@ class BaseSource:
     fetch: Callable[[BaseReference, Context], Header] | None = None
 
 
-_ARCHIVE = BaseSource(describe=describe_archive, fetch=fetch_archive)
+def _archive_source(form: ArchiveForm) -> BaseSource:
+    return BaseSource(describe=form.describe, fetch=form.fetch)
+
+
 SOURCES: dict[str, BaseSource] = {
     "debian": BaseSource(describe=_describe_debian),
     "sif": BaseSource(describe=describe_sif, fetch=fetch_sif),
     "docker": BaseSource(describe=describe_docker, fetch=fetch_docker),
     "oras": BaseSource(describe=describe_oras, fetch=fetch_oras),
-    "oci": _ARCHIVE,
-    "oci-archive": _ARCHIVE,
-    "docker-archive": _ARCHIVE,
-    "docker-daemon": _ARCHIVE,
+    "oci": _archive_source(OCI_FOLDER),
+    "oci-archive": _archive_source(OCI_FILE),
+    "docker-archive": _archive_source(DOCKER_FILE),
+    "docker-daemon": _archive_source(DOCKER_ENGINE),
 }
 """By the names of BASE_KINDS."""
 

@@ -24,6 +24,8 @@ OLDEST_PYTHON = (3, 6)
 """Probes and the installer need it."""
 OLD_CUDA = (11,)
 """Torch before 1.13 from the index is for CUDA 10.2, without code for an A100."""
+PATCHES = (0, 5, 9, 18)
+"""Numbers that stand for all patches of a Python of which only the minor version is known."""
 MOST_PATCHES = 60
 """Releases that a line may have: jax 0.4 had 38."""
 USUAL_CUDA = 12
@@ -142,7 +144,7 @@ class _Matcher:
             return "holds another framework" if entry.framework else "holds no framework"
         if self.bounds is not None and not self._near(entry):
             return f"holds another version than {self.wish.framework}"
-        if self.python is not None and not _holds_python(self.python, entry.python):
+        if self.python is not None and not holds_python(self.python, entry.python):
             return f"its Python is not {self.wish.python}"
         return (
             self._refused_by_age(entry)
@@ -344,12 +346,10 @@ def _parse_bounds(text: str | None, option: str) -> SpecifierSet | None:
         ) from error
 
 
-def _holds_python(bounds: SpecifierSet, version: str) -> bool:
+def holds_python(bounds: SpecifierSet, version: str) -> bool:
     """Whether a Python fits; of one whose patch is not known, any patch may be there."""
     parts = numbers(version)
-    known = (
-        [version]
-        if len(parts) > 2
-        else [f"{parts[0]}.{parts[1]}.{patch}" for patch in (0, 5, 9, 18)]
-    )
+    known = [version]
+    if len(parts) == 2:
+        known = [f"{parts[0]}.{parts[1]}.{patch}" for patch in PATCHES]
     return any(bounds.contains(one, prereleases=True) for one in known)

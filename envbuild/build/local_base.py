@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from envbuild.base.model import BaseReference
+from envbuild.base.model import BaseReference, Header
 from envbuild.base.oci.image import missing_bytes, stored_image
 from envbuild.base.reference import parse_reference
 from envbuild.base.sources import fetch_base
@@ -33,11 +33,20 @@ def with_local_base(definition: str, lock: Lock, context: Context) -> str:
 
     That of a bootstrap comes back as it was.
     """
+    header = fetch_locked_base(lock, context)
+    return with_header(definition, header) if header else definition
+
+
+def fetch_locked_base(lock: Lock, context: Context) -> Header:
+    """Fetch the locked base into the store, and return the header that starts from there.
+
+    The header of a bootstrap is empty: its packages are fetched with all others.
+    """
     reference = locked_reference(lock)
     if reference.kind.is_bootstrap:
-        return definition
+        return ()
     report_old_cuda(lock, context.report)
-    return with_header(definition, fetch_base(reference, context))
+    return fetch_base(reference, context)
 
 
 def locked_reference(lock: Lock) -> BaseReference:

@@ -74,14 +74,14 @@ def _building_from_definition(order: BuildSpec, context: Context) -> Iterator[Un
                 yield UnnamedImage(path=path, digest=None, built=True)
                 commit_sealed(path, store.own(kept))
     with (
-        context.report.stage(f"write {order.target.name}"),
+        context.report.stage(f"write {order.target.name}", total=kept.stat().st_size) as stage,
         store.beside(order.target) as partial,
         os_errors_as(order.target),
     ):
         with partial.open("xb") as out:
             # a copy or a reflink, never a hard link:
             # signing the image would change the store's file
-            clone_file(kept, out)
+            clone_file(kept, out, stage.advance)
         publish(partial, order.target)
     record_output(order.target, store, key_of(order), "")
 

@@ -16,21 +16,24 @@ from typing import BinaryIO
 import msgspec
 
 from envbuild import __version__
+from envbuild.base.model import Header
 from envbuild.base.oci.image import lay_out, stored_image
 from envbuild.base.reference import parse_reference
 from envbuild.build.fetch import fetch_files, locked_bootstrap, provide_root_tar
-from envbuild.build.local_base import with_local_base
+from envbuild.build.local_base import fetch_locked_base
 from envbuild.build.model import BuildSpec
 from envbuild.bundle.model import TABLE, Member, MemberPath, Table, Use
 from envbuild.bundle.own import OwnWheels
 from envbuild.bundle.readme import build_script, readme
 from envbuild.context import Context
 from envbuild.errors import IntegrityError, SpaceError, UsageError
+from envbuild.formats.oci import OciImage
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.write import write_lock
 from envbuild.plan.apptainer import with_header
 from envbuild.recipe.model import Source
 from envbuild.store.atomic import os_errors_as, sync_folder
+from envbuild.store.layout import Store
 from envbuild.store.units import human_bytes
 
 ROOT = "base/root.tar.gz"
@@ -61,18 +64,14 @@ class Content:
 def write_bundle(
     source: Source, order: BuildSpec, context: Context, tool: OwnWheels | None, target: Path
 ) -> int:
-    """Write the bundle of a recipe under its final name, whole or not at all; return its size in bytes.
+    """Write the bundle of a recipe under its final name, or nothing; return its size in bytes.
 
     ``tool`` is envbuild itself.  What the store lacks is downloaded first.  The same inputs give
     the same bytes.  Raises UsageError for a base that cannot travel, SpaceError, IntegrityError for
     a damaged store.
     """
     fetch_files(order.lock, context)
-    with_local_base(
-        order.definition,
-        order.lock,
-        context,
-    )
+    fetch_locked_base(order.lock, context)
     with context.store.work("bundle") as work:
         contents = tuple(_contents(source, order, context, tool, work))
         table = Table(
@@ -134,70 +133,91 @@ def _contents(
         yield Content(path=f"tool/{path.name}", use="plain", source=path)
 
 
-def _base(
-    order: BuildSpec, context: Context, work: Path
-) -> tuple[tuple[tuple[str, str], ...], tuple[Content, ...]]:
-    """Return the header that starts from the bundle's own copy of the base, and the files of that copy."""
-    lock = order.lock
+def _base(order: BuildSpec, context: Context, work: Path) -> tuple[Header, tuple[Content, ...]]:
+    """Return the header that starts from the bundle's copy of the base, and that copy's files.
+
+    The header is empty for a bootstrap, which starts from packages.
+    """
     if order.recipe.base.bootstrap is not None:
         return (), (Content(path=ROOT, use="plain", source=_packed_root(order, context, work)),)
+    lock = order.lock
     reference = parse_reference(lock.base.reference)
-    if reference.kind.name == "sif":
-        path = reference.name.removeprefix("./")
-        try:
-            msgspec.convert(path, MemberPath)
-        except msgspec.ValidationError as error:
-            hint = "move the image below the project's folder, name it by a relative path, and lock again"
-            raise UsageError(
-                "lies outside the project's folder, so it cannot travel", where=path, hint=hint
-            ) from error
-        if path.split("/")[0] in RESERVED:
-            raise UsageError(
-                f"a base cannot lie in a folder called {path.split('/')[0]} of a bundle", where=path
-            )
-        content = Content(path=path, use="project", source=context.settings.cwd / path)
-        return (("Bootstrap", "localimage"), ("From", path)), (content,)
+    if reference.kind.is_project_file:
+        return _project_base(reference.name.removeprefix("./"), context)
     image = stored_image(lock.base.digest, context.store, sif=reference.kind.is_sif)
     if image is None:
         raise IntegrityError("the base's manifest is not in the store", where=lock.base.reference)
     if reference.kind.is_sif:
-        blobs = [image.manifest.config, *image.manifest.layers]
-        files = {
-            f"{OCI}/blobs/sha256/{blob.sha256}": context.store.artifact(blob.sha256)
-            for blob in blobs
-        }
-        files[f"{OCI}/blobs/sha256/{image.digest[7:]}"] = context.store.artifact(image.digest[7:])
-        header = (
-            ("Bootstrap", "localimage"),
-            ("From", f"{OCI}/blobs/sha256/{image.manifest.layers[0].sha256}"),
+        return _registry_sif(image, context.store)
+    return _registry_image(image, context.store)
+
+
+def _project_base(path: str, context: Context) -> tuple[Header, tuple[Content, ...]]:
+    """Take along a ``.sif`` of the project under its own path."""
+    try:
+        msgspec.convert(path, MemberPath)
+    except msgspec.ValidationError as error:
+        hint = (
+            "move the image below the project's folder, name it by a relative path, and lock again"
         )
-    else:
-        folder = lay_out(image, context.store)
-        files = {
-            f"{OCI}/{path.relative_to(folder)}": path
-            for path in sorted(folder.rglob("*"))
-            if path.is_file()
-        }
-        header = (("Bootstrap", "oci"), ("From", OCI))
-    return header, tuple(
-        Content(path=name, use="store", source=path, sha256=path.name)
-        if "/blobs/" in name
-        else Content(path=name, use="plain", source=path)
-        for name, path in sorted(files.items())
+        raise UsageError(
+            "lies outside the project's folder, so it cannot travel", where=path, hint=hint
+        ) from error
+    top = path.split("/", maxsplit=1)[0]
+    if top in RESERVED:
+        raise UsageError(f"a base cannot lie in a folder called {top} of a bundle", where=path)
+    content = Content(path=path, use="project", source=context.settings.cwd / path)
+    return (("Bootstrap", "localimage"), ("From", path)), (content,)
+
+
+def _registry_sif(image: OciImage, store: Store) -> tuple[Header, tuple[Content, ...]]:
+    """Take along a ``.sif`` of a registry as the blobs of its manifest."""
+    blobs = [image.manifest.config, *image.manifest.layers]
+    hashes = sorted({image.digest.removeprefix("sha256:"), *(blob.sha256 for blob in blobs)})
+    contents = tuple(
+        Content(
+            path=f"{OCI}/blobs/sha256/{sha256}",
+            use="store",
+            source=store.artifact(sha256),
+            sha256=sha256,
+        )
+        for sha256 in hashes
     )
+    image_path = f"{OCI}/blobs/sha256/{image.manifest.layers[0].sha256}"
+    return (("Bootstrap", "localimage"), ("From", image_path)), contents
+
+
+def _registry_image(image: OciImage, store: Store) -> tuple[Header, tuple[Content, ...]]:
+    """Take along the layers of an image as an OCI layout."""
+    folder = lay_out(image, store)
+    contents: list[Content] = []
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            name = f"{OCI}/{path.relative_to(folder)}"
+            # the name of a blob is its hash
+            if "/blobs/" in name:
+                content = Content(path=name, use="store", source=path, sha256=path.name)
+            else:
+                content = Content(path=name, use="plain", source=path)
+            contents.append(content)
+    contents.sort(key=lambda content: content.path)
+    return (("Bootstrap", "oci"), ("From", OCI)), tuple(contents)
 
 
 def _packed_root(order: BuildSpec, context: Context, work: Path) -> Path:
     """Return the bootstrapped root, packed so that every tar reads it; the same bytes each time."""
     target = work / "root.tar.gz"
+    tar = provide_root_tar(locked_bootstrap(order.lock), context)
     with (
-        context.report.stage("pack the base"),
+        context.report.stage("pack the base", total=tar.stat().st_size) as stage,
         os_errors_as(target),
-        provide_root_tar(locked_bootstrap(order.lock), context).open("rb") as file,
+        tar.open("rb") as file,
         target.open("wb") as raw,
         gzip.GzipFile("", "wb", 4, raw, mtime=0) as out,
     ):
-        shutil.copyfileobj(file, out, CHUNK)
+        while chunk := file.read(CHUNK):
+            out.write(chunk)
+            stage.advance(len(chunk))
     return target
 
 

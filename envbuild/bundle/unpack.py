@@ -82,7 +82,7 @@ def _table(tar: tarfile.TarFile, path: Path) -> Table:
 
 
 def unpack(path: Path, store: Store, folder: Path, progress: Transfer | None = None) -> Table:
-    """Put a bundle's packages into the store, and its recipe and lock into a folder; return its table.
+    """Put a bundle's packages into the store, recipe and lock into a folder; return its table.
 
     Nothing gets a name before its bytes are those that the table says.  Raises UsageError,
     SpaceError, IntegrityError for a file that was changed, is missing or not listed.

@@ -109,6 +109,8 @@ def derive_expected(basis: CheckBasis) -> Expected:
     lines = [line for line in _lines(recipe, lock) if ";" in line]
     conditional = tuple(requirement_name(line) or "" for line in lines)
     imports = recipe.check.imports if recipe else ()
+    installed = lock.installed if lock else ()
+    conda = lock.conda if lock else ()
     return Expected(
         framework=framework,
         version=version,
@@ -117,11 +119,9 @@ def derive_expected(basis: CheckBasis) -> Expected:
         conditional=conditional,
         imports=imports,
         locked=locked,
-        conda={p.name: f"{p.version} {p.build}" for p in lock.conda} if lock else {},
+        conda={p.name: f"{p.version} {p.build}" for p in conda},
         conda_prefix=_conda_prefix(lock),
-        wheels=frozenset(canonicalize_name(p.name) for p in lock.installed)
-        if lock
-        else frozenset(),
+        wheels=frozenset(canonicalize_name(p.name) for p in installed),
         records=basis.records,
         protected=_protected(lock),
         script=basis.script,

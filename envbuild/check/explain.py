@@ -75,13 +75,13 @@ def explain_log(pieces: Iterable[str]) -> Explanation:
         trouble = [*trouble, *(one[0].strip() for one in TROUBLE.finditer(block))][-5:]
         lines += block.count("\n")
     causes = [rule for rule in load_rules() if not any(name in found for name in rule.follows)]
-    told = [found[rule.name] for rule in causes if rule.name in found]
+    known = [found[rule.name] for rule in causes if rule.name in found]
     # what does no harm comes last, and does not hide messages that nobody knows
-    told.sort(key=is_harmless)
-    if told and not is_harmless(told[0]):
+    known.sort(key=is_harmless)
+    if known and not is_harmless(known[0]):
         trouble = []
     unknown = tuple(line[:300] for line in trouble)
-    return Explanation(known=tuple(told), lines=lines, trouble=unknown)
+    return Explanation(known=tuple(known), lines=lines, trouble=unknown)
 
 
 def is_harmless(known: Known) -> bool:
@@ -133,7 +133,9 @@ def _blocks(pieces: Iterable[str]) -> Iterator[str]:
 
 
 def _plain(text: str) -> str:
-    lines = ANSI.sub("", text).replace("\r\n", "\n").split("\n")
-    return "".join(
-        f"{line.rstrip(chr(13)).rpartition(chr(13))[2][:LINE_LIMIT]}\n" for line in lines
-    )
+    """Return a text as a terminal shows it: no colours, of a bar that is redrawn the last state."""
+    plain: list[str] = []
+    for line in ANSI.sub("", text).replace("\r\n", "\n").split("\n"):
+        last = line.rstrip("\r").rpartition("\r")[2]
+        plain.append(f"{last[:LINE_LIMIT]}\n")
+    return "".join(plain)

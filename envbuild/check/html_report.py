@@ -109,7 +109,7 @@ def _identity(report: Report) -> str:
         "judged for": report.target,
         "envbuild": report.envbuild,
     }
-    told = "".join(
+    listed = "".join(
         f"<dt>{name}</dt><dd>{escape(value)}</dd>\n" for name, value in rows.items() if value
     )
-    return f"<section>\n<h2>Of what</h2>\n<dl>\n{told}</dl>\n</section>\n"
+    return f"<section>\n<h2>Of what</h2>\n<dl>\n{listed}</dl>\n</section>\n"

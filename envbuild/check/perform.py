@@ -26,8 +26,7 @@ from envbuild.check.answers import (
 )
 from envbuild.check.checks.frameworks import frameworks_to_check
 from envbuild.check.checks.gpu import driver_count
-from envbuild.check.checks.sources import survey_project
-from envbuild.check.checks.uses import find_uses
+from envbuild.check.checks.sources import find_uses, survey_project
 from envbuild.check.evidence import Evidence
 from envbuild.check.expected import CheckBasis, Expected, asked_digest, derive_expected
 from envbuild.check.model import Finding, Outcome, Report

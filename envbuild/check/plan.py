@@ -13,6 +13,7 @@ from envbuild.check.expected import Expected, frameworks_patterns
 from envbuild.check.model import Level
 from envbuild.data import lookup
 from envbuild.data.tables import (
+    EntryPoint,
     Framework,
     load_entry_points,
     load_frameworks,
@@ -106,6 +107,7 @@ def libraries_request() -> ProbeRequest:
         "families": FAMILIES,
         "toolkits": TOOLKITS,
         "driver": load_sonames().driver,
+        "optional": [row.object for row in load_sonames().optional],
     }
     parts = ("preamble", "elf", "loader")
     return ProbeRequest(name="libraries_probe", parameters=parameters, parts=parts, limit=300.0)
@@ -142,17 +144,20 @@ def imports_request(
     used = dict(uses or {})
     deep = expected.level != "quick"
     stub = deep and not gpu
-    entries = [
-        entry
-        for entry in load_entry_points().entry
-        if (deep or not entry.full)
-        and (stub or not entry.driver)
-        and (compiles or not entry.compiles)
-        and (not entry.takes or set(entry.takes) & set(used.get(entry.module, ())))
-        and (not entry.asked or set(entry.dists) & set(expected.direct))
-    ]
+    entries: list[EntryPoint] = []
+    for entry in load_entry_points().entry:
+        # each mark of a row narrows when it is tried
+        is_allowed = (
+            (deep or not entry.full)
+            and (stub or not entry.driver)
+            and (compiles or not entry.compiles)
+        )
+        is_used = not entry.takes or bool({*entry.takes} & {*used.get(entry.module, ())})
+        is_asked = not entry.asked or bool({*entry.dists} & {*expected.direct})
+        if is_allowed and is_used and is_asked:
+            entries.append(entry)
     frameworks = [item.module for item in _candidates(expected)]
-    told = [row for row in load_import_lines().line if gpu or not row.gpu]
+    lines = [row for row in load_import_lines().line if gpu or not row.gpu]
     return ProbeRequest(
         name="import_probe",
         parameters={
@@ -161,7 +166,7 @@ def imports_request(
             "modules": expected.imports,
             "uses": used,
             "entries": msgspec.to_builtins(entries),
-            "lines": msgspec.to_builtins(told),
+            "lines": msgspec.to_builtins(lines),
             "limit": limit,
         },
         parts=(*IMPORT_PARTS, "stub_driver") if stub else IMPORT_PARTS,

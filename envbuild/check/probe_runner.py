@@ -58,7 +58,6 @@ class Container(Protocol):
         self, image: Path, argv: tuple[str, ...], options: ExecOptions | None = None
     ) -> Command:
         """Build the command that runs ``argv`` in the image, sealed or as a plain exec has it."""
-        ...  # pragma: no cover
 
 
 def probe_source(request: ProbeRequest) -> str:

@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import textwrap
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
@@ -38,18 +37,8 @@ def format_report(report: Report, *, style: Style = lambda text, _: text) -> str
 
 
 def to_json(report: Report) -> str:
-    """Write a report as JSON (schema: report_schema)."""
+    """Write a report as JSON (schema: ``envbuild schema --of report``)."""
     return msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
-
-
-def report_schema() -> dict[str, Any]:
-    """Return the JSON Schema (2020-12) that every report satisfies."""
-    schema = msgspec.json.schema(Report)
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "envbuild check report",
-        **schema,
-    }
 
 
 def save_report(report: Report, store: Store) -> None:

@@ -215,7 +215,7 @@ CHECKS: tuple[Check, ...] = (
         name="driver",
         title="GPU driver",
         run=gpu.driver_works,
-        needs=("static", "driver"),
+        needs=("static", "driver", "conda"),
         gpu=True,
     ),
     Check(

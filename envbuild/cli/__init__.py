@@ -6,7 +6,6 @@ import importlib
 import io
 import os
 import re
-import shlex
 import signal
 import sys
 from collections.abc import Sequence
@@ -347,34 +346,18 @@ def _as_option(arguments: Sequence[str]) -> Sequence[str]:
 
 def _print_error(error: Exception, arguments: Sequence[str]) -> int:
     """Print an error for people and return its exit code."""
+    from envbuild.cli.faults import explain_usage, recipe_named  # late: only for an error
     from envbuild.cli.terminal import (  # late: only for an error
         explain_error,
         name_recipe,
         show_error,
     )
 
-    shown = explain_error(error)
+    shown = explain_usage(error, arguments) or explain_error(error)
     if shown.hint and re.search(r"\bNAME\b", shown.hint):
-        shown.hint = name_recipe(shown.hint, _recipe_named(arguments))
+        shown.hint = name_recipe(shown.hint, recipe_named(arguments))
     show_error(shown)
     return shown.code
-
-
-def _recipe_named(arguments: Sequence[str]) -> str:
-    """Return the recipe of a command line, or the only one in ./recipes; "NAME" without any."""
-    from envbuild.recipe.find import RECIPES, recipe_files  # late: only for an error
-    from envbuild.settings import load_settings  # late: only for an error
-
-    try:
-        settings = load_settings()
-        known = recipe_files(settings)
-    except EnvbuildError:
-        return "NAME"
-    named = [argument for argument in arguments[1:] if argument in known]
-    own = [path.stem for path in (settings.cwd / RECIPES).glob("*.toml")]
-    if not named and len(own) == 1:
-        named = own
-    return shlex.quote(named[0]) if named else "NAME"
 
 
 def _say_interrupted() -> int:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from envbuild.app.dev.add import ChangeResult, RecipeChange, change_recipe
+from envbuild.app.dev.layer import ENDING
 from envbuild.app.dev.make import LayerContent, LayerResult, add_to_layer, find_place
 from envbuild.app.lock import describe_lock
 from envbuild.cli.complete import complete_image
@@ -16,15 +17,18 @@ from envbuild.cli.terminal import human_seconds, short_path
 from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.lock.digest import lock_digest
+from envbuild.recipe.edit import ListSection
+from envbuild.recipe.find import find_recipe, recipe_files
 from envbuild.store.units import human_bytes
 
 
 @click.command("add")
-@click.argument("name", shell_complete=complete_image)
+@click.argument("name", metavar="NAME|PKG", shell_complete=complete_image)
 @click.argument("packages", metavar="[PKG]…", nargs=-1)
 @click.option(
     "--dev", is_flag=True, help="Not into the recipe: into a small layer over the image, to try it."
 )
+@click.option("--conda", is_flag=True, help="Packages of the recipe's conda channels.")
 @click.option("--no-make", is_flag=True, help="Change recipe and lock only.")
 @click.option(
     "-e",
@@ -48,10 +52,17 @@ def command(context: Context, /, *, name: str, packages: tuple[str, ...], **opti
     \b
     envbuild add keras-bert polars            into recipe, lock and image, or into none of them
     envbuild add --dev keras-bert polars      to try it: seconds, recipe and image stay as they are
+    envbuild add --conda cell "samtools >=1.20"   into [conda] dependencies
     envbuild add --dev keras-bert -e ../lib   your own package, imported from its folder
     """
     editable, over, as_json = options["editable"], options["over"], options["as_json"]
+    section: ListSection = "conda" if options["conda"] else "python"
+    if not (editable or over):
+        name, packages = recipe_and_packages(name, packages, context)
     if options["dev"]:
+        if options["conda"]:
+            what = "a layer over the image contains packages of Python's index, none of conda"
+            raise UsageError(what, where="--dev", hint=f"envbuild add --conda {name} PKG")
         content = LayerContent(packages=packages, editable=editable)
         place = find_place(name, over, context)
         layer = add_to_layer(place, content, context)
@@ -62,10 +73,33 @@ def command(context: Context, /, *, name: str, packages: tuple[str, ...], **opti
         return
     if editable or over:
         raise UsageError("-e and --over need --dev", where="add", hint=_keep_hint(name))
-    if not packages:
-        raise UsageError("which package?", where=name, hint=f"envbuild add {name} PKG")
-    change = RecipeChange(add=packages, make=not options["no_make"])
+    require_packages(name, packages)
+    change = RecipeChange(section=section, add=packages, make=not options["no_make"])
     print_change(change_recipe(name, change, context), as_json=as_json)
+
+
+def recipe_and_packages(
+    name: str, packages: tuple[str, ...], context: Context
+) -> tuple[str, tuple[str, ...]]:
+    """Return a recipe and packages: one word that is no recipe is a package of the only recipe.
+
+    Of several words the first is always the recipe: a wrong one must not become a package.
+    Raises UsageError where no recipe is there, or several are.
+    """
+    folder, known = context.settings.cwd, recipe_files(context.settings)
+    # of an image elsewhere only its layer is here
+    is_path = "/" in name or name.endswith((".toml", ".sif"))
+    here = (folder / f"{name}{ending}" for ending in (".sif", ENDING))
+    is_one = is_path or name in known or any(path.exists() for path in here)
+    if packages or is_one:
+        return name, packages
+    return find_recipe(None, context.settings).path.stem, (name,)
+
+
+def require_packages(name: str, packages: tuple[str, ...]) -> None:
+    """Raise UsageError where no package is named."""
+    if not packages:
+        raise UsageError("which package?", where=name, hint=f"name it behind {name}")
 
 
 def _keep_hint(name: str) -> str:

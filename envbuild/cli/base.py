@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import groupby
+
 import click
 import msgspec
 
@@ -20,13 +23,14 @@ from envbuild.base.suggest import (
     suggest_bases,
 )
 from envbuild.cli.complete import complete_site
-from envbuild.cli.output import json_option, print_json, print_table
+from envbuild.cli.group import CommandGroup
+from envbuild.cli.output import json_option, print_json, print_table, terminal_width, wrap_line
 from envbuild.context import Context
 from envbuild.errors import NoSolutionError, UsageError
 from envbuild.store.units import as_printable, count_noun, human_bytes
 
 
-@click.group("base")
+@click.group("base", cls=CommandGroup)
 def command() -> None:
     """Inspect, list or suggest base images."""
 
@@ -112,10 +116,10 @@ def suggest_command(
             hint="ask for less, or see: envbuild base list",
         )
     else:
-        click.echo(
-            describe_matches(choices if everything else choices[:SHOWN], len(choices), refusals),
-            nl=False,
-        )
+        shown = choices if everything else choices[:SHOWN]
+        for line in describe_matches(shown, len(choices), refusals).splitlines():
+            for part in wrap_line(line, 7, terminal_width()):
+                click.echo(part)
 
 
 def _at_site(wish: BaseQuery, site: str, context: Context) -> BaseQuery:
@@ -136,9 +140,18 @@ def _at_site(wish: BaseQuery, site: str, context: Context) -> BaseQuery:
     metavar="NAME",
     help="Only the bases with this framework: torch, tensorflow, jax.",
 )
+@click.option(
+    "--long", "in_full", is_flag=True, help="Every version apart, with driver, source and cautions."
+)
 @json_option
-def list_command(*, framework: str | None, as_json: bool) -> None:
-    """List the bases of the catalogue."""
+def list_command(*, framework: str | None, in_full: bool, as_json: bool) -> None:
+    """List the bases of the catalogue, one line each.
+
+    \b
+    A recipe's [base] takes the name of
+      a suite    bootstrap = "debian:bookworm", framework = "torch==2.8.*"
+      an image   image = "docker://pytorch/pytorch:2.8.0-cuda12.8-cudnn9-runtime"
+    """
     wanted = framework_name(framework) if framework else None
     if framework and wanted is None:
         raise UsageError(
@@ -148,11 +161,24 @@ def list_command(*, framework: str | None, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    print_table(ENTRY_COLUMNS, [_entry_row(entry) for entry in found])
+    if in_full:
+        print_table(ENTRY_COLUMNS, [_entry_row(entry) for entry in found])
+        return
+    suites = [entry for entry in found if entry.is_bootstrap]
+    images = [entry for entry in found if not entry.is_bootstrap]
+    if suites:
+        print_table(SUITE_COLUMNS, suite_rows(suites))
+        click.echo()
+    print_table(IMAGE_COLUMNS, [_image_row(entry) for entry in images])
+    if any(entry.defect for entry in images):
+        click.echo(f"{DEFECT_MARK} has a known defect; --long tells which")
 
 
 SHOWN = 5
 """Suggestions shown unless all are asked for."""
+SUITE_COLUMNS = ("suite", "framework", "versions", "Python", "CUDA")
+IMAGE_COLUMNS = ("image", "version", "Python", "CUDA")
+DEFECT_MARK = "!"
 ENTRY_COLUMNS = ("base", "framework", "Python", "CUDA", "driver", "status", "beware")
 
 
@@ -161,6 +187,34 @@ def _entry_row(entry: CatalogueEntry) -> tuple[str, ...]:
     beware = entry.defect or entry.note or ""
     cells = (entry.reference, entry.holds, entry.python, entry.cuda, driver, entry.status, beware)
     return tuple(cell or "-" for cell in cells)
+
+
+def suite_rows(entries: Sequence[CatalogueEntry]) -> list[tuple[str, ...]]:
+    """Return a row for each suite and framework, with its oldest and newest version."""
+    rows = []
+    for _, group in groupby(entries, lambda entry: (entry.reference, entry.framework)):
+        lines = list(group)
+        first, last = lines[0], lines[-1]
+        versions = _span(first.version, last.version)
+        cuda = _span(first.cuda, last.cuda)
+        cells = (first.reference, first.framework, versions, first.python, cuda)
+        rows.append(tuple(cell or "-" for cell in cells))
+    return rows
+
+
+def _image_row(entry: CatalogueEntry) -> tuple[str, ...]:
+    version = (entry.version or "-").partition("+")[0]
+    if entry.defect:
+        version += f" {DEFECT_MARK}"
+    return (entry.reference, version, _two_parts(entry.python), _two_parts(entry.cuda))
+
+
+def _two_parts(version: str | None) -> str:
+    return ".".join(version.split(".")[:2]) if version else "-"
+
+
+def _span(first: str | None, last: str | None) -> str:
+    return f"{first or '-'}" if first == last else f"{first} to {last}"
 
 
 def describe_matches(choices: tuple[BaseMatch, ...], count: int, refusals: RejectionCounts) -> str:

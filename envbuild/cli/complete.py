@@ -7,6 +7,7 @@ imports what it reads when it is called, because a key press should be answered 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 
 import click
@@ -57,7 +58,20 @@ def _package_names(settings: Settings, ctx: click.Context) -> Iterable[str]:
     from envbuild.recipe.find import find_recipe  # late: only for packages
 
     lock = read_lock(find_recipe(ctx.params.get("name"), settings).lock)
-    return {package.name for package in lock.python} | {package.name for package in lock.provided}
+    locked = {package.name for package in lock.python} | {package.name for package in lock.conda}
+    return locked | {package.name for package in lock.provided}
+
+
+def _asked_names(settings: Settings, ctx: click.Context) -> Iterable[str]:
+    """List what the recipe itself asks for: only that can be removed."""
+    from envbuild.recipe.find import find_recipe  # late: only for packages
+
+    recipe = find_recipe(ctx.params.get("name"), settings).recipe
+    section = recipe.conda if ctx.params.get("conda") else recipe.python
+    starts = (
+        re.match(r"(?:[\w.-]+::)?([A-Za-z0-9][\w.-]*)", line) for line in section.dependencies
+    )
+    return {start[1] for start in starts if start}
 
 
 def _job_ids(settings: Settings, _: click.Context) -> Iterable[str]:
@@ -71,4 +85,5 @@ complete_image = _make_completer(_image_names)
 complete_site = _make_completer(_site_names)
 complete_shelf = _make_completer(_shelf_names)
 complete_package = _make_completer(_package_names)
+complete_asked_package = _make_completer(_asked_names)
 complete_job = _make_completer(_job_ids)

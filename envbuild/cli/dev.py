@@ -29,6 +29,9 @@ def command(context: Context, *, name: str | None, clear: bool, as_json: bool) -
     require_name(name)
     if clear:
         removed = clear_layer(folder, name)
+        if as_json:
+            print_json({"removed": [str(path) for path in removed]})
+            return
         words = ", ".join(path.name for path in removed)
         click.echo(f"removed: {words}" if words else f"{name} has no development layer")
         return

@@ -13,9 +13,9 @@ from envbuild.base.reference import parse_reference
 from envbuild.base.sources import describe_base
 from envbuild.cli.output import json_option, print_json
 from envbuild.context import Context
+from envbuild.lock.changes import Change
 from envbuild.lock.diff import Difference, DiffInput, compare_inputs, input_of_image, input_of_lock
 from envbuild.lock.read import read_lock
-from envbuild.lock.staleness import Change
 
 
 @click.command("diff")

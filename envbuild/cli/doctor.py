@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import click
 import msgspec
 
 from envbuild.app.doctor.examine import examine_machine
 from envbuild.app.doctor.finding import Finding
+from envbuild.cli.output import terminal_width, wrap_line
 from envbuild.context import Context
 from envbuild.errors import HostError
 
@@ -40,6 +43,9 @@ def _print_finding(finding: Finding) -> None:
         "differs": ("yellow", "works differently"),
         "broken": ("red", "broken"),
     }[finding.verdict]
-    click.echo(f"{click.style(f'{word:<17}', fg=colour)}  {finding.name:<16}  {finding.value}")
-    for line in finding.mend.splitlines():
-        click.echo(f"{'':<37}→ {line}")
+    room = terminal_width()
+    first, *more = wrap_line(f"{word:<17}  {finding.name:<16}  {finding.value}", 37, room)
+    click.echo(click.style(first[:17], fg=colour) + first[17:])
+    mends = [wrap_line(f"{'':<37}→ {line}", 39, room) for line in finding.mend.splitlines()]
+    for line in chain(more, *mends):
+        click.echo(line)

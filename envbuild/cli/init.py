@@ -7,6 +7,7 @@ import sys
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -14,6 +15,7 @@ from msgspec import structs
 
 from envbuild.app.job.remote import target_of_site
 from envbuild.cli.complete import complete_site
+from envbuild.cli.output import json_option, print_json
 from envbuild.cli.terminal import short_path
 from envbuild.context import Context
 from envbuild.errors import UsageError
@@ -56,6 +58,7 @@ IGNORED = ("*.sif", "*.dev.json", "*.dev-*.sqfs", "*.sandbox/", "/logs/")
     help="Keep conda's packages as conda's, or never (default: where only conda has them).",
 )
 @click.option("--dry-run", is_flag=True, help="Print the recipe and write nothing.")
+@json_option
 @click.pass_obj
 def command(
     context: Context,
@@ -68,6 +71,7 @@ def command(
     site: str | None,
     conda: bool | None,
     dry_run: bool,
+    as_json: bool,
 ) -> None:
     """Write a recipe from a project's own files.
 
@@ -77,14 +81,14 @@ def command(
     """
     _check_name(name)
     folder = context.settings.cwd / place
-    asks = _is_terminal() and not yes and not dry_run
+    asks = _is_terminal() and not (yes or dry_run or as_json)
     kept = _draft_as_conda(folder, site, conda=conda)
     if kept is not None:
         made = kept
         target = context.settings.cwd / "recipes" / f"{name or made.recipe.name}.toml"
         if not dry_run:
             _may_write(target, force=force, asks=asks)
-        _write_draft(made, target, context, dry_run=dry_run)
+        _write_draft(made, target, context, dry_run=dry_run, as_json=as_json)
         return
     gathered = gather_findings(folder)
     target = context.settings.cwd / "recipes" / f"{name or gathered.name}.toml"
@@ -99,7 +103,7 @@ def command(
     if site is not None:
         nodes = TargetSection(sites=(site,))
         made = replace(made, recipe=structs.replace(made.recipe, target=nodes))
-    _write_draft(made, target, context, dry_run=dry_run)
+    _write_draft(made, target, context, dry_run=dry_run, as_json=as_json)
 
 
 def _draft_as_conda(place: Path, site: str | None, *, conda: bool | None) -> RecipeDraft | None:
@@ -116,15 +120,35 @@ def _draft_as_conda(place: Path, site: str | None, *, conda: bool | None) -> Rec
     return draft_conda_recipe(root / found.file, site, found.conda_only)
 
 
-def _write_draft(made: RecipeDraft, target: Path, context: Context, *, dry_run: bool) -> None:
+def _write_draft(
+    made: RecipeDraft, target: Path, context: Context, *, dry_run: bool, as_json: bool
+) -> None:
     text = _recipe_text(made, target.stem)
+    if as_json:
+        print_json({**_draft_facts(made, target), "text": text})
     if dry_run:
-        click.echo(text, nl=False)
+        click.echo("" if as_json else text, nl=False)
         return
     target.parent.mkdir(exist_ok=True)
     write_text(target, text)
     _print_summary(made, target)
     _ignore_images(context.settings.cwd)
+
+
+def _draft_facts(made: RecipeDraft, target: Path) -> dict[str, Any]:
+    """Return what a draft holds, for programs."""
+    recipe = made.recipe
+    return {
+        "recipe": target.stem,
+        "file": str(target),
+        "base": recipe.base.image or recipe.base.bootstrap,
+        "framework": recipe.base.framework,
+        "requirements": recipe.python.dependencies,
+        "conda": recipe.conda.dependencies,
+        "system": recipe.system.packages,
+        "sources": made.sources,
+        "notes": [*made.head[2:], *chain.from_iterable(made.below.values())],
+    }
 
 
 def _site_node(site: str | None, context: Context) -> tuple[str | None, str | None]:
@@ -141,6 +165,9 @@ def _ignore_images(project: Path) -> None:
     if not (project / ".git").exists():
         return
     path = project / ".gitignore"
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        click.echo("  .gitignore is no plain file: nothing is added to it", err=True)
+        return
     text = path.read_text("utf-8", "replace") if path.is_file() else ""
     missing = [line for line in IGNORED if line not in text.splitlines()]
     if missing:

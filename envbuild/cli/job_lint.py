@@ -9,6 +9,7 @@ import click
 
 from envbuild.cli.output import json_option, print_json
 from envbuild.errors import UsageError
+from envbuild.job.lint.dialects import DIALECTS
 from envbuild.job.lint.lint import lint_script
 from envbuild.store.units import count_noun
 
@@ -32,8 +33,11 @@ def command(file: Path, *, as_json: bool) -> int:
     if as_json:
         print_json(findings)
         return int(bool(findings))
-    if script.dialect is None:
-        click.echo("no line for Slurm, PBS or Grid Engine: judged as a plain script")
+    if script.dialect is None and script.other_scheduler:
+        click.echo(f"the lines for {script.other_scheduler} are not judged, only the commands")
+    elif script.dialect is None:
+        *others, last = (dialect.title for dialect in DIALECTS)
+        click.echo(f"no line for {', '.join(others)} or {last}: judged as a plain script")
     for finding in findings:
         click.echo(f"line {finding.line}: {click.style(finding.reason, bold=True)}")
         click.echo(f"  do    {finding.fix}")

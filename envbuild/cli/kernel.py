@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -72,4 +73,17 @@ def command(
     if as_json:
         print_json({"kernel": folder.name, "folder": str(folder)})
     else:
-        click.echo(folder)
+        _print_kernel(folder, name, node_site)
+
+
+def _print_kernel(folder: Path, name: str | None, site: str | None) -> None:
+    """Print what was installed, how it is chosen in Jupyter, and how it goes away."""
+    title = json.loads((folder / "kernel.json").read_bytes())["display_name"]
+    words = ["envbuild kernel", *filter(None, (name,)), *(("--on", site) if site else ())]
+    click.echo(f'kernel "{title}" in {folder}')
+    click.echo(
+        "  choose   reload Jupyter's page: it is in the launcher, and in Kernel, Change Kernel"
+    )
+    click.echo(f"  or       jupyter console --kernel {folder.name}")
+    if name:
+        click.echo(f"  remove   {' '.join(words)} --remove")

@@ -9,6 +9,7 @@ import click
 from envbuild.app.ready_lock import require_whole_lock, write_own_lock
 from envbuild.cli.complete import complete_recipe, complete_site
 from envbuild.cli.context import host_builds
+from envbuild.cli.output import print_json
 from envbuild.cli.terminal import short_path
 from envbuild.context import Context
 from envbuild.errors import UsageError
@@ -100,10 +101,15 @@ def command(
     as little as possible.
     """
     _require_sense(prove=prove, budget=budget, facts=facts)
+    if explain and as_json:
+        raise UsageError("--explain prints text", where="--json", hint="leave one of them out")
     source = find_recipe(name, context.settings)
     if check:
         require_whole_lock(source, context)
-        click.echo(short_path(f"{source.lock} fits {source.path}"))
+        if as_json:
+            print_json({"recipe": str(source.path), "lock": str(source.lock), "fits": True})
+        else:
+            click.echo(short_path(f"{source.lock} fits {source.path}"))
         return
     from envbuild.app.lock import (  # late: --check only reads
         LockRequest,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,12 +25,16 @@ from envbuild.lock.model import PROOF_SECONDS
 from envbuild.recipe.find import find_recipe
 from envbuild.settings import Settings
 from envbuild.store.hashing import short_digest
-from envbuild.store.units import count_noun, human_bytes
+from envbuild.store.units import as_printable, count_noun, human_bytes
 from envbuild.tools import find_runtime_program
 
 if TYPE_CHECKING:
     from envbuild.app.sandbox import PackedSandbox
     from envbuild.build.assembly_plan import AssemblyPlan
+
+LIKELY_SCRIPTS = ("train.py", "main.py", "run.py")
+"""What people call the script that they start, the most usual name first."""
+NO_SCRIPTS = {"setup.py", "conftest.py", "__init__.py"}
 
 
 @click.command("make")
@@ -179,7 +185,9 @@ def _make_here(options: MakeOptions, context: Context) -> None:
     if not options.dry_run:
         _print_result(result, context, as_json=options.as_json)
     elif result.parts is not None:
-        _print_plan(result.parts)
+        _print_plan(result.parts, context, as_json=options.as_json)
+    elif options.as_json:
+        print_json({"parts": []})
 
 
 def _make_on_site(options: MakeOptions, context: Context) -> None:
@@ -210,15 +218,29 @@ def _names_to_build(options: MakeOptions, settings: Settings) -> tuple[str, ...]
     return names
 
 
-def _print_plan(plan: AssemblyPlan) -> None:
-    """Print the parts of an image, and what is to do for each."""
-    rows = [(part.layer, part.kind, part.state, part.subject) for part in plan.parts]
-    print_table(("layer", "kind", "state", "what"), rows)
+def _print_plan(plan: AssemblyPlan, context: Context, *, as_json: bool) -> None:
+    """Print what an image is put together from: a line a kind, and with -v every part."""
+    if as_json:
+        parts = [
+            {"layer": part.layer, "kind": part.kind, "state": part.state, "what": part.subject}
+            for part in plan.parts
+        ]
+        print_json({"parts": parts})
+        return
+    kinds = Counter((part.layer, part.kind, part.state) for part in plan.parts)
+    print_table(("layer", "kind", "state", "parts"), [(*kind, kinds[kind]) for kind in kinds])
+    if len(plan.parts) > len(kinds):
+        context.report.say("the parts by name: with -v, or --json")
+    for part in plan.parts:
+        context.report.detail(f"{part.layer}  {part.kind}  {part.state}  {part.subject}")
 
 
 def _print_result(result: MakeResult, context: Context, *, as_json: bool) -> None:
     """Print what was built, what was proved, where it is and how to run it."""
     spec, target = result.spec, result.spec.target
+    if MODES[spec.mode].is_tree and as_json:
+        print_json({"sandbox": str(target), "lock": lock_digest(spec.lock)})
+        return
     if MODES[spec.mode].is_tree:
         _print_sandbox(result, context.runtime.name)
         return
@@ -239,10 +261,19 @@ def _print_result(result: MakeResult, context: Context, *, as_json: bool) -> Non
         command = f"envbuild flatten {target.name}"
         click.echo(f"  layered  for turns on this machine; to hand it on: {command}")
     click.echo(f"  where    {short_path(str(target))}")
-    click.echo(f"  run      envbuild exec {spec.recipe.name} -- python train.py")
+    script = example_script(context.settings.cwd)
+    click.echo(f"  run      envbuild exec {spec.recipe.name} -- python {script}")
     click.echo(
-        f"           {name_runtime(context.settings)} exec --nv {target.name} python train.py"
+        f"           {name_runtime(context.settings)} exec --nv {target.name} python {script}"
     )
+
+
+def example_script(folder: Path) -> str:
+    """Return the script of a project that people start, to show in a command."""
+    own = sorted({path.name for path in folder.glob("*.py")} - NO_SCRIPTS)
+    likely = [name for name in LIKELY_SCRIPTS if name in own]
+    alone = own if len(own) == 1 else []
+    return as_printable(shlex.quote(next(iter((*likely, *alone)), LIKELY_SCRIPTS[0])))
 
 
 def name_runtime(settings: Settings) -> str:

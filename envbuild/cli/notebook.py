@@ -50,6 +50,8 @@ def command(
     image has no JupyterLab, a layer with it is laid over the image.
     """
     flags = Flags(**{key: given.pop(key) for key in RESOURCES})
+    if as_json and dry_run:
+        raise UsageError("--dry-run prints text", where="--json", hint="leave one of them out")
     request = JobRequest(image=name, flags=flags, **given)
     if request.site is None:
         if as_json or jump:

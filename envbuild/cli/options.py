@@ -50,19 +50,22 @@ class EntryOptions:
     dry_run: bool = False
 
 
-def entry_options(command: F) -> F:
-    """Give a verb that enters an image its options; they arrive as ``entry``, an EntryOptions."""
+def gather_options(kind: Any, name: str, options: tuple[Callable[[F], F], ...]) -> Callable[[F], F]:
+    """Return what gives a verb these options; they arrive as one record, under this name."""
 
-    @functools.wraps(command)
-    def gathered(**options: Any) -> Any:
-        names = EntryOptions.__dataclass_fields__
-        entry = EntryOptions(**{name: options.pop(name) for name in names})
-        return command(entry=entry, **options)
+    def decorate(command: F) -> F:
+        @functools.wraps(command)
+        def gathered(*arguments: Any, **values: Any) -> Any:
+            fields = kind.__dataclass_fields__
+            record = kind(**{field: values.pop(field) for field in fields})
+            return command(*arguments, **{name: record}, **values)
 
-    verb: Any = gathered
-    for option in reversed(_ENTRY):
-        verb = option(verb)
-    return cast("F", verb)
+        verb: Any = gathered
+        for option in reversed(options):
+            verb = option(verb)
+        return cast("F", verb)
+
+    return decorate
 
 
 BIND_OPTION = click.option(
@@ -91,3 +94,5 @@ _ENTRY = (
     ),
     click.option("--dry-run", is_flag=True, help="Print the command line that would be run."),
 )
+entry_options = gather_options(EntryOptions, "entry", _ENTRY)
+"""Gives a verb that enters an image its options, as one ``entry``."""

@@ -33,9 +33,27 @@ def print_json(value: Any) -> None:
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print a head line and one line a row; on a terminal the longest column is cut until a line fits."""
-    terminal = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    for line in table_lines(columns, rows, terminal):
+    for line in table_lines(columns, rows, terminal_width()):
         click.echo(plain_text(line))
+
+
+def terminal_width() -> int | None:
+    """Return how many characters a line of the terminal has; None where nobody reads it there."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def wrap_line(line: str, indent: int, terminal: int | None) -> list[str]:
+    """Return a line in lines that fit, the later ones after ``indent`` blanks; words stay whole."""
+    if terminal is None or cell_width(line) <= terminal:
+        return [line]
+    return textwrap.wrap(
+        line,
+        terminal,
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+        drop_whitespace=True,
+    )
 
 
 def table_lines(

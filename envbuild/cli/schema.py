@@ -5,17 +5,25 @@ from __future__ import annotations
 import json
 
 import click
+import msgspec
 
-from envbuild.check.report import report_schema
-from envbuild.recipe.schema import recipe_schema
-from envbuild.shelf.model import entry_schema
+from envbuild.check.model import Report
+from envbuild.recipe.model import Recipe
+from envbuild.shelf.model import Entry
+from envbuild.toml import json_schema
+
+DOCUMENTS: dict[str, tuple[type[msgspec.Struct], str]] = {
+    "recipe": (Recipe, "envbuild recipe"),
+    "report": (Report, "envbuild check report"),
+    "entry": (Entry, "envbuild shelf entry"),
+}
 
 
 @click.command("schema")
 @click.option(
     "--of",
     "what",
-    type=click.Choice(["recipe", "report", "entry"]),
+    type=click.Choice(list(DOCUMENTS)),
     default="recipe",
     help="Which document.",
 )
@@ -26,6 +34,5 @@ def command(what: str) -> None:
     Even Better TOML (VS Code) and taplo complete recipes with it:
       envbuild schema > recipe.schema.json
     """
-    schemas = {"recipe": recipe_schema, "report": report_schema, "entry": entry_schema}
     # patterns end in \Z here, because Python's $ lets one newline through; in JSON Schema $ is the very end
-    click.echo(json.dumps(schemas[what](), indent=2).replace("\\\\Z", "$"))
+    click.echo(json.dumps(json_schema(*DOCUMENTS[what]), indent=2).replace("\\\\Z", "$"))

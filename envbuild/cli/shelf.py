@@ -13,6 +13,7 @@ from envbuild.app.shelf.entry import find_library, open_reachable, signed_by, wr
 from envbuild.app.shelf.pages import write_pages
 from envbuild.app.shelf.publish import Published, gather_publication, publish, refuse_failed
 from envbuild.cli.complete import complete_recipe, complete_shelf
+from envbuild.cli.group import CommandGroup
 from envbuild.cli.output import json_option, print_json, print_table
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, UsageError
@@ -35,7 +36,7 @@ from envbuild.store.hashing import short_digest
 from envbuild.store.units import count_noun, human_bytes
 
 
-@click.group("shelf")
+@click.group("shelf", cls=CommandGroup)
 def command() -> None:
     """Share locked recipes, their verdicts and images with the lab: a folder or a git repository.
 
@@ -100,7 +101,7 @@ def add_command(
 
 
 @command.command("remove")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_shelf)
 @click.option("--forget", is_flag=True, help="Also forget which entries were verified there.")
 @json_option
 @click.pass_obj

@@ -13,6 +13,7 @@ from envbuild.cli.list_ import RecipeRow, recipe_row
 from envbuild.cli.output import json_option, print_json
 from envbuild.cli.terminal import short_path
 from envbuild.context import Context
+from envbuild.errors import UsageError
 from envbuild.recipe.model import Source
 from envbuild.shelf.sanitize import sanitize_text
 
@@ -32,6 +33,8 @@ def command(context: Context, *, name: str | None, script: bool, as_json: bool) 
     A name on a shelf is verified first, and nothing of it is run.
     """
     source = find_named_source(name, context)
+    if script and as_json:
+        raise UsageError("--script prints text", where="--json", hint="leave one of them out")
     if script:
         text = script_text(source, require_lock(source), context.store)
         click.echo("".join(f"{sanitize_text(line)}\n" for line in text.splitlines()), nl=False)
@@ -55,6 +58,7 @@ def _recipe_facts(source: Source) -> dict[str, str | list[str]]:
         "file": str(source.path),
         "base": " + ".join(base),
         "requirements": list(recipe.python.dependencies),
+        "conda": list(recipe.conda.dependencies),
         "system": list(recipe.system.packages),
         "root-runs": list(recipe.system.post),
     }

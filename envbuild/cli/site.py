@@ -8,11 +8,13 @@ import click
 
 from envbuild.cli.complete import complete_site
 from envbuild.cli.follow import follow_job
+from envbuild.cli.group import CommandGroup
 from envbuild.cli.output import json_option, print_json, print_table
 from envbuild.context import Context
 from envbuild.errors import CheckFailedError, UsageError
 from envbuild.job.compose import JobDraft, compose_job
 from envbuild.job.request.intent import Flags, make_intent
+from envbuild.job.schedulers import SCHEDULERS
 from envbuild.job.sites.believe import note_site, require_believed
 from envbuild.job.sites.detect import PROBE, detect, probed_sections, with_facts
 from envbuild.job.sites.detect import site_text as detected_site_text
@@ -25,7 +27,7 @@ from envbuild.store.atomic import write_text
 COLUMNS = ("site", "scheduler", "where", "summary")
 
 
-@click.group("site")
+@click.group("site", cls=CommandGroup)
 def command() -> None:
     """List and show site files, or write one for this cluster."""
 
@@ -69,7 +71,7 @@ def show_command(context: Context, *, name: str, as_json: bool) -> None:
 )
 @click.option(
     "--scheduler",
-    metavar="slurm|gridengine|pbs",
+    metavar="|".join(name for name, one in SCHEDULERS.items() if one.features.banner),
     help="Which scheduler, where this machine has several.",
 )
 @json_option

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from envbuild.cage import remove_by_ids
+from envbuild.cli.group import CommandGroup
 from envbuild.cli.output import json_option, print_json
 from envbuild.context import Context
 from envbuild.host import read_host
@@ -24,7 +25,7 @@ KEPT = {
 }
 
 
-@click.group("store")
+@click.group("store", cls=CommandGroup)
 def command() -> None:
     """Show the store's size, remove old files, or verify its hashes."""
 

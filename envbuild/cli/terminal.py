@@ -258,6 +258,22 @@ class Pretty(Lines):
         self.say(f"{click.style('✓', fg='green')} {title}: {count_noun(files, 'file')}, {rate}")
 
 
+def _explain_click(error: click.ClickException) -> UsageError:
+    """Return click's error in the words and form of the others; what must be typed is the remedy."""
+    # click lists choices one below the other, with tabs
+    text = " ".join(error.format_message().split()).removesuffix(".")
+    what = text[:1].lower() + text[1:]
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    if context is None:
+        return UsageError(what, hint="envbuild --help")
+    remedy = f"{context.command_path} --help"
+    if isinstance(error, click.MissingParameter) and isinstance(error.param, click.Argument):
+        words = context.command.collect_usage_pieces(context)
+        typed = " ".join(word for word in words if word != "[OPTIONS]")
+        remedy = f"{context.command_path} {typed}\nall options: {remedy}"
+    return UsageError(what, hint=remedy)
+
+
 def explain_error(error: Exception) -> EnvbuildError:
     """Return what is told of an error; raise one that nobody expects."""
     if isinstance(error, EnvbuildError):
@@ -265,9 +281,7 @@ def explain_error(error: Exception) -> EnvbuildError:
     if isinstance(error, OSError):
         return error_of_os(error, Path(str(error.filename or ".")))
     if isinstance(error, click.ClickException):
-        context = error.ctx if isinstance(error, click.UsageError) else None
-        path = context.command_path if context else "envbuild"
-        return UsageError(error.format_message(), hint=f"{path} --help")
+        return _explain_click(error)
     if isinstance(error, MemoryError):
         return HostError("this machine's memory, or what is left of it to you, is not enough")
     # what Python says where the kernel allows no more threads or processes

@@ -40,11 +40,12 @@ def command(
         raise UsageError(
             f'"{package}" is not in the lock{closest(wanted, known)}', where=str(source.lock)
         )
+    if not as_json:
+        # the lock alone gives these; what would change it may take minutes
+        for line in lines:
+            click.echo(line)
     outlook = None if offline else find_outlook(source, lock, wanted, context)
     if as_json:
         print_json({"package": wanted, "reasons": lines, "would-change": outlook})
-        return
-    for line in lines:
-        click.echo(line)
-    if outlook is not None:
+    elif outlook is not None:
         click.echo(f"would change: {outlook}")

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-from typing import Any
-
 import click
 
 from envbuild.app.wrap.wrapper import WrapperOptions
-from envbuild.cli.options import BIND_OPTION
+from envbuild.cli.options import BIND_OPTION, gather_options
 
 _OPTIONS = (
     click.option(
@@ -34,18 +30,5 @@ _OPTIONS = (
         help="Lay a package over the image, in a file of its own.",
     ),
 )
-
-
-def wrapper_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a verb these options, as one ``wrapper``."""
-
-    @functools.wraps(function)
-    def with_options(*arguments: Any, **given: Any) -> Any:
-        names = WrapperOptions.__dataclass_fields__
-        options = WrapperOptions(**{name: given.pop(name) for name in names})
-        return function(*arguments, wrapper=options, **given)
-
-    wrapped: Callable[..., Any] = with_options
-    for option in reversed(_OPTIONS):
-        wrapped = option(wrapped)
-    return wrapped
+wrapper_options = gather_options(WrapperOptions, "wrapper", _OPTIONS)
+"""Gives a verb these options, as one ``wrapper``."""

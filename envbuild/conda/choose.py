@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from rattler import RepoDataRecord
 
@@ -16,6 +17,8 @@ from envbuild.context import Context
 from envbuild.errors import IntegrityError, NetworkError, NoSolutionError
 from envbuild.net.channels import channel_urls
 
+T = TypeVar("T")
+
 
 def choose_conda(request: CondaRequest, context: Context) -> CondaSolution:
     """Return the packages of an environment.
@@ -23,16 +26,7 @@ def choose_conda(request: CondaRequest, context: Context) -> CondaSolution:
     Raises NoSolutionError in the solver's words or those of the GPU rule, NetworkError, UsageError
     for a channel that is not allowed, IntegrityError for a record that no lock may hold.
     """
-    turns = max(len(channel_urls(context.settings, name)) for name in request.channels)
-    for turn in range(turns):
-        solver = open_solver(request, context, turn)
-        try:
-            records, notes = _choose_records(solver)
-            break
-        except NetworkError as error:
-            if turn == turns - 1:
-                raise
-            context.report.say(f"{error}; asking the next address")
+    solver, (records, notes) = _ask_in_turn(request, _choose_records, context)
     there = {item.key for item in request.installed}
     brought = [record for record in records if _key_of(record) not in there]
     refuse_vendor_records(brought, context)
@@ -45,6 +39,23 @@ def choose_conda(request: CondaRequest, context: Context) -> CondaSolution:
     )
     replaced = tuple(item for item in request.installed if item.name in names)
     return CondaSolution(packages=tuple(found), virtual=virtual, notes=notes, replaced=replaced)
+
+
+def _ask_in_turn(
+    request: CondaRequest, question: Callable[[Solver], T], context: Context
+) -> tuple[Solver, T]:
+    """Return the solver whose channels answered, and its answer; each address is tried in turn."""
+    turns = max(len(channel_urls(context.settings, name)) for name in request.channels)
+    turn = 0
+    while True:
+        solver = open_solver(request, context, turn)
+        try:
+            return solver, question(solver)
+        except NetworkError as error:
+            turn += 1
+            if turn == turns:
+                raise
+            context.report.say(f"{error}; asking the next address")
 
 
 def _key_of(record: RepoDataRecord) -> tuple[str, str, str]:
@@ -118,7 +129,8 @@ def newest_versions(
     """Return the newest version of each name that the channel which has it first offers."""
     newest: dict[str, RepoDataRecord] = {}
     owner: dict[str, str] = {}
-    for record in open_solver(request, context).records(names):
+    _, records = _ask_in_turn(request, lambda solver: solver.records(names), context)
+    for record in records:
         name = record.name.normalized
         # the channels come in their order, and the first that has a name owns it
         if owner.setdefault(name, record.channel) != record.channel:

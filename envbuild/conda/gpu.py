@@ -75,9 +75,10 @@ def solve_with_gpu(solver: Solver, keep: Records) -> tuple[Records, tuple[str, .
     ranges = toolkit_ranges(request.target)
     if not ranges and (asked or PIN in names):
         _refuse_old_driver(asked[0].name if asked else PIN, request)
-    found = _first_solution(solver, keep, builds, ranges) or (
-        None if len(asked) == len(builds) else _first_solution(solver, keep, asked, ranges)
-    )
+    found = _first_solution(solver, keep, builds, ranges)
+    # frameworks that only came along may stay builds for the processor
+    if found is None and len(asked) < len(builds):
+        found = _first_solution(solver, keep, asked, ranges)
     if found is None and asked:
         raise NoSolutionError(_why_none(asked, request, ranges, solver), hint=HOW_TO_SAY)
     found = found or plain

@@ -96,6 +96,12 @@ class _LinkFile(msgspec.Struct, frozen=True):
     noarch: _NoArchLinks
 
 
+# made when this is imported, as threads must not be the first to do (parts/cache.py)
+INDEX_READER = msgspec.json.Decoder(CondaIndex)
+PATHS_READER = msgspec.json.Decoder(_PathsFile)
+LINK_READER = msgspec.json.Decoder(_LinkFile)
+
+
 def read_info(held: Mapping[str, bytes]) -> CondaInfo:
     """Return what the members of WANTED say, by their names.
 
@@ -106,19 +112,19 @@ def read_info(held: Mapping[str, bytes]) -> CondaInfo:
     # each becomes an object of many times its bytes
     if any(held.get(name, b"").count(sign) > MOST_PATHS for name, sign in SIGNS):
         raise IntegrityError(f"lists more than {MOST_PATHS} files")
-    index = _decode(held, INDEX, CondaIndex)
-    paths = _decode(held, PATHS, _PathsFile).paths if PATHS in held else _old_paths(held)
+    index = _decode(held, INDEX, INDEX_READER)
+    paths = _decode(held, PATHS, PATHS_READER).paths if PATHS in held else _old_paths(held)
     points: tuple[str, ...] = ()
     if index.noarch == "python" and LINK in held:
-        points = _decode(held, LINK, _LinkFile).noarch.entry_points
+        points = _decode(held, LINK, LINK_READER).noarch.entry_points
     if len({path.path for path in paths}) != len(paths):
         raise IntegrityError("names a path twice")
     return CondaInfo(index=index, paths=paths, entry_points=points)
 
 
-def _decode(held: Mapping[str, bytes], name: str, kind: type[Kind]) -> Kind:
+def _decode(held: Mapping[str, bytes], name: str, reader: msgspec.json.Decoder[Kind]) -> Kind:
     try:
-        return msgspec.json.decode(held[name], type=kind)
+        return reader.decode(held[name])
     except UNREADABLE as error:
         raise IntegrityError(f"its {name} cannot be read: {error}") from error
 

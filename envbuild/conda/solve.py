@@ -14,6 +14,7 @@ from rattler import (
     Client,
     Gateway,
     GenericVirtualPackage,
+    MatchSpec,
     PackageName,
     PackageRecord,
     RepoDataRecord,
@@ -161,7 +162,8 @@ class Solver:
             raise NetworkError(
                 f"a channel cannot be read: {self._plain(error)}",
                 where=", ".join(self.request.channels),
-                hint="[channels] of the settings says where they are",
+                hint="see that this machine reaches the channel, or write the address of a mirror below "
+                "[channels] in ~/.config/envbuild/config.toml",
             ) from error
 
     def _plain(self, error: Exception) -> str:
@@ -239,16 +241,19 @@ def _virtual(request: CondaRequest) -> list[Any]:
 
 
 def _with_address(spec: str, channels: dict[str, str]) -> str:
-    """Put the address of a channel in the place of its name: "forge::numpy"."""
+    """Put the address of a channel in the place of its name: "forge::numpy".
+
+    The solver takes strict match specs only; people also write conda's "numpy=1.26=py312*".
+    """
     name, colons, rest = spec.partition("::")
     if not colons:
-        return spec
+        return str(MatchSpec(spec, strict=False))
     if name not in channels:
         raise UsageError(
             f'"{spec}" names the channel {name}, which [conda] channels does not list',
             where="[conda] dependencies",
         )
-    return f"{channels[name].rstrip('/')}::{rest}"
+    return f"{channels[name].rstrip('/')}::{MatchSpec(rest, strict=False)}"
 
 
 def _noarch(record: RepoDataRecord) -> Any:

@@ -22,6 +22,9 @@ from envbuild.data.tables import (
     load_sonames,
 )
 
+NVCC_BASE = "a base with nvcc (pytorch/pytorch:…-devel, nvcr.io/nvidia/pytorch)"
+"""What people are told to take where GPU code is compiled."""
+
 
 def numbers(version: str) -> tuple[int, ...]:
     """Return the leading numbers of a version, to compare: "12.5.1" gives (12, 5, 1)."""

@@ -6,7 +6,7 @@ import datetime as dt
 import functools
 from importlib import resources
 
-from envbuild.data.tables import TableRow, load_table
+from envbuild.data.tables import TableRow, table_loader
 
 
 class PublishedCheck(TableRow, frozen=True):
@@ -214,16 +214,8 @@ class CondaNameTable(TableRow, frozen=True):
     distributions: dict[str, tuple[str, ...]]
 
 
-@functools.cache
-def load_conda() -> CondaTable:
-    """Read which conda packages compute on the GPU (conda.toml)."""
-    return load_table("conda.toml", CondaTable)
-
-
-@functools.cache
-def load_conda_names() -> CondaNameTable:
-    """Read what conda packages are called on Python's index (conda_names.toml)."""
-    return load_table("conda_names.toml", CondaNameTable)
+load_conda = table_loader("conda.toml", CondaTable)
+load_conda_names = table_loader("conda_names.toml", CondaNameTable)
 
 
 @functools.cache
@@ -233,31 +225,8 @@ def load_conda_same() -> frozenset[str]:
     return frozenset(line for line in text.splitlines() if not line.startswith("#"))
 
 
-@functools.cache
-def load_aliases() -> AliasTable:
-    """Read names that stand for each other, and what is protected (aliases.toml)."""
-    return load_table("aliases.toml", AliasTable)
-
-
-@functools.cache
-def load_backends() -> BackendTable:
-    """Read what build backends ask for (backends.toml)."""
-    return load_table("backends.toml", BackendTable)
-
-
-@functools.cache
-def load_companions() -> CompanionTable:
-    """Read which releases go with which framework (companions.toml)."""
-    return load_table("companions.toml", CompanionTable)
-
-
-@functools.cache
-def load_names() -> NameTable:
-    """Read what modules, conda packages and Debian packages are called (names.toml)."""
-    return load_table("names.toml", NameTable)
-
-
-@functools.cache
-def load_pythons() -> PythonTable:
-    """Read when Python series end (pythons.toml)."""
-    return load_table("pythons.toml", PythonTable)
+load_aliases = table_loader("aliases.toml", AliasTable)
+load_backends = table_loader("backends.toml", BackendTable)
+load_companions = table_loader("companions.toml", CompanionTable)
+load_names = table_loader("names.toml", NameTable)
+load_pythons = table_loader("pythons.toml", PythonTable)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import functools
+from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -313,68 +314,25 @@ def data_path(name: str) -> Path:
     return Path(str(resources.files("envbuild.data") / name))
 
 
-def load_table(name: str, kind: type[T]) -> T:
-    """Read one of the files as this record."""
-    path = data_path(name)
-    text = path.read_text("utf-8")
-    return convert(parse_toml(text, str(path)), kind, text=text, where=str(path))
+def table_loader(name: str, kind: type[T]) -> Callable[[], T]:
+    """Return the function that reads one of the files as this record, once a process."""
+
+    @functools.cache
+    def load_table() -> T:
+        path = data_path(name)
+        text = path.read_text("utf-8")
+        return convert(parse_toml(text, str(path)), kind, text=text, where=str(path))
+
+    return load_table
 
 
-@functools.cache
-def load_caches() -> CacheTable:
-    """Read where programs keep downloads (caches.toml)."""
-    return load_table("caches.toml", CacheTable)
-
-
-@functools.cache
-def load_catalogue() -> Catalogue:
-    """Read the bases to choose from (catalogue.toml)."""
-    return load_table("catalogue.toml", Catalogue)
-
-
-@functools.cache
-def load_cuda() -> CudaTable:
-    """Read toolkits, drivers and GPUs (cuda.toml)."""
-    return load_table("cuda.toml", CudaTable)
-
-
-@functools.cache
-def load_cuda_sources() -> CudaSourceTable:
-    """Read where the CUDA libraries of wheels come from (gpu.toml)."""
-    return load_table("gpu.toml", CudaSourceTable)
-
-
-@functools.cache
-def load_entry_points() -> EntryPointTable:
-    """Read programs that show what packages open when they run (entry_points.toml)."""
-    return load_table("entry_points.toml", EntryPointTable)
-
-
-@functools.cache
-def load_import_lines() -> ImportLineTable:
-    """Read lines that tell of an import without effect (import_lines.toml)."""
-    return load_table("import_lines.toml", ImportLineTable)
-
-
-@functools.cache
-def load_frameworks() -> FrameworkTable:
-    """Read the GPU frameworks (frameworks.toml)."""
-    return load_table("frameworks.toml", FrameworkTable)
-
-
-@functools.cache
-def load_log_rules() -> LogTable:
-    """Read known messages of logs (explain.toml)."""
-    return load_table("explain.toml", LogTable)
-
-
-@functools.cache
-def load_releases() -> ReleaseTable:
-    """Read when release lines came out (releases.toml)."""
-    return load_table("releases.toml", ReleaseTable)
-
-
-@functools.cache
-def load_sonames() -> SonameTable:
-    """Read who provides shared libraries (sonames.toml)."""
-    return load_table("sonames.toml", SonameTable)
+load_caches = table_loader("caches.toml", CacheTable)
+load_catalogue = table_loader("catalogue.toml", Catalogue)
+load_cuda = table_loader("cuda.toml", CudaTable)
+load_cuda_sources = table_loader("gpu.toml", CudaSourceTable)
+load_entry_points = table_loader("entry_points.toml", EntryPointTable)
+load_import_lines = table_loader("import_lines.toml", ImportLineTable)
+load_frameworks = table_loader("frameworks.toml", FrameworkTable)
+load_log_rules = table_loader("explain.toml", LogTable)
+load_releases = table_loader("releases.toml", ReleaseTable)
+load_sonames = table_loader("sonames.toml", SonameTable)

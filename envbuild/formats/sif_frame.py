@@ -11,14 +11,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from envbuild.formats.sif_reader import CHUNK, DESCRIPTOR, HEADER, SIGNATURE, SifFile, read_sif
+from envbuild.formats.sif_reader import (
+    CHUNK,
+    DESCRIPTOR,
+    HEADER,
+    SIGNATURE,
+    SifFile,
+    SifHeader,
+    read_sif,
+)
 
 LAUNCH = b"#!/usr/bin/env run-singularity\n"
 """The first line of a SIF, by which a kernel starts it as a program.
 
 One other one, and ./image.sif runs that.
 """
-Fields = tuple[bytes, bytes, bytes, bytes, bytes, int, int, int, int, int, int, int, int]
 
 
 def frame_digest(path: Path) -> str:
@@ -79,15 +86,16 @@ def _unsigned_objects(file: BinaryIO, sif: SifFile) -> tuple[bytes, bytes, bool]
     kept = [row if _object_kind(row) != SIGNATURE else bytes(DESCRIPTOR.size) for row in rows]
     signatures = sum(row != other for row, other in zip(rows, kept, strict=True))
     if signatures:
-        fields = list(HEADER.unpack(start))
+        header = SifHeader(*HEADER.unpack(start))
         end = max(
             (item.offset + item.size for item in sif.objects if item.data_type != SIGNATURE),
             default=0,
         )
-        fields[6] = fields[5]  # signing tells its time; a file of ours was never changed before
-        fields[7] += signatures
-        fields[12] = end - fields[11]
-        start = HEADER.pack(*fields)
+        # signing tells its time; a file of ours was never changed before
+        unsigned = header._replace(
+            modified=header.created, free=header.free + signatures, data_size=end - header.data
+        )
+        start = HEADER.pack(*unsigned)
     return start, b"".join(kept), bool(signatures)
 
 
@@ -97,17 +105,17 @@ def _object_kind(row: bytes) -> int:
 
 
 def _read_table(file: BinaryIO, start: bytes) -> list[bytes]:
-    fields = HEADER.unpack(start)
-    file.seek(fields[9])
-    raw = file.read(fields[8] * DESCRIPTOR.size)
+    header = SifHeader(*HEADER.unpack(start))
+    file.seek(header.table)
+    raw = file.read(header.total * DESCRIPTOR.size)
     return [raw[at : at + DESCRIPTOR.size] for at in range(0, len(raw), DESCRIPTOR.size)]
 
 
 def _find_gaps(file: BinaryIO, sif: SifFile) -> Iterator[tuple[int, int]]:
     """Yield place and size of the bytes that are neither header, table nor object."""
     file.seek(0)
-    fields = HEADER.unpack(file.read(HEADER.size))
-    spans = [(0, HEADER.size), (fields[9], fields[8] * DESCRIPTOR.size)]
+    header = SifHeader(*HEADER.unpack(file.read(HEADER.size)))
+    spans = [(0, HEADER.size), (header.table, header.total * DESCRIPTOR.size)]
     spans += [(item.offset, item.size) for item in sif.objects]
     at = 0
     for begin, size in sorted(spans):

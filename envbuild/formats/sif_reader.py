@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from envbuild.errors import UsageError
 from envbuild.limits import open_plain
 
 # sylabs/sif, pkg/sif/sif.go: type header
 HEADER = struct.Struct("<32s10s3s3s16s8q")
-"""launch line, magic, version, architecture, id, times (2), descriptors (free, all, place), data.
-"""
+"""The fields of SifHeader, in their order."""
 # sylabs/sif, pkg/sif/descriptor.go: type rawDescriptor; 585 bytes, nothing aligned
 DESCRIPTOR = struct.Struct("<i?3I7q128s384s")
 """type, used, id, group, link, offset, size, padded size, times (2), uid, gid, name, extra.
@@ -43,7 +43,29 @@ OTHER_FORMATS = {
     b"#!": "a script",
     b"Bootstrap": "a definition: build it first",
 }
-CHUNK = 4 * 1024 * 1024
+CHUNK = 1 << 18
+"""Bytes read at once: larger ones leave the processor's cache before they are hashed."""
+
+
+class SifHeader(NamedTuple):
+    """The head of a SIF: times in seconds since 1970, places and sizes in bytes.
+
+    ``free`` and ``total`` count the rows of the table.
+    """
+
+    launch: bytes
+    magic: bytes
+    version: bytes
+    machine: bytes
+    id: bytes
+    created: int
+    modified: int
+    free: int
+    total: int
+    table: int
+    table_size: int
+    data: int
+    data_size: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -112,7 +134,8 @@ def _read_header(file: BinaryIO, path: Path, size: int) -> SifFile:
         )
     if len(start) < HEADER.size:
         raise _cut_off_error(path, HEADER.size, size)
-    _, _, version, machine, _, created, _, _, total, table, table_size, _, _ = HEADER.unpack(start)
+    header = SifHeader(*HEADER.unpack(start))
+    version, total, table = header.version, header.total, header.table
     if version[:2] != b"01":
         raise UsageError(
             f"is of SIF version {version[:2]!r}; this version reads 01", where=str(path)
@@ -120,11 +143,12 @@ def _read_header(file: BinaryIO, path: Path, size: int) -> SifFile:
     if (
         not 0 <= total <= MOST_OBJECTS
         or table < HEADER.size
-        or table_size < total * DESCRIPTOR.size
+        or header.table_size < total * DESCRIPTOR.size
     ):
         raise UsageError("has a damaged SIF header", where=str(path), hint="copy or pull it again")
-    if table + table_size > size:
-        raise _cut_off_error(path, table + table_size, size)
+    end = table + header.table_size
+    if end > size:
+        raise _cut_off_error(path, end, size)
     file.seek(table)
     raw = file.read(total * DESCRIPTOR.size)
     found = tuple(_read_object(fields) for fields in DESCRIPTOR.iter_unpack(raw) if fields[1])
@@ -136,7 +160,11 @@ def _read_header(file: BinaryIO, path: Path, size: int) -> SifFile:
         if item.offset + item.size > size:
             raise _cut_off_error(path, item.offset + item.size, size)
     return SifFile(
-        path=path, machine=_machine_name(machine), created=created, size=size, objects=found
+        path=path,
+        machine=_machine_name(header.machine),
+        created=header.created,
+        size=size,
+        objects=found,
     )
 
 
@@ -186,6 +214,8 @@ def image_digest(path: Path, advance: Callable[[int], None] | None = None) -> st
     """
     digest = hashlib.sha256()
     with path.open("rb") as file:
+        # a new image was written past the cache: the disk reads on while a chunk is hashed
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_SEQUENTIAL)
         for item in read_sif(path).objects:
             if item.data_type == SIGNATURE:
                 continue

@@ -1,1 +1,1 @@
-"""From an image to a job: what it needs (intent) and how a cluster says that (site) make a script."""
+"""What a job needs (intent) and how a cluster says that (site) make a script."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from envbuild.errors import EnvbuildError, UsageError
+from envbuild.errors import EnvbuildError, HostError, UsageError
 from envbuild.job.model import Array, Image, Intent, Job, ParameterTable, Record
 from envbuild.job.render.staging import check_stage
 from envbuild.job.request.allocate import allocate
@@ -18,12 +18,17 @@ from envbuild.job.schedulers import features_of
 from envbuild.job.schedulers.protocol import Features, check_owned
 from envbuild.job.sites.site import Site, refuse
 from envbuild.job.track.records import find_record, plain_id, receipt_files
-from envbuild.run import Command, Runner
+from envbuild.resolve.sources.git import git_environment
+from envbuild.run import Command, Result, Runner
 from envbuild.runtime import Bind
 from envbuild.settings import Settings
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 """Recipes are named so too (docs/recipe.md); it is in a directive, a file name and the script."""
+STATUS = (
+    "status", "--porcelain=v2", "--branch", "--untracked-files=no",
+    "--ignore-submodules=dirty",  # git would look into them by settings of their own
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,8 +86,8 @@ def compose_job(draft: JobDraft, site: Site, settings: Settings) -> Job:
 
 
 def _check_requeue(intent: Intent, site: Site, features: Features) -> None:
-    if intent.requeue and features.name == "pbs":
-        rule = "PBS lets no task of an array go back into the queue"
+    if intent.requeue and not features.requeues_tasks:
+        rule = f"{features.title} lets no task of an array go back into the queue"
         refuse(site, "--requeue", rule, "envbuild submit --again ID runs what was stopped")
 
 
@@ -238,11 +243,20 @@ def read_env_file(path: Path) -> dict[str, str]:
     return found
 
 
-def git_commit(folder: Path, runner: Runner) -> str:
-    """Return the project's commit, "modified" where files differ, "none" without a repository."""
+def git_commit(settings: Settings, runner: Runner) -> str:
+    """Return the project's commit, "modified" where files differ, "none" without a repository.
+
+    The folder may be a copy of a stranger's: nothing that its ``.git/config`` names is run.
+    """
+    env = git_environment(settings.environment) | {"GIT_ALLOW_PROTOCOL": "none"}
+
+    def ask(*arguments: str) -> Result:
+        argv = ("git", "-c", "core.fsmonitor=false", *arguments)
+        return runner(Command(argv=argv, cwd=settings.cwd, env=env, timeout=20), check=False)
+
     try:
-        status = ("git", "status", "--porcelain=v2", "--branch", "--untracked-files=no")
-        status_result = runner(Command(argv=status, cwd=folder, timeout=20), check=False)
+        options = _without_filters(ask("config", "--show-scope", "-z", "--name-only", "--list"))
+        status_result = ask(*options, *STATUS)
     except EnvbuildError:
         return "none"
     head = re.search(r"^# branch\.oid ([0-9a-f]+)$", status_result.stdout, flags=re.MULTILINE)
@@ -250,3 +264,23 @@ def git_commit(folder: Path, runner: Runner) -> str:
         return "none"
     changed = any(not line.startswith("#") for line in status_result.stdout.splitlines())
     return head[1] + (" (modified)" if changed else "")
+
+
+def _without_filters(listed: Result) -> list[str]:
+    """Return git's options that empty the filters of the repository's own settings.
+
+    Raises HostError where git lists no settings, or one that no option can name.
+    """
+    words = listed.stdout.split("\0")
+    own = [
+        key
+        for scope, key in zip(words[::2], words[1::2], strict=False)
+        if scope not in ("system", "global")
+    ]
+    filters = [key for key in own if key.startswith("filter.")]
+    if listed.code or any("=" in key for key in filters):
+        raise HostError("git does not say which filters this repository has")
+    options: list[str] = []
+    for key in filters:
+        options += ["-c", f"{key}="]
+    return options

@@ -20,7 +20,7 @@ SiteName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+:@-]*\Z", max_
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Array:
-    """The tasks of an array: first and last number, step, and how many may run at once (None: all)."""
+    """The tasks of an array: first, last, step, and how many may run at once (None: all)."""
 
     first: int
     last: int
@@ -149,7 +149,7 @@ class ResourceUse(msgspec.Struct, frozen=True, kw_only=True):
     """What a job used of its (first) node: cores on average, memory in bytes at most, GPUs in per cent of the time.
 
     What was asked for stands beside it, 0 where nothing was; ``gpus_used`` and ``gpu_busy`` are
-    None where no driver told.
+    None where no driver told, and ``gpu_unseen`` says why.
     """
 
     seconds: float
@@ -164,6 +164,7 @@ class ResourceUse(msgspec.Struct, frozen=True, kw_only=True):
     gpu_memory: int
     gpu_memory_total: int
     advice: str
+    gpu_unseen: str = ""
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):

@@ -72,7 +72,7 @@ def _find_record(number: str, site: Site, settings: Settings) -> Record | None:
 
 
 def _ended(record: Record, settings: Settings) -> bool:
-    """Tell whether a job has left all its receipts, and none of a signal: then it might run again."""
+    """Whether a job has left all its receipts, and none of a signal: then it might run again."""
     receipts = read_receipts(record, settings.cwd)
     return len(receipts) >= max(1, len(record.tasks)) and not is_stopped(receipts)
 

@@ -1,4 +1,4 @@
-"""Hand a job to its scheduler: folders first, then the script, then the submission, then the record."""
+"""Hand a job to its scheduler: folders, then the script, the submission, and the record."""
 
 from __future__ import annotations
 
@@ -16,7 +16,13 @@ from envbuild.job.render.script import receipt_pattern, render
 from envbuild.job.schedulers import features_of, scheduler_of
 from envbuild.job.schedulers.protocol import log_pattern
 from envbuild.job.sites.site import Site
-from envbuild.job.track.records import job_folder, now, remove_secrets, save_own_record
+from envbuild.job.track.records import (
+    job_folder,
+    now,
+    remove_secrets,
+    require_record_folder,
+    save_own_record,
+)
 from envbuild.run import Command, Result, Runner
 from envbuild.settings import Settings
 from envbuild.store.atomic import os_errors_as, sync_folder, write_text
@@ -209,6 +215,7 @@ def submit(
             hint="envbuild site list",
         )
     scheduler, settings = scheduler_of(site), context.settings
+    require_record_folder(settings)
     make_log_folder(job, settings)
     script = write_script(job, site, settings, key)
     argv = scheduler.submit(str(script), job, site)

@@ -10,14 +10,15 @@ from envbuild.names import BY_MACHINE
 from envbuild.store.hashing import hash_text
 
 VIRTUAL = {
-    "linux-64": {"__archspec": ("1", "x86_64"), "__cuda": ("11.4", "")},
-    "linux-aarch64": {"__archspec": ("1", "aarch64"), "__cuda": ("11.4", "")},
+    "__cuda": ("11.4", ""),
+    "__glibc": ("2.28", ""),
+    "__linux": ("5.10", ""),
+    "__unix": ("0", ""),
 }
-"""What conda-lock takes for granted, and hashes with the rest; the same below for all platforms.
+"""What conda-lock takes for granted beside the architecture, and hashes with the rest.
 
 Source: conda-lock 4.0.3, default-virtual-packages.yaml.
 """
-OF_ALL = {"__glibc": ("2.28", ""), "__linux": ("5.10", ""), "__unix": ("0", "")}
 TIME = 1577854800000
 
 
@@ -26,7 +27,8 @@ def content_hash(lock: Lock) -> str:
 
     conda-lock hashes what it reads of that file, as JSON of its own classes (its content_hash.py).
     """
-    platform = BY_MACHINE[lock.base.machine].conda
+    machine = lock.base.machine
+    platform = BY_MACHINE[machine].conda
     specs = [_spec(p.name, "conda", p.version, p.build) for p in lock.conda]
     if lock.conda_python is not None and lock.installed:
         specs += [_spec(p.name, "pip", f"=={p.version}") for p in lock.installed]
@@ -38,7 +40,10 @@ def content_hash(lock: Lock) -> str:
         "specs": sorted(specs, key=lambda spec: (spec["manager"], spec["name"])),
         "virtual_package_hash": {
             "noarch": {"info": {"subdir": "noarch"}, "packages": {}},
-            platform: {"info": {"subdir": platform}, "packages": _virtual_packages(platform)},
+            platform: {
+                "info": {"subdir": platform},
+                "packages": _virtual_packages(platform, machine),
+            },
         },
     }
     return hash_text(json.dumps(read, sort_keys=True))
@@ -61,9 +66,9 @@ def _spec(name: str, manager: str, version: str, build: str | None = None) -> di
     }
 
 
-def _virtual_packages(platform: str) -> dict[str, dict[str, Any]]:
+def _virtual_packages(platform: str, machine: str) -> dict[str, dict[str, Any]]:
     found = {}
-    for name, (version, build) in {**VIRTUAL[platform], **OF_ALL}.items():
+    for name, (version, build) in {"__archspec": ("1", machine), **VIRTUAL}.items():
         # the number twice is conda-lock's own, kept from its version 2
         full = f"{build}_0" if build else "0"
         found[f"{name}-{version}-{full}.tar.bz2"] = {

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Mapping
 
 from envbuild.lock.model import CondaPackage, Lock, PythonPackage
+from envbuild.resolve.model import DIRECT
 
-DIRECT = "(direct)"
 MOST = 5
 
 
@@ -23,16 +23,19 @@ def dependency_paths(lock: Lock, name: str) -> tuple[tuple[str, ...], ...]:
 def _paths_in(via: Mapping[str, tuple[str, ...]], name: str) -> tuple[tuple[str, ...], ...]:
     """Return the shortest paths to a name; ``via`` has who requires each."""
     found: list[tuple[str, ...]] = []
-    # breadth first, so that the shortest ways come first
+    # breadth first, so that the shortest paths come first
     todo: deque[tuple[str, ...]] = deque([(name,)])
     seen = {name}
     while todo and len(found) < MOST:
-        way = todo.popleft()
-        found += [way] if DIRECT in via.get(way[0], ()) or way[0] not in via else []
-        for source in via.get(way[0], ()):
+        path = todo.popleft()
+        sources = via.get(path[0])
+        # what no package of the lock requires is the base's own
+        if sources is None or DIRECT in sources:
+            found.append(path)
+        for source in sources or ():
             if source not in seen and source != DIRECT:
                 seen.add(source)
-                todo.append((source, *way))
+                todo.append((source, *path))
     return tuple(found)
 
 
@@ -47,7 +50,9 @@ def describe_package(lock: Lock, name: str) -> list[str]:
     lines = _describe_conda(lock, name)
     if package is not None:
         lines.append(f"{package.name} {package.version} ({package.group}): {package.file}")
-        lines += [f"wanted by: {_describe_path(way, lock)}" for way in dependency_paths(lock, name)]
+        lines += [
+            f"wanted by: {_describe_path(path, lock)}" for path in dependency_paths(lock, name)
+        ]
     for provided in lock.provided:
         if name in (provided.name, provided.alias_of):
             stand_in = f"; {provided.alias_of} stands for it" if provided.alias_of else ""
@@ -84,20 +89,20 @@ def _describe_conda(lock: Lock, name: str) -> list[str]:
     if package is None:
         return []
     versions = {p.name: p.version for p in lock.conda}
-    ways = _paths_in({p.name: p.via for p in lock.conda}, name)
-    named = [" -> ".join(f"{step} {versions[step]}" for step in way) for way in ways]
+    paths = _paths_in({p.name: p.via for p in lock.conda}, name)
+    named = [" -> ".join(f"{step} {versions[step]}" for step in path) for path in paths]
     license_ = f", {package.license}" if package.license else ""
     first = f"{name} {package.version} {package.build} (conda, {package.channel}{license_})"
-    return [f"{first}: {package.file}", *(f"wanted by: the recipe -> {way}" for way in named)]
+    return [f"{first}: {package.file}", *(f"wanted by: the recipe -> {path}" for path in named)]
 
 
-def _describe_path(way: tuple[str, ...], lock: Lock) -> str:
+def _describe_path(path: tuple[str, ...], lock: Lock) -> str:
     versions: Mapping[str, str] = {p.name: p.version for p in lock.installed}
-    first = locked_package(lock, way[0])
+    first = locked_package(lock, path[0])
     start = "the base"
     if first is not None:
         start = "the recipe's framework" if first.group == "framework" else "the recipe"
-    steps = [f"{name} {versions[name]}" if name in versions else name for name in way]
+    steps = [f"{name} {versions[name]}" if name in versions else name for name in path]
     return " -> ".join((start, *steps))
 
 

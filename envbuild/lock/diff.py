@@ -14,8 +14,8 @@ from envbuild.base.model import BaseFacts, Dist
 from envbuild.base.suggest import framework_name
 from envbuild.data.lookup import build_of
 from envbuild.data.tables import load_cuda
+from envbuild.lock.changes import Change, compare_versions
 from envbuild.lock.model import Lock
-from envbuild.lock.staleness import Change
 
 DEBIAN_PYTHON = "/usr/lib/python3"
 """Where Debian's own Python packages lie; they are counted as Debian packages."""
@@ -105,20 +105,17 @@ def _oldest_driver(cuda: str | None) -> str | None:
     if cuda is None:
         return None
     table = load_cuda()
-    return table.families.get(cuda.split(".")[0]) or table.drivers.get(
-        ".".join(cuda.split(".")[:2])
-    )
+    major, *rest = cuda.split(".")
+    release = ".".join((major, *rest[:1]))
+    return table.families.get(major) or table.drivers.get(release)
 
 
 def compare_inputs(before: DiffInput, after: DiffInput) -> Difference:
     """Return what differs: single values, then Debian and Python packages by name."""
-    keys = [
-        key for key in (*before.about, *after.about) if key in before.about and key in after.about
-    ]
     about = tuple(
-        Change(kind="about", name=key, before=before.about[key], after=after.about[key])
-        for key in dict.fromkeys(keys)
-        if before.about[key] != after.about[key]
+        Change(kind="about", name=key, before=value, after=after.about[key])
+        for key, value in before.about.items()
+        if key in after.about and after.about[key] != value
     )
     packages: list[Change] = []
     for kind, old, new in (
@@ -137,17 +134,6 @@ def compare_inputs(before: DiffInput, after: DiffInput) -> Difference:
     if before.whole != after.whole:
         unknown = after.label if before.whole else before.label
     return Difference(about=about, packages=tuple(packages), unknown=unknown)
-
-
-def compare_versions(
-    kind: str, before: Mapping[str, str], after: Mapping[str, str]
-) -> list[Change]:
-    """Return what is told of one name in two ways, by name."""
-    return [
-        Change(kind=kind, name=name, before=before.get(name), after=after.get(name))
-        for name in sorted({*before, *after})
-        if before.get(name) != after.get(name)
-    ]
 
 
 def _is_known_change(

@@ -52,9 +52,8 @@ def _package_entry(package: PythonPackage, url: str) -> str:
         "size": package.size,
         "hashes": {"sha256": package.sha256},
     }
-    file = (
-        "{ " + ", ".join(f"{key} = {_inline_value(value)}" for key, value in pairs.items()) + " }"
-    )
+    fields = ", ".join(f"{key} = {_inline_value(value)}" for key, value in pairs.items())
+    file = f"{{ {fields} }}"
     kind = f"sdist = {file}" if package.is_sdist else f"wheels = [{file}]"
     return (
         f"\n[[packages]]\nname = {quote(package.name)}\nversion = "

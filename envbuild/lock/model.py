@@ -10,7 +10,8 @@ from msgspec import Meta
 
 from envbuild.base.model import DebianPackage
 from envbuild.formats.fields import FOLDER, Sha256, Size
-from envbuild.names import ChannelName, Machine, Platform
+from envbuild.names import ChannelName, CondaFolder, Machine, Platform
+from envbuild.resolve.model import DIRECT
 
 SCHEMA = 1
 CONDA_PREFIX = "/opt/env"
@@ -35,7 +36,7 @@ CondaName = Annotated[str, Meta(pattern=r"^[a-z0-9_][a-z0-9_.-]*\Z", max_length=
 """A name of a conda package (CEP 26)."""
 CondaWord = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+!]*\Z", max_length=128)]
 """A version or build string: no "/", no "-", and nothing that leads out of a folder."""
-CondaSubdir = Literal["linux-64", "linux-aarch64", "noarch"]
+CondaSubdir = CondaFolder | Literal["noarch"]
 CondaFile = Annotated[
     str, Meta(pattern=r"^[a-z0-9_][A-Za-z0-9_.+!-]*\.(conda|tar\.bz2)\Z", max_length=255)
 ]
@@ -110,6 +111,11 @@ class PythonPackage(_Entry, frozen=True):
     via: tuple[str, ...] = ()
 
     @property
+    def is_direct(self) -> bool:
+        """Whether the recipe itself requires it."""
+        return DIRECT in self.via
+
+    @property
     def is_sdist(self) -> bool:
         """Whether it is built from source, inside the base."""
         return not self.file.endswith(".whl")
@@ -159,6 +165,11 @@ class CondaPackage(_Entry, frozen=True):
     python: Annotated[str, Meta(pattern=r"^[23]\.\d{1,2}\Z")] | None = None
     license: Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]*\Z", max_length=300)] | None = None
     via: tuple[str, ...] = ()
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether the recipe itself requires it."""
+        return DIRECT in self.via
 
 
 class LockedProvided(_Entry, frozen=True):

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
+
+from packaging.utils import canonicalize_name, canonicalize_version
 
 from envbuild.errors import IntegrityError, UsageError
-from envbuild.lock.model import PACKED_BY, SCHEMA, Lock
+from envbuild.lock.model import PACKED_BY, SCHEMA, Lock, PythonPackage
 from envbuild.toml import convert, parse_toml, read_toml
+
+PROSE = ("notes", "held-back", "moved")
+"""Keys whose texts are for people; all others stand in lines of exports."""
+CHANGED_BY_HAND = "the lock was changed by hand; make it again: envbuild lock NAME"
 
 
 def read_lock(path: Path) -> Lock:
@@ -34,8 +42,23 @@ def _convert(data: dict[str, Any], text: str, where: str) -> Lock:
             hint="update envbuild",
         )
     lock = convert(data, Lock, text=text, where=where)
+    for key, value in data.items():
+        if key not in PROSE and any("\n" in one for one in _texts_of(value)):
+            raise IntegrityError(
+                f"{key} has a line end, which no export could hold",
+                where=where,
+                hint=CHANGED_BY_HAND,
+            )
     _check_consistent(lock, where)
     return lock
+
+
+def _texts_of(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (dict, list)):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _texts_of(one)
 
 
 def _check_consistent(lock: Lock, where: str) -> None:
@@ -45,7 +68,7 @@ def _check_consistent(lock: Lock, where: str) -> None:
         raise IntegrityError(
             what,
             where=where,
-            hint="the lock was changed by hand; make it again: envbuild lock NAME",
+            hint=CHANGED_BY_HAND,
         )
     seen: dict[str, str] = {}
     files = [(item.file, item.sha256) for item in lock.debian]
@@ -60,10 +83,25 @@ def _check_consistent(lock: Lock, where: str) -> None:
         for package in lock.python:
             if package.group not in group:
                 continue
-            if package.name in names:
+            name = canonicalize_name(package.name)
+            if name in names:
                 raise IntegrityError(f"{package.name} is locked twice", where=where)
-            names.add(package.name)
+            names.add(name)
+    for package in lock.python:
+        if not _is_named_by_file(package):
+            what = f"{package.file} is no file of {package.name} {package.version}"
+            raise IntegrityError(what, where=where, hint=CHANGED_BY_HAND)
     _check_conda(lock, where)
+
+
+def _is_named_by_file(package: PythonPackage) -> bool:
+    """Tell whether a wheel's file is of the package that the lock says (PEP 427)."""
+    if package.is_sdist:
+        return True
+    name, _, rest = package.file.partition("-")
+    version = unquote(rest.partition("-")[0])
+    same_name = canonicalize_name(name) == canonicalize_name(package.name)
+    return same_name and canonicalize_version(version) == canonicalize_version(package.version)
 
 
 def _check_conda(lock: Lock, where: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from envbuild.lock.model import Lock, PythonPackage
+from envbuild.resolve.couplings import without_source
 from envbuild.store.units import count_noun, human_bytes
 
 SCALARS = (
@@ -57,10 +58,11 @@ def _plain_fields(record: msgspec.Struct) -> dict[str, Any]:
 
 def summarize_lock(lock: Lock) -> list[str]:
     """Return what to know of a new lock, one line each; counts and size first."""
-    sizes = [p.size for p in lock.python] + [p.size for p in lock.debian]
-    sizes += [p.size for p in lock.conda]
+    # what a build needs, too, is there twice and downloaded once
+    python = {package.sha256: package.size for package in lock.python}
+    sizes = [*python.values(), *(p.size for p in lock.debian), *(p.size for p in lock.conda)]
     conda = f", {count_noun(len(lock.conda), 'conda package')}" if lock.conda else ""
-    counts = f"{len(lock.python)} Python and {len(lock.debian)} Debian packages{conda}"
+    counts = f"{len(python)} Python and {len(lock.debian)} Debian packages{conda}"
     lines = [f"{counts}, {human_bytes(sum(sizes))}"]
     if lock.base.framework:
         lines.append(
@@ -69,8 +71,7 @@ def summarize_lock(lock: Lock) -> list[str]:
     lines += [
         f"moved: {move.name} {move.before} -> {move.after} ({move.reason})" for move in lock.moved
     ]
-    lines += [
-        f"held back: {hold.name} {hold.version}, newest is {hold.newest} ({hold.reason})"
-        for hold in lock.held_back
-    ]
+    for hold in lock.held_back:
+        reason = without_source(hold.reason)  # ``why`` shows it, too
+        lines.append(f"held back: {hold.name} {hold.version}, newest is {hold.newest} ({reason})")
     return lines + [f"note: {note}" for note in lock.notes]

@@ -1,14 +1,12 @@
-"""Compare a recipe with its lock, and two locks with each other."""
+"""Whether a lock still fits its recipe, and its files those of the lock before."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from envbuild.base.model import DebianPackage
 from envbuild.errors import IntegrityError
 from envbuild.lock.digest import recipe_digest
-from envbuild.lock.model import CondaPackage, Lock, PythonPackage
+from envbuild.lock.model import Lock
 from envbuild.recipe.model import Recipe
 
 
@@ -69,77 +67,3 @@ def _published_files(lock: Lock) -> dict[str, str]:
     """Return the hashes of files of an index or channel; a tree is packed here, and may change."""
     wheels = {item.file: item.sha256 for item in lock.python if item.source is None}
     return wheels | {item.file: item.sha256 for item in lock.conda}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Change:
-    """One package that differs between two locks; None where it is absent."""
-
-    kind: str
-    name: str
-    before: str | None
-    after: str | None
-
-    def __str__(self) -> str:
-        if self.before is None:
-            return f"+ {self.name} {self.after}"
-        if self.after is None:
-            return f"- {self.name} {self.before}"
-        return f"~ {self.name} {self.before} -> {self.after}"
-
-
-def lock_changes(before: Lock, after: Lock) -> tuple[Change, ...]:
-    """Return what differs: base, Debian and Python packages by name; empty for equal ones."""
-    found: list[Change] = []
-    if before.base.digest != after.base.digest:
-        digests = (lock.base.digest.removeprefix("sha256:")[:12] for lock in (before, after))
-        found.append(
-            Change(
-                kind="base",
-                name=f"base {after.base.reference}",
-                before=next(digests),
-                after=next(digests),
-            )
-        )
-    for kind in ("debian", "conda", "python"):
-        old, new = _package_versions(before, kind), _package_versions(after, kind)
-        found += [
-            Change(kind=kind, name=name, before=old.get(name), after=new.get(name))
-            for name in sorted({*old, *new})
-            if old.get(name) != new.get(name)
-        ]
-        found += [
-            change
-            for change in _changed_files(before, after, kind)
-            if old.get(change.name) == new.get(change.name)
-        ]
-    return tuple(found)
-
-
-def _changed_files(before: Lock, after: Lock, kind: str) -> Iterator[Change]:
-    """Yield what has the same version in both and comes in another file."""
-    old, new = _file_contents(before, kind), _file_contents(after, kind)
-    for name in sorted(set(old) & set(new)):
-        (file, content), (other, changed) = old[name], new[name]
-        if content != changed:
-            same = file == other
-            names = (
-                (f"{file} ({content[:12]})", f"{other} ({changed[:12]})") if same else (file, other)
-            )
-            yield Change(kind=kind, name=name, before=names[0], after=names[1])
-
-
-def _file_contents(lock: Lock, kind: str) -> dict[str, tuple[str, str]]:
-    return {item.name: (item.file, item.sha256) for item in _packages_of_kind(lock, kind)}
-
-
-def _package_versions(lock: Lock, kind: str) -> dict[str, str]:
-    return {item.name: item.version for item in _packages_of_kind(lock, kind)}
-
-
-def _packages_of_kind(
-    lock: Lock, kind: str
-) -> tuple[DebianPackage, ...] | tuple[CondaPackage, ...] | tuple[PythonPackage, ...]:
-    if kind == "debian":
-        return lock.debian
-    return lock.conda if kind == "conda" else lock.installed

@@ -45,7 +45,7 @@ class Link:
 def links_of_json(data: bytes, page: str) -> tuple[Link, ...]:
     """Read a PEP 691 page that came from the URL ``page``.  Raises PageError."""
     try:
-        content = msgspec.json.decode(data, type=_Page)
+        content = PAGE.decode(data)
     except UNREADABLE as error:
         raise PageError(f"is not an index page: {error}") from error
     _check_version(content.meta.version)
@@ -108,6 +108,10 @@ class _Meta(msgspec.Struct, frozen=True):
 class _Page(msgspec.Struct, frozen=True):
     files: tuple[_File, ...]
     meta: _Meta = _Meta()
+
+
+# made when this is imported, as threads must not be the first to do (parts/cache.py)
+PAGE = msgspec.json.Decoder(_Page)
 
 
 class _Anchors(HTMLParser):

@@ -7,7 +7,6 @@ import contextlib
 import functools
 import ipaddress
 import netrc
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     import httpx
 
 T = TypeVar("T")
-# httpx would import its own command line, with rich and pygments
-sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
 CONNECT_SECONDS = 15.0
 READ_SECONDS = 30.0
 """Longest silence on an open connection."""

@@ -29,6 +29,11 @@ from envbuild.store.verify import StoredItem
 
 DIGEST = 64
 """An index begins with the sha256 of the rest, in hex."""
+INDEX = msgspec.msgpack.Decoder(Part)
+"""Made when this is imported: of two threads that first decode a type at once, one may crash.
+
+msgspec 0.22 lets the second one use what the first has half built (StructInfo_Convert).
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,7 +113,7 @@ def read_index(path: Path) -> Part:
             "this index of a layer is damaged", where=str(path), hint="run: envbuild store verify"
         )
     try:
-        return msgspec.msgpack.decode(raw[DIGEST:], type=Part)
+        return INDEX.decode(raw[DIGEST:])
     except UNREADABLE as error:
         raise IntegrityError(
             f"this index of a layer cannot be read: {error}", where=str(path)

@@ -46,10 +46,10 @@ def drop_unused_blocks(
                 ),
                 number,
             )
-    parts: list[tuple[Part, Copy]] = [
-        (moves[number].part, moves[number].copy) if number in moves else (part.part, part.copy)
-        for number, part in enumerate(kept)
-    ]
+    parts: list[tuple[Part, Copy]] = []
+    for number, part in enumerate(kept):
+        found = moves.get(number, part)
+        parts.append((found.part, found.copy))
     return tree, parts
 
 

@@ -88,9 +88,8 @@ class _BlockStream:
         """Read at most that many bytes."""
         if not self._rest:
             self._rest = next(self._blocks, b"")
-        piece, self._rest = (
-            (self._rest, b"") if size < 0 else (self._rest[:size], self._rest[size:])
-        )
+        end = size if size >= 0 else len(self._rest)
+        piece, self._rest = self._rest[:end], self._rest[end:]
         return piece
 
 

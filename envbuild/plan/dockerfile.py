@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections.abc import Iterable
 
 from envbuild.errors import UsageError
 from envbuild.names import BASE_KINDS
@@ -47,15 +48,11 @@ def render_dockerfile(
         )
     # what stands before this FROM belongs to the stage that makes the root
     blocks.append(_render_base(definition.header, root))
-    blocks.append(
-        "".join(f"ENV {name}={_quote_value(value)}\n" for name, value in definition.environment)
-    )
+    blocks.append(_render_pairs("ENV", definition.environment))
     if definition.path:
         # $PATH is the base's own, as the engine knows it
         blocks.append(f'ENV PATH={_quote_value(":".join(definition.path))[:-1]}:$PATH"\n')
-    blocks.append(
-        "".join(f"LABEL {name}={_quote_value(value)}\n" for name, value in definition.labels)
-    )
+    blocks.append(_render_pairs("LABEL", definition.labels))
     blocks.append(_render_run(definition.post, mounts))
     if definition.runscript:
         words = ["/bin/sh", "-c", "\n".join(definition.runscript), "sh"]
@@ -96,6 +93,10 @@ def _mount_options(files: str | None, *, staged: bool = False) -> str:
     return found + (
         f"--mount=type=bind,from=root,source={STAGED},target={SUPPLIED_DEBIAN} " if staged else ""
     )
+
+
+def _render_pairs(word: str, pairs: Iterable[tuple[str, str]]) -> str:
+    return "".join(f"{word} {name}={_quote_value(value)}\n" for name, value in pairs)
 
 
 def _render_run(lines: tuple[str, ...], mounts: str) -> str:

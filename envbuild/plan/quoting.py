@@ -29,7 +29,7 @@ def quote_word(value: str) -> str:
     # inside single quotes, close and open them again between two braces: the shell joins the
     # parts, the template engine of the definition finds no braces
     if quoted.startswith("'"):
-        return quoted.replace("{{", "{''{")
+        return re.sub(r"\{(?=\{)", "{''", quoted)
     return quoted
 
 
@@ -108,5 +108,5 @@ def text_line(line: str) -> str:
     It can neither begin a section nor a template.
     """
     flat = re.sub(r"[\x00-\x08\x0a-\x1f\x7f]", " ", line).rstrip()
-    flat = flat.replace("{{", "{ {")
+    flat = re.sub(r"\{(?=\{)", "{ ", flat)
     return re.sub(r"^(\s*)%", r"\1·%", flat)

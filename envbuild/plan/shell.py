@@ -111,9 +111,8 @@ def supply_files(
     ``debian`` are packages that are downloaded here and not before; ``own`` are files of the
     project; ``fetching`` are lines that download still more.
     """
-    named = [f"{p.name} ({p.source})" for p in packages if p.source is not None] + [
-        f.source for f in own
-    ]
+    named = [f"{p.name} ({p.source})" for p in packages if p.source is not None]
+    named += [file.source for file in own]
     alone = (
         f"{', '.join(named)}: files of the project are on no index; build with envbuild make"
         if named

@@ -14,6 +14,7 @@ from packaging.utils import canonicalize_name
 from envbuild.base.suggest import framework_name
 from envbuild.errors import EnvbuildError, UsageError
 from envbuild.project.code.imports import imported_modules
+from envbuild.project.code.r_scripts import r_note
 from envbuild.project.conda.environment import read_conda
 from envbuild.project.images.cog import read_cog
 from envbuild.project.images.container import read_container
@@ -57,7 +58,7 @@ MOST_PARTS = 100
 class ProjectFindings:
     """What a project's files say and its code imports; ``name`` is the recipe's.
 
-    ``own`` are the (canonicalize_name) names of projects inside this one, ``releases`` the
+    ``own`` are the canonical names of projects inside this one, ``releases`` the
     frameworks with the release that the README names.
     """
 
@@ -98,25 +99,20 @@ def _gather_folder(root: Path) -> ProjectFindings:
         all_findings += _read_all(apart, root, notes)
     else:
         left = (*left, *apart)
-    for path in _framework_lists(left, all_findings):
+    about = _framework_lists(left, all_findings)
+    for path in about or _framework_beside(chosen, left, all_findings, root):
         all_findings += _read_all((path,), root, notes)
         left = tuple(one for one in left if one != path)
-    if not any(findings.requirements for findings in all_findings):
-        # what a service runs with, where nothing else says it
-        all_findings += _read_all(tuple(deployed[:1]), root, notes)
-    if not any(findings.requirements for findings in all_findings):
-        told_to = read_readme(root)
-        all_findings += [told_to] if told_to is not None else []
-    if not any(findings.requirements for findings in all_findings):
-        from_notebooks = (
-            read_notebook(root / path, root) for path in tree.notebooks if not is_aside(path)
-        )
-        all_findings += [findings for findings in from_notebooks if findings is not None]
+    if not _names_packages(all_findings):
+        all_findings += _fallback_findings(tree, deployed, notes)
     aside = (*left, *tree.aside)
     if aside:
         names = ", ".join(map(_path_name, aside[:6])) + (" …" if len(aside) > 6 else "")
         notes.append(f"lists that are not taken: {names}")
-    found, import_notes = imported_modules(tree)
+    in_r = r_note(root, tree.r_code)
+    notes += [in_r] if in_r else []
+    listed = any(findings.requirements for findings in all_findings)
+    found, import_notes = imported_modules(tree, listed=listed)
     if not all_findings and not tree.code and not tree.notebooks:
         raise UsageError(
             "no file here lists what the project needs: no list of requirements, no "
@@ -133,6 +129,32 @@ def _gather_folder(root: Path) -> ProjectFindings:
         own=_own_names(tree),
         releases=framework_releases(root),
     )
+
+
+def _names_packages(all_findings: list[FileFindings]) -> bool:
+    return any(findings.requirements for findings in all_findings)
+
+
+def _fallback_findings(
+    tree: ProjectTree, deployed: list[Path], notes: list[str]
+) -> list[FileFindings]:
+    """Return what a project without lists says in its service, its README or its notebooks.
+
+    Each is read only where those before it name no package.
+    """
+    found = _read_all(tuple(deployed[:1]), tree.root, notes)
+    if _names_packages(found):
+        return found
+    instructions = read_readme(tree.root)
+    if instructions is not None:
+        found.append(instructions)
+    if _names_packages(found):
+        return found
+    for path in tree.notebooks:
+        cells = None if is_aside(path) else read_notebook(tree.root / path, tree.root)
+        if cells is not None:
+            found.append(cells)
+    return found
 
 
 def _installs_another(path: Path, root: Path) -> bool:
@@ -174,8 +196,7 @@ def _read_all(paths: tuple[Path, ...], root: Path, notes: list[str]) -> list[Fil
 
 def _framework_lists(left: tuple[Path, ...], all_findings: list[FileFindings]) -> tuple[Path, ...]:
     """Return the list about the framework (requirements-jax.txt), where the others name none."""
-    named = chain.from_iterable(findings.requirements for findings in all_findings)
-    if any(framework_name(requirement.name) for requirement in named):
+    if _has_framework(all_findings):
         return ()
     about = (
         path
@@ -183,6 +204,22 @@ def _framework_lists(left: tuple[Path, ...], all_findings: list[FileFindings]) -
         if re.search(r"[-_.](torch|pytorch|tensorflow|tf|jax|cuda|gpu)\b", path.name.lower())
     )
     return tuple(path for path in about if _is_requirements(path))[:1]
+
+
+def _has_framework(all_findings: list[FileFindings]) -> bool:
+    named = chain.from_iterable(findings.requirements for findings in all_findings)
+    return any(framework_name(requirement.name) for requirement in named)
+
+
+def _framework_beside(
+    chosen: tuple[Path, ...], left: tuple[Path, ...], all_findings: list[FileFindings], root: Path
+) -> tuple[Path, ...]:
+    """Return a list that names the framework, of several with one name in folders side by side."""
+    names = {path.name for path in chosen if len(path.parts) > 1 and _is_requirements(path)}
+    if len(names) < len(chosen) or _has_framework(all_findings):
+        return ()
+    beside = (path for path in left if path.name in names)
+    return tuple(path for path in beside if _has_framework(_read_all((path,), root, [])))[:1]
 
 
 def _gather_file(path: Path) -> ProjectFindings:

@@ -79,7 +79,6 @@ class PackageIndex(Protocol):
         self, requirements: tuple[Requirement, ...], imported: frozenset[str]
     ) -> tuple[tuple[Requirement, ...], str]:
         """Reduce a dump to its roots, given what the code imports; also say how."""
-        ...  # pragma: no cover
 
     def look_up(
         self, requirements: tuple[Requirement, ...], wanted: frozenset[str] = frozenset()
@@ -88,7 +87,6 @@ class PackageIndex(Protocol):
 
         Modules of ``wanted`` are looked for in what the requirements require, too.
         """
-        ...  # pragma: no cover
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

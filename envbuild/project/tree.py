@@ -10,20 +10,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.errors import UsageError
+from envbuild.project.code.extensions import compiled_in_setup, compiled_in_table
 from envbuild.store.units import as_printable
 
 SKIPPED = {
     "__pycache__", "node_modules", "site-packages", "dist-packages", "build", "dist", "wandb",
     "runs", "third_party", "thirdparty", "3rdparty", "vendor", "vendors", "vendored", "external",
-    "externals", "extern", "submodules", "submodule", "lockfiles",
+    "externals", "extern", "submodules", "submodule", "lockfiles", "venv", "virtualenv",
 }  # fmt: skip
 """Folders whose content is not the project's own."""
 ENVIRONMENT = {"pyvenv.cfg", "conda-meta"}
 """What makes a folder an installed environment, whatever it is called."""
+R_SUFFIXES = (".r", ".rmd")
 MOST_FILES = 50_000
 """Files after which a folder is not looked through further."""
 DEEPEST = 60
 """Folders below one another that are read; a path may have 4,096 bytes."""
+MOST_SETUPS = 100
+"""Files setup.py and pyproject.toml that are read for the modules that they compile."""
 LARGEST = 4 * 1024 * 1024
 """Bytes; a list or a piece of code above this is data."""
 DEEPEST_LIST = 1
@@ -57,7 +61,7 @@ class ProjectTree:
     ``notebooks`` are its own, those nearest to the root first; ``modules`` are the names that
     its own code can be imported by; ``parts`` are folders that are projects of their own inside
     it (they have a setup.py or pyproject.toml); ``outside`` are links that lead out of it,
-    which are not read; ``cut`` tells that there are more files than were looked at.
+    which are not read; ``r_code`` are its scripts in R; ``cut`` tells that there are more files than were looked at.
     """
 
     root: Path
@@ -68,6 +72,7 @@ class ProjectTree:
     modules: frozenset[str]
     parts: frozenset[Path] = frozenset()
     outside: tuple[Path, ...] = ()
+    r_code: tuple[Path, ...] = ()
     cut: bool = False
 
 
@@ -95,9 +100,12 @@ def scan_project(root: Path) -> ProjectTree:
     )
     code = [path for path in relative if path.suffix == ".py"]
     modules.update(path.stem for path in code if not _describes(path))
-    lists = [path for path in relative if len(path.parts) <= DEEPEST_LIST + 1 and is_list(path)]
+    modules.update(_compiled_modules(root, relative))
+    near = [path for path in relative if len(path.parts) <= DEEPEST_LIST + 1]
+    lists = [path for path in near if is_list(path) or _is_environment(root / path)]
     aside = [path for path in lists if is_about_developing(path)]
     notebooks = [path for path in relative if path.suffix == ".ipynb"]
+    in_r = [path for path in relative if path.suffix.lower() in R_SUFFIXES]
     programs = [path for path in code if path.name != "setup.py"]
     projects = {path.parent for path in relative if path.name in ("setup.py", "pyproject.toml")}
     return ProjectTree(
@@ -109,8 +117,18 @@ def scan_project(root: Path) -> ProjectTree:
         modules=frozenset(modules),
         parts=frozenset(projects - {Path()}),
         outside=tuple(path.relative_to(root) for path in outside if is_list(path)),
+        r_code=tuple(in_r),
         cut=len(found) >= MOST_FILES,
     )
+
+
+def _compiled_modules(root: Path, files: list[Path]) -> set[str]:
+    """Return the names of the modules that the project compiles when it is installed."""
+    found: set[str] = set()
+    readers = {"setup.py": compiled_in_setup, "pyproject.toml": compiled_in_table}
+    for path in [path for path in files if path.name in readers][:MOST_SETUPS]:
+        found |= readers[path.name](read_text(root / path) or "")
+    return found
 
 
 def _walk_files(root: Path) -> Iterator[tuple[Path, str]]:
@@ -168,6 +186,14 @@ def is_list(path: Path) -> bool:
     """Whether a file's name says that it lists what a project needs."""
     in_folder = path.parent.name.startswith("requirement") and path.suffix in (".txt", ".in")
     return bool(LISTS.fullmatch(path.name)) or in_folder
+
+
+def _is_environment(path: Path) -> bool:
+    """Whether a YAML file of any name is a conda environment: it has channels and dependencies."""
+    if path.suffix not in (".yml", ".yaml"):
+        return False
+    text = read_text(path) or ""
+    return all(re.search(rf"(?m)^{key}:\s*\n\s*- ", text) for key in ("channels", "dependencies"))
 
 
 def is_about_developing(path: Path) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import tomlkit
 from packaging.requirements import InvalidRequirement, Requirement
@@ -14,8 +14,12 @@ from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import AoT, Array, Table
 
 from envbuild.errors import UsageError
+from envbuild.recipe.conda import spec_name
 from envbuild.recipe.trees import read_tree_line
 from envbuild.toml import closest
+
+ListSection = Literal["python", "conda"]
+"""The sections of a recipe that have a list of dependencies."""
 
 
 def requirement_name(line: str) -> str:
@@ -32,15 +36,16 @@ def requirement_name(line: str) -> str:
         raise UsageError(f"is not a requirement: {reason}", where=repr(line), hint=hint) from error
 
 
-def add_requirements(text: str, lines: Sequence[str], path: Path) -> str:
+def add_requirements(
+    text: str, lines: Sequence[str], path: Path, section: ListSection = "python"
+) -> str:
     """Return a recipe's text with more requirements; a line takes the place of that of its package.
 
     Raises UsageError for what is not a requirement.
     """
-    document, present = _open_dependencies(text, path)
+    document, present = _open_dependencies(text, path, section)
     for line in lines:
-        name = requirement_name(line)
-        places = [place for place, old in enumerate(present) if _same_package(str(old), name)]
+        places = _places_of(line, present, section)
         if places:
             present[places[0]] = line
         else:
@@ -48,21 +53,25 @@ def add_requirements(text: str, lines: Sequence[str], path: Path) -> str:
     return tomlkit.dumps(document)
 
 
-def remove_requirements(text: str, names: Sequence[str], path: Path) -> str:
+def remove_requirements(
+    text: str, names: Sequence[str], path: Path, section: ListSection = "python"
+) -> str:
     """Return a recipe's text without the requirements of these packages.
 
     Raises UsageError for a package that the recipe does not ask for.
     """
-    document, present = _open_dependencies(text, path)
+    document, present = _open_dependencies(text, path, section)
     for named in names:
-        name = requirement_name(named)
-        places = [place for place, old in enumerate(present) if _same_package(str(old), name)]
+        places = _places_of(named, present, section)
         if not places:
-            known = [requirement_name(str(line)) for line in present]
-            what = f"[python] dependencies has no {name}{closest(name, known)}"
-            raise UsageError(
-                what, where=str(path), hint="envbuild why shows what requires a package"
-            )
+            name = _name_of(named, section)
+            known = [_name_of(str(line), section) for line in present]
+            what = f"[{section}] dependencies has no {name}{closest(name, known)}"
+            hint = "envbuild why shows what requires a package"
+            folders = [line for line in known if line.startswith(".")]
+            if folders:
+                hint += f"\na project goes by its folder: envbuild remove NAME {folders[0]}"
+            raise UsageError(what, where=str(path), hint=hint)
         for place in reversed(places):
             del present[place]
     return tomlkit.dumps(document)
@@ -78,28 +87,36 @@ def _append_line(present: Array, line: str) -> None:
         present.append(line)
 
 
-def _same_package(line: str, name: str) -> bool:
-    return requirement_name(line) == name
+def _places_of(line: str, present: Array, section: ListSection) -> list[int]:
+    """Return where a list has lines of the package that a line is about."""
+    name = _name_of(line, section)
+    return [place for place, old in enumerate(present) if _name_of(str(old), section) == name]
 
 
-def _open_dependencies(text: str, path: Path) -> tuple[tomlkit.TOMLDocument, Array]:
+def _name_of(line: str, section: ListSection) -> str:
+    return spec_name(line) if section == "conda" else requirement_name(line)
+
+
+def _open_dependencies(
+    text: str, path: Path, name: ListSection
+) -> tuple[tomlkit.TOMLDocument, Array]:
     """Return a recipe as a document, and its list of requirements, added where it has none."""
     try:
         document = tomlkit.parse(text)
     except TOMLKitError as error:
         raise UsageError(f"is not valid TOML: {error}", where=str(path)) from error
-    section: Any = document.get("python")
+    section: Any = document.get(name)
     if section is None:
         section = tomlkit.table()
-        document["python"] = section
+        document[name] = section
     if isinstance(section, AoT) or not hasattr(section, "get"):
-        raise UsageError("[python] is no table", where=str(path))
+        raise UsageError(f"[{name}] is no table", where=str(path))
     if "dependencies" not in section:
         section["dependencies"] = tomlkit.array()
         _end_section(section)
     present = section["dependencies"]
     if not isinstance(present, Array):
-        raise UsageError("[python] dependencies is no list", where=str(path))
+        raise UsageError(f"[{name}] dependencies is no list", where=str(path))
     return document, present
 
 

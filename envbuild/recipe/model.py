@@ -63,6 +63,14 @@ Distribution = Annotated[
 ]
 
 
+AsOf = Annotated[
+    str,
+    Meta(
+        pattern=r"^(\d{4}-\d{2}-\d{2}|none)\Z", description='A date, such as 2024-05-31, or "none".'
+    ),
+]
+
+
 class PythonSection(_Section, frozen=True):
     """[python]: the direct requirements (PEP 508), named extra indexes, and the date to resolve at.
 
@@ -77,7 +85,7 @@ class PythonSection(_Section, frozen=True):
     dependencies: Words = ()
     from_source: tuple[Distribution, ...] = ()
     indexes: Words = ()
-    as_of: Annotated[str, Meta(pattern=r"^(\d{4}-\d{2}-\d{2}|none)\Z")] | None = None
+    as_of: AsOf | None = None
 
 
 DebianName = Annotated[
@@ -105,7 +113,7 @@ class CondaSection(_Section, frozen=True):
 
     channels: tuple[ChannelName, ...] = ()
     dependencies: Words = ()
-    as_of: Annotated[str, Meta(pattern=r"^(\d{4}-\d{2}-\d{2}|none)\Z")] | None = None
+    as_of: AsOf | None = None
 
 
 class TargetSection(_Section, frozen=True):

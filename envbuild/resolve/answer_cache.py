@@ -1,8 +1,8 @@
 """Remember an answer for as long as the index's pages that it is from count as fresh.
 
-uv does not ask again for a page that it has seen in the last ten minutes (question.CACHE_CONTROL),
-so that the same question has the same answer until then: it is kept in the store, by everything
-that it depends on.
+uv does not ask again for a page that it has seen in the last ten minutes (CACHE_CONTROL in
+uv/query.py), so that the same question has the same answer until then: it is kept in the store, by
+everything that it depends on.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from envbuild.errors import NoSolutionError
 from envbuild.resolve.aliases import caution_about, doubled_modules
 from envbuild.resolve.conflict.explain import Problem
 from envbuild.resolve.dates import read_date
-from envbuild.resolve.graph import DIRECT, Edge, requiring_names, walk_requirements
-from envbuild.resolve.model import Found, FoundFile, HeldBack, Moved, Provided, Resolution
+from envbuild.resolve.graph import Edge, requiring_names, walk_requirements
+from envbuild.resolve.model import DIRECT, Found, FoundFile, HeldBack, Moved, Provided, Resolution
 from envbuild.resolve.overlap import second_stack
 from envbuild.resolve.platform import best_wheel, marker_environment
 from envbuild.resolve.pylock import Candidate, Chosen
@@ -192,8 +192,8 @@ def _ancient_notes(
             and (created - read_date(uploaded, package.name)).days > ANCIENT_DAYS
         ):
             yield (
-                f"{package.name} {package.version} is of {uploaded}, more than two years before the base: it hardly "
-                f"fits; {row.newest} is held back because {row.reason}"
+                f"{package.name} {package.version} is of {uploaded}, more than two years before "
+                f"the base: it hardly fits; {row.newest} is held back because {row.reason}"
             )
 
 
@@ -202,7 +202,10 @@ def _alias_notes(parts: Parts, provided: Iterable[str]) -> Iterable[str]:
     for name in provided:
         real = parts.problem.stubs.by_name[name].alias_of
         if real is not None and real in parts.files:
-            yield f"{real} stands for {name}: both hold the same modules, and one would overwrite the other's files"
+            yield (
+                f"{real} stands for {name}: both hold the same modules, and one would overwrite "
+                "the other's files"
+            )
         elif real is not None and (text := caution_about(name, real)) is not None:
             yield text
 
@@ -217,7 +220,7 @@ def _package_notes(parts: Parts, packages: tuple[Found, ...]) -> Iterable[str]:
         )
         # a row that is known from memory is no constraint: being outside of it is only told
         if outside and not row.binding:
-            yield f"{row.package} {version} may not fit: as far as is known {row.constraint} goes with {row.reason}"
+            yield f"{row.package} {version} may not fit: as far as is known {row.sentence}"
         if version is not None and row.note:
             yield f"{row.package} {version}: {row.note}"
     for package in packages:

@@ -16,6 +16,7 @@ from envbuild.data.package_tables import CouplingRow, CouplingRule, load_aliases
 from envbuild.resolve.stubs import Stubs, base_distributions, parse_requirements
 
 TEMPLATE = re.compile(r"\{([a-z0-9-]+)\.(minor2|minor|public|nodot)(?:\+(\d+))?\}")
+GOES_WITH = " goes with "
 UPPER = ("<", "<=", "==", "~=", "===")
 LIBRARIES = {
     "cuda": re.compile(r"nvidia-cuda-runtime(-cu\d+)?"),
@@ -37,6 +38,16 @@ class Coupling(msgspec.Struct, frozen=True, kw_only=True):
     also: str | None = None
     note: str | None = None
     turned: str | None = None
+
+    @property
+    def sentence(self) -> str:
+        """What it asks for, and why: "numpy<2 goes with torch 2.2.0 (the source of the row)"."""
+        return f"{self.constraint}{GOES_WITH}{self.reason}"
+
+
+def without_source(sentence: str) -> str:
+    """Return the sentence of a coupling without its source; any other text as it is."""
+    return sentence.partition(" (")[0] if GOES_WITH in sentence else sentence
 
 
 def protected_names(facts: BaseFacts, extra: Collection[str] = ()) -> frozenset[str]:

@@ -9,7 +9,6 @@ from envbuild.base.model import BaseFacts, Dist
 from envbuild.data.lookup import is_framework
 from envbuild.errors import UsageError
 from envbuild.resolve.couplings import runs_on_gpu
-from envbuild.resolve.graph import DIRECT
 from envbuild.resolve.model import Found, Resolution
 from envbuild.resolve.stubs import parse_requirements
 
@@ -22,7 +21,7 @@ def with_framework(facts: BaseFacts, resolution: Resolution) -> BaseFacts:
     system below it is, the packages that fit a framework are those of its time. Raises UsageError
     when the resolution has no direct package: then the base itself holds the framework.
     """
-    framework = next((found for found in resolution.packages if DIRECT in found.via), None)
+    framework = next((found for found in resolution.packages if found.is_direct), None)
     if framework is None:
         raise UsageError("the framework is already part of the base", where=facts.image)
     new = {canonicalize_name(found.name): _dist_of(found) for found in resolution.packages}
@@ -39,9 +38,7 @@ def bare_framework(facts: BaseFacts, resolution: Resolution) -> tuple[BaseFacts,
     """
     whole = with_framework(facts, resolution)
     kept = {
-        found.name
-        for found in resolution.packages
-        if DIRECT in found.via or is_framework(found.name)
+        found.name for found in resolution.packages if found.is_direct or is_framework(found.name)
     }
     pinned: set[str] = set()
     for found in resolution.packages:

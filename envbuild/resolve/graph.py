@@ -13,8 +13,6 @@ from envbuild.resolve.stubs import parse_requirements
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
-DIRECT = "(direct)"
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Edge:
@@ -65,11 +63,9 @@ def _in_force(
         of_extra = marker is not None and "extra" in str(marker)
         if of_extra != bool(extra):
             continue
-        # old metadata spells extras as their authors did, newer metadata canonically (PEP 685)
-        if marker is None or any(
-            marker.evaluate({**environment, "extra": spelled})
-            for spelled in {extra, canonicalize_name(extra)}
-        ):
+        # however an extra is spelled here and in old metadata (PEP 685): evaluate() compares
+        # canonical names
+        if marker is None or marker.evaluate({**environment, "extra": extra}):
             found.append(requirement)
     return found
 

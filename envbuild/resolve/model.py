@@ -7,6 +7,9 @@ from typing import Protocol
 
 from envbuild.base.model import BaseFacts
 
+DIRECT = "(direct)"
+"""In place of a package's name: the recipe itself requires it."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Request:
@@ -22,7 +25,8 @@ class Request:
     installed yet: what it requires and the facts do not hold is resolved here; ``from_source`` are
     names whose wheels are left alone, so that they are built; ``refresh`` asks the index even where
     the answer is still fresh; ``archives`` are file names of sdists and where they lie on this
-    machine: their packages are taken from there alone.
+    machine: their packages are taken from there alone; ``younger`` are names with releases that
+    ``as_of`` does not hide.
     """
 
     requirements: tuple[str, ...]
@@ -38,6 +42,7 @@ class Request:
     from_source: tuple[str, ...] = ()
     refresh: bool = False
     archives: tuple[tuple[str, str], ...] = ()
+    younger: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,6 +76,11 @@ class Found:
     via: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
     requires_python: str | None = None
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether the recipe itself requires it."""
+        return DIRECT in self.via
 
     @property
     def is_sdist(self) -> bool:
@@ -132,4 +142,3 @@ class Resolver(Protocol):
 
     def __call__(self, request: Request) -> Resolution:
         """Resolve.  Raises NoSolutionError, NetworkError, UsageError for a bad requirement."""
-        ...  # pragma: no cover

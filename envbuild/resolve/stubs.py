@@ -107,11 +107,12 @@ class Stubs:
 
 def lenient_version(version: str) -> str:
     """Return the version that a stub carries; raises packaging's InvalidVersion."""
-    parse_requirements = Version(version)
-    epoch = f"{parse_requirements.epoch}!" if parse_requirements.epoch else ""
-    post = f".post{parse_requirements.post}" if parse_requirements.post is not None else ""
-    local = f"{parse_requirements.local}.{MARK}" if parse_requirements.local else MARK
-    return f"{epoch}{'.'.join(map(str, parse_requirements.release))}{post}+{local}"
+    own = Version(version)
+    epoch = f"{own.epoch}!" if own.epoch else ""
+    release = ".".join(map(str, own.release))
+    post = f".post{own.post}" if own.post is not None else ""
+    local = f"{own.local}.{MARK}" if own.local else MARK
+    return f"{epoch}{release}{post}+{local}"
 
 
 def _lenient_or_none(version: str) -> str | None:

@@ -23,19 +23,15 @@ class PieceStore(Protocol):
 
     def has_piece(self, digest: str, size: int) -> bool:
         """Tell whether these bytes are there, by their size."""
-        ...  # pragma: no cover
 
     def add_piece(self, digest: str, source: Path, offset: int, size: int) -> None:
         """Take a part of a file.  Raises IntegrityError where it is not what the digest says."""
-        ...  # pragma: no cover
 
     def piece_path(self, digest: str) -> Path:
         """Return a file with these bytes, unverified.  Raises IntegrityError for none."""
-        ...  # pragma: no cover
 
     def free_bytes(self) -> int:
         """Return how many bytes may still be written."""
-        ...  # pragma: no cover
 
 
 class Backend(Protocol):
@@ -44,30 +40,24 @@ class Backend(Protocol):
     @property
     def pieces(self) -> PieceStore | None:
         """Where images go; None where the place takes none."""
-        ...  # pragma: no cover
 
     def refresh(self) -> None:
         """Read the place again.  Raises HostError or NetworkError where it cannot be reached."""
-        ...  # pragma: no cover
 
     def create(self) -> bool:
         """Make an empty place a shelf; False where it is one.  Raises UsageError otherwise."""
-        ...  # pragma: no cover
 
     def slots(self) -> tuple[str, ...]:
         """Return the files of ``names/`` that are entries by their name, sorted."""
-        ...  # pragma: no cover
 
     def read(self, paths: Iterable[str]) -> dict[str, bytes]:
         """Return the files by path.  Raises IntegrityError for links, devices, huge files."""
-        ...  # pragma: no cover
 
     def append(self, slot: str, entry: bytes, objects: Mapping[str, bytes]) -> None:
         """Put the objects (by path), then the entry under its name, visible at once or never.
 
         Raises SlotTakenError; SpaceError, HostError or NetworkError with nothing visible.
         """
-        ...  # pragma: no cover
 
 
 def object_path(digest: str) -> str:

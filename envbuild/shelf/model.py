@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -148,13 +148,3 @@ def _schema_of(data: bytes) -> int:
         return msgspec.json.decode(data, type=_SchemaField).schema
     except UNREADABLE:
         return 0
-
-
-def entry_schema() -> dict[str, Any]:
-    """Return the JSON Schema (2020-12) that every entry satisfies."""
-    schema = msgspec.json.schema(Entry)
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "envbuild shelf entry",
-        **schema,
-    }

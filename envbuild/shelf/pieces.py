@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from envbuild.base.digests import known_digest, known_sha256
+from envbuild.base.digests import Advance, known_digest, known_sha256
 from envbuild.build.image.embedded import read_embedded_info
 from envbuild.build.image.verify import root_partitions
 from envbuild.errors import EnvbuildError, IntegrityError, SpaceError, UsageError
@@ -47,10 +47,13 @@ class PieceList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pieces: tuple[tuple[Digest, Bytes], ...]
 
 
-def describe_image(image: Path, locked: str, store: Store) -> ImageDescriptor:
+def describe_image(
+    image: Path, locked: str, store: Store, advance: Advance = None
+) -> ImageDescriptor:
     """Describe an image for an entry; ``locked`` is the digest of the lock it must have.
 
-    ``store`` remembers the digests of a file that has not changed.  Raises UsageError for an image
+    ``store`` remembers the digests of a file that has not changed; ``advance`` is told the bytes
+    that were read, twice the file's.  Raises UsageError for an image
     that may not be shared: layered, or of another lock.
     """
     require_flat(image)
@@ -62,7 +65,9 @@ def describe_image(image: Path, locked: str, store: Store) -> ImageDescriptor:
         )
     size = image.stat().st_size
     return ImageDescriptor(
-        digest=known_digest(image, store), sha256=known_sha256(image, store), size=size
+        digest=known_digest(image, store, advance),
+        sha256=known_sha256(image, store, advance),
+        size=size,
     )
 
 

@@ -33,6 +33,9 @@ URL = re.compile(r"(https|git\+https)://[^\s@:/]+(:\d+)?/\S*")
 INDEX = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 """An index is named; where it is stands in everybody's own settings."""
 SCRIPT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*(/[A-Za-z0-9][A-Za-z0-9._+-]*){0,4}")
+MATCH_SPEC = re.compile(
+    r"([A-Za-z0-9_][A-Za-z0-9_.-]*::)?[A-Za-z0-9_][A-Za-z0-9_.<>=!~*,+ \[\]-]{0,199}"
+)
 
 
 def refuse_recipe(text: str, where: str) -> None:
@@ -57,6 +60,11 @@ def _refuse_value(keys: tuple[str, ...], value: str, where: str, text: str) -> N
         _refuse_base(value, where, text)
     elif keys[:2] in (("python", "dependencies"), ("base", "framework")):
         _refuse_requirement(keys, value, where, text)
+    elif keys[:2] == ("conda", "dependencies"):
+        # bounds are "<" and ">", builds and flags "*" and brackets; an address has a "/"
+        if not MATCH_SPEC.fullmatch(value):
+            what = f"{value!r} has a character that no plain match spec has"
+            raise _policy_error(where, text, keys, what)
     elif keys[:2] == ("check", "script"):
         if not SCRIPT.fullmatch(value):
             raise _policy_error(
@@ -110,8 +118,9 @@ def _refuse_requirement(keys: tuple[str, ...], value: str, where: str, text: str
 def _policy_error(where: str, text: str, keys: tuple[str, ...], what: str) -> UsageError:
     line = line_of(text, keys)
     hint = "a recipe on a shelf must work everywhere: paths and settings of one machine stay in the recipe of that machine"
+    key = " ".join((f"[{keys[0]}]", *keys[1:2]))
     return UsageError(
-        f"[{keys[0]}] {'.'.join(keys[1:2])}: {what}".replace(" :", ":"),
+        f"{key}: {what}",
         where=f"{where}, line {line}",
         hint=hint,
     )

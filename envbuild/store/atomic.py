@@ -6,16 +6,17 @@ import contextlib
 import errno
 import fcntl
 import os
-import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
 from envbuild.errors import HostError, SpaceError
 
 FICLONE = 0x40049409
+COPIED = 4 * 1024 * 1024
+"""Bytes of a file that are copied at once."""
 """ioctl that shares a file's blocks copy-on-write (linux/fs.h, ioctl_ficlone(2))."""
 
 
@@ -134,6 +135,15 @@ def write_text(path: Path, text: str, *, mode: int = 0o644) -> None:
 
 def write_bytes(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     """Write a file whole or not at all.  Raises SpaceError or HostError."""
+    with _new_file(path, mode) as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextlib.contextmanager
+def _new_file(path: Path, mode: int) -> Iterator[IO[bytes]]:
+    """Open a new file beside this path: it takes its place at the end, or is removed."""
     with os_errors_as(path):
         make_folder(path.parent)
         handle, name = tempfile.mkstemp(
@@ -141,9 +151,7 @@ def write_bytes(path: Path, data: bytes, *, mode: int = 0o644) -> None:
         )
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+                yield file
             Path(name).chmod(mode)
             Path(name).replace(path)
         except BaseException:
@@ -163,13 +171,19 @@ def commit_file(temporary: Path, final: Path, *, mode: int = 0o444) -> None:
         sync_folder(final.parent)
 
 
-def clone_file(source: Path, out: IO[bytes]) -> None:
-    """Copy into an open file and sync it: shared blocks where possible, else a copy."""
+def clone_file(source: Path, out: IO[bytes], advance: Callable[[int], None] | None = None) -> None:
+    """Copy into an open file and sync it: shared blocks where possible, else a copy.
+
+    ``advance`` is told the bytes that were copied.
+    """
     with source.open("rb") as file:
         try:
             fcntl.ioctl(out.fileno(), FICLONE, file.fileno())
         except OSError:
-            shutil.copyfileobj(file, out, 4 * 1024 * 1024)
+            while chunk := file.read(COPIED):
+                out.write(chunk)
+                if advance is not None:
+                    advance(len(chunk))
     out.flush()
     os.fsync(out.fileno())
 
@@ -179,17 +193,5 @@ def copy_out(source: Path, target: Path, *, mode: int = 0o644) -> None:
 
     Never a hard link: signing an image in place would change the store's file.
     """
-    with os_errors_as(target):
-        make_folder(target.parent)
-        handle, name = tempfile.mkstemp(
-            prefix=f".{target.name[:64]}.", suffix=".partial", dir=target.parent
-        )
-        try:
-            with os.fdopen(handle, "wb") as out:
-                clone_file(source, out)
-            Path(name).chmod(mode)
-            Path(name).replace(target)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-        sync_folder(target.parent)
+    with _new_file(target, mode) as out:
+        clone_file(source, out)

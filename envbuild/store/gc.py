@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from envbuild.host import read_host
 from envbuild.store.layout import HELD, LAYOUT, LEFT, OUTSIDE, Store, remove_tree
 from envbuild.store.sealed import SEAL
 
@@ -34,20 +35,18 @@ class Removal:
     reason: str
 
 
-def collect_garbage(
-    store: Store, *, keep_days: float | None = None, now: float | None = None
-) -> Iterator[Removal]:
+def collect_garbage(store: Store, *, keep_days: float | None = None) -> Iterator[Removal]:
     """Yield what can go; nothing is removed here.
 
     Without ``keep_days`` only leftovers; with it also every file that was neither made nor used for
     so many days.
     """
-    moment = time.time() if now is None else now
+    now = time.time()
     yield from find_leftovers(store)
-    yield from _dead_partials(store, moment)
-    yield from _orphaned_files(store, moment)
+    yield from _dead_partials(store, now)
+    yield from _orphaned_files(store, now)
     if keep_days is not None:
-        yield from _unused_files(store, moment - keep_days * DAY, keep_days)
+        yield from _unused_files(store, now - keep_days * DAY, keep_days)
 
 
 def find_leftovers(store: Store) -> Iterator[Removal]:
@@ -72,9 +71,18 @@ def _mark_remembered(note: Path) -> Iterator[Removal]:
         image = (
             path.name.startswith(".") and path.name.endswith(LEFT) and stat.S_ISREG(found.st_mode)
         )
-        ours = path.name.startswith(OUTSIDE) and found.st_uid in (os.geteuid(), note.lstat().st_uid)
+        owners = (os.geteuid(), note.lstat().st_uid)
+        ours = path.name.startswith(OUTSIDE) and (
+            found.st_uid in owners or _is_subordinate(found.st_uid)
+        )
         if image or (ours and stat.S_ISDIR(found.st_mode)):
             yield Removal(path=path, size=tree_size(path), reason="its process has ended")
+
+
+def _is_subordinate(uid: int) -> bool:
+    """Tell whether an id is one of the caller's own in /etc/subuid, which builds hand folders to."""
+    first, count = read_host().subuid or (0, 0)
+    return first <= uid < first + count
 
 
 def _is_dead(note: Path) -> bool:

@@ -11,10 +11,13 @@ from envbuild.store.atomic import write_bytes
 from envbuild.store.gc import mark_used
 from envbuild.store.layout import Store
 
+OWN_FOLDER = "dev"
+"""The folder of a store that holds the notes; this user must be able to write it."""
+
 
 def note_own(raw: bytes, store: Store) -> None:
     """Let the store know a record that is written from here (``is_own``)."""
-    write_bytes(store.folder("dev") / f"{hashlib.sha256(raw).hexdigest()}.record", b"")
+    write_bytes(store.folder(OWN_FOLDER) / f"{hashlib.sha256(raw).hexdigest()}.record", b"")
 
 
 def is_own(raw: bytes, store: Store) -> bool:

@@ -11,6 +11,7 @@ import hashlib
 import os
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
@@ -76,12 +77,14 @@ def read_sealed(path: Path) -> bytes | None:
     return data if hashlib.sha256(data).hexdigest() == sealed_hash(path) else None
 
 
-def hash_file(path: Path) -> str:
-    """Return ``sha256:…`` over the bytes of a file."""
+def hash_file(path: Path, advance: Callable[[int], None] | None = None) -> str:
+    """Return ``sha256:…`` over the bytes of a file; ``advance`` is told the bytes that were read."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(CHUNK):
             digest.update(chunk)
+            if advance is not None:
+                advance(len(chunk))
     return "sha256:" + digest.hexdigest()
 
 

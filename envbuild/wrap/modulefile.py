@@ -90,4 +90,4 @@ def render_tcl(module: Modulefile) -> str:
 
 def render_default(version: str) -> str:
     """Return the ``.version`` file of both kinds: what is loaded without a version."""
-    return f"#%Module1.0\nset ModulesVersion {quote_tcl(version)}\n"
+    return f"#%Module1.0\n# written by envbuild\nset ModulesVersion {quote_tcl(version)}\n"

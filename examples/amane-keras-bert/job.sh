@@ -232,6 +232,10 @@ def memory_of(pid):
     return int(pages[1]) * os.sysconf("SC_PAGE_SIZE") if pages else 0
 
 
+# nvml.h, enum nvmlReturn_t
+REFUSALS = {4: "no permission", 9: "the driver is not loaded", 18: "driver and library differ"}
+
+
 class MemoryInfo(ctypes.Structure):
     _fields_ = [(name, ctypes.c_ulonglong) for name in ("total", "free", "used")]
 
@@ -262,10 +266,13 @@ class SampledCard:
             0,
             False,
         )
+        self.listed = False
 
     def look(self, family, seconds, alone):
         memory, rates = MemoryInfo(), Rates()
-        here = self.find_processes() & family
+        there = self.find_processes()
+        self.listed = self.listed or there is not None
+        here = (there or set()) & family
         self.used = self.used or bool(here)
         if not (here or alone):
             return
@@ -277,26 +284,28 @@ class SampledCard:
             self.highest = max(self.highest, rates.gpu)
 
     def find_processes(self):
+        """Return the numbers of the processes on the card, None where the driver does not tell."""
         stem = "nvmlDeviceGetComputeRunningProcesses"
         call = getattr(self.library, stem + "_v3", None) or getattr(
             self.library, stem + "_v2", None
         )
         room, table = ctypes.c_uint(256), (ProcessInfo * 256)()
         if call is None or call(self.handle, ctypes.byref(room), table):
-            return set()
+            return None
         return {table[number].pid for number in range(min(room.value, 256))}
 
 
 def open_cards():
-    """Return the GPUs that the job may see; none where it asked for none."""
+    """Return the GPUs that the job may see, and why it sees none that it asked for."""
     if not GPUS:
-        return []
+        return [], ""
     try:
         library = ctypes.CDLL("libnvidia-ml.so.1")
-        if library.nvmlInit_v2():
-            return []
+        code = library.nvmlInit_v2()
     except (OSError, AttributeError):
-        return []
+        return [], "this node has no libnvidia-ml.so.1"
+    if code:
+        return [], "NVML refuses to start: %s" % REFUSALS.get(code, "error %d" % code)
     named = [word for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word]
     count = ctypes.c_uint()
     library.nvmlDeviceGetCount_v2(ctypes.byref(count))
@@ -309,23 +318,24 @@ def open_cards():
             code = library.nvmlDeviceGetHandleByUUID(str(word).encode(), ctypes.byref(handle))
         if code == 0:
             cards.append(SampledCard(library, handle))
-    return cards
+    return cards, "" if cards else "NVML shows none of the GPUs of this job"
 
 
 def warn_of_idle(cards):
     minutes = "%d minutes" % round(IDLE / 60) if IDLE >= 60 else "%g s" % IDLE
-    if not any(card.used for card in cards):
+    told = [card for card in cards if card.seconds]
+    on_cards = any(card.used for card in cards)
+    # a driver that lists no processes cannot say that there are none
+    if not on_cards and all(card.listed for card in cards):
         print("envbuild: no process of this job has come to a GPU in %s;" % minutes, end=" ")
         print("envbuild check NAME --require-gpu tells why", flush=True)
-    elif max(card.highest for card in cards) <= 1:
-        print(
-            "envbuild: the GPU has computed nothing in %s, although the job is on it;" % minutes,
-            end=" ",
-        )
+    elif told and max(card.highest for card in told) <= 1:
+        why = ", although the job is on it" if on_cards else ""
+        print("envbuild: the GPU has computed nothing in %s%s;" % (minutes, why), end=" ")
         print("does it wait for data?", flush=True)
 
 
-def sum_up(processes, cards, seconds):
+def sum_up(processes, cards, unseen, seconds):
     told = [card for card in cards if card.seconds]
     use = {
         "seconds": round(seconds, 1),
@@ -335,18 +345,29 @@ def sum_up(processes, cards, seconds):
         "memory": processes.memory,
         "memory_asked": MEMORY * 2**20,
         "gpus_asked": GPUS,
-        "gpus_used": sum(card.used for card in cards) if cards else None,
+        "gpus_used": None,
         "gpu_busy": None,
         "gpu_memory": max([card.memory for card in cards] or [0]),
         "gpu_memory_total": max([card.total for card in cards] or [0]),
     }
+    if cards and (all(card.listed for card in cards) or any(card.used for card in cards)):
+        use["gpus_used"] = sum(card.used for card in cards)
     if told:
         # cards that were asked for and never used count as idle
         use["gpu_busy"] = round(
             sum(card.busy / card.seconds for card in told) / max(len(told), GPUS), 1
         )
+    use["gpu_unseen"] = unseen or find_unseen(cards, use)
     use["advice"] = advise(use) if seconds >= 60 else ""
     return use
+
+
+def find_unseen(cards, use):
+    """Return why nothing is known of the GPUs' work, although NVML shows them."""
+    on_cards = use["gpus_used"] or use["gpu_memory_total"]
+    if cards and use["gpu_busy"] is None and on_cards:
+        return "NVML gives no utilisation of them (it gives none of a part of a GPU, MIG)"
+    return ""
 
 
 def advise(use):
@@ -403,6 +424,8 @@ def describe(use):
     ]
     if use["gpu_busy"] is not None:
         parts.append("GPU %.0f %% busy" % use["gpu_busy"])
+    if use["gpu_unseen"]:
+        parts.append("GPU not measured: %s" % use["gpu_unseen"])
     if use["gpu_memory_total"]:
         parts.append(of(use["gpu_memory"] / GIB, use["gpu_memory_total"] / GIB, "GiB GPU memory"))
     parts.append(of(use["seconds"], WALLTIME, "s", "%.0f"))
@@ -417,7 +440,7 @@ def main():
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
     open(path + ".on", "w").close()
     began = last = time.monotonic()
-    processes, cards = JobProcesses(script), open_cards()
+    processes, (cards, unseen) = JobProcesses(script), open_cards()
     alone = len(cards) <= GPUS
     pause, over, warned = min(1.0, SAMPLE), False, not cards
     while not over:
@@ -434,7 +457,7 @@ def main():
             warn_of_idle(cards)
         # at most a third of a per cent of one core
         pause = max(min(pause * 2, SAMPLE), 300 * (time.process_time() - spent))
-    use = sum_up(processes, cards, time.monotonic() - began)
+    use = sum_up(processes, cards, unseen, time.monotonic() - began)
     print(describe(use))
     if use["advice"]:
         print("envbuild: advice: %s" % use["advice"])
@@ -453,7 +476,7 @@ END
 
 # in the background, because bash hears a signal while it waits, but not while a command has the foreground
 supervise() {
-  local code last
+  local code last running
   # a signal that came before the command did
   case $signal in TERM | INT | USR2) exit 143 ;; esac
   # of several processes of a node, only the script has it
@@ -465,10 +488,18 @@ supervise() {
     code=$?
     kill -0 "$child" 2>/dev/null || break
   done
-  # a wait that a signal has ended gives the signal's number, even if the command ended at the same moment
-  wait "$child" 2>/dev/null
-  last=$?
-  [ "$last" -eq 127 ] || code=$last
+  # a wait that a signal has ended gives the signal's number, even if the command ended at the same moment; at that
+  # moment bash may forget the command's end (its handler leaves the wait), take it for running, and wait for ever
+  # shellcheck disable=SC2006  # a signal that comes while bash 5.2 looks for the end of $( is a syntax error
+  running=`jobs -pr`
+  case " ${running//[!0-9]/ } " in
+  *" $child "*) ;;
+  *)
+    wait "$child" 2>/dev/null
+    last=$?
+    [ "$last" -eq 127 ] || code=$last
+    ;;
+  esac
   child=
   return "$code"
 }
@@ -532,7 +563,7 @@ find_runtime() {
   if [ "$EUID" -eq 0 ]; then
     capabilities=$(awk '/^CapEff/ { print $2 }' /proc/self/status)
     [ $((16#$capabilities)) -eq $(((1 << ($(cat /proc/sys/kernel/cap_last_cap) + 1)) - 1)) ] || flags+=(--userns)
-  elif [ ! -w /dev/fuse ] && "$runtime" buildcfg 2>/dev/null | grep -q '^SUID_INSTALL=0'; then
+  elif [ ! -w /dev/fuse ] && "$runtime" buildcfg 2>/dev/null | grep -q 'SUID_INSTALL=0'; then
     flags+=(--unsquash)
   fi
 }
@@ -561,6 +592,40 @@ remove_left() {
     fi
   done
 }
+# An Apptainer without setuid serves an image's files to ordinary users by FUSE programs.  PBS and Grid Engine signal
+# all processes of a job, and the files would be gone while the command still saves its state.  These programs leave a
+# signal alone that they find ignored (libfuse, fuse_set_signal_handlers).  What is written in Go does not hand that on
+# (os/signal), so a shell ignores the signals last.  It also ends the program when the runtime was killed outright.
+keep_servers() {
+  local built file own path places program found watcher folder=$scratch/.servers
+  # nor does the kernel mount them for root who lacks a capability (find_runtime)
+  [ "$EUID" -ne 0 ] || [[ " ${flags[*]-} " = *" --userns "* ]] || return 0
+  built=$("$runtime" buildcfg 2>/dev/null)
+  case $built in *APPTAINER_SUID_INSTALL=0*) ;; *) return 0 ;; esac
+  file=$(sed -n 's/^APPTAINER_CONF_FILE=//p' <<<"$built")
+  own=$(sed -n 's/^LIBEXECDIR=//p' <<<"$built")/apptainer/bin
+  # the settings of 1.1 and later, in which the folder of programs can be named
+  grep -qi 'binary path' "$file" 2>/dev/null && mkdir -p -- "$folder" || return 0
+  path=$(sed -n 's/^[[:blank:]]*binary path[[:blank:]]*=[[:blank:]]*//p' "$file" | tail -n 1)
+  # shellcheck disable=SC2016  # the runtime expands it
+  path=${path:-'$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'}
+  # the runtime's own folder has its place before the user's, else before all
+  places=${path/\$PATH/"$own:$PATH"}
+  [ "$places" != "$path" ] || places=$own:$path
+  printf -v watcher %q "$(type -P tail)"
+  for program in squashfuse_ll squashfuse fuse-overlayfs fuse2fs; do
+    found=$(PATH=$places type -P "$program") || continue
+    # there is no PATH; when the runtime is gone, the program's number may be another's, unless it is still the parent
+    printf '#!/bin/sh\ntrap "" HUP TERM USR1 USR2\n%s\n%s\nexec %q "$@"\n' \
+      "[ \$# -eq 0 ] || ($watcher --pid=\$PPID -f /dev/null && read -r _ _ _ parent _ </proc/self/stat &&" \
+      "  [ \"\$parent\" = \$\$ ] && kill -KILL \$\$) </dev/null >/dev/null 2>&1 3<&- &" \
+      "$found" >"$folder/$program" && chmod 700 "$folder/$program" || return 0
+    # a disk from which nothing may be run
+    [ -x "$folder/$program" ] || return 0
+  done
+  { sed '/^[[:blank:]]*binary path[[:blank:]]*=/d' "$file" && printf 'binary path = %s:%s\n' "$folder" "$path"; } \
+    >"$folder/apptainer.conf" && export APPTAINER_CONFIG_FILE=$folder/apptainer.conf
+}
 
 check_image() {
   [ -r "$image" ] || fail "the image is not there on $(hostname): $image"
@@ -578,6 +643,7 @@ enter() {
     ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES 'NCCL_*' OMP_NUM_THREADS \
     ENVBUILD_RESULT ENVBUILD_CHECKPOINT 'SLURM_*'
   make_scratch
+  keep_servers
   check_image
   # what is downloaded and compiled stays in folders of the user's (docs/howto-data.md)
   if (umask 077 && mkdir -p -- \

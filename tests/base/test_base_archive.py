@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from envbuild.base.model import BaseFacts
-from envbuild.base.oci.archive import describe_archive, fetch_archive
 from envbuild.base.reference import parse_reference
+from envbuild.base.sources import describe_base, fetch_base
 from envbuild.context import open_context
 from envbuild.errors import EnvbuildError, HostError, IntegrityError, UsageError
 from envbuild.progress import Silent
@@ -28,7 +28,7 @@ IMAGE = image_of(
 
 
 def describe(text: str, settings: Settings) -> BaseFacts:
-    return describe_archive(
+    return describe_base(
         parse_reference(text),
         open_context(settings, LocalRunner(), Silent()),
     )
@@ -83,7 +83,7 @@ def test_a_build_starts_from_the_stores_copy_even_when_the_file_is_gone(
     describe(reference.text, user_settings)
     path.unlink()
     locked = structs.replace(reference, digest=IMAGE.digest)
-    header = fetch_archive(
+    header = fetch_base(
         locked,
         open_context(user_settings, LocalRunner(), Silent()),
     )
@@ -96,7 +96,7 @@ def test_a_build_starts_from_the_stores_copy_even_when_the_file_is_gone(
     (tmp_path / "again").mkdir()
     archive(IMAGE, tmp_path / "again").rename(path)
     with pytest.raises(IntegrityError, match="holds another image than was locked"):
-        fetch_archive(
+        fetch_base(
             other,
             open_context(user_settings, LocalRunner(), Silent()),
         )

@@ -244,9 +244,15 @@ class TestLive:
         assert caught.value.what == "the signature of bookworm could not be verified"
 
     def test_lists_signed_by_another_key_are_refused(
-        self, at: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self,
+        at: Settings,
+        tmp_path: Path,
+        tmp_path_factory: pytest.TempPathFactory,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        other = Mirror(tmp_path / "debian", tmp_path / "keys" / "ring.gpg")
+        # a short path: the socket of gpg's agent has to fit into 107 bytes (unix(7))
+        keys = tmp_path_factory.mktemp("k")
+        other = Mirror(tmp_path / "debian", keys / "k" / "ring.gpg")
         other.make_key()
         other.stop()
         monkeypatch.setattr(apt_config, "KEYRING", other.keyring)

@@ -16,7 +16,7 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The files that were read."""
     read: list[Path] = []
 
-    def image_digest(path: Path) -> str:
+    def image_digest(path: Path, **_: object) -> str:
         read.append(path)
         return f"sha256:{path.read_text()}"
 

@@ -149,6 +149,18 @@ def test_a_token_that_has_run_out_is_fetched_again(fake: FakeRegistry, settings:
     assert sum(path.startswith("/token") for path in fake.asked) >= 2
 
 
+def test_a_registry_that_cannot_be_reached_names_the_ways_round_it(
+    user_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(web, "FIRST_PAUSE", 0.001)
+    error = failure("127.0.0.1:9/lab/x:1", user_settings)
+    assert isinstance(error, NetworkError)
+    assert error.what.startswith("cannot be reached")
+    hint = error.hint or ""
+    assert '[registries."127.0.0.1:9"] mirrors = ["https://…"]' in hint
+    assert 'bootstrap = "debian:bookworm"' in hint
+
+
 def test_no_access_is_told_as_such(fake: FakeRegistry, settings: Settings) -> None:
     fake.spoil = lambda _path, _answer: (403, {}, b"<html>sha256:no</html>")
     assert (

@@ -180,6 +180,12 @@ def test_an_image_may_hold_neither_python_nor_conda(tmp_path: Path) -> None:
     assert [p.name for p in facts.apt] == ["libc6"]
 
 
+def test_an_entry_of_debian_without_a_name_is_passed_over(tmp_path: Path) -> None:
+    damaged = "Status: install ok installed\nVersion: 1\n\n"
+    status = {"var/lib/dpkg/status": f"{damaged}{LIBC['var/lib/dpkg/status']!s}"}
+    assert [p.name for p in static(tmp_path, tar_of({**LIBC, **status})).apt] == ["libc6"]
+
+
 def test_condas_python_is_found_where_no_path_names_it(tmp_path: Path) -> None:
     python = a_python(12, at="opt/conda")
     python["opt/conda/bin/python"] = Link("python3.12")

@@ -188,10 +188,23 @@ def test_nothing_fits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def test_list_shows_what_a_framework_has(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    run = CliRunner().invoke(base_command, ["list", "--framework", "jax"], obj=_context())
+    run = CliRunner().invoke(base_command, ["list", "--framework", "jax", "--long"], obj=_context())
     lines = run.output.splitlines()
     assert lines[0].split() == ["base", "framework", "Python", "CUDA", "driver", "status", "beware"]
     assert len(lines) == 1 + sum(entry.framework == "jax" for entry in catalogue_entries())
+
+
+def test_the_list_has_a_line_for_each_base_that_80_columns_hold() -> None:
+    run = CliRunner().invoke(base_command, ["list"], obj=_context())
+    lines = run.output.splitlines()
+    bootstraps = {(e.reference, e.framework) for e in catalogue_entries() if e.is_bootstrap}
+    images = [e for e in catalogue_entries() if not e.is_bootstrap]
+    assert len(lines) == len(bootstraps) + len(images) + len(("head", "", "head", "mark"))
+    assert max(map(len, lines)) <= 80
+    assert any(
+        " ".join(line.split()).endswith("tensorflow:2.18.0-gpu 2.18.0 ! 3.11 12.3")
+        for line in lines
+    )
 
 
 def test_index_wheels_for_cuda_10_come_after_an_image_for_cuda_11() -> None:

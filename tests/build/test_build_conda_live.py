@@ -28,8 +28,11 @@ echo "$PKG_NAME $PKG_VERSION $PKG_BUILDNUM in $PREFIX" >"$PREFIX/share/post"
 if (echo >/dev/tcp/127.0.0.1/PORT) 2>/dev/null; then echo reached >>"$PREFIX/share/post"; fi
 echo 'a word of the package' >"$PREFIX/.messages.txt"
 """
+PRE = b"""echo "$PKG_NAME" >"$PREFIX/share/pre"
+"""
 ACTIVATE = b"""export HOOK="$CONDA_PREFIX/hook"
 if [[ -n $HOOK ]]; then export PATH="$PATH:$HOOK/bin"; fi
+hook_mode() { :; }
 """
 RECIPE = f"""\
 [recipe]
@@ -50,6 +53,7 @@ def packages(port: str) -> tuple[Archive, ...]:
     hook = Archive(
         name="hook",
         files={
+            "bin/.hook-pre-link.sh": PRE,
             "bin/.hook-post-link.sh": POST.replace(b"PORT", port.encode()),
             "etc/conda/activate.d/hook.sh": ACTIVATE,
             "etc/conda/env_vars.d/hook.json": b'{"HOOK_WORDS": "one two"}',
@@ -93,6 +97,7 @@ def made(channel: Served, tmp_path_factory: pytest.TempPathFactory) -> Project:
     for verb in ("lock", "make"):
         done = project.run(verb, "env")
         assert done.code == 0, done.stderr
+    project.write("told", done.stderr)
     return project
 
 
@@ -112,6 +117,7 @@ def test_programs_run_in_the_prefix(made: Project) -> None:
 
 
 def test_scripts_ran_without_a_network(made: Project) -> None:
+    assert run(made, "cat", "/opt/env/share/pre") == "hook\n"
     assert run(made, "cat", "/opt/env/share/post") == "hook 1.0 0 in /opt/env\n"
     assert "messages" not in run(made, "ls", "-a", "/opt/env")
 
@@ -122,6 +128,9 @@ def test_what_activating_does_is_there_without_it(made: Project) -> None:
     assert told[3].startswith("/opt/env/bin:/usr/")
     assert told[3].endswith(":/opt/env/hook/bin")
     assert told[4] == "/opt/env\n"
+    assert (
+        "no image can keep: hook_mode (a function or alias)" in (made.folder / "told").read_text()
+    )
 
 
 def test_a_development_layer_goes_to_condas_python(made: Project) -> None:

@@ -8,8 +8,9 @@ import json
 import tarfile
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
+from importlib import resources
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -128,3 +129,32 @@ def test_each_is_built_after_what_it_asks_for(tmp_path: Path) -> None:
 def test_those_that_need_each_other_are_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"need each other to be built: (early, late|late, early)"):
         build(tmp_path, {"late": ["early"], "early": ["late"]})
+
+
+@pytest.mark.parametrize("filtered", [True, False])
+def test_archives_unpack_alike_without_tarfiles_filter(
+    tmp_path: Path, filtered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python 3.11.2 of Debian 12, which a base may have, knows no filter."""
+    archive = tmp_path / "pkg-1.0.tar.gz"
+    with tarfile.open(archive, "w:gz") as made:
+        member = tarfile.TarInfo("pkg-1.0/setup.py")
+        member.size, member.mode = 4, 0o644
+        made.addfile(member, io.BytesIO(b"text"))
+    asked: list[object] = []
+    whole = tarfile.TarFile.extractall
+
+    def extract_all(self: tarfile.TarFile, path: str, **options: object) -> None:
+        asked.append(options.get("filter"))
+        whole(self, path)
+
+    monkeypatch.setattr(tarfile.TarFile, "extractall", extract_all)
+    monkeypatch.setattr(tarfile, "data_filter", lambda member, _: member, raising=False)
+    if not filtered:
+        monkeypatch.delattr(tarfile, "data_filter")
+    script = resources.files("envbuild.build.in_base.scripts").joinpath("build_wheel.py")
+    functions: dict[str, Any] = {}
+    exec(script.read_text("utf-8").rpartition("\nmain()")[0], functions)  # noqa: S102
+    source = functions["unpack"](str(archive), str(tmp_path / "out"))
+    assert (Path(source) / "setup.py").read_bytes() == b"text"
+    assert asked == ["data" if filtered else None]

@@ -21,11 +21,13 @@ from envbuild.progress import Silent
 from envbuild.recipe.find import find_recipe
 from envbuild.run import Command, LocalRunner
 from envbuild.settings import load_settings
+from tests.base.interpreters import interpreter
 from tests.build.images import TOP, copy_of, sha256
 from tests.project import Project, shared_store, small_project
 from tests.support import needs
 
 pytestmark = pytest.mark.live
+THIS = f"{sys.version_info[0]}.{sys.version_info[1]}"
 OFFLINE = ("unshare", "--net", *(("--map-root-user",) if os.getuid() else ()))
 builds = needs("apptainer", "mmdebstrap", "apt-get", "unshare")
 
@@ -167,6 +169,42 @@ def test_envbuild_installs_from_it_without_a_network(bundle: Path, tmp_path: Pat
         cwd=tmp_path,
     )
     assert "keras-bert" in listed.stdout
+
+
+@builds
+@pytest.mark.parametrize("version", [one for one in PYTHONS if one != THIS])
+def test_another_python_installs_it_and_makes_the_same_image(
+    version: str, made: Project, bundle: Path, tmp_path: Path
+) -> None:
+    python = interpreter(version)
+    if python is None:
+        pytest.skip(f"no Python {version} on this machine")
+    tmp_path.chmod(0o755)
+    other = Project(tmp_path / "p", tmp_path / "store")
+    (other.store / TOP).mkdir(parents=True)
+    for name in ("bases", "facts"):  # so that Debian's root is not unpacked once more
+        (other.store / TOP / name).symlink_to(shared_store() / TOP / name)
+    subprocess.run(["tar", "-xf", str(bundle), "-C", str(other.folder)], check=True)
+    # what docs/bundle.md shows, line for line
+    lines = f"""set -e
+{python} -m venv venv
+venv/bin/pip install --quiet --no-index --find-links small/tool envbuild
+venv/bin/envbuild make --from-bundle {bundle}
+venv/bin/python -c 'import sys; print(*sys.version_info[:2], sep=".")'
+"""
+    env = {key: value for key, value in other.env.items() if not key.startswith("PIP_")}
+    done = subprocess.run(
+        [*OFFLINE, "sh", "-c", lines],
+        cwd=other.folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == version
+    assert sha256(other.folder / "small.sif") == sha256(made.folder / "small.sif")
 
 
 def test_the_own_wheel_is_the_same_each_time(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import io
 import tarfile
@@ -14,8 +15,13 @@ import pytest
 from envbuild.bundle.model import TABLE
 from envbuild.bundle.unpack import opened_bundle, unpack
 from envbuild.cli import run_cli
+from envbuild.context import Context
 from envbuild.errors import EnvbuildError, IntegrityError, UsageError
+from envbuild.net.fetch import Artifact, fetch_artifacts
+from envbuild.progress import Silent
+from envbuild.settings import load_settings
 from envbuild.store.layout import Store
+from tests.support import ScriptedRunner
 
 WHEEL = b"a wheel"
 RECIPE = b'[recipe]\nname = "small"\n'
@@ -191,3 +197,32 @@ def test_the_verb_says_what_is_wrong(
     bundle(tmp_path / "b.tar", *FAULTS["changed"][0])
     assert run_cli(["make", "--from-bundle", "b.tar"]) == 6
     assert "files/envbuild/python/a.whl: was changed" in capsys.readouterr().err
+
+
+def test_a_build_of_a_named_index_needs_no_index_once_it_is_unpacked(
+    tmp_path: Path,
+) -> None:
+    """A machine without a network has no [indexes] pytorch either: torch 2.4.1+cu118 comes out of the bundle."""
+    file = "torch-2.4.1+cu118-cp311-cp311-linux_x86_64.whl"
+    path = f"files/envbuild/python/{file}"
+    torch = member(path, WHEEL, "store")
+    wanted = Artifact(
+        file=file,
+        size=len(WHEEL),
+        sha256=torch["sha256"],
+        kind="python",
+        project="torch",
+        index="pytorch",
+    )
+    store = Store(tmp_path / "store")
+    alone = dataclasses.replace(load_settings(), indexes={})
+    context = Context(settings=alone, runner=ScriptedRunner({}), store=store, report=Silent())
+    with pytest.raises(UsageError, match="pytorch"):
+        fetch_artifacts((wanted,), context)
+    made = bundle(
+        tmp_path / "b.tar", (f"small/{TABLE}", table(torch, MEMBERS[1])), (f"small/{path}", WHEEL),
+        ("small/recipes/small.toml", RECIPE),
+    )  # fmt: skip
+    unpack(made, store, tmp_path / "project")
+    fetch_artifacts((wanted,), context)
+    assert store.artifact(wanted.sha256).read_bytes() == WHEEL

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from envbuild.check.model import Report
+from envbuild.check.target import read_target
 from envbuild.lock.model import CondaPackage
 from tests.check.elf import shared_object
 from tests.check.tree import Tree, make_lock, make_recipe
@@ -37,14 +38,28 @@ class CondaTree:
         for name in ("libblas", "libcblas"):
             self.add(name, "3.9.0", "26_linux64_openblas", {f"lib/{name}.so.3": b"blas"})
 
-    def add(self, name: str, version: str, build: str, files: Mapping[str, bytes]) -> None:
-        """Install a package: its files and its record."""
+    def add(
+        self,
+        name: str,
+        version: str,
+        build: str,
+        files: Mapping[str, bytes],
+        flags: tuple[str, ...] = (),
+    ) -> None:
+        """Install a package: its files and its record, with the flags of CEP 45."""
         paths = []
         for path, data in files.items():
             self.write(path, data)
             sha256 = hashlib.sha256(data).hexdigest()
             paths.append({"_path": path, "path_type": "hardlink", "sha256": sha256})
-        record = {"name": name, "version": version, "build": build, "channel": None}
+        record: dict[str, object] = {
+            "name": name,
+            "version": version,
+            "build": build,
+            "channel": None,
+        }
+        if flags:
+            record["flags"] = [*flags]
         text = json.dumps({**record, "files": [*files], "paths_data": {"paths": paths}})
         self.write(f"conda-meta/{name}-{version}-{build}.json", text.encode())
         self.locked.append(Archive(name=name, version=version, build=build).locked(b""))
@@ -66,12 +81,17 @@ class CondaTree:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(data)
 
-    def check(self) -> Report:
-        """Check the tree against a lock of what was added."""
+    def add_cuda(self, version: str) -> None:
+        """Install CUDA's libraries, as an environment without a known framework has them."""
+        self.add("cuda-version", version, "h1_3", {"share/cuda": b""})
+        self.add("libcublas", f"{version}.1", "h1_0", {"lib/libcublas.so": b""})
+
+    def check(self, **node: str) -> Report:
+        """Check the tree against a lock of what was added; ``node`` is what it is meant for."""
         lock = make_lock()
         base = msgspec.structs.replace(lock.base, conda_prefix=str(self.prefix))
         lock = msgspec.structs.replace(lock, base=base, conda=tuple(self.locked))
-        return self.tree.check(make_recipe(), lock)
+        return self.tree.check(make_recipe(), lock, target=read_target(**node))
 
     def check_alone(self) -> Report:
         """Check the tree as an image of others, of which neither recipe nor lock are here."""
@@ -109,6 +129,39 @@ def cpu_build_of_conda_beside_cuda(root: Path) -> Report:
     tree.add("pytorch", "2.5.1", "cpu_generic_py311_h1_0", {"share/pytorch": b""})
     tree.add("libcublas", "12.6.1.4", "h1_0", {"lib/libcublas.so.12": b""})
     return tree.check()
+
+
+def cpu_build_of_conda_by_its_flag(root: Path) -> Report:
+    tree = CondaTree(root)
+    tree.add("pytorch", "2.5.1", "py311_h1_0", {"share/pytorch": b""}, flags=("cpu",))
+    tree.add_cuda("12.6")
+    return tree.check()
+
+
+def gpu_build_of_conda_by_its_flag(root: Path) -> Report:
+    tree = CondaTree(root)
+    tree.add("pytorch", "2.5.1", "py311_h1_0", {"share/pytorch": b""}, flags=("cuda",))
+    tree.add_cuda("12.6")
+    return tree.check()
+
+
+def cuda_of_conda_newer_than_the_driver(root: Path) -> Report:
+    tree = CondaTree(root)
+    tree.add_cuda("13.0")
+    return tree.check(driver="550.54.14")
+
+
+def cuda_of_conda_without_code_for_the_card(root: Path) -> Report:
+    tree = CondaTree(root)
+    tree.add_cuda("13.0")
+    return tree.check(driver="580.65.06", gpu="V100")
+
+
+def cuda_of_conda_for_the_node(root: Path) -> Report:
+    # newer than the driver's own 12.4: minor version compatibility
+    tree = CondaTree(root)
+    tree.add_cuda("12.9")
+    return tree.check(driver="550.54.14", gpu="V100")
 
 
 def pip_over_conda(root: Path) -> Report:
@@ -150,6 +203,22 @@ def with_old_library(root: Path, *, rpath: str = "", runpath: str = "") -> Conda
     (old / "libstdc++.so.6").write_bytes(needed)
     tree.tree.env["LD_LIBRARY_PATH"] = str(old)
     return tree
+
+
+def rpath_out_of_the_environment(root: Path) -> Report:
+    tree = with_old_library(root, rpath=f"{root}/usr/local/old:$ORIGIN")
+    del tree.tree.env["LD_LIBRARY_PATH"]
+    return tree.check()
+
+
+def library_that_only_the_system_has(root: Path) -> Report:
+    tree = CondaTree(root)
+    system = root / "usr/local/lib"
+    system.mkdir(parents=True)
+    (system / "libsystem.so.1").write_bytes(shared_object(soname="libsystem.so.1"))
+    user = shared_object(["libsystem.so.1"], soname="libuser.so.1", rpath=str(system))
+    tree.add("user", "1.0", "h1_0", {"lib/libuser.so.1": user})
+    return tree.check()
 
 
 def library_path_over_conda(root: Path) -> Report:
@@ -257,6 +326,32 @@ CONDA_SICK = [
         },
     ),
     (
+        cpu_build_of_conda_by_its_flag,
+        {
+            "conda-packages": "pytorch 2.5.1 py311_h1_0 is a build for the CPU, though CUDA's libraries are "
+            "there (libcublas)"
+        },
+    ),
+    (
+        cuda_of_conda_newer_than_the_driver,
+        {
+            "target-driver": "driver 550.54.14 is too old for CUDA 13.0 of conda's packages, which needs "
+            "580.65.06 or newer"
+        },
+    ),
+    (
+        cuda_of_conda_without_code_for_the_card,
+        {
+            "target-architecture": "CUDA 13.0 of conda's packages has no code for V100 (capability 7.0)"
+        },
+    ),
+    (
+        rpath_out_of_the_environment,
+        {
+            "conda-libraries": "libstdc++.so.6 of ROOT/usr/local/old is loaded in the place of conda's"
+        },
+    ),
+    (
         pip_over_conda,
         {"conda-owners": f"pip's numpy 2.1.0 was written over conda's numpy: {OWNER}"},
     ),
@@ -305,6 +400,9 @@ CONDA_HEALTHY = [
     conda_modules_for_its_python,
     conda_with_pip_on_top,
     gpu_build_of_conda,
+    gpu_build_of_conda_by_its_flag,
+    cuda_of_conda_for_the_node,
+    library_that_only_the_system_has,
     library_path_after_rpath,
     plug_in_without_its_library,
     made_smaller_by_others,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from envbuild.check.checks.libraries import advise_provider
 from tests.check.tree import Tree, failures, make_recipe
 
@@ -29,6 +31,55 @@ def test_two_releases_that_do_not_go_together_are_both_named(tmp_path: Path) -> 
         "asker takes from answer 2.1 what it does not have: take the newest of both "
         '(put "asker" and "answer" without bounds into [python] dependencies)'
     )
+
+
+def test_the_package_that_the_message_names_comes_before_a_requirement_of_another(
+    tmp_path: Path,
+) -> None:
+    tree = Tree(tmp_path / "i").install("answer", "2.1", {"answer/__init__.py": ""})
+    tree.install("painter", "15", {"painter.py": ""})
+    asks = ["painter~=11.1", "answer"]
+    tree.install("asker", "1", {"asker.py": "from answer import gone\n"}, requires=asks)
+    hint = hint_of(tree, "direct-imports", "asker")
+    assert hint is not None
+    assert hint.startswith("asker takes from answer 2.1 what it does not have")
+
+
+def test_a_missing_module_comes_before_a_requirement_of_another_package(tmp_path: Path) -> None:
+    tree = Tree(tmp_path / "i").install("painter", "15", {"painter.py": ""})
+    tree.install("parts", "2", {"parts/__init__.py": ""})
+    asks = ["painter~=11.1", "the-core>=1.4", "parts"]
+    tree.install("asker", "1", {"asker.py": "import the_core\n"}, requires=asks)
+    tree.install("reader", "1", {"reader.py": "import parts.gone\n"}, requires=asks)
+    hint = hint_of(tree, "direct-imports", "asker")
+    assert hint == 'add "the-core>=1.4" to [python] dependencies: it has the module the_core'
+    hint = hint_of(tree, "direct-imports", "reader")
+    assert hint is not None
+    assert hint.startswith("parts is here in a release without parts.gone")
+
+
+def test_a_package_for_another_python_is_told_as_such(tmp_path: Path) -> None:
+    tree = Tree(tmp_path / "i")
+    code = "from collections import Mapping\n"
+    tree.install("elder", "1.2", {"elder.py": code}, requires=["typing-extensions"])
+    told = "raise ValueError(\"mutable default <class 'x.Y'> for field z is not allowed: use\")\n"
+    tree.install("sister", "1.3", {"sister.py": told})
+    for name, version in (("elder", "1.2"), ("sister", "1.3")):
+        hint = hint_of(tree, "direct-imports", name)
+        assert hint is not None
+        assert hint.startswith(f"{name} {version} does not go with the image's Python 3.")
+        assert f'put "{name}" without bounds' in hint
+
+
+def test_a_package_that_says_itself_what_it_removed_is_the_one_that_lacks_it(
+    tmp_path: Path,
+) -> None:
+    tree = Tree(tmp_path / "i").install("numpy", "2.1.3", {"numpy.py": ""})
+    told = "raise AttributeError('`np.Inf` was removed in the NumPy 2.0 release. Use it no more')\n"
+    tree.install("asker", "1", {"asker.py": told}, requires=["numpy"])
+    hint = hint_of(tree, "direct-imports", "asker")
+    assert hint is not None
+    assert hint.startswith("asker takes from numpy 2.1.3 what it does not have")
 
 
 def test_no_line_of_the_project_mends_two_packages_that_do_not_go_together(tmp_path: Path) -> None:
@@ -93,3 +144,58 @@ def test_parts_of_rocm_are_no_debian_packages() -> None:
     assert advise_provider("librccl.so.1") == (
         "librccl.so.1 is a part of AMD's ROCm: take a base with ROCm, or the framework's build for CUDA"
     )
+
+
+def test_where_no_release_goes_with_the_framework_nothing_mends(tmp_path: Path) -> None:
+    tree = Tree(tmp_path / "i").install("torch", "2.5.1", {"torch/__init__.py": ""})
+    tree.install("torchtext", "0.18.0", {"torchtext/__init__.py": ""})
+    assert hint_of(tree, "companions", "torch", "torchtext") == (
+        "take torchtext out: nothing mends it beside torch 2.5.1"
+    )
+
+
+def test_allocator_options_are_read_by_torch_itself(tmp_path: Path) -> None:
+    reader = "def _set_allocator_settings(text):\n    if '=' in text:\n        raise RuntimeError('Unrecognized')\n"
+    files = {
+        "torch/__init__.py": "import torch.cuda.memory\n",
+        "torch/cuda/__init__.py": "",
+        "torch/cuda/memory.py": reader,
+    }
+    tree = Tree(tmp_path / "i").install("torch", "2.5.1", files)
+    tree.env["PYTORCH_CUDA_ALLOC_CONF"] = "max_split_size_mb:512"
+    assert "entry-points" not in failures(tree.check(make_recipe("torch")))
+    tree.env["PYTORCH_CUDA_ALLOC_CONF"] = "max_split_size_mb=512"
+    told = failures(tree.check(make_recipe("torch")))["entry-points"]
+    assert told == "PYTORCH_CUDA_ALLOC_CONF: RuntimeError: Unrecognized"
+
+
+def test_compiled_code_for_another_torch_names_its_package(tmp_path: Path) -> None:
+    tree = Tree(tmp_path / "i").install("torch", "2.5.1", {"torch/__init__.py": ""})
+    text = "raise ImportError('/x/_ext.so: undefined symbol: _ZN3c104cuda9SetDeviceEi')\n"
+    tree.install("kernels", "1", {"kernels.py": text})
+    assert hint_of(tree, "direct-imports", "kernels") == (
+        "the compiled code of kernels is for another release of torch: take a release of kernels that was "
+        "built for torch 2.5.1; where the newest fails too, there is none, and nothing mends it"
+    )
+
+
+@pytest.mark.parametrize(
+    ("asks", "other", "bound"),
+    [
+        ("lightgbm==4.5.0", "scikit-learn==1.8.0", "scikit-learn<1.8"),
+        ("umap-learn==0.5.6", "scikit-learn==1.8.1", "scikit-learn<1.8"),
+        ("hdbscan==0.8.40", "scikit-learn==1.8.0", "scikit-learn<1.8"),
+        ("gym==0.26.2", "numpy==2.1.3", "numpy<2"),
+    ],
+)
+def test_what_only_fails_when_it_is_used_is_told_by_a_rule(
+    tmp_path: Path, asks: str, other: str, bound: str
+) -> None:
+    tree = Tree(tmp_path / "i")
+    for name, version in (asks.split("=="), other.split("==")):
+        module = name.replace("-", "_")
+        tree.install(name, version, {f"{module}.py": f"__version__ = '{version}'\n"})
+    names = (asks.partition("==")[0], other.partition("==")[0])
+    found = failures(tree.check(make_recipe(*names)))
+    assert list(found) == ["companions"]
+    assert bound in found["companions"]

@@ -18,7 +18,11 @@ from envbuild.data.tables import LogRule
 from envbuild.toml import read_toml
 
 MESSAGES = read_toml(Path(__file__).with_name("messages.toml"))[0]["message"]
-LOGS = read_toml(Path(__file__).with_name("sight.toml"))[0]["log"]
+LOGS = [
+    log
+    for file in ("sight.toml", "round.toml", "blind.toml")
+    for log in read_toml(Path(__file__).with_name(file))[0]["log"]
+]
 OURS = tuple(rule for rule in load_rules() if rule.example)
 
 SILENT_FALLBACK = """\

@@ -11,6 +11,7 @@ from envbuild.check.model import Finding, Report
 from envbuild.check.perform import gpu_present
 from envbuild.check.table import LEVELS
 from tests.check import fake_frameworks
+from tests.check.conda_tree import CondaTree
 from tests.check.tree import BUILD_INFO, Tree, failures, install_cuda, make_recipe, tensorflow_files
 from tests.support import needs
 
@@ -47,6 +48,18 @@ def tensorflow_gpu_tree(
 
 def check_torch(tree: Tree) -> Report:
     return tree.check(make_recipe(framework="torch==2.5.*"), gpu=True)
+
+
+def test_cuda_of_conda_alone_is_judged_by_the_driver_of_the_node(
+    tmp_path: Path, driver: Path
+) -> None:
+    tree = CondaTree(tmp_path / "i")
+    tree.add_cuda("13.0")
+    with_driver(tree.tree, driver, CONDA_PREFIX=str(tree.prefix))
+    report = tree.tree.check(None, None, gpu=True)
+    assert finding(report, "driver").reason == (
+        "driver 535.129.03 is too old for CUDA 13.0, which needs 580.65.06 or newer"
+    )
 
 
 def test_a_healthy_gpu_passes_and_is_described(tmp_path: Path, driver: Path) -> None:

@@ -496,6 +496,14 @@ def test_an_import_that_says_that_it_is_good_for_nothing_failed(tmp_path: Path) 
     assert not first["xformers"].ok
 
 
+def test_a_module_does_not_meet_the_arguments_of_the_probe(tmp_path: Path) -> None:
+    """They hold what other packages print when they are good for nothing."""
+    tree = Tree(tmp_path / "image")
+    tree.install("asker", "1.0", {"asker.py": "import sys\nprint(sys.argv[1:])\n"})
+    asker = imports(tree, "asker").modules["asker"]
+    assert asker.ok, asker.error
+
+
 def test_an_image_of_a_stranger_that_lets_user_packages_in_gets_a_note(tmp_path: Path) -> None:
     tree = Tree(tmp_path / "image").install("six", "1.16.0", {"six.py": ""})
     (tree.root / "pyvenv.cfg").write_text(

@@ -1,9 +1,13 @@
 """Releases of PyTorch on cards and drivers, judged as published.
 
-Capabilities of cards and the least driver of each family stand in published.toml with their pages.  Code, the flags
-of the wheels (torch.cuda.get_arch_list): of 2.5.1 and 2.15.0 by cuobjdump, of 2.6.0 in the warning that it prints on an RTX
-50, of 2.9.1 and 2.11.0 in the matrix "PyTorch CUDA Support" of its RELEASE.md; of the others (25 pairs) the flags were not
-read at a source.
+Capabilities of cards and the least driver of each family stand in published.toml with their pages.
+Code is what the wheels of the index are compiled for (torch.cuda.get_arch_list): of 1.13.1 to 2.4.1
+the TORCH_CUDA_ARCH_LIST of manywheel/build_cuda.sh for that CUDA, in pytorch/builder's branches
+orig/release/1.13 to 2.4; of 2.5.1 and 2.15.0 by cuobjdump; of 2.6.0 in the warning that it prints
+on an RTX 50; of 2.7.1 and 2.8.0 the flags that the wheel's own libtorch_python.so has as text
+(2.8.0 has sm_70, though its release notes say that it was taken away); of 2.9.1 to 2.13.0 in the
+table "PyTorch CUDA Support" of RELEASE.md (pytorch/pytorch#164471, #175253, #182849, #197555; of
+2.10.0 also get_arch_list in #182250).
 """
 
 from __future__ import annotations

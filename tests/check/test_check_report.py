@@ -20,7 +20,6 @@ from envbuild.check.report import (
     find_last_report,
     format_report,
     kept_reports,
-    report_schema,
     require_verdict,
     save_report,
     to_json,
@@ -28,6 +27,7 @@ from envbuild.check.report import (
 from envbuild.errors import CheckFailedError, UsageError
 from envbuild.progress import SilentStage
 from envbuild.store.layout import Store
+from envbuild.toml import json_schema
 from tests.check.tree import DIGEST, Tree, silent_context
 
 REPORT = Report(
@@ -74,10 +74,12 @@ def test_colour_changes_no_column() -> None:
 
 def test_json_satisfies_the_schema_and_comes_back_the_same() -> None:
     data = json.loads(to_json(REPORT))
-    jsonschema.Draft202012Validator(report_schema()).validate(data)
+    jsonschema.Draft202012Validator(json_schema(Report, "envbuild check report")).validate(data)
     assert data["findings"][1]["evidence"] == {"missing": ["libcudnn.so.8"]}
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate({**data, "verdict": "perhaps"}, report_schema())
+        jsonschema.validate(
+            {**data, "verdict": "perhaps"}, json_schema(Report, "envbuild check report")
+        )
 
 
 def test_the_last_verdict_is_kept_by_image_digest(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from envbuild.check.checks.uses import find_uses
+from envbuild.check.checks.sources import find_uses
 
 TRAIN = """\
 from __future__ import annotations

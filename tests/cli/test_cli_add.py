@@ -10,6 +10,8 @@ import pytest
 
 from envbuild.app.dev.add import ChangeResult, _refuse_checked
 from envbuild.cli import _print_error, run_cli
+from envbuild.cli.add import recipe_and_packages
+from envbuild.cli.context import make_context
 from envbuild.errors import UsageError
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.read import read_lock
@@ -45,17 +47,28 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("add tiny -e .", "-e and --over need --dev"),
         ("add tiny ../x", "'../x': is not a requirement"),
         ("add tiny -- --help", "'--help': is not a requirement"),
+        (
+            "add --dev --conda tiny six",
+            "a layer over the image contains packages of Python's index",
+        ),
+        ("add --conda tiny ../x", "'../x' names no package"),
+        ("remove --conda tiny numpy", "[conda] dependencies has no numpy"),
         ("add --dev tiny", "the layer is empty"),
+        ("remove tiny", "which package?"),
+        ("remove nunpy", 'has no nunpy; did you mean "numpy"?'),
+        ("add ../x", "which package?"),
+        ("add tinny six", 'there is no recipe called "tinny"'),
         ("add --dev tiny six;x", "'six;x': is not a requirement"),
         ("add --dev ./tiny.sif six", "envbuild add --dev tiny --over ./tiny.sif"),
         ("add --dev tiny -e /nowhere", "-e takes the folder of a Python project"),
         ("add --dev tiny -e recipes", "none that tells its name"),
         ("add --dev nosuch six", 'there is no recipe called "nosuch"'),
+        ("add --dev tinny six", "did you mean tiny?"),
         ("add --dev --over nix.sif new six", "there is no such image"),
         ("add --dev --over ./tiny.sif tiny six", "tiny is taken"),
         ("add --dev --over ./tiny.sif a/b six", "a layer belongs to a name"),
         ("remove tiny nunpy", 'has no nunpy; did you mean "numpy"?'),
-        ("promote tiny", "tiny has no development layer"),
+        ("promote tiny", "tiny: there is no development layer"),
         ("dev * --clear", "a layer belongs to a name"),
         ("dev ../tiny --clear", "a layer belongs to a name"),
         ("exec --dry-run --with six tiny -- true", "which a dry run does not"),
@@ -136,3 +149,14 @@ def test_a_hint_has_the_recipes_name_in_commands_only(
 ) -> None:
     _print_error(UsageError("a fault", hint=hint), ["make", "tiny"])
     assert f"  what to do: {told}\n" in capsys.readouterr().err
+
+
+def test_one_word_is_a_package_of_the_only_recipe(project: Path) -> None:
+    context = make_context(verbose=0, quiet=True, color="never")
+    assert recipe_and_packages("six>=1", (), context) == ("tiny", ("six>=1",))
+    assert recipe_and_packages("tinny", ("six",), context) == ("tinny", ("six",))
+    (project / "elsewhere.dev.json").touch()
+    assert recipe_and_packages("elsewhere", (), context) == ("elsewhere", ())
+    (project / "recipes/second.toml").write_text(RECIPE.replace("tiny", "second"))
+    with pytest.raises(UsageError, match=r"which recipe\? ./recipes holds several"):
+        recipe_and_packages("six", (), context)

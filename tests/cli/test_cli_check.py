@@ -26,7 +26,7 @@ def context(user_settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyP
     """Return a context whose images are all one healthy tree."""
     tree = Tree(tmp_path / "tree").install("tqdm", "4", {"tqdm.py": ""})
     monkeypatch.setattr("envbuild.runtime_search.find_runtime", lambda *_: tree)
-    monkeypatch.setattr("envbuild.formats.sif_reader.image_digest", lambda _: DIGEST)
+    monkeypatch.setattr("envbuild.formats.sif_reader.image_digest", lambda *_, **__: DIGEST)
     monkeypatch.setattr("envbuild.check.perform.gpu_present", lambda: False)
     write_sif(tmp_path / "thing.sif", [partition()])
     (tmp_path / "recipes").mkdir()
@@ -156,7 +156,9 @@ def test_the_last_verdict_is_listed_by_what_the_image_holds(
     with pytest.raises(CheckFailedError):
         run(context, "broken")
     assert listed(context)["broken"]["verdict"] == "failed"
-    monkeypatch.setattr("envbuild.formats.sif_reader.image_digest", lambda _: DIGEST[:-1] + "1")
+    monkeypatch.setattr(
+        "envbuild.formats.sif_reader.image_digest", lambda *_, **__: DIGEST[:-1] + "1"
+    )
     write_sif(context.settings.cwd / "thing.sif", [partition(b"hsqs another root")])
     assert listed(context)["thing"]["verdict"] is None
     (context.settings.cwd / "thing.sif").unlink()

@@ -6,6 +6,7 @@ import dataclasses
 import grp
 import http.server
 import json
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -625,3 +626,13 @@ def test_a_current_folder_that_was_removed(
     gone.rmdir()
     assert run_cli(["doctor"]) == 2
     assert "the current folder was removed" in capsys.readouterr().err
+
+
+def test_no_verb_imports_the_command_line_of_httpx() -> None:
+    lines = (
+        "import importlib, sys\nfrom envbuild.cli import VERBS\n"
+        "for verb in VERBS.values():\n    importlib.import_module(verb.module)\n"
+        "import httpx\nprint(sys.modules['httpx._main'], 'pygments' in sys.modules)\n"
+    )
+    done = LocalRunner()(Command(argv=(sys.executable, "-c", lines), timeout=60))
+    assert done.stdout.split() == ["None", "False"]

@@ -125,6 +125,25 @@ def test_run_uses_the_recipes_command(project: Path) -> None:
     assert words(envbuild(project, "run", "tiny", "--", "id", "-u"))[-2:] == ["id", "-u"]
 
 
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        (("apt-get", "install", "-y", "libgl1"), True),
+        (("/usr/bin/apt", "update"), True),
+        (("apt-get", "--version"), False),
+        (("apt", "list"), False),
+        (("python", "install"), False),
+    ],
+)
+def test_apt_in_a_sealed_image_says_how_to_try_and_how_to_keep(
+    typed: tuple[str, ...], told: bool, project: Path
+) -> None:
+    (project / "tiny.sif").write_bytes(SIF)
+    result = envbuild(project, "exec", "tiny", "--", *typed)
+    assert ("to try a package:  envbuild make tiny --mode sandbox" in result.stderr) is told
+    assert ("add it to [system] packages, then: envbuild lock tiny" in result.stderr) is told
+
+
 def test_dry_run_prints_a_line_that_a_shell_takes(project: Path) -> None:
     (project / "tiny.sif").write_bytes(SIF)
     result = envbuild(
@@ -190,7 +209,7 @@ def test_a_folder_of_the_image_is_not_bound_over_it(project: Path) -> None:
             ("exec", "tiny", "ls", "-l"),
             "if it belongs to your command, put -- before that: envbuild exec NAME -- CMD …",
         ),
-        (("exec", "tiny"), "Missing argument '-- CMD…'."),
+        (("exec", "tiny"), "missing argument '-- CMD…'"),
     ],
 )
 def test_own_failures_have_their_own_code(

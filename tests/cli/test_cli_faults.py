@@ -51,7 +51,7 @@ class TestCommandLine:
         )
 
     def test_unknown_option(self, project: Project) -> None:
-        told(project.run("make", "--mod", "x"), 2, "No such option '--mod'", "envbuild make --help")
+        told(project.run("make", "--mod", "x"), 2, "no such option '--mod'", "envbuild make --help")
 
     def test_switches_stand_on_either_side_of_the_verb(self, project: Project) -> None:
         for line in (

@@ -38,7 +38,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("ENVBUILD_SITE", raising=False)
     monkeypatch.setenv("ENVBUILD_STORE", str(tmp_path / "store"))
-    monkeypatch.setattr("envbuild.formats.sif_reader.image_digest", lambda _: "sha256:" + "1" * 64)
+    monkeypatch.setattr(
+        "envbuild.formats.sif_reader.image_digest", lambda *_, **__: "sha256:" + "1" * 64
+    )
     return folder
 
 
@@ -87,6 +89,9 @@ def test_the_recipes_command_and_a_partition_behind_the_site(
     ("arguments", "message", "code"),
     [
         (["job", "thing"], "error: --on: which site?", 2),
+        (["job", "thing"], "to run the job on this machine, add: --on local\n", 2),
+        (["notebook", "thing", "--on"], "for instance: --on amane (known: abci2, ", 2),
+        (["kernel", "thing", "--prefix"], "what to do: envbuild kernel --help", 2),
         (
             ["job", "thing", "--on", "amame"],
             'there is no site called "amame"; did you mean "amane"?',
@@ -186,6 +191,37 @@ def test_an_ended_job_is_not_cancelled(project: Path, capsys: pytest.CaptureFixt
     submitted(project, "4000001", code=0)
     assert run_cli(["cancel", "4000001"]) == 0
     assert "has ended already" in capsys.readouterr().err
+
+
+RECIPES_LOGS = ("{home}/.bashrc.d/{{id}}", "out/{{id}}.pth")
+
+
+@pytest.mark.parametrize("pattern", RECIPES_LOGS)
+def test_a_recipes_log_stays_in_the_project(
+    pattern: str, project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a job prints is its recipe's word, and in such places it would be code of the user."""
+    (project / "out").symlink_to(tmp_path)
+    output = pattern.format(home=tmp_path)
+    text = RECIPE.replace('account = "lab"\n', f'output = "{output}"\n')
+    (project / "recipes/thing.toml").write_text(text)
+    assert run_cli(["job", "thing", "--on", "plai"]) == 2
+    told = capsys.readouterr().err
+    assert f"[job] output: {output!r} lies outside of the project" in told
+    assert run_cli(["job", "thing", "--on", "plai", "--output", output]) == 0
+
+
+@pytest.mark.parametrize(("target", "code"), [(".bashrc.d", 2), ("scratch", 0)])
+def test_a_folder_of_logs_that_is_a_link(
+    target: str, code: int, project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Logs on another disk are usual; programs read what lies in hidden folders of HOME."""
+    (tmp_path / target).mkdir()
+    (project / "logs").symlink_to(tmp_path / target)
+    (project / "recipes/thing.toml").write_text(RECIPE.replace('account = "lab"\n', ""))
+    assert run_cli(["job", "thing", "--on", "plai"]) == code
+    refused = "logs: is a link that leads into a hidden folder outside of the project"
+    assert (refused in capsys.readouterr().err) is (code == 2)
 
 
 def test_what_a_recipe_asks_of_the_user_is_told(

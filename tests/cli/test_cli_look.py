@@ -14,8 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envbuild.cli import ALIASES, GROUPS, VERBS, _recipe_named, main_group, run_cli
-from envbuild.cli.output import GAP, NARROWEST, cell_width, table_lines
+from envbuild.cli import ALIASES, GROUPS, VERBS, main_group, run_cli
+from envbuild.cli.faults import recipe_named
+from envbuild.cli.make import example_script
+from envbuild.cli.output import GAP, NARROWEST, cell_width, table_lines, wrap_line
 from envbuild.cli.terminal import Lines, Pretty, short_path
 from envbuild.store.units import count_noun
 
@@ -129,6 +131,9 @@ def _complete(words: str, folder: Path) -> list[str]:
         ("envbuild submit --on am", ["amane"]),
         ("envbuild exec min", ["mine.sif"]),
         ("envbuild logs 1", []),
+        ("envbuild remove keras-bert keras", ["keras", "keras-bert"]),
+        ("envbuild remove keras-bert tensorf", []),  # the base's: nothing that can be removed
+        ("envbuild why tensorflow keras", ["keras-bert", "keras-bert-hub"]),
     ],
 )
 def test_the_shell_completes_names(words: str, expected: list[str], tmp_path: Path) -> None:
@@ -187,6 +192,16 @@ def test_a_terminal_shows_the_share_from_the_first_second(
     assert shown == ["check", "check: 0 %", "check: 25 %"]
 
 
+def test_a_long_line_goes_on_below_its_text_and_names_stay_whole() -> None:
+    line = "fine  store  /home/me/.cache/envbuild (ext4): 31.3 GB free"
+    assert wrap_line(line, 13, 40) == [
+        "fine  store  /home/me/.cache/envbuild",
+        "             (ext4): 31.3 GB free",
+    ]
+    assert wrap_line(line, 13, None) == wrap_line(line, 13, 80) == [line]
+    assert wrap_line("     see docker://pytorch/pytorch:2.1.2", 5, 20)[-1].endswith(":2.1.2")
+
+
 @pytest.mark.parametrize(("count", "text"), [(0, "0 files"), (1, "1 file"), (2, "2 files")])
 def test_one_of_a_kind_is_no_plural(count: int, text: str) -> None:
     assert count_noun(count, "file") == text
@@ -208,7 +223,6 @@ DOCUMENTS = {
     "def",
     "exec",
     "export",
-    "init",
     "job",
     "logs",
     "run",
@@ -268,4 +282,26 @@ def test_a_remedy_names_the_recipe(
     for name in recipes:
         (tmp_path / f"recipes/{name}.toml").touch()
     monkeypatch.chdir(tmp_path)
-    assert _recipe_named(arguments) == expected
+    assert recipe_named(arguments) == expected
+
+
+@pytest.mark.parametrize(
+    ("files", "script"),
+    [
+        ((), "train.py"),
+        (("fit.py",), "fit.py"),
+        (("a fit.py",), "'a fit.py'"),
+        (("\x1b[2Jfit.py",), "'?[2Jfit.py'"),
+        (("models.py", "main.py"), "main.py"),
+        (("main.py", "train.py"), "train.py"),
+        (("a.py", "b.py"), "train.py"),
+        (("setup.py",), "train.py"),
+        (("setup.py", "fit.py"), "fit.py"),
+    ],
+)
+def test_make_shows_a_script_that_is_there(
+    files: tuple[str, ...], script: str, tmp_path: Path
+) -> None:
+    for name in files:
+        (tmp_path / name).touch()
+    assert example_script(tmp_path) == script

@@ -267,6 +267,31 @@ def test_a_line_that_is_no_match_spec(spec: str) -> None:
         check_conda(CondaSection(channels=("forge",), dependencies=(spec,)))
 
 
+@pytest.mark.parametrize(
+    ("spec", "build"),
+    [
+        ("numpy=1.26.4=py312*", "py312_0"),
+        ("numpy==1.26.4=py311_0", "py311_0"),
+        ("forge::numpy 1.26.*=py311*", "py311_0"),
+    ],
+)
+def test_a_build_is_named_as_conda_s_command_line_has_it(
+    spec: str, build: str, tmp_path: Path, channels: Served
+) -> None:
+    context = context_of(user_of(tmp_path, forge=f"{channels.url}/forge"))
+    check_conda(CondaSection(channels=("forge",), dependencies=(spec,)))
+    assert builds(choose(context, spec))["numpy"] == build
+
+
+def test_a_build_that_nobody_could_have(tmp_path: Path, channels: Served) -> None:
+    context = context_of(user_of(tmp_path, forge=f"{channels.url}/forge"))
+    request = CondaRequest(
+        specs=("numpy=1=*;id",), channels=("forge",), machine="x86_64", glibc="2.36"
+    )
+    with pytest.raises(NoSolutionError):
+        choose_limited(request, context)
+
+
 REAL = {
     "pytorch": {
         ("1.12.1", "py3.10_cpu_0"): None,
@@ -324,6 +349,48 @@ def test_conditional_dependencies_and_extras(tmp_path: Path) -> None:
     assert names("tool", "python 3.12.*") == {"tool", "new", "python"}
     assert names("tool", "python 3.11.*") == {"tool", "old", "python"}
     assert names("tool[extras=[plot]]", "python 3.12.*") == {"tool", "new", "plotting", "python"}
+
+
+def test_what_a_package_constrains_holds_where_the_other_is_there(tmp_path: Path) -> None:
+    packages = [
+        *(Package(name="thing", version=version) for version in ("1.0", "2.0")),
+        Package(name="needy", constrains=("thing <2",)),
+    ]
+    channel = make_channel(tmp_path / "ch", packages)
+    context = context_of(user_of(tmp_path, ch=channel.as_uri()))
+
+    def files(*specs: str) -> list[str]:
+        return [p.file for p in choose(context, *specs, channels=("ch",)).packages]
+
+    assert files("needy") == ["needy-1.0-0.conda"]
+    assert files("needy", "thing") == ["needy-1.0-0.conda", "thing-1.0-0.conda"]
+    with pytest.raises(NoSolutionError, match="thing"):
+        files("needy", "thing 2.*")
+
+
+def test_a_date_is_compared_with_the_upload_where_the_channel_tells_it(tmp_path: Path) -> None:
+    """CEP 47: what was built early and uploaded late was not there before."""
+
+    def upload(_subdir: str, data: Record) -> None:
+        for record in data["packages.conda"].values():
+            if record["version"] == "2.0":
+                record["indexed_timestamp"] = 1_780_272_000_000  # 2026-06-01
+
+    packages = [Package(name="a", version=v, uploaded="2025-01-01") for v in ("1.0", "2.0")]
+    context_by_time = {}
+    for name, change in (("built", None), ("told", upload)):
+        channel = make_channel(tmp_path / name, packages, change=change)
+        user = tmp_path / f"user-{name}"
+        user.mkdir()
+        context_by_time[name] = context_of(user_of(user, **{name: channel.as_uri()}))
+
+    def version(name: str, day: str) -> str:
+        found = choose(context_by_time[name], "a", channels=(name,), as_of=day)
+        return found.packages[0].version
+
+    assert version("built", "2026-03-01") == "2.0"
+    assert version("told", "2026-03-01") == "1.0"
+    assert version("told", "2026-06-02") == "2.0"
 
 
 def test_a_license_that_the_lab_denies_is_refused(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,14 @@ import msgspec
 import pytest
 
 from envbuild.app.conda import read_target
-from envbuild.app.lock import resolve_lock
+from envbuild.app.lock import LockRequest, resolve_lock, update_lock
 from envbuild.build.fetch import fetch_files
 from envbuild.cli import run_cli
 from envbuild.conda.model import CondaFound, CondaSolution, GpuTarget
-from envbuild.errors import IntegrityError, NoSolutionError, UsageError
+from envbuild.context import Context
+from envbuild.errors import IntegrityError, NetworkError, NoSolutionError, UsageError
 from envbuild.lock.cuda import cuda_of
+from envbuild.lock.decide import decide
 from envbuild.lock.decide.conda import locked_packages
 from envbuild.lock.decide.decide import LockOptions
 from envbuild.lock.model import Lock
@@ -28,7 +31,7 @@ from envbuild.lock.staleness import refuse_changed_files, stale_reasons
 from envbuild.lock.write import write_lock
 from envbuild.net.web import GoneError
 from envbuild.recipe.find import find_recipe
-from envbuild.recipe.model import TargetSection
+from envbuild.recipe.model import Source, TargetSection
 from envbuild.recipe.read import read_recipe
 from envbuild.settings import load_settings
 from tests.conda.asking import context_of, user_of
@@ -197,9 +200,25 @@ def test_a_package_that_has_left_its_channel_is_named(project: Project, tmp_path
     config = project.folder / "config.toml"
     config.write_text(re.sub(r'forge = ".*"', f'forge = "{empty.as_uri()}"', config.read_text()))
     context = context_of(load_settings(project.settings.environment, project.folder))
-    with pytest.raises(GoneError, match=r"samtools-1\.21-0\.conda is gone$") as caught:
+    # both files are gone, and they are fetched side by side
+    gone = r"(libthing-2\.1|samtools-1\.21)-0\.conda is gone$"
+    with pytest.raises(GoneError, match=gone) as caught:
         fetch_files(lock, context)
-    assert "envbuild lock NAME --upgrade samtools" in (caught.value.hint or "")
+    name = "libthing" if "libthing" in str(caught.value) else "samtools"
+    assert f"envbuild lock NAME --upgrade {name}" in (caught.value.hint or "")
+
+
+def test_an_archive_that_the_channel_changed_is_refused(project: Project, tmp_path: Path) -> None:
+    lock = project.lock("samtools")
+    channel = make_channel(tmp_path / "changed", [Package(name="other")])
+    for package in lock.conda:
+        (channel / package.subdir / package.file).write_bytes(bytes(package.size))
+    config = project.folder / "config.toml"
+    config.write_text(re.sub(r'forge = ".*"', f'forge = "{channel.as_uri()}"', config.read_text()))
+    context = context_of(load_settings(project.settings.environment, project.folder))
+    with pytest.raises(IntegrityError, match=r"libthing-2\.1-0\.conda|samtools-1\.21-0\.conda"):
+        fetch_files(lock, context)
+    assert not any(context.store.artifact(package.sha256).exists() for package in lock.conda)
 
 
 SITE = """
@@ -279,6 +298,11 @@ def test_why_and_diff_and_outdated(project: Project, run: Run) -> None:
     code, out, _ = run("outdated", "cell")
     assert code == 0
     assert "dated    1.0     2.0" in out
+    project.lock("dated 1.*", "samtools")
+    _, out, _ = run("outdated", "cell")
+    assert out.splitlines()[1].endswith('2.0     the recipe asks for "dated 1.*"')
+    code, out, _ = run("show", "cell")
+    assert (code, "conda          dated 1.*; samtools" in out) == (0, True)
     project.lock("dated", "samtools")
     code, out, _ = run("diff", "old.lock", "cell")
     assert code == 0
@@ -287,6 +311,61 @@ def test_why_and_diff_and_outdated(project: Project, run: Run) -> None:
     code, _, err = run("why", "libthin", "cell", "--offline")
     assert code == 2
     assert "did you mean" in err
+
+
+@pytest.fixture
+def added_by_facts(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let ``add`` and ``remove`` look at no image."""
+
+    def lock_by_facts(source: Source, request: LockRequest, context: Context) -> Any:
+        return update_lock(source, replace(request, facts=project.facts), context)
+
+    monkeypatch.setattr("envbuild.app.dev.add.update_lock", lock_by_facts)
+
+
+@pytest.mark.usefixtures("added_by_facts")
+def test_a_conda_package_is_added_and_removed(project: Project, run: Run) -> None:
+    old = project.lock("samtools")
+    recipe, lock = project.folder / "recipes/cell.toml", project.folder / "lockfiles/cell.lock"
+    text = recipe.read_text()
+    assert run("add", "--conda", "--no-make", "cell", "dated 1.*")[0] == 0
+    assert {package.name for package in parse_lock(lock.read_text(), "x").conda} >= {"dated"}
+    assert run("remove", "--conda", "--no-make", "cell", "dated")[0] == 0
+    assert recipe.read_text() == text
+    assert parse_lock(lock.read_text(), "x").conda == old.conda
+
+
+@pytest.mark.usefixtures("added_by_facts")
+def test_a_package_that_only_a_channel_has_is_named(project: Project, run: Run) -> None:
+    project.lock("python 3.12.*")
+    code, _, err = run("add", "--no-make", "cell", "tqdm>=4", "nowhere")
+    assert code == 3
+    assert "take it from the recipe's conda channels: envbuild add --conda cell tqdm\n" in err
+    assert "channels" not in run("add", "--no-make", "cell", "nowhere")[2]
+
+
+def test_a_first_lock_asks_the_channels_before_it_makes_a_base(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class BaseIsMadeError(Exception):
+        pass
+
+    def make_base(*_: Any) -> None:
+        raise BaseIsMadeError
+
+    monkeypatch.setattr(decide, "_describe_base", make_base)
+    project.write("samtools")
+    source = find_recipe("cell", project.settings)
+    with pytest.raises(BaseIsMadeError):
+        resolve_lock(source, LockOptions(), project.context)
+    config = project.folder / "config.toml"
+    there = re.findall(r'forge = (".*")', config.read_text())[0]
+    missing = f'"{project.folder.as_uri()}/missing"'
+    for addresses, error in ((missing, NetworkError), (f"[{missing}, {there}]", BaseIsMadeError)):
+        config.write_text(re.sub(r"forge = .*", f"forge = {addresses}", config.read_text()))
+        context = context_of(load_settings(project.settings.environment, project.folder))
+        with pytest.raises(error):
+            resolve_lock(source, LockOptions(), context)
 
 
 def test_the_bill_of_materials_has_conda_packages(project: Project, run: Run) -> None:

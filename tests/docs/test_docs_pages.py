@@ -6,12 +6,13 @@ import re
 from pathlib import Path
 from typing import Any
 
+import click
 import msgspec
 import pytest
 import tomli
 
 from envbuild.base.model import DebianPackage
-from envbuild.cli import VERBS
+from envbuild.cli import VERBS, main_group
 from envbuild.lock.model import (
     CondaPackage,
     Lock,
@@ -25,7 +26,7 @@ from envbuild.lock.model import (
 )
 from envbuild.recipe.model import Recipe
 from envbuild.recipe.read import read_recipe
-from envbuild.recipe.schema import recipe_schema
+from envbuild.toml import json_schema
 from tests.docs.pages import PAGES, ROOT, anchors, blocks, rows, section, without_code
 
 RECIPE = (ROOT / "docs/recipe.md").read_text("utf-8")
@@ -56,7 +57,7 @@ def _keys(text: str) -> list[str]:
 
 
 def _schema(section_name: str) -> dict[str, Any]:
-    definitions = recipe_schema()["$defs"]
+    definitions = json_schema(Recipe, "envbuild recipe")["$defs"]
     top = definitions["Recipe"]["properties"][section_name]
     found: dict[str, Any] = definitions[top["$ref"].rsplit("/", 1)[1]]
     return found
@@ -107,6 +108,46 @@ def test_named_verbs_exist(page: Path) -> None:
     )
     named = re.findall(r"(?:^|[`$(] ?|&& )envbuild ([a-z]+)\b", "\n".join(code), flags=re.MULTILINE)
     assert not set(named) - set(VERBS), f"{page.name} names verbs that are not there"
+
+
+def unknown_options(text: str) -> list[str]:
+    """Return the options of envbuild's commands in a text that the commands do not take."""
+    context, unknown = click.Context(main_group), []
+    own = _options(main_group) | {"--help"}
+    for verb, rest in re.findall(r"envbuild ([a-z]+)((?: [^`|#\n]*)?)", text):
+        command = main_group.get_command(context, verb)
+        words = rest.split(" -- ")[0].split()
+        if isinstance(command, click.Group):
+            command = command.commands.get(next(iter(words), ""))
+        if command is None:
+            continue
+        taken = own | _options(command)
+        named = [word.lstrip("[").partition("=")[0].rstrip("],.;:)") for word in words]
+        wrong = [name for name in named if name.startswith("--") and name not in taken]
+        unknown += [f"{verb} {name}" for name in wrong]
+    return unknown
+
+
+def _options(command: click.Command) -> set[str]:
+    return {
+        option for one in command.params for option in (*one.opts, *one.secondary_opts) if option
+    }
+
+
+@pytest.mark.parametrize(
+    "page",
+    [*PAGES, *sorted((ROOT / "docs/ja").glob("*.md"))],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
+def test_named_options_exist(page: Path) -> None:
+    assert unknown_options(page.read_text("utf-8")) == []
+
+
+def test_an_option_that_is_not_there_is_seen() -> None:
+    text = (
+        "`envbuild make NAME --fast`, `envbuild shelf show X --jsn`, envbuild lock --check -- --x"
+    )
+    assert unknown_options(text) == ["make --fast", "shelf --jsn"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_by_name)

@@ -40,7 +40,9 @@ def test_two_installations_give_the_same_bytes() -> None:
 
 
 def test_what_is_no_keystore_of_certificates_stays_as_it_is() -> None:
+    other_magic = b"\xce\xce\xce\xce" + keystore([1, 2])[4:-20]
     others = [
+        other_magic + seal(other_magic, "changeit"),
         b"",
         b"text",
         keystore([1, 2], sealed_with="another"),

@@ -7,9 +7,11 @@ the memory and the time that a small input may take.
 from __future__ import annotations
 
 import hashlib
+import lzma
 import struct
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -36,6 +38,7 @@ from envbuild.parts.from_layer import fill_layer
 from envbuild.parts.from_tar import tar_contents
 from envbuild.parts.writer import PartWriter
 from envbuild.resolve.conflict.explain import translate_failure
+from envbuild.resolve.sources.sdists import read_sdist
 from envbuild.store.layout import Store
 from tests.conda.archives import PLACEHOLDER, Archive
 from tests.hostile import squash
@@ -452,6 +455,34 @@ def bundle_header_of_gigabytes(folder: Path) -> None:
         file.write(header("pax", tarfile.XHDTYPE, (1 << 33) - 1))
         file.truncate(20 * GIB)  # a sparse file: it takes no room on the disk
     unpack_bundle(path, Store(folder / "store"), folder / "project")
+
+
+# --- source archives
+
+
+def source_archive(folder: Path, name: str, data: bytes) -> None:
+    path = folder / name
+    path.write_bytes(data)
+    read_sdist(path, name)
+
+
+@attack
+def source_archive_whose_old_lzma_asks_for_gigabytes(folder: Path) -> None:
+    # its header is the properties, the dictionary's bytes and the content's, -1 for unknown
+    header = struct.pack("<BIq", 0x5D, 2**32 - 1, -1)
+    source_archive(
+        folder, "a-1.tar.gz", header + lzma.compress(bytes(1000), lzma.FORMAT_ALONE)[13:]
+    )
+
+
+@attack
+def source_archive_whose_xz_asks_for_gigabytes(folder: Path) -> None:
+    data = bytearray(lzma.compress(bytes(10 * 1024)))
+    # the first block's header is at byte 12; its last property is the dictionary: 40 is 4 GiB - 1
+    block = data[12 : 12 + 8]
+    block[4] = 40
+    data[12 : 12 + 12] = block + struct.pack("<I", zlib.crc32(block))
+    source_archive(folder, "a-1.tar.xz", bytes(data))
 
 
 # --- locks

@@ -1,6 +1,6 @@
 """Change sound inputs at random and read them: only errors of envbuild's own may come out.
 
-``python -m tests.hostile.fuzz [--inputs N] [--seed N] [PARSER…]`` tells of each parser how many inputs were read, how many
+``python -m tests.hostile.fuzz [--inputs N] [--seconds N] [--seed N] [PARSER…]`` tells of each parser how many inputs were read, how many
 were refused, the slowest in seconds, and every other error with the input that raises it.
 """
 
@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import random
+import re
 import tempfile
 import time
 from collections.abc import Sequence
@@ -18,7 +20,19 @@ from envbuild.errors import EnvbuildError
 from tests.hostile.caged import confine
 from tests.hostile.parsers import PARSERS, seeds_of
 
-KINDS = ("flip", "set", "number", "cut", "remove", "repeat", "insert", "swap", "copy")
+KINDS = (
+    *("flip", "set", "number", "cut", "remove", "repeat", "insert", "swap", "copy"),
+    *("value", "exchange", "line", "twice"),
+)
+FIELD = re.compile(rb'"[^"\n]*"|\b\d[\w.:+-]*|\b(?:true|false|null)\b|\[\]|\{\}')
+"""A value of TOML or JSON."""
+VALUES = (
+    b'""', b"[]", b"{}", b"0", b"-1", b"1e999", b"9" * 25, b"9" * 5000, b"0x" + b"f" * 5000, b"0x7fffffffffffffff", b"nan", b"-inf", b"true", b"null",
+    b"9999-12-31T23:59:59Z", b"0000-00-00", b"1979-05-27", b"24:00:00", b"[[[]]]", b'[""]', b'[1, "a"]', b'{"a": 1}', b"{a = 1}",
+    b'".."', b'"/"', b'"a/../b"', b'"-rf"', b'"a\\u0000b"', b'"a\\nb"', b'"\\u202e"', b'"\\ud800"', b'"\xd0\xb0"', b'"\xef\xbc\x91"',
+    b'"%s"' % (b"a" * 5000), b'"a @ https://x.invalid/a.whl"', b'"six>=1.*"', b'"six==1!2.0+a"', b'"sha256:00"', b'"http://[::1"',
+    b'"${HOME}"', b'"{0}"', b'"%(a)s"', b'"\xe2\x91\xa0"',
+)  # fmt: skip
 NUMBERS = (
     0,
     1,
@@ -43,7 +57,7 @@ Edit = tuple[str, int, int]
 """What to do, where (a share of the input in 2**16), and with what."""
 
 
-def changed(data: bytes, edits: Sequence[Edit]) -> bytes:  # noqa: C901  (one line for each kind)
+def changed(data: bytes, edits: Sequence[Edit]) -> bytes:  # noqa: C901  (a branch for each kind)
     """Return an input with these changes made one after the other."""
     raw = bytearray(data)
     for kind, place, value in edits:
@@ -71,7 +85,22 @@ def changed(data: bytes, edits: Sequence[Edit]) -> bytes:  # noqa: C901  (one li
         elif kind == "copy":
             other = value * len(raw) >> 16
             raw[at : at + 64] = raw[other : other + 64]
+        elif kind in ("value", "exchange"):
+            change_field(raw, place, value if kind == "exchange" else None, value)
+        elif kind in ("line", "twice"):
+            begin = raw.rfind(b"\n", 0, at) + 1
+            line = raw[begin : raw.find(b"\n", at) + 1 or len(raw)]
+            raw[begin : begin + len(line)] = b"" if kind == "line" else line * 2
     return bytes(raw)
+
+
+def change_field(raw: bytearray, place: int, other: int | None, value: int) -> None:
+    """Put another value in the place of one: that of another field, or a strange one."""
+    fields = [match.span() for match in FIELD.finditer(raw)]
+    if fields:
+        begin, end = fields[place * len(fields) >> 16]
+        taken = slice(*fields[other * len(fields) >> 16]) if other is not None else None
+        raw[begin:end] = raw[taken] if taken else VALUES[value % len(VALUES)]
 
 
 def attempt(name: str, data: bytes, path: Path) -> bool:
@@ -88,24 +117,27 @@ def attempt(name: str, data: bytes, path: Path) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--inputs", type=int, default=1000)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="of processor, a parser")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("names", nargs="*", metavar="PARSER")
     told = parser.parse_args()
     confine()
     for name in told.names or PARSERS:
         with tempfile.TemporaryDirectory() as folder:
-            print(
-                json.dumps({"parser": name, **run(name, told.inputs, told.seed, Path(folder))}),
-                flush=True,
-            )
+            found = run(name, told.inputs, told.seed, Path(folder), told.seconds)
+            print(json.dumps({"parser": name, **found}), flush=True)
 
 
-def run(name: str, inputs: int, seed: int, folder: Path) -> dict[str, object]:
-    """Read so many changed inputs and tell what came of them."""
+def run(
+    name: str, inputs: int, seed: int, folder: Path, seconds: float = math.inf
+) -> dict[str, object]:
+    """Read so many changed inputs, or for so long, and tell what came of them."""
     chance = random.Random(f"{name} {seed}")  # noqa: S311
-    taken, slowest = 0, 0.0
+    taken, slowest, tried = 0, 0.0, 0
     others: dict[str, object] = {}
-    for _ in range(inputs):
+    end = time.process_time() + seconds
+    while tried < inputs and time.process_time() < end:
+        tried += 1
         start = chance.choice(seeds_of(name))
         edits = [
             (chance.choice(KINDS), chance.randrange(1 << 16), chance.randrange(1 << 16))
@@ -120,9 +152,9 @@ def run(name: str, inputs: int, seed: int, folder: Path) -> dict[str, object]:
             )
         slowest = max(slowest, time.process_time() - begun)
     return {
-        "inputs": inputs,
+        "inputs": tried,
         "taken": taken,
-        "refused": inputs - taken,
+        "refused": tried - taken,
         "slowest": round(slowest, 3),
         "others": others,
     }

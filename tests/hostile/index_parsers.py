@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from envbuild.base.facts import read_probe
-from envbuild.base.oci.archive import read_archive
+from envbuild.base.oci.archive import DOCKER_FILE, OCI_FILE
 from envbuild.base.oci.layers import Tree
 from envbuild.base.oci.static import keep_file, read_static
 from envbuild.base.reference import parse_reference
@@ -163,14 +163,12 @@ def read_files_of_image(path: Path) -> None:
 
 
 def read_image_file(path: Path) -> None:
-    kind = "docker-archive" if b"manifest.json" in path.read_bytes() else "oci-archive"
+    is_saved = b"manifest.json" in path.read_bytes()
+    kind, form = ("docker-archive", DOCKER_FILE) if is_saved else ("oci-archive", OCI_FILE)
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         settings = replace(load_settings({"HOME": folder}), store=Path(folder) / "store")
         reference = parse_reference(f"{kind}:{path}")
-        read_archive(
-            reference,
-            open_context(settings, ScriptedRunner({}), Silent()),
-        )
+        form.read_image(reference, open_context(settings, ScriptedRunner({}), Silent()))
 
 
 def image_files(folder: Path) -> list[bytes]:

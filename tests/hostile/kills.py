@@ -18,17 +18,33 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.bundle.unpack import unpack
 from envbuild.run import GRACE_SECONDS
 from envbuild.store.layout import Store
-from tests.project import LISTENING, Project, shared_store, small_project
+from tests.conda.channels import forge, make_channel, serve
+from tests.project import LISTENING, SMALL, Project, shared_store, small_project
 
 IMAGE, LOCK, BUNDLE = "small.sif", "lockfiles/small.lock", "small.bundle.tar"
+CELL_IMAGE, CELL_LOCK, FLAT = "cell.sif", "lockfiles/cell.lock", "small.flat.sif"
+CELL = """\
+[recipe]
+name = "cell"
+[base]
+bootstrap = "debian:bookworm"
+[conda]
+channels = ["forge"]
+dependencies = ["samtools", "r-base"]
+"""
+MADE = ("make", "small", "--no-check")
+LAID = ("add", "--dev", "small", "idna==3.7")
+PUSHED = ("shelf", "publish", "small", "--failed", "--image")
 PUBLISHED = ("shelf", "show", "lab/small", "--json")
-LAYER = "small.dev.json"
+LAYER, EXPORTED = "small.dev.json", "pylock.toml"
+CHANGING = ("add", "promote")
 KEPT = ("artifacts", "bases", "built", "facts")
 """What the store below has, so that a run takes seconds: downloads, and not what is packed."""
 WAYS = (
@@ -44,12 +60,19 @@ ORPHANS_SECONDS = GRACE_SECONDS + 3
 
 @dataclass(frozen=True, kw_only=True)
 class Verb:
-    """What is killed: ``removed`` goes before each run, ``result`` says what a run gave, ``whole`` looks at a final name."""
+    """What is killed: ``removed`` goes before each run, ``result`` says what a run gave, ``whole`` looks at a final name.
+
+    ``once`` are command lines that a series needs first, ``before`` those that each run needs. ``is_done`` says whether a
+    killed run had done everything already, and cannot be repeated.
+    """
 
     arguments: tuple[str, ...]
     result: Callable[[Project], str]
     removed: tuple[str, ...] = ()
     whole: Callable[[Project, str], bool] = lambda _project, _expected: True
+    once: tuple[tuple[str, ...], ...] = ()
+    before: tuple[tuple[str, ...], ...] = ()
+    is_done: Callable[[Project], bool] = lambda _project: False
 
 
 def digest_of(name: str) -> Callable[[Project], str]:
@@ -57,6 +80,12 @@ def digest_of(name: str) -> Callable[[Project], str]:
         return hashlib.sha256((project.folder / name).read_bytes()).hexdigest()
 
     return result
+
+
+def verified(project: Project) -> str:
+    """Return what holds of an image: one of a definition has its lock's files, not always its bytes."""
+    told = json.loads(must(project, "verify", "small", "--json").stdout)
+    return f"{told['lock']} {told['holds']}"
 
 
 def same_or_absent(name: str) -> Callable[[Project, str], bool]:
@@ -86,6 +115,22 @@ def made_again(project: Project) -> str:
     return digest_of(IMAGE)(project)
 
 
+def pushed(project: Project) -> str:
+    """Take an image from the shelf again."""
+    (project.folder / IMAGE).rename(project.folder / "own.sif")
+    try:
+        must(project, "shelf", "get", "lab/small", "--image", "--force")
+        return published(project) + digest_of(IMAGE)(project)
+    finally:
+        (project.folder / "own.sif").replace(project.folder / IMAGE)
+
+
+def promoted(project: Project) -> str:
+    if (project.folder / LAYER).exists():
+        raise AssertionError("the layer is still there")
+    return recipe_and_lock(project) + digest_of(IMAGE)(project)
+
+
 def checked(project: Project) -> str:
     return str(json.loads(must(project, "check", "small", "--json").stdout)["verdict"])
 
@@ -96,6 +141,12 @@ def layer_digest(project: Project) -> str:
     if digest_of(record["layer"])(project) != record["sha256"].removeprefix("sha256:"):
         raise AssertionError("the layer is not what its record says")
     return str(record["sha256"])
+
+
+def recipe_and_lock(project: Project) -> str:
+    """Return both, which belong together."""
+    must(project, "lock", "small", "--check")
+    return digest_of("recipes/small.toml")(project) + digest_of(LOCK)(project)
 
 
 VERBS = {
@@ -112,11 +163,24 @@ VERBS = {
             removed=(IMAGE, "store/v1/layers", "store/v1/images"),
             whole=same_or_absent(IMAGE),
         )
-        for mode in ("flat", "layered", "fakeroot")
+        for mode in ("flat", "layered")
     },
-    "publish": Verb(
-        arguments=("shelf", "publish", "small", "--failed"), result=published, removed=("shelf",)
+    # its bytes are not always the same
+    "make fakeroot": Verb(
+        arguments=("make", "small", "--mode", "fakeroot", "--no-check"),
+        result=verified,
+        removed=(IMAGE, "store/v1/images"),
+        whole=lambda project, expected: (
+            not (project.folder / IMAGE).exists() or verified(project) == expected
+        ),
     ),
+    "publish": Verb(
+        arguments=("shelf", "publish", "small", "--failed"),
+        result=published,
+        removed=("shelf",),
+        once=(MADE,),
+    ),
+    "push": Verb(arguments=PUSHED, result=pushed, removed=("shelf",), once=(MADE,)),
     "bundle": Verb(
         arguments=("bundle", "small", "--no-tool"),
         result=bundle_content,
@@ -130,17 +194,54 @@ VERBS = {
         result=digest_of(IMAGE),
         removed=(IMAGE,),
         whole=same_or_absent(IMAGE),
+        once=(MADE,),
+    ),
+    "flatten": Verb(
+        arguments=("flatten", f"./{IMAGE}", "-o", FLAT),
+        result=digest_of(FLAT),
+        removed=(FLAT,),
+        whole=same_or_absent(FLAT),
+        once=((*MADE, "--mode", "layered"),),
     ),
     "add --dev": Verb(
-        arguments=("add", "--dev", "small", "idna==3.7"),
+        arguments=LAID,
         result=layer_digest,
-        removed=("small.dev.json",),
+        removed=(LAYER,),
+        once=(MADE,),
         whole=lambda project, expected: (
             not (project.folder / LAYER).exists() or layer_digest(project) == expected
         ),
     ),
+    "promote": Verb(
+        arguments=("promote", "small"),
+        result=promoted,
+        removed=(LAYER,),
+        before=(MADE, LAID),
+        is_done=lambda project: not (project.folder / LAYER).exists(),
+    ),
+    "conda lock": Verb(
+        arguments=("lock", "cell"),
+        result=digest_of(CELL_LOCK),
+        removed=(CELL_LOCK,),
+        whole=same_or_absent(CELL_LOCK),
+    ),
+    "conda make": Verb(
+        arguments=("make", "cell", "--no-check"),
+        result=digest_of(CELL_IMAGE),
+        removed=(CELL_IMAGE, "store/v1/layers", "store/v1/images"),
+        whole=same_or_absent(CELL_IMAGE),
+        once=(("lock", "cell"),),
+    ),
     "gc": Verb(arguments=("store", "gc", "--keep", "0"), result=made_again),
-    "check": Verb(arguments=("check", "small"), result=checked),
+    "check": Verb(arguments=("check", "small"), result=checked, once=(MADE,)),
+    "add": Verb(arguments=("add", "small", "idna==3.7", "--no-make"), result=recipe_and_lock),
+    "store verify": Verb(arguments=("store", "verify"), result=made_again),
+    "export": Verb(
+        arguments=("export", "small", "--format", "pylock", "-o", EXPORTED),
+        result=digest_of(EXPORTED),
+        removed=(EXPORTED,),
+        whole=same_or_absent(EXPORTED),
+    ),
 }
 
 
@@ -167,10 +268,15 @@ def prepare(project: Project, verb: Verb) -> None:
     for name in verb.removed:
         path = project.folder / name
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    if verb.arguments[0] in CHANGING and "--dev" not in verb.arguments:
+        project.write("recipes/small.toml", SMALL)
+        must(project, "lock", "small")
     if "publish" in verb.arguments:
         project.run("shelf", "remove", "lab", "--forget")
         (project.folder / "shelf").mkdir()
         must(project, "shelf", "add", "lab", str(project.folder / "shelf"))
+    for arguments in verb.before:
+        must(project, *arguments)
 
 
 def orphans(project: Project) -> list[str]:
@@ -193,9 +299,17 @@ def leftovers(project: Project) -> list[str]:
     return beside + [path.name for path in (work.iterdir() if work.is_dir() else ())]
 
 
-def run_series(name: str, kills: int, seed: int, folder: Path) -> dict[str, object]:
-    """Kill one verb so many times; return the figures, and what was wrong."""
-    verb, chance = VERBS[name], random.Random(f"{name} {seed}")  # noqa: S311
+def serve_channel(project: Project, servers: ExitStack) -> None:
+    """Give a project a recipe with conda packages, and a channel that has them."""
+    make_channel(project.folder / "channels/forge", forge())
+    served = servers.enter_context(serve(project.folder / "channels"))
+    config = project.write("config.toml", f'[channels]\nforge = "{served.url}/forge"\n')
+    project.env["ENVBUILD_CONFIG"] = str(config)
+    project.write("recipes/cell.toml", CELL)
+
+
+def open_project(name: str, folder: Path, servers: ExitStack) -> Project:
+    """Return a project with everything that a series of kills needs."""
     project = small_project(folder, store=folder / "store")
     for name_kept in KEPT:
         source, target = shared_store() / "v1" / name_kept, folder / "below/v1" / name_kept
@@ -204,11 +318,22 @@ def run_series(name: str, kills: int, seed: int, folder: Path) -> dict[str, obje
     project.env["TMPDIR"] = str(folder / "tmp")
     (folder / "tmp").mkdir()
     must(project, "lock", "small")
-    if name in ("publish", "check", "pull", "add --dev"):
-        must(project, "make", "small", "--no-check")
+    if name.startswith("conda"):
+        serve_channel(project, servers)
+    for arguments in VERBS[name].once:
+        must(project, *arguments)
     if name == "pull":
         prepare(project, VERBS["publish"])
-        must(project, "shelf", "publish", "small", "--failed", "--image")
+        must(project, *PUSHED)
+    return project
+
+
+def run_series(
+    name: str, kills: int, seed: int, folder: Path, servers: ExitStack
+) -> dict[str, object]:
+    """Kill one verb so many times; return the figures, and what was wrong."""
+    verb, chance = VERBS[name], random.Random(f"{name} {seed}")  # noqa: S311
+    project = open_project(name, folder, servers)
     prepare(project, verb)
     must(project, *verb.arguments)
     expected = verb.result(project)
@@ -236,7 +361,8 @@ def run_series(name: str, kills: int, seed: int, folder: Path) -> dict[str, obje
             wrong += [f"{number}: goes on: {line}" for line in left]
             must(project, "store", "verify")
             # what a killed publisher had put there may be whole already
-            must(project, *verb.arguments)
+            if not verb.is_done(project):
+                must(project, *verb.arguments)
             if verb.result(project) != expected:
                 wrong.append(f"{number}: another result")
         except Exception as error:  # noqa: BLE001  (that is the question)
@@ -259,8 +385,8 @@ def main() -> None:
     parser.add_argument("verbs", nargs="*", metavar="VERB")
     given = parser.parse_args()
     for name in given.verbs or VERBS:
-        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-            found = run_series(name, given.kills, given.seed, Path(folder) / "p")
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, ExitStack() as held:
+            found = run_series(name, given.kills, given.seed, Path(folder) / "p", held)
             print(json.dumps({"verb": name, **found}), flush=True)
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from envbuild.cage import IDS
+from envbuild.host import read_host
 from envbuild.store.gc import find_leftovers, remove_files
 from envbuild.store.layout import HELD, OUTSIDE, Store
 from tests.hosts import ROOT_ONLY, Bench, Lack
@@ -39,6 +43,22 @@ def test_a_killed_builds_folder_in_tmpdir_is_cleared(
     assert [(one.path, one.size) for one in found if one.size] == [(left, 100)]
     assert all(map(remove_files, found))
     assert list(temporary.iterdir()) == []
+
+
+@ROOT_ONLY
+@pytest.mark.parametrize(("uid", "is_ours"), [(300005, True), (400000, False)])
+def test_a_folder_that_a_build_handed_to_subordinate_ids(
+    uid: int, is_ours: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A build of root's in the mode fakeroot writes as ids that own nothing else."""
+    host = replace(read_host(), subuid=(300000, IDS))
+    monkeypatch.setattr("envbuild.store.gc.read_host", lambda: host)
+    store, mine = Store(tmp_path / "store"), tmp_path / f"{OUTSIDE}1-x"
+    mine.mkdir()
+    os.chown(mine, uid, uid)
+    (store.folder("tmp") / f"outside-1{HELD}").write_text(str(mine))
+    found = {one.path for one in find_leftovers(store)}
+    assert (mine in found) is is_ours
 
 
 def test_a_folder_that_is_in_use_is_left(tmp_path: Path) -> None:

@@ -24,8 +24,10 @@ from envbuild.errors import HostError
 from envbuild.host import read_host, root_is_mapped
 from envbuild.lock.read import read_lock
 from envbuild.recipe.read import read_recipe
-from envbuild.run import Command, LocalRunner
+from envbuild.run import Command, LocalRunner, Result
 from envbuild.runtime import ExecOptions
+from envbuild.runtime_search import find_runtime
+from envbuild.settings import load_settings
 from tests.hosts import ROOT, ROOT_ONLY
 from tests.support import ScriptedRunner, needs
 from tests.tiny_image import open_folder, runtime, tiny_image
@@ -227,3 +229,23 @@ class TestLive:
         assert [line.split(":")[0].strip() for line in told.stdout.splitlines()[2:]] == ["lo"]
         found = (overlay / "upper/opt/x").stat()
         assert (found.st_uid, found.st_gid) == (mine.cage.uids[0] + 5, mine.cage.gids[0] + 7)
+
+
+def test_the_cage_is_tried_with_the_variables_of_what_runs_in_it(tmp_path: Path) -> None:
+    """A library that the caller preloads may lie where nobody else reads: the cage would be called impossible."""
+    tried: list[Command] = []
+
+    def answer(command: Command, *, check: bool = True) -> Result:
+        tried.append(command)
+        return Result(
+            argv=command.argv, code=0, stdout="apptainer version 1.4.5", stderr="", seconds=0.0
+        )
+
+    given = {"PATH": os.defpath, "LD_PRELOAD": "/root/x.so", "ENVBUILD_RUNTIME": "/bin/true"}
+    ids = (100000, IDS)
+    host = replace(read_host(uid=0, user="root"), subuid=ids, subgid=ids)
+    find_runtime(load_settings(given, tmp_path), answer, host)
+    assert [("LD_PRELOAD" in (one.env or {})) for one in tried if "unshare" in one.argv[0]] in (
+        [],
+        [False],
+    )

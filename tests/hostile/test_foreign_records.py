@@ -65,6 +65,26 @@ def test_no_folder_is_removed_that_a_record_names(plant: Plant, tmp_path: Path) 
     assert (victim / "text").read_text() == "mine"
 
 
+@pytest.mark.parametrize("link", [".envbuild", ".envbuild/jobs"])
+def test_no_job_writes_through_a_link_of_the_folder(
+    link: str,
+    no_account: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    client(tmp_path, monkeypatch, "sbatch", f"touch {tmp_path}/submitted; echo 77")
+    victim = tmp_path / "thesis"
+    (victim / "jobs").mkdir(parents=True)
+    place = no_account / link
+    place.parent.mkdir(exist_ok=True)
+    place.symlink_to(victim)
+    assert run_cli([*AMANE, "--env", "KEY=x", "--", "./train"]) == 6
+    assert f"error: {link}: is a link" in capsys.readouterr().err
+    assert [path.name for path in victim.rglob("*")] == ["jobs"]
+    assert not (tmp_path / "submitted").exists()
+
+
 def test_no_file_is_removed_that_a_record_names(
     plant: Plant, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from envbuild.errors import EnvbuildError, IntegrityError
@@ -93,6 +93,8 @@ WORDS = st.sampled_from(
 
 @quick
 @given(st.lists(st.one_of(WORDS, st.text(max_size=10)), max_size=30).map("".join))
+@example("warning: unexpected JSON")
+@example("warning: error sending request for url (https://mirror.invalid/)")
 def test_what_uv_says(text: str) -> None:
     error = translate_failure(text)
     assert isinstance(error, EnvbuildError | ConflictError)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import http.server
 import json
 import sys
+import tarfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -13,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.cli import run_cli
+from envbuild.resolve.sources import pep517
 from tests.project import Project
 from tests.resolve.conftest import SyntheticIndex
 from tests.support import needs
@@ -137,6 +140,55 @@ def test_what_is_allowed_to_run_sees_neither_variables_nor_home(
     verb("lock", "x.toml", "--facts", "facts.json", "--json", "--allow-host-builds")
     assert trap.asked
     assert (trap.home / "ran").read_text() == "no secret"
+
+
+def _same_member(member: tarfile.TarInfo, _: str) -> tarfile.TarInfo:
+    return member
+
+
+def test_tarfiles_filter_of_the_host_changes_no_lock(
+    tmp_path: Path, verb: Callable[..., str], trap: Trap, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python 3.11.2 of Debian 12 has none; what may run is asked all the same."""
+    locks = []
+    for name in ("without", "with"):
+        monkeypatch.setenv("ENVBUILD_STORE", str(tmp_path / name))
+        monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / f"uv-{name}"))
+        if name == "with":
+            monkeypatch.setattr(tarfile, "data_filter", _same_member, raising=False)
+        else:
+            monkeypatch.delattr(tarfile, "data_filter", raising=False)
+        trap.asked.clear()
+        locks.append(
+            verb("lock", "x.toml", "--facts", "facts.json", "--json", "--allow-host-builds")
+        )
+        assert trap.asked, name
+    assert locks[0] == locks[1]
+
+
+SLEEPING = "import time\ntime.sleep(600)\n"
+
+
+def test_a_build_that_never_ends_is_named(
+    tmp_path: Path,
+    index: SyntheticIndex,
+    verb: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    index.sdist(
+        "sleeper", "1.0", files={"setup.py": SLEEPING + SETUP, "PKG-INFO": "Name: sleeper\n"}
+    )
+    recipe = (tmp_path / "x.toml").read_text().replace('["legacy", "needing"]', '["sleeper"]')
+    (tmp_path / "x.toml").write_text(recipe)
+    monkeypatch.setattr(pep517, "BACKEND_SECONDS", 3.0)
+    started = time.monotonic()
+    asked = ["-q", "lock", "x.toml", "--facts", "facts.json", "--json", "--allow-host-builds"]
+    assert run_cli(asked) == 5
+    assert time.monotonic() - started < 60
+    said = capsys.readouterr().err
+    assert "sleeper: its build backend did not answer within 3 s on this machine" in said
+    assert "without --allow-host-builds" in said
 
 
 @pytest.mark.live

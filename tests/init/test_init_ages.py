@@ -21,6 +21,7 @@ from envbuild.project.model import RecipeDraft, Release, Requirement
 from envbuild.run import LocalRunner
 from envbuild.settings import load_settings
 from tests.init.projects import write
+from tests.support import CountingStage
 
 EVERY = tuple(f"3.{minor}" for minor in range(6, 15))
 # as the index tells them (upload times and file names, 2026-11-22)
@@ -128,6 +129,8 @@ def test_a_framework_that_nobody_names(tmp_path: Path) -> None:
     made = of(tmp_path, {"requirements.txt": "lightning\nkornia\nscipy\n"})
     assert made.recipe.base.framework == "torch==2.10.*"
     assert "no list names it, but lightning, kornia need it" in "\n".join(made.below["base"])
+    made = of(tmp_path / "one", {"requirements.txt": "kornia\nscipy\n"})
+    assert "no list names it, but kornia needs it" in "\n".join(made.below["base"])
 
 
 def test_one_old_pin_among_many_says_nothing() -> None:
@@ -192,12 +195,14 @@ def test_the_pages_of_an_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert pinned is not None
     assert gone is not None
     context = open_context(load_settings(), LocalRunner(), Silent())
-    releases, modules = look_up([pinned, gone], frozenset(), context)
+    stage = CountingStage()
+    releases, modules = look_up([pinned, gone], frozenset(), context, stage)
     assert releases == {"lab-kit": Release(day=None, pythons=("3.8",), exact=True)}
+    assert (stage.total, stage.done) == (2, 2)
     own = {"labkit": "lab-kit", "labkit_extra": "lab-kit", "_native": "lab-kit"}
     assert modules == own
     # what no table knows is looked for in what the packages require
-    again, modules = look_up([pinned, gone], frozenset({"odd", "nowhere"}), context)
+    again, modules = look_up([pinned, gone], frozenset({"odd", "nowhere"}), context, stage)
     assert again == releases
     assert modules == {**own, "odd": "deep-kit"}
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -59,6 +62,17 @@ def test_dry_run_writes_nothing(project: Path) -> None:
     assert 'name = "other"' in result.output
     assert "envbuild lock other" in result.output
     assert not (project / "recipes").exists()
+
+
+def test_json_tells_what_was_drafted(project: Path) -> None:
+    dry = json.loads(run("--offline", "--json", "--dry-run").stdout)
+    assert not (project / "recipes").exists()
+    told = json.loads(run("--offline", "--json").stdout)
+    assert told == dry
+    assert Path(told["file"]).read_text("utf-8") == told["text"]
+    recipe, _ = read_recipe(Path(told["file"]))
+    assert told["requirements"] == list(recipe.python.dependencies)
+    assert told["framework"] == recipe.base.framework
 
 
 def test_asks_only_on_a_terminal(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,6 +166,16 @@ def test_a_base_for_the_driver_of_a_site(tmp_path: Path, monkeypatch: pytest.Mon
     assert run("--yes", "--offline", "--force", "--site", "amane").exit_code == 0
     recipe, _ = read_recipe(folder / "recipes/course.toml")
     assert recipe.base.framework == "tensorflow[and-cuda]==2.14.*"
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to(path.parents[1] / "x")])
+def test_only_a_plain_gitignore_is_changed(make: Callable[[Path], None], project: Path) -> None:
+    """A copied project may have a link there, to a file of the user's, or a pipe that nobody reads."""
+    (project.parent / "x").write_text("mine")
+    (project / ".git").mkdir()
+    make(project / ".gitignore")
+    assert ".gitignore is no plain file" in run("--yes").output
+    assert (project.parent / "x").read_text() == "mine"
 
 
 def test_git_is_told_to_leave_out_images_and_logs(project: Path) -> None:

@@ -222,3 +222,60 @@ def test_code_that_the_project_compiles_is_told(tmp_path: Path) -> None:
         "and take a base with nvcc" in told
     )
     assert "unknown: the module roll" not in told
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("setup.py", 'setup(name="lab", ext_modules=[Extension("lab_fast.core", ["c.c"])])'),
+        (
+            "setup.py",
+            'setup(name="lab", ext_modules=[cpp.CppExtension(name="lab_fast", sources=[])])',
+        ),
+        ("ops/setup.py", 'setup(name="ops", ext_modules=[CUDAExtension("lab_fast", ["k.cu"])])'),
+        ("pyproject.toml", '[[tool.setuptools.ext-modules]]\nname = "lab_fast.core"\n'),
+        ("pyproject.toml", '[tool.maturin]\nmodule-name = "lab_fast._core"\n'),
+    ],
+)
+def test_a_module_that_the_project_compiles_is_its_own(
+    name: str, text: str, tmp_path: Path
+) -> None:
+    write(tmp_path, {name: text, "train.py": "import torch, lab_fast.core, lab_slow\n"})
+    told = comments(tmp_path)
+    assert "the module lab_slow" in told
+    assert "lab_fast" not in told
+
+
+def test_chained_lines_of_a_dockerfile_are_single_commands(tmp_path: Path) -> None:
+    dockerfile = (
+        "FROM python:3.11\n"
+        "RUN apt-get update && \\\n    apt-get install -y --no-install-recommends \\\n"
+        "      ffmpeg \\\n      # for the videos\n      sox && \\\n    rm -rf /var/lib/apt/lists/* \\\n"
+        "    && pip install --no-cache-dir einops==0.8.0 \\\n        'rich>=13' ; pip3 install six || true\n"
+    )
+    made = drafted(write(tmp_path, {"Dockerfile": dockerfile})).recipe
+    assert made.system.packages == ("ffmpeg", "sox")
+    assert made.python.dependencies == ("einops==0.8.0", "rich>=13", "six")
+    assert made.system.post == ()
+
+
+def test_files_that_a_definition_copies_are_read_and_told(tmp_path: Path) -> None:
+    text = (
+        "Bootstrap: docker\nFrom: debian:12\n%files\n    lists/all.txt /opt/r.txt\n    data /opt/data\n"
+        "%post\n    pip install -r /opt/r.txt\n"
+    )
+    folder = write(tmp_path, {"x.def": text, "lists/all.txt": "einops\n", "data/a.csv": "1\n"})
+    assert dependencies(folder) == ["einops"]
+    assert "data" in comments(folder)
+
+
+def test_variables_of_a_definition_are_those_of_the_image(tmp_path: Path) -> None:
+    text = (
+        "Bootstrap: docker\nFrom: debian:12\n%environment\n    export OMP_NUM_THREADS=2\n"
+        "    TOKENIZERS_PARALLELISM='false'\n    export TOKENIZERS_PARALLELISM\n"
+        "    export HF_TOKEN=hf_abc PATH=/opt/x:$PATH\n%post\n    pip install einops\n"
+    )
+    folder = write(tmp_path, {"x.def": text})
+    environment = drafted(folder).recipe.run.environment
+    assert environment == {"OMP_NUM_THREADS": "2", "TOKENIZERS_PARALLELISM": "false"}
+    assert "hf_abc" not in comments(folder)

@@ -10,6 +10,7 @@ from envbuild.project.code.imports import (
     compiling_file,
     imported_modules,
     notebook_cells,
+    old_tensorflow,
     top_module,
 )
 from envbuild.project.draft.propose import (
@@ -21,7 +22,7 @@ from envbuild.project.draft.propose import (
 )
 from envbuild.project.images.container import is_dockerfile, read_container
 from envbuild.project.lists.setup_py import read_setup_py
-from envbuild.project.model import FileFindings, Requirement
+from envbuild.project.model import FileFindings, ImportedModule, Requirement
 from envbuild.project.shell.notebook import read_notebook
 from envbuild.project.tree import is_about_developing, is_aside, is_list, scan_project
 from tests.init.projects import notebook, write
@@ -270,3 +271,35 @@ def test_debian_packages_that_are_proposed() -> None:
     )
     assert takes_debian_packages(known) is True
     assert takes_debian_packages("docker://example.invalid/lab/base:1") is False
+
+
+def test_what_only_a_file_of_its_own_runs_is_not_needed_at_every_start(tmp_path: Path) -> None:
+    by_hand = "import numpy\nif __name__ == '__main__':\n    import scipy\n"
+    write(tmp_path, {"run.py": by_hand, "data/__init__.py": "", "data/bank.py": by_hand})
+    found = {one.module: (one.certain, one.where) for one in imports(tmp_path)}
+    assert found == {"numpy": (True, "run.py"), "scipy": (True, "run.py")}
+    (tmp_path / "run.py").write_text("import data.bank\n", "utf-8")
+    found = {one.module: (one.certain, one.where) for one in imports(tmp_path)}
+    assert found["numpy"] == (True, "data/bank.py")
+    assert found["scipy"] == (False, "data/bank.py")
+
+
+def test_programs_that_compile_for_torch_call_ninja(tmp_path: Path) -> None:
+    built = "from torch.utils.cpp_extension import BuildExtension, CUDAExtension\n"
+    write(tmp_path, {"train.py": built})
+    assert "ninja" not in {one.module for one in imports(tmp_path)}
+    (tmp_path / "train.py").write_text("from torch.utils.cpp_extension import load\n", "utf-8")
+    assert [one.certain for one in imports(tmp_path) if one.module == "ninja"] == [True]
+
+
+def test_comments_are_no_code_for_tensorflow_1(tmp_path: Path) -> None:
+    write(
+        tmp_path, {"net.py": "import tensorflow as tf\n# tf.contrib.rnn has it\nx = tf.ones(3)\n"}
+    )
+    assert old_tensorflow(scan_project(tmp_path)) is None
+    (tmp_path / "net.py").write_text("import tensorflow as tf\n\nx = 1 + tf.flags.N\n", "utf-8")
+    assert old_tensorflow(scan_project(tmp_path)) == "net.py"
+
+
+def imports(folder: Path) -> tuple[ImportedModule, ...]:
+    return imported_modules(scan_project(folder))[0]

@@ -525,3 +525,23 @@ def test_stubs_of_a_framework_are_not_the_project_s_own_module(tmp_path: Path) -
         {"docs/stubs/tensorflow/__init__.py": "", "ours/a.py": "import tensorflow as tf\n"},
     )
     assert drafted(tmp_path).recipe.base.framework == "tensorflow[and-cuda]==2.21.*"
+
+
+def test_the_framework_of_the_code_where_the_list_names_another(tmp_path: Path) -> None:
+    code = {f"net{number}.py": "import torch\n" for number in range(4)}
+    write(tmp_path, {"requirements.txt": "tensorflow==1.15.2\n", "log.py": "import tensorflow\n"})
+    assert "tensorflow" in (drafted(tmp_path).recipe.base.image or "")
+    write(tmp_path, code)
+    made = drafted(tmp_path).recipe
+    assert (made.base.framework or "").startswith("torch")
+    assert made.python.dependencies == ("tensorflow==1.15.2",)
+
+
+def test_of_lists_side_by_side_the_one_with_the_framework(tmp_path: Path) -> None:
+    both = {"a/requirements.txt": "jax==0.4.35\nscipy\n", "b/requirements.txt": "numpy==1.26.4\n"}
+    write(tmp_path, {**both, "a/run.py": "import jax\n"})
+    made = drafted(tmp_path).recipe
+    assert (made.base.framework or "").startswith("jax")
+    assert made.python.dependencies == ("numpy==1.26.4", "scipy")
+    write(tmp_path, {"requirements.txt": "numpy\n"})  # the root's own list says all
+    assert dependencies(tmp_path) == ["numpy"]

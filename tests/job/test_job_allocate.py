@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TypedDict
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -66,6 +68,21 @@ def test_what_a_site_refuses(name: str, intent: Intent, message: str) -> None:
     with pytest.raises(UsageError) as told:
         allocate(intent, site(name))
     assert str(told.value) == f"site {name}: {message}"
+
+
+@pytest.mark.parametrize(("name", "first"), [("plai", 0), ("tsubame4", 1), ("abci3", 0)])
+def test_an_array_above_the_sites_limit(name: str, first: int) -> None:
+    """As site init writes it down from MaxArraySize, max_aj_tasks and max_array_size."""
+    limits = msgspec.structs.replace(site(name).limits, array=1000)
+    found = msgspec.structs.replace(site(name), limits=limits)
+    account = None if name == "plai" else "lab"
+    intent = Intent(
+        gpus=1, account=account, walltime=3600, array=Array(first=first, last=first + 999)
+    )
+    allocate(intent, found)
+    more = replace(intent, array=Array(first=first, last=first + 1000))
+    with pytest.raises(UsageError, match="array: 1001 tasks are above the limit, 1000"):
+        allocate(more, found)
 
 
 def test_interactive_jobs_have_a_limit_of_their_own() -> None:

@@ -71,7 +71,7 @@ def test_the_script_is_what_envbuild_prints(
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("ENVBUILD_STORE", str(tmp_path / "store"))
     monkeypatch.setenv("ENVBUILD_CACHES", "/home/you/.cache/envbuild-caches")
-    monkeypatch.setattr("envbuild.formats.sif_reader.image_digest", lambda _: ZERO)
+    monkeypatch.setattr("envbuild.formats.sif_reader.image_digest", lambda *_, **__: ZERO)
     assert run_cli(["job", *line]) == 0, capsys.readouterr().err
     told = capsys.readouterr()
     assert told.err == NOTES.get(name, "")

@@ -21,6 +21,7 @@ from envbuild.job.schedulers import SCHEDULERS, scheduler_of
 from envbuild.job.schedulers.protocol import check_owned
 from envbuild.job.sites.find import load_site
 from envbuild.job.submit import submit
+from envbuild.job.track.cancel import Cancelled, cancel_job
 from envbuild.job.track.monitor import Clock, exit_code, status_of, wait
 from envbuild.job.track.records import find_record, load_records, receipt_files, save_record
 from envbuild.job.track.tail import LogTail
@@ -163,6 +164,17 @@ def test_a_log_folder_that_cannot_be_written(fake: Fake, tmp_path: Path) -> None
     (tmp_path / "logs").mkdir(mode=0o500)
     with pytest.raises(HostError, match="cannot be written"):
         hand_in(fake, "amane")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_project_that_cannot_be_written(fake: Fake, tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    try:
+        with pytest.raises(HostError, match="cannot be written"):
+            hand_in(fake, "amane")
+    finally:
+        tmp_path.chmod(0o700)
+    assert not fake.asked
 
 
 def test_a_log_folder_that_is_a_file(fake: Fake, tmp_path: Path) -> None:
@@ -581,6 +593,19 @@ def test_a_scheduler_that_does_not_answer_is_waited_for(fake: Fake, site_name: s
     [said] = watch.said
     assert "the scheduler does not answer" in said
     assert DOWN[site_name].rpartition("; ")[2][:40] in said
+
+
+def test_a_job_is_not_called_cancelled_where_nobody_answers(fake: Fake, site_name: str) -> None:
+    fake.client(f"echo '{DOWN[site_name]}' >&2; exit 1", "scancel", "qdel")
+    watch = Watch(fake, site_name)
+    context = open_context(fake.settings, fake, Silent())
+    with pytest.raises(HostError) as told:
+        cancel_job("42", context)
+    assert DOWN[site_name] in told.value.what
+    assert not find_record("42", fake.settings.cwd).cancelled
+    fake.client(":", "scancel", "qdel")
+    assert cancel_job("42", context) == Cancelled(number="42", state="cancelled")
+    assert find_record(watch.record.id, fake.settings.cwd).cancelled
 
 
 def test_a_client_that_is_gone_is_no_silence(fake: Fake, site_name: str) -> None:

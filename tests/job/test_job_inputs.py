@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from envbuild.job.render.staging import check_stage, staged_data
 from envbuild.job.request.inputs import check_inputs
 from envbuild.job.warnings import lonely_lightning, shared_sqlite
 from envbuild.run import Command, LocalRunner
-from envbuild.settings import Settings
+from envbuild.settings import Settings, load_settings
 from tests.job.situations import plan
 
 
@@ -180,22 +181,23 @@ def test_several_writers_of_one_sqlite_file(
 
 def test_the_projects_commit(tmp_path: Path) -> None:
     run = LocalRunner()
+    settings = load_settings({"HOME": str(tmp_path), "PATH": os.defpath}, tmp_path)
 
     def git(*words: str) -> str:
         identity = ("-c", "user.name=x", "-c", "user.email=x@y.invalid")
         return run(Command(argv=("git", *identity, *words), cwd=tmp_path)).stdout.strip()
 
-    assert git_commit(tmp_path, run) == "none"
+    assert git_commit(settings, run) == "none"
     git("init", "-q")
-    assert git_commit(tmp_path, run) == "none", "there is no commit yet"
+    assert git_commit(settings, run) == "none", "there is no commit yet"
     (tmp_path / "train.py").write_text("one")
     git("add", "train.py")
     git("commit", "-q", "-m", "first")
     head = git("rev-parse", "HEAD")
     (tmp_path / "untracked").write_text("")
-    assert git_commit(tmp_path, run) == head
+    assert git_commit(settings, run) == head
     (tmp_path / "train.py").write_text("two")
-    assert git_commit(tmp_path, run) == f"{head} (modified)"
+    assert git_commit(settings, run) == f"{head} (modified)"
 
 
 def test_lightning_alone_on_slurm(user_settings: Settings) -> None:

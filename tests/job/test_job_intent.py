@@ -127,6 +127,10 @@ def test_a_job_that_is_put_back_is_told_before_its_end() -> None:
     assert warning(walltime="24h", warn="10m") == 600
     for flags, message in (
         ({"requeue": 1}, "is about the end of the job's time"),
+        (
+            {"walltime": "4s", "requeue": 1},
+            "4 s leave no time between the start and the warning before the end",
+        ),
         ({"warn": "5m", "walltime": "5m"}, "5m is as long as the job itself"),
         ({"checkpoint": "../elsewhere"}, "'../elsewhere' is not a valid folder name"),
     ):

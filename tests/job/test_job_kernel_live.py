@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from envbuild.run import Command, LocalRunner
+from envbuild.run import Command, LocalRunner, Result
 from tests.job.conftest import ON_SCHEDULERS, Project
 from tests.support import PATIENCE, needs, wait_until
 from tests.wrap.jupyter_image import put_jupyter_image
@@ -33,6 +34,11 @@ def start_kernel(project: Project, name: str) -> tuple[Any, Any]:
     return manager, client
 
 
+def jupyter_folder(made: Result) -> str:
+    """Return Jupyter's data folder, in which a kernel was put."""
+    return str(Path(json.loads(made.stdout)["folder"]).parents[1])
+
+
 def is_idle(project: Project, site: str) -> bool:
     """Tell whether the scheduler has no job any more."""
     command = Command(argv=QUEUES[site], env=project.environment, timeout=20)
@@ -49,9 +55,9 @@ def test_a_kernel_on_a_node_computes_and_ends_with_its_job(
 ) -> None:
     put_jupyter_image(project.folder)
     wait_until_idle(project, site)
-    made = project.run("kernel", "nb", "--on", site, "--cpus", "1", "--walltime", "10m")
+    made = project.run("kernel", "nb", "--on", site, "--cpus", "1", "--walltime", "10m", "--json")
     assert made.code == 0, made.stderr
-    monkeypatch.setenv("JUPYTER_DATA_DIR", str(Path(made.stdout.strip()).parents[1]))
+    monkeypatch.setenv("JUPYTER_DATA_DIR", jupyter_folder(made))
     manager, client = start_kernel(project, f"envbuild-nb-on-{site}")
     try:
         code = "import os, six; print(six.__version__, os.uname().nodename, os.getcwd())"
@@ -80,9 +86,9 @@ def test_a_kernel_that_ends_by_itself_ends_its_job(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_jupyter_image(project.folder)
-    made = project.run("kernel", "nb", "--on", "slurm")
+    made = project.run("kernel", "nb", "--on", "slurm", "--json")
     assert made.code == 0, made.stderr
-    monkeypatch.setenv("JUPYTER_DATA_DIR", str(Path(made.stdout.strip()).parents[1]))
+    monkeypatch.setenv("JUPYTER_DATA_DIR", jupyter_folder(made))
     manager, client = start_kernel(project, "envbuild-nb-on-slurm")
     try:
         assert run_cell(client, "print(6 * 7)") == "42\n"

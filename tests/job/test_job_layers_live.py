@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from tests.job.test_job_nodes_live import mpi_project
 from tests.support import needs
 
 SERVER = Path("/usr/lib/openssh/sftp-server")
+CACHED_SECONDS = 5
+"""How long a node may go on seeing a file of the shared folder as it was (`dcache_timeout` of sshfs(1))."""
 pytestmark = [
     pytest.mark.live,
     needs("apptainer", "sbatch", "qsub", "ip", "nsenter", "sshfs", "fusermount3", "mpirun"),
@@ -62,7 +65,7 @@ def shared(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterato
     connect = tmp_path / "connect"
     connect.write_text(f"#!/bin/sh\nexec {SERVER}\n")
     connect.chmod(0o755)
-    options = f"ssh_command={connect},allow_other,dcache_timeout=5"
+    options = f"ssh_command={connect},allow_other,dcache_timeout={CACHED_SECONDS}"
     mount = ("sshfs", "-o", options, f"server:{tmp_path}/server", str(folder))
     places = [None, *node_processes(kind, request)]
     done: list[int | None] = []
@@ -106,6 +109,8 @@ def test_ranks_on_two_nodes_see_a_layer_on_a_shared_disk(
     job = ("submit", "ranks", "--on", kind, "--launcher", "mpi", "--tasks", "4", "--cpus", "1")
     for word in ("first", "second"):
         (library / "__init__.py").write_text(f"WORD = {word!r}\n")
+        # a node that read the file for the job before may see the old one until then, as on a real network disk
+        time.sleep(CACHED_SECONDS + 1)
         done = project.run(*job, *nodes, "--wait", "--", "python3", "hello.py", timeout=200)
         assert done.code == 0, done.stdout + done.stderr
         assert f"ranks 4 saw [('4.9.0', '{word}')]" in done.stdout

@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envbuild.cli import run_cli
-from envbuild.job.lint.lint import lint_script
+from envbuild.job.lint.dialects import DIALECTS, Dialect
+from envbuild.job.lint.lint import OWN_RULES, lint_script
+from envbuild.job.schedulers import SCHEDULERS
 
 GOLDEN = Path(__file__).parents[1] / "golden/job"
 SLURM = "#!/bin/bash\n#SBATCH --time=1:00:00\n"
@@ -28,6 +30,7 @@ TRAPS = [
     ("misspelt", 3, SLURM + "#BATCH --mem=4G\n" + WORK),
     ("misspelt", 3, PBS + "#PSB -q gpu\ncd /x\n"),
     ("variable-in-directive", 3, SLURM + "#SBATCH --output=$HOME/x-%j.log\n" + WORK),
+    ("variable-in-directive", 3, PBS + "#PBS -o $HOME/x.log\ncd /x\n"),
     ("blank-beside-equals", 3, SLURM + "#SBATCH --mem =4G\n" + WORK),
     ("blank-beside-equals", 3, SGE + "#$ -l h_rt= 1:00:00\n" + WORK),
     ("typography", 3, SLURM + "#SBATCH \u2013\u2013mem=4G\n" + WORK),
@@ -40,6 +43,7 @@ TRAPS = [
     ("log-folder", 3, SLURM + "#SBATCH -o logs/%j.log\n" + WORK),
     ("log-folder", 3, SGE + "#$ -o logs/\n" + WORK),
     ("shared-log", 4, SLURM + "#SBATCH --array=1-9\n#SBATCH -o all-%A.log\n" + WORK),
+    ("shared-log", 4, SGE + "#$ -t 1-9\n#$ -o all.log\n" + WORK),
     ("nodes-and-select", 3, PBS + "#PBS -l nodes=1:ppn=4\ncd /x\n"),
     ("export-without-all", 3, SLURM + "#SBATCH --export=KEY\n" + WORK),
     ("fixed-node", 3, SLURM + "#SBATCH -w gpu7\n" + WORK),
@@ -74,6 +78,7 @@ TRAPS = [
     ("sudo", 3, SLURM + "sudo apt install x\n" + WORK),
 ]
 CLEAN = [
+    "#!/bin/bash\n#PBS -l nodes=1:ppn=8\n#PBS -o $HOME/${PBS_JOBNAME}.o$PBS_JOBID\ncd /x\n",
     SLURM + "srun bash -c 'python x.py --rank $SLURM_PROCID'\n",
     SLURM + 'srun bash -c "exec numactl -N \\$SLURM_LOCALID ./x"\n',
     SLURM + 'echo "$SLURM_PROCID"\n' + WORK,
@@ -88,6 +93,10 @@ CLEAN = [
     SLURM + "cat >job2.sh <<EOF\n#SBATCH --mem=16\nsudo x\nEOF\nsbatch job2.sh\n",
     SLURM + "cat <<<word\npython a.py &\npython b.py &\nwait\n",
     SLURM + "#SBATCH --array=1-9\n#SBATCH --output=x-%A_%a.log\n" + WORK,
+    SGE + "#$ -t 1-9\n#$ -o all.$TASK_ID.log\n" + WORK,
+    SLURM + "#SBATCH --mem=4000\n" + WORK,
+    SGE + "#$ -l h_rt=3600\n" + WORK,
+    "#!/bin/bash\n#SBATCH --time=100\n" + WORK,
     SLURM + "cd ${PBS_O_WORKDIR:-$SLURM_SUBMIT_DIR}\n" + WORK,
     SLURM + "#SBATCH --exclusive\nexport MASTER_PORT=29500\n" + WORK,
     PBS + 'cd "$PBS_O_WORKDIR"\n' + WORK,
@@ -143,9 +152,28 @@ def test_the_verb_says_line_reason_and_fix(
     assert run_cli(["job", "lint", "--json", str(path)]) == 1
     [found] = json.loads(capsys.readouterr().out)
     assert (found["kind"], found["line"]) == ("no-nv", 4)
-    path.write_text(CLEAN[1])
+    path.write_text(CLEAN[2])
     assert run_cli(["job", "lint", str(path)]) == 0
     assert run_cli(["job", "lint", str(tmp_path / "none.sh")]) == 2
+    path.write_text("#!/bin/bash\n#PJM -L node=1\npython train.py\n")
+    capsys.readouterr()
+    assert run_cli(["job", "lint", str(path)]) == 0
+    assert "the lines for Fujitsu's Technical Computing Suite are not judged" in (
+        capsys.readouterr().out
+    )
     path.write_bytes(b"\x7fELF\0\0")
     assert run_cli(["job", "lint", str(path)]) == 2
     assert "is not a batch script" in capsys.readouterr().err
+
+
+def test_every_scheduler_with_a_queue_has_a_row_of_what_goes_wrong() -> None:
+    queues = {name for name, one in SCHEDULERS.items() if one.features.queues}
+    assert {dialect.name for dialect in DIALECTS} == queues
+    assert set(OWN_RULES) <= queues
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
+def test_a_script_is_read_as_that_of_its_scheduler(dialect: Dialect) -> None:
+    script, _ = lint_script(f"#!/bin/bash\n{dialect.prefix} -o log\necho {dialect.submit_folder}\n")
+    assert script.dialect is dialect
+    assert script.find_option("-o", "--output") == (2, "log")

@@ -128,7 +128,7 @@ def test_a_layer_brings_jupyterlab_where_the_image_has_none(project: Project) ->
     assert result.code == 0, result.stderr
     told = json.loads(result.stdout)
     try:
-        assert "small.sif has no jupyterlab: it is laid over it" in result.stderr
+        assert "small.sif has no jupyterlab: a layer over the image brings it" in result.stderr
         assert told["tunnel"] is None
         with urllib.request.urlopen(told["url"], timeout=30) as page:
             assert "<title>JupyterLab</title>" in page.read().decode()

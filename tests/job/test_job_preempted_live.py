@@ -28,6 +28,8 @@ when xs
 """
 """A job of this environment that is suspended starts again (checkpoint(5))."""
 NOTE = ("--notify", 'echo "told $ENVBUILD_CODE" >>told')
+WORKS_ON = "echo 'begins at 0'; for n in 1 2 3 4 5 6 7 8 9; do sleep 1; done; echo finished"
+"""Ends some seconds after it goes on: Apptainer may tell SIGCONT (146) for a command that ends at that moment."""
 GOES_ON = ("--walltime", "10m", "--requeue", "2", *NOTE, "--", "sh", "-c", SPARED)
 
 
@@ -112,7 +114,7 @@ def test_pbs_tells_a_job_that_it_starts_again(pbs: Project) -> None:
 
 def test_pbs_suspends_a_job_and_lets_it_go_on(pbs: Project) -> None:
     client(pbs, "qmgr", "-c", "set sched default preempt_order = S")
-    words = ("sh", "-c", "echo 'begins at 0'; sleep 8; echo finished")
+    words = ("sh", "-c", WORKS_ON)
     job = start(
         pbs,
         "pbs",
@@ -174,7 +176,7 @@ def test_grid_engine_tells_a_job_that_it_starts_again(grid: Project) -> None:
 
 def test_grid_engine_suspends_a_job_and_lets_it_go_on(grid: Project) -> None:
     """Its notice (USR1) ends nobody."""
-    words = ("sh", "-c", "echo 'begins at 0'; sleep 8; echo finished")
+    words = ("sh", "-c", WORKS_ON)
     job = start(
         grid,
         "gridengine",

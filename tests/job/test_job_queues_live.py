@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import re
 import time
 from collections.abc import Iterator
@@ -10,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.job.conftest import ON_SCHEDULERS, make_project
+from envbuild.run import Command, LocalRunner
+from tests.job.conftest import ON_SCHEDULERS, PBS, SCRIPT, make_project
 from tests.job.situations_live.place import NOTHING, Place
+from tests.support import AS_ROOT, wait_until
 
 pytestmark = ON_SCHEDULERS
 PBS_QUEUE = ("qmgr", "-c")
@@ -77,12 +80,14 @@ LONG = ("--walltime", "2h")
 def test_a_queue_that_is_too_short_is_told_at_once(place: Place) -> None:
     with changed(place, SHORT):
         result = place.wait(*LONG, *NOTHING, code=None)
+        # Slurm tells either reason, whichever of its threads looks at the job first
         told = place.pick(
-            slurm="job 1 will never start: its time or its nodes are more than the partition gives",
+            slurm="job 1 will never start: .* than the partition gives",
             gridengine="no queue can ever run this job",
             pbs="the job asks for more than its queue or the server gives",
         )
-        assert re.sub(r"job \d+", "job 1", result.stderr).count(told) == 1, result.stderr
+        plain = re.sub(r"job \d+", "job 1", result.stderr)
+        assert len(list(re.finditer(told, plain))) == 1, result.stderr
         assert result.code in (7, 125)
         for job in re.findall(r"envbuild cancel (\d+)", result.stderr):
             place.run("cancel", job)
@@ -127,3 +132,58 @@ def test_a_job_whose_node_is_lost_runs_again(place: Place) -> None:
     place.client("scontrol", "update", f"nodename={node}", "state=resume")
     place.start_at_once(job)
     assert place.run("logs", job, "-f").code == 6
+
+
+DAEMONS = {"slurm": "slurmd", "gridengine": "sge_execd", "pbs": "pbs_mom"}
+"""What a node runs for its scheduler."""
+
+
+def run_as_root(*argv: str) -> str:
+    done = LocalRunner()(Command(argv=(*AS_ROOT, *argv), timeout=60), check=False)
+    return done.stdout
+
+
+def kill_daemons(place: Place, folder: Path) -> None:
+    """End the daemons of all nodes at once: those in the tests' own networks, found by their numbers."""
+    space = f"envbuild-{hashlib.md5(str(folder).encode(), usedforsecurity=False).hexdigest()[:8]}"
+    spaces = (f"{space}-1", f"{space}-2") if place.scheduler == "pbs" else (space,)
+    for one in spaces:
+        for process in run_as_root("ip", "netns", "pids", one).split():
+            name = run_as_root("cat", f"/proc/{process}/comm").strip()
+            if name == DAEMONS[place.scheduler]:
+                run_as_root("kill", "-KILL", process)
+                wait_until_gone(Path(f"/proc/{process}"))
+
+
+def wait_until_gone(process: Path) -> None:
+    wait_until(lambda: not process.exists(), "the daemon has ended")
+
+
+def start_daemons(place: Place, folder: Path) -> None:
+    if place.scheduler != "pbs":
+        line = ("bash", str(SCRIPT), "start", str(folder))
+        LocalRunner()(Command(argv=line, timeout=60), check=False)
+        return
+    for node in ("pbs1", "pbs2"):
+        number = (folder / f"pbs/{node}.pid").read_text().strip()
+        enter = ("nsenter", "-t", number, "-n", "-u", "-m", "--", "env", "-i")
+        # jobs that run go on (pbs_mom(8B), -p)
+        run_as_root(*enter, "PATH=/usr/sbin:/usr/bin:/sbin:/bin", str(PBS / "sbin/pbs_mom"), "-p")
+
+
+def test_a_nodes_daemon_is_killed_while_a_job_runs(
+    place: Place, request: pytest.FixtureRequest
+) -> None:
+    """The job goes on, and its receipt tells how it ended, whatever the scheduler knows."""
+    clients = request.getfixturevalue("pbs_clients" if place.scheduler == "pbs" else "clients")
+    folder = clients.parents[1 if place.scheduler == "pbs" else 0]
+    job = place.submit("--", "sh", "-c", "touch up; while [ ! -e go ]; do sleep 0.2; done; exit 6")
+    place.wait_for("up")
+    kill_daemons(place, folder)
+    try:
+        (place.folder / "go").touch()
+        followed = place.run("logs", job, "-f")
+        assert followed.code == 6, followed.stdout + followed.stderr
+    finally:
+        start_daemons(place, folder)
+    place.wait("--", "sh", "-c", "exit 5", code=5)

@@ -106,6 +106,21 @@ def test_accounts_of_grid_engine_go_on_the_command_line(user_settings: Settings)
     assert "my-lab" not in script("tsubame4", "single", user_settings)
 
 
+def test_the_arguments_of_mpirun_reach_other_nodes_with_each_launcher(
+    user_settings: Settings,
+) -> None:
+    """An Open MPI that does not know PBS is told how to reach them, also where it starts torchrun."""
+    for launcher in ("torchrun-nodes", "lightning"):
+        job, site = plan("abci3", launcher, user_settings)
+        mpi = msgspec.structs.replace(
+            site.mpi, arguments=("--mca plm_rsh_agent pbs_tmrsh",), environment={"A": "b c"}
+        )
+        text = render(job, msgspec.structs.replace(site, mpi=mpi), scheduler_of(site))
+        assert "\nexport A='b c'\n" in text
+        [line] = [line for line in text.splitlines() if line.startswith("supervise mpirun ")]
+        assert " --mca plm_rsh_agent pbs_tmrsh bash -c " in line
+
+
 def test_every_script_parses() -> None:
     scripts = sorted(GOLDEN.glob("*.sh"))
     assert len(scripts) > 15

@@ -51,6 +51,13 @@ def test_broken_tables(tmp_path: Path, text: str, argv: tuple[str, ...], message
     assert told.value.what == message
 
 
+def test_a_table_in_another_encoding(tmp_path: Path) -> None:
+    """As a Japanese Excel writes it."""
+    (tmp_path / "p.csv").write_bytes("名前\n日本\n".encode("cp932"))
+    with pytest.raises(UsageError, match="cannot be read as CSV: 'utf-8' codec"):
+        rows_of(tmp_path / "p.csv", ("{a}",))
+
+
 def test_columns_are_called_as_tables_call_them(tmp_path: Path) -> None:
     (tmp_path / "p.csv").write_text("batch-size,n.layers,lr rate,#note\n8,2,0.1,slow\n")
     argv = (

@@ -108,6 +108,30 @@ def test_an_idle_gpu_is_told_of_once(run: Run) -> None:
     assert told.count("the GPU has computed nothing in 0.9 s, although the job is on it") == 1
 
 
+@needs("cc")
+@pytest.mark.parametrize(
+    ("variables", "told"),
+    [
+        ({"LD_LIBRARY_PATH": "/nonexistent"}, "this node has no libnvidia-ml.so.1"),
+        ({"FAKE_NVML": "4"}, "NVML refuses to start: no permission"),
+        ({"FAKE_NVML": "9"}, "NVML refuses to start: the driver is not loaded"),
+        ({"FAKE_NVML": "999"}, "NVML refuses to start: error 999"),
+        ({"FAKE_COUNT": "0"}, "NVML shows none of the GPUs of this job"),
+        ({"FAKE_MIG": "1"}, "NVML gives no utilisation of them"),
+    ],
+)
+def test_gpus_that_cannot_be_measured_are_told(
+    variables: dict[str, str], told: str, run: Run
+) -> None:
+    """The rest is measured all the same, and nobody is blamed for a GPU that nobody saw."""
+    use, said = run("import time; time.sleep(1.5)", 0.3, 0.5, 60, 2, 1024, 1, **variables)
+    assert f"GPU not measured: {told}" in said
+    assert use["gpu_busy"] is None
+    assert number(use["memory"]) > 0
+    assert "has computed nothing" not in said
+    assert ("has come to a GPU" in said) == ("FAKE_MIG" in variables)
+
+
 @pytest.mark.parametrize(
     ("asked", "use", "advice"),
     [

@@ -25,7 +25,7 @@ digest = sha256.map("sha256:{}".format)
 name = st.from_regex(r"[a-z][a-z0-9]{0,8}(-[a-z0-9]{1,4})?", fullmatch=True)
 version = st.from_regex(r"[0-9]{1,3}(\.[0-9]{1,3}){0,3}(\+[a-z0-9]{1,4})?", fullmatch=True)
 size = st.integers(0, 2**40 - 1)
-text = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=30)
+text = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cf")), max_size=30)
 group: st.SearchStrategy[Literal["framework", "project", "build"]] = st.sampled_from(
     ["framework", "project", "build"]
 )

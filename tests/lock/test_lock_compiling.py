@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from envbuild.base.model import AptPackage, BaseFacts
 from envbuild.lock.decide.base_description import BaseDescription
 from envbuild.lock.decide.compiling import with_compiling
@@ -22,7 +24,12 @@ def found(name: str, *via: str, file: str = "x-1.0.whl", sha256: str = "0" * 64)
 
 
 def compile_with(
-    tmp_path: Path, files: dict[str, str], *apt: str, name: str = "ext", build: str = ""
+    tmp_path: Path,
+    files: dict[str, str],
+    *apt: str,
+    name: str = "ext",
+    build: str = "",
+    wheel: str = "numpy",
 ) -> Resolution:
     store = Store(tmp_path / "store")
     path = store.artifact("a" * 64)
@@ -32,7 +39,7 @@ def compile_with(
         image="x", python="3.11.2", machine="x86_64", glibc="2.36",
         apt=tuple(AptPackage(name=one, version="1", architecture="amd64") for one in apt),
     )  # fmt: skip
-    torch = (found("torch", "(direct)"), found("triton", "torch"), found("numpy", "other"))
+    torch = (found("torch", "(direct)"), found("triton", "torch"), found(wheel, "other"))
     package = found(name, "(direct)", file=f"{name}-1.0.tar.gz", sha256="a" * 64)
     resolution = Resolution(packages=(package, *torch))
     base = BaseDescription(
@@ -50,7 +57,8 @@ def test_an_extension_for_the_gpu_names_nvcc_and_has_torch_at_hand(tmp_path: Pat
     made = compile_with(tmp_path, {"setup.py": SETUP, "csrc/kernel.cu": "__global__"})
     (note,) = made.notes
     assert note.startswith(
-        "ext 1.0 is compiled for the GPU when the image is built: it needs nvcc, and the base has none. Take a base with"
+        "ext 1.0 is compiled for the GPU when the image is built: it needs nvcc, and the base has none. "
+        "Take a base with nvcc (pytorch/pytorch:…-devel, nvcr.io/nvidia/pytorch)"
     )
     assert [package.name for package in made.build] == ["torch", "triton"]
 
@@ -58,6 +66,13 @@ def test_an_extension_for_the_gpu_names_nvcc_and_has_torch_at_hand(tmp_path: Pat
 def test_a_base_with_nvcc_is_enough(tmp_path: Path) -> None:
     made = compile_with(tmp_path, {"setup.py": SETUP, "csrc/kernel.cu": ""}, "cuda-nvcc-12-4")
     assert made.notes == ()
+
+
+@pytest.mark.parametrize("wheel", ["nvidia-cuda-nvcc-cu12", "nvidia-cuda-nvcc"])
+def test_a_wheel_that_is_called_nvcc_is_not_enough(wheel: str, tmp_path: Path) -> None:
+    made = compile_with(tmp_path, {"setup.py": SETUP, "csrc/kernel.cu": ""}, wheel=wheel)
+    (note,) = made.notes
+    assert "the base has none" in note
 
 
 def test_cuda_code_that_nothing_compiles_is_no_matter(tmp_path: Path) -> None:

@@ -9,7 +9,14 @@ from hypothesis import given
 from msgspec import structs
 
 from envbuild.lock.dependency_paths import MOST, dependency_paths, describe_package
-from envbuild.lock.model import Lock, LockedHold, LockedMove, LockedProvided, PythonPackage
+from envbuild.lock.model import (
+    CondaPackage,
+    Lock,
+    LockedHold,
+    LockedMove,
+    LockedProvided,
+    PythonPackage,
+)
 from envbuild.lock.read import read_lock
 from tests.lock.strategies import locks
 
@@ -31,6 +38,23 @@ def package(name: str, *via: str, group: str = "project", version: str = "1.0") 
 def lock(*packages: PythonPackage, **other: object) -> Lock:
     empty = {"provided": (), "moved": (), "held_back": (), "notes": (), "debian": ()}
     return structs.replace(SHIPPED, python=packages, **{**empty, **other})
+
+
+def conda_package(
+    name: str, version: str, *, via: tuple[str, ...], licence: str | None = None
+) -> CondaPackage:
+    return CondaPackage(
+        name=name,
+        version=version,
+        build="h0_0",
+        subdir="linux-64",
+        channel="conda-forge",
+        file=f"{name}-{version}-h0_0.conda",
+        size=1,
+        sha256="0" * 64,
+        license=licence,
+        via=via,
+    )
 
 
 def test_shortest_ways_from_the_recipe_down() -> None:
@@ -107,3 +131,23 @@ def test_whole_story() -> None:
 def test_every_package_of_a_shipped_lock_has_a_story(name: str) -> None:
     package = next(p for p in SHIPPED.python if p.name == name)
     assert any(f"{name} {package.version}" in line for line in describe_package(SHIPPED, name))
+
+
+def test_a_conda_package_is_told_with_its_build_channel_and_licence() -> None:
+    held = lock(
+        conda=(
+            conda_package("python", "3.12.4", licence="Python-2.0", via=("numpy",)),
+            conda_package("numpy", "2.1.0", via=("(direct)",)),
+            conda_package("zlib", "1.3.1", via=("python",)),
+        )
+    )
+    assert describe_package(held, "python") == [
+        "python 3.12.4 h0_0 (conda, conda-forge, Python-2.0): python-3.12.4-h0_0.conda",
+        "wanted by: the recipe -> numpy 2.1.0 -> python 3.12.4",
+        "brings: zlib",
+    ]
+    assert describe_package(held, "numpy") == [
+        "numpy 2.1.0 h0_0 (conda, conda-forge): numpy-2.1.0-h0_0.conda",
+        "wanted by: the recipe -> numpy 2.1.0",
+        "brings: python",
+    ]

@@ -8,10 +8,10 @@ from hypothesis import given
 from msgspec import structs
 
 from envbuild.base.model import AptPackage, BaseFacts, Dist
+from envbuild.lock.changes import Change
 from envbuild.lock.diff import compare_inputs, input_of_image, input_of_lock
 from envbuild.lock.model import Lock, LockedProvided
 from envbuild.lock.read import read_lock
-from envbuild.lock.staleness import Change
 from tests.lock.strategies import locks
 
 LOCKFILES = Path(__file__).parent.parent.parent / "lockfiles"

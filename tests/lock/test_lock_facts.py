@@ -122,7 +122,7 @@ def test_release_that_would_switch_torch_off_is_held_back(lock: Lock) -> None:
 @pytest.mark.parametrize("as_of", [(), ("--as-of", "none")], ids=["dated", "undated"])
 def test_conflict_names_who_what_and_which_base(as_of: tuple[str, ...], lock: Lock) -> None:
     code, error = lock("conflict-vllm-ngc2406", *as_of)
-    assert code == 3
+    assert code == 3, error
     lines = error.splitlines()
     assert (
         "- vllm==0.8.5 needs torch==2.6.0; the base holds torch 2.4.0a0+f70bd71a48.nv24.6, taken as 2.4.0"

@@ -159,6 +159,33 @@ def test_what_a_dependency_pins_chooses_another_release_of_the_line(
         lock(recipe.format(BASE, "==2.4.1"))
 
 
+def test_what_stands_in_the_way_of_every_release_of_a_line_is_told_first(
+    lock: Callable[[str], Lock], index: SyntheticIndex
+) -> None:
+    """As vllm 0.5, which pins torch 2.4.0 and needs a package that is gone from the index."""
+    index.wheel("torch", "2.4.0", "2.4.1")
+    index.wheel("vllm", "0.5.4", requires=("torch==2.4.0", "airports"))
+    with pytest.raises(NoSolutionError) as caught:
+        lock(f'{BASE}framework = "torch==2.4.*"\n[python]\ndependencies = ["vllm"]\n')
+    first, *others = caught.value.what.splitlines()[1:]
+    assert first.startswith("- with any release of torch==2.4.*: ")
+    assert "airports" in first
+    assert others[0] == "- vllm needs torch==2.4.0; the recipe's framework brings torch 2.4.1"
+
+
+def test_a_pin_outside_the_line_of_the_framework_is_told_alone(
+    lock: Callable[[str], Lock], index: SyntheticIndex
+) -> None:
+    index.wheel("torch", "2.3.0", "2.4.0", "2.4.1")
+    index.wheel("vllm", "0.5.0", requires=("torch==2.3.0",))
+    with pytest.raises(NoSolutionError) as caught:
+        lock(f'{BASE}framework = "torch==2.4.*"\n[python]\ndependencies = ["vllm"]\n')
+    assert "with any release" not in caught.value.what
+    assert (
+        "- vllm needs torch==2.3.0; the recipe's framework brings torch 2.4.1" in caught.value.what
+    )
+
+
 def test_another_build_of_the_framework_comes_from_a_named_index(
     lock: Callable[[str], Lock], index: SyntheticIndex, tmp_path: Path
 ) -> None:

@@ -10,8 +10,7 @@ from envbuild.data.tables import load_cuda_sources
 from envbuild.errors import NoSolutionError, UsageError
 from envbuild.lock.decide.libraries import refuse_removal, require_cuda
 from envbuild.recipe.model import AboutSection, BaseSection, PythonSection, Recipe, SystemSection
-from envbuild.resolve.graph import DIRECT
-from envbuild.resolve.model import Found, FoundFile
+from envbuild.resolve.model import DIRECT, Found, FoundFile
 
 DEBIAN = BaseFacts(image="debian:bookworm", python="3.11.2", machine="x86_64", glibc="2.36")
 CUDA_IMAGE = BaseFacts(

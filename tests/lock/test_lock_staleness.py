@@ -7,8 +7,9 @@ from hypothesis import given
 from msgspec import structs
 
 from envbuild.errors import IntegrityError
+from envbuild.lock.changes import lock_changes
 from envbuild.lock.model import Lock
-from envbuild.lock.staleness import lock_changes, refuse_changed_files
+from envbuild.lock.staleness import refuse_changed_files
 from tests.lock.strategies import locks
 
 

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 
 from envbuild.errors import EnvbuildError, IntegrityError, UsageError
+from envbuild.lock.changes import lock_changes
 from envbuild.lock.digest import image_key, lock_digest, recipe_digest
 from envbuild.lock.model import Lock
 from envbuild.lock.read import read_lock
-from envbuild.lock.staleness import lock_changes, stale_reasons
+from envbuild.lock.staleness import stale_reasons
 from envbuild.lock.write import write_lock
 from envbuild.recipe.read import read_recipe
 from tests.lock.strategies import locks
@@ -187,6 +188,8 @@ MESSAGES: dict[str, tuple[type[EnvbuildError], str]] = {
     "name-with-shell": (UsageError, "line 11: python.name: expected `str` matching regex "),
     "two-hashes": (IntegrityError, "a-1-py3-none-any.whl is listed with two different hashes"),
     "twice": (IntegrityError, "a is locked twice"),
+    "twice-in-other-letters": (IntegrityError, "A is locked twice"),
+    "wheel-of-another": (IntegrityError, "a-1-py3-none-any.whl is no file of numpy 1"),
 }
 
 

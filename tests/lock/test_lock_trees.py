@@ -622,6 +622,14 @@ def replace_source(lock: Lock, package: PythonPackage, source: str) -> Lock:
     )
 
 
+def test_nothing_of_uvs_own_stays_in_tmpdir(desk: Desk) -> None:
+    """uv leaves a lock there for each tree that setuptools would build."""
+    (desk.project / "pyproject.toml").unlink()
+    desk.write("setup.py", "from setuptools import setup\nsetup(name='mine', version='1')\n")
+    desk.lock(".")
+    assert not list(desk.project.parent.glob("uv-*.lock"))
+
+
 def test_a_version_that_only_a_build_knows_is_not_built_for_unasked(desk: Desk) -> None:
     """A setup.py of the project, or of a commit that a stranger's recipe names, does not run at lock."""
     ran = desk.project / "ran"

@@ -14,9 +14,10 @@ import pytest
 from envbuild.base.model import BaseFacts
 from envbuild.cli import run_cli
 from envbuild.context import Context, open_context
+from envbuild.errors import UsageError
+from envbuild.lock.changes import lock_changes
 from envbuild.lock.decide.decide import LockOptions, decide_lock
 from envbuild.lock.model import Lock
-from envbuild.lock.staleness import lock_changes
 from envbuild.progress import Silent
 from envbuild.recipe.model import Source
 from envbuild.recipe.read import read_recipe
@@ -66,6 +67,21 @@ def test_why_of_the_framework_needs_no_index(run: Run) -> None:
     code, out, _ = run("why", "numpy", "keras-bert")
     assert code == 0
     assert out.splitlines()[-1] == "would change: only with another release under [base] framework"
+
+
+@pytest.mark.usefixtures("run")
+def test_why_says_first_that_an_empty_store_lacks_the_base(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: object) -> None:
+        raise UsageError("asked")
+
+    monkeypatch.setattr("envbuild.app.query.why.resolve_lock", refuse)
+    assert run_cli(["why", "keras-bert", "keras-bert"]) == 0
+    told = capsys.readouterr()
+    assert "debian:bookworm is not in the store, so it is made or downloaded first" in told.err
+    assert told.out.splitlines()[0].startswith("keras-bert 0.89.0")
+    assert told.out.splitlines()[-1] == "would change: not known: asked"
 
 
 def test_why_of_what_is_not_there(run: Run) -> None:

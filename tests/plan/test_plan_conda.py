@@ -20,7 +20,7 @@ from envbuild.plan.dockerfile import render_dockerfile
 from envbuild.plan.scripts.activate_conda import changed_variables
 from envbuild.plan.shell import SCRIPTS
 from envbuild.recipe.read import read_recipe
-from envbuild.run import Command, LocalRunner
+from envbuild.run import Command, LocalRunner, Result
 from tests.conda.archives import Archive
 from tests.conda.channels import serve
 
@@ -111,11 +111,44 @@ def test_activation_is_written_as_exports(tmp_path: Path) -> None:
     assert [*changed_variables({}, {"A": "1"}, ())] == ["export A=1"]
 
 
+def run_installer(folder: Path, prefix: Path, *archives: Archive) -> Result:
+    """Install archives with the script that a definition carries."""
+    files, listing, history = (folder / name for name in ("files", "list", "history"))
+    rows = [archive.write(files) for archive in archives]
+    listing.write_text("".join(f"{row.sha256} lab linux-64/{row.file}\n" for row in rows))
+    history.touch()
+    script = TOP / "envbuild/plan/scripts/install_conda.py"
+    words = (str(files), str(listing), str(prefix), str(history))
+    command = Command(argv=(sys.executable, str(script), *words))
+    return LocalRunner()(command, check=False)
+
+
+def test_scripts_of_packages_run_in_their_order_or_end_the_build(tmp_path: Path) -> None:
+    note = b'echo "%s $PKG_NAME $PKG_VERSION $PKG_BUILDNUM" >>"$PREFIX/share/order"\n'
+    scripts = {
+        f"bin/.a-{phase}-link.sh": note % phase.encode() + b"ls $PREFIX/bin >/dev/null\n"
+        for phase in ("pre", "post")
+    }
+    base = Archive(
+        name="z-base", files={"share/z": b"", "bin/.z-base-post-link.sh": note % b"post"}
+    )
+    later = Archive(name="a", files=scripts, depends=("z-base",))
+    prefix = tmp_path / "prefix"
+    done = run_installer(tmp_path, prefix, later, base)
+    assert done.code == 0, done.stderr
+    told = (prefix / "share/order").read_text().splitlines()
+    assert told == ["post z-base 1.0 0", "pre a 1.0 0", "post a 1.0 0"]
+    bad = Archive(name="bad", files={"bin/.bad-post-link.sh": b"echo no >&2\nexit 3\n"})
+    done = run_installer(tmp_path, tmp_path / "second", bad)
+    assert done.code != 0
+    assert "the post-link script of bad failed" in done.stderr
+
+
 def test_a_bases_own_environment_is_extended(tmp_path: Path) -> None:
     """py-rattler would remove what it is not told of."""
     import rattler
 
-    prefix, files, listing = (tmp_path / name for name in ("prefix", "files", "list"))
+    prefix = tmp_path / "prefix"
     before = [
         Archive(name="tool", files={"bin/tool": b"old", "share/only": b""}),
         Archive(name="other", files={"bin/other": b"other"}),
@@ -131,12 +164,8 @@ def test_a_bases_own_environment_is_extended(tmp_path: Path) -> None:
     asyncio.run(rattler.install(records, prefix, show_progress=False))
     (prefix / "conda-meta/history").write_text("==> old <==\n")
     kept = (prefix / "conda-meta/other-1.0-h1_0.json").read_bytes()
-    rows = [archive.write(files) for archive in after]
-    listing.write_text("".join(f"{row.sha256} lab linux-64/{row.file}\n" for row in rows))
     (tmp_path / "history").write_text("==> new <==\n")
-    script = TOP / "envbuild/plan/scripts/install_conda.py"
-    words = (str(files), str(listing), str(prefix), str(tmp_path / "history"))
-    LocalRunner()(Command(argv=(sys.executable, str(script), *words)))
+    assert run_installer(tmp_path, prefix, *after).code == 0
     assert {path.name for path in (prefix / "bin").iterdir()} == {"tool", "other", "more"}
     assert (prefix / "bin/tool").read_text() == "new"
     assert not (prefix / "share/only").exists()

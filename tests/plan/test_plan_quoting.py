@@ -3,17 +3,19 @@ from __future__ import annotations
 import subprocess
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from envbuild.errors import UsageError
 from envbuild.plan.quoting import label_line, quote_word, quote_words, script_line, text_line
 
 LINE_BREAKS = "\n\r\0"
-one_line = st.text(st.characters(codec="utf-8", exclude_characters=LINE_BREAKS), max_size=40)
+any_line = st.text(st.characters(codec="utf-8", exclude_characters=LINE_BREAKS), max_size=40)
+one_line = st.one_of(any_line, st.text("{}%'\"\\ a", max_size=12))
 
 
 @given(one_line)
+@example("{{{")
 def test_a_word_never_holds_a_template(value: str) -> None:
     assert "{{" not in quote_word(value)
 
@@ -34,6 +36,7 @@ def test_a_line_break_in_a_value_is_refused(value: str) -> None:
 
 
 @given(one_line)
+@example("{{{")
 def test_text_begins_no_section_and_no_template(line: str) -> None:
     harmless = text_line(line)
     assert not harmless.lstrip().startswith("%")

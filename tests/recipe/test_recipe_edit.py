@@ -79,6 +79,16 @@ def test_what_was_added_can_be_removed(names: list[str]) -> None:
     assert remove_requirements(there, names, PATH) == TEXT
 
 
+def test_a_match_spec_takes_the_place_of_that_of_its_package() -> None:
+    text = TEXT + '[conda]\nchannels = ["forge"]\ndependencies = ["python 3.12.*", "R-base"]\n'
+    changed = add_requirements(text, ["r-base >=4", "bio::samtools"], PATH, "conda")
+    wanted = '"python 3.12.*", "r-base >=4", "bio::samtools"]'
+    assert changed == text.replace('"python 3.12.*", "R-base"]', wanted)
+    assert remove_requirements(changed, ["samtools", "r-base"], PATH, "conda") == text.replace(
+        ', "R-base"', ""
+    )
+
+
 @pytest.mark.parametrize("line", ["", "a b", "../lib", "-r x", "six; rm -rf /", "sïx", 'a"\nb'])
 def test_what_is_no_requirement_is_refused(line: str) -> None:
     with pytest.raises(UsageError):
@@ -88,6 +98,14 @@ def test_what_is_no_requirement_is_refused(line: str) -> None:
 def test_the_nearest_name_is_told() -> None:
     with pytest.raises(UsageError, match='has no nunpy; did you mean "numpy"'):
         remove_requirements(TEXT, ["nunpy"], PATH)
+
+
+def test_a_project_goes_by_its_folder() -> None:
+    text = add_requirements(TEXT, ["./lib"], PATH)
+    with pytest.raises(UsageError) as caught:
+        remove_requirements(text, ["my-lib"], PATH)
+    assert "envbuild remove NAME ./lib" in (caught.value.hint or "")
+    assert remove_requirements(text, ["./lib"], PATH) == TEXT
 
 
 def store_of(path: Path) -> Store:

@@ -11,8 +11,9 @@ from rattler import MatchSpec
 
 from envbuild.errors import UsageError
 from envbuild.recipe.conda import PLAIN
+from envbuild.recipe.model import Recipe
 from envbuild.recipe.read import read_recipe
-from envbuild.recipe.schema import recipe_schema
+from envbuild.toml import json_schema
 
 BROKEN = Path(__file__).parents[1] / "broken" / "recipe"
 SHIPPED = Path(__file__).parents[2] / "recipes"
@@ -58,7 +59,7 @@ def test_reads_every_section(tmp_path: Path) -> None:
 def test_shipped_recipes_read_and_satisfy_the_schema(path: Path) -> None:
     recipe, text = read_recipe(path)
     assert recipe.recipe.summary
-    jsonschema.validate(tomli.loads(text), recipe_schema())
+    jsonschema.validate(tomli.loads(text), json_schema(Recipe, "envbuild recipe"))
 
 
 MESSAGES = {
@@ -93,6 +94,12 @@ def test_broken_recipes_name_file_line_and_key(fault: str) -> None:
         read_recipe(path)
     assert str(caught.value).startswith(f"{path}, {MESSAGES[fault]}")
     assert caught.value.code == 2
+
+
+def test_a_value_of_the_wrong_form_is_told_the_right_one() -> None:
+    with pytest.raises(UsageError) as caught:
+        read_recipe(BROKEN / "bad-python.toml")
+    assert caught.value.hint == "it takes: a Python series, such as 3.12"
 
 
 def test_every_broken_recipe_is_tested() -> None:

@@ -45,6 +45,11 @@ def finder(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return loaded("find-couplings", monkeypatch)
 
 
+@pytest.fixture
+def rules(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    return loaded("couplingrules", monkeypatch)
+
+
 MODULE = """\
 import torchvision, torch.nn as nn
 import pyarrow as pa
@@ -195,9 +200,9 @@ def test_wheels_and_source_archives_are_read_alike(kind: str, finder: ModuleType
         ("UBB", "<0"),
     ],
 )
-def test_bounds_keep_the_newest_good_releases(states: str, bound: str, finder: ModuleType) -> None:
-    known = {"G": finder.GOOD, "B": finder.BAD, "D": finder.DECLARED, "U": finder.UNTOLD}
-    assert finder.bounds(["1.0", "2.0", "3.0"], [known[one] for one in states]) == bound
+def test_bounds_keep_the_newest_good_releases(states: str, bound: str, rules: ModuleType) -> None:
+    known = {"G": rules.GOOD, "B": rules.BAD, "D": rules.DECLARED, "U": rules.UNTOLD}
+    assert rules.bounds(["1.0", "2.0", "3.0"], [known[one] for one in states]) == bound
 
 
 def test_rows_are_in_the_form_of_the_table(finder: ModuleType, needs: ModuleType) -> None:
@@ -219,6 +224,17 @@ def test_rows_are_in_the_form_of_the_table(finder: ModuleType, needs: ModuleType
         ("torch>=2.2", "engine<0"),
     ]
     assert "_ZN3c10 in engine/x.so" in rule.source
+
+
+def test_a_row_for_every_compared_release_begins_with_the_first(
+    finder: ModuleType, needs: ModuleType
+) -> None:
+    release, others = Version("1.0"), ["0.4.38", "0.5.3"]
+    table = finder.Table("engine", "jax", [release], others)
+    for other in others:
+        table.states[release, other] = finder.BAD
+        table.needs[release, other] = needs.Need("module", "jax.gone", "engine/__init__.py")
+    assert 'when = "jax>=0.4", constrain = "engine<0"' in "".join(finder.rules_of(table))
 
 
 class Wheels:
@@ -244,7 +260,7 @@ def test_names_of_tf_keras_are_looked_for_in_the_keras_of_that_time(
 ) -> None:
     layers = "keras/_tf_keras/keras/layers/__init__.py"
     tensorflow = {
-        "tensorflow/__init__.py": b"globals()",
+        "tensorflow/__init__.py": b"globals()['keras']",
         "tensorflow/_api/v2/compat/v2/__init__.py": b"",
     }
     index = Wheels(
@@ -267,6 +283,26 @@ def test_names_of_tf_keras_are_looked_for_in_the_keras_of_that_time(
     assert meets("module", "tensorflow.compat.v2", "2.15.0")
     assert meets("module", "tensorflow.keras.layers", "2.15.0")
     assert not meets("module", "tensorflow.contrib", "2.15.0")
+
+
+def test_names_of_tensorflow_are_those_of_its_public_api(
+    finder: ModuleType, needs: ModuleType
+) -> None:
+    """tensorflow/distribute holds other things than tensorflow.distribute; no file binds what is put in place late."""
+    files = {
+        "tensorflow/__init__.py": b"setattr(module, 'losses', lazy)",
+        "tensorflow/distribute/experimental/rpc.py": b"",
+        "tensorflow/_api/v2/distribute/__init__.py": b"from x import MirroredStrategy",
+    }
+    found = finder.Finder(Wheels({("tensorflow", "2.8.4"): ("2022-11-18", files)}), 8, None)
+
+    def meets(what: str) -> bool:
+        return bool(found.meets("tensorflow", "2.8.4", needs.Need("attribute", what)))
+
+    assert meets("tensorflow.distribute.MirroredStrategy")
+    assert not meets("tensorflow.distribute.Gone")
+    assert meets("tensorflow.losses.Loss")
+    assert not meets("tensorflow.contrib.eager.python.tfe")
 
 
 def test_packages_are_named_once(finder: ModuleType) -> None:

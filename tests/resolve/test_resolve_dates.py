@@ -21,6 +21,7 @@ TODAY = dt.date(2026, 11, 21)
         ("2020-01-08T17:30:01Z", "3.6.9", "2020-04-07"),
         ("2024-03-12", "3.11.2", "2024-06-10"),
         ("2025-05-20", "3.12.3", "2025-08-18"),
+        ("2025-05-21", "3.12.3", None),
         ("2025-05-22", "3.12.3", None),
         ("2026-11-01", "3.12.3", None),
         ("2026-09-01", "3.9.2", "2026-11-21"),
@@ -30,6 +31,23 @@ TODAY = dt.date(2026, 11, 21)
 )
 def test_default_date(created: str, python: str, expected: str | None) -> None:
     assert default_as_of(base(created=created, python=python), TODAY) == expected
+
+
+@pytest.mark.parametrize(("days", "expected"), [(0, None), (1, "2026-01-30")])
+def test_a_python_counts_as_ended_from_the_day_after_its_last(
+    days: int, expected: str | None
+) -> None:
+    last = next(one.ends for one in load_pythons().python if one.version == "3.10")
+    today = last + dt.timedelta(days=days)
+    created = (dt.date(2026, 1, 30) - dt.timedelta(days=90)).isoformat()
+    assert default_as_of(base(created=created, python="3.10.4"), today) == expected
+
+
+@pytest.mark.parametrize("day", [29, 30, 31])
+def test_eighteen_months_before_the_end_of_august_end_in_february(day: int) -> None:
+    today = dt.date(2026, 8, day)
+    assert default_as_of(base(created="2025-02-28", python="3.12.3"), today) is None
+    assert default_as_of(base(created="2025-02-27", python="3.12.3"), today) == "2025-05-28"
 
 
 def test_base_without_a_creation_date_has_none() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from envbuild.resolve.graph import DIRECT, requiring_names, walk_requirements
+from envbuild.resolve.graph import requiring_names, walk_requirements
+from envbuild.resolve.model import DIRECT
 from envbuild.resolve.platform import marker_environment
 from tests.resolve.conftest import base
 
@@ -58,3 +59,18 @@ def test_circle_ends() -> None:
         "a": ("b", "x"),
         "b": ("a",),
     }
+
+
+def test_what_always_holds_counts_once_beside_extras() -> None:
+    edges = walk_requirements(
+        [(DIRECT, "transformers[torch,flax]")], REQUIRES, marker_environment(base())
+    )
+    own = sorted(edge.target for edge in edges if edge.source == "transformers")
+    assert own == ["accelerate", "jax", "torch", "tqdm"]
+
+
+def test_an_extra_counts_however_it_is_spelled() -> None:
+    requires = {"a": ("b ; extra == 'Dev_Tools'", "c ; extra == 'dev-tools'", "d ; extra == 'x'")}
+    for wish in ("a[dev-tools]", "a[Dev.Tools]", "a[dev_tools]"):
+        edges = walk_requirements([(DIRECT, wish)], requires, marker_environment(base()))
+        assert {edge.target for edge in edges} == {"a", "b", "c"}

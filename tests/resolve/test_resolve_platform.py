@@ -81,6 +81,39 @@ def test_old_tag_names_count() -> None:
         assert best(wheel, python="3.6.9", glibc="2.27") == wheel
 
 
+def test_a_wheel_for_any_linux_fits_after_those_that_name_a_glibc() -> None:
+    files = ("a-1-cp311-cp311-linux_x86_64.whl", "a-1-cp311-cp311-manylinux_2_17_x86_64.whl")
+    assert best(*files) == files[1]
+    assert best(files[0]) == files[0]
+
+
+def test_a_pure_wheel_for_this_python_fits_before_one_for_every_python() -> None:
+    files = ("a-1-py3-none-any.whl", "a-1-cp311-none-any.whl", "a-1-cp312-none-any.whl")
+    assert best(*files) == files[1]
+    assert best(files[2]) is None
+
+
+def test_every_marker_of_pep_508_has_its_value() -> None:
+    assert marker_environment(base(python="3.11.2")) == {
+        "python_version": "3.11",
+        "python_full_version": "3.11.2",
+        "implementation_name": "cpython",
+        "implementation_version": "3.11.2",
+        "platform_python_implementation": "CPython",
+        "platform_machine": "x86_64",
+        "platform_system": "Linux",
+        "platform_release": "",
+        "platform_version": "",
+        "sys_platform": "linux",
+        "os_name": "posix",
+        "extra": "",
+    }
+
+
+def test_a_file_with_another_name_does_not_end_the_search() -> None:
+    assert best("nonsense.whl", "a-1-py3-none-any.whl") == "a-1-py3-none-any.whl"
+
+
 def test_higher_build_number_wins_and_nonsense_is_passed_over() -> None:
     assert (
         best("a-1-py3-none-any.whl", "a-1-2-py3-none-any.whl", "nonsense.whl")

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import bz2
+import gzip
 import io
+import lzma
 import tarfile
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -89,6 +93,14 @@ def test_what_an_sdist_declares(files: dict[str, str], expected: Declared, tmp_p
         for name, text in files.items():
             archive.writestr(f"a-1/{name}", text)
     assert read_sdist(path, "a-1.zip") == expected
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress])
+def test_every_packing_of_a_tar_is_read(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    path = tmp_path / "file"
+    files = {"pyproject.toml": '[project]\nname = "a"\nversion = "1"\ndependencies = ["six"]\n'}
+    path.write_bytes(pack(gzip.decompress(sdist_bytes("a-1", files))))
+    assert read_sdist(path, "a-1.tar").requires == ("six",)
 
 
 def test_files_elsewhere_do_not_count(tmp_path: Path) -> None:

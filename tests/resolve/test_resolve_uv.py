@@ -458,6 +458,36 @@ def test_requirement_after_the_date_names_the_date(index: SyntheticIndex, resolv
     )
 
 
+def test_what_a_coupling_asks_for_may_be_younger_than_the_date(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
+    """numpy 1.21 and later goes with numba 0.55: of that, the release that allows the pin came out months after it."""
+    index.wheel("numpy", "1.20.0", day="2021-02-01")
+    index.wheel("numpy", "1.22.0", day="2021-12-31")
+    index.wheel("numba", "0.53.1", day="2021-03-01", requires=("numpy>=1.15",))
+    index.wheel("numba", "0.55.0", day="2022-01-13", requires=("numpy<1.22,>=1.18",))
+    index.wheel("numba", "0.55.2", day="2022-05-26", requires=("numpy<1.23", "llvmlite>=0.38"))
+    index.wheel("numba", "0.56.0", day="2022-07-25", requires=("numpy<1.23", "llvmlite>=0.38"))
+    index.wheel("llvmlite", "0.38.0", day="2022-01-13")
+    index.wheel("pymatting", "1.1.1", day="2020-01-01", requires=("numba", "numpy"))
+    index.wheel("other", "1.0", day="2021-01-01")
+    index.wheel("other", "2.0", day="2022-02-01")
+    asked = ("numpy==1.22.0", "pymatting==1.1.1", "other")
+    answer = resolve(base(), *asked, as_of="2021-12-19", latest="2026-06-01")
+    found = versions(answer)
+    assert (found["numba"], found["llvmlite"], found["other"]) == ("0.55.2", "0.38.0", "1.0")
+    assert answer.as_of == "2022-01-01"
+    assert answer.notes == (
+        "resolved as of 2022-01-01, not 2021-12-19: numpy==1.22.0 has no release before 2021-12-31",
+        "llvmlite 0.38.0, numba 0.55.2: the first that goes with numpy==1.22.0, pymatting==1.1.1, younger than 2022-01-01",
+    )
+    index.wheel("pymatting", "1.1.2", day="2020-02-01", requires=("numba<0.55", "numpy"))
+    with pytest.raises(NoSolutionError):
+        resolve(
+            base(), "numpy==1.22.0", "pymatting==1.1.2", as_of="2021-12-19", latest="2026-06-01"
+        )
+
+
 def test_a_pin_moves_the_date_to_its_own_day(index: SyntheticIndex, resolve: Resolve) -> None:
     """Nothing months younger than the pin comes along: flask 1.1 fails beside a jinja2 of the next spring."""
     index.wheel("tool", "1.1.0", day="2024-11-21", requires=("other",))

@@ -120,6 +120,33 @@ def test_what_people_write_is_published(line: str) -> None:
     )
 
 
+CONDA = '[conda]\nchannels = ["conda-forge"]\ndependencies = ["LINE"]\n'
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "numpy 1.26.*",
+        "pytorch >=2.5,<3",
+        "pytorch * cuda129*",
+        "pytorch[flags=[cuda]]",
+        "bioconda::samtools",
+        "r-base=4.4",
+        "libblas=*=*mkl",
+    ],
+)
+def test_what_people_write_for_conda_is_published(line: str) -> None:
+    refuse_recipe(RECIPE.replace("NAME", "small") + CONDA.replace("LINE", line), "test")
+
+
+@pytest.mark.parametrize(
+    "line", ["file:x", "/a", "../a", "a;b", "a $(b)", "https://a.invalid/b", "-x"]
+)
+def test_what_is_no_plain_match_spec_is_refused(line: str) -> None:
+    with pytest.raises(UsageError, match="no plain match spec has"):
+        refuse_recipe(RECIPE.replace("NAME", "small") + CONDA.replace("LINE", line), "test")
+
+
 def test_the_shipped_recipes_may_be_published() -> None:
     for path in (Path(__file__).parents[2] / "recipes").glob("*.toml"):
         refuse_recipe(path.read_text("utf-8"), str(path))

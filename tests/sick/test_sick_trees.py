@@ -135,10 +135,11 @@ def faults_page() -> str:
     healthy = ", ".join(make.__name__.replace("_", " ") for make in HEALTHY)
     return (
         "# Faults that the check finds\n\n([日本語](ja/check-faults.md))\n\n"
-        f"{len(SICK)} sick trees (`tests/sick/faults.py`), each with one fault; all are found, by exactly these checks and in these words.\n"
-        f"{len(HEALTHY)} healthy ones (`tests/sick/healthy.py`); none is accused. Written by `tests/sick/test_sick_trees.py --update-golden`.\n"
-        "Faults of the GPU and its driver (stub first, cuInit codes, hidden devices, MIG, fallback to the CPU, wrong results) are in\n"
-        "`tests/check/test_check_gpu.py` and `test_check_deep.py`, on drivers and frameworks that stand in for real ones.\n\n"
+        f"A tree is a folder laid out like an image, and is what a check gets here. {len(SICK)} trees are sick (`tests/sick/faults.py`), each with one\n"
+        "fault. Every fault is found: only the checks of its rows fail, with these words.\n"
+        f"{len(HEALTHY)} trees are healthy (`tests/sick/healthy.py`), and no check fails on them. `tests/sick/test_sick_trees.py --update-golden` writes this page.\n"
+        "Other tests are about the GPU and its driver: a stub that is loaded first, codes of cuInit, hidden devices, MIG, the CPU in the GPU's place,\n"
+        "wrong results. They use drivers and frameworks that stand in for real ones (`tests/check/test_check_gpu.py`, `test_check_deep.py`).\n\n"
         "| fault | check | says |\n|---|---|---|\n" + "\n".join(rows) + f"\n\nHealthy: {healthy}.\n"
     )
 

@@ -18,12 +18,14 @@ from envbuild.app.lock import LockRequest, update_lock
 from envbuild.app.make import MakeRequest, MakeResult, make_locked
 from envbuild.app.ready_lock import write_own_lock
 from envbuild.context import Context
-from envbuild.errors import UsageError
+from envbuild.errors import CheckFailedError, EnvbuildError, NoSolutionError, UsageError
+from envbuild.lock.decide.conda import find_in_channels
 from envbuild.lock.model import Lock
 from envbuild.project.names import distribution_of
-from envbuild.recipe.edit import add_requirements, remove_requirements
+from envbuild.recipe.conda import spec_name
+from envbuild.recipe.edit import ListSection, add_requirements, remove_requirements
 from envbuild.recipe.find import LOCKS, RECIPES, find_recipe, recipe_files
-from envbuild.recipe.model import Source
+from envbuild.recipe.model import Recipe, Source
 from envbuild.recipe.read import parse_recipe
 from envbuild.recipe.trees import project_folder
 from envbuild.recipe.undo import noting_before, rewrite_recipe
@@ -35,9 +37,11 @@ from envbuild.toml import quote
 class RecipeChange:
     """What is to be changed: requirements to add, names to remove.
 
-    ``keep`` are names and versions to prefer; without ``make`` the image stays as it is.
+    ``section`` is that of the recipe whose list changes; ``keep`` are names and versions to prefer;
+    without ``make`` the image stays as it is.
     """
 
+    section: ListSection = "python"
     add: tuple[str, ...] = ()
     remove: tuple[str, ...] = ()
     keep: tuple[tuple[str, str], ...] = ()
@@ -69,11 +73,15 @@ def change_recipe(name: str | None, change: RecipeChange, context: Context) -> C
 
 
 def _change_held(source: Source, change: RecipeChange, context: Context) -> ChangeResult:
-    text = add_requirements(source.text, change.add, source.path)
-    text = remove_requirements(text, change.remove, source.path)
+    text = add_requirements(source.text, change.add, source.path, change.section)
+    text = remove_requirements(text, change.remove, source.path, change.section)
     recipe = parse_recipe(text, source.path)
     after = msgspec.structs.replace(source, recipe=recipe, text=text)
-    old, lock = update_lock(after, LockRequest(keep=change.keep), context)
+    try:
+        old, lock = update_lock(after, LockRequest(keep=change.keep), context)
+    except NoSolutionError as error:
+        error.hint = _with_conda_hint(error.hint, recipe, change, context)
+        raise
     _refuse_checked(after, lock, change.remove)
     image = context.settings.cwd / f"{recipe.name}.sif"
     with ExitStack() as stack:
@@ -85,13 +93,42 @@ def _change_held(source: Source, change: RecipeChange, context: Context) -> Chan
             rewrite_recipe(source.path, text)
             write_own_lock(after, lock, context)
 
-        made = _make_changed(after, lock, change, write_both, context)
+        try:
+            made = _make_changed(after, lock, change, write_both, context)
+        except CheckFailedError as error:
+            error.hint = _keep_hint(recipe.name)
+            raise
     return ChangeResult(source=after, old=old, lock=lock, made=made)
+
+
+def _keep_hint(name: str) -> str:
+    return (
+        "recipe, lock and image stay as they were; the findings above say what is wrong\n"
+        f"to keep the change all the same: --no-make, then envbuild make {name} --no-check"
+    )
+
+
+def _with_conda_hint(
+    hint: str | None, recipe: Recipe, change: RecipeChange, context: Context
+) -> str | None:
+    """Return a hint, and beside it how to take from conda what the recipe's channels have."""
+    if change.section == "conda" or not (change.add and recipe.conda.channels):
+        return hint
+    try:
+        found = find_in_channels(recipe, [spec_name(line) for line in change.add], context)
+    except EnvbuildError:
+        return hint  # the first error is the one to tell
+    if not found:
+        return hint
+    names = " ".join(found)
+    way = f"take it from the recipe's conda channels: envbuild add --conda {recipe.name} {names}"
+    return f"{hint}\nor {way}" if hint else way
 
 
 def _refuse_checked(source: Source, lock: Lock, removed: tuple[str, ...]) -> None:
     """Raise UsageError for a removed package that [check] imports names and nothing else brings."""
     there = {package.name for package in lock.installed}
+    there |= {package.name for package in lock.conda}
     gone = {canonicalize_name(name) for name in removed} - there
     for module in source.recipe.check.imports:
         name = distribution_of(module) or canonicalize_name(module.partition(".")[0])
@@ -154,7 +191,7 @@ def promote_layer(name: str, change: RecipeChange, context: Context) -> ChangeRe
     record = read_own_record(record_path(folder, name), context.store)
     if record is None:
         hint = f"envbuild add --dev {name} PKG"
-        raise UsageError(f"{name} has no development layer", where=name, hint=hint)
+        raise UsageError("there is no development layer", where=name, hint=hint)
     new = None
     if record.over and name not in recipe_files(context.settings):
         new = folder / RECIPES / f"{name}.toml"

@@ -1,4 +1,4 @@
-"""The doctor on folders: is there room, may the user fill it, and is it a disk that builds work on."""
+"""The doctor on folders: is there room, may the user write, and do builds work on that disk."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def plan_again(
     job = replace(first.job, intent=intent, allocation=allocate(intent, site, interactive=False))
     job = replace(job, origin=first.job.key or "", key=None, checked=())
     job = replace(job, secrets=newest.job.secrets if newest.job else None)
-    job = replace(job, commit=git_commit(settings.cwd, context.runner))
+    job = replace(job, commit=git_commit(settings, context.runner))
     if job.intent.array is not None:
         job = _with_tasks(job, failed, site)
     found = None

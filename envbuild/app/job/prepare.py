@@ -40,6 +40,7 @@ from envbuild.job.model import Image, Intent, Job
 from envbuild.job.request.intent import Flags, make_intent
 from envbuild.job.request.table import fill_rows, plan_table
 from envbuild.job.schedulers import features_of
+from envbuild.job.schedulers.protocol import log_pattern
 from envbuild.job.sites.fit import why_unfit
 from envbuild.job.sites.site import Site
 from envbuild.job.submit import check_project, copy_secrets, new_key, write_secrets
@@ -110,10 +111,11 @@ def plan_job(request: JobRequest, context: Context) -> tuple[Job, Site, FoundIma
         table=table,
         rows=fill_rows(table, argv, str(request.each or "--grid")) if table else (),
         binds=binds,
-        commit=git_commit(settings.cwd, context.runner),
+        commit=git_commit(settings, context.runner),
         interactive=request.interactive,
     )
     job = compose_job(draft, site, settings)
+    _require_own_log(job, request.flags, settings)
     caches = _plan_caches(job, found, request, context)
     job = replace(job, caches=caches, layer=_overlay_of_job(layer, context))
     for warning in check_visible(job, site, settings, binds):
@@ -136,8 +138,27 @@ def _recipe_notes(found: FoundImage, settings: Settings) -> Iterator[str]:
         yield f"the recipe hands these variables of yours on to the job: {', '.join(given)}"
     outside = [path for path in wanted.stage if not _is_inside(path, settings.cwd)]
     if outside:
-        told = ", ".join(outside)
-        yield f"the recipe copies this to the node, from outside of the project: {told}"
+        paths = ", ".join(outside)
+        yield f"the recipe copies this to the node, from outside of the project: {paths}"
+
+
+def _require_own_log(job: Job, flags: Flags, settings: Settings) -> None:
+    """Raise UsageError for a log that a recipe, or a link of the project, leads out of the project.
+
+    What a job prints is its recipe's word: in a new file of ~/.bashrc.d or beside Python's modules
+    it would be code of the user.
+    """
+    pattern = log_pattern(job)
+    if flags.output is not None or _is_inside(pattern, settings.cwd):
+        return
+    hint = "--output PATTERN takes the place that you say"
+    if job.intent.output is not None:
+        what = f"{pattern!r} lies outside of the project: a recipe does not choose that"
+        raise UsageError(what, where="[job] output", hint=hint)
+    real = Path(os.path.realpath(settings.cwd / pattern))
+    if any(part.startswith(".") for part in real.parts):
+        what = "is a link that leads into a hidden folder outside of the project"
+        raise UsageError(what, where=str(Path(pattern).parent), hint=hint)
 
 
 def _is_inside(path: str, folder: Path) -> bool:

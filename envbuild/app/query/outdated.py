@@ -13,6 +13,7 @@ from envbuild.conda.model import CondaRequest
 from envbuild.context import Context
 from envbuild.lock.model import Lock
 from envbuild.net.index import index_url
+from envbuild.recipe.conda import spec_name
 from envbuild.resolve.uv.newest import newest_releases
 from envbuild.store.units import count_noun
 
@@ -62,13 +63,19 @@ def outdated_conda_rows(
     lock: Lock, newest: Mapping[str, str], *, everything: bool
 ) -> list[tuple[str, str, str, str]]:
     """Return name, locked version, newest one and the reason, for conda packages."""
-    direct = {p.name for p in lock.conda if "(direct)" in p.via}
+    direct = {p.name for p in lock.conda if p.is_direct}
+    asked_lines = {spec_name(line): line for line in lock.conda_direct}
     rows = []
     for package in lock.conda:
         version = newest.get(package.name, package.version)
         asked = everything or package.name in direct
         if asked and version != package.version:
-            reason = "conda: envbuild lock --upgrade may take it"
+            line = asked_lines.get(package.name, package.name)
+            reason = (
+                "conda: envbuild lock --upgrade may take it"
+                if line.rpartition("::")[2].strip() == package.name
+                else f'the recipe asks for "{line}"'
+            )
             rows.append((package.name, package.version, version, reason))
     return rows
 
@@ -86,7 +93,7 @@ def outdated_rows(
         release = newest.get(package.name)
         if release is None or Version(release) <= Version(package.version):
             continue
-        if everything or "(direct)" in package.via:
+        if everything or package.is_direct:
             line = asked_line(lock, package.name, release)
             held = (
                 f'the recipe asks for "{line}"' if line else _group_reason(package.group, default)

@@ -8,6 +8,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from envbuild.app.lock import lock_target, resolve_lock
+from envbuild.base.facts import cached_facts
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError
 from envbuild.lock.decide.decide import LockOptions
@@ -26,6 +27,7 @@ def find_outlook(source: Source, lock: Lock, package: str, context: Context) -> 
         return _find_other_outlook(source, lock, package, context)
     if held.group == "framework":
         return "only with another release under [base] framework"
+    _say_base_is_made(lock, context)
     wish = _free_choice(source, lock, package, context)
     try:
         other = resolve_lock(asking_for(source, package), wish, context)
@@ -43,6 +45,15 @@ def find_outlook(source: Source, lock: Lock, package: str, context: Context) -> 
     later = "; with a later as-of under [python] perhaps" if lock.as_of else ""
     newest = f"not{as_of}: it is the newest that there is for this base{later}"
     return pinned if "==" in line else newest
+
+
+def _say_base_is_made(lock: Lock, context: Context) -> None:
+    """Say why the first question of an empty store takes minutes."""
+    if cached_facts(lock.base.digest, context.store) is None:
+        context.report.say(
+            f"what would change it: {lock.base.reference} is not in the store, so it is made or "
+            "downloaded first (--offline: the lock alone)"
+        )
 
 
 def asked_line(lock: Lock, package: str, release: str | None = None) -> str | None:

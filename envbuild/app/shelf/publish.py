@@ -95,8 +95,10 @@ def gather_publication(
     path = context.settings.cwd / f"{source.recipe.name}.sif"
     image = None
     if _has_image(path, source, lock, context, needed=with_image):
-        with context.report.stage(f"hash {path.name}"):
-            image = describe_image(path, lock_digest(lock), context.store)
+        # for the image's own digest, and for the file's sha256
+        total = 2 * path.stat().st_size
+        with context.report.stage(f"hash {path.name}", total=total) as stage:
+            image = describe_image(path, lock_digest(lock), context.store, stage.advance)
     return Publication(
         library=library,
         source=source,

@@ -44,6 +44,7 @@ HIDING = ("python", "python3", "torchrun")
 """Commands that a module may put before the machine's own of the same name."""
 MADE_BY = "written by envbuild"
 """What our modulefiles say of themselves; others are neither replaced nor removed."""
+OLD_DEFAULT = re.compile(r'#%Module1\.0\nset ModulesVersion "([\w.+-]{1,64})"\n')
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -140,14 +141,24 @@ def _check_folder(folder: Path) -> None:
 
 def _check_own(path: Path) -> None:
     """Raise UsageError for a file that somebody else has written there."""
-    if not path.exists():
-        return
-    if not path.is_file() or MADE_BY not in path.read_text("utf-8", "replace")[:200]:
+    if path.exists() and not (_is_ours(path) or _is_old_default(path)):
         raise UsageError(
             "this already exists, and envbuild did not make it",
             where=str(path),
             hint="name another folder (-o) or version (--version)",
         )
+
+
+def _is_ours(path: Path) -> bool:
+    return path.is_file() and MADE_BY in path.read_text("utf-8", "replace")[:200]
+
+
+def _is_old_default(path: Path) -> bool:
+    """Tell whether this is a ``.version`` of an envbuild that did not write its name into it."""
+    if path.name != ".version" or not path.is_file():
+        return False
+    found = OLD_DEFAULT.fullmatch(path.read_text("utf-8", "replace"))
+    return found is not None and _is_ours(path.with_name(f"{found[1]}.lua"))
 
 
 def _choose_commands(
@@ -177,9 +188,11 @@ def _choose_commands(
 
 def _commands_inside(found: FoundImage, context: Context) -> list[str]:
     """Ask the image which commands it has: Python's, and those of its direct packages."""
-    script = resources.files("envbuild.wrap").joinpath("scripts/list_commands.py")
-    start = 'exec "$(command -v python3 || command -v python)" -c "$0" "$@"'
-    words = ("sh", "-c", start, script.read_text("utf-8"), *_direct_packages(found))
+    scripts = resources.files("envbuild.wrap").joinpath("scripts")
+    shell, python = (
+        scripts.joinpath(f"list_commands.{kind}").read_text("utf-8") for kind in ("sh", "py")
+    )
+    words = ("sh", "-c", shell, python, *_direct_packages(found))
     layer = find_layer(found, context)
     runtime = layer.on_runtime(context.runtime) if layer else context.runtime
     command = runtime.exec_command(found.path, words, ExecOptions(network=False, timeout=120))
@@ -190,11 +203,13 @@ def _commands_inside(found: FoundImage, context: Context) -> list[str]:
     except UNREADABLE as error:
         output = result.last_lines(3) or "nothing"
         raise HostError(
-            f"the image's Python did not answer; it said:\n{output}", where=str(found.path)
+            f"the image did not say which commands it has; it said:\n{output}",
+            where=str(found.path),
         ) from error
 
 
 def _direct_packages(found: FoundImage) -> tuple[str, ...]:
+    """Return the names of Python's packages that the recipe names, and the records of conda's."""
     lock = found.lock
     if lock is None:
         try:
@@ -205,7 +220,11 @@ def _direct_packages(found: FoundImage) -> tuple[str, ...]:
         return ()
     trees = [package.name for package in lock.python if package.source is not None]
     named = [requirement_name(line) for line in lock.direct]
-    return tuple(name for name in (*named, *trees) if name)
+    # Python has a wrapper of its own, and brings commands that nobody asks for
+    tools = [p for p in lock.conda if p.is_direct and p.name != "python"]
+    stems = [f"{tool.name}-{tool.version}-{tool.build}" for tool in tools]
+    records = [f"{lock.conda_prefix}/conda-meta/{stem}.json" for stem in stems]
+    return tuple(name for name in (*named, *trees, *records) if name)
 
 
 def _write_programs(

@@ -201,20 +201,18 @@ def _remove_old(context: Context) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def wait_for_server(
-    record: Record, site: Site, context: Context, clock: Clock | None = None
-) -> Notebook:
+def wait_for_server(record: Record, site: Site, context: Context) -> Notebook:
     """Wait until the server of a job listens.  Raises HostError where the job ends before."""
-    hand = clock or Clock()
+    clock = Clock()
     folder = _folder_of(record, context)
     if folder is None:
         raise UsageError("this job is not a notebook", where=f"job {record.id}")
-    due, shown = hand.now(), ""
+    due, shown = clock.now(), ""
     while (found := _read_server(folder)) is None:
-        if hand.now() >= due:
+        if clock.now() >= due:
             shown = _look_after(record, site, context, shown)
-            due = hand.now() + ASK
-        hand.sleep(LOOK)
+            due = clock.now() + ASK
+        clock.sleep(LOOK)
     node, port = found
     token = (folder / "token").read_text("utf-8")
     queues = features_of(site).queues

@@ -78,7 +78,7 @@ def choose_packages(
     """
     if _has_module(found, package, context):
         return asked
-    context.report.say(f"{found.path.name} has no {package}: it is laid over it")
+    context.report.say(f"{found.path.name} has no {package}: a layer over the image brings it")
     return (*asked, package)
 
 

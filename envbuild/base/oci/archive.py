@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -42,60 +43,68 @@ Opener = Callable[[str], "IO[bytes]"]
 """Opens a member by its path inside the archive; KeyError where it is not there."""
 
 
-def describe_archive(reference: BaseReference, context: Context) -> BaseFacts:
-    """Return the facts of an image in a file or folder; its blobs are in the store afterwards.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ArchiveForm:
+    """One form of an image outside registries: how its members are opened and read."""
 
-    Raises UsageError for what is no such archive, IntegrityError for one that is damaged.
-    """
-    image = read_archive(reference, context)
-    return image_facts(reference, image, lambda: None, context)
+    open_members: Callable[[BaseReference, Context], AbstractContextManager[Opener]]
+    read_members: Callable[[Opener, BaseReference, Store], OciImage]
 
+    def describe(self, reference: BaseReference, context: Context) -> BaseFacts:
+        """Return the facts of an image; its blobs are in the store afterwards.
 
-def fetch_archive(reference: BaseReference, context: Context) -> Header:
-    """Return the header that starts from the locked image, read again where the store lost it.
+        Raises UsageError for what is no such archive, IntegrityError for one that is damaged.
+        """
+        image = self.read_image(reference, context)
+        return image_facts(reference, image, lambda: None, context)
 
-    Raises IntegrityError where the file holds another image by now.
-    """
-    image = stored_image(reference.digest or "", context.store)
-    if image is None:
-        image = read_archive(reference, context)
-    if image.digest != reference.digest:
-        raise IntegrityError(
-            f"holds another image than was locked: {image.digest}, the lock says {reference.digest}",
-            where=reference.text,
-            hint="take this one: envbuild lock NAME",
-        )
-    return (("Bootstrap", "oci"), ("From", str(lay_out(image, context.store))))
+    def fetch(self, reference: BaseReference, context: Context) -> Header:
+        """Return the header that starts from the locked image, read again where the store lost it.
 
+        Raises IntegrityError where the file holds another image by now.
+        """
+        image = stored_image(reference.digest or "", context.store)
+        if image is None:
+            image = self.read_image(reference, context)
+        if image.digest != reference.digest:
+            raise IntegrityError(
+                f"holds another image than was locked: {image.digest}, "
+                f"the lock says {reference.digest}",
+                where=reference.text,
+                hint="take this one: envbuild lock NAME",
+            )
+        return (("Bootstrap", "oci"), ("From", str(lay_out(image, context.store))))
 
-def read_archive(reference: BaseReference, context: Context) -> OciImage:
-    """Bring an archive's image into the store."""
-    with (
-        context.report.stage(f"read {reference.text}"),
-        open_archive(reference, context) as opener,
-    ):
-        if reference.kind.name in ("oci", "oci-archive"):
-            return _read_layout(opener, reference, context.store)
-        return _read_saved(opener, reference, context.store)
+    def read_image(self, reference: BaseReference, context: Context) -> OciImage:
+        """Bring the image into the store."""
+        with (
+            context.report.stage(f"read {reference.text}"),
+            self.open_members(reference, context) as opener,
+        ):
+            return self.read_members(opener, reference, context.store)
 
 
 @contextmanager
-def open_archive(reference: BaseReference, context: Context) -> Iterator[Opener]:
-    """Lend what opens the members of an archive, whatever it lies in."""
-    if reference.kind.name == "docker-daemon":
-        with context.store.work("docker") as work:
-            target = work / "image.tar"
-            save_image(reference, target, context.settings)
-            with _open_tar(target, reference) as opener:
-                yield opener
-        return
-    path = context.settings.cwd / Path(_archive_path(reference)).expanduser()
-    if not path.exists():
-        raise UsageError("there is no such file", where=str(path))
-    if reference.kind.name != "oci":
-        with _open_tar(path, reference) as opener:
+def _open_engine_image(reference: BaseReference, context: Context) -> Iterator[Opener]:
+    """Lend the members of an image that a Docker engine of this machine holds."""
+    with context.store.work("docker") as work:
+        target = work / "image.tar"
+        save_image(reference, target, context.settings)
+        with _open_tar(target, reference) as opener:
             yield opener
-        return
+
+
+@contextmanager
+def _open_file(reference: BaseReference, context: Context) -> Iterator[Opener]:
+    """Lend the members of an archive in one file."""
+    with _open_tar(_existing_path(reference, context), reference) as opener:
+        yield opener
+
+
+@contextmanager
+def _open_folder(reference: BaseReference, context: Context) -> Iterator[Opener]:
+    """Lend the members of an OCI layout that is a folder."""
+    path = _existing_path(reference, context)
     if not (path / "index.json").is_file():
         raise UsageError(
             "is not a folder in the OCI image layout: it has no index.json", where=str(path)
@@ -110,13 +119,17 @@ def open_archive(reference: BaseReference, context: Context) -> Iterator[Opener]
     yield from_folder
 
 
+def _existing_path(reference: BaseReference, context: Context) -> Path:
+    path = context.settings.cwd / Path(_archive_path(reference)).expanduser()
+    if not path.exists():
+        raise UsageError("there is no such file", where=str(path))
+    return path
+
+
 def _archive_path(reference: BaseReference) -> str:
     """Return the path without the tag that may follow it ("oci:folder:tag")."""
-    return (
-        reference.name.rpartition(":")[0] or reference.name
-        if _tag_of(reference)
-        else reference.name
-    )
+    path = reference.name.rpartition(":")[0] if _tag_of(reference) else ""
+    return path or reference.name
 
 
 def _tag_of(reference: BaseReference) -> str | None:
@@ -187,17 +200,19 @@ def _read_saved(opener: Opener, reference: BaseReference, store: Store) -> OciIm
     """Read the output of ``docker save``: plain tars, so the manifest is written here."""
     where = reference.text
     try:
-        told: Any = msgspec.json.decode(_read_small(opener, "manifest.json", where))
-        entry = told[0]
+        images: Any = msgspec.json.decode(_read_small(opener, "manifest.json", where))
+        entry = images[0]
         config_name, layer_names = str(entry["Config"]), [str(name) for name in entry["Layers"]]
     except (*UNREADABLE, KeyError, IndexError, TypeError) as error:
         raise UsageError("is not what docker save writes", where=where) from error
-    if len(told) != 1 and _tag_of(reference) is None:
+    if len(images) != 1 and _tag_of(reference) is None:
         tags: list[str] = []
-        for item in told:
+        for item in images:
             tags += map(str, item.get("RepoTags") or ())
         names = ", ".join(tags)
-        raise UsageError(f"holds {len(told)} images: {names}", where=where, hint="save one of them")
+        raise UsageError(
+            f"holds {len(images)} images: {names}", where=where, hint="save one of them"
+        )
     config = _import_blob(opener, config_name, where, store, kind=CONFIG_KIND)
     layers = tuple(
         _import_blob(opener, name, where, store, kind=LAYER_KIND) for name in layer_names
@@ -265,3 +280,9 @@ def _import_blob(
         if known is None or digest.hexdigest() == known.sha256:
             commit_file(work / "blob", store.artifact(digest.hexdigest()))
     return Blob(media_type=kind, digest=f"sha256:{digest.hexdigest()}", size=size)
+
+
+OCI_FOLDER = ArchiveForm(open_members=_open_folder, read_members=_read_layout)
+OCI_FILE = ArchiveForm(open_members=_open_file, read_members=_read_layout)
+DOCKER_FILE = ArchiveForm(open_members=_open_file, read_members=_read_saved)
+DOCKER_ENGINE = ArchiveForm(open_members=_open_engine_image, read_members=_read_saved)

@@ -256,10 +256,10 @@ def _read_manifest(place: RegistryServer, name: ImageName, reference: str) -> tu
     """Return a manifest's bytes, checked against the digest asked for or announced."""
     url = place.address("manifests", reference)
     try:
-        data, kind, told = _get_bounded(place, url, accept=", ".join((*MANIFESTS, *INDEXES)))
+        data, kind, announced = _get_bounded(place, url, accept=", ".join((*MANIFESTS, *INDEXES)))
     except GoneError as error:
         raise _unknown_image(place, name, reference) from error
-    for digest in (reference if reference.startswith("sha256:") else "", told):
+    for digest in (reference if reference.startswith("sha256:") else "", announced):
         if digest.startswith("sha256:"):
             _require_digest(digest, data, name)
     return data, kind
@@ -336,8 +336,7 @@ def _list_tags(place: RegistryServer) -> tuple[str, ...]:
             # whoever may ask here need not be known elsewhere
             url = following if following.startswith(f"{place.url}/") else None
         try:
-            told = msgspec.json.decode(body)
-            listed = told.get("tags") or ()
+            listed = msgspec.json.decode(body).get("tags") or ()
             found += [tag for tag in listed if isinstance(tag, str) and tag.isprintable()]
         except (*UNREADABLE, AttributeError, TypeError):
             break
@@ -364,4 +363,12 @@ def _registry_error(error: NetworkError, place: RegistryServer, name: ImageName)
         return NetworkError(
             f"the registry limits how much is pulled: {error.what}", where=name.short, hint=hint
         )
+    if error.what.startswith("cannot be reached"):
+        hint = (
+            f"check the network and the proxy variables; where {name.registry} cannot be reached, "
+            f"name a mirror in the settings file:\n"
+            f'[registries."{name.registry}"] mirrors = ["https://…"]\n'
+            'or take a base that needs no registry: bootstrap = "debian:bookworm"'
+        )
+        return NetworkError(error.what, where=error.where, hint=hint)
     return error

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-import runpy
 from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from envbuild.base.facts import MARK
+from envbuild.base.facts import MARK, probe_functions
 from envbuild.base.oci.layers import Tree
 from envbuild.errors import UsageError
 
@@ -77,7 +75,7 @@ def read_static(tree: Tree, environment: Mapping[str, str], *, machine: str, whe
 
     Raises UsageError for an image whose Python is older than 3.6.
     """
-    probe = runpy.run_path(str(Path(__file__).parents[1] / "probe.py"), run_name="probe")
+    probe = probe_functions()
     files = _Layers(tree, environment)
     program = _find_program(tree, environment)
     python = {} if program else probe["without_interpreter"](files, machine)

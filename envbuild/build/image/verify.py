@@ -191,9 +191,9 @@ def layer_of(image: SquashImage, tree: Mapping[str, TreeEntry], *, overlay: bool
     for entry in tree.values():
         folder, _, name = entry.path.rpartition("/")
         if overlay and entry.kind == "c" and entry.device == 0:
-            entries.append(
-                TreeEntry(f"{folder}/{WHITEOUT}{name}" if folder else f"{WHITEOUT}{name}", "w", 0)
-            )
+            hiding = f"{WHITEOUT}{name}"
+            path = f"{folder}/{hiding}" if folder else hiding
+            entries.append(TreeEntry(path, "w", 0))
         elif not is_guard(entry.path):
             entries.append(entry)
     entries.sort(key=lambda entry: entry.path)

@@ -153,12 +153,12 @@ def result_file(folder: Path, name: str, *, limit: int = FILE_LIMIT) -> Iterator
         yield file
 
 
-def result_bytes(folder: Path, name: str, *, limit: int = TEXT_LIMIT) -> bytes:
+def result_bytes(folder: Path, name: str) -> bytes:
     """Return what a file that a run left holds.  Raises IntegrityError as result_file does."""
-    with result_file(folder, name, limit=limit) as file:
-        data = file.read(limit + 1)
-    if len(data) > limit:
-        raise _refusal(name, f"is larger than {limit} bytes")
+    with result_file(folder, name, limit=TEXT_LIMIT) as file:
+        data = file.read(TEXT_LIMIT + 1)
+    if len(data) > TEXT_LIMIT:
+        raise _refusal(name, f"is larger than {TEXT_LIMIT} bytes")
     return data
 
 

@@ -10,7 +10,7 @@ import json
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from envbuild.base.model import DebianPackage
@@ -33,10 +33,12 @@ from envbuild.lock.model import LockedBase
 from envbuild.parts.cache import CachedPart, PackContext, cached_part, part_key, provide_part
 from envbuild.parts.from_layer import fill_layer
 from envbuild.plan import shell
+from envbuild.progress import Stage
 from envbuild.run import Command, Result
 from envbuild.runtime import Bind
 from envbuild.store.atomic import os_errors_as
 from envbuild.store.layout import Store
+from envbuild.store.units import count_noun
 
 SECONDS = 7200.0
 CAPTURE = Path(__file__).parent / "scripts" / "capture.py"
@@ -49,6 +51,7 @@ Some file systems count seconds.
 REFUSED = re.compile(
     r"fuse-overlayfs|newuidmap|newgidmap|subuid|user namespace|while applying fakeroot"
 )
+DPKG_STEPS = ("Unpacking ", "Setting up ")
 NO_OVERLAY = (
     "this needs what apptainer build --fakeroot needs: a line for the user in /etc/subuid and /etc/subgid, "
     "fuse-overlayfs, and /dev/fuse; envbuild doctor shows which is missing\n"
@@ -66,6 +69,15 @@ class OverlayScript:
     environment: tuple[tuple[str, str], ...] = ()
     hint: str = ""
 
+    @property
+    def steps(self) -> int:
+        """What dpkg tells of: each package is unpacked and set up; 0 where nobody can know."""
+        return 2 * len(self.files)
+
+    def counts(self, line: str) -> bool:
+        """Tell whether a line of the run's output is a step, or, of unknown ones, any line."""
+        return not self.files or line.startswith(DPKG_STEPS)
+
 
 def debian_install_script(
     packages: Iterable[DebianPackage], store: Store, epoch: int
@@ -76,7 +88,7 @@ def debian_install_script(
     """
     chosen = tuple(packages)
     return OverlayScript(
-        name=f"install {len(chosen)} Debian packages",
+        name=f"install {count_noun(len(chosen), 'Debian package')}",
         script=(
             "set -eu",
             "umask 022",
@@ -154,12 +166,15 @@ def run_captured(
     found = cached_part(key, packing.store)
     if found is not None:
         return found
-    with packing.report.stage(script.name), packing.store.work("capture") as work:
+    stage_of_all = packing.report.stage(script.name, total=script.steps or None, unit="line")
+    with stage_of_all as stage, packing.store.work("capture") as work:
         overlay = work / "overlay"
         make_open(overlay)
         image = overlay.with_name("root.sif")
         write_root(image, below, machine=base.machine, codec=packing.codec)
-        _OverlayRun(script=script, base=base, context=context, image=image, overlay=overlay).run()
+        _OverlayRun(
+            script=script, base=base, context=context, image=image, overlay=overlay, stage=stage
+        ).run()
         return provide_part(
             key,
             packing,
@@ -179,6 +194,7 @@ class _OverlayRun:
     context: Context
     image: Path
     overlay: Path
+    stage: Stage
 
     def run(self) -> None:
         """Run the script, leave what it changed as ``layer.tar``, and remove the overlay."""
@@ -192,7 +208,7 @@ class _OverlayRun:
                 between.write("act.sh", ("\n".join(self.script.script) + "\n").encode())
                 argv = ("/bin/sh", f"{GIVEN}/act.sh")
                 command = self._command(argv, between.binds(), overlay=self.overlay)
-                result = self.context.runner(command, check=False)
+                result = self.context.runner(replace(command, on_line=self._count), check=False)
             if result.code != 0:
                 raise _run_failure(self.script, result)
             self._collect(order)
@@ -202,6 +218,10 @@ class _OverlayRun:
             # only a run like the one that wrote them can remove them
             if not done:
                 self._collect({**order, "only-remove": 1})
+
+    def _count(self, line: str) -> None:
+        if self.script.counts(line):
+            self.stage.advance()
 
     def _collect(self, order: Mapping[str, int]) -> None:
         """Read the overlay in a namespace like the one that wrote it, and remove it there.

@@ -19,6 +19,7 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from packaging.version import Version
 
 from envbuild import limits
+from envbuild.build.in_base.build_hints import build_hint
 from envbuild.build.in_base.container import BaseContainer
 from envbuild.build.in_base.exchange import (
     GIVEN,
@@ -167,8 +168,7 @@ def _build_sdist(
             raise ToolFailedError.of(
                 error,
                 f"{package.file} could not be built: {error.what}",
-                hint=error.hint
-                or "compilers and headers that it needs belong into [system] build-packages",
+                hint=error.hint or build_hint(f"{error.stderr}\n{error.stdout}"),
             ) from error
         return _keep_wheel(package, wheel_key(package, needs), between.out, store)
 

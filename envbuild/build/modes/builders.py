@@ -14,8 +14,6 @@ class Builder(Protocol):
 
     def prepare(self, request: DefinitionBuild) -> None:
         """Write what the commands read: beside ``request.target``, or beside ``request.files``."""
-        ...  # pragma: no cover
 
     def commands(self, request: DefinitionBuild, runtime: Runtime) -> tuple[Command, ...]:
         """Return the commands that make ``request.target``, one after the other."""
-        ...  # pragma: no cover

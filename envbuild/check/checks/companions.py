@@ -84,7 +84,10 @@ def _report_broken(evidence: Evidence, broken: list[Coupling], versions: dict[st
     shown = {row.package: {"constraint": row.constraint, "source": row.reason} for row in broken}
     wanted = _wanted(first.constraint)
     if not wanted:
-        return failed(what, f"take {first.package} out", broken=shown)
+        hint = f"take {first.package} out: nothing mends it beside {with_whom}"
+        if first.note:
+            hint += f" ({first.note})"
+        return failed(what, hint, broken=shown)
     hint = f'put "{first.constraint}" into [python] dependencies'
     return failed(f"{what}: it wants {wanted}", hint, broken=shown)
 

@@ -23,11 +23,12 @@ def conda_packages(evidence: Evidence) -> Verdict:
     found = given(evidence.conda)
     locked = evidence.expected.conda
     there = {package.name: f"{package.version} {package.build}" for package in found.packages}
-    wrong = [
-        f"{name} {there[name]} instead of {told}" if name in there else f"{name} missing"
-        for name, told in locked.items()
-        if there.get(name) != told
-    ]
+    wrong: list[str] = []
+    for name, build in locked.items():
+        if name not in there:
+            wrong.append(f"{name} missing")
+        elif there[name] != build:
+            wrong.append(f"{name} {there[name]} instead of {build}")
     if wrong:
         return failed(
             f"conda's packages are not what the lock says: {listing(wrong)}",
@@ -88,10 +89,8 @@ def conda_owners(evidence: Evidence) -> Verdict:
         ours = both.package in expected.conda or canonicalize_name(both.dist) in expected.wheels
         if not (ours or expected.alone):
             continue
-        pip, files = (
-            f"{both.dist} {both.version}",
-            f"{count_noun(both.files, 'file')}, for one {both.example}",
-        )
+        pip = f"{both.dist} {both.version}"
+        files = f"{count_noun(both.files, 'file')}, for one {both.example}"
         if both.changed:
             return failed(
                 f"pip's {pip} was written over conda's {both.package}: {files}",
@@ -123,9 +122,9 @@ def conda_libraries(evidence: Evidence) -> Verdict:
         if package.name in LINEAR_ALGEBRA and (kind := IMPLEMENTATION.search(package.build))
     }
     if len(set(kinds.values())) > 1:
-        told = listing([f"{name} of {kind}" for name, kind in sorted(kinds.items())])
+        sources = listing([f"{name} of {kind}" for name, kind in sorted(kinds.items())])
         return failed(
-            f"two implementations of BLAS and LAPACK: {told}",
+            f"two implementations of BLAS and LAPACK: {sources}",
             'choose one in [conda] dependencies: "libblas * *openblas" or "libblas * *mkl"',
             implementations=kinds,
         )

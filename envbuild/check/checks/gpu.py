@@ -10,7 +10,7 @@ from typing import TypeAlias
 import msgspec
 
 from envbuild.check.answers import CodeFile, Computed, Device
-from envbuild.check.checks.toolkit import toolkit_of
+from envbuild.check.checks.toolkit import toolkit_of, toolkit_of_conda
 from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed, skipped
 from envbuild.data import lookup
 from envbuild.data.tables import load_cuda
@@ -50,12 +50,12 @@ def driver_works(evidence: Evidence) -> Verdict:
         what = f"{known.name}: {known.cause}" if known else "an unknown code"
         cure = known.cure if known else "look the code up under CUresult in NVIDIA's driver API"
         return failed(f"cuInit answers {cuda.init}, {what}", cure, **shown)
-    toolkit = toolkit_of(evidence)
+    toolkit = toolkit_of(evidence) or toolkit_of_conda(evidence)
     floor = lookup.oldest_driver(toolkit) if toolkit else None
     if version and floor and lookup.numbers(version) < lookup.numbers(floor):
         return failed(
             f"driver {version} is too old for CUDA {toolkit}, which needs {floor} or newer",
-            "take a framework release for an older CUDA, or a node with a newer driver",
+            "take packages for an older CUDA, or a node with a newer driver",
             needed=floor,
             **shown,
         )
@@ -146,12 +146,9 @@ def check_compute(evidence: Evidence) -> Verdict:
         "notes": list(answer.notes),
     }
     if len(answer.devices) < max(seen, 1):
-        told = [
-            line
-            for line in (*answer.notes, *(evidence.compute.noise if evidence.compute else ()))
-            if TELLING.search(line)
-        ]
-        because = f"; it says: {told[-1]}" if told else ""
+        noise = evidence.compute.noise if evidence.compute else ()
+        reasons = [line for line in (*answer.notes, *noise) if TELLING.search(line)]
+        because = f"; it says: {reasons[-1]}" if reasons else ""
         return failed(
             f"{name} sees {len(answer.devices)} GPUs where the driver shows {seen}{because}",
             "look at the findings on CUDA and the driver above; without a fault there, run it alone: "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from pathlib import PurePosixPath
 from typing import Any
@@ -102,7 +103,10 @@ def _cure_of(evidence: Evidence, soname: str, needers: list[str]) -> str:
 def advise_on_library(evidence: Evidence, soname: str) -> str:
     """Say how a CUDA library that a program did not find is found: where it is, or who has it."""
     copies = given(evidence.libraries).all_copies if evidence.libraries else []
-    if any(path.endswith(f"/{soname}") for path in copies):
+    provider = lookup.provider_of(soname)
+    # a wheel's parts lie together, and of its libraries only the first is listed
+    family = provider.soname if provider and provider.wheel else soname
+    if any(fnmatch.fnmatchcase(PurePosixPath(path).name, family) for path in copies):
         return set_library_path(evidence)
     apart = in_two_images(evidence, provider_wheel(soname))
     return apart or advise_provider(soname, toolkit_of(evidence))

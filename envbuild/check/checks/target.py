@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from envbuild.check.checks.gpu import code_of, format_capabilities
-from envbuild.check.checks.toolkit import toolkit_of
+from envbuild.check.checks.toolkit import toolkit_of, toolkit_of_conda
 from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed, skipped
 from envbuild.check.target import Target
 from envbuild.data import lookup
@@ -17,7 +17,9 @@ def target_architecture(evidence: Evidence) -> Verdict:
     """Check whether the framework and every other package have code for the GPU of the node."""
     target = _target(evidence)
     if target.capability is None or evidence.framework is None:
-        return skipped("no GPU was named (--gpu), or no known framework is installed")
+        return _conda_compiles(evidence, target) or skipped(
+            "no GPU was named (--gpu), or no known framework is installed"
+        )
     (sass, ptx, exact), source = code_of(evidence)
     name, gpu = _name(evidence), describe_target(target)
     shown = {"sass": list(sass), "ptx": list(ptx), "source": source, **_scanned(evidence)}
@@ -55,6 +57,22 @@ def target_architecture(evidence: Evidence) -> Verdict:
     return passed(f"{name} has {what} for {gpu}{when}", **shown)
 
 
+def _conda_compiles(evidence: Evidence, target: Target) -> Verdict | None:
+    """Judge CUDA's libraries of conda for the GPU of the node; None where there are none."""
+    toolkit = toolkit_of_conda(evidence)
+    row = next((row for row in load_cuda().gpu if row.capability == target.capability), None)
+    if toolkit is None or row is None:
+        return None
+    gpu, shown = describe_target(target), {"toolkit": toolkit}
+    if lookup.compiles_for(toolkit, row):
+        return passed(f"CUDA {toolkit} of conda's packages has code for {gpu}", **shown)
+    return failed(
+        f"CUDA {toolkit} of conda's packages has no code for {gpu}",
+        "lock again for that node: envbuild lock NAME --for SITE:PARTITION, or [target] gpu",
+        **shown,
+    )
+
+
 def _cannot_compile(evidence: Evidence, capability: int) -> bool:
     """Tell whether TensorFlow's own compiler makes code that Blackwell GPUs refuse.
 
@@ -70,7 +88,10 @@ def target_driver(evidence: Evidence) -> Verdict:
     target, toolkit = _target(evidence), toolkit_of(evidence)
     if target.driver is None:
         return skipped("no driver was named (--driver)")
+    of_conda = toolkit_of_conda(evidence)
     if evidence.framework is None or toolkit is None:
+        if of_conda is not None:
+            return _conda_runs(target.driver, of_conda)
         return skipped(
             "no known framework is installed, or what it was built for could not be read"
         )
@@ -96,6 +117,24 @@ def target_driver(evidence: Evidence) -> Verdict:
     return _portable_code(evidence, target, supported, toolkit) or passed(
         f"driver {target.driver} (CUDA {supported}) runs {name}, built for CUDA {toolkit}", **shown
     )
+
+
+def _conda_runs(driver: str, toolkit: str) -> Verdict:
+    """Judge CUDA's libraries of conda for the driver of the node."""
+    needed, fitting = lookup.oldest_driver(toolkit), lookup.newest_toolkit(driver)
+    shown = {"driver": driver, "toolkit": toolkit}
+    if needed and lookup.numbers(driver) < lookup.numbers(needed):
+        hint = "take a node with a newer driver"
+        if fitting:
+            again = f'write driver = "{driver}" under [target] and lock again'
+            hint = f"{again} (CUDA {fitting} or older), or {hint}"
+        return failed(
+            f"driver {driver} is too old for CUDA {toolkit} of conda's packages, "
+            f"which needs {needed} or newer",
+            hint,
+            **shown,
+        )
+    return passed(f"driver {driver} runs CUDA {toolkit} of conda's packages", **shown)
 
 
 def _portable_code(

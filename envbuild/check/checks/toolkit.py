@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from envbuild.base.gpu import conda_cuda
 from envbuild.check.evidence import Evidence
 from envbuild.data import lookup
 
@@ -25,6 +26,13 @@ def toolkit_of(evidence: Evidence) -> str | None:
     if row is not None and (seen is None or len(lookup.numbers(seen)) < 2):
         return row.cuda  # wheels of TensorFlow 2.2 say "10" and mean 10.1
     return seen or _toolkit_in_name(evidence)
+
+
+def toolkit_of_conda(evidence: Evidence) -> str | None:
+    """Return the CUDA of the environment's conda packages; None without CUDA's libraries."""
+    if evidence.conda is None or evidence.conda.data is None:
+        return None
+    return conda_cuda({package.name: package.version for package in evidence.conda.data.packages})
 
 
 def cudnn_of(evidence: Evidence) -> str | None:

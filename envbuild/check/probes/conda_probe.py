@@ -63,7 +63,7 @@ def lost_files(prefix, records):
     return found
 
 
-def of_other_python(prefix, records):
+def of_other_python(records):
     """Return packages whose modules lie where the environment's Python does not look, or will not load.
 
     Each with a path and the Python's minor version.
@@ -208,13 +208,13 @@ def library_names(prefix):
 
 def find_prefix():
     """Return the environment that is asked for, or the one that an image on its own has."""
-    told = PARAMETERS["prefix"]
+    asked = PARAMETERS["prefix"]
     homes = [os.path.dirname(os.path.dirname(os.path.realpath(sys.executable)))]
     homes += [os.environ.get("CONDA_PREFIX") or "", "/opt/conda"]
-    for folder in [told] if told else homes:
+    for folder in [asked] if asked else homes:
         if folder and os.path.isdir(os.path.join(folder, "conda-meta")):
             return os.path.realpath(folder)
-    return told or None
+    return asked or None
 
 
 def main():
@@ -231,7 +231,7 @@ def main():
             "packages": [asked_fields(record) for record in records],
             "lost": lost[:SHOWN],
             "lost_count": len(lost),
-            "other_python": of_other_python(prefix, records)[:SHOWN],
+            "other_python": of_other_python(records)[:SHOWN],
             "overlaps": overlaps(prefix, records)[:SHOWN],
             "runtimes": same_runtimes(prefix, PARAMETERS["openmp"]),
             **survey_libraries(prefix),

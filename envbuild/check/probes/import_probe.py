@@ -25,6 +25,8 @@ def attempt_import(name, say):
     """Import one module and say how it went."""
     started = time.time()
     imported = False
+    # a module that reads or prints its program's arguments must not meet those of the probe
+    sys.argv[1:] = []
     try:
         __import__(name)
         module = sys.modules.get(name)

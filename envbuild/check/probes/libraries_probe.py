@@ -7,7 +7,8 @@ Parameters: ``wanted`` (import name of a framework -> ``openers``, shell pattern
 that open libraries at run time, the first that is there counts; ``before``, objects that are loaded
 before; ``names``, the sonames that some release opens), ``families`` (shell patterns of libraries
 of which every copy is listed), ``toolkits`` (patterns of folders where CUDA is installed),
-``driver`` (patterns of sonames that come with the driver).
+``driver`` (patterns of sonames that come with the driver), ``optional`` (patterns of objects that
+may lack libraries).
 """
 
 import fnmatch
@@ -134,7 +135,9 @@ def survey_objects(search, objects):
                 if place not in seen:
                     seen.add(place)
                     queue.append(place)
-    lacking = set().union(*missing.values())
+    # what comes with the driver is in no image: nothing is asked about who lacks it
+    asked = [paths for soname, paths in missing.items() if not from_driver(soname)]
+    lacking = set().union(*asked)
     needed_by = {path: needers.get(os.path.realpath(path), []) for path in sorted(lacking)}
     return missing, preloaded, damaged, outdated, foreign, needed_by
 
@@ -147,9 +150,14 @@ def idle_objects(needed_by, folders):
     alone = [
         path
         for path, needers in needed_by.items()
-        if not needers and "/nvidia/" not in path and not is_module(path)
+        if not needers and "/nvidia/" not in path and not is_optional(path) and not is_module(path)
     ]
     return [path for path in alone if not is_named(path, folders)]
+
+
+def is_optional(path):
+    """Tell whether an object is a part that its package goes without."""
+    return any(fnmatch.fnmatch(path, pattern) for pattern in PARAMETERS["optional"])
 
 
 def for_other_pythons(objects):

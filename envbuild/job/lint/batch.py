@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-PREFIXES = {"slurm": "#SBATCH", "pbs": "#PBS", "gridengine": "#$"}
-TITLES = {"slurm": "Slurm", "pbs": "PBS", "gridengine": "Grid Engine"}
+from envbuild.job.lint.dialects import DIALECTS, Dialect
+
+OTHERS = {
+    "#PJM": "Fujitsu's Technical Computing Suite",
+    "#BSUB": "LSF",
+    "#COBALT": "Cobalt",
+    "#OAR": "OAR",
+    "#MSUB": "Moab",
+}
+"""Prefixes of schedulers whose lines no rule reads, and their names."""
 HEREDOC = re.compile(r"(?<!<)<<(?!<)-?\s*([\"']?)([A-Za-z_]\w*)\1")
 QUOTES = ("'", '"')
 QUOTED_SCRIPT = re.compile(r"=([\"'])#!\s*/[^\"']*$")
 """A script that another one holds in a variable: text="#!/bin/bash, up to a line that closes it."""
-LONG_OF = {
-    "-t": "--time", "-o": "--output", "-e": "--error", "-a": "--array", "-n": "--ntasks",
-    "-N": "--nodes", "-G": "--gpus", "-w": "--nodelist", "-J": "--job-name",
-    "-c": "--cpus-per-task",
-    "-p": "--partition", "-A": "--account", "-D": "--chdir",
-}  # fmt: skip
-"""Options of sbatch(1) that have a short form; the others mean little here."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,7 +54,7 @@ class BatchScript:
     """A script: ``dialect`` is that of most of its directives, None where it has none."""
 
     lines: tuple[str, ...]
-    dialect: str | None
+    dialect: Dialect | None
     directives: tuple[Directive, ...]
     commands: tuple[ScriptCommand, ...]
     several: bool
@@ -62,13 +63,20 @@ class BatchScript:
     def options(self) -> tuple[tuple[int, str, str], ...]:
         """Every option that counts: line, name (long, where Slurm has both), value."""
         found: list[tuple[int, str, str]] = []
-        long = LONG_OF if self.dialect == "slurm" else {}
+        if self.dialect is None:
+            return ()
+        long = self.dialect.long_of
         for directive in self.directives:
-            # Grid Engine reads its lines wherever they stand
-            if not directive.late or self.dialect == "gridengine":
+            if not directive.late or self.dialect.reads_late:
                 pairs = _pairs(directive.words, long)
                 found += [(directive.line, long.get(name, name), value) for name, value in pairs]
         return tuple(found)
+
+    @property
+    def other_scheduler(self) -> str | None:
+        """The scheduler whose lines these are where no rule reads them; None for none."""
+        words = [line.split(maxsplit=1)[0] for line in self.lines if line.startswith("#")]
+        return next((title for prefix, title in OTHERS.items() if prefix in words), None)
 
     def find_option(self, *names: str) -> tuple[int, str] | None:
         """Return line and value of the last of these options; None where there is none."""
@@ -99,28 +107,22 @@ def read_batch(text: str) -> BatchScript:
     """Take a script apart."""
     lines = tuple(line.rstrip("\r") for line in text.split("\n"))
     inside = _text_lines(lines)
-    counts = {}
-    for name, prefix in PREFIXES.items():
-        pattern = re.compile(_directive_pattern(prefix))
-        own = [n for n, line in enumerate(lines, 1) if pattern.match(line) and n not in inside]
-        counts[name] = own
-    several = sum(map(bool, counts.values())) > 1
-    dialect = max(counts, key=lambda name: len(counts[name])) if any(counts.values()) else None
     commands = tuple(_commands(lines, inside))
     first = commands[0].line if commands else len(lines) + 1
-    directives: tuple[Directive, ...] = ()
-    if dialect is not None:
-        pattern = re.compile(_directive_pattern(PREFIXES[dialect]))
-        directives = tuple(
-            Directive(line=n, text=pattern.sub("", lines[n - 1]).strip(), late=n > first)
-            for n in counts[dialect]
-        )
+    found: dict[Dialect, list[Directive]] = {}
+    for dialect in DIALECTS:
+        for number, line in enumerate(lines, 1):
+            if number not in inside and dialect.directive.match(line):
+                text = dialect.directive.sub("", line).strip()
+                directive = Directive(line=number, text=text, late=number > first)
+                found.setdefault(dialect, []).append(directive)
+    most = max(found, key=lambda dialect: len(found[dialect]), default=None)
     return BatchScript(
         lines=lines,
-        dialect=dialect,
-        directives=directives,
+        dialect=most,
+        directives=tuple(found[most]) if most else (),
         commands=commands,
-        several=several,
+        several=len(found) > 1,
     )
 
 
@@ -139,11 +141,6 @@ def _text_lines(lines: tuple[str, ...]) -> frozenset[int]:
         end = opened[2] if opened else ""
         end = quoted[1] if quoted else end
     return frozenset(found)
-
-
-def _directive_pattern(prefix: str) -> str:
-    """Return the pattern of a directive; Grid Engine's prefix also begins other comments."""
-    return rf"{re.escape(prefix)}\s*(?=-)" if prefix == "#$" else rf"{re.escape(prefix)}\s+"
 
 
 def _commands(lines: tuple[str, ...], inside: frozenset[int]) -> Iterator[ScriptCommand]:
@@ -168,7 +165,7 @@ def _commands(lines: tuple[str, ...], inside: frozenset[int]) -> Iterator[Script
         yield ScriptCommand(line=start, text=" ".join(parts))
 
 
-def _pairs(words: list[str], joined: dict[str, str]) -> Iterator[tuple[str, str]]:
+def _pairs(words: list[str], joined: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield options with their values: "--time=1", "--time 1", "-t 1", "-t1" (of ``joined``)."""
     index = 0
     while index < len(words):

@@ -5,16 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from envbuild.job.lint.batch import TITLES, BatchScript, ScriptCommand
+from envbuild.job.lint.batch import BatchScript, ScriptCommand
 from envbuild.job.lint.finding import LintFinding
 
 CONTAINER = re.compile(r"\b(?:singularity|apptainer)\s+(?:-\S+\s+)*(?:exec|run|shell)\b")
-FOREIGN = {
-    "slurm": r"\$\{?((?:PBS_(?!NODEFILE)|SGE_)[A-Z_]+)\}?",
-    "pbs": r"\$\{?((?:SLURM_|SGE_)[A-Z_]+)\}?",
-    "gridengine": r"\$\{?((?:SLURM_|PBS_)[A-Z_]+)\}?",
-}
-"""Variables that only another scheduler sets."""
 SECRETS = (
     (r"\bwandb\s+login\s+(?:--relogin\s+)?[0-9a-f]{40}\b", "a key of Weights & Biases"),
     (r"\bWANDB_API_KEY=[\"']?[0-9a-f]{40}\b", "a key of Weights & Biases"),
@@ -49,31 +43,20 @@ QUIET = (
 
 
 def find_no_folder(script: BatchScript) -> Iterator[LintFinding]:
-    """Find PBS and Grid Engine start in the home folder."""
-    if script.dialect == "pbs":
-        is_set = bool(script.find_option("-d", "-w")) or "wd" in script.resources()
-        line = _line_of(script, r"\b(?:cd|pushd|chdir)\b|PBS_O_WORKDIR")
-        fix = 'cd "$PBS_O_WORKDIR"'
-    elif script.dialect == "gridengine":
-        is_set = script.find_option("-cwd", "-wd") is not None
-        line = _line_of(script, r"\b(?:cd|pushd)\b|SGE_O_WORKDIR")
-        fix = "#$ -cwd"
-    else:
+    """Find relative paths in a job that starts in the home folder, as on PBS and Grid Engine."""
+    start = script.dialect.home_start if script.dialect else None
+    if script.dialect is None or start is None:
         return
+    is_set = script.find_option(*start.options) or {*start.resources} & {*script.resources()}
     relative = script.find_command(RELATIVE)
-    if is_set or line or relative is None:
+    if is_set or script.find_command(start.pattern) or relative is None:
         return
     yield LintFinding(
         kind="no-folder",
         line=relative.line,
-        reason=f"{TITLES[script.dialect]} starts the job in your home folder",
-        fix=fix,
+        reason=f"{script.dialect.title} starts the job in your home folder",
+        fix=start.fix,
     )
-
-
-def _line_of(script: BatchScript, pattern: str) -> int | None:
-    found = script.find_command(pattern)
-    return found.line if found else None
 
 
 def asks_for_gpu(script: BatchScript) -> bool:
@@ -143,9 +126,7 @@ def find_fixed_ports(script: BatchScript) -> Iterator[LintFinding]:
     found = script.find_command(pattern)
     if found and script.find_option("--exclusive") is None:
         reason = "two jobs on one node want the same port; the second one ends"
-        fix = "MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))"
-        if script.dialect != "slurm":
-            fix = "a port from the job's number"
+        fix = script.dialect.free_port if script.dialect else "a port from the job's number"
         yield LintFinding(kind="fixed-port", line=found.line, reason=reason, fix=fix)
 
 
@@ -191,14 +172,12 @@ def find_foreign_variables(script: BatchScript) -> Iterator[LintFinding]:
     if script.dialect is None or script.several:
         return
     for command in script.commands:
-        found = re.search(FOREIGN[script.dialect], command.text)
+        found = re.search(script.dialect.foreign, command.text)
         guarded = re.search(r":-|:=|\[\[? |\bif\b|-z|-n ", command.text)
         if found and not guarded:
-            reason = f"{TITLES[script.dialect]} sets no {found[1]}: it is empty"
-            ours = {"slurm": "SLURM_*", "pbs": "PBS_*", "gridengine": "JOB_ID, SGE_*"}
-            yield LintFinding(
-                kind="foreign-variable", line=command.line, reason=reason, fix=ours[script.dialect]
-            )
+            reason = f"{script.dialect.title} sets no {found[1]}: it is empty"
+            fix = script.dialect.variables
+            yield LintFinding(kind="foreign-variable", line=command.line, reason=reason, fix=fix)
             return
 
 
@@ -207,9 +186,9 @@ def find_own_paths(script: BatchScript) -> Iterator[LintFinding]:
     found = script.find_command(r"(?:dirname|realpath|readlink)\b[^|;]*(?:\$0|\$\{?BASH_SOURCE)")
     if found is None or script.dialect is None:
         return
-    folder = {"slurm": "$SLURM_SUBMIT_DIR", "pbs": "$PBS_O_WORKDIR", "gridengine": "$SGE_O_WORKDIR"}
-    reason = f"{TITLES[script.dialect]} runs a copy of the script, in a folder of its own"
-    yield LintFinding(kind="own-path", line=found.line, reason=reason, fix=folder[script.dialect])
+    reason = f"{script.dialect.title} runs a copy of the script, in a folder of its own"
+    fix = script.dialect.submit_folder
+    yield LintFinding(kind="own-path", line=found.line, reason=reason, fix=fix)
 
 
 def find_installs(script: BatchScript) -> Iterator[LintFinding]:
@@ -254,11 +233,10 @@ def find_moving_images(script: BatchScript) -> Iterator[LintFinding]:
 
 
 def find_conda(script: BatchScript) -> Iterator[LintFinding]:
-    """Find "conda activate" in a shell that does not know the function of conda."""
+    """Find "conda activate" in a shell that does not know the function of conda (Slurm's)."""
     found = script.find_command(r"^(?:conda|mamba)\s+activate\b")
     login = script.lines and re.match(r"#!.*\s-\w*[li]|#!.*--login", script.lines[0])
-    # the others start a login shell
-    if script.dialect != "slurm" or not found or login or re.search(HOOKS, script.body):
+    if not found or login or re.search(HOOKS, script.body):
         return
     reason = "a job's shell does not read .bashrc, so conda activate fails"
     fix = 'source "$(conda info --base)/etc/profile.d/conda.sh", before it'

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from difflib import SequenceMatcher
 from pathlib import Path
 
-from envbuild.job.lint.batch import PREFIXES, TITLES, BatchScript
+from envbuild.job.lint.batch import BatchScript
+from envbuild.job.lint.dialects import DIALECTS
 from envbuild.job.lint.finding import LintFinding
 
 LONG = (
@@ -27,11 +28,12 @@ STARTERS = r"\b(?:srun|mpirun|mpiexec|mpiexec\.hydra|prun|aprun|ibrun|jsrun|para
 def find_shebang(script: BatchScript) -> Iterator[LintFinding]:
     """Find a first line that is no interpreter: sbatch refuses it (sbatch(1))."""
     first = script.lines[0] if script.lines else ""
-    if re.match(r"#!\s*/\S+", first) or (not first.startswith("#!") and script.dialect != "slurm"):
+    is_needed = script.dialect is not None and script.dialect.needs_shebang
+    if re.match(r"#!\s*/\S+", first) or not (first.startswith("#!") or is_needed):
         return
-    reason = "the first line names no interpreter by its path; sbatch refuses such a script"
-    if script.dialect != "slurm":
-        reason = "the first line names an interpreter that is no path from /"
+    reason = "the first line names an interpreter that is no path from /"
+    if is_needed:
+        reason = "the first line names no interpreter by its path; sbatch refuses such a script"
     yield LintFinding(kind="shebang", line=1, reason=reason, fix="#!/bin/bash")
 
 
@@ -45,13 +47,13 @@ def find_crlf(script: BatchScript, text: str) -> Iterator[LintFinding]:
 
 def find_late(script: BatchScript) -> Iterator[LintFinding]:
     """Find directives behind the first command: sbatch and qsub of PBS stop reading there."""
-    if script.dialect not in ("slurm", "pbs"):
+    if script.dialect is None or script.dialect.reads_late:
         return
     late = [directive for directive in script.directives if directive.late]
     if late:
         first = script.commands[0].line
         reason = (
-            f"{TITLES[script.dialect]} reads no directive behind the first command (line {first}):"
+            f"{script.dialect.title} reads no directive behind the first command (line {first}):"
             f" {len(late)} are ignored"
         )
         yield LintFinding(
@@ -65,15 +67,15 @@ def find_late(script: BatchScript) -> Iterator[LintFinding]:
 def find_misspelt(script: BatchScript) -> Iterator[LintFinding]:
     """Find a prefix with letters out of order or in small ones: it is a comment."""
     first = script.commands[0].line if script.commands else len(script.lines) + 1
+    words = [dialect.prefix[1:] for dialect in DIALECTS if dialect.prefix[1:].isalpha()]
     for number, line in enumerate(script.lines[: first - 1], 1):
         found = re.match(r"#([A-Za-z]{3,8}) ?(?=-{1,2}[A-Za-z])", line)
         if not found:
             continue
-        for prefix in (PREFIXES["slurm"], PREFIXES["pbs"]):
-            word = prefix[1:]
+        for word in words:
             if found[1] != word and _is_like(found[1], word):
                 reason = f"#{found[1]} is a comment to the scheduler: the line is ignored"
-                yield LintFinding(kind="misspelt", line=number, reason=reason, fix=prefix)
+                yield LintFinding(kind="misspelt", line=number, reason=reason, fix=f"#{word}")
 
 
 def _is_like(text: str, word: str) -> bool:
@@ -86,17 +88,25 @@ def _is_like(text: str, word: str) -> bool:
 
 def find_variables(script: BatchScript) -> Iterator[LintFinding]:
     """Find variables in directives: Slurm and PBS expand none (sbatch(1), qsub(1B))."""
-    if script.dialect not in ("slurm", "pbs"):
+    if script.dialect is None or not script.dialect.instead_of_variables:
         return
     for directive in script.directives:
+        if _expands_logs(script) and re.match(r"-[oe]\b", directive.text):
+            continue
         text = re.sub(r"\s#.*$", "", directive.text)
         found = re.search(r"\$\{?[A-Za-z_]\w*\}?|\$\(|`", text)
         if found and not directive.late:
-            fix = "%j, %x, %A and %a" if script.dialect == "slurm" else "give it to qsub instead"
-            reason = f"{TITLES[script.dialect]} expands no {found[0]} in a directive"
+            fix = script.dialect.instead_of_variables
+            reason = f"{script.dialect.title} expands no {found[0]} in a directive"
             yield LintFinding(
                 kind="variable-in-directive", line=directive.line, reason=reason, fix=fix
             )
+
+
+def _expands_logs(script: BatchScript) -> bool:
+    """Tell whether a script is for a relative of its scheduler that expands variables in logs."""
+    mark = script.dialect.log_variables_with if script.dialect else ""
+    return mark in script.resources()
 
 
 def find_spaces(script: BatchScript) -> Iterator[LintFinding]:
@@ -113,7 +123,7 @@ def find_typography(script: BatchScript) -> Iterator[LintFinding]:
     """Find dashes and quotes of a web page or a word processor."""
     if script.dialect is None:
         return
-    prefix = re.escape(PREFIXES[script.dialect])
+    prefix = re.escape(script.dialect.prefix)
     for number, line in enumerate(script.lines, 1):
         if re.match(rf"{prefix}\s*[-\u2010-\u2015\u2212]", line):
             text = re.sub(r"\s#.*$", "", line[1:])
@@ -126,8 +136,6 @@ def find_typography(script: BatchScript) -> Iterator[LintFinding]:
 
 def find_one_dash(script: BatchScript) -> Iterator[LintFinding]:
     """Find one dash before a long option of Slurm: "-mem=4G" is "-m em=4G"."""
-    if script.dialect != "slurm":
-        return
     for directive in script.directives:
         found = re.match(rf"-({LONG})(?:=|\s|$)", directive.text)
         if found:
@@ -140,19 +148,17 @@ def find_one_dash(script: BatchScript) -> Iterator[LintFinding]:
 
 def find_time(script: BatchScript) -> Iterator[LintFinding]:
     """Find times that mean less than they look like."""
-    line, value = 0, ""
-    if script.dialect == "slurm":
-        line, value = script.find_option("--time") or (0, "")
-    elif script.dialect:
-        resources = script.resources()
-        line, value = resources.get("walltime") or resources.get("h_rt") or (0, "")
-    bare = "minutes" if script.dialect == "slurm" else "seconds"
-    most = 0 if script.dialect == "slurm" else 500
+    dialect = script.dialect
+    if dialect is None:
+        return
+    line, value = script.find_option(*dialect.time_options) or (0, "")
+    for name in reversed(dialect.time_resources):
+        line, value = script.resources().get(name, (line, value))
     if re.fullmatch(rf"(?:{HOURS}):00", value):
         reason = f"{value} is {value[:-3]} minutes, not hours"
         yield LintFinding(kind="short-time", line=line, reason=reason, fix=f"{value}:00 for hours")
-    elif re.fullmatch(HOURS, value) or (re.fullmatch(r"\d+", value) and int(value) <= most):
-        reason = f"{value} alone is {value} {bare}"
+    elif re.fullmatch(HOURS, value) or (value.isdecimal() and int(value) <= dialect.short_time):
+        reason = f"{value} alone is {value} {dialect.bare_time}"
         yield LintFinding(
             kind="short-time", line=line, reason=reason, fix=f"{value}:00:00 for hours"
         )
@@ -160,16 +166,13 @@ def find_time(script: BatchScript) -> Iterator[LintFinding]:
 
 def find_memory(script: BatchScript) -> Iterator[LintFinding]:
     """Find amounts of memory without a unit."""
-    found = []
-    unit = "MB"
-    if script.dialect == "slurm":
-        found = [script.find_option(name) for name in ("--mem", "--mem-per-cpu", "--mem-per-gpu")]
-    elif script.dialect:
-        unit = "bytes"
-        resources = script.resources()
-        found = [
-            resources.get(name) for name in ("h_vmem", "mem_free", "s_vmem", "mem", "pmem", "vmem")
-        ]
+    dialect = script.dialect
+    if dialect is None:
+        return
+    unit = dialect.bare_memory
+    found = [script.find_option(name) for name in dialect.memory_options]
+    resources = script.resources()
+    found += [resources.get(name) for name in dialect.memory_resources]
     for item in found:
         if item and re.fullmatch(r"\d+", item[1]) and _is_too_little(int(item[1]), unit):
             reason = f"{item[1]} without a unit is {item[1]} {unit}"
@@ -188,20 +191,16 @@ def find_logs(script: BatchScript, folder: Path | None) -> Iterator[LintFinding]
         found = script.find_option(name)
         if found is None or not found[1] or found[1] == "/dev/null":
             continue
-        line, path = (
-            found[0],
-            found[1].rpartition(":")[2] if script.dialect != "slurm" else found[1],
-        )
-        parent = (
-            path.rstrip("/")
-            if script.dialect != "slurm" and path.endswith("/")
-            else str(Path(path).parent)
-        )
+        line, path = found
+        has_host = script.dialect.log_has_host
+        path = path.rpartition(":")[2] if has_host else path
+        is_folder = has_host and path.endswith("/")
+        parent = path.rstrip("/") if is_folder else str(Path(path).parent)
         if parent not in (".", "") and not parent.startswith(("/", "~", "$", "%")):
             there = folder is not None and (folder / parent).is_dir()
             if not there:
                 reason = (
-                    f"without the folder {parent}, {_loss(script.dialect)};"
+                    f"without the folder {parent}, {script.dialect.log_loss};"
                     " mkdir in the script is too late"
                 )
                 yield LintFinding(
@@ -214,30 +213,19 @@ def find_logs(script: BatchScript, folder: Path | None) -> Iterator[LintFinding]
         return
 
 
-def _loss(dialect: str) -> str:
-    if dialect == "slurm":
-        return "Slurm before 23.02 ends the job without a word"
-    if dialect == "gridengine":
-        return "Grid Engine puts the job into the state Eqw"
-    return "PBS cannot deliver the log"
-
-
 def _shared_log(script: BatchScript, line: int, path: str) -> Iterator[LintFinding]:
-    array = script.find_option("--array", "-J" if script.dialect == "pbs" else "-t")
-    if array is None:
+    shared = script.dialect.shared_log if script.dialect else None
+    if script.dialect is None or shared is None:
         return
-    if script.dialect == "slurm" and not re.search(r"%\d*[ajJ]|\{\{", path):
-        reason = "all tasks of the array write to one log: Slurm empties it at the start of each"
-        yield LintFinding(kind="shared-log", line=line, reason=reason, fix="%A_%a in its name")
-    elif script.dialect == "gridengine" and "TASK_ID" not in path and re.search(r"\.\w+$", path):
-        reason = "all tasks of the array write to one log"
-        yield LintFinding(kind="shared-log", line=line, reason=reason, fix="$TASK_ID in its name")
+    is_array = script.find_option(script.dialect.array_option) is not None
+    if is_array and re.match(shared.pattern, path):
+        yield LintFinding(kind="shared-log", line=line, reason=shared.reason, fix=shared.fix)
 
 
 def find_mixed_pbs(script: BatchScript) -> Iterator[LintFinding]:
     """-l nodes= beside -l select=: qsub(1B) refuses it."""
     resources = script.resources()
-    if script.dialect == "pbs" and "nodes" in resources and "select" in resources:
+    if "nodes" in resources and "select" in resources:
         reason = "-l nodes= and -l select= cannot be used together"
         fix = "-l select=N:ncpus=M:ngpus=G:mem=SIZE alone"
         yield LintFinding(
@@ -247,7 +235,7 @@ def find_mixed_pbs(script: BatchScript) -> Iterator[LintFinding]:
 
 def find_export(script: BatchScript) -> Iterator[LintFinding]:
     """--export without ALL: the job has no other variable of the caller's (sbatch(1))."""
-    found = script.find_option("--export") if script.dialect == "slurm" else None
+    found = script.find_option("--export")
     if found and not re.match(r"(?:ALL|NONE|NIL)\b", found[1], re.IGNORECASE):
         reason = "--export without ALL hands on nothing else of your environment"
         yield LintFinding(
@@ -257,7 +245,7 @@ def find_export(script: BatchScript) -> Iterator[LintFinding]:
 
 def find_fixed_node(script: BatchScript) -> Iterator[LintFinding]:
     """Find a node by its name."""
-    found = script.find_option("--nodelist") if script.dialect == "slurm" else None
+    found = script.find_option("--nodelist")
     if found and found[1]:
         reason = (
             f"the job waits for {found[1]}, also while others are free, and for ever if it is gone"
@@ -272,8 +260,6 @@ def find_fixed_node(script: BatchScript) -> Iterator[LintFinding]:
 
 def find_spread_tasks(script: BatchScript) -> Iterator[LintFinding]:
     """Find several tasks, and nobody who starts them: their cores may be on several nodes."""
-    if script.dialect != "slurm":
-        return
     found = script.find_option("--ntasks")
     tied = script.find_option("--nodes", "--ntasks-per-node")
     if found is None or tied or not re.fullmatch(r"\d+", found[1]) or int(found[1]) < 2:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
@@ -17,13 +17,8 @@ RULES = (
     directives.find_variables,
     directives.find_spaces,
     directives.find_typography,
-    directives.find_one_dash,
     directives.find_time,
     directives.find_memory,
-    directives.find_mixed_pbs,
-    directives.find_export,
-    directives.find_fixed_node,
-    directives.find_spread_tasks,
     commands.find_no_folder,
     commands.find_no_nv,
     commands.find_cut_commands,
@@ -35,11 +30,22 @@ RULES = (
     commands.find_own_paths,
     commands.find_installs,
     commands.find_moving_images,
-    commands.find_conda,
     commands.find_background,
     commands.find_lost_code,
     commands.find_sudo,
 )
+OWN_RULES: dict[str, tuple[Callable[[BatchScript], Iterator[LintFinding]], ...]] = {
+    "slurm": (
+        directives.find_one_dash,
+        directives.find_export,
+        directives.find_fixed_node,
+        directives.find_spread_tasks,
+        # the others start a login shell
+        commands.find_conda,
+    ),
+    "pbs": (directives.find_mixed_pbs,),
+}
+"""Traps of one scheduler alone, by its name."""
 
 
 def lint_script(
@@ -47,7 +53,8 @@ def lint_script(
 ) -> tuple[BatchScript, tuple[LintFinding, ...]]:
     """Return a script as it was read, and its traps; it is submitted from ``folder``."""
     script = read_batch(text)
-    found: Iterable[Iterator[LintFinding]] = (rule(script) for rule in RULES)
+    own = OWN_RULES.get(script.dialect.name, ()) if script.dialect else ()
+    found: Iterable[Iterator[LintFinding]] = (rule(script) for rule in (*RULES, *own))
     more = (directives.find_crlf(script, text), directives.find_logs(script, folder))
     findings = chain(chain.from_iterable(found), chain.from_iterable(more))
     return script, tuple(sorted(findings, key=lambda finding: (finding.line, finding.kind)))

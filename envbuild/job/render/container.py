@@ -28,10 +28,12 @@ MPI = ("OMPI_*", "PMIX_*", "PMI_*", "PALS_*", "MPI_*", "I_MPI_*", "UCX_*")
 
 def node_local_function(site: Site) -> str:
     """Return the function that prints the first node-local folder that can be written."""
-    words = " ".join(
-        f'"${{{text[1:]}:-}}"' if text.startswith("$") else shlex.quote(text)
-        for text in site.folders.local
-    )
+    folders: list[str] = []
+    for text in site.folders.local:
+        # a variable may be unset on a node
+        is_variable = text.startswith("$")
+        folders.append(f'"${{{text[1:]}:-}}"' if is_variable else shlex.quote(text))
+    words = " ".join(folders)
     return (
         "node_local() {\n"
         "  local folder\n"
@@ -66,6 +68,7 @@ def enter_function(job: Job, site: Site, scheduler: Scheduler) -> str:
         *(f"  {line}" for line in _rank_lines(job, scheduler)),
         *(f"  {line}" for line in _environment(job, site, scheduler)),
         "  make_scratch",
+        "  keep_servers",
         "  check_image",
         *_cache_lines(job, site),
     ]

@@ -81,7 +81,14 @@ def _program(site: Site, scheduler: Scheduler, job: Job) -> str:
     names = ["fail", "supervise", *(["load_module"] if loads else [])]
     names += [*(["prepare"] if modules else []), "node_local", "make_scratch", "remove_left"]
     names += ["stage", "unstage", "copy_data"] if staged_data(job) else []
-    names += ["clean_environment", "hand_in", "hand_in_matching", "find_runtime", "check_image"]
+    names += [
+        "clean_environment",
+        "hand_in",
+        "hand_in_matching",
+        "find_runtime",
+        "keep_servers",
+        "check_image",
+    ]
     functions = _rows([*names, "enter"])
     lines = [
         "program=$(",

@@ -75,6 +75,7 @@ def _container(job: Job, site: Site, scheduler: Scheduler) -> str:
         stage,
         script_text("container.sh"),
         script_text("scratch.sh"),
+        script_text("servers.sh"),
         script_text("check_image.sh"),
         enter_function(job, site, scheduler),
     )

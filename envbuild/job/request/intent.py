@@ -54,7 +54,7 @@ class Flags:
     notify: str | None = None
 
 
-def make_intent(wanted: JobSection, flags: Flags, *, where: str = "[job]") -> Intent:
+def make_intent(wanted: JobSection, flags: Flags) -> Intent:
     """Join a recipe's [job] with the flags, which win.
 
     Raises UsageError naming the flag or the key at fault.
@@ -73,7 +73,7 @@ def make_intent(wanted: JobSection, flags: Flags, *, where: str = "[job]") -> In
         given = getattr(flags, name)
         if given is not None:
             return given, f"--{name}"
-        return getattr(wanted, name), f"{where} {name}"
+        return getattr(wanted, name), f"[job] {name}"
 
     def pick_parsed(name: str, parse: Callable[[str, str], T]) -> T | None:
         text, place = pick(name)
@@ -119,6 +119,9 @@ def _warning(
     if walltime is None:
         raise UsageError("is about the end of the job's time", where=place, hint="--walltime 24h")
     if text is None:
+        if walltime <= 2 * SHORTEST_WARNING:
+            what = f"{walltime} s leave no time between the start and the warning before the end"
+            raise UsageError(what, where="--walltime", hint="--walltime 1m")
         return min(USUAL_WARNING, max(SHORTEST_WARNING, walltime // 10))
     warning = parse_walltime(text, place)
     if warning >= walltime:

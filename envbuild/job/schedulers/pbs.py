@@ -60,6 +60,8 @@ WAITING = {
 """States of a job that does not run (qstat(1B))."""
 HALTED = {"S": "suspended", "U": "suspended, as its node is in use"}
 """States of a job that has begun and stands still."""
+FAILED = tuple(map(str, range(1, 256)))
+"""Values of Exit_status of a script that has ended by itself, and not with 0."""
 NO_NODE = re.compile(r"ncpus \([^)]*T: 0\)")
 """In a comment: there is no core at all, as after a start of the server, before nodes report."""
 NO_HISTORY = "PBS keeps no history (job_history_enable), so nobody knows how it ended"
@@ -109,6 +111,7 @@ class Pbs:
         appends_log=True,
         # Exit_status of an array is 0 although a task of it has failed (seen in OpenPBS 23.06.06)
         tests_arrays=False,
+        requeues_tasks=False,
         clients=("qsub", "qstat", "qdel"),
         by_hand="qsub job.sh",
         gpu_dialects=("ngpus", "type", "none"),
@@ -270,6 +273,9 @@ def _read_text(result: Result, job: str) -> Status | None:  # noqa: ARG001
 def _status(fields: dict[str, str]) -> Status | None:
     state, comment = fields.get("job_state", ""), fields.get("comment", "")
     node = fields.get("exec_host", "").partition("/")[0]
+    if state == "E" and fields.get("Exit_status", "") in FAILED:
+        # the script has ended; PBS may try for a minute to write its own file into a folder that is gone
+        return _ended(fields["Exit_status"], comment, node)
     if state in ("R", "E", "B"):
         return Status(phase="running", node=node)
     if state in HALTED:

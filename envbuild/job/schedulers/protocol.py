@@ -80,9 +80,9 @@ class Features:
     script. ``queues`` is False for this machine, where nothing waits and nothing is handed out.
     ``gpu_dialects`` are the values of ``[resources] gpu`` that it knows.  ``tests_success``: it can
     hold a job until another has succeeded, ``tests_arrays``: also until each task of an array has.
-    ``trusts_unknown``: it takes a job that it does not know
-    for one that succeeded.  ``types_only``: several nodes, and GPUs by type, go with [[type]]
-    alone.  ``starts_ranks``: it has a starter of its own for ranks, which tells each its number.
+    ``requeues_tasks``: a task of an array may go back into the queue.  ``trusts_unknown``: it takes
+    a job that it does not know for one that succeeded.  ``types_only``: several nodes, and GPUs by
+    type, go with [[type]] alone.  ``starts_ranks``: it has a starter of its own for ranks, which tells each its number.
     ``array_from`` and ``array_least`` are the first number and the fewest tasks of an array.
     ``unknown`` is how a client says that there is no such job: whatever else it says when it fails,
     is no answer. ``owned`` are options that envbuild writes, with the flag that gives them;
@@ -103,6 +103,7 @@ class Features:
     queues: bool = True
     tests_success: bool = True
     tests_arrays: bool = True
+    requeues_tasks: bool = True
     trusts_unknown: bool = False
     types_only: bool = False
     starts_ranks: bool = False
@@ -124,45 +125,36 @@ class Scheduler(Protocol):
 
     def options(self, job: Job, site: Site) -> tuple[Words, ...]:
         """Return what the script's head asks for; raises UsageError for what cannot be said."""
-        ...  # pragma: no cover
 
     def submit(self, script: str, job: Job, site: Site) -> Words:
         """Return the command that submits a script."""
-        ...  # pragma: no cover
 
     def interactive(self, script: str, job: Job, site: Site, *, terminal: bool = True) -> Words:
         """Return the command that opens the script on a node, with this terminal.
 
         Without ``terminal`` its streams carry any bytes; raises UsageError where they cannot.
         """
-        ...  # pragma: no cover
 
     def attach(self, script: str, job: str, *, terminal: bool) -> Words:
         """Return the command that runs a script beside a running job; raises UsageError where nobody is let in."""
-        ...  # pragma: no cover
 
     def read_id(self, result: Result) -> str:
         """Return the id that the submission printed; raises ToolFailedError when there is none."""
-        ...  # pragma: no cover
 
     def questions(self, job: str) -> tuple[StateQuestion, ...]:
         """Return the commands that may know a job's state, in the order to ask them.
 
         The first is the queue's: where it gives no answer, nobody knows.
         """
-        ...  # pragma: no cover
 
     def why(self, job: str) -> StateQuestion | None:
         """Return the command that says why a job is stuck, None where its state says so already."""
-        ...  # pragma: no cover
 
     def cancel(self, job: str, task: int | None = None) -> Words:
         """Return the command that ends a job, or one task of an array."""
-        ...  # pragma: no cover
 
     def site_sections(self, ask: Ask) -> list[str]:
         """Return what the scheduler says of itself as lines of a site file."""
-        ...  # pragma: no cover
 
 
 def nobody_enters(title: str, reason: str) -> UsageError:

@@ -171,10 +171,7 @@ class Slurm:
     def _resources(self, job: Job, site: Site) -> list[str]:
         intent, grant = job.intent, job.allocation
         # one task a node, which starts its processes itself
-        one = intent.launcher in (
-            "single",
-            "torchrun",
-        )
+        one = intent.launcher in ("single", "torchrun")
         lines = [f"--nodes={grant.nodes}", f"--ntasks-per-node={1 if one else grant.processes}"]
         if grant.cpus is not None:
             lines.append(f"--cpus-per-task={grant.cpus * (grant.processes if one else 1)}")
@@ -182,13 +179,12 @@ class Slurm:
             lines.append(f"--mem={short_memory(grant.memory, 'G', 'M')}")
         kind = f"{intent.gpu_type}:" if intent.gpu_type else ""
         if grant.gpus:
-            lines.append(
-                {
-                    "gpus": f"--gpus={kind}{grant.gpus * grant.nodes}",
-                    "gres": f"--gres={site.resources.gpu_name}:{kind}{grant.gpus}",
-                    "gpus-per-node": f"--gpus-per-node={kind}{grant.gpus}",
-                }[site.resources.gpu]
-            )
+            forms = {
+                "gpus": f"--gpus={kind}{grant.gpus * grant.nodes}",
+                "gres": f"--gres={site.resources.gpu_name}:{kind}{grant.gpus}",
+                "gpus-per-node": f"--gpus-per-node={kind}{grant.gpus}",
+            }
+            lines.append(forms[site.resources.gpu])
         return lines
 
     def submit(self, script: str, job: Job, site: Site) -> Words:  # noqa: ARG002
@@ -345,7 +341,9 @@ def _site_sections(ask: Ask) -> list[str]:
     lines += ['# required = ["account", "walltime"]  # where a job without one is refused']
     # the size is one more than the highest number (slurm.conf(5), MaxArraySize)
     size = re.search(r"^MaxArraySize\s*=\s*(\d+)", ask("scontrol", "show", "config"), re.MULTILINE)
-    lines += ["", "[limits]", f"array = {int(size[1]) - 1}"] if size and int(size[1]) > 1 else []
+    most_tasks = int(size[1]) - 1 if size else 0
+    if most_tasks > 0:
+        lines += ["", "[limits]", f"array = {most_tasks}"]
     for name, longest in sorted({(row[0].rstrip("*"), row[1]) for row in rows}):
         lines += ["", "[[partition]]", f"name = {quote(name)}"]
         limit = _walltime(longest)

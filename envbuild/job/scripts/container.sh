@@ -36,7 +36,7 @@ find_runtime() {
   if [ "$EUID" -eq 0 ]; then
     capabilities=$(awk '/^CapEff/ { print $2 }' /proc/self/status)
     [ $((16#$capabilities)) -eq $(((1 << ($(cat /proc/sys/kernel/cap_last_cap) + 1)) - 1)) ] || flags+=(--userns)
-  elif [ ! -w /dev/fuse ] && "$runtime" buildcfg 2>/dev/null | grep -q '^SUID_INSTALL=0'; then
+  elif [ ! -w /dev/fuse ] && "$runtime" buildcfg 2>/dev/null | grep -q 'SUID_INSTALL=0'; then
     flags+=(--unsquash)
   fi
 }

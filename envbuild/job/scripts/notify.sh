@@ -9,7 +9,7 @@ notify() {
   # two tasks that end together may both be the last: a folder is made once, on every file system
   [ "$tasks" -eq 1 ] || mkdir -- @mark@ 2>/dev/null || return 0
   (
-    for variable in "${!APPTAINERENV_@}"; do unset "$variable"; done
+    for variable in "${!APPTAINERENV_@}" APPTAINER_CONFIG_FILE; do unset "$variable"; done
     @secrets@
     for variable in "${!APPTAINERENV_@}"; do export "${variable#APPTAINERENV_}=${!variable}"; done
     export ENVBUILD_JOB=$id ENVBUILD_NAME=$name ENVBUILD_CODE=${codes##*$'\n'} ENVBUILD_REASON=$reason

@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2034,SC2154,SC2317
 # in the background, because bash hears a signal while it waits, but not while a command has the foreground
 supervise() {
-  local code last
+  local code last running
   # a signal that came before the command did
   case $signal in TERM | INT | USR2) exit 143 ;; esac
   # of several processes of a node, only the script has it
@@ -13,10 +13,18 @@ supervise() {
     code=$?
     kill -0 "$child" 2>/dev/null || break
   done
-  # a wait that a signal has ended gives the signal's number, even if the command ended at the same moment
-  wait "$child" 2>/dev/null
-  last=$?
-  [ "$last" -eq 127 ] || code=$last
+  # a wait that a signal has ended gives the signal's number, even if the command ended at the same moment; at that
+  # moment bash may forget the command's end (its handler leaves the wait), take it for running, and wait for ever
+  # shellcheck disable=SC2006  # a signal that comes while bash 5.2 looks for the end of $( is a syntax error
+  running=`jobs -pr`
+  case " ${running//[!0-9]/ } " in
+  *" $child "*) ;;
+  *)
+    wait "$child" 2>/dev/null
+    last=$?
+    [ "$last" -eq 127 ] || code=$last
+    ;;
+  esac
   child=
   return "$code"
 }

@@ -78,6 +78,10 @@ def memory_of(pid):
     return int(pages[1]) * os.sysconf("SC_PAGE_SIZE") if pages else 0
 
 
+# nvml.h, enum nvmlReturn_t
+REFUSALS = {4: "no permission", 9: "the driver is not loaded", 18: "driver and library differ"}
+
+
 class MemoryInfo(ctypes.Structure):
     _fields_ = [(name, ctypes.c_ulonglong) for name in ("total", "free", "used")]
 
@@ -108,10 +112,13 @@ class SampledCard:
             0,
             False,
         )
+        self.listed = False
 
     def look(self, family, seconds, alone):
         memory, rates = MemoryInfo(), Rates()
-        here = self.find_processes() & family
+        there = self.find_processes()
+        self.listed = self.listed or there is not None
+        here = (there or set()) & family
         self.used = self.used or bool(here)
         if not (here or alone):
             return
@@ -123,26 +130,28 @@ class SampledCard:
             self.highest = max(self.highest, rates.gpu)
 
     def find_processes(self):
+        """Return the numbers of the processes on the card, None where the driver does not tell."""
         stem = "nvmlDeviceGetComputeRunningProcesses"
         call = getattr(self.library, stem + "_v3", None) or getattr(
             self.library, stem + "_v2", None
         )
         room, table = ctypes.c_uint(256), (ProcessInfo * 256)()
         if call is None or call(self.handle, ctypes.byref(room), table):
-            return set()
+            return None
         return {table[number].pid for number in range(min(room.value, 256))}
 
 
 def open_cards():
-    """Return the GPUs that the job may see; none where it asked for none."""
+    """Return the GPUs that the job may see, and why it sees none that it asked for."""
     if not GPUS:
-        return []
+        return [], ""
     try:
         library = ctypes.CDLL("libnvidia-ml.so.1")
-        if library.nvmlInit_v2():
-            return []
+        code = library.nvmlInit_v2()
     except (OSError, AttributeError):
-        return []
+        return [], "this node has no libnvidia-ml.so.1"
+    if code:
+        return [], "NVML refuses to start: %s" % REFUSALS.get(code, "error %d" % code)
     named = [word for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word]
     count = ctypes.c_uint()
     library.nvmlDeviceGetCount_v2(ctypes.byref(count))
@@ -155,23 +164,24 @@ def open_cards():
             code = library.nvmlDeviceGetHandleByUUID(str(word).encode(), ctypes.byref(handle))
         if code == 0:
             cards.append(SampledCard(library, handle))
-    return cards
+    return cards, "" if cards else "NVML shows none of the GPUs of this job"
 
 
 def warn_of_idle(cards):
     minutes = "%d minutes" % round(IDLE / 60) if IDLE >= 60 else "%g s" % IDLE
-    if not any(card.used for card in cards):
+    told = [card for card in cards if card.seconds]
+    on_cards = any(card.used for card in cards)
+    # a driver that lists no processes cannot say that there are none
+    if not on_cards and all(card.listed for card in cards):
         print("envbuild: no process of this job has come to a GPU in %s;" % minutes, end=" ")
         print("envbuild check NAME --require-gpu tells why", flush=True)
-    elif max(card.highest for card in cards) <= 1:
-        print(
-            "envbuild: the GPU has computed nothing in %s, although the job is on it;" % minutes,
-            end=" ",
-        )
+    elif told and max(card.highest for card in told) <= 1:
+        why = ", although the job is on it" if on_cards else ""
+        print("envbuild: the GPU has computed nothing in %s%s;" % (minutes, why), end=" ")
         print("does it wait for data?", flush=True)
 
 
-def sum_up(processes, cards, seconds):
+def sum_up(processes, cards, unseen, seconds):
     told = [card for card in cards if card.seconds]
     use = {
         "seconds": round(seconds, 1),
@@ -181,18 +191,29 @@ def sum_up(processes, cards, seconds):
         "memory": processes.memory,
         "memory_asked": MEMORY * 2**20,
         "gpus_asked": GPUS,
-        "gpus_used": sum(card.used for card in cards) if cards else None,
+        "gpus_used": None,
         "gpu_busy": None,
         "gpu_memory": max([card.memory for card in cards] or [0]),
         "gpu_memory_total": max([card.total for card in cards] or [0]),
     }
+    if cards and (all(card.listed for card in cards) or any(card.used for card in cards)):
+        use["gpus_used"] = sum(card.used for card in cards)
     if told:
         # cards that were asked for and never used count as idle
         use["gpu_busy"] = round(
             sum(card.busy / card.seconds for card in told) / max(len(told), GPUS), 1
         )
+    use["gpu_unseen"] = unseen or find_unseen(cards, use)
     use["advice"] = advise(use) if seconds >= 60 else ""
     return use
+
+
+def find_unseen(cards, use):
+    """Return why nothing is known of the GPUs' work, although NVML shows them."""
+    on_cards = use["gpus_used"] or use["gpu_memory_total"]
+    if cards and use["gpu_busy"] is None and on_cards:
+        return "NVML gives no utilisation of them (it gives none of a part of a GPU, MIG)"
+    return ""
 
 
 def advise(use):
@@ -249,6 +270,8 @@ def describe(use):
     ]
     if use["gpu_busy"] is not None:
         parts.append("GPU %.0f %% busy" % use["gpu_busy"])
+    if use["gpu_unseen"]:
+        parts.append("GPU not measured: %s" % use["gpu_unseen"])
     if use["gpu_memory_total"]:
         parts.append(of(use["gpu_memory"] / GIB, use["gpu_memory_total"] / GIB, "GiB GPU memory"))
     parts.append(of(use["seconds"], WALLTIME, "s", "%.0f"))
@@ -263,7 +286,7 @@ def main():
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
     open(path + ".on", "w").close()
     began = last = time.monotonic()
-    processes, cards = JobProcesses(script), open_cards()
+    processes, (cards, unseen) = JobProcesses(script), open_cards()
     alone = len(cards) <= GPUS
     pause, over, warned = min(1.0, SAMPLE), False, not cards
     while not over:
@@ -280,7 +303,7 @@ def main():
             warn_of_idle(cards)
         # at most a third of a per cent of one core
         pause = max(min(pause * 2, SAMPLE), 300 * (time.process_time() - spent))
-    use = sum_up(processes, cards, time.monotonic() - began)
+    use = sum_up(processes, cards, unseen, time.monotonic() - began)
     print(describe(use))
     if use["advice"]:
         print("envbuild: advice: %s" % use["advice"])

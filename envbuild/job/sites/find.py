@@ -1,4 +1,4 @@
-"""Find and read site files: the user's own, those beside the recipes, and those shipped with envbuild."""
+"""Find and read site files: the user's own, those beside the recipes, and the shipped ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Watch a job: its receipt says how it ended, the scheduler only whether it waits, runs or is gone."""
+"""Watch a job: its receipt says how it ended, the scheduler whether it waits, runs or is gone."""
 
 from __future__ import annotations
 
@@ -270,7 +270,9 @@ def _lost(record: Record, site: Site, status: Status, project: Path) -> HostErro
         what = f"{job} ended without a receipt: {reason}{code}"
     else:
         what = f"job {record.id} is gone: {status.reason}, and it left no receipt"
+    folder = next((path.parent for path in log_files(record, project)), project)
     hint = f"what it had written: {shown}" if logs else "it has written no log"
+    hint += "" if folder.is_dir() else f": {folder} is no folder"
     return HostError(what, where=f"site {site.name}", hint=hint)
 
 

@@ -13,13 +13,13 @@ from typing import TypeVar
 
 import msgspec
 
-from envbuild.errors import IntegrityError, UsageError
+from envbuild.errors import HostError, IntegrityError, UsageError
 from envbuild.job.model import SCHEMA, Receipt, Record
 from envbuild.limits import UNREADABLE
 from envbuild.settings import Settings
 from envbuild.store.atomic import os_errors_as, write_text
 from envbuild.store.layout import Store
-from envbuild.store.own_records import is_own, note_own
+from envbuild.store.own_records import OWN_FOLDER, is_own, note_own
 
 T = TypeVar("T")
 FOLDER = Path(".envbuild/jobs")
@@ -28,8 +28,19 @@ MOST_BYTES = 16 << 20
 
 
 def job_folder(project: Path) -> Path:
-    """Return (and make) the folder of scripts and records; git does not see it."""
+    """Return (and make) the folder of scripts and records; git does not see it.
+
+    Raises IntegrityError for a link: one that came with a copied folder would have files written
+    where it leads.
+    """
     folder = project / FOLDER
+    for place in (folder.parent, folder):
+        if place.is_symlink():
+            raise IntegrityError(
+                "is a link, and envbuild writes the files of jobs through no link",
+                where=str(place.relative_to(project)),
+                hint=f"rm {place.relative_to(project)}    (the folder is made anew)",
+            )
     with os_errors_as(folder):
         folder.mkdir(parents=True, exist_ok=True)
     ignore = folder.parent / ".gitignore"
@@ -54,6 +65,14 @@ def save_record(record: Record, project: Path) -> Path:
     path = record_file(record, project)
     write_text(path, json.dumps(msgspec.to_builtins(record), indent=1) + "\n", mode=0o600)
     return path
+
+
+def require_record_folder(settings: Settings) -> None:
+    """Raise HostError where the record of a job could not be kept, before the job is there."""
+    folder = _store_of(settings).folder(OWN_FOLDER)
+    if not os.access(folder, os.W_OK):
+        hint = "let your user write there, or set ENVBUILD_STORE to another folder"
+        raise HostError("the store cannot be written", where=str(folder), hint=hint)
 
 
 def save_own_record(record: Record, settings: Settings) -> Path:

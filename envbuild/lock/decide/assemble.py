@@ -39,14 +39,14 @@ def assemble_lock(
     ``packing`` is the packer and the files it comes in.
     """
     recipe = source.recipe
-    framework_of_dists = framework_packages(base, resolution)
-    own = {p.name for p in framework_of_dists}
+    framework = framework_packages(base, resolution)
+    own = {p.name for p in framework}
     # the last one wins: the installer is pinned, whatever else asks for uv
     build = {
         p.name: p
         for p in (*(base.framework.build if base.framework else ()), *resolution.build, *installer)
     }
-    python = [_locked_package(p, "framework") for p in framework_of_dists]
+    python = [_locked_package(p, "framework") for p in framework]
     python += [_locked_package(p, "project") for p in resolution.packages if p.name not in own]
     python += [_locked_package(p, "build") for p in build.values()]
     moved = [
@@ -76,17 +76,17 @@ def assemble_lock(
         notes=tuple(dict.fromkeys((*earlier, *resolution.notes))),
         debian=base.debian,
         python=tuple(python),
-        provided=_locked_provided(resolution, framework_of_dists),
+        provided=_locked_provided(resolution, framework),
         moved=tuple(moved),
         held_back=tuple(held),
     )
 
 
 def _locked_provided(
-    resolution: Resolution, framework_of_dists: tuple[Found, ...]
+    resolution: Resolution, framework: tuple[Found, ...]
 ) -> tuple[LockedProvided, ...]:
     """Name what the base itself holds; the framework's wheels are locked by file."""
-    brought = {package.name for package in framework_of_dists}
+    brought = {package.name for package in framework}
     return tuple(
         LockedProvided(name=p.name, version=p.version, alias_of=p.alias_of)
         for p in resolution.provided

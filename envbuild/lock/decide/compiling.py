@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tarfile
 import zipfile
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -13,12 +12,15 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from envbuild.base.model import BaseFacts
-from envbuild.data.lookup import is_framework
+from envbuild.data.lookup import NVCC_BASE, is_framework
 from envbuild.data.package_tables import load_names
+from envbuild.errors import IntegrityError
+from envbuild.limits import reading
 from envbuild.lock.decide.base_description import BaseDescription
 from envbuild.recipe.model import Recipe
 from envbuild.resolve.model import Found, Resolution
 from envbuild.store.layout import Store
+from envbuild.tarread import opened_members
 
 SETUP_BYTES = 400_000
 GPU_BUILD = re.compile(r"CUDAExtension|nvcc|CUDA_HOME|CUDAToolkit|FORCE_CUDA")
@@ -52,7 +54,7 @@ def with_compiling(
         if package.is_sdist
     )
     found = [_look_into(package, path) for package, path in archives if path.is_file()]
-    notes = compile_notes(found, recipe, base.under or base.facts, brought)
+    notes = compile_notes(found, recipe, base.under or base.facts)
     names = at_hand(found, brought) if base.framework else frozenset()
     return replace(
         resolution,
@@ -62,9 +64,13 @@ def with_compiling(
 
 
 def compile_notes(
-    found: Collection[Compiling], recipe: Recipe, facts: BaseFacts, brought: Collection[Found]
+    found: Collection[Compiling], recipe: Recipe, facts: BaseFacts
 ) -> tuple[str, ...]:
-    """Return what a build will miss: nvcc, or known Debian packages."""
+    """Return what a build will miss: nvcc, or known Debian packages.
+
+    Wheels bring no nvcc: nvidia-cuda-nvcc-cu11 and -cu12 hold ptxas alone, and nvidia-cuda-nvcc 13
+    has it where no build looks (read in the wheels 11.8.89, 12.8.93 and 13.0.88).
+    """
     debian = {
         *recipe.system.packages,
         *recipe.system.build_packages,
@@ -73,7 +79,6 @@ def compile_notes(
     has_nvcc = any(
         name.startswith(("cuda-nvcc", "cuda-compiler", "nvidia-cuda-toolkit")) for name in debian
     )
-    has_nvcc = has_nvcc or any(package.name.startswith("nvidia-cuda-nvcc") for package in brought)
     known = load_names().system
     notes = []
     for one in found:
@@ -81,10 +86,8 @@ def compile_notes(
         if one.nvcc and not has_nvcc:
             notes.append(
                 f"{named} is compiled for the GPU when the image is built: it needs nvcc, and "
-                "the base has none. "
-                "Take a base with nvcc (a -devel image), or its makers' wheels by an index of your "
-                "own "
-                "([python] indexes)"
+                f"the base has none. Take {NVCC_BASE}, or its makers' wheels by an index of "
+                "your own ([python] indexes)"
             )
         row = known.get(one.package.name)
         gone = [name for name in row.build if name not in debian] if row else []
@@ -113,8 +116,9 @@ def at_hand(found: Collection[Compiling], brought: Collection[Found]) -> frozens
 
 def _look_into(package: Found, path: Path) -> Compiling:
     try:
-        names, setup = _archive_members(path)
-    except (OSError, tarfile.TarError, zipfile.BadZipFile):
+        with reading("this source archive cannot be read", path.name):
+            names, setup = _archive_members(path)
+    except IntegrityError:
         names, setup = (), ""  # resolving has read it, or said why not
     nvcc = any(name.endswith(".cu") for name in names) and GPU_BUILD.search(setup) is not None
     imports = sorted({canonicalize_name(name) for name in IMPORTS.findall(setup)})
@@ -133,8 +137,8 @@ def _archive_members(path: Path) -> tuple[tuple[str, ...], str]:
             own = [name for name in names if _is_setup(name)]
             texts = [archive.open(name).read(SETUP_BYTES) for name in own]
     else:
-        with tarfile.open(path) as tar:
-            members = tar.getmembers()
+        with opened_members(path) as (tar, found):
+            members = list(found)
             names = tuple(member.name for member in members)
             files = [
                 tar.extractfile(member)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 from envbuild.base.facts import is_version
 from envbuild.base.gpu import conda_cuda
 from envbuild.base.model import BaseFacts, Dist, InstalledConda
-from envbuild.conda.limited import choose_limited
+from envbuild.conda.limited import choose_limited, newest_limited
 from envbuild.conda.model import CondaFound, CondaOptions, CondaRequest, CondaSolution
 from envbuild.context import Context
 from envbuild.data.package_tables import load_conda, load_conda_names
@@ -26,11 +26,10 @@ from envbuild.lock.decide.conda_base import (
     protected_names,
 )
 from envbuild.lock.model import CONDA_PREFIX, CondaPackage, Lock
-from envbuild.names import BY_MACHINE
+from envbuild.names import BY_MACHINE, BY_PLATFORM
 from envbuild.recipe.conda import spec_name
 from envbuild.recipe.model import Recipe
-from envbuild.resolve.graph import DIRECT
-from envbuild.resolve.model import Found
+from envbuild.resolve.model import DIRECT, Found
 from envbuild.resolve.sources.pinned_wheel import pinned_wheel
 from envbuild.tools import installed_version
 
@@ -51,6 +50,28 @@ def refuse_conda(recipe: Recipe) -> None:
             where=recipe.name,
             hint="name the framework in [conda] dependencies or [python] dependencies",
         )
+
+
+def find_in_channels(recipe: Recipe, names: Sequence[str], context: Context) -> Mapping[str, str]:
+    """Return the newest version of each name that a channel of the recipe has.
+
+    Raises NetworkError for a channel that cannot be read.
+    """
+    request = CondaRequest(
+        specs=(),
+        channels=recipe.conda.channels,
+        machine=BY_PLATFORM[recipe.base.platform].machine,
+        glibc="0",
+    )
+    return newest_limited(request, names, context)
+
+
+def require_channels(recipe: Recipe, context: Context) -> None:
+    """Raise NetworkError where a channel cannot be read: before a base is made, which takes minutes."""
+    if not recipe.conda.dependencies:
+        return
+    with context.report.stage("reach conda's channels"):
+        find_in_channels(recipe, [spec_name(line) for line in recipe.conda.dependencies], context)
 
 
 PLAIN_BASE = "debian:bookworm"
@@ -162,9 +183,8 @@ def solve_recipe(
         movable=movable_packages(facts),
         bounds=bounds_of_wheels(facts) if facts.conda_prefix else (),
     )
-    with context.report.stage(
-        "choose conda's packages" + (f" as of {request.as_of}" if request.as_of else "")
-    ):
+    when = f" as of {request.as_of}" if request.as_of else ""
+    with context.report.stage(f"choose conda's packages{when}"):
         return choose_limited(request, context)
 
 

@@ -26,9 +26,15 @@ from envbuild.lock.decide.conda import (
     put_conda,
     refuse_conda,
     refuse_double_cuda,
+    require_channels,
     with_conda,
 )
-from envbuild.lock.decide.framework import other_release, require_framework, resolve_framework
+from envbuild.lock.decide.framework import (
+    other_release,
+    refuse_line,
+    require_framework,
+    resolve_framework,
+)
 from envbuild.lock.decide.libraries import refuse_removal, require_cuda
 from envbuild.lock.decide.project_files import take_files
 from envbuild.lock.decide.python import refuse_no_python, require_python
@@ -99,7 +105,13 @@ def decide_lock(
     refuse_conda(recipe)
     if facts is None and not recipe.conda.dependencies:
         require_python(recipe)
-    base = _find_base(facts, recipe, options, context, today)
+    # what a lock already has is mostly in the store
+    if facts is None and options.old is None:
+        require_channels(recipe, context)
+    if facts is not None:
+        base = _given_base(facts, recipe, options, context, today)
+    else:
+        base = _describe_base(recipe, options, context, today)
     base, conda = with_conda(base, recipe, _conda_options(options), context)
     require_python(recipe, base.facts.python)
     refuse_no_python(recipe, base.facts.python)
@@ -163,7 +175,10 @@ def _resolve_project(
             first = refusal
 
     # the framework was chosen by itself: another release of its line may suit the project
-    pin = other_release(whole, base, make_resolver(context, SilentStage()))
+    try:
+        pin = other_release(whole, base, make_resolver(context, SilentStage()))
+    except NoSolutionError as refusal:
+        raise refuse_line(first, refusal, whole.framework or "") from None
     if pin is None or base.under is None:
         raise first
     try:
@@ -219,15 +234,6 @@ def _uv_resolver(context: Context, stage: Stage) -> Resolver:
     return RESOLVERS["uv"](context, stage)
 
 
-def _find_base(
-    facts: BaseFacts | None, recipe: Recipe, options: LockOptions, context: Context, today: date
-) -> BaseDescription:
-    """Take given facts for the base, or read those of the recipe's own."""
-    if facts is not None:
-        return _given_base(facts, recipe, options, context, today)
-    return _describe_base(recipe, options, context, today)
-
-
 def _describe_base(
     recipe: Recipe, options: LockOptions, context: Context, today: date
 ) -> BaseDescription:
@@ -259,10 +265,13 @@ def _given_base(
     base = _described_facts(facts)
     if recipe.base.image is not None:
         base = replace(base, debian=_system_packages(recipe, facts, options, context))
-    held = recipe.base.framework is not None and facts.dist(
-        re.split(r"[^\w.-]", recipe.base.framework)[0]
-    )
-    return base if held else _with_framework(base, recipe, options, context, today)
+    if recipe.base.framework is None:
+        return base
+    # "torch[x]>=2": the name ends where extras or bounds begin
+    name = re.split(r"[^\w.-]", recipe.base.framework)[0]
+    if facts.dist(name):
+        return base
+    return _with_framework(base, recipe, options, context, today)
 
 
 def _with_framework(
@@ -280,22 +289,25 @@ def _with_framework(
 
     named = recipe.base.framework
     request = Request(
-        requirements=(named,), facts=base.facts, indexes=recipe.python.indexes, bounds=bounds
-    )
-    request = replace(
-        request, keep=_kept_versions(options), upgrade=options.upgrade, refresh=options.refresh
+        requirements=(named,),
+        facts=base.facts,
+        indexes=recipe.python.indexes,
+        bounds=bounds,
+        keep=_kept_versions(options),
+        upgrade=options.upgrade,
+        refresh=options.refresh,
     )
     chosen = options.as_of or recipe.python.as_of
     with context.report.stage(f"resolve the framework {named}", unit=PAGE) as stage:
         resolver = _uv_resolver(context, stage)
-        framework_of_dists = resolve_framework(request, recipe, chosen, resolver, today)
+        resolution = resolve_framework(request, recipe, chosen, resolver, today)
     # what the framework merely allows (numpy) is chosen together with the project
-    bare, protect = bare_framework(base.facts, framework_of_dists)
-    whole = with_framework(base.facts, framework_of_dists)
+    bare, protect = bare_framework(base.facts, resolution)
+    whole = with_framework(base.facts, resolution)
     return replace(
         base,
         facts=whole,
-        framework=framework_of_dists,
+        framework=resolution,
         under=base.facts,
         bare=bare,
         protect=protect,
@@ -303,7 +315,6 @@ def _with_framework(
 
 
 def _described_image(recipe: Recipe, options: LockOptions, context: Context) -> BaseDescription:
-
     reference = structs.replace(
         parse_reference(recipe.base.image or ""), platform=recipe.base.platform
     )
@@ -348,17 +359,10 @@ def _debian_packages(
     lists = read_lists(suite, context, stage, machine=machine)
     bootstrap = choose_bootstrap(lists, context)
     here: tuple[DebianPackage, ...] = bootstrap.packages
-    for group, names in (
-        ("system", recipe.system.packages),
-        ("build", recipe.system.build_packages),
-    ):
-        here += resolve_debian(
-            lists,
-            names,
-            context,
-            group="system" if group == "system" else "build",
-            installed=here,
-        )
+    here += resolve_debian(lists, recipe.system.packages, context, group="system", installed=here)
+    here += resolve_debian(
+        lists, recipe.system.build_packages, context, group="build", installed=here
+    )
     return bootstrap, here
 
 

@@ -18,6 +18,7 @@ from envbuild.lock.decide.base_description import BaseDescription
 from envbuild.recipe.model import Recipe
 from envbuild.recipe.trees import read_tree_line
 from envbuild.resolve.aliases import stand_ins
+from envbuild.resolve.conflict.explain import put_reason_first, reasons_of
 from envbuild.resolve.dates import default_as_of
 from envbuild.resolve.framework import with_framework
 from envbuild.resolve.model import Request, Resolution, Resolver
@@ -45,7 +46,8 @@ def other_release(request: Request, base: BaseDescription, resolver: Resolver) -
     """Return another release of the framework that may suit the project, or None.
 
     The recipe's line of the framework and the project are one question for once, so that
-    torch==2.4.* becomes the 2.4.0 that vllm pins.
+    torch==2.4.* becomes the 2.4.0 that vllm pins.  Raises NoSolutionError where no release of
+    that line suits it.
     """
     if request.framework is None or base.under is None or base.framework is None:
         return None
@@ -54,18 +56,28 @@ def other_release(request: Request, base: BaseDescription, resolver: Resolver) -
     if any(one.operator in ("==", "===") and "*" not in one.version for one in named.specifier):
         return None
     requirements = (request.framework, *request.requirements)
-    try:
-        found = resolver(
-            replace(
-                request, requirements=requirements, facts=base.under, protect=(), framework=None
-            )
-        )
-    except NoSolutionError:
-        return None
+    found = resolver(
+        replace(request, requirements=requirements, facts=base.under, protect=(), framework=None)
+    )
     name = canonicalize_name(named.name)
     held = {one.name: one.version for one in base.framework.packages}
     version = next((one.version for one in found.packages if one.name == name), held.get(name))
     return None if version == held.get(name) else f"{name}=={version}"
+
+
+def refuse_line(first: NoSolutionError, every: NoSolutionError, line: str) -> NoSolutionError:
+    """Return the refusal of a project that no release of the framework's line suits.
+
+    ``first`` speaks of the release that was chosen.  What ``every`` names beside the framework
+    stands in the way of each release, so it comes before that.
+    """
+    about = f"needs {canonicalize_name(Requirement(line).name)}"
+    reasons = [reason for reason in reasons_of(every) if about not in reason]
+    if not reasons or reasons[0] in first.what:
+        return first
+    reason = f"with any release of {line}: {reasons[0]}"
+    hints = [hint for hint in (every.hint, first.hint) if hint]
+    return NoSolutionError(put_reason_first(first, reason), hint="\nor ".join(hints) or None)
 
 
 def require_framework(recipe: Recipe, facts: BaseFacts, brought: Collection[str]) -> None:

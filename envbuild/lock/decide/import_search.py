@@ -18,7 +18,7 @@ from packaging.version import VERSION_PATTERN, Version
 from envbuild.errors import NoSolutionError, ToolFailedError
 from envbuild.lock.model import PROOF_SECONDS, Lock, LockedHold, PythonPackage
 from envbuild.resolve.couplings import runs_on_gpu
-from envbuild.resolve.graph import DIRECT
+from envbuild.resolve.model import DIRECT
 
 MOST_CULPRITS = 4
 """Packages that are walked back for one failed import, those nearest to the failure first."""
@@ -75,15 +75,12 @@ class ImportTester(Protocol):
 
     def relock(self, bounds: SearchBounds, old: Lock) -> Lock:
         """Lock again with bounds, changing as little as possible.  Raises NoSolutionError."""
-        ...  # pragma: no cover
 
     def imports(self, lock: Lock) -> tuple[Failure, ...]:
         """Build the lock's image and import every direct dependency in it."""
-        ...  # pragma: no cover
 
     def releases(self, package: PythonPackage) -> tuple[str, ...]:
         """Return the versions of a package on its index."""
-        ...  # pragma: no cover
 
 
 @dataclass(slots=True)

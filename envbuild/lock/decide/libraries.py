@@ -18,7 +18,6 @@ from envbuild.data.tables import CudaSource, load_cuda_sources
 from envbuild.errors import NoSolutionError, UsageError
 from envbuild.project.shell.installs import removes_framework
 from envbuild.recipe.model import Recipe
-from envbuild.resolve.graph import DIRECT
 from envbuild.resolve.model import Found
 from envbuild.resolve.platform import python_minor
 from envbuild.resolve.stubs import extras_named
@@ -62,7 +61,7 @@ def require_cuda(recipe: Recipe, facts: BaseFacts, packages: Collection[Found]) 
     others = [found for found in packages if _source_row(found.name) and found not in lacking]
     alone = not others and facts.cuda is None
     for lack in lacks:
-        if alone and DIRECT in lack.found.via:
+        if alone and lack.found.is_direct:
             raise NoSolutionError(
                 str(lack),
                 where=_where_asked(recipe, lack),

@@ -102,6 +102,5 @@ def _locked_source(line: TreeLine, old: Lock | None, upgrade: tuple[str, ...]) -
         return None
     if {line.name, EVERYTHING} & set(upgrade):
         return None
-    return next(
-        (p.source for p in old.python if p.source and p.source.startswith(f"git+{line.url}@")), None
-    )
+    sources = (package.source or "" for package in old.python)
+    return next((one for one in sources if one.startswith(f"git+{line.url}@")), None)

@@ -87,6 +87,29 @@ def clean_records(prefix, rows):
     return [name for name in noarch if name.endswith(".py") and "/site-packages/" in name]
 
 
+def run_scripts(prefix, records):
+    """Run the packages' scripts, those of required packages first; py-rattler runs no pre-link."""
+    shells = [shell for shell in (f"{prefix}/bin/bash", "/bin/bash") if os.access(shell, os.X_OK)]
+    shell = (shells or ["/bin/sh"])[0]
+    path = f"{prefix}/bin:{os.environ.get('PATH', '/usr/bin:/bin')}"
+    always = {**os.environ, "PREFIX": prefix, "CONDA_PREFIX": prefix, "PATH": path}
+    for record in rattler.PackageRecord.sort_topologically(records):
+        name = record.name.normalized
+        own = {"PKG_NAME": name, "PKG_VERSION": str(record.version)}
+        own["PKG_BUILDNUM"] = str(record.build_number)
+        for phase in ("pre-link", "post-link"):
+            file = f"{prefix}/bin/.{name}-{phase}.sh"
+            if not os.path.exists(file):
+                continue
+            if subprocess.run([shell, file], env={**always, **own}, check=False).returncode:
+                raise SystemExit(f"the {phase} script of {name} failed")
+        messages = f"{prefix}/.messages.txt"
+        if os.path.exists(messages):
+            with open(messages) as text:
+                sys.stderr.write(text.read())
+            os.remove(messages)
+
+
 def main(folder, listing, prefix, history):
     """Install all packages of the list; a line is sha256, channel, path in the channel."""
     with open(listing) as lines:
@@ -100,7 +123,7 @@ def main(folder, listing, prefix, history):
         [*kept_records(prefix, records), *records],
         prefix,
         cache_dir=cache,
-        execute_link_scripts=True,
+        execute_link_scripts=False,
         show_progress=False,
     )
     asyncio.run(work)
@@ -114,6 +137,7 @@ def main(folder, listing, prefix, history):
         how = ["--invalidation-mode", "unchecked-hash"]
         # a module for another Python does not compile, which is no fault
         subprocess.run([*compiling, *how], input="\n".join(modules).encode(), check=False)
+    run_scripts(prefix, records)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from envbuild.project.code.reach import loaded_files
+from envbuild.project.code.reach import is_started, loaded_files, own_files
 from envbuild.project.model import ImportedModule
 from envbuild.project.names import is_standard
 from envbuild.project.tree import ProjectTree, is_aside, read_text
@@ -20,39 +20,47 @@ LINE = re.compile(r"^[ \t]*(?:import|from)[ \t]+(\.*[A-Za-z_][\w.]*)([^\n]*)", r
 MEASURED = re.compile(r"(\s*%%(capture|time|timeit|prun|memit)\b[^\n]*(\n|$))+")
 """Magics over a cell that is Python all the same."""
 COMPILING = re.compile(r"^[^#\n]*\btorch\.compile\b|^\s*(?:import|from) triton\b", re.MULTILINE)
+EXTENDING = "torch.utils.cpp_extension.load"
+"""The start of functions that call ninja when a program runs."""
 OLD = re.compile(
-    r"\btf\.(placeholder|Session|InteractiveSession|contrib|flags|app\.run|get_variable"
+    r"^[^#\n]*(?:\btf\.(placeholder|Session|InteractiveSession|contrib|flags|app\.run|get_variable"
     r"|layers|variable_scope|ConfigProto)\b"
-    r"|tensorflow\.contrib\b"
+    r"|\btensorflow\.contrib\b)",
+    re.MULTILINE,
 )
 """What TensorFlow 1 has and TensorFlow 2 has not, under the name tf."""
 DOTTED = ("google", "ruamel", "mpl_toolkits")
 """Modules that several distributions share: the second part of the name counts."""
 
 
-def imported_modules(tree: ProjectTree) -> tuple[tuple[ImportedModule, ...], tuple[str, ...]]:
+def imported_modules(
+    tree: ProjectTree, *, listed: bool = True
+) -> tuple[tuple[ImportedModule, ...], tuple[str, ...]]:
     """Return the imported modules of others, sorted, and notes on files left out.
 
     What only files import that the project's own programs do not load, or notebooks beside
-    code, is not certain. A file is taken apart only when it has a name that is not known yet,
-    so that thousands of files take seconds.
+    code, is not certain; where nothing is ``listed``, every file of the project counts. A file
+    is taken apart only when it has a name that is not known yet, so that thousands of files
+    take seconds.
     """
     notes: list[str] = []
     named: dict[Path, frozenset[str]] = {}
     for path in (*tree.code, *tree.notebooks):
         text = _source_text(tree.root / path, notes, as_printable(path.as_posix()))
         named[path] = frozenset(_modules_of_lines(text or ""))
-    own = loaded_files(tree, named)
+    own = loaded_files(tree, named) if listed else own_files(tree)
     found: dict[str, ImportedModule] = {}
     files: Counter[str] = Counter()
     for path in sorted(named, key=lambda path: path not in own):
         names = {top_module(name) for name in named[path] if not name.startswith(".")}
+        names |= {"ninja" for name in named[path] if name.startswith(EXTENDING)}
         files.update(names)
         certain_ones = {name for name, one in found.items() if one.certain}
         new = {name for name in names - certain_ones if not _is_own(name, tree)}
         if not new:
             continue
-        at_top = _at_top(_source_text(tree.root / path, [], "") or "")
+        text = _source_text(tree.root / path, [], "") or ""
+        at_top = _at_top(text, started=is_started(path) or path.suffix == ".ipynb")
         for name in new:
             counts = path in own or (path.suffix == ".ipynb" and _is_program(path, tree))
             certain = counts and name in at_top
@@ -148,15 +156,21 @@ def _cell_code(cell: str) -> str:
     )
 
 
-def _at_top(text: str) -> set[str]:
+def _at_top(text: str, *, started: bool) -> set[str]:
     """Return the modules imported wherever the file is run: not in a function, not with a way out.
 
+    What stands below ``if __name__ == "__main__"`` counts where the file is ``started`` itself.
     Of text that is no Python 3 all lines count that look like imports.
     """
     try:
-        return set(_imported_by(ast.parse(text).body))
+        body = ast.parse(text).body
+        return set(_imported_by(body if started else filter(_is_run_by_import, body)))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return set(map(top_module, _modules_of_lines(text)))
+
+
+def _is_run_by_import(node: ast.stmt) -> bool:
+    return not (isinstance(node, ast.If) and "__main__" in ast.unparse(node.test))
 
 
 def _imported_by(body: Iterable[ast.stmt]) -> Iterable[str]:
@@ -165,6 +179,8 @@ def _imported_by(body: Iterable[ast.stmt]) -> Iterable[str]:
             yield from (top_module(alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
             yield top_module(node.module)
+            if any(f"{node.module}.{alias.name}".startswith(EXTENDING) for alias in node.names):
+                yield "ninja"
             yield from (
                 top_module(f"{node.module}.{alias.name}")
                 for alias in node.names

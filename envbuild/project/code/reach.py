@@ -22,12 +22,12 @@ def loaded_files(tree: ProjectTree, names: Mapping[Path, frozenset[str]]) -> fro
     if not code:
         # all of it is scripts, tools or examples: those are the project
         return frozenset(tree.code)
-    starts = {path for path in code if _is_program(path)}
+    starts = {path for path in code if is_started(path)}
     if starts or (tree.root / "src").is_dir():
         for package in _packages(tree):
             starts |= {path for path in code if _is_below(path, package)}
     if not starts:
-        return frozenset(path for path in code if not _in_part(path, tree))
+        return own_files(tree)
     by_module = _modules(tree)
     found: set[Path] = set()
     todo = list(starts)
@@ -44,11 +44,16 @@ def loaded_files(tree: ProjectTree, names: Mapping[Path, frozenset[str]]) -> fro
     return frozenset(path for path in found if not is_aside(path))
 
 
-def _is_program(path: Path) -> bool:
+def own_files(tree: ProjectTree) -> frozenset[Path]:
+    """Return the files that are no test, no tool, and no project of their own inside this one."""
+    code = [path for path in tree.code if not is_aside(path)] or tree.code
+    return frozenset(path for path in code if not _in_part(path, tree))
+
+
+def is_started(path: Path) -> bool:
     """Whether a file is at the root, or at the top of the folder that is there for code."""
-    at_top = len(path.parts) == 1 or (
-        len(path.parts) == 2 and path.parts[0] in ("src", "code", "source")
-    )
+    folders = path.parts[:-1]
+    at_top = folders in ((), ("src",), ("code",), ("source",))
     return at_top and path.stem not in TOOLS
 
 

@@ -50,9 +50,8 @@ def read_conda(path: Path, root: Path) -> FileFindings | None:
     name = data.get("name")
     reader.title = name if isinstance(name, str) and name not in ("", "base") else None
     variables = data.get("variables")
-    reader.environment = (
-        tuple((str(k), str(v)) for k, v in variables.items()) if isinstance(variables, dict) else ()
-    )
+    if isinstance(variables, dict):
+        reader.environment = tuple((str(key), str(value)) for key, value in variables.items())
     return reader.findings()
 
 

@@ -103,6 +103,10 @@ def torch_bounds(requirement: Requirement) -> str:
     ]
     if not fitting or len(fitting) == len(lines):
         return ""
-    (first, low), (last, high) = fitting[0].split("."), fitting[-1].split(".")
-    lower = f">={first}.{low}," if fitting[0] != lines[0][0] else ""
-    return f"{lower}<{last}.{int(high) + 1}" if fitting[-1] != "1.13" else f"{lower}<2"
+    oldest, newest = fitting[0], fitting[-1]
+    lower = f">={oldest}," if oldest != lines[0][0] else ""
+    # 1.13 is the last line of torch 1
+    if newest == "1.13":
+        return f"{lower}<2"
+    major, minor = newest.split(".")
+    return f"{lower}<{major}.{int(minor) + 1}"

@@ -33,6 +33,6 @@ class DraftBuilder:
 
 def name_few(names: Sequence[str]) -> str:
     """Return names with commas, the last ones as a number."""
-    return ", ".join(names[:MOST_NAMED]) + (
-        f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    )
+    few = ", ".join(names[:MOST_NAMED])
+    others = len(names) - MOST_NAMED
+    return f"{few} and {others} more" if others > 0 else few

@@ -16,7 +16,8 @@ from envbuild.project.names import distribution_of
 
 FOR_DEVELOPERS = re.compile(
     r"flake8(-.*)?|pytest(-.*)?|black|isort|mypy|pylint|ruff|pre-commit|pycodestyle|pyflakes|mccabe"
-    r"|autopep8|cpplint|clang-format|coverage|twine"
+    r"|autopep8|autoflake|pydocstyle|pyupgrade|yapf|codespell|yamllint|cpplint|clang-format"
+    r"|coverage|bump2?version|twine"
 )
 """Distributions that check or ship code: a list for running names them by the way."""
 WITH_TENSORFLOW = ("keras", "tensorboard", "protobuf")

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from envbuild.base.suggest import framework_name
+from envbuild.data.lookup import NVCC_BASE
 from envbuild.data.package_tables import load_names
 from envbuild.project.code.imports import compiling_file
 from envbuild.project.draft.age import newest_pin, shared_pythons
@@ -184,9 +185,8 @@ def _note_compiled(builder: DraftBuilder) -> None:
     if found:
         builder.note(
             "python",
-            f"{name_few(sorted(found))}: source only on the index, compiled for the GPU: "
-            "take a base with nvcc (a -devel "
-            "image), or their makers' wheels by an index of your own ([python] indexes)",
+            f"{name_few(sorted(found))}: source only on the index, compiled for the GPU: take "
+            f"{NVCC_BASE}, or their makers' wheels by an index of your own ([python] indexes)",
         )
 
 
@@ -196,7 +196,7 @@ def _note_own_package(builder: DraftBuilder) -> None:
     text = read_text(root / "setup.py") or ""
     install = 'add "-e ." to the dependencies'
     if re.search(r"\bext_modules\b", text):
-        nvcc = " and take a base with nvcc (a -devel image)" if "CUDAExtension" in text else ""
+        nvcc = f" and take {NVCC_BASE}" if "CUDAExtension" in text else ""
         builder.note("python", f"setup.py compiles code of the project: {install}{nvcc}")
         return
     has_table = text or (root / "pyproject.toml").is_file() or (root / "setup.cfg").is_file()

@@ -29,6 +29,8 @@ from envbuild.recipe.model import (
 
 FIRST_CUDA_WITHOUT = 11
 """The CUDA from which on no release of TensorFlow 1 was built; its last Python is 3.7."""
+MORE_FILES = 3
+"""How many times as many files must import a framework that no list names."""
 
 
 def sort_frameworks(builder: DraftBuilder, cleaned: Cleaned) -> None:
@@ -37,6 +39,7 @@ def sort_frameworks(builder: DraftBuilder, cleaned: Cleaned) -> None:
         cleaned.frameworks += _implied_frameworks(builder, cleaned)
     else:
         cleaned.frameworks += _torch_of_companion(cleaned)
+        cleaned.frameworks += _unlisted_framework(builder, cleaned)
     cleaned.frameworks.sort(
         key=lambda requirement: (
             not is_held(requirement),
@@ -61,6 +64,26 @@ def _torch_of_companion(cleaned: Cleaned) -> list[Requirement]:
     listed = (one for one in cleaned.requirements if one.name in COMPANIONS)
     first = next((one for one in listed if not one.where.startswith("imported")), None)
     return [Requirement(text="torch", name="torch", where=first.where)] if first else []
+
+
+def _unlisted_framework(builder: DraftBuilder, cleaned: Cleaned) -> list[Requirement]:
+    """Return the framework that no list names, where the code has little of those that are listed.
+
+    A README says "install PyTorch" and the list names TensorFlow, for its logs.
+    """
+    listed = {framework_name(one.name) for one in cleaned.frameworks}
+    files = {one.module: one.files for one in builder.gathered.imports}
+    enough = MORE_FILES * max(files.get(name or "", 0) for name in listed)
+    found = (
+        one
+        for one in builder.gathered.imports
+        if one.certain and framework_name(one.module) not in {None, *listed} and one.files > enough
+    )
+    most = max(found, key=lambda one: one.files, default=None)
+    if most is None:
+        return []
+    name = framework_name(most.module) or most.module
+    return [Requirement(text=name, name=name, where=f"imported in {most.where}")]
 
 
 def _upper_bound(
@@ -124,11 +147,9 @@ def _implied_frameworks(builder: DraftBuilder, cleaned: Cleaned) -> list[Require
     if not votes:
         return []
     best = max(votes, key=lambda name: len(votes[name]))
-    return [
-        Requirement(
-            text=best, name=best, where=f"no list names it, but {name_few(votes[best])} need it"
-        )
-    ]
+    verb = "needs" if len(votes[best]) == 1 else "need"
+    where = f"no list names it, but {name_few(votes[best])} {verb} it"
+    return [Requirement(text=best, name=best, where=where)]
 
 
 def _is_own_import(one: ImportedModule) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -19,10 +19,12 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from envbuild.base.suggest import holds_python
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError
 from envbuild.net.index import Link, index_url, make_client, read_links
 from envbuild.net.parallel import for_each_parallel
+from envbuild.progress import Stage
 from envbuild.project.model import Release, Requirement
 from envbuild.resolve.pylock import Candidate
 from envbuild.resolve.sources.artifacts import describe_files, wheel_members
@@ -53,7 +55,7 @@ class _Pages:
 
 
 def look_up(
-    requirements: Iterable[Requirement], wanted: frozenset[str], context: Context
+    requirements: Iterable[Requirement], wanted: frozenset[str], context: Context, stage: Stage
 ) -> tuple[dict[str, Release], dict[str, str]]:
     """Return the releases that requirements name, and distributions by module.
 
@@ -62,7 +64,7 @@ def look_up(
     NetworkError.
     """
     names = {requirement.name: requirement for requirement in requirements}
-    pages, modules = _read_pages(names.values(), context)
+    pages, modules = _read_pages(names.values(), context, stage)
     releases = pages.releases
     for _ in range(DEEPEST_CLOSURE):
         if wanted <= modules.keys():
@@ -72,7 +74,7 @@ def look_up(
         names |= new
         if not new or len(names) > MOST_LOOKED_UP:
             break
-        pages, found = _read_pages(new.values(), context)
+        pages, found = _read_pages(new.values(), context, stage)
         modules = {**{one: found[one] for one in wanted & found.keys()}, **modules}
     return releases, modules
 
@@ -89,12 +91,13 @@ def _required_by(wheels: Iterable[Candidate], context: Context) -> dict[str, Req
 
 
 def _read_pages(
-    requirements: Iterable[Requirement], context: Context
+    requirements: Collection[Requirement], context: Context, stage: Stage
 ) -> tuple[_Pages, dict[str, str]]:
     index = index_url(context.settings, context.runner)
     pages = _Pages()
     modules: dict[str, str] = {}
     folder = context.store.folder("metadata")
+    stage.expect(len(requirements))
     with make_client(context.settings) as client:
 
         def one(requirement: Requirement, stop: threading.Event) -> None:
@@ -106,6 +109,8 @@ def _read_pages(
                     modules.setdefault(module, requirement.name)
             except EnvbuildError:
                 return  # what the index does not tell stays unknown
+            finally:
+                stage.advance()
 
         for_each_parallel(list(requirements), one, workers=context.settings.downloads + 4)
     return pages, modules
@@ -201,11 +206,10 @@ def _pinned_release(links: list[Link], *, exact: bool, latest: dt.date | None) -
 
 
 def _allows_python(requires_python: str | None, minor: str) -> bool:
-
+    if requires_python is None:
+        return True
     try:
-        return requires_python is None or any(
-            SpecifierSet(requires_python).contains(f"{minor}.{patch}") for patch in (0, 9, 18)
-        )
+        return holds_python(SpecifierSet(requires_python), minor)
     except InvalidSpecifier:
         return True
 

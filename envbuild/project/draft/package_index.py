@@ -46,7 +46,7 @@ class Online:
         """Reduce a dump by what the packages themselves require."""
         try:
             with self.context.report.stage(
-                f"ask the index what {len(requirements)} packages require"
+                f"ask the index what {count_noun(len(requirements), 'package requires', 'packages require')}"
             ):
                 requires = requirements_of(requirements, self.context)
         except EnvbuildError as error:
@@ -66,10 +66,12 @@ class Online:
         """Read the index's pages of the requirements, and the ends of their wheels."""
         if not requirements and not wanted:
             return {}, {}
-        count = count_noun(len(requirements), "package")
+        count = count_noun(
+            len({*(requirement.name for requirement in requirements), *wanted}), "package"
+        )
         try:
-            with self.context.report.stage(f"look {count} up on the index"):
-                return look_up(requirements, wanted, self.context)
+            with self.context.report.stage(f"look {count} up on the index") as stage:
+                return look_up(requirements, wanted, self.context, stage)
         except EnvbuildError as error:
             self.context.report.say(
                 f"the index cannot be asked: {error}; --offline does not ask it"

@@ -112,9 +112,9 @@ def is_dockerfile(path: Path, text: str) -> bool:
     """Whether a definition is a Dockerfile: by its name, else by its first instruction."""
     if "ockerfile" in path.name or path.name == "Containerfile":
         return True
-    return re.search(r"^\s*bootstrap\s*:", text, re.IGNORECASE | re.MULTILINE) is None and bool(
-        re.search(r"^\s*FROM\s+\S+", text, re.MULTILINE)
-    )
+    if re.search(r"^\s*bootstrap\s*:", text, re.IGNORECASE | re.MULTILINE):
+        return False
+    return re.search(r"^\s*FROM\s+\S+", text, re.MULTILINE) is not None
 
 
 def _read_docker(text: str, file: str) -> _Parts:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import chain
 
 from packaging.requirements import InvalidRequirement
 from packaging.requirements import Requirement as Pep508
@@ -22,6 +23,7 @@ from envbuild.resolve.sources.artifacts import About, describe_files
 
 Requires = Mapping[str, frozenset[str]]
 PIN = re.compile(r"={2,3}\s*([^\s;,]+)")
+NAME_ALONE = re.compile(r"[\w.-]+")
 
 
 def find_roots(
@@ -30,8 +32,10 @@ def find_roots(
     """Return the needs that no other one requires, and those that the code imports itself.
 
     ``requires`` maps canonical names to the names that they require; of names that require each
-    other in a ring the first one stays.
+    other in a ring the first one stays.  What has no version there (conda had built it) counts
+    only if the code imports it.
     """
+    requirements = _told_ones(requirements, imported)
     listed = {requirement.name for requirement in requirements}
     brought: set[str] = set()
     for by in listed:
@@ -43,6 +47,16 @@ def find_roots(
             kept.add(requirement.name)
             reached |= _reached_names({requirement.name}, requires)
     return tuple(requirement for requirement in requirements if requirement.name in kept)
+
+
+def _told_ones(
+    requirements: tuple[Requirement, ...], imported: frozenset[str]
+) -> tuple[Requirement, ...]:
+    return tuple(
+        one
+        for one in requirements
+        if NAME_ALONE.fullmatch(one.text) is None or one.name in imported
+    )
 
 
 def _reached_names(names: set[str], requires: Requires) -> set[str]:
@@ -64,7 +78,7 @@ def guess_roots(
     brought = set(load_names().transitive.names)
     return tuple(
         requirement
-        for requirement in requirements
+        for requirement in _told_ones(requirements, imported)
         if requirement.name in imported or requirement.name not in brought
     )
 
@@ -76,18 +90,58 @@ def requirements_of(requirements: tuple[Requirement, ...], context: Context) -> 
     """
     files = _pinned_files(requirements, context)
     about = describe_files(files.values(), context)
-    found: dict[str, frozenset[str]] = {}
-    for name, candidate in files.items():
-        names: set[str] = set()
-        for text in about.get(candidate.sha256, About(size=0)).requires:
-            try:
-                requirement = Pep508(text)
-            except InvalidRequirement:
-                continue
-            if requirement.marker is None or "extra" not in str(requirement.marker):
-                names.add(canonicalize_name(requirement.name))
-        found[name] = frozenset(names)
+    texts = {
+        name: about.get(candidate.sha256, About(size=0)).requires
+        for name, candidate in files.items()
+    }
+    asked = dict.fromkeys(texts, frozenset[str]())
+    needs: dict[str, list[Pep508]] = {}
+    while True:
+        needs = {name: _needs_of(texts[name], extras) for name, extras in asked.items()}
+        more = _asked_extras(needs, requirements, asked)
+        if more == asked:
+            break
+        asked = more
+    return {
+        name: frozenset(canonicalize_name(one.name) for one in found)
+        for name, found in needs.items()
+    }
+
+
+def _needs_of(texts: Iterable[str], extras: frozenset[str]) -> list[Pep508]:
+    """Return what a package requires, with those of its extras that are asked for."""
+    found = []
+    for text in texts:
+        try:
+            requirement = Pep508(text)
+        except InvalidRequirement:
+            continue
+        marker = requirement.marker
+        plain = marker is None or "extra" not in str(marker)
+        asked = marker is not None and any(marker.evaluate({"extra": one}) for one in extras)
+        if plain or asked:
+            found.append(requirement)
     return found
+
+
+def _asked_extras(
+    needs: Mapping[str, Iterable[Pep508]],
+    requirements: tuple[Requirement, ...],
+    asked: Mapping[str, frozenset[str]],
+) -> dict[str, frozenset[str]]:
+    """Return the extras that the list and its packages ask of each other."""
+    found = {name: set(extras) for name, extras in asked.items()}
+    listed = filter(None, (_parsed(one.text) for one in requirements))
+    for one in chain(listed, *needs.values()):
+        found.get(canonicalize_name(one.name), set()).update(one.extras)
+    return {name: frozenset(extras) for name, extras in found.items()}
+
+
+def _parsed(text: str) -> Pep508 | None:
+    try:
+        return Pep508(text)
+    except InvalidRequirement:
+        return None
 
 
 def _pinned_files(requirements: tuple[Requirement, ...], context: Context) -> dict[str, Candidate]:

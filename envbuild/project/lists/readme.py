@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import chain
 from pathlib import Path
 
 from envbuild.base.suggest import framework_name
@@ -17,6 +18,12 @@ RELEASE = re.compile(
     re.MULTILINE | re.IGNORECASE,
 )
 """An item of a list that begins with a framework and its release: "- PyTorch 1.3.0"."""
+PINNED = re.compile(
+    r"\b(?:pip|conda|mamba)\d*\s[^\n]*?\binstall(?=\s)[^\n]*?[\s\"']"
+    r"(?P<name>tensorflow(?:-gpu)?|pytorch|torch|jax)(?:\[[\w,-]+\])?"
+    r"==?(?P<release>\d+\.\d+(?:\.\d+)?)"
+)
+"""A line that installs a framework's release: pip install torch==1.12.1+cu113."""
 OR_NEWER = re.compile(r"[.\d]*\s*(\+|(and|or) (later|newer|higher|above|up))", re.IGNORECASE)
 NOT_HERE = re.compile(rf"{ASIDE.pattern}|cpu|npu|tpu|xpu|rocm|amd|mps|mac|win", re.IGNORECASE)
 """Groups for changing the project, or for other machines."""
@@ -52,4 +59,22 @@ def framework_releases(root: Path) -> tuple[Requirement, ...]:
                 line = f"{name}=={match['release']}.*"
                 where = f"{shown_path(path, root)}, which names {match['name']} {match['release']}"
                 found.append(Requirement(text=line, name=name, where=where))
+        found += _installed_frameworks(path, root)
     return tuple(found)
+
+
+def _installed_frameworks(path: Path, root: Path) -> list[Requirement]:
+    """Return the frameworks that a README's blocks install at one release, whatever the machine."""
+    text = re.sub(r"\\\n", " ", read_text(path) or "")
+    matches = chain.from_iterable(PINNED.finditer(block[2]) for block in BLOCK.finditer(text))
+    pins: dict[str, set[str]] = {}
+    for match in matches:
+        name = framework_name(match["name"].replace("pytorch", "torch"))
+        if name is not None:
+            pins.setdefault(name, set()).add(match["release"])
+    where = f"{shown_path(path, root)}, which installs it"
+    return [
+        Requirement(text=f"{name}=={releases.pop()}", name=name, where=where)
+        for name, releases in pins.items()
+        if len(releases) == 1
+    ]

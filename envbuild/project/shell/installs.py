@@ -105,6 +105,13 @@ class ShellFindings:
     here: str = ""
 
 
+def _keep_apart(lines: list[str]) -> list[str]:
+    """Return the commands of a line; in brackets, where they change the folder for those behind."""
+    if any(CHANGES_FOLDER.match(line) for line in lines):
+        return [f"({' && '.join(lines)})"]
+    return lines
+
+
 def read_lines(lines: list[str], where: str, *, apart: bool = False) -> ShellFindings:
     """Read shell lines, joined and split at && and ;.  A block is kept whole.
 
@@ -139,10 +146,7 @@ def read_lines(lines: list[str], where: str, *, apart: bool = False) -> ShellFin
                 found.post.insert(before, folder)
                 folder = ""
         if apart:
-            here_too = any(CHANGES_FOLDER.match(line) for line in found.post[kept:])
-            found.post[kept:] = (
-                [f"({' && '.join(found.post[kept:])})"] if here_too else found.post[kept:]
-            )
+            found.post[kept:] = _keep_apart(found.post[kept:])
             folder = found.here = workdir
     if until:
         found.notes.append(

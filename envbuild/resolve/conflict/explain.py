@@ -59,6 +59,7 @@ LONGEST_OUTPUT = 1 << 18
 LONGEST_REASON = 400
 LONGEST_REASONING = 2000
 HEADING = "the requirements have no solution on this base"
+DASH = "- "
 
 
 class ConflictError(Exception):
@@ -113,11 +114,9 @@ def translate_failure(output: str) -> Exception:
     output = LONG_WORD.sub(lambda found: f"{found[0][:LONGEST_WORD]}…", output[:LONGEST_OUTPUT])
     if "No solution found" in output:
         return ConflictError(output)
-    stripped = (
-        line.strip()
-        for line in output.splitlines()
-        if not line.startswith(("warning:", "Resolved "))
-    )
+    said = [line for line in output.splitlines() if not line.startswith(("warning:", "Resolved "))]
+    # where there are warnings alone, they are what is known
+    stripped = map(str.strip, said if any(map(str.strip, said)) else output.splitlines())
     lines = [URL.sub(lambda found: redact(found[0]), line) for line in stripped if line]
     text = "\n".join(lines[:12])
     if "No space left on device" in output or "Disk quota exceeded" in output:
@@ -140,9 +139,9 @@ def _index_failure(output: str, lines: list[str]) -> Exception | None:
         )
     if UNTRUSTED_ISSUER.search(output):
         return NetworkError(UNTRUSTED, where=where, hint=CERTIFICATE_HINT)
-    if NO_PAGE.search(output):
-        line = next(line for line in lines if NO_PAGE.search(line))
-        message = line.removeprefix("error:").strip()
+    answer = next((line for line in lines if NO_PAGE.search(line)), None)
+    if answer is not None:
+        message = answer.removeprefix("error:").strip()
         return NetworkError(
             f"the index answers with what is no index page: {message}",
             where=where,
@@ -189,7 +188,7 @@ def no_solution(
             *_other_reasons(conflict, problem),
         )
     )
-    lines = [HEADING, *(f"- {reason}" for reason in reasons)]
+    lines = [HEADING, *(f"{DASH}{reason}" for reason in reasons)]
     reasoning = plain_text(conflict.text, problem.stubs)
     cut = (
         reasoning
@@ -198,6 +197,17 @@ def no_solution(
     )
     lines.append(f"the resolver's reasoning: {cut}")
     return NoSolutionError("\n".join(lines), hint="\nor ".join(hints) or None)
+
+
+def reasons_of(refusal: NoSolutionError) -> list[str]:
+    """Return the reasons that `no_solution` wrote into an error, each without its dash."""
+    rows = refusal.what.splitlines()
+    return [row.removeprefix(DASH) for row in rows if row.startswith(DASH)]
+
+
+def put_reason_first(refusal: NoSolutionError, reason: str) -> str:
+    """Return the text of an error of `no_solution` with one more reason before the others."""
+    return refusal.what.replace(HEADING, f"{HEADING}\n{DASH}{reason}", 1)
 
 
 def held_reason(conflict: ConflictError, problem: Problem) -> str:
@@ -218,10 +228,8 @@ def _disputed_bounds(text: str, problem: Problem) -> Iterable[str]:
         target = name_of(wanted)
         other = first.setdefault(target, (package, wanted))
         if name_of(other[0]) != name_of(package) and other[1] != wanted:
-            one, two = (
-                f"{plain_text(p, problem.stubs)} needs {w.rstrip(',.')}"
-                for p, w in (other, (package, wanted))
-            )
+            one = f"{plain_text(other[0], problem.stubs)} needs {other[1].rstrip(',.')}"
+            two = f"{plain_text(package, problem.stubs)} needs {wanted.rstrip(',.')}"
             yield f"{one}, and {two}"
 
 
@@ -323,7 +331,7 @@ def _other_reasons(conflict: ConflictError, problem: Problem) -> Iterable[str]:
     names = mentioned_names(text)
     for coupling in problem.couplings:
         if coupling.binding and coupling.package in names and coupling.constraint in text:
-            yield f"{coupling.constraint} goes with {coupling.reason}"
+            yield coupling.sentence
     for name in conflict.filtered:
         yield f"newer releases of {name} are left out: the resolution is as of {problem.as_of}"
 

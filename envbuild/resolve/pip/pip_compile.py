@@ -40,7 +40,6 @@ class Compiler(Protocol):
 
     def __call__(self, words: tuple[str, ...], place: Path, index: str) -> Result:
         """Run ``python -m piptools`` with these words; paths in them are relative to ``place``."""
-        ...  # pragma: no cover
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 
 import msgspec
 from packaging.utils import canonicalize_name
@@ -36,6 +36,7 @@ from envbuild.store.layout import Store
 if TYPE_CHECKING:
     import httpx
 
+T = TypeVar("T")
 SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
 FORM = 2
@@ -138,23 +139,23 @@ def _read_kept(path: Path) -> About | None:
 
 def wheel_metadata(candidate: Candidate, client: httpx.Client) -> str:
     """Return the METADATA of a wheel, from its end alone.  Raises as describe_files."""
-    path = local_path(candidate.url)
-    if path is not None:
-        with os_errors_as(path), path.open("rb") as file:
-            return wheel_text(file, candidate.file)
-    return with_retries(
-        lambda: wheel_text(_remote_wheel(candidate, client)[0], candidate.file), url=candidate.url
-    )
+    return _read_wheel(wheel_text, candidate, client)
 
 
 def wheel_members(candidate: Candidate, client: httpx.Client) -> list[str]:
     """Return the file names in a wheel, from its end alone.  Raises as describe_files."""
+    return _read_wheel(member_names, candidate, client)
+
+
+def _read_wheel(
+    read: Callable[[BinaryIO, str], T], candidate: Candidate, client: httpx.Client
+) -> T:
     path = local_path(candidate.url)
     if path is not None:
         with os_errors_as(path), path.open("rb") as file:
-            return member_names(file, candidate.file)
+            return read(file, candidate.file)
     return with_retries(
-        lambda: member_names(_remote_wheel(candidate, client)[0], candidate.file), url=candidate.url
+        lambda: read(_remote_wheel(candidate, client)[0], candidate.file), url=candidate.url
     )
 
 

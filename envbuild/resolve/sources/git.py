@@ -147,7 +147,7 @@ class _Git:
 
     def __init__(self, folder: Path, context: Context) -> None:
         self._folder = folder
-        self._git_environment = _git_environment(context.settings.environment)
+        self._git_environment = git_environment(context.settings.environment)
         self._runner = context.runner
         self.last = Result(argv=(), code=0, stdout="", stderr="", seconds=0.0)
 
@@ -171,7 +171,7 @@ class _Git:
         return self.last
 
 
-def _git_environment(environment: Mapping[str, str]) -> dict[str, str]:
+def git_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return git's environment: it names no other repository and asks for no password."""
     kept = {
         name: value

@@ -19,7 +19,7 @@ import msgspec
 from packaging.requirements import Requirement
 
 from envbuild.data.package_tables import BackendNeeds, load_backends
-from envbuild.errors import EnvbuildError, IntegrityError, UsageError
+from envbuild.errors import EnvbuildError, IntegrityError, NetworkError, UsageError
 from envbuild.limits import BACKEND_SECONDS, UNREADABLE
 from envbuild.resolve.platform import python_minor
 from envbuild.resolve.pylock import Candidate, Chosen
@@ -83,7 +83,8 @@ def ask_backends(
     """Return (sdist, build requirement) beyond what is declared, with the chosen ``tools``.
 
     ``archives`` and ``abouts`` are by package name.  An archive whose backend fails where it may
-    run adds nothing: its own words come when it is built in the base.
+    run adds nothing: its own words come when it is built in the base.  Raises NetworkError for a
+    backend that does not end.
     """
     known: list[tuple[str, str]] = []
     for name in sorted(archives):
@@ -120,7 +121,7 @@ def _asked_here(
                 )
                 if not installed:
                     installed = _install_tools(session, pins, place / "tools")
-                texts = _ask_backend(session, archive, place) if installed else []
+                texts = _ask_backend(session, package, archive, place) if installed else []
                 with suppress(EnvbuildError):
                     write_bytes(remembered, msgspec.json.encode(texts))
             found += [
@@ -148,7 +149,8 @@ def _install_tools(session: Session, pins: Sequence[str], folder: Path) -> bool:
     return result.code == 0
 
 
-def _ask_backend(session: Session, archive: Path, place: Path) -> list[str]:
+def _ask_backend(session: Session, package: str, archive: Path, place: Path) -> list[str]:
+    """Return what a backend asks for.  Raises NetworkError for one that does not end."""
     try:
         top = unpack_archive(archive, place / archive.name)
     except IntegrityError as error:
@@ -170,6 +172,12 @@ def _ask_backend(session: Session, archive: Path, place: Path) -> list[str]:
     result = session.context.runner(
         Command(argv=argv, cwd=top, env=env, timeout=BACKEND_SECONDS), check=False
     )
+    if result.timed_out:
+        raise NetworkError(
+            f"{package}: its build backend did not answer within {BACKEND_SECONDS:.0f} s on this "
+            "machine",
+            hint="lock without --allow-host-builds: then only what archives say is read",
+        )
     answers = [line for line in result.stdout.splitlines() if line.startswith(MARK)]
     if result.code or not answers:
         session.context.report.detail(

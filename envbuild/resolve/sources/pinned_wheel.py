@@ -13,8 +13,7 @@ from envbuild.net.fetch import ask_sizes
 from envbuild.net.index import index_url, read_links
 from envbuild.net.simple import Link
 from envbuild.net.web import make_client
-from envbuild.resolve.graph import DIRECT
-from envbuild.resolve.model import Found, FoundFile
+from envbuild.resolve.model import DIRECT, Found, FoundFile
 from envbuild.resolve.platform import best_wheel, tag_order
 from envbuild.resolve.sources.artifacts import SHA256
 from envbuild.resolve.versions import release_of

@@ -7,7 +7,6 @@ import hashlib
 import os
 import re
 import stat
-import tarfile
 import zipfile
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -19,7 +18,7 @@ from packaging.version import InvalidVersion, Version
 
 from envbuild.context import Context
 from envbuild.errors import HostError, StaleLockError, UsageError
-from envbuild.limits import QUESTION_SECONDS
+from envbuild.limits import QUESTION_SECONDS, WHOLE, reading
 from envbuild.net.index import index_url
 from envbuild.recipe.trees import PASSED_OVER, TreeLine, read_source
 from envbuild.resolve.sources.git import checkout, is_repository, listed_files
@@ -28,6 +27,7 @@ from envbuild.resolve.uv.query import building_environment
 from envbuild.run import Command
 from envbuild.store.atomic import commit_file, os_errors_as
 from envbuild.store.units import human_bytes
+from envbuild.tarread import opened_members
 from envbuild.tools import uv_program
 
 TIME = (1980, 1, 1, 0, 0, 0)
@@ -297,10 +297,12 @@ def _built_name_and_version(
 
 
 def _package_information(archive: Path) -> str:
-
-    with tarfile.open(archive) as tar:
-        for member in tar:
+    """Return the text of a source archive's PKG-INFO, or "".  Raises IntegrityError for damage."""
+    unreadable = reading("this source archive cannot be read", archive.name)
+    with unreadable, opened_members(archive) as (tar, members):
+        for member in members:
             if member.name.count("/") == 1 and member.name.endswith("/PKG-INFO"):
                 stream = tar.extractfile(member)
-                return stream.read().decode("utf-8", "replace") if stream else ""
+                text = stream.read(WHOLE["METADATA"]) if stream else b""
+                return text.decode("utf-8", "replace")
     return ""

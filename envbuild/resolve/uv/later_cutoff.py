@@ -6,8 +6,16 @@ import datetime as dt
 import re
 from dataclasses import dataclass
 
-from envbuild.resolve.conflict.explain import NO_WHEELS, WITHDRAWN, ConflictError, Problem, name_of
+from envbuild.resolve.conflict.explain import (
+    NAME,
+    NO_WHEELS,
+    WITHDRAWN,
+    ConflictError,
+    Problem,
+    name_of,
+)
 from envbuild.resolve.dates import GRACE_DAYS, read_date
+from envbuild.resolve.pylock import Chosen
 from envbuild.resolve.uv.query import Question
 from envbuild.resolve.uv.session import Session
 
@@ -17,7 +25,7 @@ PIN = re.compile(r"==[^*,]+")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Later:
+class LaterDate:
     """A later ISO date, and why; ``patient`` is one that leaves others time to follow."""
 
     date: str
@@ -25,23 +33,33 @@ class Later:
     patient: str
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class YoungerPartners:
+    """Names with releases that the date is not to hide, and why."""
+
+    releases: tuple[tuple[str, str], ...]
+    reason: str
+
+
 def find_later_date(
     session: Session, conflict: ConflictError, problem: Problem, latest: str
-) -> Later | None:
+) -> LaterDate | YoungerPartners | None:
     """Return the date to resolve at instead, None where the date is not what is in the way.
 
     Raises ConflictError where there is no release for this base at any date.
 
-    It is the day on which each of these requirements had a release that the couplings to the base
-    allow, and a file for the base; unless that release is pinned, as long again as an old base is
-    given.
+    The date is the day on which each of these requirements had a release that the couplings to the
+    base allow, and a file for the base; unless that release is pinned, as long again as an old base
+    is given.  Where couplings alone ask for younger releases, those are returned.
     """
     unfit = {name_of(package) for package, _ in NO_WHEELS.findall(conflict.text)}
     withdrawn = set(map(name_of, WITHDRAWN.findall(conflict.text)))
     absent = {*conflict.filtered, *unfit, *withdrawn}
     late = [direct for direct in problem.directs if direct.name in absent]
-    if not late or problem.as_of is None:
+    if problem.as_of is None:
         return None
+    if not late:
+        return _younger_partners(session, conflict, problem, problem.as_of)
     # the oldest releases that fit tell the first day on which the requirements can be met
     question = Question(
         requirements=tuple(d.text for d in late),
@@ -54,24 +72,63 @@ def find_later_date(
     days: dict[str, str] = {}
     for direct in late:
         chosen = found[direct.name]
-        uploads = [
-            file.uploaded
-            for file in (*chosen.wheels, chosen.sdist)
-            if file is not None and file.uploaded
-        ]
-        if uploads:
-            days[direct.written] = min(uploads)
+        if uploaded := _first_upload(chosen):
+            days[direct.written] = uploaded
     written, day = max(days.items(), key=lambda item: item[1], default=("", ""))
     if not day:
         return None
     pinned = all(PIN.fullmatch(direct.specifier) for direct in late)
-    date, patient = (
-        _days_after(day, days, latest)
-        for days in (PINNED_DAYS if pinned else GRACE_DAYS, GRACE_DAYS)
-    )
+    date = _days_after(day, PINNED_DAYS if pinned else GRACE_DAYS, latest)
     if date <= problem.as_of:
         return None
-    return Later(date=date, reason=f"{written} has no release before {day}", patient=patient)
+    patient = _days_after(day, GRACE_DAYS, latest)
+    return LaterDate(date=date, reason=f"{written} has no release before {day}", patient=patient)
+
+
+def _first_upload(chosen: Chosen) -> str:
+    """Return the day of the first file of a release; empty where the index tells none."""
+    files = (file for file in (*chosen.wheels, chosen.sdist) if file is not None)
+    return min(filter(None, (file.uploaded for file in files)), default="")
+
+
+def _younger_partners(
+    session: Session, conflict: ConflictError, problem: Problem, as_of: str
+) -> YoungerPartners | None:
+    """Return what couplings ask for where only a release after the date fits the pins, else None.
+
+    numpy 1.22.0 goes with numba 0.55, of which 0.55.2 is the first that allows it: five months
+    younger.  All else stays at the date.
+    """
+    said = {name_of(word) for word in re.findall(NAME, conflict.text)}
+    asked = {direct.name for direct in problem.directs}
+    others = {name_of(row.turned) for row in problem.couplings if row.turned}
+    directs = [direct for direct in problem.directs if direct.name in said | others]
+    pins = tuple(direct.text for direct in directs if PIN.fullmatch(direct.specifier))
+    rows = tuple(row.constraint for row in problem.couplings if row.binding)
+    partners = {name_of(row) for row in rows} & said - asked - set(session.late)
+    if not partners or not pins:
+        return None
+    question = Question(
+        requirements=(*sorted(partners), *pins),
+        constraints=rows,
+        soft=False,
+        lowest=True,
+        binary=(":all:",),
+    )
+    try:
+        found = session.ask(question)
+    except ConflictError:
+        return None
+    younger = tuple(
+        (name, one.version)
+        for name, one in sorted(found.items())
+        if name not in asked and _first_upload(one) >= as_of
+    )
+    if not partners & dict(younger).keys():
+        return None
+    named = ", ".join(f"{name} {version}" for name, version in younger)
+    reason = f"{named}: the first that goes with {', '.join(pins)}, younger than {as_of}"
+    return YoungerPartners(releases=younger, reason=reason)
 
 
 def _days_after(day: str, days: int, latest: str) -> str:

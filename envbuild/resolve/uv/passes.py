@@ -197,13 +197,15 @@ class Passes:
             for d in self.task.problem.directs
             if d.name not in self.stubs.by_name and d.name in first
         ]
+        moved = [
+            name
+            for name, chosen in first.items()
+            if name in self.stubs.by_name and not chosen.from_base
+        ]
         # what has moved without need goes back:
         # the same direct requirements, and the base preferred
-        held = {name: first[name].version for name in names}
-        if any(
-            name in self.stubs.by_name for name, chosen in first.items() if not chosen.from_base
-        ):
-            first = self._over_base(held, keep)
+        if moved:
+            first = self._over_base({name: first[name].version for name in names}, keep)
         return self._climb_directs(first, {name: first[name].version for name in names}, keep)
 
     def _newer_answer(
@@ -329,21 +331,21 @@ class Passes:
 
     def held_back(self, answer: Mapping[str, Chosen]) -> tuple[HeldBack, ...]:
         """Return the direct requirements behind their newest release, with the reason."""
-        newest = self.newest
-        directs = {
-            direct.name: answer[direct.name]
-            for direct in self.task.problem.directs
-            if direct.name in answer
+        directs = {direct.name for direct in self.task.problem.directs}
+        chosen = {
+            name: one.version
+            for name, one in sorted(answer.items())
+            if name in directs and not one.from_base
         }
-        chosen = {name: one.version for name, one in directs.items() if not one.from_base}
-        behind = [
-            n for n in sorted(chosen) if n in newest and Version(chosen[n]) < Version(newest[n])
-        ]
-        return tuple(
-            HeldBack(name=name, version=chosen[name], newest=newest[name], reason=reason)
-            for name in behind
-            if (reason := self._why_not(name, newest[name], chosen))
-        )
+        held: list[HeldBack] = []
+        for name, version in chosen.items():
+            newest = self.newest.get(name)
+            if newest is None or not is_older(answer, name, newest):
+                continue
+            reason = self._why_not(name, newest, chosen)
+            if reason:
+                held.append(HeldBack(name=name, version=version, newest=newest, reason=reason))
+        return tuple(held)
 
     def _why_not(self, name: str, newest: str, chosen: Mapping[str, str]) -> str | None:
         """Return why the newest release cannot be had; None where only the old lock holds it.
@@ -352,7 +354,7 @@ class Passes:
         """
         row = self._excluding_row(name, newest)
         if row is not None:
-            return f"{row.constraint} goes with {row.reason}"
+            return row.sentence
         if name in self.task.binary:
             return (
                 f"{name} {newest} has no wheel for this base, and would have to be compiled in it"

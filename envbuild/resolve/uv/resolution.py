@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from envbuild.resolve.compose import Parts, compose, pick_file
-from envbuild.resolve.graph import DIRECT, Edge, walk_requirements
-from envbuild.resolve.model import Request, Resolution
+from envbuild.resolve.graph import Edge, walk_requirements
+from envbuild.resolve.model import DIRECT, Request, Resolution
 from envbuild.resolve.platform import marker_environment, tag_order
 from envbuild.resolve.pylock import Candidate, Chosen
 from envbuild.resolve.sources.artifacts import About, describe_files
@@ -65,7 +65,7 @@ def make_resolution(request: Request, answer: SearchAnswer, notes: tuple[str, ..
             *notes,
             *search.warnings,
             *_computed_notes(chosen, files, abouts),
-            *_late_notes(session, chosen),
+            *_late_notes(session, chosen, dict(request.younger)),
             *search.notes,
         ),
         tool=f"uv {installed_version('uv')}",
@@ -97,7 +97,9 @@ def _computed_notes(
             yield f"{name} {chosen[name].version} computes its requirements in {source}"
 
 
-def _late_notes(session: Session, chosen: Mapping[str, Chosen]) -> Iterator[str]:
+def _late_notes(
+    session: Session, chosen: Mapping[str, Chosen], younger: Collection[str]
+) -> Iterator[str]:
     for name in session.late:
-        if name in chosen:
+        if name in chosen and name not in younger:
             yield f"{name} {chosen[name].version}: there is none from before the date"

@@ -34,7 +34,8 @@ from envbuild.resolve.uv.answer_checks.extras import bound_for, find_missing_ext
 from envbuild.resolve.uv.answer_checks.foreign_wheels import compiled_elsewhere, source_note
 from envbuild.resolve.uv.answer_checks.new_couplings import broken_couplings
 from envbuild.resolve.uv.answer_checks.numpy_abi import compiled_for_numpy_1
-from envbuild.resolve.uv.later_cutoff import Later, find_later_date
+from envbuild.resolve.uv.attempt import RequestAttempt
+from envbuild.resolve.uv.later_cutoff import LaterDate, YoungerPartners, find_later_date
 from envbuild.resolve.uv.passes import Passes, Task
 from envbuild.resolve.uv.resolution import SearchAnswer, make_resolution
 from envbuild.resolve.uv.session import Session
@@ -61,29 +62,23 @@ class UvResolver:
         """
         if request.as_of is not None:
             read_date(request.as_of, "as-of")
-        at, why, patient = request, "", ""
+        attempt = RequestAttempt(asked=request)
         while True:
             try:
-                found = self._answer_at(at)
+                found = self._answer(attempt.request)
             except NoSolutionError:
-                # a date of the first fitting release may be too early for the others: the patient
-                # one is tried once
-                if patient in ("", at.as_of):
+                # the date of the first fitting release may be too early for the others
+                patient = attempt.at_patient_date()
+                if patient is None:
                     raise
-                at, why, patient = (
-                    replace(request, as_of=patient),
-                    why.replace(at.as_of or "", patient),
-                    "",
-                )
+                attempt = patient
                 continue
             if isinstance(found, Resolution):
-                return replace(found, notes=(*filter(None, (why,)), *found.notes))
-            at = replace(request, as_of=found.date)
-            why = f"resolved as of {found.date}, not {request.as_of}: {found.reason}"
-            patient = found.patient
+                return replace(found, notes=(*attempt.notes, *found.notes))
+            attempt = attempt.changed(found)
 
-    def _answer_at(self, request: Request) -> Resolution | Later:
-        """Return the answer, or the later date that the request has to be put at."""
+    def _answer(self, request: Request) -> Resolution | LaterDate | YoungerPartners:
+        """Return the answer, or the later dates with which the request has to be put again."""
         task, notes = make_task(request)
         # cupy was put as cupy-cuda12x: where that has no answer, it is asked for as written
         if any(direct.instead for direct in task.problem.directs):
@@ -123,7 +118,9 @@ class UvResolver:
         note = f"of {named} the lower bounds alone are kept: what is asked for excludes the others"
         return replace(found, notes=(note, *found.notes))
 
-    def _put_task(self, request: Request, task: Task, notes: tuple[str, ...]) -> Resolution | Later:
+    def _put_task(
+        self, request: Request, task: Task, notes: tuple[str, ...]
+    ) -> Resolution | LaterDate | YoungerPartners:
         with ExitStack() as stack:
             temporary = self.context.store.outside(self.context.settings.tmpdir)
             folder = stack.enter_context(temporary)
@@ -136,7 +133,7 @@ class UvResolver:
 
     def _later_or_refused(
         self, request: Request, session: Session, task: Task, conflict: ConflictError
-    ) -> Later:
+    ) -> LaterDate | YoungerPartners:
         """Return the date to resolve at instead.  Raises NoSolutionError where none helps."""
         task = bound_by(task, conflict.couplings)
         try:
@@ -167,6 +164,7 @@ class UvResolver:
             archives=request.archives,
             context=replace(self.context, settings=settings),
             from_source=request.from_source,
+            late=tuple(name for name, _ in request.younger),
             stage=self.stage,
         )
 
@@ -236,11 +234,11 @@ class UvResolver:
         if not names:
             return answer
         series = ".".join(map(str, python_minor(session.facts)))
-        told = source_note(sources, names, series)
+        note = source_note(sources, names, series)
         try:
             other = self._search_coupled(session, replace(task, binary=tuple(sorted(names))))
         except ConflictError:
-            answer.search.notes.append(told)
+            answer.search.notes.append(note)
             return answer
         before = {name: one.version for name, one in answer.chosen.items() if name not in names}
         cost = [
@@ -250,7 +248,7 @@ class UvResolver:
         ]
         if not cost:
             return other
-        answer.search.notes.append(told)
+        answer.search.notes.append(note)
         return answer
 
     def _search_coupled(self, session: Session, task: Task) -> SearchAnswer:

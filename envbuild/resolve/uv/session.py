@@ -72,7 +72,7 @@ class Session:
     """Where uv is asked, one question after the other.
 
     ``indexes`` maps names to URLs in order, "default" last; ``from_source`` are names whose wheels
-    do not count.
+    do not count; ``late`` are names with releases that no question's date hides.
     """
 
     folder: Path
@@ -82,12 +82,12 @@ class Session:
     context: Context
     from_source: tuple[str, ...] = ()
     archives: tuple[tuple[str, str], ...] = ()
+    late: tuple[str, ...] = ()
     limit: TimeLimit = field(default_factory=TimeLimit)
     stage: Stage = field(default_factory=SilentStage)
 
     def __post_init__(self) -> None:
         self.warnings: tuple[str, ...] = ()
-        self.late: tuple[str, ...] = ()
         self._gone: set[str] = set()
         self._count = 0
         settings, store = self.context.settings, self.context.store
@@ -189,29 +189,26 @@ class Session:
         self._gone |= missing
         names = mentioned_names(error.text)
         known = load_aliases().elsewhere
-        barred = {
+        reasons = {
             name: f"{name} {version} is {reason}" for (name, version), reason in self.barred.items()
         }
-        reasons = {
+        reasons |= {
             name: f"{name} is not what an index has by that name: {known[name]}"
             for name in self._wheels_only
             if name in known
         }
-        reasons_by_name = {name: text for name, text in (barred | reasons).items() if name in names}
-        error.first_reasons, error.traps = (
-            (*error.first_reasons, *reasons_by_name.values()),
-            (*error.traps, *reasons_by_name),
-        )
+        mentioned = [name for name in reasons if name in names]
+        error.first_reasons = (*error.first_reasons, *(reasons[name] for name in mentioned))
+        error.traps = (*error.traps, *mentioned)
         return error
 
     def _find_placeholders(self, answer: Mapping[str, Chosen]) -> bool:
         """Bar the chosen archives that are no release of anything; tell whether there were any."""
-        sources = {
+        unread = {
             (one.name, one.version): one.sdist
             for one in answer.values()
-            if one.sdist and not one.wheels
+            if one.sdist and not one.wheels and (one.name, one.version) not in self._static
         }
-        unread = {pin: sdist for pin, sdist in sources.items() if pin not in self._static}
         abouts = describe_files(unread.values(), self.context) if unread else {}
         found = {
             pin: about.stub for pin, sdist in unread.items() if (about := abouts[sdist.sha256]).stub
@@ -224,21 +221,20 @@ class Session:
         """Take a release off the list; after a few of one name, all that it has as source."""
         self.barred[pin] = reason
         name = pin[0]
-        if (
-            sum(other == name for other, _ in self.barred) >= MOST_PLACEHOLDERS
-            and name not in self._wheels_only
-        ):
+        placeholders = sum(other == name for other, _ in self.barred)
+        if placeholders >= MOST_PLACEHOLDERS and name not in self._wheels_only:
             self._wheels_only = (*self._wheels_only, name)
 
     def _refuse_local(self, answer: Mapping[str, Chosen]) -> None:
         """Raise IntegrityError for a file of this machine that an index elsewhere names."""
         if not all(url.startswith("http") for url in self.indexes.values()):
             return
-        own = {Path(archive).name for _, archive in self.archives} | {
-            name for name, _ in self.archives
-        }
+        own: set[str] = set()
+        for name, archive in self.archives:
+            own |= {name, Path(archive).name}
         for one in answer.values():
-            for file in () if one.from_base else (*one.wheels, *filter(None, (one.sdist,))):
+            # a stub has neither wheels nor an archive
+            for file in (*one.wheels, *filter(None, (one.sdist,))):
                 if not file.url.startswith("http") and file.file not in own:
                     raise IntegrityError(
                         f"the index offers {one.name} as a file of this machine: {file.url[:200]}",
@@ -308,7 +304,8 @@ class Session:
         return uv_arguments(question, place, self.facts, self._builder, builds=self._may_build)
 
     def _call_uv(self, question: Question, place: Path, given: tuple[str, ...]) -> Result:
-        environment = uv_environment(self.context.settings)
+        # uv leaves a lock in TMPDIR for each source tree that it reads
+        environment = uv_environment(self.context.settings) | {"TMPDIR": str(self.folder)}
         if self._may_build:
             environment = building_environment(self.context.settings, self.folder)
         seconds, whole = self.limit.seconds(question.seconds)

@@ -71,7 +71,7 @@ def make_task(
         problem=problem,
         roots=(*stubs.roots, *_unbound_framework(request.framework)),
         wanted=(*also, *(direct.text for direct in directs)),
-        constraints=(*request.bounds, *binding),
+        constraints=(*request.bounds, *binding, *(f"{n}=={v}" for n, v in request.younger)),
         keep=keep,
     )
     return task, (*stubs.notes, *notes)

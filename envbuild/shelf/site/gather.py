@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from envbuild.errors import EnvbuildError
-from envbuild.lock.dependency_paths import DIRECT
+from envbuild.lock.changes import lock_changes
 from envbuild.lock.model import Lock, PythonPackage
 from envbuild.lock.read import parse_lock
-from envbuild.lock.staleness import lock_changes
+from envbuild.resolve.model import DIRECT
 from envbuild.shelf.client import ShelfClient, StoredEntry
 from envbuild.shelf.fetch import VerifiedEntry, fetch_entry
 from envbuild.shelf.model import Entry

@@ -161,7 +161,7 @@ END
 
 # in the background, because bash hears a signal while it waits, but not while a command has the foreground
 supervise() {
-  local code last
+  local code last running
   # a signal that came before the command did
   case $signal in TERM | INT | USR2) exit 143 ;; esac
   # of several processes of a node, only the script has it
@@ -173,10 +173,18 @@ supervise() {
     code=$?
     kill -0 "$child" 2>/dev/null || break
   done
-  # a wait that a signal has ended gives the signal's number, even if the command ended at the same moment
-  wait "$child" 2>/dev/null
-  last=$?
-  [ "$last" -eq 127 ] || code=$last
+  # a wait that a signal has ended gives the signal's number, even if the command ended at the same moment; at that
+  # moment bash may forget the command's end (its handler leaves the wait), take it for running, and wait for ever
+  # shellcheck disable=SC2006  # a signal that comes while bash 5.2 looks for the end of $( is a syntax error
+  running=`jobs -pr`
+  case " ${running//[!0-9]/ } " in
+  *" $child "*) ;;
+  *)
+    wait "$child" 2>/dev/null
+    last=$?
+    [ "$last" -eq 127 ] || code=$last
+    ;;
+  esac
   child=
   return "$code"
 }
@@ -253,7 +261,7 @@ find_runtime() {
   if [ "$EUID" -eq 0 ]; then
     capabilities=$(awk '/^CapEff/ { print $2 }' /proc/self/status)
     [ $((16#$capabilities)) -eq $(((1 << ($(cat /proc/sys/kernel/cap_last_cap) + 1)) - 1)) ] || flags+=(--userns)
-  elif [ ! -w /dev/fuse ] && "$runtime" buildcfg 2>/dev/null | grep -q '^SUID_INSTALL=0'; then
+  elif [ ! -w /dev/fuse ] && "$runtime" buildcfg 2>/dev/null | grep -q 'SUID_INSTALL=0'; then
     flags+=(--unsquash)
   fi
 }
@@ -282,6 +290,40 @@ remove_left() {
     fi
   done
 }
+# An Apptainer without setuid serves an image's files to ordinary users by FUSE programs.  PBS and Grid Engine signal
+# all processes of a job, and the files would be gone while the command still saves its state.  These programs leave a
+# signal alone that they find ignored (libfuse, fuse_set_signal_handlers).  What is written in Go does not hand that on
+# (os/signal), so a shell ignores the signals last.  It also ends the program when the runtime was killed outright.
+keep_servers() {
+  local built file own path places program found watcher folder=$scratch/.servers
+  # nor does the kernel mount them for root who lacks a capability (find_runtime)
+  [ "$EUID" -ne 0 ] || [[ " ${flags[*]-} " = *" --userns "* ]] || return 0
+  built=$("$runtime" buildcfg 2>/dev/null)
+  case $built in *APPTAINER_SUID_INSTALL=0*) ;; *) return 0 ;; esac
+  file=$(sed -n 's/^APPTAINER_CONF_FILE=//p' <<<"$built")
+  own=$(sed -n 's/^LIBEXECDIR=//p' <<<"$built")/apptainer/bin
+  # the settings of 1.1 and later, in which the folder of programs can be named
+  grep -qi 'binary path' "$file" 2>/dev/null && mkdir -p -- "$folder" || return 0
+  path=$(sed -n 's/^[[:blank:]]*binary path[[:blank:]]*=[[:blank:]]*//p' "$file" | tail -n 1)
+  # shellcheck disable=SC2016  # the runtime expands it
+  path=${path:-'$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'}
+  # the runtime's own folder has its place before the user's, else before all
+  places=${path/\$PATH/"$own:$PATH"}
+  [ "$places" != "$path" ] || places=$own:$path
+  printf -v watcher %q "$(type -P tail)"
+  for program in squashfuse_ll squashfuse fuse-overlayfs fuse2fs; do
+    found=$(PATH=$places type -P "$program") || continue
+    # there is no PATH; when the runtime is gone, the program's number may be another's, unless it is still the parent
+    printf '#!/bin/sh\ntrap "" HUP TERM USR1 USR2\n%s\n%s\nexec %q "$@"\n' \
+      "[ \$# -eq 0 ] || ($watcher --pid=\$PPID -f /dev/null && read -r _ _ _ parent _ </proc/self/stat &&" \
+      "  [ \"\$parent\" = \$\$ ] && kill -KILL \$\$) </dev/null >/dev/null 2>&1 3<&- &" \
+      "$found" >"$folder/$program" && chmod 700 "$folder/$program" || return 0
+    # a disk from which nothing may be run
+    [ -x "$folder/$program" ] || return 0
+  done
+  { sed '/^[[:blank:]]*binary path[[:blank:]]*=/d' "$file" && printf 'binary path = %s:%s\n' "$folder" "$path"; } \
+    >"$folder/apptainer.conf" && export APPTAINER_CONFIG_FILE=$folder/apptainer.conf
+}
 
 check_image() {
   [ -r "$image" ] || fail "the image is not there on $(hostname): $image"
@@ -301,6 +343,7 @@ enter() {
     ENVBUILD_RESULT ENVBUILD_CHECKPOINT JOB_ID JOB_NAME 'SGE_*' NSLOTS \
     NHOSTS MASTER_ADDR MASTER_PORT RANK LOCAL_RANK NODE_RANK WORLD_SIZE
   make_scratch
+  keep_servers
   check_image
   supervise "$runtime" --quiet exec ${flags[@]+"${flags[@]}"} \
     --nv --cleanenv --containall --no-home --home /tmp --pwd "$PWD" \

@@ -102,6 +102,19 @@ def after_a_job_that_fails(place: Place) -> None:
 
 
 @situation
+def after_a_job_that_nobody_knows(place: Place) -> None:
+    """PBS takes such a job, and deletes it at once."""
+    words = ("--after", "99999", "--", "touch", "ran")
+    if place.scheduler == "pbs":
+        followed = place.run("logs", place.submit(*words), "-f")
+        assert followed.code == 7, followed.stdout + followed.stderr
+        assert "ended without a receipt" in followed.stderr
+    else:
+        assert "99999" in place.refused(*words)
+    assert not (place.folder / "ran").exists()
+
+
+@situation
 def ten_submissions_at_the_same_time(place: Place) -> None:
     """Of one folder: each has an id, a record, a log and a code of its own."""
     codes = range(1, 11)

@@ -60,11 +60,14 @@ def a_job_is_held_and_released(place: Place) -> None:
 
 @situation
 def a_running_job_is_shown(place: Place) -> None:
-    job = place.submit("--", "sh", "-c", "echo started; touch up; sleep 6")
+    job = place.submit(
+        "--", "sh", "-c", "echo started; touch up; until [ -e go ]; do sleep 0.2; done"
+    )
     place.wait_for("up")
     [row] = json.loads(place.run("status", job, "--json").stdout)
     assert row["state"] == "running", row
     assert "started" in place.run("logs", job).stdout
+    (place.folder / "go").touch()
     assert place.run("logs", job, "-f").code == 0
 
 

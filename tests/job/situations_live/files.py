@@ -109,6 +109,24 @@ def the_project_is_removed_while_the_job_waits(place: Place) -> None:
 
 
 @situation
+def a_log_folder_that_is_a_file(place: Place) -> None:
+    """It is told at the submission; a job that has waited meanwhile cannot say anything itself."""
+    hold = place.pick(
+        slurm="--hold", gridengine=None, pbs="-h"
+    )  # Grid Engine's job waits with an error
+    job = place.submit(f"--option={hold}", *NOTHING)
+    (place.folder / "logs").rmdir()
+    (place.folder / "logs").touch()
+    refused = place.run("submit", "./tiny.sif", "--on", place.scheduler, *NOTHING)
+    assert refused.code == 7, refused.stderr
+    assert "logs" in refused.stderr
+    place.client(*place.pick(slurm=f"scontrol release {job}", pbs=f"qrls {job}").split())
+    followed = place.run("logs", job, "-f")
+    assert followed.code == 7, followed.stdout + followed.stderr
+    assert "logs is no folder" in followed.stderr, followed.stderr
+
+
+@situation
 def the_commit_is_that_of_the_start(place: Place) -> None:
     """What a repository holds may change while a job waits, and the receipt names what ran."""
     git = ("git", "-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "safe.directory=*")

@@ -132,6 +132,19 @@ def variables_that_are_handed_on(place: Place) -> None:
 
 
 @situation
+def what_the_scheduler_shows_holds_no_secret(place: Place) -> None:
+    hold = place.pick(slurm="--hold", gridengine="-h", pbs="-h")
+    job = place.submit(f"--option={hold}", "--env", "TOKEN=hush-hush", *NOTHING)
+    asked = place.pick(
+        slurm=f"scontrol show job -dd {job}", gridengine=f"qstat -j {job}", pbs=f"qstat -f {job}"
+    )
+    shown = place.client(*asked.split())
+    assert "tiny" in shown
+    assert "hush-hush" not in shown + place.run("status", job).stdout
+    place.run("cancel", job)
+
+
+@situation
 def cores_become_threads(place: Place) -> None:
     result = place.shell('echo "threads=$OMP_NUM_THREADS"', "--cpus", "2")
     assert "threads=2" in result.stdout.splitlines()

@@ -1,4 +1,4 @@
-"""Try all trees of real wheels and print the figures: python -m tests.sick.real [--stack NAME] [--rows FILE] [WORD ...].
+"""Try all trees of real wheels and print the figures: python -m tests.sick.real [--stack NAME] [--rows FILE] [--minutes N] [WORD ...].
 
 A toolkit of the machine's own is seen by Numba and others: hide it, as in
 unshare -m sh -c 'mount -t tmpfs none /usr/local/cuda-13.0; python -m tests.sick.real'.
@@ -21,11 +21,13 @@ from pathlib import Path
 from envbuild.check import plan
 from envbuild.check.model import Report
 from envbuild.errors import EnvbuildError
+from tests.sick.real.blind_cases import BLIND_HEALTHY, BLIND_SICK
 from tests.sick.real.cases import HEALTHY, SICK, Case
 from tests.sick.real.follow import follow_hints
 from tests.sick.real.judge import check_tree
 from tests.sick.real.mends import MENDS
 from tests.sick.real.more_cases import MORE_HEALTHY, MORE_SICK
+from tests.sick.real.round_cases import ROUND_HEALTHY, ROUND_SICK
 from tests.sick.real.sight_cases import ORDER_HEALTHY, ORDER_SICK, SIGHT_HEALTHY, SIGHT_SICK
 from tests.sick.real.thread_cases import THREAD_HEALTHY, THREAD_SICK
 from tests.sick.real.trees import (
@@ -38,11 +40,13 @@ from tests.sick.real.trees import (
 )
 
 EVERY = (
-    *(*SICK, *MORE_SICK, *THREAD_SICK, *SIGHT_SICK, *ORDER_SICK),
+    *(*SICK, *MORE_SICK, *THREAD_SICK),
+    *(*SIGHT_SICK, *ORDER_SICK, *ROUND_SICK, *BLIND_SICK),
     *(*HEALTHY, *MORE_HEALTHY, *THREAD_HEALTHY, *SIGHT_HEALTHY, *ORDER_HEALTHY),
+    *(*ROUND_HEALTHY, *BLIND_HEALTHY),
 )
 
-NEW_HEALTHY = (*SIGHT_HEALTHY, *ORDER_HEALTHY)
+NEW_HEALTHY = (*SIGHT_HEALTHY, *ORDER_HEALTHY, *ROUND_HEALTHY, *BLIND_HEALTHY)
 
 
 def interpreter(version: str = "3.11") -> Path:
@@ -65,7 +69,7 @@ def try_follow(case: Case) -> dict[str, object]:
     """Make one sick tree, then do what the hints say until check passes; trees never tried are proved before."""
     tree = make_tree(case.tree, interpreter())
     row: dict[str, object] = {"name": case.name, "stack": case.stack, "sick": True}
-    if case in (*SIGHT_SICK, *ORDER_SICK):
+    if case in (*SIGHT_SICK, *ORDER_SICK, *ROUND_SICK, *BLIND_SICK):
         _, said = run_python(tree, case.proof, driver=case.driver)
         row["proved"] = re.search(case.says, said) is not None
         row["said"] = said[-300:]
@@ -125,6 +129,7 @@ def main(words: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.sick.real")
     parser.add_argument("--stack", action="append", help="trees of this stack only")
     parser.add_argument("--rows", type=Path, help="file that the results are kept in")
+    parser.add_argument("--minutes", type=float, help="begin no further tree after this time")
     parser.add_argument("--briefly", action="store_true", help="with the recipe only")
     parser.add_argument(
         "--follow", action="store_true", help="do what the hints say, and check again"
@@ -134,6 +139,7 @@ def main(words: list[str]) -> None:
     kept = asked.rows.read_text().splitlines() if asked.rows and asked.rows.exists() else []
     rows = [json.loads(line) for line in kept]
     known = {row["name"] for row in rows}
+    started = time.monotonic()
     # a tree whose mended twin is in the table was followed by hand before: the others come first
     for case in sorted(EVERY, key=lambda one: (one.stack, bool(one.mended or one.name in MENDS))):
         if (
@@ -143,6 +149,8 @@ def main(words: list[str]) -> None:
             or (asked.follow and case.found is None and case not in NEW_HEALTHY)
         ):
             continue
+        if asked.minutes and time.monotonic() - started > 60 * asked.minutes:
+            break
         row = try_safely(case, briefly=asked.briefly, follow=asked.follow)
         rows.append(row)
         print(json.dumps(row), flush=True)

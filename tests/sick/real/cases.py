@@ -1042,7 +1042,7 @@ HEALTHY = (
     healthy(
         "xgboost and lightgbm",
         "small",
-        of("xgboost==2.1.3 lightgbm==4.5.0 scikit-learn --no-binary nothing"),
+        of("xgboost==2.1.3 lightgbm==4.5.0 scikit-learn<1.8"),
         "import xgboost; print('FINE')",
         "FINE",
         "xgboost lightgbm",

@@ -196,7 +196,7 @@ def _install(patient: Patient, _: Finding, hint: str) -> Answer:
     named = asked or re.search(
         r'\b(?:add|put|take|with|ask for) "?((?<=")[^"\s]+|[a-z][\w-]*\[[\w-]+\])', hint
     )
-    if named is None:
+    if named is None or (asked is None and "[system] packages" in hint):
         return None
     wish, versions = named[1], patient.versions()
     if wish in patient.asked and ELSEWHERE.search(hint):
@@ -231,8 +231,12 @@ def _take_out(patient: Patient, _: Finding, hint: str) -> Answer:
     said = re.match(r"take ([\w.-]+) out\b", hint)
     if said:
         patient.pip("uninstall", said[1])
-        direct = tuple(name for name in patient.case.direct if name != said[1])
-        patient.case = replace(patient.case, direct=direct)
+        case = patient.case
+        direct = tuple(name for name in case.direct if name != said[1])
+        if said[1].replace("-", "_") in case.proof:
+            # what is left has to work without it
+            case = replace(case, proof="import " + ", ".join(direct), says="Error")
+        patient.case = replace(case, direct=direct)
         return f"{said[1]} out"
     return None
 
@@ -279,7 +283,11 @@ def _change_line(patient: Patient, _: Finding, hint: str) -> Answer:
 
 def _add_compiler(patient: Patient, _: Finding, hint: str) -> Answer:
     named = re.search(r"\[system\] packages = \[(.*)\]", hint)
-    if not named or importlib.util.find_spec("sysconfig") is None or not shutil.which("gcc"):
+    here = importlib.util.find_spec("sysconfig") is not None and shutil.which("gcc")
+    if not named:
+        packages = re.search(r'add "([\w.+-]+)" to \[system\] packages', hint)
+        return f"elsewhere: {packages[1]} is not on this machine" if packages else None
+    if not here:
         return None
     patient.tree.env["PATH"] = "/usr/bin:/bin"
     return f"{named[1]} of this machine"

@@ -170,11 +170,12 @@ def module_file(name):
 
 
 def all_records():
-    """Every distribution with the rows of its RECORD; ``paths`` are the files that it owns."""
+    """Every distribution with its RECORD's rows, and the files that it owns: a list and a set."""
     records = []
     for item in find_distributions():
         rows = read_record(item)
         item["paths"] = owned(item, rows)
+        item["known"] = set(item["paths"])
         records.append((item, rows))
     return records
 

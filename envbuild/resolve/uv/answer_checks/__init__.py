@@ -1,1 +1,1 @@
-"""What an answer of uv may have wrong: names of others, missing extras, ancient or foreign files."""
+"""What may be wrong in an answer of uv: foreign names or files, missing extras, old releases."""

@@ -22,7 +22,8 @@ from envbuild.net.simple import Link
 from envbuild.net.web import GoneError, make_client
 from envbuild.resolve.conflict.explain import HEADING
 from envbuild.resolve.dates import read_date
-from envbuild.resolve.graph import DIRECT, Edge
+from envbuild.resolve.graph import Edge
+from envbuild.resolve.model import DIRECT
 from envbuild.resolve.pylock import Candidate
 from envbuild.resolve.sources.artifacts import stored_file
 from envbuild.resolve.versions import release_of

@@ -1,0 +1,251 @@
+"""What mends an import that fails: hints that name the package and the release."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+from collections.abc import Iterable
+from itertools import chain
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion
+
+from envbuild.check.answers import Imported
+from envbuild.check.checks import libraries
+from envbuild.check.checks.frameworks import BACKENDS, advise_on_keras
+from envbuild.check.evidence import Evidence, given
+from envbuild.data import lookup
+from envbuild.project.names import distribution_of
+
+NAME_GONE = re.compile(
+    r"(?:cannot import name '\w+' from (?:partially initialized module )?|module )"
+    r"'(?P<module>[\w.]+)'"
+)
+"""What Python says of a name that a module does not have."""
+REMOVED = re.compile(r"\b(?P<module>[a-z]\w*)\.[\w.]+`? was removed (?:in|from)\b")
+"""What packages say themselves of a name that a release has no more (JAX, NumPy)."""
+MISSING = re.compile(r"No module named '(?P<module>[\w.]+)'")
+OLD_PYTHON = re.compile(r"mutable default <class '[\w.]+'> for field \w+ is not allowed")
+"""What only code for an older Python does: dataclasses of 3.11 refuse it."""
+
+
+def cure_of_requirements(evidence: Evidence, module: str, error: str) -> str | None:
+    """Say which package is not of the releases that a module's own distribution asks for.
+
+    Where the error names another package, none but that one can be the cause.
+    """
+    found = evidence.installed
+    named = _named_other(evidence, module, error)
+    top = module.partition(".")[0]
+    python = {"extra": "", "python_full_version": found.python}
+    python["python_version"] = ".".join(found.python.split(".")[:2])
+    for holder, modules in found.imports.items():
+        if top not in {name.partition(".")[0] for name in modules}:
+            continue
+        for wish in _requirements(found.requires.get(holder, ())):
+            dist = found.dist(canonicalize_name(wish.name))
+            if wish.marker is not None and not wish.marker.evaluate(python):
+                continue
+            if dist is None or (named is not None and dist.name != named):
+                continue
+            if not _is_met(wish, dist.version):
+                asked = f'put "{wish.name}{wish.specifier}" into [python] dependencies'
+                return f"{asked}: {holder} asks for it, and {dist.name} {dist.version} is there"
+    return None
+
+
+def lacking_module(error: str) -> str | None:
+    """Return the module that an error says to lack a name."""
+    gone = NAME_GONE.search(error)
+    removed = None if gone else REMOVED.search(error)
+    if removed is not None:
+        return {"np": "numpy"}.get(removed["module"], removed["module"])
+    return gone["module"] if gone else None
+
+
+def _named_other(evidence: Evidence, module: str, error: str) -> str | None:
+    """Return the distribution that an error finds missing or too old, if not the module's own."""
+    missing = MISSING.search(error)
+    gone = missing["module"] if missing else lacking_module(error)
+    stem = gone.partition(".")[0] if gone else ""
+    if gone is None or stem == module.partition(".")[0]:
+        return None
+    name, found = distribution_of(gone) or canonicalize_name(stem), evidence.installed
+    asked = _requirements(chain.from_iterable(found.requires.values()))
+    known = found.dist(name) or any(canonicalize_name(wish.name) == name for wish in asked)
+    return name if known or distribution_of(gone) else None
+
+
+def _is_met(wish: Requirement, version: str) -> bool:
+    try:
+        return wish.specifier.contains(version, prereleases=True)
+    except InvalidVersion:
+        return True  # a version that is none cannot be compared
+
+
+def cure_import(evidence: Evidence, module: str, answer: Imported) -> str:
+    """Say what mends an import: what its message names, else what its kind of failure suggests."""
+    error = answer.error
+    named = cure_of_library(evidence, error, module) or cure_of_version(error)
+    named = named or _cure_of_python(evidence, error, module)
+    if named:
+        return named
+    if answer.kind == "ModuleNotFoundError":
+        return _cure_of_module(evidence, answer.error)
+    if re.search(r"_pytorch_\d[\d.]*\.so", answer.error):
+        return (
+            "it has no library for this release of torch: take the wheel of its own index for it, "
+            "or a torch that it has a library for"
+        )
+    gone = lacking_module(error)
+    if answer.kind in ("ImportError", "AttributeError") and gone:
+        return _cure_of_two(evidence, module, gone)
+    if answer.kind in ("SIGILL", "SIGSEGV", "SIGBUS", "SIGABRT"):
+        return "its compiled code does not fit this machine or its libraries; try another release of the package"
+    return "the whole message is in the evidence: envbuild check --json"
+
+
+def _cure_of_python(evidence: Evidence, error: str, module: str) -> str | None:
+    """Say that a package asks its Python for what this release of Python does not have."""
+    gone = lacking_module(error)
+    own = gone is not None and gone.partition(".")[0] in sys.stdlib_module_names
+    if "circular import" in error or not (own or OLD_PYTHON.search(error)):
+        return None  # a file that hides a module of Python is told by the check of sources
+    held, found = _holder_of(evidence, module), evidence.installed
+    dist, python = found.dist(held), ".".join(found.python.split(".")[:2])
+    what = f"{held} {dist.version}" if dist else held
+    return (
+        f"{what} does not go with the image's Python {python}: take another release of {held} "
+        f'(put "{held}" without bounds into [python] dependencies), or an image with another Python'
+    )
+
+
+def _cure_of_two(evidence: Evidence, module: str, lacking: str) -> str:
+    """Say what mends a module that asks another one for a name that it does not have.
+
+    Which of the two is too old no message tells; the newest of both go together.
+    """
+    found = evidence.installed
+    asks = _holder_of(evidence, module)
+    stem = lacking.partition(".")[0]
+    other = distribution_of(lacking) or canonicalize_name(stem)
+    dist = found.dist(other)
+    if dist is None or other == asks:
+        return (
+            "it and the package whose name it misses are not of releases that go together: take a "
+            "newer release of it, or of the other one"
+        )
+    if lookup.framework_of(other) is not None:
+        return f"take the release of {asks} that goes with {other} {dist.version}"
+    return (
+        f"{asks} takes from {other} {dist.version} what it does not have: take the newest of both "
+        f'(put "{asks}" and "{other}" without bounds into [python] dependencies)'
+    )
+
+
+def _cure_of_symbol(evidence: Evidence, error: str, module: str) -> str:
+    """Say what mends a symbol that is missing: another copy of its library, or of its package."""
+    named = re.search(r"\bversion (lib[\w+-]+\.so[.\d]*)", error)
+    found = given(evidence.libraries) if evidence.libraries and evidence.libraries.data else None
+    if named and found:
+        copies = set(found.all_copies)
+        for folder in found.library_path:
+            if f"{folder}/{named[1]}" in copies:
+                return (
+                    f"take {folder} out of LD_LIBRARY_PATH: the {named[1]} there is another "
+                    "release, and loaded first"
+                )
+    other = "torch" if re.search(r"torch|c10|_ZN?K?2at", error) else "what it was built with"
+    torch = evidence.installed.dist(other)
+    this = f"torch {torch.version}" if torch else "this one"
+    held = _holder_of(evidence, module)
+    return (
+        f"the compiled code of {held} is for another release of {other}: take a release of {held} "
+        f"that was built for {this}; where the newest fails too, there is none, and nothing mends "
+        "it"
+    )
+
+
+def _holder_of(evidence: Evidence, module: str) -> str:
+    """Return the distribution that a module is of; the module's own name where none says so."""
+    top = module.partition(".")[0]
+    held = [name for name, modules in evidence.installed.imports.items() if top in modules]
+    return held[0] if held else distribution_of(module) or canonicalize_name(top)
+
+
+def cure_of_library(evidence: Evidence, error: str, module: str = "") -> str | None:
+    """Say how a library that a message names is found, or that it is another release of it."""
+    if "undefined symbol" in error:
+        return _cure_of_symbol(evidence, error, module)
+    words = error.replace(":", " ").replace("'", " ").split()
+    library = next((word for word in words if ".so" in word and "/" not in word), None)
+    if library is not None and lookup.from_rocm(library):
+        return libraries.advise_provider(library)
+    provider = lookup.provider_of(library) if library else None
+    if library is None or provider is None:
+        return None
+    if provider.debian:
+        note = f"; {provider.note}" if provider.note else ""
+        return f'add "{provider.debian}" to [system] packages{note}'
+    return libraries.advise_on_library(evidence, library) if provider.wheel else None
+
+
+def _cure_of_module(evidence: Evidence, error: str) -> str:
+    """Say which package has a module that is missing, as the packages' own requirements name it.
+
+    A name that neither they nor names.toml know is not guessed: anybody could have registered it.
+    """
+    lacking = MISSING.search(error)
+    if lacking is None:
+        return "add the missing package to the recipe's dependencies, lock and build again"
+    module = lacking[1]
+    if module.partition(".")[0] in BACKENDS:
+        set_otherwise = advise_on_keras(evidence)
+        if set_otherwise:
+            return set_otherwise
+    same = canonicalize_name(module.partition(".")[0])
+    name = distribution_of(module) or same
+    every = _requirements(chain.from_iterable(evidence.installed.requires.values()))
+    wishes = [wish for wish in every if canonicalize_name(wish.name) == name]
+    if evidence.installed.dist(name) is not None:
+        return (
+            f"{name} is here in a release without {module}: take another release of it, or of the "
+            "package that asks for it; envbuild lock --prove looks for releases that import"
+        )
+    if wishes:
+        wish = f"{wishes[0].name}{wishes[0].specifier}"
+        return f'add "{wish}" to [python] dependencies: it has the module {module}'
+    if distribution_of(module):
+        return f'add "{name}" to [python] dependencies: it has the module {module}'
+    return f"add the package that has the module {module} to [python] dependencies"
+
+
+def _requirements(lines: Iterable[str]) -> list[Requirement]:
+    """Return what distributions ask for without an extra."""
+    found = []
+    for line in lines:
+        with contextlib.suppress(InvalidRequirement):
+            wish = Requirement(line)
+            if "extra" not in str(wish.marker):
+                found.append(wish)
+    return found
+
+
+def cure_of_version(error: str) -> str | None:
+    """Say which release a message asks for."""
+    newest = re.search(r"\bNumPy (\d+)\.(\d+) or less", error)
+    if newest:
+        bound = f"numpy<{newest[1]}.{int(newest[2]) + 1}"
+        return f'add "{bound}" to the dependencies, or take a newer release of it'
+    required = re.search(r"\b([A-Za-z][\w.-]*[<>=!~][^ ]*) is required .*but found ", error)
+    if required:
+        return f'add "{required[1]}" to the dependencies, lock and build again'
+    if "No module named 'pkg_resources'" in error:
+        return 'add "setuptools<81" to the dependencies, or take a newer release of the package'
+    if "Descriptors cannot" in error:
+        return 'add "protobuf<3.21" to the dependencies, or take a newer release of the package'
+    if re.search(r"_ARRAY_API|numpy\.core\.multiarray failed|numpy\.dtype size", error):
+        return 'it was compiled for another NumPy: add "numpy<2" to the dependencies, or take a newer release of it'
+    return None

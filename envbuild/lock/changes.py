@@ -1,0 +1,90 @@
+"""What differs between two locks, package by package."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from envbuild.base.model import DebianPackage
+from envbuild.lock.model import CondaPackage, Lock, PythonPackage
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Change:
+    """One package that differs between two locks; None where it is absent."""
+
+    kind: str
+    name: str
+    before: str | None
+    after: str | None
+
+    def __str__(self) -> str:
+        if self.before is None:
+            return f"+ {self.name} {self.after}"
+        if self.after is None:
+            return f"- {self.name} {self.before}"
+        return f"~ {self.name} {self.before} -> {self.after}"
+
+
+def lock_changes(before: Lock, after: Lock) -> tuple[Change, ...]:
+    """Return what differs: base, Debian and Python packages by name; empty for equal ones."""
+    found: list[Change] = []
+    if before.base.digest != after.base.digest:
+        digests = (lock.base.digest.removeprefix("sha256:")[:12] for lock in (before, after))
+        found.append(
+            Change(
+                kind="base",
+                name=f"base {after.base.reference}",
+                before=next(digests),
+                after=next(digests),
+            )
+        )
+    for kind in ("debian", "conda", "python"):
+        old, new = _package_versions(before, kind), _package_versions(after, kind)
+        found += compare_versions(kind, old, new)
+        found += [
+            change
+            for change in _changed_files(before, after, kind)
+            if old.get(change.name) == new.get(change.name)
+        ]
+    return tuple(found)
+
+
+def compare_versions(
+    kind: str, before: Mapping[str, str], after: Mapping[str, str]
+) -> list[Change]:
+    """Return the names that have another version in one of two lists, or none."""
+    return [
+        Change(kind=kind, name=name, before=before.get(name), after=after.get(name))
+        for name in sorted({*before, *after})
+        if before.get(name) != after.get(name)
+    ]
+
+
+def _changed_files(before: Lock, after: Lock, kind: str) -> Iterator[Change]:
+    """Yield what has the same version in both and comes in another file."""
+    old, new = _file_contents(before, kind), _file_contents(after, kind)
+    for name in sorted(set(old) & set(new)):
+        (file, content), (other, changed) = old[name], new[name]
+        if content == changed:
+            continue
+        # two files of one name differ by their hashes alone
+        if file == other:
+            file, other = f"{file} ({content[:12]})", f"{other} ({changed[:12]})"
+        yield Change(kind=kind, name=name, before=file, after=other)
+
+
+def _file_contents(lock: Lock, kind: str) -> dict[str, tuple[str, str]]:
+    return {item.name: (item.file, item.sha256) for item in _packages_of_kind(lock, kind)}
+
+
+def _package_versions(lock: Lock, kind: str) -> dict[str, str]:
+    return {item.name: item.version for item in _packages_of_kind(lock, kind)}
+
+
+def _packages_of_kind(
+    lock: Lock, kind: str
+) -> tuple[DebianPackage, ...] | tuple[CondaPackage, ...] | tuple[PythonPackage, ...]:
+    if kind == "debian":
+        return lock.debian
+    return lock.conda if kind == "conda" else lock.installed

@@ -1,0 +1,83 @@
+"""A copied folder brings its ``.git/config``: a job of it notes the commit, and runs nothing that stands there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from envbuild.job.compose import git_commit
+from envbuild.run import LocalRunner
+from envbuild.settings import load_settings
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    (folder / "below").mkdir(parents=True)
+    for name, text in {"train.py": "1", "below/x": "1", ".gitattributes": "* filter=a.b"}.items():
+        (folder / name).write_text(text)
+    git(folder, "init", "-q")
+    git(folder, "add", ".")
+    git(folder, "-c", "user.name=x", "-c", "user.email=x@y.invalid", "commit", "-qm", "first")
+    return folder
+
+
+def git(folder: Path, *words: str) -> str:
+    return subprocess.run(
+        ["git", *words], cwd=folder, check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+def commit_of(folder: Path) -> str:
+    settings = load_settings({"HOME": str(folder.parent), "PATH": os.defpath}, folder)
+    return git_commit(settings, LocalRunner())
+
+
+@pytest.mark.parametrize("key", ["core.fsmonitor", "filter.a.b.clean", "filter.a.b.process"])
+def test_no_program_of_it_runs(key: str, folder: Path) -> None:
+    head, ran = git(folder, "rev-parse", "HEAD"), folder.parent / "ran"
+    git(folder, "config", key, f"touch {ran}; cat")
+    git(folder, "config", "filter.a.b.required", "true")
+    (folder / "train.py").write_text("2")
+    assert commit_of(folder) == f"{head} (modified)"
+    assert not ran.exists()
+
+
+def test_a_filter_that_no_option_can_name_is_not_met(folder: Path) -> None:
+    ran = folder.parent / "ran"
+    (folder / ".gitattributes").write_text("* filter=a=b")
+    with (folder / ".git/config").open("a") as file:
+        file.write(f'[filter "a=b"]\n\tclean = touch {ran}\n')
+    assert commit_of(folder) == "none"
+    assert not ran.exists()
+
+
+def test_what_lacks_is_fetched_from_nowhere(folder: Path) -> None:
+    """A repository may say that others hold its missing objects, and name the program that asks them."""
+    ran = folder.parent / "ran"
+    for key, value in {
+        "core.repositoryformatversion": "1",
+        "extensions.partialClone": "origin",
+        "remote.origin.promisor": "true",
+        "remote.origin.url": "ssh://x.invalid/y",
+        "core.sshCommand": f"touch {ran}; false",
+        "protocol.ssh.allow": "always",
+    }.items():
+        git(folder, "config", key, value)
+    for name in ("HEAD:below", "HEAD^{tree}"):
+        digest = git(folder, "rev-parse", name)
+        (folder / ".git/objects" / digest[:2] / digest[2:]).unlink()
+    (folder / ".git/index").unlink()
+    commit_of(folder)
+    assert not ran.exists()
+
+
+def test_a_git_around_us_names_no_other_repository(folder: Path) -> None:
+    """As a hook of git does that calls envbuild."""
+    settings = load_settings(
+        {"HOME": str(folder), "PATH": os.defpath, "GIT_DIR": str(folder.parent / "none")}, folder
+    )
+    assert git_commit(settings, LocalRunner()) == git(folder, "rev-parse", "HEAD")

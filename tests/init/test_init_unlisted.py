@@ -1,0 +1,139 @@
+"""init: projects without a list, or with one under a name of its own, and what conda leaves in a dump."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from envbuild.project.lists import freeze
+from envbuild.project.lists.readme import framework_releases
+from envbuild.project.lists.requirements import parse_requirement, read_requirements
+from envbuild.project.model import Requirement
+from envbuild.resolve.pylock import Candidate
+from envbuild.resolve.sources.artifacts import About
+from tests.init.projects import comments, dependencies, drafted, write
+
+ENVIRONMENT = "channels:\n  - conda-forge\ndependencies:\n  - numpy\n  - pip:\n    - einops\n"
+
+
+@pytest.mark.parametrize("name", ["reqs.yml", "dependencies/segmentation.yml", "torch13.yaml"])
+def test_a_conda_environment_is_known_by_what_it_says(tmp_path: Path, name: str) -> None:
+    write(tmp_path, {name: ENVIRONMENT, "train.py": "import numpy\n"})
+    assert dependencies(tmp_path) == ["einops", "numpy"]
+
+
+@pytest.mark.parametrize(
+    "text", ["dependencies:\n  - numpy\n", "channels:\n  - a\n", "dependencies:\n  numpy: 1\n", "- [\n"]
+)  # fmt: skip
+def test_other_yaml_is_no_environment(tmp_path: Path, text: str) -> None:
+    write(tmp_path, {"config.yml": text, "train.py": "import einops\n"})
+    assert dependencies(tmp_path) == ["einops"]
+
+
+def test_without_a_list_every_file_of_the_project_counts(tmp_path: Path) -> None:
+    files = {
+        "train.py": "import numpy\n",
+        "models/unused.py": "import einops\n",
+        "tests/test_it.py": "import flask\n",
+        "venv/lib/other.py": "import flask\n",
+    }
+    write(tmp_path, files)
+    assert dependencies(tmp_path) == ["einops", "numpy"]
+    write(tmp_path, {"requirements.txt": "numpy\n"})
+    assert dependencies(tmp_path) == ["numpy"]
+    assert "einops" in comments(tmp_path)
+
+
+BUILT = "{} @ file:///croot/{}_1686613057838/work"
+
+
+def test_what_conda_had_built_is_its_name_if_the_code_imports_it(tmp_path: Path) -> None:
+    pinned = [f"p{number}==1.0" for number in range(10)]
+    brought = ["certifi==2023.5.7", "idna==3.4", "six==1.16.0", "urllib3==1.26.16", "pytz==2023.3"]
+    built = [BUILT.format(name, name.lower()) for name in ("PyYAML", "tqdm", "jupyter")]
+    write(tmp_path, {"requirements.txt": "\n".join([*pinned, *brought, *built]) + "\n"})
+    write(tmp_path, {"train.py": "import yaml\nimport tqdm\nimport six\n"})
+    read = read_requirements(tmp_path / "requirements.txt", tmp_path)
+    assert read.frozen
+    assert read.aside == ()
+    listed = dependencies(tmp_path)
+    assert {"PyYAML", "tqdm", "six==1.16.0"} <= set(listed)
+    assert "jupyter" not in listed
+
+
+@pytest.mark.parametrize(
+    "line", ["tqdm @ file:///home/me/tqdm", "tqdm @ file:///croot/tqdm/work", "./tqdm_1686613057838/work"]
+)  # fmt: skip
+def test_other_paths_of_a_machine_are_not_taken(tmp_path: Path, line: str) -> None:
+    write(tmp_path, {"requirements.txt": f"{line}\n"})
+    found = read_requirements(tmp_path / "requirements.txt", tmp_path)
+    assert found.requirements == ()
+    assert len(found.aside) == 1
+
+
+def test_what_an_asked_extra_brings_is_indirect(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = {
+        "lightning": ("fsspec[http]>=2021", 'flask; extra == "serve"'),
+        "fsspec": ('aiohttp; extra == "http"', 'dask; extra == "dask"'),
+        "aiohttp": (),
+        "dask": (),
+        "flask": (),
+    }  # fmt: skip
+
+    def pinned(*_: object) -> dict[str, Candidate]:
+        return {name: Candidate(file=name, url="", sha256=name, size=1) for name in said}
+
+    def described(*_: object) -> dict[str, About]:
+        return {name: About(size=1, requires=texts) for name, texts in said.items()}
+
+    monkeypatch.setattr(freeze, "_pinned_files", pinned)
+    monkeypatch.setattr(freeze, "describe_files", described)
+    listed = tuple(
+        cast("Requirement", parse_requirement(f"{name}==1", "list")) for name in sorted(said)
+    )
+    requires = freeze.requirements_of(listed, cast("Any", None))
+    assert requires["fsspec"] == {"aiohttp"}
+    roots = freeze.find_roots(listed, requires, frozenset())
+    assert [one.name for one in roots] == ["dask", "flask", "lightning"]
+
+
+INSTALLING = """
+```
+pip3 install torch==1.12.1+cu113 torchvision==0.13.1+cu113 --extra-index-url https://x.invalid/
+```
+"""
+
+
+def test_a_release_that_the_readme_installs(tmp_path: Path) -> None:
+    write(tmp_path, {"README.md": INSTALLING})
+    assert [one.text for one in framework_releases(tmp_path)] == ["torch==1.12.1"]
+    other = INSTALLING.replace("1.12.1+cu113 ", "1.13.1 ")
+    write(tmp_path, {"README.md": INSTALLING + other})
+    assert framework_releases(tmp_path) == ()
+
+
+def test_that_release_counts_beside_a_list_without_the_framework(tmp_path: Path) -> None:
+    write(tmp_path, {"README.md": INSTALLING, "requirements.txt": "numpy\n"})
+    write(tmp_path, {"train.py": "import torch\nimport numpy\n"})
+    assert "pytorch:1.12.1-" in (drafted(tmp_path).recipe.base.image or "")
+
+
+@pytest.mark.parametrize(
+    ("module", "name"), [("ignite", "pytorch-ignite"), ("igl", "libigl"), ("pyspark", "pyspark")]
+)
+def test_modules_of_packages_that_research_code_imports(
+    tmp_path: Path, module: str, name: str
+) -> None:
+    write(tmp_path, {"train.py": f"import {module}\n"})
+    assert dependencies(tmp_path) == [name]
+
+
+def test_condas_name_of_docker_is_no_package_of_the_index(tmp_path: Path) -> None:
+    lines = "".join(f"  - {name}\n" for name in ("docker-py", "conda-content-trust", "numpy"))
+    write(
+        tmp_path,
+        {"environment.yml": f"dependencies:\n{lines}", "a.py": "import numpy\n"},
+    )
+    assert dependencies(tmp_path) == ["docker", "numpy"]
