@@ -112,6 +112,17 @@ write_clients() {
   done
 }
 
+# PBS and Grid Engine begin jobs with a login shell.  What this machine does at a login is no part of the tests: pyenv,
+# for one, takes a lock, and a job that is killed meanwhile leaves it behind, so that every later login waits a minute.
+write_hide_logins() {
+  local dir=$1 home
+  home=$(getent passwd "$user" | cut -d : -f 6)
+  : >"$dir/empty"
+  # shellcheck disable=SC2016  # the nodes' shell expands it
+  printf 'for file in .bash_profile .bash_login .profile; do\n  [ ! -e "%s/$file" ] || mount --bind "%s" "%s/$file"\ndone\n' \
+    "$home" "$dir/empty" "$home" >"$dir/hide-logins"
+}
+
 start_slurm() {
   local dir=$1 host memory node
   host=$(hostname -s) memory=$(awk '/MemTotal/ { print int($2 / 1024 * 0.7) }' /proc/meminfo)
@@ -206,7 +217,8 @@ start_grid_engine() {
   PATH=$dir/bin:$PATH
   wait_for qconf -sh
   configure_grid_engine "$dir" >>"$dir/grid.log"
-  runs sge_execd || inside SGE_ROOT="$dir/grid/root" /usr/sbin/sge_execd
+  # shellcheck disable=SC2016  # the inner shell expands its own arguments
+  runs sge_execd || inside SGE_ROOT="$dir/grid/root" unshare --mount sh -c '. "$1/hide-logins" && exec /usr/sbin/sge_execd' sh "$dir"
   wait_for sh -c "qstat -f | grep -q 'all.q@localhost.* lx-amd64 *$'"
 }
 
@@ -266,6 +278,7 @@ start_pbs() {
   mount_small_disk "$dir/small/pbs"
   mkdir -p "$pbs_dir/bin" "$home"
   write_enter "$dir"
+  write_hide_logins "$dir"
   # qsub leaves a process behind that serves the next one; it is found by a name in this folder, and must be this PBS's own
   install -d -m 1777 "$home/tmp"
   printf '%s\n' '127.0.0.1 localhost' '10.96.0.1 pbs1' '10.96.0.2 pbs2' >"$pbs_dir/hosts"
@@ -279,8 +292,8 @@ start_pbs() {
       PBS_START_COMM=$server PBS_START_MOM=1 PBS_HOME="$home/$number" PBS_CORE_LIMIT=0 PBS_SCP=/bin/cp PBS_TMPDIR="$home/tmp" >"$pbs_dir/$node.conf"
     # shellcheck disable=SC2016  # the inner shell expands its own arguments
     setsid nsenter --net="/run/netns/$space-$number" unshare --uts --mount sh -c \
-      'hostname "$1" && mount --bind "$2/hosts" /etc/hosts && mount --bind "$2/$1.conf" /etc/pbs.conf &&
-       mount -t tmpfs tmpfs /run/postgresql && chmod 1777 /run/postgresql && exec sleep infinity' sh "$node" "$pbs_dir" \
+      'hostname "$1" && mount --bind "$2/hosts" /etc/hosts && mount --bind "$2/$1.conf" /etc/pbs.conf && . "$3/hide-logins" &&
+       mount -t tmpfs tmpfs /run/postgresql && chmod 1777 /run/postgresql && exec sleep infinity' sh "$node" "$pbs_dir" "$dir" \
       </dev/null >/dev/null 2>&1 &
     echo $! >"$pbs_dir/$node.pid"
   done
@@ -342,6 +355,7 @@ start() {
     ip -n "$space" address add 10.98.0.2/32 dev lo
   fi
   write_enter "$dir"
+  write_hide_logins "$dir"
   write_clients "$dir"
   start_slurm "$dir"
   start_grid_engine "$dir"

@@ -362,6 +362,37 @@ def test_a_job_that_can_never_start_is_told_at_once(
     assert told.value.hint == "envbuild cancel 42, and ask for something else"
 
 
+@pytest.mark.parametrize(
+    ("site_name", "client", "text", "hint"),
+    [
+        (
+            "amane",
+            "sacct",
+            "echo '42|TIMEOUT|0:15|None|n1'",
+            "it has written no log, so look whether its script could begin",
+        ),
+        (
+            "abci3",
+            "qstat",
+            "printf '    job_state = F\n    Exit_status = -29\n'",
+            (
+                "it has written no log, so look whether its script could begin: "
+                "your login files (~/.bash_profile, ~/.profile) are read first, and may take long"
+            ),
+        ),
+    ],
+)
+def test_a_job_that_wrote_nothing_says_what_runs_before_it(
+    fake: Fake, site_name: str, client: str, text: str, hint: str
+) -> None:
+    fake.client(UNKNOWN, "squeue", "scontrol")
+    fake.client(text, client)
+    with pytest.raises(HostError) as told:
+        Watch(fake, site_name).wait()
+    assert told.value.what == "job 42 ended without a receipt: it reached its time limit"
+    assert told.value.hint == hint
+
+
 def test_an_array_ends_with_its_worst_task(fake: Fake) -> None:
     fake.client("echo '42_2|RUNNING|None|n1'", "squeue")
     watch = Watch(fake, "amane", tasks=(1, 2))

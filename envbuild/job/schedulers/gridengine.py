@@ -93,6 +93,7 @@ class GridEngine:
         tests_arrays=False,
         types_only=True,
         joins_options=False,
+        reads_logins=True,
         array_from=1,
         array_source="qsub(1), -t",
         unknown=r"error: job id \d+ not found|do not exist",

@@ -123,6 +123,7 @@ class Pbs:
                 pattern=r"^(?:SGE|UGE|AGE|GE|OGE|Univa Grid Engine|Altair Grid Engine) \d",
             ),
         ),
+        reads_logins=True,
         array_least=2,
         array_source="qsub(1B), -J",
         unknown=r"Unknown Job Id|Job has finished",

@@ -271,8 +271,16 @@ def _lost(record: Record, site: Site, status: Status, project: Path) -> HostErro
     else:
         what = f"job {record.id} is gone: {status.reason}, and it left no receipt"
     folder = next((path.parent for path in log_files(record, project)), project)
-    hint = f"what it had written: {shown}" if logs else "it has written no log"
-    hint += "" if folder.is_dir() else f": {folder} is no folder"
+    if logs:
+        hint = f"what it had written: {shown}"
+    elif not folder.is_dir():
+        hint = f"it has written no log: {folder} is no folder"
+    else:
+        hint = "it has written no log, so look whether its script could begin"
+        if features_of(site).reads_logins:
+            hint += (
+                ": your login files (~/.bash_profile, ~/.profile) are read first, and may take long"
+            )
     return HostError(what, where=f"site {site.name}", hint=hint)
 
 
