@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable
 
 import click
+from click.shell_completion import CompletionItem
 
 from envbuild.errors import EnvbuildError
 from envbuild.settings import Settings, load_settings
@@ -81,9 +82,18 @@ def _job_ids(settings: Settings, _: click.Context) -> Iterable[str]:
 
 
 complete_recipe = _make_completer(_recipe_names)
-complete_image = _make_completer(_image_names)
+_complete_image_name = _make_completer(_image_names)
 complete_site = _make_completer(_site_names)
 complete_shelf = _make_completer(_shelf_names)
 complete_package = _make_completer(_package_names)
 complete_asked_package = _make_completer(_asked_names)
 complete_job = _make_completer(_job_ids)
+
+
+def complete_image(
+    ctx: click.Context, param: click.Parameter, typed: str
+) -> list[str] | list[CompletionItem]:
+    """Complete the name of a recipe or image; a path is completed as the shell completes files."""
+    if "/" in typed:
+        return [CompletionItem(typed, type="file")]
+    return _complete_image_name(ctx, param, typed)

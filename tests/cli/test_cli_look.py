@@ -141,6 +141,10 @@ def test_the_shell_completes_names(words: str, expected: list[str], tmp_path: Pa
     assert _complete(words, tmp_path) == expected
 
 
+def test_the_shell_completes_paths_of_images_itself(tmp_path: Path) -> None:
+    assert _complete("envbuild check images/m", tmp_path) == ["images/m"]
+
+
 def test_completion_is_silent_about_broken_settings(tmp_path: Path) -> None:
     settings = tmp_path / ".config/envbuild/config.toml"
     settings.parent.mkdir(parents=True)
