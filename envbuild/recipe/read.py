@@ -10,6 +10,7 @@ from typing import Any
 from packaging.requirements import InvalidRequirement, Requirement
 
 from envbuild.errors import UsageError
+from envbuild.names import BASE_KINDS
 from envbuild.recipe.conda import check_conda
 from envbuild.recipe.model import Recipe
 from envbuild.recipe.trees import read_tree_line
@@ -63,6 +64,7 @@ def _check_base(recipe: Recipe, path: Path, text: str) -> None:
         raise UsageError(
             f"[base] takes image or bootstrap, one of them; {found} is given", where=where
         )
+    _check_base_kind(recipe, path, text)
     if base.image is not None and base.framework is not None:
         raise UsageError(
             "[base] framework goes with bootstrap; an image brings its own framework",
@@ -71,6 +73,29 @@ def _check_base(recipe: Recipe, path: Path, text: str) -> None:
         )
     if base.framework is not None:
         _read_requirement(base.framework, _place_of(path, text, "base", "framework"))
+
+
+def _check_base_kind(recipe: Recipe, path: Path, text: str) -> None:
+    """Raise UsageError for a distribution as image, and for an image as bootstrap."""
+    image, bootstrap = recipe.base.image, recipe.base.bootstrap
+    if image is not None and _is_distribution(image):
+        other = f'image = "docker://{image}" for the image of a registry'
+        raise UsageError(
+            f'[base] image "{image}" is a distribution, not an image',
+            where=_place_of(path, text, "base", "image"),
+            hint=f'write bootstrap = "{image}", or {other}',
+        )
+    if bootstrap is not None and not _is_distribution(bootstrap):
+        raise UsageError(
+            f'[base] bootstrap "{bootstrap}" is not a distribution',
+            where=_place_of(path, text, "base", "bootstrap"),
+            hint=f'write bootstrap = "debian:bookworm", or image = "{bootstrap}" for an image',
+        )
+
+
+def _is_distribution(base: str) -> bool:
+    kind = BASE_KINDS.get(base.strip().partition(":")[0])
+    return kind is not None and kind.is_bootstrap
 
 
 def _check_requirements(recipe: Recipe, path: Path, text: str) -> None:

@@ -70,6 +70,10 @@ MESSAGES = {
     "other-name": 'line 2: [recipe] name is "something-else", but the file is called other-name.toml',
     "two-bases": "line 4: [base] takes image or bootstrap, one of them; both is given",
     "no-base": "line 4: [base] takes image or bootstrap, one of them; neither is given",
+    "distribution-as-image": 'line 5: [base] image "debian:bookworm" is a distribution, not an image',
+    "image-as-bootstrap": (
+        'line 5: [base] bootstrap "docker://debian:bookworm" is not a distribution'
+    ),
     "framework-of-image": "line 6: [base] framework goes with bootstrap; an image brings its own framework",
     "bad-requirement": "line 9: 'numpy=>1.2' is not a requirement: ",
     "pip-option": "line 9: '--index-url https://mirror.invalid/' is not a requirement: ",

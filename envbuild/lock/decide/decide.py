@@ -242,11 +242,6 @@ def _describe_base(
         return _described_image(recipe, options, context)
 
     reference = parse_reference(recipe.base.bootstrap or "")
-    if not reference.kind.is_bootstrap:
-        raise UsageError(
-            f'[base] bootstrap "{reference.text}" is not a distribution',
-            hint='write "debian:bookworm"',
-        )
     with context.report.stage(f"choose the Debian packages ({reference.text})") as stage:
         bootstrap, debian = _debian_packages(
             recipe, reference.name, options, context=context, stage=stage
