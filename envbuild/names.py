@@ -24,6 +24,9 @@ ChannelName = Annotated[
     ),
 ]
 
+DIRECT = "(direct)"
+"""In place of the name of a package that requires another one: the recipe itself requires it."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Architecture:

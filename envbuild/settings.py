@@ -115,6 +115,18 @@ class _Sources:
         self.origin[key] = "default" if value is None else str(self.config)
         return None if value is None else str(value)
 
+    def list_of(self, section: str, key: str, what: str) -> tuple[str, ...] | None:
+        """Return a list of texts of the file; None where it has no such key.
+
+        ``what`` says what the list is of, for the UsageError about anything else.
+        """
+        found = self.data.get(section, {}).get(key)
+        if found is None:
+            return None
+        if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
+            raise UsageError(f"[{section}] {key} takes a list of {what}", where=str(self.config))
+        return tuple(found)
+
     def absolute(self, text: str) -> Path:
         """Return a path as the user means it: "~" is home, others begin in the current folder."""
         if text == "~" or text.startswith("~/"):
@@ -151,7 +163,9 @@ def load_settings(
         indexes=_indexes(sources),
         registries=_registries(data, config),
         channels=_channels(data, config),
-        **_conda_policy(data, config),
+        channels_allowed=sources.list_of("conda", "allow", 'channels: ["conda-forge"]'),
+        conda_vendor=_conda_vendor(data, config),
+        licenses_denied=sources.list_of("conda", "deny-licenses", 'patterns: ["AGPL-*"]') or (),
         ubuntu_mirror=pick("ubuntu_mirror", "ENVBUILD_UBUNTU_MIRROR", ("mirrors", "ubuntu")),
         debian_mirror=pick("debian_mirror", "ENVBUILD_DEBIAN_MIRROR", ("mirrors", "debian")),
         certificates=_certificates(sources.env),
@@ -159,7 +173,7 @@ def load_settings(
         runtime=pick("runtime", "ENVBUILD_RUNTIME", ("runtime", "program")),
         environment=sources.env,
         origin=sources.origin,
-        stores_below=tuple(map(absolute, _stores_below(sources.env, data, config))),
+        stores_below=tuple(map(absolute, _stores_below(sources))),
         config=config,
         caches=None if caches == "none" else absolute(caches),
     )
@@ -209,34 +223,6 @@ def _channels(data: Mapping[str, Any], config: Path) -> dict[str, tuple[str, ...
     return found
 
 
-def _conda_policy(data: Mapping[str, Any], config: Path) -> dict[str, Any]:
-    return {
-        "channels_allowed": _channels_allowed(data, config),
-        "conda_vendor": _conda_vendor(data, config),
-        "licenses_denied": _licenses_denied(data, config),
-    }
-
-
-def _channels_allowed(data: Mapping[str, Any], config: Path) -> tuple[str, ...] | None:
-    allowed = data.get("conda", {}).get("allow")
-    if allowed is None:
-        return None
-    if not isinstance(allowed, list) or not all(isinstance(name, str) for name in allowed):
-        raise UsageError(
-            '[conda] allow takes a list of channels: ["conda-forge"]', where=str(config)
-        )
-    return tuple(allowed)
-
-
-def _licenses_denied(data: Mapping[str, Any], config: Path) -> tuple[str, ...]:
-    denied = data.get("conda", {}).get("deny-licenses", [])
-    if not isinstance(denied, list) or not all(isinstance(name, str) for name in denied):
-        raise UsageError(
-            '[conda] deny-licenses takes a list of patterns: ["AGPL-*"]', where=str(config)
-        )
-    return tuple(denied)
-
-
 def _conda_vendor(data: Mapping[str, Any], config: Path) -> bool:
     vendor = data.get("conda", {}).get("vendor", False)
     if not isinstance(vendor, bool):
@@ -251,15 +237,11 @@ def _recipe_folders(env: Mapping[str, str], data: Mapping[str, Any]) -> Sequence
     return folders
 
 
-def _stores_below(env: Mapping[str, str], data: Mapping[str, Any], config: Path) -> list[str]:
-    if env.get("ENVBUILD_STORE_BELOW"):
-        return [path for path in env["ENVBUILD_STORE_BELOW"].split(":") if path]
-    below = data.get("store", {}).get("below", [])
-    if not isinstance(below, list) or not all(isinstance(path, str) for path in below):
-        raise UsageError(
-            '[store] below takes a list of folders: ["/shared/envbuild"]', where=str(config)
-        )
-    return below
+def _stores_below(sources: _Sources) -> Sequence[str]:
+    written = sources.env.get("ENVBUILD_STORE_BELOW")
+    if written:
+        return [path for path in written.split(":") if path]
+    return sources.list_of("store", "below", 'folders: ["/shared/envbuild"]') or ()
 
 
 def shipped_folder() -> Path:

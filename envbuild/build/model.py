@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -12,9 +11,6 @@ from envbuild.formats.block_codec import Codec
 from envbuild.lock.model import Lock
 from envbuild.plan.model import Definition
 from envbuild.recipe.model import Recipe
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

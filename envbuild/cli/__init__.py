@@ -9,194 +9,78 @@ import re
 import signal
 import sys
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from itertools import chain
+from typing import Any
 
 import click
 
 from envbuild import __version__
 from envbuild.errors import INTERRUPTED, OWN_FAILURE, EnvbuildError
 
-
-class Verb(NamedTuple):
-    """Where a verb's command is found, and what it does in one line."""
-
-    module: str
-    attribute: str
-    text: str
-
-
-GROUPS: dict[str, dict[str, Verb]] = {
+GROUPS: dict[str, dict[str, str]] = {
     "Every day": {
-        "init": Verb(
-            "envbuild.cli.init", "command", "Write a recipe from a project's own files and imports."
-        ),
-        "lock": Verb(
-            "envbuild.cli.lock", "command", "Resolve a recipe against its base and write the lock."
-        ),
-        "make": Verb(
-            "envbuild.cli.make",
-            "command",
-            "Build the image of a recipe from its lock, and check it.",
-        ),
-        "check": Verb(
-            "envbuild.cli.check", "command", "Check an image: framework, libraries, imports, GPU."
-        ),
-        "exec": Verb("envbuild.cli.exec_", "command", "Run a command inside the image."),
-        "shell": Verb("envbuild.cli.shell", "command", "Open a shell inside the image."),
-        "submit": Verb(
-            "envbuild.cli.submit",
-            "command",
-            "Submit a job, wait for it, or open a shell on a node.",
-        ),
-        "status": Verb(
-            "envbuild.cli.status",
-            "command",
-            "Show the state of the jobs submitted from this folder; --table: every task.",
-        ),
-        "logs": Verb("envbuild.cli.logs", "command", "Print what a job has written."),
-        "list": Verb(
-            "envbuild.cli.list_",
-            "command",
-            "List recipes, locks and images with their last verdict.",
-        ),
+        "init": "Write a recipe from a project's own files and imports.",
+        "lock": "Resolve a recipe against its base and write the lock.",
+        "make": "Build the image of a recipe from its lock, and check it.",
+        "check": "Check an image: framework, libraries, imports, GPU.",
+        "exec": "Run a command inside the image.",
+        "shell": "Open a shell inside the image.",
+        "submit": "Submit a job, wait for it, or open a shell on a node.",
+        "status": "Show the state of the jobs submitted from this folder; --table: every task.",
+        "logs": "Print what a job has written.",
+        "list": "List recipes, locks and images with their last verdict.",
     },
     "Start": {
-        "doctor": Verb(
-            "envbuild.cli.doctor",
-            "command",
-            "Test what works on this machine, and show how to repair the rest.",
-        ),
-        "base": Verb("envbuild.cli.base", "command", "Inspect, list or suggest base images."),
-        "completion": Verb(
-            "envbuild.cli.completion", "command", "Print the completion script of a shell."
-        ),
+        "doctor": "Test what works on this machine, and show how to repair the rest.",
+        "base": "Inspect, list or suggest base images.",
+        "completion": "Print the completion script of a shell.",
     },
     "Change": {
-        "add": Verb(
-            "envbuild.cli.add",
-            "command",
-            "Add packages to recipe, lock and image, or to a layer over the image.",
-        ),
-        "remove": Verb(
-            "envbuild.cli.remove", "command", "Remove packages from recipe, lock and image."
-        ),
-        "promote": Verb(
-            "envbuild.cli.promote",
-            "command",
-            "Write what the layer over an image holds into recipe, lock and image.",
-        ),
-        "dev": Verb(
-            "envbuild.cli.dev", "command", "Show or remove the development layer of an image."
-        ),
+        "add": "Add packages to recipe, lock and image, or to a layer over the image.",
+        "remove": "Remove packages from recipe, lock and image.",
+        "promote": "Write what the layer over an image holds into recipe, lock and image.",
+        "dev": "Show or remove the development layer of an image.",
     },
     "Build": {
-        "why": Verb(
-            "envbuild.cli.why",
-            "command",
-            "Explain why a package is in a lock, and what would change it.",
-        ),
-        "diff": Verb("envbuild.cli.diff", "command", "Compare two locks, or a lock and an image."),
-        "outdated": Verb(
-            "envbuild.cli.outdated", "command", "List what is newer on the index than in a lock."
-        ),
-        "def": Verb(
-            "envbuild.cli.def_",
-            "command",
-            "Print the container definition of a recipe's lock.",
-        ),
-        "rebuild": Verb(
-            "envbuild.cli.rebuild",
-            "command",
-            "Make an image again from its lock, and compare the two.",
-        ),
-        "flatten": Verb(
-            "envbuild.cli.flatten", "command", "Write a layered image as one partition."
-        ),
+        "why": "Explain why a package is in a lock, and what would change it.",
+        "diff": "Compare two locks, or a lock and an image.",
+        "outdated": "List what is newer on the index than in a lock.",
+        "def": "Print the container definition of a recipe's lock.",
+        "rebuild": "Make an image again from its lock, and compare the two.",
+        "flatten": "Write a layered image as one partition.",
     },
     "Check": {
-        "verify": Verb(
-            "envbuild.cli.verify", "command", "Compare an image with its lock, file by file."
-        ),
-        "explain": Verb(
-            "envbuild.cli.explain",
-            "command",
-            "Explain the log of a job: the cause, and a command to run.",
-        ),
-        "watch": Verb(
-            "envbuild.cli.watch", "command", "Test whether a command or process uses the GPU now."
-        ),
+        "verify": "Compare an image with its lock, file by file.",
+        "explain": "Explain the log of a job: the cause, and a command to run.",
+        "watch": "Test whether a command or process uses the GPU now.",
     },
     "Run": {
-        "run": Verb(
-            "envbuild.cli.run",
-            "command",
-            "Run the recipe's own command, or another one, inside the image.",
-        ),
-        "notebook": Verb(
-            "envbuild.cli.notebook",
-            "command",
-            "Start JupyterLab from the image, here or on a node.",
-        ),
-        "kernel": Verb(
-            "envbuild.cli.kernel", "command", "Add the image to the kernels of your Jupyter."
-        ),
-        "module": Verb(
-            "envbuild.cli.module", "command", "Write modulefiles: module load NAME is enough."
-        ),
+        "run": "Run the recipe's own command, or another one, inside the image.",
+        "notebook": "Start JupyterLab from the image, here or on a node.",
+        "kernel": "Add the image to the kernels of your Jupyter.",
+        "module": "Write modulefiles: module load NAME is enough.",
     },
     "Jobs": {
-        "job": Verb(
-            "envbuild.cli.job",
-            "command",
-            "Print the job script of a command, or the traps of one of yours (job lint).",
-        ),
-        "attach": Verb(
-            "envbuild.cli.attach",
-            "command",
-            "Open a shell or run a command on the node of a running job.",
-        ),
-        "cancel": Verb("envbuild.cli.cancel", "command", "End a job."),
-        "site": Verb(
-            "envbuild.cli.site",
-            "command",
-            "List the clusters (sites) for jobs, or describe a new one.",
-        ),
+        "job": "Print the job script of a command, or the traps of one of yours (job lint).",
+        "attach": "Open a shell or run a command on the node of a running job.",
+        "cancel": "End a job.",
+        "site": "List the clusters (sites) for jobs, or describe a new one.",
     },
     "Share": {
-        "shelf": Verb(
-            "envbuild.cli.shelf",
-            "command",
-            "Share locked recipes, verdicts and images with the lab.",
-        ),
-        "bundle": Verb(
-            "envbuild.cli.bundle",
-            "command",
-            "Write everything that an image is made of into one file.",
-        ),
-        "export": Verb(
-            "envbuild.cli.export",
-            "command",
-            "Print a lock as another tool reads it: PEP 751, pip, SBOM, and more.",
-        ),
+        "shelf": "Share locked recipes, verdicts and images with the lab.",
+        "bundle": "Write everything that an image is made of into one file.",
+        "export": "Print a lock as another tool reads it: PEP 751, pip, SBOM, and more.",
     },
     "Look": {
-        "show": Verb(
-            "envbuild.cli.show", "command", "Show a recipe, or what its build would run as root."
-        ),
-        "store": Verb(
-            "envbuild.cli.store",
-            "command",
-            "Show the store's size, remove old files, or verify its hashes.",
-        ),
-        "schema": Verb(
-            "envbuild.cli.schema", "command", "Print the JSON Schema of recipes or reports."
-        ),
+        "show": "Show a recipe, or what its build would run as root.",
+        "store": "Show the store's size, remove old files, or verify its hashes.",
+        "schema": "Print the JSON Schema of recipes or reports.",
     },
 }
-"""The verbs in the order of the help: the daily ones first, then by what a reader wants to do."""
-VERBS: dict[str, Verb] = {}
-for _verbs in GROUPS.values():
-    VERBS.update(_verbs)
+"""The verbs in the order of the help, the daily ones first; each with what it does."""
+VERBS = dict(chain.from_iterable(verbs.items() for verbs in GROUPS.values()))
+OF_PYTHON = ("def", "exec", "list")
+"""Verbs that are words of Python too: the names of their modules end in an underscore."""
 ALIASES = {
     "build": "make",
     "images": "list",
@@ -215,6 +99,11 @@ WORD_VERBS = (*COMMAND_VERBS, "job", "submit")
 SWITCHES = ("-v", "-vv", "--verbose", "-q", "--quiet")
 
 
+def module_of(verb: str) -> str:
+    """Return the module that has the command of a verb."""
+    return f"envbuild.cli.{verb}_" if verb in OF_PYTHON else f"envbuild.cli.{verb}"
+
+
 class LazyGroup(click.Group):
     """A group that knows its verbs by name and imports the module of the one that is called."""
 
@@ -224,10 +113,10 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Import the module of a verb, or the one that an alias means, and return its command."""
-        verb = VERBS.get(ALIASES.get(cmd_name, cmd_name))
-        if verb is None:
+        name = ALIASES.get(cmd_name, cmd_name)
+        if name not in VERBS:
             return None
-        command: click.Command = getattr(importlib.import_module(verb.module), verb.attribute)
+        command: click.Command = importlib.import_module(module_of(name)).command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
@@ -235,9 +124,7 @@ class LazyGroup(click.Group):
         widest = max(map(len, VERBS))
         for title, verbs in GROUPS.items():
             with formatter.section(title):
-                formatter.write_dl(
-                    [(name.ljust(widest), verb.text) for name, verb in verbs.items()]
-                )
+                formatter.write_dl([(name.ljust(widest), text) for name, text in verbs.items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

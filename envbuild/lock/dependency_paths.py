@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Mapping
 
 from envbuild.lock.model import CondaPackage, Lock, PythonPackage
-from envbuild.resolve.model import DIRECT
+from envbuild.names import DIRECT
 
 MOST = 5
 

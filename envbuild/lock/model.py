@@ -10,8 +10,7 @@ from msgspec import Meta
 
 from envbuild.base.model import DebianPackage
 from envbuild.formats.fields import FOLDER, Sha256, Size
-from envbuild.names import ChannelName, CondaFolder, Machine, Platform
-from envbuild.resolve.model import DIRECT
+from envbuild.names import DIRECT, ChannelName, CondaFolder, Machine, Platform
 
 SCHEMA = 1
 CONDA_PREFIX = "/opt/env"

@@ -12,11 +12,12 @@ from packaging.version import Version
 from envbuild.base.model import BaseFacts
 from envbuild.data.lookup import is_framework
 from envbuild.errors import NoSolutionError
+from envbuild.names import DIRECT
 from envbuild.resolve.aliases import caution_about, doubled_modules
 from envbuild.resolve.conflict.explain import Problem
 from envbuild.resolve.dates import read_date
 from envbuild.resolve.graph import Edge, requiring_names, walk_requirements
-from envbuild.resolve.model import DIRECT, Found, FoundFile, HeldBack, Moved, Provided, Resolution
+from envbuild.resolve.model import Found, FoundFile, HeldBack, Moved, Provided, Resolution
 from envbuild.resolve.overlap import second_stack
 from envbuild.resolve.platform import best_wheel, marker_environment
 from envbuild.resolve.pylock import Candidate, Chosen

@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from envbuild.base.model import BaseFacts
-
-DIRECT = "(direct)"
-"""In place of a package's name: the recipe itself requires it."""
+from envbuild.names import DIRECT
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

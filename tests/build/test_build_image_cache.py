@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.util import find_spec
 
 LOOKING = (
     "cli.make",
@@ -18,10 +19,10 @@ LOOKING = (
 BUILDING = (
     "build.make",
     "build.assemble",
-    "base.bootstrap",
-    "store.fetch",
+    "base.debian.bootstrap",
+    "net.fetch",
     "resolve.model",
-    "shelf.take",
+    "shelf.fetch",
     "runtime",
 )
 
@@ -29,6 +30,7 @@ BUILDING = (
 def test_looking_whether_an_image_is_there_imports_nothing_that_builds() -> None:
     loaded = loaded_by(LOOKING)
     assert {f"envbuild.{name}" for name in LOOKING} <= loaded
+    assert all(find_spec(f"envbuild.{name}") for name in BUILDING)
     assert not loaded & {f"envbuild.{name}" for name in BUILDING}
 
 

@@ -630,8 +630,8 @@ def test_a_current_folder_that_was_removed(
 
 def test_no_verb_imports_the_command_line_of_httpx() -> None:
     lines = (
-        "import importlib, sys\nfrom envbuild.cli import VERBS\n"
-        "for verb in VERBS.values():\n    importlib.import_module(verb.module)\n"
+        "import importlib, sys\nfrom envbuild.cli import VERBS, module_of\n"
+        "for verb in VERBS:\n    importlib.import_module(module_of(verb))\n"
         "import httpx\nprint(sys.modules['httpx._main'], 'pygments' in sys.modules)\n"
     )
     done = LocalRunner()(Command(argv=(sys.executable, "-c", lines), timeout=60))

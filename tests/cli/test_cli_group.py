@@ -7,12 +7,12 @@ import importlib
 import click
 import pytest
 
-from envbuild.cli import VERBS, run_cli
+from envbuild.cli import VERBS, module_of, run_cli
 
 GROUPS = sorted(
     name
-    for name, verb in VERBS.items()
-    if isinstance(getattr(importlib.import_module(verb.module), verb.attribute), click.Group)
+    for name in VERBS
+    if isinstance(importlib.import_module(module_of(name)).command, click.Group)
 )
 
 

@@ -19,7 +19,7 @@ IMAGE_VERBS = ("make", "check", "exec", "run", "shell")
 
 
 def _commands_table() -> str:
-    lines = [f"| `{name}` | {verb.text} |\n" for name, verb in VERBS.items()]
+    lines = [f"| `{name}` | {text} |\n" for name, text in VERBS.items()]
     return "".join(["| verb | does |\n", "|---|---|\n", *lines])
 
 

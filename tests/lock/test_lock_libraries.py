@@ -9,8 +9,9 @@ from envbuild.base.model import BaseFacts, Dist
 from envbuild.data.tables import load_cuda_sources
 from envbuild.errors import NoSolutionError, UsageError
 from envbuild.lock.decide.libraries import refuse_removal, require_cuda
+from envbuild.names import DIRECT
 from envbuild.recipe.model import AboutSection, BaseSection, PythonSection, Recipe, SystemSection
-from envbuild.resolve.model import DIRECT, Found, FoundFile
+from envbuild.resolve.model import Found, FoundFile
 
 DEBIAN = BaseFacts(image="debian:bookworm", python="3.11.2", machine="x86_64", glibc="2.36")
 CUDA_IMAGE = BaseFacts(

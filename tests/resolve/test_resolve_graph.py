@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+from envbuild.names import DIRECT
 from envbuild.resolve.graph import requiring_names, walk_requirements
-from envbuild.resolve.model import DIRECT
 from envbuild.resolve.platform import marker_environment
 from tests.resolve.conftest import base
 

@@ -26,10 +26,10 @@ from envbuild.lock.decide.conda_base import (
     protected_names,
 )
 from envbuild.lock.model import CONDA_PREFIX, CondaPackage, Lock
-from envbuild.names import BY_MACHINE, BY_PLATFORM
+from envbuild.names import BY_MACHINE, BY_PLATFORM, DIRECT
 from envbuild.recipe.conda import spec_name
 from envbuild.recipe.model import Recipe
-from envbuild.resolve.model import DIRECT, Found
+from envbuild.resolve.model import Found
 from envbuild.resolve.sources.pinned_wheel import pinned_wheel
 from envbuild.tools import installed_version
 

@@ -17,8 +17,8 @@ from packaging.version import VERSION_PATTERN, Version
 
 from envbuild.errors import NoSolutionError, ToolFailedError
 from envbuild.lock.model import PROOF_SECONDS, Lock, LockedHold, PythonPackage
+from envbuild.names import DIRECT
 from envbuild.resolve.couplings import runs_on_gpu
-from envbuild.resolve.model import DIRECT
 
 MOST_CULPRITS = 4
 """Packages that are walked back for one failed import, those nearest to the failure first."""

@@ -9,11 +9,12 @@ from packaging.version import Version
 from envbuild.base.model import BaseFacts
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError
+from envbuild.names import DIRECT
 from envbuild.net.fetch import ask_sizes
 from envbuild.net.index import index_url, read_links
 from envbuild.net.simple import Link
 from envbuild.net.web import make_client
-from envbuild.resolve.model import DIRECT, Found, FoundFile
+from envbuild.resolve.model import Found, FoundFile
 from envbuild.resolve.platform import best_wheel, tag_order
 from envbuild.resolve.sources.artifacts import SHA256
 from envbuild.resolve.versions import release_of

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
+from envbuild.names import DIRECT
 from envbuild.resolve.compose import Parts, compose, pick_file
 from envbuild.resolve.graph import Edge, walk_requirements
-from envbuild.resolve.model import DIRECT, Request, Resolution
+from envbuild.resolve.model import Request, Resolution
 from envbuild.resolve.platform import marker_environment, tag_order
 from envbuild.resolve.pylock import Candidate, Chosen
 from envbuild.resolve.sources.artifacts import About, describe_files

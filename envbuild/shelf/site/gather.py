@@ -8,7 +8,7 @@ from envbuild.errors import EnvbuildError
 from envbuild.lock.changes import lock_changes
 from envbuild.lock.model import Lock, PythonPackage
 from envbuild.lock.read import parse_lock
-from envbuild.resolve.model import DIRECT
+from envbuild.names import DIRECT
 from envbuild.shelf.client import ShelfClient, StoredEntry
 from envbuild.shelf.fetch import VerifiedEntry, fetch_entry
 from envbuild.shelf.model import Entry

@@ -16,6 +16,7 @@ from envbuild.context import Context
 from envbuild.data.package_tables import load_aliases
 from envbuild.errors import EnvbuildError, IntegrityError, NoSolutionError
 from envbuild.limits import reading
+from envbuild.names import DIRECT
 from envbuild.net.index import read_links
 from envbuild.net.parallel import for_each_parallel
 from envbuild.net.simple import Link
@@ -23,7 +24,6 @@ from envbuild.net.web import GoneError, make_client
 from envbuild.resolve.conflict.explain import HEADING
 from envbuild.resolve.dates import read_date
 from envbuild.resolve.graph import Edge
-from envbuild.resolve.model import DIRECT
 from envbuild.resolve.pylock import Candidate
 from envbuild.resolve.sources.artifacts import stored_file
 from envbuild.resolve.versions import release_of
