@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from envbuild.errors import EnvbuildError, HostError, SpaceError, ToolFailedError, UsageError
 from envbuild.run import Result, failure
@@ -123,6 +123,13 @@ KNOWN_FAILURES = (
 )
 
 
+PROGRESS = re.compile(
+    r"^(?:INFO: .*|WARNING: (?:While bind mounting|Overriding HOME environment) .*|\+ set -\w+)\n",
+    re.MULTILINE,
+)
+"""Lines that the runtime prints in every build: the reason of a failure is none of them."""
+
+
 def find_known(text: str) -> KnownFailure | None:
     """Return the known failure whose message needs no value of the text; None for another text."""
     for known in KNOWN_FAILURES:
@@ -134,7 +141,7 @@ def find_known(text: str) -> KnownFailure | None:
 def explain_failure(result: Result) -> EnvbuildError:
     """Turn a failed run of the runtime into the error that says what to do.
 
-    Of an unknown text the last lines are kept.
+    Of an unknown text the last lines are kept, without those of every build.
     """
     text = re.sub(r"\x1b\[[0-9;]*m", "", f"{result.stderr}\n{result.stdout}")
     for known in KNOWN_FAILURES:
@@ -149,4 +156,9 @@ def explain_failure(result: Result) -> EnvbuildError:
                 hint=known.hint,
             )
         return known.error(what, hint=known.hint)
-    return failure(result)
+    return failure(without_progress(result))
+
+
+def without_progress(result: Result) -> Result:
+    """Leave out the lines that the runtime prints in every build."""
+    return replace(result, stderr=PROGRESS.sub("", result.stderr))

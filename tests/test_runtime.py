@@ -525,7 +525,7 @@ def test_an_unknown_failure_keeps_its_last_lines() -> None:
         argv=("/usr/bin/apptainer", "exec"),
         code=3,
         stdout="",
-        stderr="FATAL: something new\n",
+        stderr="INFO:    Running post scriptlet\n+ set -eu\nFATAL: something new\n",
         seconds=0.1,
     )
     assert str(explain_failure(result)) == "apptainer failed with exit code 3\nFATAL: something new"

@@ -19,7 +19,7 @@ from envbuild.build.modes.build_progress import BuildProgress
 from envbuild.cage import find_build_cage
 from envbuild.context import Context
 from envbuild.errors import IntegrityError, SpaceError, ToolFailedError, UsageError
-from envbuild.failures import explain_failure
+from envbuild.failures import explain_failure, without_progress
 from envbuild.host import read_host
 from envbuild.lock.model import Lock
 from envbuild.progress import Reporter, Stage
@@ -115,7 +115,7 @@ def _build_failure(result: Result, request: DefinitionBuild) -> ToolFailedError 
     if isinstance(failure, SpaceError):
         return SpaceError(failure.what, where=str(request.tmpdir), hint=hint)
     return ToolFailedError.of(
-        result,
+        without_progress(result),
         f"the build of {request.name} failed: {failure.what}",
         hint=hint,
     )
