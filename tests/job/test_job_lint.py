@@ -148,7 +148,7 @@ def test_the_verb_says_line_reason_and_fix(
     assert run_cli(["job", "lint", str(path)]) == 1
     told = capsys.readouterr().out.splitlines()
     assert told[0] == "line 4: the job has a GPU, and the container does not see it without --nv"
-    assert told[-1] == "1 trap in 5 lines"
+    assert told[-1] == "1 trap in 4 lines"
     assert run_cli(["job", "lint", "--json", str(path)]) == 1
     [found] = json.loads(capsys.readouterr().out)
     assert (found["kind"], found["line"]) == ("no-nv", 4)

@@ -105,7 +105,7 @@ class BatchScript:
 
 def read_batch(text: str) -> BatchScript:
     """Take a script apart."""
-    lines = tuple(line.rstrip("\r") for line in text.split("\n"))
+    lines = tuple(line.rstrip("\r") for line in text.removesuffix("\n").split("\n"))
     inside = _text_lines(lines)
     commands = tuple(_commands(lines, inside))
     first = commands[0].line if commands else len(lines) + 1
