@@ -22,11 +22,26 @@ HANDED_ON = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 """Variables of a scheduler that say which GPUs are ours; without them a sealed container uses
 all."""
 
-CHANGING = {"install", "reinstall", "remove", "purge", "update", "upgrade", "full-upgrade"}
-"""What apt is asked to do that a read-only image cannot keep."""
-APT_NOTE = """note: the image is read-only, so apt cannot change it
+CHANGING = {"install", "reinstall", "uninstall", "remove", "purge", "create"}
+CHANGING |= {"update", "upgrade", "full-upgrade"}
+"""What a package manager is asked to do that a read-only image cannot keep."""
+TRY_AND_KEEP = {
+    "apt": """note: the image is read-only, so apt cannot change it
   to try a package:  envbuild make {name} --mode sandbox    (a writable folder)
-  to keep it:        add it to [system] packages, then: envbuild lock {name}"""
+  to keep it:        add it to [system] packages, then: envbuild lock {name}""",
+    "pip": """note: the image is read-only; what pip puts into its HOME is lost when the command ends
+  to try a package:  envbuild add --dev {name} PKG    (seconds)
+  to keep it:        envbuild add {name} PKG""",
+    "conda": """note: the image is read-only, so conda cannot change it
+  to try a package:  envbuild add --dev {name} PKG      (from Python's index; seconds)
+  to keep it:        envbuild add --conda {name} PKG    (or from Python's index: add {name} PKG)""",
+}
+"""What is told of a command that would change the image, by its package manager."""
+MANAGERS = {
+    "apt": re.compile(r"apt(?:-get)?"),
+    "pip": re.compile(r"pip[\d.]*"),
+    "conda": re.compile(r"conda|mamba|micromamba"),
+}
 
 
 def plan_entry(
@@ -54,16 +69,18 @@ def plan_entry(
     scratch = () if dry_run else _scratch_bind(context)
     layer = find_layer(found, context)
     runtime = layer.on_runtime(context.runtime) if layer else context.runtime
-    if changes_system(argv) and found.path.is_file():
+    pip_note, manager = _pip_note(found), changing_manager(argv)
+    # where that file is, pip prints it, and changes nothing
+    if manager and found.path.is_file() and not (manager == "pip" and pip_note):
         name = found.source.recipe.name if found.source else "NAME"
-        context.report.say(APT_NOTE.format(name=shlex.quote(name)))
+        context.report.say(TRY_AND_KEEP[manager].format(name=shlex.quote(name)))
     editable = _editable_binds(layer, settings.cwd, shown=bool(project))
     return runtime.exec_command(
         layer.image_for(found.path) if layer else found.path,
         argv,
         ExecOptions(
             verb="exec" if argv else "shell",
-            binds=(*scratch, *project, *editable, *_pip_note(found), *kept, *given),
+            binds=(*scratch, *project, *editable, *pip_note, *kept, *given),
             env={**kept_env, **env},
             gpu=read_driver() is not None,
             cwd=str(settings.cwd) if project else None,
@@ -72,11 +89,14 @@ def plan_entry(
     )
 
 
-def changes_system(argv: Sequence[str]) -> bool:
-    """Tell whether a command is apt's to install, remove or update something."""
-    return (
-        Path(argv[0]).name in ("apt", "apt-get") and bool(CHANGING & set(argv)) if argv else False
-    )
+def changing_manager(argv: Sequence[str]) -> str | None:
+    """Return the package manager that a command asks to install, remove or update something."""
+    if not CHANGING & set(argv):
+        return None
+    program = Path(argv[0]).name
+    if program.startswith("python") and argv[1:2] == ("-m",):
+        program = argv[2]
+    return next((name for name, words in MANAGERS.items() if words.fullmatch(program)), None)
 
 
 def _editable_binds(layer: MountedLayer | None, cwd: Path, *, shown: bool) -> tuple[Bind, ...]:

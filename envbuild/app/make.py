@@ -94,8 +94,8 @@ def make(name: str | None, request: MakeRequest, context: Context) -> MakeResult
         changed, report = _build_image(spec, source, request, context)
     if changed and entry is not None and not MODES[spec.mode].is_tree:
         _compare_with_published(entry, spec, context)
-    if changed and report is not None:
-        _note_proof(source, lock, report, context)
+    if changed:
+        note_proof(source, lock, report, context)
     seconds = time.monotonic() - started
     return MakeResult(spec=spec, changed=changed, report=report, seconds=seconds, parts=parts)
 
@@ -330,15 +330,18 @@ def _make_sandbox(spec: BuildSpec, context: Context) -> bool:
     return True
 
 
-def _note_proof(source: Source, lock: Lock, report: Report, context: Context) -> None:
+def note_proof(source: Source, lock: Lock, report: Report | None, context: Context) -> Lock:
     """Write into a lock of the user's own that its dependencies import, once a check has imported them."""
-    imported = any(
-        finding.check == "direct-imports" and finding.outcome == "passed"
-        for finding in report.findings
-    )
-    if imported and lock.proof == "not run" and not source.shipped:
-        write_own_lock(source, msgspec.structs.replace(lock, proof="imported"), context)
-        context.report.say("all direct dependencies import: the lock records it now (proof)")
+    findings = report.findings if report is not None else ()
+    imported = [one for one in findings if one.check == "direct-imports"]
+    if not any(one.outcome == "passed" for one in imported):
+        return lock
+    if lock.proof != "not run" or source.shipped:
+        return lock
+    proved = msgspec.structs.replace(lock, proof="imported")
+    write_own_lock(source, proved, context)
+    context.report.say("all direct dependencies import: the lock records it now (proof)")
+    return proved
 
 
 # ---- the image of an entry of a shelf

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +13,19 @@ from envbuild.app.dev.layer import ENDING
 from envbuild.app.dev.make import LayerContent, LayerResult, add_to_layer, find_place
 from envbuild.app.lock import describe_lock
 from envbuild.cli.complete import complete_image
+from envbuild.cli.make import example_script
 from envbuild.cli.output import print_json
 from envbuild.cli.terminal import human_seconds, short_path
 from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.lock.digest import lock_digest
-from envbuild.recipe.edit import ListSection
+from envbuild.recipe.edit import ListSection, requirement_name
 from envbuild.recipe.find import find_recipe, recipe_files
 from envbuild.store.units import human_bytes
 
 
 @click.command("add")
-@click.argument("name", metavar="NAME|PKG", shell_complete=complete_image)
+@click.argument("name", metavar="NAME|PKG", required=False, shell_complete=complete_image)
 @click.argument("packages", metavar="[PKG]…", nargs=-1)
 @click.option(
     "--dev", is_flag=True, help="Not into the recipe: into a small layer over the image, to try it."
@@ -46,7 +48,9 @@ from envbuild.store.units import human_bytes
 )
 @click.option("--json", "as_json", is_flag=True, help="Print what was changed as JSON.")
 @click.pass_obj
-def command(context: Context, /, *, name: str, packages: tuple[str, ...], **options: Any) -> None:
+def command(
+    context: Context, /, *, name: str | None, packages: tuple[str, ...], **options: Any
+) -> None:
     """Add packages to a recipe, its lock and its image; with --dev to a layer over the image.
 
     \b
@@ -57,8 +61,12 @@ def command(context: Context, /, *, name: str, packages: tuple[str, ...], **opti
     """
     editable, over, as_json = options["editable"], options["over"], options["as_json"]
     section: ListSection = "conda" if options["conda"] else "python"
-    if not (editable or over):
-        name, packages = recipe_and_packages(name, packages, context)
+    if name is None and (over or not options["dev"]):
+        click_context = click.get_current_context()
+        raise click.MissingParameter(ctx=click_context, param=click_context.command.params[0])
+    verb = "add --dev" if options["dev"] else "add"
+    if name is None or not over:  # an image elsewhere gets a name that nothing here has yet
+        name, packages = recipe_and_packages(name, packages, verb, context)
     if options["dev"]:
         if options["conda"]:
             what = "a layer over the image contains packages of Python's index, none of conda"
@@ -79,21 +87,29 @@ def command(context: Context, /, *, name: str, packages: tuple[str, ...], **opti
 
 
 def recipe_and_packages(
-    name: str, packages: tuple[str, ...], context: Context
+    name: str | None, packages: tuple[str, ...], verb: str, context: Context
 ) -> tuple[str, tuple[str, ...]]:
-    """Return a recipe and packages: one word that is no recipe is a package of the only recipe.
+    """Return a recipe and packages: without a word, or with one that is no recipe, the only recipe's.
 
     Of several words the first is always the recipe: a wrong one must not become a package.
-    Raises UsageError where no recipe is there, or several are.
+    Raises UsageError where no recipe is there, or several are, or the first word is none.
     """
     folder, known = context.settings.cwd, recipe_files(context.settings)
+    if name is None:
+        return find_recipe(None, context.settings).path.stem, ()
     # of an image elsewhere only its layer is here
     is_path = "/" in name or name.endswith((".toml", ".sif"))
     here = (folder / f"{name}{ending}" for ending in (".sif", ENDING))
-    is_one = is_path or name in known or any(path.exists() for path in here)
-    if packages or is_one:
+    if is_path or name in known or any(path.exists() for path in here):
         return name, packages
-    return find_recipe(None, context.settings).path.stem, (name,)
+    if not packages:
+        return find_recipe(None, context.settings).path.stem, (name,)
+    try:
+        return find_recipe(name, context.settings).path.stem, packages
+    except UsageError as error:
+        words = shlex.join((name, *packages))
+        error.hint = f"{error.hint}\nthe recipe comes first: envbuild {verb} NAME {words}"
+        raise
 
 
 def require_packages(name: str, packages: tuple[str, ...]) -> None:
@@ -123,7 +139,8 @@ def print_change(result: ChangeResult, *, as_json: bool) -> None:
     target = result.made.spec.target
     size, seconds = human_bytes(target.stat().st_size), human_seconds(result.made.seconds)
     click.echo(f"{target.name}: {size} in {seconds}")
-    click.echo(f"  run      envbuild exec {name} -- python train.py")
+    script = example_script(target.parent)
+    click.echo(f"  run      envbuild exec {name} -- python {script}")
 
 
 def _print_layer(name: str, result: LayerResult) -> None:
@@ -132,10 +149,15 @@ def _print_layer(name: str, result: LayerResult) -> None:
     size, seconds = human_bytes(record.size), human_seconds(result.seconds)
     click.echo(f"\n{record.layer}: {size} in {seconds}")
     click.echo(f"  holds    {', '.join(brought) or 'no package'}")
+    asked = {requirement_name(line) for line in record.packages}
+    there = [f"{one.name} {one.version}" for one in record.lock.provided if one.name in asked]
+    if there:
+        click.echo(f"  there    {', '.join(there)}: in the image already")
     for one in record.editable:
         click.echo(f"  from     {one.folder}: {one.name}")
     for move in record.lock.moved:
         click.echo(f"  instead  {move.name} {move.after} of {move.before}: {move.reason}")
-    click.echo(f"  run      envbuild exec {name} -- python train.py")
+    script = example_script(result.path.parent)
+    click.echo(f"  run      envbuild exec {name} -- python {script}")
     click.echo(f"  keep     envbuild promote {name}")
     click.echo(f"  drop     envbuild dev {name} --clear")

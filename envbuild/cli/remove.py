@@ -20,7 +20,7 @@ from envbuild.recipe.edit import ListSection
 @click.pass_obj
 def command(context: Context, /, *, name: str, packages: tuple[str, ...], **options: bool) -> None:
     """Remove packages from a recipe, its lock and its image, all of them or none."""
-    name, packages = recipe_and_packages(name, packages, context)
+    name, packages = recipe_and_packages(name, packages, "remove", context)
     require_packages(name, packages)
     section: ListSection = "conda" if options["conda"] else "python"
     change = RecipeChange(section=section, remove=packages, make=not options["no_make"])

@@ -66,6 +66,8 @@ class TestRealLayer:
         added = made.run("add", "--dev", "small", "humanize==4.9.0")
         assert added.code == 0, added.stderr
         assert "humanize 4.9.0" in added.stdout
+        again = made.run("add", "--dev", "six")
+        assert "there    six 1.16.0: in the image already" in again.stdout, again.stderr
         code = "import humanize, six; print(humanize.__version__, six.__version__)"
         assert python(made, code) == "4.9.0 1.16.0"
         assert "No module named" in python(made, code, name="./small.sif")
@@ -274,6 +276,8 @@ class TestRealRecipe:
         added = own.run("add", "small", "humanize==4.9.0")
         assert added.code == 0, added.stderr
         assert "+ humanize 4.9.0" in added.stdout
+        assert "proof: imported" in added.stdout
+        assert 'proof = "imported"' in (own.folder / "lockfiles/small.lock").read_text()
         assert python(own, "import humanize; print(humanize.__version__)") == "4.9.0"
         assert own.run("lock", "small", "--check").code == 0
         assert own.run("remove", "small", "humanize", "--no-make").code == 0

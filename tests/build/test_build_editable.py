@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.build.packages.editable import read_project, write_editable_wheel
+from envbuild.build.packages.editable import has_modules, read_project, write_editable_wheel
 from envbuild.errors import UsageError
 
 
@@ -52,6 +52,26 @@ def test_the_wheel_holds_a_path_and_metadata_alone(tmp_path: Path) -> None:
     again = tmp_path / "again"
     again.mkdir()
     assert write_editable_wheel(project, again).read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("file", "there"),
+    [
+        ("a.py", True),
+        ("src/a/__init__.py", True),
+        ("name/space/a.py", True),
+        ("a.abi3.so", True),
+        ("setup.py", False),
+        ("tests/test_a.py", False),
+        (".venv/lib/a.py", False),
+        ("data/a.csv", False),
+    ],
+)
+def test_a_project_without_a_module_is_known(tmp_path: Path, file: str, there: bool) -> None:
+    folder = write_project(tmp_path / "p", '[project]\nname = "a"\n')
+    (folder / file).parent.mkdir(parents=True, exist_ok=True)
+    (folder / file).touch()
+    assert has_modules(read_project(folder)) is there
 
 
 def test_setup_py_is_read_and_not_run(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,12 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("words", "told"),
     [
         ("add tiny", "which package?"),
+        ("add", "missing argument 'NAME|PKG'"),
+        ("add --dev", "the layer is empty"),
+        ("add --dev -e recipes", "none that tells its name"),
+        ("add --dev six tqdm", "the recipe comes first: envbuild add --dev tiny six tqdm"),
+        ("remove six 'tq dm'", "the recipe comes first: envbuild remove tiny six 'tq dm'"),
+        ("add --dev --over nix.sif", "missing argument 'NAME|PKG'"),
         ("add tiny -e .", "-e and --over need --dev"),
         ("add tiny ../x", "'../x': is not a requirement"),
         ("add tiny -- --help", "'--help': is not a requirement"),
@@ -77,7 +84,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_wrong_word_is_told_and_nothing_is_written(
     project: Path, capsys: pytest.CaptureFixture[str], words: str, told: str
 ) -> None:
-    assert run_cli(words.split()) in (2, 125)
+    assert run_cli(shlex.split(words)) in (2, 125)
     assert told in capsys.readouterr().err
     assert (project / "recipes/tiny.toml").read_text() == RECIPE
     assert sorted(path.name for path in project.iterdir() if path.name != "store") == [
@@ -153,10 +160,12 @@ def test_a_hint_has_the_recipes_name_in_commands_only(
 
 def test_one_word_is_a_package_of_the_only_recipe(project: Path) -> None:
     context = make_context(verbose=0, quiet=True, color="never")
-    assert recipe_and_packages("six>=1", (), context) == ("tiny", ("six>=1",))
-    assert recipe_and_packages("tinny", ("six",), context) == ("tinny", ("six",))
+    assert recipe_and_packages("six>=1", (), "add", context) == ("tiny", ("six>=1",))
+    assert recipe_and_packages(None, (), "add", context) == ("tiny", ())
+    with pytest.raises(UsageError, match='no recipe called "tinny"'):
+        recipe_and_packages("tinny", ("six",), "add", context)
     (project / "elsewhere.dev.json").touch()
-    assert recipe_and_packages("elsewhere", (), context) == ("elsewhere", ())
+    assert recipe_and_packages("elsewhere", (), "add", context) == ("elsewhere", ())
     (project / "recipes/second.toml").write_text(RECIPE.replace("tiny", "second"))
     with pytest.raises(UsageError, match=r"which recipe\? ./recipes holds several"):
-        recipe_and_packages("six", (), context)
+        recipe_and_packages("six", (), "add", context)

@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 
 from envbuild.app.dev.layer import clear_layer, read_own_record, record_path
 from envbuild.app.lock import LockRequest, update_lock
-from envbuild.app.make import MakeRequest, MakeResult, make_locked
+from envbuild.app.make import MakeRequest, MakeResult, make_locked, note_proof
 from envbuild.app.ready_lock import write_own_lock
 from envbuild.context import Context
 from envbuild.errors import CheckFailedError, EnvbuildError, NoSolutionError, UsageError
@@ -98,6 +98,8 @@ def _change_held(source: Source, change: RecipeChange, context: Context) -> Chan
         except CheckFailedError as error:
             error.hint = _keep_hint(recipe.name)
             raise
+    if made is not None:
+        lock = note_proof(after, lock, made.report, context)
     return ChangeResult(source=after, old=old, lock=lock, made=made)
 
 

@@ -28,7 +28,12 @@ from envbuild.app.make import MakeRequest, make_locked
 from envbuild.base.digests import known_digest, known_sha256
 from envbuild.build.image.embedded import read_embedded_info
 from envbuild.build.over_image import LayerSpec, write_layer
-from envbuild.build.packages.editable import EditableProject, read_project, write_editable_wheel
+from envbuild.build.packages.editable import (
+    EditableProject,
+    has_modules,
+    read_project,
+    write_editable_wheel,
+)
 from envbuild.build.pinned_compressor import running_codec
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, HostError, UsageError
@@ -129,6 +134,10 @@ def add_to_layer(place: LayerPlace, content: LayerContent, context: Context) -> 
         hint = f"envbuild add --dev {place.name} PKG"
         raise UsageError("which package? the layer is empty", hint=hint)
     plan = _plan_layer(place.found, whole, old.lock if old else None, context)
+    for project in plan.projects:
+        if not has_modules(project):
+            nothing = f"there is no module in {project.root}, so nothing of it can be imported"
+            context.report.say(f"note: -e {project.folder}: {nothing}")
     record = _publish_layer(plan, place, context)
     _remove_old_layers(place, record)
     path, seconds = place.record.with_name(record.layer), time.monotonic() - started

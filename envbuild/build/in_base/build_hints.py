@@ -28,7 +28,8 @@ HINTS = (
     ),
     BuildHint(
         pattern=r"command '[^'\n]{0,80}(?:gcc|g\+\+|cc|c\+\+)' failed: No such file"
-        r"|No CMAKE_CXX?_COMPILER could be found|Unknown compiler\(s\)",
+        r"|No CMAKE_CXX?_COMPILER could be found|Unknown compiler\(s\)"
+        r"|Broken toolchain: cannot link",
         hint='add "gcc", "g++" and "python3-dev" to [system] build-packages',
     ),
     BuildHint(

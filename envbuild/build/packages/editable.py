@@ -7,6 +7,7 @@ Nothing of the project is run, and machine code is not built.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
 import zipfile
 from base64 import urlsafe_b64encode
@@ -29,6 +30,8 @@ TEXTS = ("pyproject.toml", "setup.cfg", "setup.py", "requirements.txt")
 """Files of a project that say what it requires."""
 NO_VERSION = "0+editable"
 TIME = (1980, 1, 1, 0, 0, 0)
+NO_MODULES = {"setup.py", "conftest.py", "noxfile.py", "tests", "test", "docs", "build", "dist"}
+"""Files and folders beside a project's modules that nobody imports."""
 MOST_TEXT = 1 << 20
 """Bytes of one of those files at most."""
 
@@ -76,6 +79,17 @@ def read_project(folder: Path) -> EditableProject:
         requires=metadata.requires,
         scripts=_named_scripts(data),
     )
+
+
+def has_modules(project: EditableProject) -> bool:
+    """Tell whether something lies where a project's modules are looked for."""
+    for top in project.root.iterdir():
+        if top.name in NO_MODULES or top.name.startswith("."):
+            continue
+        inside = itertools.chain(top.glob("*.py"), top.glob("*.so"), top.glob("*/*.py"))
+        if top.suffix in (".py", ".so") or next(inside, None) is not None:
+            return True
+    return False
 
 
 def write_editable_wheel(project: EditableProject, folder: Path) -> Path:

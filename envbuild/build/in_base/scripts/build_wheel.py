@@ -64,7 +64,7 @@ def main():
     print("building " + job["name"])
     sys.stdout.flush()
     environment = dict(os.environ, ENVBUILD_SOURCE=source)
-    subprocess.check_call([sys.executable, "-s", __file__, sys.argv[1]], env=environment)
+    sys.exit(subprocess.call([sys.executable, "-s", __file__, sys.argv[1]], env=environment))
 
 
 main()
