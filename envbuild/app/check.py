@@ -22,6 +22,7 @@ from envbuild.context import Context
 from envbuild.errors import CheckFailedError
 from envbuild.lock.model import Lock
 from envbuild.lock.read import read_lock
+from envbuild.project.code.imports import needed_modules
 from envbuild.recipe.find import find_recipe, recipe_files
 from envbuild.recipe.model import Source, asking_for
 from envbuild.store.hashing import digest_of
@@ -88,6 +89,7 @@ def check_and_save(
     title: str = "check",
 ) -> Report:
     """Check an image and save the report."""
+    project = project_folder(source, context) if request.with_project else None
     read_digest = known_digest if image.recorded is None else fresh_digest
     image = replace(image, digest_of=lambda path: read_digest(path, context.store))
     basis = CheckBasis(
@@ -96,7 +98,8 @@ def check_and_save(
         script=check_script(source),
         records=_base_records(lock, context.store),
         target=request.node,
-        project=project_folder(source, context) if request.with_project else None,
+        project=project,
+        needed=needed_modules(project) if project and is_only_recipe(source) else {},
         level=request.level,
     )
     host = CheckHost(
@@ -108,6 +111,11 @@ def check_and_save(
         report = check_image(image, basis, host, context, stage)
     save_report(report, context.store)
     return report
+
+
+def is_only_recipe(source: Source | None) -> bool:
+    """Tell whether a recipe is for the whole project: beside others it may be for a part of it."""
+    return source is not None and sum(1 for _ in source.path.parent.glob("*.toml")) == 1
 
 
 def check_new_image(

@@ -260,10 +260,14 @@ class CondaSurvey(_Record, frozen=True):
 
 
 class Imports(_Record, frozen=True):
-    """import_probe: one answer for each module, and for each program by its name."""
+    """import_probe: one answer for each module, and for each program by its name.
+
+    ``absent`` are modules that the project needs and nothing in the image has.
+    """
 
     modules: dict[str, Imported]
     entries: dict[str, Tried] = {}
+    absent: tuple[str, ...] = ()
 
 
 class Plain(_Record, frozen=True):

@@ -51,6 +51,7 @@ class Expected:
     script: Path | None = None
     target: Target | None = None
     project: Path | None = None
+    needed: Mapping[str, str] = field(default_factory=dict)
     level: Level = "quick"
     alone: bool = False
     no_python: bool = False
@@ -82,7 +83,8 @@ class CheckBasis:
     ``recipe`` and ``lock`` are None for an image on its own; ``script`` is the recipe's own check,
     a file; ``records`` maps canonical names of the base's distributions to the sha256 (hex) of
     their RECORD, where the base's facts are known; ``target`` is the kind of node that the image is
-    meant for; ``project`` is the folder with the user's own Python, which is looked through.
+    meant for; ``project`` is the folder with the user's own Python, which is looked through;
+    ``needed`` maps modules that it needs to the file that imports them.
     """
 
     recipe: Recipe | None = None
@@ -91,6 +93,7 @@ class CheckBasis:
     records: Mapping[str, str] = field(default_factory=dict)
     target: Target | None = None
     project: Path | None = None
+    needed: Mapping[str, str] = field(default_factory=dict)
     level: Level = "quick"
 
 
@@ -127,6 +130,7 @@ def derive_expected(basis: CheckBasis) -> Expected:
         script=basis.script,
         target=basis.target,
         project=basis.project,
+        needed=basis.needed,
         level=basis.level,
         alone=recipe is None and lock is None,
         no_python=lock is not None and not lock.python_version,

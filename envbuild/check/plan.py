@@ -165,6 +165,7 @@ def imports_request(
             "direct": None if expected.alone else expected.direct,
             "modules": expected.imports,
             "uses": used,
+            "needed": sorted(expected.needed),
             "entries": msgspec.to_builtins(entries),
             "lines": msgspec.to_builtins(lines),
             "limit": limit,

@@ -515,3 +515,18 @@ def test_an_image_of_a_stranger_that_lets_user_packages_in_gets_a_note(tmp_path:
     assert {"user-site-off", "plain-exec"} <= set(failures(ours))
     notes = [one.reason for one in alone.findings if one.check == "user-site-off"]
     assert notes[0].startswith("a note, for an image that envbuild has not built")
+
+
+def test_what_the_project_needs_and_nothing_in_the_image_has_is_told(tmp_path: Path) -> None:
+    tree = Tree(tmp_path / "image").install("there", "1", {"there.py": ""})
+    needed = {"there": "train.py", "sqlite3": "train.py", "gone": "net.py", "lost": "train.py"}
+    report = tree.check(make_recipe("there"), project=tmp_path, needed=needed)
+    found = next(one for one in report.findings if one.check == "project-imports")
+    assert (found.outcome, found.reason) == (
+        "skipped",
+        "nothing in the image has gone (net.py), which the project imports; also lost (train.py)",
+    )
+    assert found.hint == (
+        "add the package that has it to the recipe (envbuild add), "
+        "or leave it if that file runs elsewhere"
+    )

@@ -9,6 +9,7 @@ import pytest
 from envbuild.project.code.imports import (
     compiling_file,
     imported_modules,
+    needed_modules,
     notebook_cells,
     old_tensorflow,
     top_module,
@@ -303,3 +304,12 @@ def test_comments_are_no_code_for_tensorflow_1(tmp_path: Path) -> None:
 
 def imports(folder: Path) -> tuple[ImportedModule, ...]:
     return imported_modules(scan_project(folder))[0]
+
+
+def test_what_a_project_cannot_run_without(tmp_path: Path) -> None:
+    files = {
+        "train.py": "import json\nimport yaml\nimport net\nfrom google.colab import drive\n",
+        "net.py": "import torch\ntry:\n    import wandb\nexcept ImportError:\n    pass\n",
+    }
+    assert needed_modules(write(tmp_path, files)) == {"torch": "net.py", "yaml": "train.py"}
+    assert needed_modules(tmp_path / "nowhere") == {}

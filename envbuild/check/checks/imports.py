@@ -18,6 +18,7 @@ from envbuild.check.checks.import_cures import (
 from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed, skipped
 from envbuild.data import lookup
 from envbuild.data.tables import EntryPoint, load_entry_points
+from envbuild.project.names import distribution_of
 from envbuild.store.units import count_noun
 
 
@@ -66,7 +67,8 @@ def project_imports(evidence: Evidence) -> Verdict:
     """
     modules = given(evidence.imports).modules
     tried = sorted(name for name in evidence.uses if name in modules)
-    if not tried:
+    absent = given(evidence.imports).absent
+    if not tried and not absent:
         return skipped("the project's own Python imports no package of the image")
     broken = {name: modules[name] for name in tried if not modules[name].ok}
     real = {
@@ -78,9 +80,24 @@ def project_imports(evidence: Evidence) -> Verdict:
     if real:
         verdict = _broken_import(evidence, real, "the project's source imports", shown)
         return replace(verdict, hint=_cure_of_project(evidence, real) or verdict.hint)
+    if absent:
+        return _lacking(evidence, absent, shown)
     counted = f"{len(tried)} modules" if len(tried) > 1 else "the module"
     return passed(
         f"{counted} that the project's source imports, and what it takes from them", **shown
+    )
+
+
+def _lacking(evidence: Evidence, absent: tuple[str, ...], shown: dict[str, Any]) -> Verdict:
+    """Say which files of the project cannot run in the image; somebody may run them elsewhere."""
+    first, *more = (f"{name} ({evidence.expected.needed[name]})" for name in absent)
+    also = f"; also {listing(more)}" if more else ""
+    package = distribution_of(absent[0]) or "the package that has it"
+    return skipped(
+        f"nothing in the image has {first}, which the project imports{also}",
+        f"add {package} to the recipe (envbuild add), or leave it if that file runs elsewhere",
+        absent=list(absent),
+        **shown,
     )
 
 

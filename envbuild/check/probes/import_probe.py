@@ -8,11 +8,13 @@ packages that open more when they run, data/entry_points.toml; those that want a
 of stub_driver), ``uses`` (module -> names in it that
 the project takes; tried where a distribution has that module or what it lies in), ``lines``
 (what packages print where their import is good for nothing, data/import_lines.toml),
-``limit`` (seconds for each).
+``limit`` (seconds for each), ``needed`` (modules of the project, of which those that are not
+there are answered).
 A process that crashes, hangs or prints without end is an answer, not an accident.
 """
 
 import fnmatch
+import importlib.util
 import re
 import signal
 import time
@@ -230,6 +232,16 @@ def is_held(records, name):
     return False
 
 
+def is_absent(records, name):
+    """Whether neither a distribution nor the Python itself has a module."""
+    if is_held(records, name):
+        return False
+    try:
+        return importlib.util.find_spec(name.split(".")[0]) is None
+    except (ImportError, ValueError):
+        return False  # what is set up by hand in sys.modules is there
+
+
 def list_requirements(item):
     """What a distribution requires: canonical names, and what stands behind each."""
     head = read(os.path.join(item["info"], "METADATA")).split("\n\n", 1)[0]
@@ -316,7 +328,8 @@ def main():
                 blamed = [printed, *(one for one in blamed if one != printed)]
             document["blame"] = blamed
     programs = {name.partition(":")[2]: document for name, document in tried.items()}
-    answer({"modules": answers, "entries": programs})
+    absent = [name for name in PARAMETERS["needed"] if is_absent(records, name)]
+    answer({"modules": answers, "entries": programs, "absent": absent})
 
 
 main()

@@ -10,10 +10,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from envbuild.errors import UsageError
 from envbuild.project.code.reach import is_started, loaded_files, own_files
 from envbuild.project.model import ImportedModule
-from envbuild.project.names import is_standard
-from envbuild.project.tree import ProjectTree, is_aside, read_text
+from envbuild.project.names import distribution_of, is_standard
+from envbuild.project.tree import ProjectTree, is_aside, read_text, scan_project
 from envbuild.store.units import as_printable
 
 LINE = re.compile(r"^[ \t]*(?:import|from)[ \t]+(\.*[A-Za-z_][\w.]*)([^\n]*)", re.MULTILINE)
@@ -69,6 +70,22 @@ def imported_modules(
                     module=name, where=as_printable(path.as_posix()), certain=certain
                 )
     return tuple(replace(found[name], files=files[name]) for name in sorted(found)), tuple(notes)
+
+
+def needed_modules(root: Path) -> dict[str, str]:
+    """Return, by module of others, the file of a project that cannot run without it.
+
+    What no index has (google.colab) is left out.  {} for a folder that cannot be read.
+    """
+    try:
+        modules, _ = imported_modules(scan_project(root))
+    except UsageError:
+        return {}
+    return {
+        one.module: one.where
+        for one in modules
+        if one.certain and distribution_of(one.module) != ""
+    }
 
 
 def compiling_file(tree: ProjectTree) -> str | None:
