@@ -297,8 +297,10 @@ def check_project(folder: Path) -> None:
 
     A percent sign is replaced in Slurm's names of logs, and PBS drops a blank at the end.
     """
-    plain = re.fullmatch(r"[^\x00-\x1f\x7f,:\"'\\$`%]+", str(folder))
-    if not plain or any(part != part.strip() for part in folder.parts):
-        raise UsageError(
-            "jobs cannot run in a folder with such a name", where=str(folder), hint="rename it"
-        )
+    found = re.search(r"[\x00-\x1f\x7f,:\"'\\$`%]", str(folder))
+    if found is None and all(part == part.strip() for part in folder.parts):
+        return
+    why = f"has {found[0]!r} in it" if found else "begins or ends with a blank"
+    raise UsageError(
+        f"jobs cannot run in a folder whose name {why}", where=str(folder), hint="rename it"
+    )

@@ -76,7 +76,13 @@ def a_folder_with_blanks(place: Place) -> None:
 
 @situation
 def folders_that_a_scheduler_would_read_otherwise(place: Place) -> None:
-    for name in ("a%j", "quote'd", "trailing ", "co,mma"):
+    faults = {
+        "a%j": "has '%' in it",
+        "quote'd": 'has "\'" in it',
+        "trailing ": "begins or ends with a blank",
+        "co,mma": "has ',' in it",
+    }
+    for name, why in faults.items():
         folder = place.folder / name
         folder.mkdir()
         (folder / "sites").symlink_to(place.folder / "sites")
@@ -85,7 +91,7 @@ def folders_that_a_scheduler_would_read_otherwise(place: Place) -> None:
             "submit", str(place.folder / "tiny.sif"), "--on", place.scheduler, *NOTHING
         )
         assert result.code == 2, name
-        assert "jobs cannot run in a folder with such a name" in result.stderr
+        assert f"jobs cannot run in a folder whose name {why}" in result.stderr
 
 
 @situation
