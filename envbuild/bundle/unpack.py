@@ -54,7 +54,8 @@ def opened_bundle(path: Path) -> Iterator[tuple[tarfile.TarFile, Table]]:
 
 
 def _table(tar: tarfile.TarFile, path: Path) -> Table:
-    first = tar.next()
+    # tar.next() of Python 3.10 raises OSError for an empty archive
+    first = next(iter(tar), None)
     if (
         first is None
         or not first.isfile()
