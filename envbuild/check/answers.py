@@ -47,10 +47,14 @@ class Verified(_Record, frozen=True):
 
 
 class Overlap(_Record, frozen=True):
-    """Two distributions that claim the same files, of which ``different`` have two contents."""
+    """Two distributions that claim the same files, of which ``different`` have two contents.
+
+    ``of`` is how many files the smaller one has.
+    """
 
     dists: tuple[str, str]
     files: int
+    of: int
     different: int
     example: str
 

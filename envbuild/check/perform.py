@@ -209,11 +209,14 @@ def gather_evidence(
     Without a GPU the script runs beside the first ones; a GPU may be set to take one process at a
     time.
     """
-    used = find_uses(expected.project) if expected.project else {}
+    used = find_uses(expected.project, attributes=True) if expected.project else {}
     sources = survey_project(expected.project) if expected.project else None
     compiles = sources is not None and sources.inductor
+    written = sources.written if sources else ()
     static = plan.static_request(expected)
-    imports = plan.imports_request(expected, uses=used, gpu=inside.gpu, compiles=compiles)
+    imports = plan.imports_request(
+        expected, uses=used, gpu=inside.gpu, compiles=compiles, written=written
+    )
     libraries, driver = plan.libraries_request(), plan.driver_request()
     code = plan.code_request(expected, gpu=inside.gpu)
     conda = plan.conda_request(expected) if expected.conda_prefix is not None else None

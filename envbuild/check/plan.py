@@ -132,6 +132,7 @@ def imports_request(
     *,
     gpu: bool = False,
     compiles: bool = False,
+    written: tuple[str, ...] = (),
 ) -> ProbeRequest:
     """Ask whether the framework, the direct requirements and the recipe's own list import.
 
@@ -139,7 +140,8 @@ def imports_request(
     distribution in the image has them.  Above "quick", programs are tried that want a driver too,
     under one that can do nothing (stub_driver), unless this machine has a real one (``gpu``).
     ``compiles`` tells that the project uses torch.compile or Triton, which have programs too;
-    others are for names that the project takes, or for packages that were asked for.
+    others are for names that the project takes, for packages that were asked for, or for what the
+    project has in its text (``written``).
     """
     used = dict(uses or {})
     deep = expected.level != "quick"
@@ -147,14 +149,13 @@ def imports_request(
     entries: list[EntryPoint] = []
     for entry in load_entry_points().entry:
         # each mark of a row narrows when it is tried
-        is_allowed = (
-            (deep or not entry.full)
-            and (stub or not entry.driver)
-            and (compiles or not entry.compiles)
-        )
+        if (entry.full and not deep) or (entry.driver and not stub):
+            continue
+        if (entry.compiles and not compiles) or (entry.written and entry.written not in written):
+            continue
         is_used = not entry.takes or bool({*entry.takes} & {*used.get(entry.module, ())})
         is_asked = not entry.asked or bool({*entry.dists} & {*expected.direct})
-        if is_allowed and is_used and is_asked:
+        if is_used and is_asked:
             entries.append(entry)
     frameworks = [item.module for item in _candidates(expected)]
     lines = [row for row in load_import_lines().line if gpu or not row.gpu]

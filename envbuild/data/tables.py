@@ -70,6 +70,7 @@ class EntryPoint(TableRow, frozen=True):
     strict: bool = False
     asked: bool = False
     takes: tuple[str, ...] = ()
+    written: str = ""
     compiles: bool = False
     full: bool = False
     driver: bool = False

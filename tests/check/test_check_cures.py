@@ -199,3 +199,55 @@ def test_what_only_fails_when_it_is_used_is_told_by_a_rule(
     found = failures(tree.check(make_recipe(*names)))
     assert list(found) == ["companions"]
     assert bound in found["companions"]
+
+
+@pytest.mark.parametrize(
+    ("error", "hint"),
+    [
+        (
+            "RuntimeError('a-core version (0.6.13) does not match a version (0.6.14). Please install')",
+            'put "a-core==0.6.14" into [python] dependencies: both have to be of one release',
+        ),
+        (
+            "RuntimeError('cannot load MPI library')",
+            'add "openmpi-bin" to [system] packages, or bind the cluster\'s MPI into the image',
+        ),
+        (
+            "ValueError(\"Key backend: 'module://of.a.notebook' is not a valid value\")",
+            "take MPLBACKEND out of the base's or the recipe's environment",
+        ),
+        (
+            "ImportError(\"cannot import name '_message' from 'google.protobuf.pyext' (x)\")",
+            "take PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION out of the environment: protobuf has no C++ part since release 4",
+        ),
+        (
+            "ImportError('Extension a.torch has not been built: reinstall A with WITH_TORCH=1')",
+            "do what the package says itself; the whole message is in the evidence: envbuild check --json",
+        ),
+    ],
+)
+def test_a_message_that_says_what_is_wrong_is_followed(
+    error: str, hint: str, tmp_path: Path
+) -> None:
+    tree = Tree(tmp_path / "i").install("asker", "1", {"asker.py": f"raise {error}\n"})
+    tree.env["MPLBACKEND"] = "module://of.a.notebook"
+    assert hint_of(tree, "direct-imports", "asker") == hint
+
+
+def test_a_package_of_pythonpath_that_does_not_import_is_taken_out(tmp_path: Path) -> None:
+    tree = Tree(tmp_path / "i").install("asker", "2", {"asker.py": ""})
+    other = Tree(tmp_path / "other").install("asker", "1", {"asker.py": "raise ImportError('x')\n"})
+    tree.env["PYTHONPATH"] = str(other.site)
+    assert hint_of(tree, "direct-imports", "asker") == (
+        f"take {other.site} out of PYTHONPATH in the base's or the recipe's environment: its asker 1 comes before "
+        "the image's own"
+    )
+
+
+def test_a_wheel_for_another_system_is_told_by_its_import_too(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {"asker/__init__.py": "import asker._core\n"}
+    files["asker/_core.cpython-39-aarch64-linux-gnu.so"] = b""
+    tree = Tree(tmp_path / "i").install("asker", "1", files)
+    hint = hint_of(tree, "direct-imports", "asker")
+    assert hint is not None
+    assert hint.startswith("take the wheel for Python 3.")

@@ -54,5 +54,38 @@ def test_what_the_project_itself_holds_is_no_package(tmp_path: Path) -> None:
     assert set(find_uses(tmp_path)) == {"torch"}
 
 
+ATTRIBUTES = """\
+import numpy as np, torch, wandb, cv2, tqdm
+import einops
+from tqdm import tqdm
+if np.__version__ < "2":
+    np.old
+try:
+    np.tried
+except AttributeError:
+    pass
+x = np.float(3) if x else np.other
+with torch.no_grad():
+    torch.late.name
+def late(wandb):
+    wandb.log_of_the_argument()
+    return torch.compile(cv2.aruco.name)
+cv2.mine = 1
+tqdm.write("of the class")
+"""
+
+
+def test_attributes_that_are_read_of_whole_modules(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(ATTRIBUTES)
+    found = find_uses(tmp_path, attributes=True)
+    assert found["torch"] == ("compile",)
+    assert found["numpy"] == found["wandb"] == found["cv2"] == found["einops"] == ()
+    assert found["tqdm"] == ("tqdm",)
+    (tmp_path / "train.py").write_text("import numpy as np\nx = np.float(3)\n")
+    assert find_uses(tmp_path, attributes=True) == {"numpy": ("float",)}
+    (tmp_path / "compat.py").write_text("import numpy as np\nnp.float = float\n")
+    assert find_uses(tmp_path, attributes=True) == {"numpy": ()}
+
+
 def test_a_folder_without_python_uses_nothing(tmp_path: Path) -> None:
     assert find_uses(tmp_path) == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
@@ -403,6 +404,44 @@ def keras_told_to_use_numpy(root: Path) -> Report:
     return tree.check(make_recipe("keras", framework="torch"))
 
 
+def no_device_by_the_words_of_a_runtime(root: Path) -> Report:
+    tree = torch_tree(root)
+    tree.env["CUDA_VISIBLE_DEVICES"] = "all"
+    return tree.check(make_recipe(framework="torch"))
+
+
+def deepspeed_told_to_use_the_cpu(root: Path) -> Report:
+    tree = torch_tree(root).install("deepspeed", "0.16.2")
+    tree.env["DS_ACCELERATOR"] = "cpu"
+    return tree.check(make_recipe(framework="torch"))
+
+
+def xgboost_over_its_cpu_build(root: Path) -> Report:
+    tree = Tree(root)
+    for name, needed in (("xgboost", "libc.so.6"), ("xgboost-cpu", "libm.so.6")):
+        library = shared_object([needed])
+        files: dict[str, str | bytes] = {"xgboost/__init__.py": ""}
+        files["xgboost/lib/libxgboost.so"] = library
+        tree.install(name, "3.0.1", files)
+    return tree.check(make_recipe("xgboost"))
+
+
+def wheel_for_another_system(root: Path) -> Report:
+    tree = Tree(root)
+    tag = f"cpython-{sys.version_info[0]}{sys.version_info[1]}-aarch64-linux-gnu"
+    files: dict[str, str | bytes] = {"quick/__init__.py": ""}
+    files[f"quick/_core.{tag}.so"] = shared_object(machine=183)
+    return tree.install("quick", "1", files).check(make_recipe("quick"))
+
+
+def another_package_than_the_module_is_from(root: Path) -> Report:
+    tree = Tree(root).install("whisper", "1.1.10", {"whisper.py": ""})
+    return tree.check(make_recipe("whisper"), project=project(root, TRANSCRIBE))
+
+
+TRANSCRIBE = "import whisper\nmodel = whisper.load_model('base')\n"
+
+
 def framework_left_out_by_transformers(root: Path) -> Report:
     text = "class BertConfig:\n    def __init__(self, **sizes): pass\nclass BertModel:\n    def __init__(self, config): pass\n"
     tree = torch_tree(root).install("transformers", "4.46.3", {"transformers/__init__.py": text})
@@ -617,6 +656,7 @@ def torch_files(*code: fatbin.Entry) -> dict[str, str | bytes]:
     entries = code or tuple(("sass", number) for number in (50, 60, 70, 75, 80, 86, 90))
     return {
         "torch/__init__.py": "__version__ = '2.5.1+cu124'\n",
+        "torch/cuda/__init__.py": "",
         "torch/version.py": "cuda: Optional[str] = '12.4'\nhip: Optional[str] = None\n",
         "torch/lib/libtorch_cuda.so": fatbin.library([fatbin.region(entries)]),
     }
@@ -967,6 +1007,34 @@ SICK: list[Sick] = [
         },
     ),
     (
+        no_device_by_the_words_of_a_runtime,
+        {"gpus-left": 'the image sets CUDA_VISIBLE_DEVICES to "all": no program in it sees a GPU'},
+    ),
+    (
+        deepspeed_told_to_use_the_cpu,
+        {"gpus-left": 'the image sets DS_ACCELERATOR to "cpu": DeepSpeed computes on the CPU'},
+    ),
+    (
+        xgboost_over_its_cpu_build,
+        {
+            "exclusive": "xgboost and xgboost-cpu are both installed; they write the same files (xgboost/__init__.py)"
+        },
+    ),
+    (
+        wheel_for_another_system,
+        {
+            "shared-libraries": "quick/_core.cpython-311-aarch64-linux-gnu.so: built for another system "
+            "(aarch64-linux-gnu), and the image has 3.11, which cannot import it"
+        },
+    ),
+    (
+        another_package_than_the_module_is_from,
+        {
+            "project-imports": "the project's source imports whisper: AttributeError: module 'whisper' has no "
+            "attribute 'load_model'"
+        },
+    ),
+    (
         triton_told_to_interpret,
         {
             "gpus-left": 'the image sets TRITON_INTERPRET to "1": Triton\'s kernels run in NumPy on the CPU'
@@ -1126,6 +1194,8 @@ HINTS = {
     library_missing_at_import: 'add "libsm6" to [system] packages',
     compiled_for_numpy_1: 'it was compiled for another NumPy: add "numpy<2" to the dependencies, or take a newer '
     "release of it",
+    another_package_than_the_module_is_from: '"whisper" on a package index is another package than the one most '
+    'code means by import whisper: put "openai-whisper" into [python] dependencies in its place',
     cudnn_too_old: 'add "nvidia-cudnn-cu12>=8.9,<9" to [python] dependencies',
     unknown_library_missing: "find the Debian package that has libnobody-has-this.so.3 (apt-file search "
     "libnobody-has-this.so.3) and add it to [system] packages",

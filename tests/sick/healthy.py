@@ -324,6 +324,27 @@ def project_that_asks_in_the_right_way(root: Path) -> Report:
     return torch_tree(root).check(make_recipe(framework="torch"), project=project(root, text))
 
 
+def packages_that_share_small_files(root: Path) -> Report:
+    """Tests at the top, a licence and a namespace are many packages'."""
+    tree = Tree(root)
+    for name in ("one", "two"):
+        files = {
+            f"{name}/__init__.py": "",
+            "tests/test_all.py": f"# of {name}\n",
+            "tests/__init__.py": f"# of {name}\n",
+            "LICENSE": f"of {name}\n",
+            "shared/__init__.py": f"# of {name}\n",
+            f"shared/{name}.py": "",
+        }
+        tree.install(name, "1", files)
+    return tree.check(make_recipe("one", "two"))
+
+
+def attributes_that_the_project_asks_for_first(root: Path) -> Report:
+    text = "import torch\ntorch.mine = 1\nif hasattr(torch, 'late'):\n    torch.late()\nprint(torch.mine)\n"
+    return torch_tree(root).check(make_recipe(framework="torch"), project=project(root, text))
+
+
 def project_of_python_2(root: Path) -> Report:
     return torch_tree(root).check(
         make_recipe(framework="torch"), project=project(root, "print tf.test.is_gpu_available\n")
@@ -533,6 +554,8 @@ HEALTHY = [
     torch_compile_with_tritons_own_ptxas,
     torch_compile_in_a_comment,
     project_that_asks_in_the_right_way,
+    packages_that_share_small_files,
+    attributes_that_the_project_asks_for_first,
     project_of_python_2,
     node_with_an_older_gpu_of_the_same_major,
     node_with_the_oldest_driver_of_the_family,

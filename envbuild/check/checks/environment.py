@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import PurePosixPath
 
 from envbuild.check.checks.frameworks import advise_on_keras
@@ -13,8 +14,6 @@ LIBRARIES_OF_RUNTIME = "/.singularity.d/libs"
 """Where --nv puts the host's driver; appended to LD_LIBRARY_PATH."""
 WRONG_VARIABLES = ("PYTHONHOME", "PYTHONUSERBASE")
 """Variables that move where Python finds its packages; no image needs them."""
-NO_DEVICE = ("", "-1", "none", "void", "nodevfiles")
-"""What hides every GPU as the first word of CUDA_VISIBLE_DEVICES."""
 JAX_CHOICES = ("JAX_PLATFORMS", "JAX_PLATFORM_NAME")
 YES = ("1", "true", "yes", "on", "y", "t")
 NO = ("0", "false", "no", "off", "n", "f")
@@ -40,6 +39,8 @@ SWITCHES: dict[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {
         ("keras",),
         "Keras computes in NumPy on the CPU, and trains nothing",
     ),
+    "DS_ACCELERATOR": (("cpu",), ("deepspeed",), "DeepSpeed computes on the CPU"),
+    "PJRT_DEVICE": (("cpu",), ("torch-xla",), "PyTorch/XLA computes on the CPU"),
     "XLA_PYTHON_CLIENT_PLATFORM": (("cpu",), ("jax",), "JAX computes on the CPU"),
     "JAX_SKIP_CUDA_PLUGIN": (YES, ("jax",), "JAX leaves its CUDA plug-in out"),
     "CUPY_ACCELERATORS_DISABLE": (YES, ("cupy",), "CuPy leaves its accelerators out"),
@@ -206,7 +207,8 @@ def gpus_left(evidence: Evidence) -> Verdict:
     faults = []
     chosen = env.get(VARIABLE)
     if chosen is not None and not evidence.gpu:
-        hides = chosen.split(",")[0].strip().lower() in NO_DEVICE
+        # a first word that names no device, such as "all", hides them as -1 does
+        hides = re.match(r"\s*(?:\d|GPU-|MIG-)", chosen) is None
         what = (
             "no program in it sees a GPU"
             if hides

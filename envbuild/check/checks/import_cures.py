@@ -27,6 +27,8 @@ NAME_GONE = re.compile(
 REMOVED = re.compile(r"\b(?P<module>[a-z]\w*)\.[\w.]+`? was removed (?:in|from)\b")
 """What packages say themselves of a name that a release has no more (JAX, NumPy)."""
 MISSING = re.compile(r"No module named '(?P<module>[\w.]+)'")
+QUOTED = ("MPLBACKEND", "KERAS_BACKEND", "DGLBACKEND", "MATPLOTLIBRC")
+"""Variables whose wrong value a package quotes when it is imported."""
 OLD_PYTHON = re.compile(r"mutable default <class '[\w.]+'> for field \w+ is not allowed")
 """What only code for an older Python does: dataclasses of 3.11 refuse it."""
 
@@ -89,7 +91,9 @@ def cure_import(evidence: Evidence, module: str, answer: Imported) -> str:
     """Say what mends an import: what its message names, else what its kind of failure suggests."""
     error = answer.error
     named = cure_of_library(evidence, error, module) or cure_of_version(error)
-    named = named or _cure_of_python(evidence, error, module)
+    named = named or cure_of_variable(evidence, error) or _cure_of_python(evidence, error, module)
+    named = named or _cure_of_path(evidence, module) or _cure_of_strange(evidence, module)
+    named = named or cure_of_name(evidence, module)
     if named:
         return named
     if answer.kind == "ModuleNotFoundError":
@@ -104,7 +108,55 @@ def cure_import(evidence: Evidence, module: str, answer: Imported) -> str:
         return _cure_of_two(evidence, module, gone)
     if answer.kind in ("SIGILL", "SIGSEGV", "SIGBUS", "SIGABRT"):
         return "its compiled code does not fit this machine or its libraries; try another release of the package"
-    return "the whole message is in the evidence: envbuild check --json"
+    whole = "the whole message is in the evidence: envbuild check --json"
+    says = re.search(r"\b(?:re)?install\b", error)
+    return f"do what the package says itself; {whole}" if says else whole
+
+
+def cure_of_name(evidence: Evidence, module: str) -> str | None:
+    """Say that the package called like a module is not the one that most code takes it from."""
+    held, usual = _holder_of(evidence, module), distribution_of(module)
+    if not usual or usual == held or held != canonicalize_name(module.partition(".")[0]):
+        return None
+    return (
+        f'"{held}" on a package index is another package than the one most code means by import '
+        f'{module}: put "{usual}" into [python] dependencies in its place'
+    )
+
+
+def cure_of_variable(evidence: Evidence, error: str) -> str | None:
+    """Say which variable of the image an error comes from: it repeats its value, or is known."""
+    env = evidence.installed.environment
+    if "'_message' from 'google.protobuf.pyext'" in error:
+        name = "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"
+        return f"take {name} out of the environment: protobuf has no C++ part since release 4"
+    for name in QUOTED:
+        if len(env.get(name, "")) > 1 and f"'{env[name]}'" in error:
+            return f"take {name} out of the base's or the recipe's environment"
+    return None
+
+
+def _cure_of_path(evidence: Evidence, module: str) -> str | None:
+    """Say that a package that does not import comes from PYTHONPATH, before the image's own."""
+    dist = evidence.installed.dist(_holder_of(evidence, module))
+    folders = evidence.installed.environment.get("PYTHONPATH", "").split(":")
+    if dist is None or dist.folder not in folders:
+        return None
+    return (
+        f"take {dist.folder} out of PYTHONPATH in the base's or the recipe's environment: its "
+        f"{dist.name} {dist.version} comes before the image's own"
+    )
+
+
+def _cure_of_strange(evidence: Evidence, module: str) -> str | None:
+    """Say that the compiled part of a package is for another Python or system."""
+    if evidence.libraries is None or evidence.libraries.data is None:
+        return None
+    found = evidence.libraries.data
+    for path in found.other_pythons:
+        if libraries.shorten_path(path, found.folders).startswith(f"{module.partition('.')[0]}/"):
+            return libraries.cure_of_strange(evidence)
+    return None
 
 
 def _cure_of_python(evidence: Evidence, error: str, module: str) -> str | None:
@@ -233,19 +285,43 @@ def _requirements(lines: Iterable[str]) -> list[Requirement]:
     return found
 
 
+RELEASES = (
+    (
+        r"([\w-]+) version \(\S+\) does not match [\w-]+ version \(([\w.]+)\)",
+        'put "{0}=={1}" into [python] dependencies: both have to be of one release',
+    ),
+    (
+        r"\b([A-Za-z][\w.-]*[<>=!~][^ ]*) is required .*but found ",
+        'add "{0}" to the dependencies, lock and build again',
+    ),
+    (
+        r"No module named 'pkg_resources'",
+        'add "setuptools<81" to the dependencies, or take a newer release of the package',
+    ),
+    (
+        r"cannot load MPI library",
+        'add "openmpi-bin" to [system] packages, or bind the cluster\'s MPI into the image',
+    ),
+    (
+        r"Descriptors cannot",
+        'add "protobuf<3.21" to the dependencies, or take a newer release of the package',
+    ),
+    (
+        r"_ARRAY_API|numpy\.core\.multiarray failed|numpy\.dtype size",
+        'it was compiled for another NumPy: add "numpy<2" to the dependencies, or take a newer release of it',
+    ),
+)
+"""Messages that say which release is asked for, and what mends them ({0} is their first group)."""
+
+
 def cure_of_version(error: str) -> str | None:
     """Say which release a message asks for."""
     newest = re.search(r"\bNumPy (\d+)\.(\d+) or less", error)
     if newest:
         bound = f"numpy<{newest[1]}.{int(newest[2]) + 1}"
         return f'add "{bound}" to the dependencies, or take a newer release of it'
-    required = re.search(r"\b([A-Za-z][\w.-]*[<>=!~][^ ]*) is required .*but found ", error)
-    if required:
-        return f'add "{required[1]}" to the dependencies, lock and build again'
-    if "No module named 'pkg_resources'" in error:
-        return 'add "setuptools<81" to the dependencies, or take a newer release of the package'
-    if "Descriptors cannot" in error:
-        return 'add "protobuf<3.21" to the dependencies, or take a newer release of the package'
-    if re.search(r"_ARRAY_API|numpy\.core\.multiarray failed|numpy\.dtype size", error):
-        return 'it was compiled for another NumPy: add "numpy<2" to the dependencies, or take a newer release of it'
+    for pattern, cure in RELEASES:
+        found = re.search(pattern, error)
+        if found:
+            return cure.format(*found.groups())
     return None

@@ -11,7 +11,9 @@ from envbuild.check.checks import libraries
 from envbuild.check.checks.import_cures import (
     cure_import,
     cure_of_library,
+    cure_of_name,
     cure_of_requirements,
+    cure_of_variable,
     cure_of_version,
     lacking_module,
 )
@@ -113,6 +115,11 @@ def _cure_of_project(evidence: Evidence, broken: dict[str, Imported]) -> str | N
         return None
     package = module.partition(".")[0]
     lacks = lacking_module(answer.error)
+    if cure_of_variable(evidence, answer.error) or (lacks is None and not gone):
+        return None  # the package says in words of its own what it is about
+    usual = cure_of_name(evidence, module)
+    if usual:
+        return usual
     if lacks is not None and lacks.partition(".")[0] != package:
         return None  # two packages of the image do not go together: no line of the project mends it
     return (

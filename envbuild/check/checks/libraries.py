@@ -22,6 +22,9 @@ def shared_libraries(evidence: Evidence) -> Verdict:
     found = given(evidence.libraries)
     if found.damaged_count:
         return _damaged(found)
+    strange = [shorten_path(path, found.folders) for path in found.other_pythons]
+    if strange:
+        return _strange(evidence, strange)
     missing: dict[str, list[str]] = {}
     for soname, paths in sorted(found.missing.items()):
         needy = [path for path in paths if _is_loaded(evidence, path, soname)]
@@ -43,15 +46,6 @@ def shared_libraries(evidence: Evidence) -> Verdict:
             missing={name: objects[:20] for name, objects in missing.items()},
             **shown,
         )
-    strange = [shorten_path(path, found.folders) for path in found.other_pythons]
-    if strange:
-        python = ".".join(evidence.installed.python.split(".")[:2])
-        return failed(
-            f"{listing(strange, 2)}: built for another Python, and the image has {python}, which cannot import it",
-            f"take the wheel for Python {python} of it: lock again, or leave --python-version and --platform to envbuild",
-            other_pythons=strange,
-            **shown,
-        )
     counted = count_noun(found.objects, "shared object")
     fine = passed(f"{counted}: all libraries are found", **shown)
     return _outdated(evidence, shown) or fine
@@ -66,6 +60,27 @@ def _damaged(found: LibrarySurvey) -> Verdict:
         f"{count} cannot be read: {shorten_path(path, found.folders)} ({why})",
         "the file is damaged; build the image again from its lock: envbuild make",
         damaged=[path for path, _ in found.damaged],
+    )
+
+
+def _strange(evidence: Evidence, paths: list[str]) -> Verdict:
+    """Tell of modules that the image's Python cannot import, by what their names say."""
+    python = ".".join(evidence.installed.python.split(".")[:2])
+    other = re.search(rf"\.cpython-{python.replace('.', '')}-([\w-]+)\.so$", paths[0])
+    built = f"another system ({other[1]})" if other else "another Python"
+    return failed(
+        f"{listing(paths, 2)}: built for {built}, and the image has {python}, which cannot import it",
+        cure_of_strange(evidence),
+        other_pythons=paths,
+    )
+
+
+def cure_of_strange(evidence: Evidence) -> str:
+    """Say what mends modules that were made for another Python or system."""
+    python = ".".join(evidence.installed.python.split(".")[:2])
+    return (
+        f"take the wheel for Python {python} of it: lock again, or leave --python-version and "
+        "--platform to envbuild"
     )
 
 
@@ -182,6 +197,8 @@ def advise_provider(soname: str, toolkit: str | None = None) -> str:
         cure = "take a base with ROCm, or the framework's build for CUDA"
         return f"{soname} is a part of AMD's ROCm: {cure}"
     row = lookup.provider_of(soname)
+    if soname.startswith("libc.musl"):
+        return f"{soname}: it was built for Alpine (musl): take the wheel that is named manylinux"
     if row is None:
         return f"find the Debian package that has {soname} (apt-file search {soname}) and add it to [system] packages"
     ways = [f'add "{row.debian}" to [system] packages'] if row.debian else []

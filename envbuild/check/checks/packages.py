@@ -91,6 +91,14 @@ def check_exclusive(evidence: Evidence) -> Verdict:
                 f"keep one of them: {group.keep}",
                 dists=together,
             )
+    for both in evidence.installed.overlaps:
+        if both.different and 2 * both.files > both.of and not _is_told(evidence, both.dists):
+            return failed(
+                f"{' and '.join(both.dists)} are both installed; they write the same files "
+                f"({both.example})",
+                "keep one of them: ask for the one that your project is written for",
+                dists=list(both.dists),
+            )
     twice = _twice_in_one_folder(evidence)
     if twice:
         return failed(
@@ -98,7 +106,15 @@ def check_exclusive(evidence: Evidence) -> Verdict:
             "an uninstall or upgrade was cut short; " + REBUILD,
             dists=twice,
         )
-    return passed("none of the known groups that share files has two members")
+    return passed("no two packages write the same files")
+
+
+def _is_told(evidence: Evidence, dists: tuple[str, ...]) -> bool:
+    """Tell whether another check says it better: one distribution twice, or one framework's two."""
+    for owners in evidence.installed.owners.values():
+        if {*dists} <= {owner.name for owner in owners}:
+            return True
+    return len({*dists}) == 1
 
 
 def base_files(evidence: Evidence) -> Verdict:

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import msgspec
 
+from envbuild.data.tables import load_entry_points
+
 PROBES = {
     "is_gpu_available": ("test",),
     "gpu_device_name": ("test",),
@@ -71,7 +73,8 @@ class Suspect(msgspec.Struct, frozen=True, kw_only=True):
 class Survey(msgspec.Struct, frozen=True, kw_only=True):
     """How many files there are, which are no Python, and whether any compiles for the GPU.
 
-    ``inductor`` tells that torch.compile or Triton is used, which need a compiler in the image.
+    ``inductor`` tells that torch.compile or Triton is used, which need a compiler in the image;
+    ``written`` are the expressions of entry_points.toml that a file has.
     """
 
     files: int
@@ -79,6 +82,7 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
     suspects: tuple[Suspect, ...]
     compiles: bool = False
     inductor: bool = False
+    written: tuple[str, ...] = ()
 
 
 def survey_project(project: Path) -> Survey:
@@ -87,6 +91,8 @@ def survey_project(project: Path) -> Survey:
     Hidden folders and environments are left out.
     """
     unread, suspects, files, compiles, inductor = [], [], 0, False, False
+    patterns = {entry.written for entry in load_entry_points().entry if entry.written}
+    written: set[str] = set()
     found = list(find_sources(project))
     for path in found:
         name = path.relative_to(project).as_posix()
@@ -96,6 +102,7 @@ def survey_project(project: Path) -> Survey:
             code = join_cells(text) if path.suffix == ".ipynb" else text
             inductor = inductor or INDUCTOR.search(code) is not None
             compiles = compiles or inductor or COMPILES.search(text) is not None
+            written |= {one for one in patterns if re.search(one, code)}
             suspects += look_through(code, name)
         except (OSError, SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
             # Python 2, a template, a file that is no notebook: not ours to judge
@@ -107,6 +114,7 @@ def survey_project(project: Path) -> Survey:
         suspects=tuple(suspects),
         compiles=compiles,
         inductor=inductor,
+        written=tuple(sorted(written)),
     )
 
 
@@ -272,12 +280,18 @@ def _is_variable(target: ast.expr) -> bool:
     )
 
 
-def find_uses(project: Path) -> dict[str, tuple[str, ...]]:
+PATCHED = "="
+"""Stands among a module's attributes where the project sets one itself."""
+
+
+def find_uses(project: Path, *, attributes: bool = False) -> dict[str, tuple[str, ...]]:
     """Return by module the names that a project's scripts and notebooks take from it.
 
     A file that cannot be read as Python is left out, and so is what the project itself holds.
+    With ``attributes``, "np.float" after "import numpy as np" takes float from numpy too.
     """
     found: dict[str, dict[str, None]] = {}
+    read: dict[str, dict[str, None]] = {}
     for path in find_sources(project):
         if TESTS & set(path.relative_to(project).parts):
             continue
@@ -293,6 +307,11 @@ def find_uses(project: Path) -> dict[str, tuple[str, ...]]:
                 continue
             if module in found or len(found) < MOST_USES:
                 found.setdefault(module, {}).update(dict.fromkeys(names))
+        for module, name in _attributes(tree) if attributes else ():
+            read.setdefault(module, {})[name] = None
+    for module, names_read in read.items():
+        if module in found and PATCHED not in names_read:
+            found[module].update(names_read)
     return {module: tuple(names) for module, names in found.items()}
 
 
@@ -315,3 +334,46 @@ def _imports(tree: ast.Module) -> Iterator[tuple[str, tuple[str, ...]]]:
             yield node.module, tuple(alias.name for alias in node.names if alias.name != "*")
         elif not isinstance(node, (ast.Try, ast.If)):
             waiting += ast.iter_child_nodes(node)
+
+
+def _attributes(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Yield modules and the attributes that are read of them without a condition.
+
+    A name that the file binds to anything else is left out.
+    """
+    modules = _module_names(tree)
+    optional: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Try, ast.If, ast.IfExp, ast.BoolOp, ast.With)):
+            optional.update(ast.walk(node))
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id=name), attr=attribute) if name in modules:
+                if not isinstance(node.ctx, ast.Load):
+                    yield modules[name], PATCHED
+                elif node not in optional:
+                    yield modules[name], attribute
+            case ast.Call(
+                func=ast.Name(id="hasattr" | "getattr" | "setattr"), args=[ast.Name(id=name), *_]
+            ) if name in modules:
+                yield modules[name], PATCHED
+
+
+def _module_names(tree: ast.Module) -> dict[str, str]:
+    """Return the names that stand for one module all through a file: name -> module."""
+    modules: dict[str, set[str]] = {}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=aliases):
+                for alias in aliases:
+                    name = alias.asname or alias.name.partition(".")[0]
+                    modules.setdefault(name, set()).add(alias.name)
+            case ast.ImportFrom(names=aliases):
+                for alias in aliases:
+                    modules.setdefault(alias.asname or alias.name, set()).add("")
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
+                modules.setdefault(name, set()).add("")
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                modules.setdefault(node.name, set()).add("")
+    whole = {name: min(found) for name, found in modules.items() if len(found) == 1}
+    return {name: module for name, module in whole.items() if module and "." not in module}

@@ -13,6 +13,7 @@ may lack libraries).
 
 import fnmatch
 import glob
+import importlib.machinery
 import re
 import site
 import subprocess
@@ -161,16 +162,16 @@ def is_optional(path):
 
 
 def for_other_pythons(objects):
-    """Modules that a package has for other Pythons only: the wheel was not made for this one."""
+    """Modules that a package has for other Pythons or systems only: not a wheel for this one."""
     stems, here, served = {}, set(), set()
     for path in objects:
         folder, name = os.path.split(path)
         top = re.match(r".*/(?:site|dist)-packages/[^/]+", path)
-        found = re.match(r"(\w+)\.(?:cpython-(\d+)-|(abi3)\.)?.*so$", name)
+        found = re.match(r"(\w+)(\.(?:cpython-[\w-]+\.|abi3\.)?so)$", name)
         if found is None:
             continue
         stem = (folder, found.group(1))
-        if found.group(2) is None or found.group(2) == "%d%d" % sys.version_info[:2]:
+        if found.group(2) in importlib.machinery.EXTENSION_SUFFIXES:
             here.add(stem)
             served.add(top and top.group())
         else:

@@ -19,7 +19,7 @@ SHOWN = 20
 WORKERS = 4
 VARIABLES = re.compile(
     r"^(PYTHON|LD_|PIP_|CONDA|VIRTUAL_ENV|CUDA|NVIDIA|XLA|JAX|TF_|KERAS|NUMBA|USE_|ACCELERATE"
-    r"|TRITON|HIP|ROCR|HOME$|PATH$)"
+    r"|TRITON|HIP|ROCR|DS_|DGL|PJRT|MPLBACKEND$|PROTOCOL_BUFFERS|HOME$|PATH$)"
 )
 
 
@@ -114,21 +114,31 @@ def verify_files(item, rows, hashed, limit, shared):
 
 
 def find_overlaps(records):
-    """Pairs of distributions of a folder that claim the same files, how many, how many differ."""
-    first, pairs = {}, {}
+    """Pairs of distributions of a folder that claim the same files: how many, how many differ.
+
+    ``of`` is how many files the smaller one has.  A package's __init__.py may be many's.
+    """
+    first, pairs, counts = {}, {}, {}
     for index, (item, rows) in enumerate(records):
         for path, digest, _ in rows or ():
             if not digest or path.startswith((".", "/")) or ".dist-info/" in path:
                 continue
+            if path.split("/")[0] in PRIVATE:
+                continue
+            counts[index] = counts.get(index, 0) + 1
             other = first.setdefault((item["folder"], path), (index, digest))
             if other[0] != index:
                 entry = pairs.setdefault(
                     (other[0], index), {"files": 0, "different": 0, "example": path}
                 )
                 entry["files"] += 1
-                entry["different"] += other[1] != digest
+                entry["different"] += other[1] != digest and not path.endswith("/__init__.py")
     return [
-        dict(entry, dists=[records[a][0]["name"], records[b][0]["name"]])
+        dict(
+            entry,
+            of=min(counts[a], counts[b]),
+            dists=[records[a][0]["name"], records[b][0]["name"]],
+        )
         for (a, b), entry in sorted(pairs.items())
     ]
 

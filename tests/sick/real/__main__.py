@@ -38,15 +38,16 @@ from tests.sick.real.trees import (
     remove_tree,
     run_python,
 )
+from tests.sick.real.wide_cases import WIDE_HEALTHY, WIDE_SICK
 
 EVERY = (
     *(*SICK, *MORE_SICK, *THREAD_SICK),
-    *(*SIGHT_SICK, *ORDER_SICK, *ROUND_SICK, *BLIND_SICK),
+    *(*SIGHT_SICK, *ORDER_SICK, *ROUND_SICK, *BLIND_SICK, *WIDE_SICK),
     *(*HEALTHY, *MORE_HEALTHY, *THREAD_HEALTHY, *SIGHT_HEALTHY, *ORDER_HEALTHY),
-    *(*ROUND_HEALTHY, *BLIND_HEALTHY),
+    *(*ROUND_HEALTHY, *BLIND_HEALTHY, *WIDE_HEALTHY),
 )
 
-NEW_HEALTHY = (*SIGHT_HEALTHY, *ORDER_HEALTHY, *ROUND_HEALTHY, *BLIND_HEALTHY)
+NEW_HEALTHY = (*SIGHT_HEALTHY, *ORDER_HEALTHY, *ROUND_HEALTHY, *BLIND_HEALTHY, *WIDE_HEALTHY)
 
 
 def interpreter(version: str = "3.11") -> Path:
@@ -69,7 +70,7 @@ def try_follow(case: Case) -> dict[str, object]:
     """Make one sick tree, then do what the hints say until check passes; trees never tried are proved before."""
     tree = make_tree(case.tree, interpreter())
     row: dict[str, object] = {"name": case.name, "stack": case.stack, "sick": True}
-    if case in (*SIGHT_SICK, *ORDER_SICK, *ROUND_SICK, *BLIND_SICK):
+    if case in (*SIGHT_SICK, *ORDER_SICK, *ROUND_SICK, *BLIND_SICK, *WIDE_SICK):
         _, said = run_python(tree, case.proof, driver=case.driver)
         row["proved"] = re.search(case.says, said) is not None
         row["said"] = said[-300:]

@@ -124,12 +124,12 @@ def _set_path(patient: Patient, _: Finding, hint: str) -> Answer:
 
 
 def _clear_path(patient: Patient, _: Finding, hint: str) -> Answer:
-    said = re.search(r"take (/\S+) out of LD_LIBRARY_PATH", hint)
+    said = re.search(r"take (/\S+) out of (LD_LIBRARY_PATH|PYTHONPATH)", hint)
     if not said:
         return None
-    folders = patient.tree.env.get("LD_LIBRARY_PATH", "").split(":")
-    patient.tree.env["LD_LIBRARY_PATH"] = ":".join(one for one in folders if one != said[1])
-    return f"{said[1]} out of LD_LIBRARY_PATH"
+    folders = patient.tree.env.get(said[2], "").split(":")
+    patient.tree.env[said[2]] = ":".join(one for one in folders if one != said[1])
+    return f"{said[1]} out of {said[2]}"
 
 
 def _unset(patient: Patient, finding: Finding, hint: str) -> Answer:

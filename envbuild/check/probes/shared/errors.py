@@ -22,6 +22,8 @@ def format_error(error):
 
     That is the first one, unless it only announces another error: then the last.
     """
+    while error.__cause__ is not None and "you should not try to import" in str(error):
+        error = error.__cause__  # numpy guesses; what it was told stands behind
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     telling = [line for line in lines if not ADVICE.match(line)] or lines[:1]
     if not telling:
