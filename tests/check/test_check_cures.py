@@ -221,6 +221,10 @@ def test_what_only_fails_when_it_is_used_is_told_by_a_rule(
             "take PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION out of the environment: protobuf has no C++ part since release 4",
         ),
         (
+            "AttributeError(\"'NoneType' object has no attribute 'replace'\")",
+            "take PYTHONOPTIMIZE out of the environment: 2 strips the texts of documentation, which some packages work with; 1 does not",
+        ),
+        (
             "ImportError('Extension a.torch has not been built: reinstall A with WITH_TORCH=1')",
             "do what the package says itself; the whole message is in the evidence: envbuild check --json",
         ),
@@ -231,6 +235,8 @@ def test_a_message_that_says_what_is_wrong_is_followed(
 ) -> None:
     tree = Tree(tmp_path / "i").install("asker", "1", {"asker.py": f"raise {error}\n"})
     tree.env["MPLBACKEND"] = "module://of.a.notebook"
+    tree.env["PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"] = "cpp"
+    tree.env["PYTHONOPTIMIZE"] = "2"
     assert hint_of(tree, "direct-imports", "asker") == hint
 
 
@@ -251,3 +257,12 @@ def test_a_wheel_for_another_system_is_told_by_its_import_too(tmp_path: Path) ->
     hint = hint_of(tree, "direct-imports", "asker")
     assert hint is not None
     assert hint.startswith("take the wheel for Python 3.")
+
+
+def test_two_packages_of_one_module_are_named_where_it_lacks_something(tmp_path: Path) -> None:
+    tree = Tree(tmp_path / "i")
+    tree.install("pyticket", "2", {"ticket/__init__.py": "", "ticket/a.py": "", "ticket/b.py": ""})
+    tree.install("ticket", "1", {"ticket/__init__.py": "import ticket.gone\n"})
+    assert hint_of(tree, "direct-imports", "pyticket") == (
+        "pyticket and ticket write the same files (ticket/__init__.py): ask for one of them only"
+    )

@@ -29,6 +29,22 @@ REMOVED = re.compile(r"\b(?P<module>[a-z]\w*)\.[\w.]+`? was removed (?:in|from)\
 MISSING = re.compile(r"No module named '(?P<module>[\w.]+)'")
 QUOTED = ("MPLBACKEND", "KERAS_BACKEND", "DGLBACKEND", "MATPLOTLIBRC")
 """Variables whose wrong value a package quotes when it is imported."""
+BREAKING = (
+    (
+        "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION",
+        "cpp",
+        r"'_message' from 'google\.protobuf\.pyext'",
+        "protobuf has no C++ part since release 4",
+    ),
+    (
+        "PYTHONOPTIMIZE",
+        "2",
+        r"'NoneType' object has no attribute|argument of type 'NoneType'",
+        "2 strips the texts of documentation, which some packages work with; 1 does not",
+    ),
+    ("PYTHONWARNINGS", "error", r"^\w*Warning\b", "it makes an error of every warning"),
+)
+"""Variables of an image, what they have in them, what an import says then, and why."""
 OLD_PYTHON = re.compile(r"mutable default <class '[\w.]+'> for field \w+ is not allowed")
 """What only code for an older Python does: dataclasses of 3.11 refuse it."""
 
@@ -116,7 +132,16 @@ def cure_import(evidence: Evidence, module: str, answer: Imported) -> str:
 def cure_of_name(evidence: Evidence, module: str) -> str | None:
     """Say that the package called like a module is not the one that most code takes it from."""
     held, usual = _holder_of(evidence, module), distribution_of(module)
-    if not usual or usual == held or held != canonicalize_name(module.partition(".")[0]):
+    top = module.partition(".")[0]
+    for both in evidence.installed.overlaps:
+        if (
+            held in both.dists
+            and both.example.startswith(f"{top}/")
+            and both.dists[0] != both.dists[1]
+        ):
+            names = " and ".join(both.dists)
+            return f"{names} write the same files ({both.example}): ask for one of them only"
+    if not usual or usual == held or held != canonicalize_name(top):
         return None
     return (
         f'"{held}" on a package index is another package than the one most code means by import '
@@ -127,9 +152,9 @@ def cure_of_name(evidence: Evidence, module: str) -> str | None:
 def cure_of_variable(evidence: Evidence, error: str) -> str | None:
     """Say which variable of the image an error comes from: it repeats its value, or is known."""
     env = evidence.installed.environment
-    if "'_message' from 'google.protobuf.pyext'" in error:
-        name = "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"
-        return f"take {name} out of the environment: protobuf has no C++ part since release 4"
+    for name, value, said, why in BREAKING:
+        if value in env.get(name, "") and re.search(said, error):
+            return f"take {name} out of the environment: {why}"
     for name in QUOTED:
         if len(env.get(name, "")) > 1 and f"'{env[name]}'" in error:
             return f"take {name} out of the base's or the recipe's environment"
