@@ -179,8 +179,9 @@ def _cure_of_strange(evidence: Evidence, module: str) -> str | None:
         return None
     found = evidence.libraries.data
     for path in found.other_pythons:
-        if libraries.shorten_path(path, found.folders).startswith(f"{module.partition('.')[0]}/"):
-            return libraries.cure_of_strange(evidence)
+        short = libraries.shorten_path(path, found.folders)
+        if short.startswith(f"{module.partition('.')[0]}/"):
+            return libraries.cure_of_strange(evidence, short)
     return None
 
 

@@ -7,6 +7,8 @@ import re
 from pathlib import PurePosixPath
 from typing import Any
 
+from packaging.utils import canonicalize_name
+
 from envbuild.check.answers import LibrarySurvey
 from envbuild.check.checks.toolkit import toolkit_of
 from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed
@@ -70,16 +72,17 @@ def _strange(evidence: Evidence, paths: list[str]) -> Verdict:
     built = f"another system ({other[1]})" if other else "another Python"
     return failed(
         f"{listing(paths, 2)}: built for {built}, and the image has {python}, which cannot import it",
-        cure_of_strange(evidence),
+        cure_of_strange(evidence, paths[0]),
         other_pythons=paths,
+        distributions=sorted({canonicalize_name(path.partition("/")[0]) for path in paths}),
     )
 
 
-def cure_of_strange(evidence: Evidence) -> str:
-    """Say what mends modules that were made for another Python or system."""
+def cure_of_strange(evidence: Evidence, path: str) -> str:
+    """Say what mends a module that was made for another Python or system."""
     python = ".".join(evidence.installed.python.split(".")[:2])
     return (
-        f"take the wheel for Python {python} of it: lock again, or leave --python-version and "
+        f"take the wheel for Python {python} of {path.partition('/')[0]}: lock again, or leave --python-version and "
         "--platform to envbuild"
     )
 
