@@ -64,6 +64,7 @@ LINES = {
     "torch": ("torch", "torch=={line}.*", Version("1.8")),
     "tensorflow": ("tensorflow", "tensorflow[and-cuda]=={line}.*", Version("2.14")),
     "jax": ("jax-cuda12-plugin", "jax[cuda12]=={line}.*", Version("0.4.30")),
+    "cupy": ("cupy-cuda12x", "cupy-cuda12x[ctk]=={line}.*", Version("14.0")),
 }
 KEYS = ("python", "distro", "cuda", "cudnn", "driver", "status", "source", "defect", "note")
 

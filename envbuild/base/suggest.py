@@ -114,10 +114,10 @@ def oldest_driver(entry: CatalogueEntry, capability: int | None = None) -> str |
     return table.drivers.get(".".join(entry.cuda.split(".")[:2]))
 
 
-def framework_name(text: str) -> str | None:
-    """Return the framework of the catalogue that a requirement asks for, or None."""
+def framework_name(text: str, *, greater: bool = False) -> str | None:
+    """Return the framework (or greater one) of the catalogue that a requirement asks for."""
     match = re.match(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)", text)
-    return framework_called(canonicalize_name(match[1])) if match else None
+    return framework_called(canonicalize_name(match[1]), greater=greater) if match else None
 
 
 class _Matcher:

@@ -56,9 +56,9 @@ def framework_held(names: Collection[str]) -> str | None:
     return None
 
 
-def framework_called(name: str) -> str | None:
-    """Return the catalogue's framework that people call so (canonical name), or None."""
-    rows = load_frameworks().framework
+def framework_called(name: str, *, greater: bool = False) -> str | None:
+    """Return the catalogue's framework (or greater one) that people call so, or None."""
+    rows = (row for row in load_frameworks().framework if row.greater or not greater)
     return next((row.name for row in rows if name in row.called), None)
 
 

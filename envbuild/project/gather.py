@@ -16,9 +16,10 @@ from envbuild.errors import EnvbuildError, UsageError
 from envbuild.project.code.imports import imported_modules
 from envbuild.project.code.r_scripts import r_note
 from envbuild.project.conda.environment import read_conda
+from envbuild.project.conda.pixi import read_pixi, read_project_table
 from envbuild.project.images.cog import read_cog
 from envbuild.project.images.container import read_container
-from envbuild.project.lists.declared import read_pipfile, read_pyproject, read_setup_cfg
+from envbuild.project.lists.declared import read_pipfile, read_setup_cfg
 from envbuild.project.lists.readme import framework_releases
 from envbuild.project.lists.requirements import read_requirements
 from envbuild.project.lists.setup_py import read_setup_py
@@ -208,7 +209,7 @@ def _framework_lists(left: tuple[Path, ...], all_findings: list[FileFindings]) -
 
 def _has_framework(all_findings: list[FileFindings]) -> bool:
     named = chain.from_iterable(findings.requirements for findings in all_findings)
-    return any(framework_name(requirement.name) for requirement in named)
+    return any(framework_name(requirement.name, greater=True) for requirement in named)
 
 
 def _framework_beside(
@@ -267,7 +268,8 @@ def recipe_name(text: str) -> str:
 
 
 READERS: dict[str, Callable[[Path, Path], FileFindings | None]] = {
-    "pyproject.toml": read_pyproject,
+    "pyproject.toml": read_project_table,
+    "pixi.toml": read_pixi,
     "setup.cfg": read_setup_cfg,
     "setup.py": read_setup_py,
     "Pipfile": read_pipfile,
@@ -313,6 +315,7 @@ def choose_lists(lists: tuple[Path, ...]) -> tuple[tuple[Path, ...], tuple[Path,
                     key=lambda path: (
                         _is_variant(path),
                         _is_docker(path),
+                        not _is_for_gpu(path),
                         len(path.name),
                         path.name,
                     ),
@@ -359,12 +362,17 @@ def _is_variant(path: Path) -> bool:
     )
 
 
+def _is_for_gpu(path: Path) -> bool:
+    """Whether a list is the one for a GPU: environment_gpu.yml beside environment.yml."""
+    return re.search(r"gpu|cuda", path.name.lower()) is not None
+
+
 def _is_table(path: Path) -> bool:
     return path.name in ("pyproject.toml", "setup.cfg", "setup.py", "Pipfile")
 
 
 def _is_conda(path: Path) -> bool:
-    return path.suffix in (".yml", ".yaml")
+    return path.suffix in (".yml", ".yaml") or path.name == "pixi.toml"
 
 
 def _is_container(path: Path) -> bool:

@@ -25,7 +25,8 @@ EXTENDING = "torch.utils.cpp_extension.load"
 """The start of functions that call ninja when a program runs."""
 OLD = re.compile(
     r"^[^#\n]*(?:\btf\.(placeholder|Session|InteractiveSession|contrib|flags|app\.run|get_variable"
-    r"|layers|variable_scope|ConfigProto)\b"
+    r"|layers|variable_scope|ConfigProto|set_random_seed|summary\.FileWriter|train\.\w+Optimizer"
+    r"|(global|local)_variables_initializer|(get|reset)_default_graph)\b"
     r"|\btensorflow\.contrib\b)",
     re.MULTILINE,
 )

@@ -42,7 +42,7 @@ def read_conda(path: Path, root: Path) -> FileFindings | None:
             else None
         )
     entries = data.get("dependencies")
-    reader = _CondaReader(file, root, path)
+    reader = CondaReader(file, root, path)
     for entry in entries if isinstance(entries, list) else []:
         reader.entry(entry)
     if not isinstance(entries, list) or not entries:
@@ -55,7 +55,7 @@ def read_conda(path: Path, root: Path) -> FileFindings | None:
     return reader.findings()
 
 
-class _CondaReader:
+class CondaReader:
     """One environment file."""
 
     def __init__(self, file: str, root: Path, path: Path) -> None:

@@ -48,7 +48,7 @@ def clean_requirements(requirements: Iterable[Requirement]) -> Cleaned:
     for requirement in merge_requirements(
         [_rename_wrong(one, found) for one in requirements], found
     ):
-        if framework_name(requirement.name):
+        if framework_name(requirement.name, greater=True):
             found.frameworks.append(requirement)
         elif _matches_any(requirement.name, BASE_BRINGS) and not _matches_any(
             requirement.name, NOT_BROUGHT
@@ -81,7 +81,17 @@ def _rename_wrong(requirement: Requirement, found: Cleaned) -> Requirement:
     bounds = (
         ""
         if requirement.name
-        in ("sklearn", "umap", "pil", "pycrypto", "nvidia-ml-py3", "pynvml", "bs4", "opencv")
+        in (
+            "sklearn",
+            "umap",
+            "pil",
+            "pycrypto",
+            "nvidia-ml-py3",
+            "pynvml",
+            "bs4",
+            "opencv",
+            "yaml",
+        )
         else bounds_of(requirement)
     )
     return Requirement(

@@ -10,6 +10,7 @@ from packaging.utils import canonicalize_name
 
 from envbuild.base.suggest import framework_name
 from envbuild.data.package_tables import load_aliases
+from envbuild.project.draft.age import torch_bounds
 from envbuild.project.draft.builder import MOST_NAMED, DraftBuilder, name_few
 from envbuild.project.model import FileFindings, ImportedModule, PackageIndex, Proposal, Requirement
 from envbuild.project.names import distribution_of
@@ -17,7 +18,8 @@ from envbuild.project.names import distribution_of
 FOR_DEVELOPERS = re.compile(
     r"flake8(-.*)?|pytest(-.*)?|black|isort|mypy|pylint|ruff|pre-commit|pycodestyle|pyflakes|mccabe"
     r"|autopep8|autoflake|pydocstyle|pyupgrade|yapf|codespell|yamllint|cpplint|clang-format"
-    r"|coverage|bump2?version|twine"
+    r"|coverage|bump2?version|twine|setuptools-(scm|git-versioning)|versioneer|build|hatch(ling)?"
+    r"|flit(-core)?|nox|tox|codecov|sphinx(-.*)?|mkdocs(-.*)?|pydoctor|nbstripout"
 )
 """Distributions that check or ship code: a list for running names them by the way."""
 WITH_TENSORFLOW = ("keras", "tensorboard", "protobuf")
@@ -89,8 +91,13 @@ def _needed_ones(
 
 
 def _frameworks_of(dump: FileFindings, direct: list[Requirement]) -> list[Requirement]:
-    """Return a dump's pins of frameworks that direct lists name: the project was tried with them."""
+    """Return a dump's pins of frameworks that direct lists name: the project was tried with them.
+
+    Where a direct list bounds PyTorch by a companion, the dump is of another time.
+    """
     named = {framework_name(one.name) for one in direct} - {None}
+    if any(torch_bounds(one) for one in direct):
+        named.discard("torch")
     return [one for one in dump.requirements if framework_name(one.name) in named]
 
 
@@ -120,7 +127,7 @@ def imported_requirements(
     aside = chain.from_iterable(findings.aside for findings in builder.gathered.all_findings)
     elsewhere = set(filter(None, (_name_of(text) for text, _ in aside)))
     itself = {one.project for one in builder.gathered.all_findings if one.project}
-    frameworks = {name for name in map(framework_name, named) if name}
+    frameworks = {name for name in named if framework_name(name, greater=True)}
     complete = any(findings.complete for findings in builder.gathered.all_findings)
     found: list[Requirement] = []
     unknown: list[ImportedModule] = []
@@ -141,7 +148,9 @@ def imported_requirements(
             )
         elif _is_there(dist, named | elsewhere):
             continue
-        elif one.certain and (not frameworks if framework_name(dist) else not complete):
+        elif one.certain and (
+            not frameworks if framework_name(dist, greater=True) else not complete
+        ):
             found.append(Requirement(text=dist, name=dist, where=f"imported in {one.where}"))
         elif dist not in optional:
             optional.append(dist)

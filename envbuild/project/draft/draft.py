@@ -22,7 +22,11 @@ from envbuild.project.draft.clean import (
     without_others,
 )
 from envbuild.project.draft.direct import imported_requirements, listed_requirements
-from envbuild.project.draft.frameworks import add_other_frameworks, sort_frameworks
+from envbuild.project.draft.frameworks import (
+    add_other_frameworks,
+    holds_another,
+    sort_frameworks,
+)
 from envbuild.project.draft.propose import (
     BaseNeeds,
     ProposedBase,
@@ -240,11 +244,14 @@ def _choose_base(
     framework = cleaned.frameworks[0] if cleaned.frameworks else None
     cudas = (findings.cuda for findings in all_findings if findings.cuda)
     pythons = (findings.python for findings in all_findings if findings.python)
-    images = (findings.image for findings in all_findings if findings.image)
+    image = next((findings.image for findings in all_findings if findings.image), None)
+    if image is not None and framework is not None and holds_another(builder, cleaned, image):
+        builder.note("base", f"not taken: {image}, for the code imports {framework.name}")
+        image = None
     wanted = BaseNeeds(
         framework=framework,
         python=next(pythons, None),
-        image=next(images, None),
+        image=image,
         cuda=cleaned.cuda or next(cudas, None),
         pythons=shared_pythons(builder.releases),
         until=newest_pin(builder.releases, len(cleaned.requirements)),

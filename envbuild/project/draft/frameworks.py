@@ -29,6 +29,7 @@ from envbuild.recipe.model import (
 
 FIRST_CUDA_WITHOUT = 11
 """The CUDA from which on no release of TensorFlow 1 was built; its last Python is 3.7."""
+CUPY = re.compile(r"cupy(-cuda\d+x?)?")
 MORE_FILES = 3
 """How many times as many files must import a framework that no list names."""
 
@@ -40,6 +41,8 @@ def sort_frameworks(builder: DraftBuilder, cleaned: Cleaned) -> None:
     else:
         cleaned.frameworks += _torch_of_companion(cleaned)
         cleaned.frameworks += _unlisted_framework(builder, cleaned)
+    if not cleaned.frameworks:
+        cleaned.frameworks += _cupy_alone(builder, cleaned)
     cleaned.frameworks.sort(
         key=lambda requirement: (
             not is_held(requirement),
@@ -55,6 +58,20 @@ def sort_frameworks(builder: DraftBuilder, cleaned: Cleaned) -> None:
         name = framework_name(first.name) or first.name
         cleaned.frameworks[0] = Requirement(text=f"{name}{bounds}", name=name, where=first.where)
         builder.note("base", why)
+
+
+def _cupy_alone(builder: DraftBuilder, cleaned: Cleaned) -> list[Requirement]:
+    """Return CuPy, listed or imported, as the framework of a project that has no greater one.
+
+    Its wheels are called by their CUDA (cupy-cuda113); with another framework it stays a package.
+    """
+    listed = [one for one in cleaned.requirements if CUPY.fullmatch(one.name)]
+    cleaned.requirements = [one for one in cleaned.requirements if one not in listed]
+    imported = [
+        one.where for one in builder.gathered.imports if one.module == "cupy" and one.certain
+    ]
+    where = listed[0].where if listed else next((f"imported in {one}" for one in imported), None)
+    return [Requirement(text="cupy", name="cupy", where=where)] if where else []
 
 
 def _torch_of_companion(cleaned: Cleaned) -> list[Requirement]:
@@ -77,7 +94,9 @@ def _unlisted_framework(builder: DraftBuilder, cleaned: Cleaned) -> list[Require
     found = (
         one
         for one in builder.gathered.imports
-        if one.certain and framework_name(one.module) not in {None, *listed} and one.files > enough
+        if one.certain
+        and framework_name(one.module, greater=True) not in {None, *listed}
+        and one.files > enough
     )
     most = max(found, key=lambda one: one.files, default=None)
     if most is None:
@@ -127,7 +146,7 @@ def _implied_frameworks(builder: DraftBuilder, cleaned: Cleaned) -> list[Require
     imported = [
         one
         for one in builder.gathered.imports
-        if framework_name(one.module) and _is_own_import(one)
+        if framework_name(one.module, greater=True) and _is_own_import(one)
     ]
     if imported:
         most = max(imported, key=lambda one: (one.certain, one.files))
@@ -171,7 +190,7 @@ def _framework_weight(
 
 def add_other_frameworks(builder: DraftBuilder, cleaned: Cleaned, base: BaseSection) -> None:
     """Keep further frameworks as packages; the base's own has to go."""
-    first = _framework_of(base) or (
+    first = _framework_in(base.image or "") or (
         framework_name(cleaned.frameworks[0].name) if cleaned.frameworks else None
     )
     seen = {first}
@@ -186,7 +205,22 @@ def add_other_frameworks(builder: DraftBuilder, cleaned: Cleaned, base: BaseSect
             )
 
 
-def _framework_of(base: BaseSection) -> str | None:
+def holds_another(builder: DraftBuilder, cleaned: Cleaned, image: str) -> bool:
+    """Whether an image is of a framework that fewer files import than the project's own one.
+
+    A definition starts from PyTorch's image and installs TensorFlow, which the code imports.
+    """
+    held = _framework_in(image)
+    first = framework_name(cleaned.frameworks[0].name) if cleaned.frameworks else None
+    files = {one.module: one.files for one in builder.gathered.imports}
+    return (
+        held is not None
+        and first not in (None, held)
+        and files.get(first or "", 0) > files.get(held, 0)
+    )
+
+
+def _framework_in(image: str) -> str | None:
     """Return the framework in an image's name: nvcr.io/nvidia/tensorflow."""
-    words = re.split(r"[^a-z0-9]+", (base.image or "").lower())
+    words = re.split(r"[^a-z0-9]+", image.lower())
     return next((name for word in words if (name := framework_name(word))), None)

@@ -140,11 +140,11 @@ def _optional_framework(
     project: Mapping[str, Any], requirements: Iterable[Requirement], file: str
 ) -> tuple[Requirement, ...]:
     """Return the framework that only optional groups name, as the first of them has it."""
-    if any(framework_name(one.name) for one in requirements):
+    if any(framework_name(one.name, greater=True) for one in requirements):
         return ()
     for group, lines in inner_table(project, "optional-dependencies").items():
         found, _ = split_requirements(_list_of(lines), f"{file}, group {group}")
-        named = [one for one in found if framework_name(one.name)]
+        named = [one for one in found if framework_name(one.name, greater=True)]
         if named and not ASIDE.search(group.lower()):
             return (named[0],)
     return ()
