@@ -72,6 +72,7 @@ NOTEBOOK = (
 README = (
     "# x\n```sh\nconda create -n x python=3.8\npip install -r requirements.txt torch==1.8\n```\n"
 )
+PIXI = "[dependencies]\nsix='*'\n[pypi-dependencies]\nsix={version='>=1', extras=['a']}\n"
 LINES = "six>=1.0  # old\n-r more.txt\n--hash=sha256:00\ngit+https://x.invalid/a@main#egg=a\n./b\n"
 CODE = "import numpy as np\ntry:\n    import torch\nexcept ImportError:\n    torch = None\nfrom .a import b\n"
 LIBRARY = Path("/bin/true")
@@ -115,6 +116,7 @@ def as_file(name: str, *seeds: str) -> Parser:
 PROJECT_PARSERS = {
     "requirements": as_file("requirements.txt", LINES),
     "pyproject": as_file("pyproject.toml", PROJECT + "[project]\nname='a'\ndependencies=['six']\n"),
+    "pixi": as_file("pixi.toml", PIXI),
     "setup.cfg": as_file("setup.cfg", CONFIGURATION),
     "setup.py": as_file("setup.py", SETUP),
     "dockerfile": as_file("Dockerfile", DOCKERFILE),

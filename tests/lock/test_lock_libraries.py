@@ -61,6 +61,7 @@ def wheels(*libraries: str) -> tuple[Found, ...]:
             "NVRTC, the CUDA runtime",
             "nvidia-*-cu11 under [python]",
         ),
+        (found("cupy", "14.2.0"), "NVRTC", 'framework = "cupy-cuda12x[ctk]=='),
         (found("mxnet-cu112", "1.9.1"), "holds no CUDA libraries", "nvidia-*-cu11 under [python]"),
         (
             found("paddlepaddle-gpu", "2.6.2"),

@@ -263,7 +263,13 @@ def read_setup_cfg(path: Path, root: Path) -> FileFindings | None:
         )
     requirements, aside = split_requirements(re.split(r"[\n]+", lines), file)
     return (
-        FileFindings(file=file, requirements=requirements, aside=aside, python=python)
+        FileFindings(
+            file=file,
+            requirements=requirements,
+            aside=aside,
+            python=python,
+            complete=bool(requirements),
+        )
         if requirements or aside or python
         else None
     )
