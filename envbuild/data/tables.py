@@ -179,6 +179,7 @@ class CudaSource(TableRow, frozen=True):
     within: str | None = None
     plugin: str | None = None
     never: bool = False
+    only: bool = False
     instead: str | None = None
     extras: tuple[str, ...] = ()
     since: str = "0"

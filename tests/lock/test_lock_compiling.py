@@ -53,6 +53,12 @@ def compile_with(
     return with_compiling(resolution, recipe, base, resolution.packages, store)
 
 
+def test_an_archive_without_its_code_for_the_gpu_cannot_be_compiled(tmp_path: Path) -> None:
+    setup = SETUP + 'CUDAExtension(name="ext", sources=["csrc/ext_fwd.cu"])\n'
+    (note,) = compile_with(tmp_path, {"setup.py": setup}).notes
+    assert note.startswith("ext 1.0 cannot be compiled: its archive lacks csrc/ext_fwd.cu.")
+
+
 def test_an_extension_for_the_gpu_names_nvcc_and_has_torch_at_hand(tmp_path: Path) -> None:
     made = compile_with(tmp_path, {"setup.py": SETUP, "csrc/kernel.cu": "__global__"})
     (note,) = made.notes

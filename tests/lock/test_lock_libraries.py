@@ -137,6 +137,14 @@ def test_beside_another_framework_or_for_another_package_it_is_a_note() -> None:
     )
 
 
+def test_cupy_without_its_libraries_is_refused_beside_another_framework_too() -> None:
+    packages = (found("torch", "1.10.2"), found("cupy-cuda113", "10.6.0"))
+    with pytest.raises(NoSolutionError, match="cupy-cuda113"):
+        require_cuda(recipe("torch"), DEBIAN, packages)
+    brought = (packages[0], found("cupy-cuda113", "10.6.0", via=("spacy",)))
+    assert len(require_cuda(recipe("torch"), DEBIAN, brought)) == 1
+
+
 def test_a_wheel_for_another_machine_does_not_hold_the_libraries() -> None:
     arm = BaseFacts(image="debian:bookworm", python="3.9.2", machine="aarch64", glibc="2.36")
     with pytest.raises(NoSolutionError, match="cuBLAS, cuDNN"):

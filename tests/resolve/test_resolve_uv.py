@@ -980,6 +980,17 @@ def test_release_that_was_withdrawn_is_none_before_the_date(
     )
 
 
+def test_what_others_require_is_younger_where_all_before_the_date_was_withdrawn(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
+    index.wheel("tifffile", "2020.2", requires=("imagecodecs>=2020.1",), day="2020-02-16")
+    index.wheel("imagecodecs", "2020.1", day="2020-01-31")
+    index.wheel("imagecodecs", "2020.5", day="2020-05-30")
+    withdraw(index, "imagecodecs", "2020.1")
+    answer = resolve(base(), "tifffile==2020.2", as_of="2020-04-07", latest="2026-06-01")
+    assert versions(answer) == {"tifffile": "2020.2", "imagecodecs": "2020.5"}
+
+
 def test_all_releases_withdrawn_and_no_date(index: SyntheticIndex, resolve: Resolve) -> None:
     index.wheel("whisperx", "3.0", day="2024-01-01")
     withdraw(index, "whisperx", "3.0")

@@ -24,16 +24,21 @@ from envbuild.tarread import opened_members
 
 SETUP_BYTES = 400_000
 GPU_BUILD = re.compile(r"CUDAExtension|nvcc|CUDA_HOME|CUDAToolkit|FORCE_CUDA")
+KERNEL = re.compile(r"""["']([\w./-]+\.cu)["']""")
 IMPORTS = re.compile(r"^\s*(?:import|from)\s+([A-Za-z_]\w*)", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Compiling:
-    """What building one archive takes; ``imports`` are frameworks that its setup.py imports."""
+    """What building one archive takes; ``imports`` are frameworks that its setup.py imports.
+
+    ``lacks`` is code for the GPU that its setup.py names and the archive has not.
+    """
 
     package: Found
     nvcc: bool
     imports: tuple[str, ...]
+    lacks: str | None = None
 
 
 def with_compiling(
@@ -83,7 +88,13 @@ def compile_notes(
     notes = []
     for one in found:
         named = f"{one.package.name} {one.package.version}"
-        if one.nvcc and not has_nvcc:
+        if one.lacks:
+            notes.append(
+                f"{named} cannot be compiled: its archive lacks {one.lacks}.  Its setup.py downloads "
+                "its makers' wheel, and a build has no network: take another release, or their "
+                "wheels by an index of your own ([python] indexes)"
+            )
+        elif one.nvcc and not has_nvcc:
             notes.append(
                 f"{named} is compiled for the GPU when the image is built: it needs nvcc, and "
                 f"the base has none. Take {NVCC_BASE}, or its makers' wheels by an index of "
@@ -120,12 +131,16 @@ def _look_into(package: Found, path: Path) -> Compiling:
             names, setup = _archive_members(path)
     except IntegrityError:
         names, setup = (), ""  # resolving has read it, or said why not
-    nvcc = any(name.endswith(".cu") for name in names) and GPU_BUILD.search(setup) is not None
+    code = {name for name in names if name.endswith(".cu")}
+    named = KERNEL.findall(setup)
+    lacks = next((one for one in named if not code), None)
+    nvcc = bool(code or lacks) and GPU_BUILD.search(setup) is not None
     imports = sorted({canonicalize_name(name) for name in IMPORTS.findall(setup)})
     return Compiling(
         package=package,
         nvcc=nvcc,
         imports=tuple(name for name in imports if is_framework(name)),
+        lacks=lacks if nvcc else None,
     )
 
 

@@ -61,7 +61,7 @@ def require_cuda(recipe: Recipe, facts: BaseFacts, packages: Collection[Found]) 
     others = [found for found in packages if _source_row(found.name) and found not in lacking]
     alone = not others and facts.cuda is None
     for lack in lacks:
-        if alone and lack.found.is_direct:
+        if (alone or lack.source.only) and lack.found.is_direct:
             raise NoSolutionError(
                 str(lack),
                 where=_where_asked(recipe, lack),

@@ -18,6 +18,7 @@ from envbuild.progress import SilentStage, Stage
 from envbuild.resolve.conflict.explain import (
     MISSING,
     NO_RELEASE,
+    WITHDRAWN,
     ConflictError,
     mentioned_names,
     name_of,
@@ -133,16 +134,15 @@ class Session:
         return self.ask(question)
 
     def _free_from_date(self, question: Question, conflict: ConflictError) -> bool:
-        """Free from the date what has no release before it; return whether there was any.
+        """Free from the date what has no release before it but withdrawn ones; return whether any.
 
         What looks like somebody else's, who took a name that was given up, stays out: the conflict
         tells.
         """
         asked = {name_of(requirement) for requirement in question.requirements}
-        gone = set(NO_RELEASE.findall(conflict.text)) & set(conflict.filtered) - {
-            *asked,
-            *self.late,
-        }
+        gone = set(NO_RELEASE.findall(conflict.text)) & set(conflict.filtered)
+        gone |= set(WITHDRAWN.findall(conflict.text)) if question.as_of else set()
+        gone -= {*asked, *self.late}
         for name in sorted(gone):
             late = (
                 registered_late(name, question.as_of or "", self.indexes, self.context)
