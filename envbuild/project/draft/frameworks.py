@@ -212,12 +212,10 @@ def holds_another(builder: DraftBuilder, cleaned: Cleaned, image: str) -> bool:
     """
     held = _framework_in(image)
     first = framework_name(cleaned.frameworks[0].name) if cleaned.frameworks else None
+    if held is None or first in (None, held):
+        return False
     files = {one.module: one.files for one in builder.gathered.imports}
-    return (
-        held is not None
-        and first not in (None, held)
-        and files.get(first or "", 0) > files.get(held, 0)
-    )
+    return files.get(first or "", 0) > files.get(held, 0)
 
 
 def _framework_in(image: str) -> str | None:
