@@ -67,11 +67,10 @@ def _cupy_alone(builder: DraftBuilder, cleaned: Cleaned) -> list[Requirement]:
     """
     listed = [one for one in cleaned.requirements if CUPY.fullmatch(one.name)]
     cleaned.requirements = [one for one in cleaned.requirements if one not in listed]
-    imported = [
-        one.where for one in builder.gathered.imports if one.module == "cupy" and one.certain
-    ]
-    where = listed[0].where if listed else next((f"imported in {one}" for one in imported), None)
-    return [Requirement(text="cupy", name="cupy", where=where)] if where else []
+    imported = (one for one in builder.gathered.imports if one.module == "cupy" and one.certain)
+    places = [one.where for one in listed]
+    places += [f"imported in {one.where}" for one in imported]
+    return [Requirement(text="cupy", name="cupy", where=where) for where in places[:1]]
 
 
 def _torch_of_companion(cleaned: Cleaned) -> list[Requirement]:
@@ -190,7 +189,8 @@ def _framework_weight(
 
 def add_other_frameworks(builder: DraftBuilder, cleaned: Cleaned, base: BaseSection) -> None:
     """Keep further frameworks as packages; the base's own has to go."""
-    first = _framework_in(base.image or "") or (
+    image = base.image or ""
+    first = _framework_in(image) or (
         framework_name(cleaned.frameworks[0].name) if cleaned.frameworks else None
     )
     seen = {first}
