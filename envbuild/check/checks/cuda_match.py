@@ -23,6 +23,10 @@ CUDA_BUILDS = {"tensorflow": "tensorflow[and-cuda]", "torch": "torch", "jax": "j
 """What to ask for to get a framework's build with CUDA."""
 
 
+OWN_CUDNN = re.compile(r"/(?:site|dist)-packages/nvidia/cudnn/")
+"""Where the wheel of cuDNN lies; a copy of it elsewhere comes from a variable or the loader's cache."""
+
+
 def cuda_match(evidence: Evidence) -> Verdict:
     """Check whether the framework will load the CUDA and cuDNN that it was built for."""
     framework = evidence.framework
@@ -242,8 +246,11 @@ def _cudnn_new_enough(evidence: Evidence, places: dict[str, Place]) -> Verdict |
         seen = _cudnn_version(evidence, real) if real else None
         if seen is None or lookup.numbers(seen)[:2] >= least:
             continue
-        own = "/nvidia/cudnn/" in str(real)
-        what = f"the image has {seen}" if own else f"it loads {seen} from {real}"
+        what = (
+            f"the image has {seen}"
+            if OWN_CUDNN.search(str(real))
+            else f"it loads {seen} from {real}"
+        )
         return failed(
             f"{evidence.title} was compiled with cuDNN {needed}; {what}{order}, and it refuses an older one",
             _newer_cudnn(evidence, needed, str(real)),
@@ -259,7 +266,7 @@ def _cudnn_version(evidence: Evidence, path: str) -> str | None:
     own = given(evidence.libraries).cudnn.get(path)
     if own:
         return own
-    if "/nvidia/cudnn/" in path:
+    if OWN_CUDNN.search(path):
         for dist in evidence.installed.dists:
             if re.fullmatch(r"nvidia-cudnn-cu\d+", dist.name) and not dist.shadowed:
                 return dist.version
@@ -269,7 +276,7 @@ def _cudnn_version(evidence: Evidence, path: str) -> str | None:
 
 def _newer_cudnn(evidence: Evidence, needed: str, path: str) -> str:
     """Say how a framework gets the cuDNN that it was compiled with."""
-    if "/nvidia/cudnn/" not in path:
+    if not OWN_CUDNN.search(path):
         folder = PurePosixPath(path).parent
         return (
             f"take {folder} out of LD_LIBRARY_PATH and of the loader's configuration, so that the cuDNN of its own "
