@@ -13,7 +13,7 @@ import msgspec
 from envbuild.check.model import Report
 from envbuild.check.target import read_target
 from envbuild.lock.model import CondaPackage
-from tests.check.elf import shared_object
+from tests.check.elf import library_probe, shared_object
 from tests.check.tree import Tree, make_lock, make_recipe
 from tests.conda.archives import Archive
 
@@ -211,6 +211,30 @@ def rpath_out_of_the_environment(root: Path) -> Report:
     return tree.check()
 
 
+def with_lost_rpath(root: Path, path: str, *, python: bool = True) -> Report:
+    """A file that needs libstdc++, which the system has too, and says nowhere where conda's lies."""
+    tree, name = CondaTree(root), "libstdc++.so.6"
+    tree.add("libstdcxx", "14.2.0", "h1_0", {f"lib/{name}": shared_object(soname=name)})
+    if python:
+        program = shared_object(["libc.so.6"], rpath="$ORIGIN/../lib")
+        tree.add("python", "3.11.9", "h1_0", {"bin/python": program})
+    tree.add("user", "1.0", "h1_0", {path: shared_object([name, "libc.so.6"])})
+    return tree.check()
+
+
+def program_without_its_rpath(root: Path) -> Report:
+    return with_lost_rpath(root, "bin/user")
+
+
+def library_without_its_rpath(root: Path) -> Report:
+    return with_lost_rpath(root, "lib/libuser.so.1", python=False)
+
+
+def library_by_the_rpath_of_its_python(root: Path) -> Report:
+    # DT_RPATH of who loads a library holds for it too
+    return with_lost_rpath(root, "lib/libuser.so.1")
+
+
 def library_that_only_the_system_has(root: Path) -> Report:
     tree = CondaTree(root)
     system = root / "usr/local/lib"
@@ -265,6 +289,8 @@ def pip_over_conda_of_others(root: Path) -> Report:
     return tree.check_alone()
 
 
+SYSTEMS = library_probe().Search().find("libstdc++.so.6") or "none/libstdc++.so.6"
+OF_SYSTEM = f"libstdc++.so.6 of {Path(SYSTEMS).parent} is loaded in the place of conda's"
 OWNER = "1 file, for one lib/python3.11/site-packages/numpy/__init__.py"
 
 
@@ -351,6 +377,8 @@ CONDA_SICK = [
             "conda-libraries": "libstdc++.so.6 of ROOT/usr/local/old is loaded in the place of conda's"
         },
     ),
+    (program_without_its_rpath, {"conda-libraries": OF_SYSTEM}),
+    (library_without_its_rpath, {"conda-libraries": OF_SYSTEM}),
     (
         pip_over_conda,
         {"conda-owners": f"pip's numpy 2.1.0 was written over conda's numpy: {OWNER}"},
@@ -402,6 +430,7 @@ CONDA_HEALTHY = [
     gpu_build_of_conda,
     gpu_build_of_conda_by_its_flag,
     cuda_of_conda_for_the_node,
+    library_by_the_rpath_of_its_python,
     library_that_only_the_system_has,
     library_path_after_rpath,
     plug_in_without_its_library,

@@ -1,9 +1,13 @@
-"""Write small ELF files that hold nothing but a dynamic section: enough for whoever follows DT_NEEDED."""
+"""Small ELF files that hold nothing but a dynamic section, and the functions of the probe that reads them."""
 
 from __future__ import annotations
 
 import struct
+import types
 from collections.abc import Sequence
+
+from envbuild.check.plan import ProbeRequest
+from envbuild.check.probe_runner import probe_source
 
 NEEDED, STRTAB, SONAME, RPATH, RUNPATH = 1, 5, 14, 15, 29
 X86_64 = 62
@@ -73,3 +77,13 @@ def shared_object(
             4,
         )
     return header + table + dynamic + strings
+
+
+def library_probe() -> types.SimpleNamespace:
+    """Load the probe's functions without letting it answer."""
+    source = probe_source(
+        ProbeRequest(name="libraries_probe", parts=("elf", "loader"))
+    ).removesuffix("main()\n")
+    space: dict[str, object] = {"PARAMETERS": {"driver": []}}
+    exec(compile(f"import os, sys\n{source}", "libraries_probe", "exec"), space)  # noqa: S102
+    return types.SimpleNamespace(**space)

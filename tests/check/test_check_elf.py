@@ -11,23 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envbuild.check.plan import ProbeRequest
-from envbuild.check.probe_runner import probe_source
 from envbuild.run import Command, LocalRunner
-from tests.check.elf import shared_object
+from tests.check.elf import library_probe, shared_object
 from tests.support import needs
 
 NAMES = st.text("abcdefghijklmnop.-_+0123456789", min_size=1, max_size=40)
-
-
-def library_probe() -> types.SimpleNamespace:
-    """Load the probe's functions without letting it answer."""
-    source = probe_source(
-        ProbeRequest(name="libraries_probe", parts=("elf", "loader"))
-    ).removesuffix("main()\n")
-    space: dict[str, object] = {"PARAMETERS": {"driver": []}}
-    exec(compile(f"import os, sys\n{source}", "libraries_probe", "exec"), space)  # noqa: S102
-    return types.SimpleNamespace(**space)
 
 
 PROBE = library_probe()

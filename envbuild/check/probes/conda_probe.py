@@ -166,10 +166,11 @@ def loaded_objects(prefix):
 def survey_libraries(prefix):
     """Return what the loader takes from before the prefix, from outside it, and from nowhere.
 
-    Each object is asked for as the environment's Python would load it (ld.so(8), DT_RPATH first).
+    Each library is asked for as the environment's Python would load it (ld.so(8), DT_RPATH first),
+    each program as a process of its own.
     """
     search = Search()
-    process = Process(search, None)
+    process, alone = Process(search, None), Process(search, None)
     python = os.path.join(prefix, "bin/python")
     if os.path.exists(python):
         process.load(os.path.realpath(python))
@@ -180,8 +181,9 @@ def survey_libraries(prefix):
             continue
         needed.update(elf.needed)
         process.loader.setdefault(path, os.path.realpath(python))
+        is_program = os.path.dirname(path) == os.path.join(prefix, "bin")
         for soname in elf.needed:
-            place = process.find(soname, path)
+            place = (alone if is_program else process).find(soname, path)
             if from_driver(soname) or OF_GLIBC.match(soname):
                 continue
             if place is None:
