@@ -122,14 +122,22 @@ def test_what_goes_wrong(
     assert message in capsys.readouterr().err
 
 
-def submitted(project: Path, job: str, **receipt: object) -> None:
+def submitted(
+    project: Path,
+    job: str,
+    *,
+    tasks: tuple[int, ...] = (),
+    pattern: str = "thing-{id}",
+    **receipt: object,
+) -> None:
     record = Record(
         id=job,
         site="local",
         name="thing",
         script="s",
-        log="logs/thing-{id}.log",
-        receipt="logs/thing-{id}.json",
+        log=f"logs/{pattern}.log",
+        receipt=f"logs/{pattern}.json",
+        tasks=tasks,
         submitted="2026-01-01T00:00:00Z",
     )
     save_own_record(record, load_settings(os.environ, project))
@@ -156,6 +164,23 @@ def test_status_tells_what_the_receipts_say(
     }
     assert run_cli(["status", "4000001"]) == 0
     assert capsys.readouterr().out.splitlines()[1].split()[:3] == ["4000001", "local", "thing"]
+
+
+def test_an_array_is_told_in_the_order_of_its_tasks(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task = {"job": "5", "name": "thing", "started": "a", "ended": "b", "signal": "", "reason": ""}
+    submitted(project, "5", tasks=(1, 2, 10), pattern="thing-{id}-{task}")
+    for number, code in ((10, 0), (2, 3), (1, 1)):
+        receipt = {**task, "code": code, "node": f"n{number}"}
+        (project / f"logs/thing-5-{number}.json").write_text(json.dumps(receipt))
+        (project / f"logs/thing-5-{number}.log").write_text(f"{number}\n")
+    assert run_cli(["status", "5", "--json"]) == 0
+    [row] = json.loads(capsys.readouterr().out)
+    assert row["detail"] == "2 of 3 tasks failed, code 3 on n1, n2"
+    assert run_cli(["logs", "5"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if not line.startswith("==>")] == ["1", "2", "10"]
 
 
 @pytest.mark.usefixtures("project")

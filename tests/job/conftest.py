@@ -14,7 +14,7 @@ import pytest
 
 from envbuild.run import Command, LocalRunner, Result
 from tests.support import may_be_root, needs
-from tests.tiny_image import tiny_image
+from tests.tiny_image import open_folder, tiny_image
 
 pytest.register_assert_rewrite("tests.job.situations_live")
 
@@ -43,10 +43,10 @@ PBS = Path(os.environ.get("OPENPBS_PREFIX", "/opt/pbs"))
 
 
 @pytest.fixture(scope="session")
-def clients(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def clients() -> Iterator[Path]:
     """The folder of the clients of a Slurm and a Grid Engine that run on this machine, seen by nobody else."""
-    folder = tmp_path_factory.mktemp("schedulers")
-    yield from started(folder, "start")
+    # every user's client has to reach their configuration, and pytest's own folders are closed
+    yield from started(open_folder() / "schedulers", "start")
 
 
 @pytest.fixture(scope="session")
@@ -72,10 +72,11 @@ def started(folder: Path, verb: str) -> Iterator[Path]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Project:
-    """A folder with ``tiny.sif`` and site files, and the command line in it."""
+    """A folder with ``tiny.sif`` and site files, and the command line in it; ``prefix`` is before it."""
 
     folder: Path
     environment: dict[str, str]
+    prefix: tuple[str, ...] = ()
 
     def run(
         self,
@@ -91,7 +92,7 @@ class Project:
 
     def command(self, *words: str, timeout: float = 90, **variables: str) -> Command:
         """Return the command line that runs envbuild in the folder."""
-        argv = (sys.executable, "-m", "envbuild", *words)
+        argv = (*self.prefix, sys.executable, "-m", "envbuild", *words)
         return Command(
             argv=argv, cwd=self.folder, env={**self.environment, **variables}, timeout=timeout
         )

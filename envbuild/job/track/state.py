@@ -54,7 +54,12 @@ def _ended(receipts: tuple[Receipt, ...], reason: str) -> JobState:
     code = exit_code(receipts)
     signals = sorted({receipt.signal for receipt in receipts if receipt.signal})
     reasons = sorted({receipt.reason for receipt in receipts if receipt.reason})
-    parts = [f"code {code} on {receipts[0].node}"]
+    failed = [receipt for receipt in receipts if receipt.code]
+    nodes = sorted({receipt.node for receipt in failed or receipts})
+    parts = (
+        [f"{len(failed)} of {len(receipts)} tasks failed"] if len(receipts) > 1 and failed else []
+    )
+    parts += [f"code {code} on {', '.join(nodes[:2])}{' …' if len(nodes) > 2 else ''}"]
     parts += [f"signal {', '.join(signals)}"] if signals else []
     parts += reasons or ([reason] if reason else [])
     uses = (receipt.use for receipt in receipts)

@@ -88,11 +88,11 @@ def _read_pieces(path: Path, start: int) -> Iterator[bytes]:
 
 
 def list_sizes(files: Collection[Path]) -> dict[Path, int]:
-    """Return the sizes of those files that are there, by one listing of each folder."""
+    """Return the sizes of those files that are there, in their order, by one listing of each folder."""
     found: dict[Path, int] = {}
     for folder in dict.fromkeys(path.parent for path in files):
         found.update(_sizes_in(folder, files))
-    return found
+    return {path: found[path] for path in files if path in found}
 
 
 def _sizes_in(folder: Path, files: Collection[Path]) -> dict[Path, int]:
