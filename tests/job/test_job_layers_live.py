@@ -40,7 +40,7 @@ def node_processes(kind: str, request: pytest.FixtureRequest) -> list[int]:
         return [int((folder / f"pbs{n}.pid").read_text()) for n in (1, 2)]
     folder = request.getfixturevalue("clients").parent
     if kind == "gridengine":
-        return []
+        return [int(path.read_text()) for path in folder.glob("grid/spool/execd/*/execd.pid")]
     return [int((folder / f"slurm/node{n}.pid").read_text()) for n in (1, 2)]
 
 
