@@ -90,6 +90,7 @@ def check_and_save(
 ) -> Report:
     """Check an image and save the report."""
     project = project_folder(source, context) if request.with_project else None
+    needed = needed_modules(project) if project and is_only_recipe(source) else {}
     read_digest = known_digest if image.recorded is None else fresh_digest
     image = replace(image, digest_of=lambda path: read_digest(path, context.store))
     basis = CheckBasis(
@@ -99,7 +100,7 @@ def check_and_save(
         records=_base_records(lock, context.store),
         target=request.node,
         project=project,
-        needed=needed_modules(project) if project and is_only_recipe(source) else {},
+        needed=needed,
         level=request.level,
     )
     host = CheckHost(

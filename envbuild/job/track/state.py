@@ -56,10 +56,10 @@ def _ended(receipts: tuple[Receipt, ...], reason: str) -> JobState:
     reasons = sorted({receipt.reason for receipt in receipts if receipt.reason})
     failed = [receipt for receipt in receipts if receipt.code]
     nodes = sorted({receipt.node for receipt in failed or receipts})
-    parts = (
-        [f"{len(failed)} of {len(receipts)} tasks failed"] if len(receipts) > 1 and failed else []
-    )
-    parts += [f"code {code} on {', '.join(nodes[:2])}{' …' if len(nodes) > 2 else ''}"]
+    more = " …" if len(nodes) > 2 else ""
+    parts = [f"code {code} on {', '.join(nodes[:2])}{more}"]
+    if failed and len(receipts) > 1:
+        parts.insert(0, f"{len(failed)} of {len(receipts)} tasks failed")
     parts += [f"signal {', '.join(signals)}"] if signals else []
     parts += reasons or ([reason] if reason else [])
     uses = (receipt.use for receipt in receipts)
