@@ -177,7 +177,7 @@ def test_an_array_is_told_in_the_order_of_its_tasks(
         (project / f"logs/thing-5-{number}.log").write_text(f"{number}\n")
     assert run_cli(["status", "5", "--json"]) == 0
     [row] = json.loads(capsys.readouterr().out)
-    assert row["detail"] == "2 of 3 tasks failed, code 3 on n1, n2"
+    assert row["detail"] == "2 of 3 tasks failed, code 3 on n1"
     assert run_cli(["logs", "5"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if not line.startswith("==>")] == ["1", "2", "10"]

@@ -55,9 +55,8 @@ def _ended(receipts: tuple[Receipt, ...], reason: str) -> JobState:
     signals = sorted({receipt.signal for receipt in receipts if receipt.signal})
     reasons = sorted({receipt.reason for receipt in receipts if receipt.reason})
     failed = [receipt for receipt in receipts if receipt.code]
-    nodes = sorted({receipt.node for receipt in failed or receipts})
-    more = " …" if len(nodes) > 2 else ""
-    parts = [f"code {code} on {', '.join(nodes[:2])}{more}"]
+    worst = failed or receipts
+    parts = [f"code {code} on {worst[0].node}"]
     if failed and len(receipts) > 1:
         parts.insert(0, f"{len(failed)} of {len(receipts)} tasks failed")
     parts += [f"signal {', '.join(signals)}"] if signals else []
