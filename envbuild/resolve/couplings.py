@@ -15,7 +15,7 @@ from envbuild.data.lookup import is_framework
 from envbuild.data.package_tables import CouplingRow, CouplingRule, load_aliases, load_companions
 from envbuild.resolve.stubs import Stubs, base_distributions, parse_requirements
 
-TEMPLATE = re.compile(r"\{([a-z0-9-]+)\.(minor2|minor|public|nodot)([+-]\d+)?\}")
+TEMPLATE = re.compile(r"\{([a-z0-9-]+)\.(minor2|minor|public|nodot)(?:\+(\d+))?\}")
 GOES_WITH = " goes with "
 UPPER = ("<", "<=", "==", "~=", "===")
 LIBRARIES = {
