@@ -258,12 +258,15 @@ def gather_evidence(
     )
     if evidence.static is None or evidence.static.data is None:
         return evidence
-    frameworks = frameworks_to_check(evidence)
-    evidence = replace(
-        evidence, frameworks=frameworks, framework=frameworks[0] if frameworks else None
-    )
+    evidence = _with_frameworks(evidence)
     evidence = replace(evidence, script=beside.result() if beside else run_script())
     return gather_gpu(evidence, inside, report, stage) if inside.gpu else evidence
+
+
+def _with_frameworks(evidence: Evidence) -> Evidence:
+    """Name the frameworks that the image holds; the first is the one that most checks judge."""
+    frameworks = frameworks_to_check(evidence)
+    return replace(evidence, frameworks=frameworks, framework=frameworks[0] if frameworks else None)
 
 
 def _script_run(
