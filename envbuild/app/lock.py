@@ -15,8 +15,9 @@ from envbuild.errors import EnvbuildError, NoSolutionError, UsageError
 from envbuild.job.sites.fit import why_unfit
 from envbuild.lock.changes import lock_changes
 from envbuild.lock.cuda import cuda_of
-from envbuild.lock.decide.decide import LockOptions, decide_lock
+from envbuild.lock.decide.decide import decide_lock
 from envbuild.lock.decide.import_search import carry_proof
+from envbuild.lock.decide.options import LockOptions
 from envbuild.lock.model import EVERYTHING, Lock
 from envbuild.lock.read import read_lock
 from envbuild.lock.report import summarize_lock

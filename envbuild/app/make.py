@@ -136,7 +136,7 @@ def _resolve_only(source: Source, context: Context) -> Lock:
         lock_target,
         resolve_lock,
     )
-    from envbuild.lock.decide.decide import LockOptions  # late: most recipes have a lock
+    from envbuild.lock.decide.options import LockOptions  # late: most recipes have a lock
 
     lock = resolve_lock(source, LockOptions(target=lock_target(source, context)), context)
     for line in describe_lock(None, lock, None):

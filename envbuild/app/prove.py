@@ -26,8 +26,9 @@ from envbuild.check.expected import CheckBasis, derive_expected
 from envbuild.check.probe_runner import ProbeRunner
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, HostError
-from envbuild.lock.decide.decide import LockOptions, decide_lock
+from envbuild.lock.decide.decide import decide_lock
 from envbuild.lock.decide.import_search import Failure, ImportSearch, SearchBounds
+from envbuild.lock.decide.options import LockOptions
 from envbuild.lock.model import Lock, PythonPackage
 from envbuild.net.index import index_url, read_links
 from envbuild.net.web import make_client

@@ -24,7 +24,7 @@ from envbuild.errors import IntegrityError, NetworkError, NoSolutionError, Usage
 from envbuild.lock.cuda import cuda_of
 from envbuild.lock.decide import decide
 from envbuild.lock.decide.conda import locked_packages
-from envbuild.lock.decide.decide import LockOptions
+from envbuild.lock.decide.options import LockOptions
 from envbuild.lock.model import Lock
 from envbuild.lock.read import parse_lock
 from envbuild.lock.staleness import refuse_changed_files, stale_reasons
@@ -353,7 +353,7 @@ def test_a_first_lock_asks_the_channels_before_it_makes_a_base(
     def make_base(*_: Any) -> None:
         raise BaseIsMadeError
 
-    monkeypatch.setattr(decide, "_describe_base", make_base)
+    monkeypatch.setattr(decide, "choose_base", make_base)
     project.write("samtools")
     source = find_recipe("cell", project.settings)
     with pytest.raises(BaseIsMadeError):

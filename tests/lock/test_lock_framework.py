@@ -14,8 +14,9 @@ import pytest
 from envbuild.base.model import BaseFacts, Dist
 from envbuild.context import open_context
 from envbuild.errors import NoSolutionError, UsageError
-from envbuild.lock.decide.decide import LockOptions, decide_lock
+from envbuild.lock.decide.decide import decide_lock
 from envbuild.lock.decide.framework import require_framework
+from envbuild.lock.decide.options import LockOptions
 from envbuild.lock.model import Lock
 from envbuild.lock.staleness import stale_reasons
 from envbuild.plan.scripts import fetch_packages

@@ -13,7 +13,8 @@ import pytest
 from envbuild.base.model import BaseFacts
 from envbuild.context import Context, open_context
 from envbuild.errors import EnvbuildError, StaleLockError, UsageError
-from envbuild.lock.decide.decide import LockOptions, decide_lock
+from envbuild.lock.decide.decide import decide_lock
+from envbuild.lock.decide.options import LockOptions
 from envbuild.lock.decide.project_files import require_files
 from envbuild.lock.digest import lock_digest, recipe_digest
 from envbuild.lock.model import Lock

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
 
 import pytest
 
@@ -12,9 +14,10 @@ from envbuild.base.debian.distribution import UBUNTU, release_of
 from envbuild.base.model import AptPackage, BaseFacts
 from envbuild.context import open_context
 from envbuild.errors import NoSolutionError, UsageError
-from envbuild.lock.decide.system import choose_system
+from envbuild.lock.decide.base import choose_system
+from envbuild.lock.decide.options import LockOptions, LockTask
 from envbuild.progress import Silent
-from envbuild.recipe.model import AboutSection, BaseSection, Recipe, SystemSection
+from envbuild.recipe.model import AboutSection, BaseSection, Recipe, Source, SystemSection
 from envbuild.run import LocalRunner
 from envbuild.settings import Settings
 from tests.base.debian_mirror import Mirror
@@ -53,12 +56,9 @@ def chosen(
     recipe = Recipe(
         recipe=AboutSection(name="x"), base=BaseSection(image="docker://x"), system=system
     )
-    found = choose_system(
-        recipe,
-        facts,
-        None,
-        open_context(settings, LocalRunner(), Silent()),
-    )
+    source = Source(recipe=recipe, path=Path("x.toml"), text="", lock=Path("x.lock"))
+    context = open_context(settings, LocalRunner(), Silent())
+    found = choose_system(facts, LockTask(source, LockOptions(), context, date(2025, 1, 1)))
     return [(p.name, p.group, p.path.split("/")[1]) for p in found]
 
 

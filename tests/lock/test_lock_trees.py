@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 from envbuild.base.model import BaseFacts
 from envbuild.context import open_context
 from envbuild.errors import EnvbuildError, NetworkError, StaleLockError, UsageError
-from envbuild.lock.decide.decide import LockOptions, decide_lock
+from envbuild.lock.decide.decide import decide_lock
+from envbuild.lock.decide.options import LockOptions
 from envbuild.lock.decide.source_trees import require_trees
 from envbuild.lock.model import Lock, PythonPackage
 from envbuild.lock.read import parse_lock

@@ -16,7 +16,8 @@ from envbuild.cli import run_cli
 from envbuild.context import Context, open_context
 from envbuild.errors import UsageError
 from envbuild.lock.changes import lock_changes
-from envbuild.lock.decide.decide import LockOptions, decide_lock
+from envbuild.lock.decide.decide import decide_lock
+from envbuild.lock.decide.options import LockOptions
 from envbuild.lock.model import Lock
 from envbuild.progress import Silent
 from envbuild.recipe.model import Source

@@ -37,7 +37,8 @@ from envbuild.build.packages.editable import (
 from envbuild.build.pinned_compressor import running_codec
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, HostError, UsageError
-from envbuild.lock.decide.decide import LockOptions, decide_lock
+from envbuild.lock.decide.decide import decide_lock
+from envbuild.lock.decide.options import LockOptions
 from envbuild.lock.model import Lock
 from envbuild.lock.packer import packer_here
 from envbuild.recipe.edit import requirement_name

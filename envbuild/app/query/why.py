@@ -11,7 +11,7 @@ from envbuild.app.lock import lock_target, resolve_lock
 from envbuild.base.facts import cached_facts
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError
-from envbuild.lock.decide.decide import LockOptions
+from envbuild.lock.decide.options import LockOptions
 from envbuild.lock.dependency_paths import conda_package, locked_package
 from envbuild.lock.model import Lock
 from envbuild.recipe.model import Source, asking_for

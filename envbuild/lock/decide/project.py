@@ -1,0 +1,112 @@
+"""Resolve the project's requirements against its base, perhaps with another framework release."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from packaging.utils import canonicalize_name
+
+from envbuild.errors import NoSolutionError, UsageError
+from envbuild.lock.decide.base import add_framework
+from envbuild.lock.decide.base_description import BaseDescription, brought_alone
+from envbuild.lock.decide.framework import other_release, refuse_line
+from envbuild.lock.decide.options import LockTask
+from envbuild.progress import SilentStage
+from envbuild.recipe.model import Source
+from envbuild.resolve.backends import PAGE, RESOLVERS
+from envbuild.resolve.model import Request, Resolution
+from envbuild.resolve.sources.source_trees import SourceTree
+from envbuild.toml import closest
+
+
+def resolve_project(
+    task: LockTask,
+    base: BaseDescription,
+    lines: tuple[str, ...],
+    trees: tuple[SourceTree, ...],
+) -> tuple[BaseDescription, Resolution]:
+    """Return the project's resolution and the base, perhaps with another framework release.
+
+    ``lines`` are the requirements; those of source ``trees`` have a name and an exact version.
+    Raises NoSolutionError about the release that was chosen first.
+    """
+    if not base.facts.python:
+        return base, Resolution(packages=())
+
+    request = _project_request(task, base, lines, trees)
+    try:
+        dated = f" as of {request.as_of}" if request.as_of else ""
+        return base, _resolve(task, request, f"resolve the requirements{dated}")
+    except NoSolutionError as refusal:
+        first = refusal
+    # the framework was chosen by itself: another release of its line may suit the project
+    pin = _other_framework(task, base, request, first)
+    try:
+        other = add_framework(replace(base, facts=base.under or base.facts), task, bounds=(pin,))
+        again = _project_request(task, other, lines, trees)
+        resolution = _resolve(task, again, f"resolve the requirements with {pin}")
+    except NoSolutionError:
+        raise first from None
+    note = (
+        f"{pin} is taken, not {base.facts.framework}: the requirements have no solution with that "
+        "one"
+    )
+    return other, replace(resolution, notes=(note, *resolution.notes))
+
+
+def refuse_unused(source: Source, resolution: Resolution) -> None:
+    """Raise UsageError for a name in from-source that is none of the packages."""
+    known = {found.name for found in resolution.packages}
+    for name in source.recipe.python.from_source:
+        if canonicalize_name(name) not in known:
+            raise UsageError(
+                f'[python] from-source names "{name}", which no requirement brings'
+                f"{closest(canonicalize_name(name), known)}",
+                where=str(source.path),
+                hint="write it into dependencies too, or leave it out",
+            )
+
+
+def _project_request(
+    task: LockTask,
+    base: BaseDescription,
+    lines: tuple[str, ...],
+    trees: tuple[SourceTree, ...],
+) -> Request:
+    recipe, options = task.recipe, task.options
+    # a date that nobody chose may be moved; one of the recipe or the command line may not
+    latest = task.today.isoformat() if task.chosen_date is None else None
+    return Request(
+        requirements=lines,
+        archives=tuple((tree.file, str(tree.path)) for tree in trees),
+        facts=base.bare or base.facts,
+        indexes=recipe.python.indexes,
+        as_of=task.as_of(base.facts),
+        latest=latest,
+        keep=(*brought_alone(base, lines), *options.kept_versions),
+        upgrade=options.upgrade,
+        refresh=options.refresh,
+        bounds=options.bounds,
+        protect=base.protect,
+        framework=recipe.base.framework if base.framework else None,
+        from_source=recipe.python.from_source,
+    )
+
+
+def _resolve(task: LockTask, request: Request, title: str) -> Resolution:
+    with task.context.report.stage(title, unit=PAGE) as stage:
+        return RESOLVERS[task.options.resolver](task.context, stage)(request)
+
+
+def _other_framework(
+    task: LockTask, base: BaseDescription, request: Request, first: NoSolutionError
+) -> str:
+    """Return the exact requirement of another release; raise ``first`` where none suits."""
+    resolver = RESOLVERS[task.options.resolver](task.context, SilentStage())
+    try:
+        pin = other_release(request, base, resolver)
+    except NoSolutionError as refusal:
+        raise refuse_line(first, refusal, request.framework or "") from None
+    if pin is None:
+        raise first
+    return pin
