@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from envbuild.progress import Reporter
 from envbuild.run import Runner
 from envbuild.settings import Settings
-from envbuild.store.layout import Store
+from envbuild.store.layout import Store, open_store
 
 if TYPE_CHECKING:
     from envbuild.runtime import Runtime
@@ -46,5 +46,5 @@ class Context:
 
 def open_context(settings: Settings, runner: Runner, report: Reporter) -> Context:
     """Return the context for these settings, with the store that they name."""
-    store = Store(settings.store, settings.stores_below)
+    store = open_store(settings)
     return Context(settings=settings, runner=runner, store=store, report=report)

@@ -52,7 +52,7 @@ from envbuild.build.in_base.install_scheme import (
     read_scheme,
 )
 from envbuild.build.in_base.overlay_run import post_script, run_captured
-from envbuild.build.in_base.sdists import build_wheels, built_name, wheel_key
+from envbuild.build.in_base.sdists import BuildNeeds, build_wheels, built_name, wheel_key
 from envbuild.build.local_base import report_old_cuda
 from envbuild.build.packages.from_wheel import unpack_wheel
 from envbuild.build.packages.overlaps import find_overlaps
@@ -213,15 +213,9 @@ class _Assembly:
         for part in sorted(planned, key=lambda part: -self.packages[part.subject].size):
             if part.key not in self.wheels:
                 package = self.packages[part.subject]
-                self.wheels[part.key] = self.feeders.submit(self._pack_wheel, package, scheme)
-
-    def _pack_wheel(self, package: PythonPackage, scheme: Scheme) -> WheelPart:
-        if not package.is_sdist:
-            path = self.store.artifact(package.sha256)
-            return provide_wheel(path, package.file, package.sha256, scheme, self.packing)
-        key = wheel_key(package, self.needs)
-        path = self.store.built(key)
-        return provide_wheel(path, built_name(package), f"built {key}", scheme, self.packing)
+                self.wheels[part.key] = self.feeders.submit(
+                    provide_package, package, self.needs, scheme, self.packing
+                )
 
     def _pack_wheels(self, plan: AssemblyPlan, scheme: Scheme) -> dict[str, WheelPart]:
         """Build sdists and return all wheels as parts by their keys, in the order of the plan."""
@@ -319,6 +313,18 @@ class _Assembly:
 
 def _count_packed(stage: Stage, size: int, _: Future[WheelPart]) -> None:
     stage.advance(size)
+
+
+def provide_package(
+    package: PythonPackage, needs: BuildNeeds, scheme: Scheme, packing: PackContext
+) -> WheelPart:
+    """Return the part of a package: of its wheel, or of the one that its source archive gave."""
+    if not package.is_sdist:
+        path = packing.store.artifact(package.sha256)
+        return provide_wheel(path, package.file, package.sha256, scheme, packing)
+    key = wheel_key(package, needs)
+    path = packing.store.built(key)
+    return provide_wheel(path, built_name(package), f"built {key}", scheme, packing)
 
 
 def provide_wheel(

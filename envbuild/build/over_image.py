@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from envbuild.build.assemble import provide_wheel
+from envbuild.build.assemble import provide_package, provide_wheel
 from envbuild.build.assembly_plan import build_needs
 from envbuild.build.fetch import fetch_files
 from envbuild.build.image.guard import mark_part
@@ -33,7 +33,7 @@ from envbuild.build.in_base.install_scheme import (
     keep_scheme,
     read_scheme,
 )
-from envbuild.build.in_base.sdists import build_wheels, built_name, wheel_key
+from envbuild.build.in_base.sdists import build_wheels, wheel_key
 from envbuild.build.packages.whiteouts import replaced_entries
 from envbuild.build.pinned_compressor import running_codec
 from envbuild.context import Context
@@ -42,7 +42,7 @@ from envbuild.formats.oci_layer import WHITEOUT
 from envbuild.formats.sif_writer import OVERLAY
 from envbuild.formats.squashfs_reader import SquashImage
 from envbuild.formats.squashfs_writer import write_squashfs
-from envbuild.lock.model import Lock, PythonPackage
+from envbuild.lock.model import Lock
 from envbuild.parts.cache import CachedPart, PackContext, cached_part
 from envbuild.parts.reader import read_entry
 from envbuild.store.atomic import os_errors_as
@@ -150,19 +150,8 @@ def _pack_locked(
     count = len(lock.installed)
     with packing.report.stage(f"pack {count_noun(count, 'package')}", total=count) as stage:
         for package in lock.installed:
-            yield _pack_package(package, lock, scheme, packing)
+            yield provide_package(package, needs, scheme, packing)
             stage.advance()
-
-
-def _pack_package(
-    package: PythonPackage, lock: Lock, scheme: Scheme, packing: PackContext
-) -> WheelPart:
-    if not package.is_sdist:
-        path = packing.store.artifact(package.sha256)
-        return provide_wheel(path, package.file, package.sha256, scheme, packing)
-    key = wheel_key(package, build_needs(lock))
-    path = packing.store.built(key)
-    return provide_wheel(path, built_name(package), f"built {key}", scheme, packing)
 
 
 def _pack_file(path: Path, scheme: Scheme, packing: PackContext) -> WheelPart:

@@ -40,7 +40,7 @@ summary { cursor: pointer; color: var(--soft); padding: .2rem 0; }
 
 def format_page(report: Report) -> str:
     """Write a report as a page; what an image has answered is shown as text, never as markup."""
-    counts = ", ".join(f"{_count(report, word)} {word}" for word in WORDS)
+    counts = ", ".join(f"{report.count(word)} {word}" for word in WORDS)
     name = escape(report.image.rsplit("/", 1)[-1])
     findings = sorted(report.findings, key=lambda finding: ORDER[finding.outcome])
     groups = "".join(
@@ -68,10 +68,6 @@ def _summary(report: Report) -> str:
     skipped = [finding.title for finding in report.findings if finding.outcome == "skipped"]
     rest = f" Not looked at: {', '.join(skipped)}." if skipped else ""
     return f"All that was checked{where}{aim} is as it should be.{rest}"
-
-
-def _count(report: Report, outcome: str) -> int:
-    return sum(finding.outcome == outcome for finding in report.findings)
 
 
 def _group(outcome: str, findings: list[Finding]) -> str:

@@ -49,3 +49,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     asked: str | None = None
     envbuild: str = ""
     schema: int = SCHEMA
+
+    def count(self, outcome: str) -> int:
+        """Return how many findings have that outcome."""
+        return sum(finding.outcome == outcome for finding in self.findings)

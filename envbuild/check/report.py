@@ -27,7 +27,7 @@ def format_report(report: Report, *, style: Style = lambda text, _: text) -> str
     lines: list[str] = []
     for finding in report.findings:
         lines += _finding_lines(finding, width, style)
-    counts = [f"{_count(report, outcome)} {outcome}" for outcome in ("passed", "failed", "skipped")]
+    counts = [f"{report.count(outcome)} {outcome}" for outcome in ("passed", "failed", "skipped")]
     where = f" on {', '.join(report.gpu)}, driver {report.driver}" if report.gpu else ""
     where += f" for {report.target}" if report.target else ""
     summary = (
@@ -83,10 +83,6 @@ def require_verdict(report: Report) -> None:
             where=report.image,
             hint="check it on a node with a GPU: envbuild check NAME --require-gpu --on SITE",
         )
-
-
-def _count(report: Report, outcome: str) -> int:
-    return sum(finding.outcome == outcome for finding in report.findings)
 
 
 def _finding_lines(finding: Finding, width: int, style: Style) -> list[str]:

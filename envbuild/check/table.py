@@ -21,7 +21,7 @@ from envbuild.check.checks import (
 from envbuild.check.checks.frameworks import for_framework, join_verdicts
 from envbuild.check.evidence import Evidence, Verdict, passed
 from envbuild.check.expected import Expected
-from envbuild.check.model import Finding, Level
+from envbuild.check.model import Finding
 
 CheckFunction = Callable[[Evidence], Verdict]
 
@@ -261,7 +261,6 @@ CHECKS: tuple[Check, ...] = (
     ),
 )
 
-LEVELS: tuple[Level, ...] = ("quick", "full", "soak")
 NO_GPU = "this machine has no NVIDIA driver"
 NO_GPU_HINT = "check on a node with a GPU: envbuild check IMAGE --require-gpu"
 

@@ -183,14 +183,6 @@ def runs_on(
     return "ptx" if any(code <= capability for code in ptx) else None
 
 
-def gpu_names(capability: int) -> str:
-    """Return the cards of a capability ("V100"), or the capability itself."""
-    return next(
-        (row.names for row in load_cuda().gpu if row.capability == capability),
-        f"capability {capability / 10}",
-    )
-
-
 def from_driver(soname: str) -> bool:
     """Tell whether a library belongs to the driver of the machine and never to the image."""
     return matches(soname, load_sonames().driver)

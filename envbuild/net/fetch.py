@@ -7,7 +7,6 @@ import shutil
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
@@ -15,7 +14,7 @@ from envbuild.context import Context
 from envbuild.errors import IntegrityError, NetworkError, SpaceError, UsageError
 from envbuild.net.channels import channel_urls
 from envbuild.net.download import Download, download_file
-from envbuild.net.index import config_file, index_url, read_links
+from envbuild.net.index import index_url, read_links
 from envbuild.net.parallel import for_each_parallel
 from envbuild.net.partial import is_complete, partial_path
 from envbuild.net.redact import redact, without_user
@@ -23,7 +22,7 @@ from envbuild.net.web import GoneError, local_path, make_client, open_response, 
 from envbuild.progress import Reporter, Transfer
 from envbuild.run import Runner
 from envbuild.settings import Settings
-from envbuild.store.atomic import os_errors_as
+from envbuild.store.atomic import os_errors_as, size_of
 from envbuild.store.layout import Store
 from envbuild.store.units import human_bytes
 
@@ -252,7 +251,7 @@ def _debian_mirror(todo: Iterable[Artifact], settings: Settings, mirror: str | N
     if not any(item.kind == "debian" for item in todo):
         return ""
     if not mirror:
-        hint = f'write its address into {config_file(settings)}:\n[mirrors]\ndebian = "https://…/debian"'
+        hint = f'write its address into {settings.config}:\n[mirrors]\ndebian = "https://…/debian"'
         raise UsageError("no Debian mirror is known on this machine", hint=hint)
     if not re.match(r"https?://[^/]|file:/", mirror):
         raise UsageError(
@@ -263,7 +262,7 @@ def _debian_mirror(todo: Iterable[Artifact], settings: Settings, mirror: str | N
 
 def _check_space(todo: Iterable[Artifact], store: Store) -> None:
     folder = store.folder("artifacts")
-    arrived = sum(_size_of(partial_path(store.artifact(item.sha256))) for item in todo)
+    arrived = sum(size_of(partial_path(store.artifact(item.sha256))) for item in todo)
     needed = total_size(todo) - arrived
     with os_errors_as(folder):
         free = shutil.disk_usage(folder).free
@@ -273,13 +272,6 @@ def _check_space(todo: Iterable[Artifact], store: Store) -> None:
             where=str(folder),
             hint="free space there, or point ENVBUILD_STORE to a larger file system",
         )
-
-
-def _size_of(path: Path) -> int:
-    try:
-        return path.lstat().st_size
-    except OSError:
-        return 0
 
 
 def _linked_size(url: str, client: httpx.Client, stop: threading.Event) -> int:

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Link",
-    "config_file",
     "index_url",
     "make_client",
     "read_links",
@@ -63,13 +62,6 @@ def index_url(settings: Settings, runner: Runner, name: str | None = None) -> st
             return _require_url(value, origin)
     program = uv_program(settings)
     return _require_url(_index_of_uv(settings, runner, program), "uv's default index")
-
-
-def config_file(settings: Settings) -> Path:
-    """Return where this user's settings file is, or would be."""
-    env = settings.environment
-    folder = Path(env.get("XDG_CONFIG_HOME") or settings.home / ".config")
-    return Path(env.get("ENVBUILD_CONFIG") or folder / "envbuild" / "config.toml")
 
 
 def read_links(
@@ -143,7 +135,7 @@ def _named_index(settings: Settings, name: str) -> str:
     known = [key for key in settings.indexes if key != "default"]
     raise UsageError(
         f"no index is called {name!r} on this machine{closest(name, known)}",
-        hint=f'write its address into {config_file(settings)}:\n[indexes]\n{name} = "https://…/simple"\n'
+        hint=f'write its address into {settings.config}:\n[indexes]\n{name} = "https://…/simple"\n'
         f"or set {variable}",
     )
 

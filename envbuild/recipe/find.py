@@ -11,7 +11,7 @@ from envbuild.recipe.model import Source
 from envbuild.recipe.read import read_recipe
 from envbuild.recipe.undo import settle_change
 from envbuild.settings import Settings
-from envbuild.store.layout import Store
+from envbuild.store.layout import open_store
 
 LOCKS = "lockfiles"
 RECIPES = "recipes"
@@ -44,7 +44,7 @@ def find_recipe(name: str | None, settings: Settings) -> Source:
     """
     path = _only_recipe(settings) if name is None else _find_named(name, settings)
     if path.is_file():  # else reading it says what it is
-        settle_change(path, Store(settings.store, settings.stores_below))
+        settle_change(path, open_store(settings))
     recipe, text = read_recipe(path)
     shipped = path.resolve().is_relative_to((settings.shipped / RECIPES).resolve())
     lock = lock_path(path, recipe.base.platform, settings)

@@ -29,6 +29,14 @@ def os_errors_as(path: Path) -> Iterator[None]:
         raise error_of_os(error, path) from error
 
 
+def size_of(path: Path) -> int:
+    """Return the size in bytes of a file itself, of what is not there 0."""
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0
+
+
 def error_of_os(error: OSError, path: Path) -> HostError | SpaceError:
     """Return the error to raise for an OSError met while writing to a path."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):

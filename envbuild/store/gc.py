@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.host import read_host
+from envbuild.store.atomic import size_of
 from envbuild.store.layout import HELD, LAYOUT, LEFT, OUTSIDE, Store, remove_tree
 from envbuild.store.sealed import SEAL
 
@@ -104,7 +105,7 @@ def _dead_partials(store: Store, now: float) -> Iterator[Removal]:
     for path in _files_below(store.root / LAYOUT):
         if path.name.endswith(".partial") and _age_of(path, now) > PARTIAL_DAYS * DAY:
             yield Removal(
-                path=path, size=_size_of(path), reason="a download or write that nobody continued"
+                path=path, size=size_of(path), reason="a download or write that nobody continued"
             )
 
 
@@ -115,7 +116,7 @@ def _orphaned_files(store: Store, now: float) -> Iterator[Removal]:
             and not path.with_suffix(".index").exists()
             and _age_of(path, now) > DAY
         ):
-            yield Removal(path=path, size=_size_of(path), reason="a layer without its index")
+            yield Removal(path=path, size=size_of(path), reason="a layer without its index")
 
 
 def _unused_files(store: Store, before: float, days: float) -> Iterator[Removal]:
@@ -130,7 +131,7 @@ def _unused_files(store: Store, before: float, days: float) -> Iterator[Removal]
                 not path.name.endswith(".partial")
                 and max(_last_used(main), _last_used(path)) < before
             ):
-                yield Removal(path=path, size=_size_of(path), reason=f"not used for {days:g} days")
+                yield Removal(path=path, size=size_of(path), reason=f"not used for {days:g} days")
 
 
 def remove_files(removal: Removal, by_owner: Callable[[Path], object] = lambda _path: None) -> bool:
@@ -180,8 +181,8 @@ def mark_used(path: Path) -> None:
 def tree_size(path: Path) -> int:
     """Return the bytes of a file or of all files below a folder, as far as they stay."""
     if not path.is_dir() or path.is_symlink():
-        return _size_of(path)
-    return sum(_size_of(file) for file in _files_below(path))
+        return size_of(path)
+    return sum(size_of(file) for file in _files_below(path))
 
 
 def _files_below(folder: Path) -> Iterator[Path]:
@@ -195,13 +196,6 @@ def _list_folder(folder: Path) -> list[Path]:
         return sorted(folder.iterdir())
     except OSError:
         return []
-
-
-def _size_of(path: Path) -> int:
-    try:
-        return path.lstat().st_size
-    except OSError:
-        return 0
 
 
 def _last_used(path: Path) -> float:

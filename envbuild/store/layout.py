@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.progress import Reporter
+from envbuild.settings import Settings
 from envbuild.store.atomic import is_shared, make_empty, make_folder, os_errors_as
 
 LAYOUT = "v1"
@@ -32,6 +33,11 @@ def final_path(path: Path) -> Path:
     """Return the name that a file which is being written will have; any other path as it is."""
     found = re.fullmatch(rf"\.(.+)\.\d+{re.escape(LEFT)}", path.name)
     return path.with_name(found[1]) if found else path
+
+
+def open_store(settings: Settings) -> Store:
+    """Return the store that the settings name, over the stores that may only be read."""
+    return Store(settings.store, settings.stores_below)
 
 
 @dataclass(frozen=True, slots=True)

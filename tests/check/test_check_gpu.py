@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.check.model import Finding, Report
+from envbuild.check.model import Finding, Level, Report
 from envbuild.check.perform import gpu_present
-from envbuild.check.table import LEVELS
 from tests.check import fake_frameworks
 from tests.check.conda_tree import CondaTree
 from tests.check.tree import BUILD_INFO, Tree, failures, install_cuda, make_recipe, tensorflow_files
@@ -220,8 +219,9 @@ def test_without_a_gpu_its_checks_are_skipped_and_where_one_is_required_there_is
 def test_the_deeper_levels_ask_for_more_and_are_skipped_without_a_gpu(tmp_path: Path) -> None:
     tree = torch_tree(tmp_path / "i")
     recipe = make_recipe(framework="torch==2.5.*")
+    levels: tuple[Level, ...] = ("quick", "full", "soak")
     quick, full, soak = (
-        {one.check for one in tree.check(recipe, level=level).findings} for level in LEVELS
+        {one.check for one in tree.check(recipe, level=level).findings} for level in levels
     )
     assert full - quick == {
         "precision",

@@ -13,7 +13,7 @@ from envbuild.base.debian.apt import debian_mirror
 from envbuild.base.oci.registry import front_pages
 from envbuild.errors import NetworkError
 from envbuild.formats.image_name import HUB
-from envbuild.net.index import config_file, index_url
+from envbuild.net.index import index_url
 from envbuild.net.redact import redact
 from envbuild.net.web import CERTIFICATE_HINT, make_client
 from envbuild.resolve.conflict.explain import translate_failure
@@ -97,7 +97,7 @@ def registries(settings: Settings) -> Iterable[Finding]:
         if registry == HUB:
             mend = (
                 'take a base that needs no registry (bootstrap = "debian:bookworm"), or name a mirror in '
-                f'{config_file(settings)}:\n[registries."{HUB}"]\nmirrors = ["https://…"]'
+                f'{settings.config}:\n[registries."{HUB}"]\nmirrors = ["https://…"]'
             )
         value = f"{registry}: {shown} cannot be reached: {reason}"
         yield Finding(name="registry", verdict="differs", value=value, mend=mend)

@@ -11,6 +11,7 @@ from itertools import chain
 from pathlib import Path
 
 import msgspec
+from packaging.utils import canonicalize_name
 
 from envbuild.base.facts import probe_text, read_probe
 from envbuild.base.model import BaseFacts
@@ -152,7 +153,9 @@ def find_manual_changes(folder: Path, note: SandboxNote, facts: BaseFacts) -> Ma
     )
     lines = chain.from_iterable(dist.requires for dist in facts.dists)
     required = {_required_names(line) for line in lines if "extra ==" not in line}
-    direct = tuple(name for name, _, version in dists if version and _plain(name) not in required)
+    direct = tuple(
+        name for name, _, version in dists if version and canonicalize_name(name) not in required
+    )
     automatic = _automatic_packages(folder)
     asked = tuple(
         name for name, before, version in apt if version and not before and name not in automatic
@@ -279,8 +282,4 @@ def _automatic_packages(folder: Path) -> set[str]:
 
 
 def _required_names(line: str) -> str:
-    return _plain(re.split(r"[\s\[(;<>=!~@]", line, maxsplit=1)[0])
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
+    return canonicalize_name(re.split(r"[\s\[(;<>=!~@]", line, maxsplit=1)[0])

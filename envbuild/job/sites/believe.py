@@ -9,7 +9,7 @@ from envbuild.errors import UsageError
 from envbuild.job.sites.find import FOLDER, own_folder, site_files
 from envbuild.job.sites.site import Site
 from envbuild.settings import Settings
-from envbuild.store.layout import Store
+from envbuild.store.layout import open_store
 from envbuild.store.own_records import is_own, note_own
 from envbuild.toml import read_toml
 
@@ -17,7 +17,7 @@ from envbuild.toml import read_toml
 def note_site(name: str, settings: Settings) -> None:
     """Note that the user means the file of ./sites with this name, as it is now."""
     _, text = read_toml(settings.cwd / FOLDER / f"{name}.toml")
-    note_own(text.encode(), _store_of(settings))
+    note_own(text.encode(), open_store(settings))
 
 
 def require_believed(site: Site, settings: Settings) -> None:
@@ -27,7 +27,7 @@ def require_believed(site: Site, settings: Settings) -> None:
         return
     keys = powerful_keys(site)
     _, text = read_toml(path)
-    if not keys or is_own(text.encode(), _store_of(settings)):
+    if not keys or is_own(text.encode(), open_store(settings)):
         return
     shown = f"{FOLDER}/{path.name}"
     raise UsageError(
@@ -67,7 +67,3 @@ def powerful_keys(site: Site) -> list[str]:
         "[pbs] chunk": site.pbs.chunk,
     }
     return [key for key, value in values.items() if value]
-
-
-def _store_of(settings: Settings) -> Store:
-    return Store(settings.store, settings.stores_below)

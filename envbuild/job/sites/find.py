@@ -18,13 +18,7 @@ FOLDER = "sites"
 
 def own_folder(settings: Settings) -> Path:
     """Return the folder of the user's own site files, beside the settings file."""
-    env = settings.environment
-    config = env.get("ENVBUILD_CONFIG")
-    return (
-        Path(config).parent
-        if config
-        else Path(env.get("XDG_CONFIG_HOME") or settings.home / ".config") / "envbuild"
-    ) / FOLDER
+    return settings.config.parent / FOLDER
 
 
 def site_files(settings: Settings, *, project: bool = True) -> dict[str, Path | None]:

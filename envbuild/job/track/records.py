@@ -18,7 +18,7 @@ from envbuild.job.model import SCHEMA, Receipt, Record
 from envbuild.limits import UNREADABLE
 from envbuild.settings import Settings
 from envbuild.store.atomic import os_errors_as, write_text
-from envbuild.store.layout import Store
+from envbuild.store.layout import Store, open_store
 from envbuild.store.own_records import OWN_FOLDER, is_own, note_own
 
 T = TypeVar("T")
@@ -69,7 +69,7 @@ def save_record(record: Record, project: Path) -> Path:
 
 def require_record_folder(settings: Settings) -> None:
     """Raise HostError where the record of a job could not be kept, before the job is there."""
-    folder = _store_of(settings).folder(OWN_FOLDER)
+    folder = open_store(settings).folder(OWN_FOLDER)
     if not os.access(folder, os.W_OK):
         hint = "let your user write there, or set ENVBUILD_STORE to another folder"
         raise HostError("the store cannot be written", where=str(folder), hint=hint)
@@ -78,7 +78,7 @@ def require_record_folder(settings: Settings) -> None:
 def save_own_record(record: Record, settings: Settings) -> Path:
     """Write the record of a job that was submitted just now, so that it can be acted upon."""
     path = save_record(record, settings.cwd)
-    note_own(_lasting_part(path.read_bytes()), _store_of(settings))
+    note_own(_lasting_part(path.read_bytes()), open_store(settings))
     return path
 
 
@@ -95,7 +95,7 @@ def load_own_records(settings: Settings) -> tuple[Record, ...]:
 
     A record names commands, folders to bind, and files to remove.
     """
-    store = _store_of(settings)
+    store = open_store(settings)
     return tuple(record for record, raw in _read_folder(settings.cwd) if _is_own(raw, store))
 
 
@@ -107,10 +107,6 @@ def _read_folder(project: Path) -> list[tuple[Record, bytes]]:
         if record is not None:
             found.append((record, raw))
     return sorted(found, key=lambda item: item[0].submitted)
-
-
-def _store_of(settings: Settings) -> Store:
-    return Store(settings.store, settings.stores_below)
 
 
 def _is_own(raw: bytes, store: Store) -> bool:
