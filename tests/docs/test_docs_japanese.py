@@ -21,6 +21,11 @@ FENCE = re.compile(r"^```.*?^```$|(?:(?<=\n\n)|\A)(?:^ {4}[^\n]*\n)+", re.MULTIL
 COMMENT = re.compile(r"(?:^|\s+)#(?![!$]).*$", re.MULTILINE)
 """What is translated inside a block.  A directive of a scheduler and the first line of a script are no comments."""
 
+TABLE_ROW = re.compile(r"^\|", re.MULTILINE)
+LIST_ITEM = re.compile(r"^\s*(?:[-*]|\d+\.) ", re.MULTILINE)
+NAMED = re.compile(r"(?<![\w-])--[a-z][a-z-]+|\[[a-z]+\](?!\()")
+"""An option (--mode), or a section of a recipe ([conda])."""
+
 
 def _japanese(page: Path) -> Path:
     return ROOT / "docs/ja" / page.name
@@ -29,6 +34,10 @@ def _japanese(page: Path) -> Path:
 def _code(text: str) -> list[str]:
     """Return the blocks of a page, fenced or indented, in order."""
     return [found[0].rstrip("\n") for found in FENCE.finditer(text)]
+
+
+def _prose(page: Path) -> str:
+    return re.sub("<!--.*?-->", "", FENCE.sub("", page.read_text("utf-8")))
 
 
 def _plain(block: str) -> str:
@@ -94,9 +103,23 @@ def test_the_japanese_readme_has_every_verb() -> None:
 
 @pytest.mark.parametrize("page", ENGLISH, ids=_name)
 def test_both_languages_have_the_same_sections(page: Path) -> None:
-    texts = (page.read_text("utf-8"), _japanese(page).read_text("utf-8"))
-    levels = [re.findall(r"^#+(?= )", FENCE.sub("", text), re.MULTILINE) for text in texts]
-    assert levels[0] == levels[1]
+    english, japanese = (
+        re.findall(r"^#+(?= )", _prose(text), re.MULTILINE) for text in (page, _japanese(page))
+    )
+    assert japanese == english
+
+
+@pytest.mark.parametrize("page", ENGLISH, ids=_name)
+def test_both_languages_have_the_same_tables_and_lists(page: Path) -> None:
+    english, japanese = _prose(page), _prose(_japanese(page))
+    for pattern in (TABLE_ROW, LIST_ITEM):
+        assert len(pattern.findall(japanese)) == len(pattern.findall(english)), pattern.pattern
+
+
+@pytest.mark.parametrize("page", ENGLISH, ids=_name)
+def test_both_languages_name_the_same_options_and_sections(page: Path) -> None:
+    english, japanese = (set(NAMED.findall(_prose(text))) for text in (page, _japanese(page)))
+    assert sorted(japanese) == sorted(english)
 
 
 def test_every_japanese_page_is_linked_from_the_japanese_readme() -> None:

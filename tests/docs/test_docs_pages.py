@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import click
 import msgspec
 import pytest
 import tomli
+from packaging.requirements import Requirement
 
 from envbuild.base.model import DebianPackage
 from envbuild.cli import VERBS, main_group
@@ -273,6 +275,21 @@ def test_decisions_are_in_the_order_of_their_days() -> None:
     text = (ROOT / "docs/decisions.md").read_text("utf-8")
     days = re.findall(r"^\*\*(\d{4}-\d\d-\d\d)\. ", text, re.MULTILINE)
     assert days == sorted(days) != []
+
+
+def test_each_library_has_its_reason_and_is_used() -> None:
+    project = tomli.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = itertools.chain.from_iterable(project["optional-dependencies"].values())
+    required = {Requirement(line).name for line in (*project["dependencies"], *extras)}
+    table = section((ROOT / "CONTRIBUTING.md").read_text("utf-8"), "## Libraries")
+    listed = [row[0].strip("`") for row in rows(table) if row[0].startswith("`")]
+    assert listed == sorted(required)
+
+    modules = {"pip-tools": "piptools", "py-rattler": "rattler", "pyyaml": "yaml"}
+    code = "\n".join(path.read_text("utf-8") for path in (ROOT / "envbuild").rglob("*.py"))
+    imported = set(re.findall(r"^\s*(?:from|import) (\w+)", code, re.MULTILINE))
+    # pip-tools is a program to envbuild
+    assert {modules.get(name, name) for name in listed} - imported == {"piptools"}
 
 
 def test_the_places_where_a_change_goes_exist() -> None:
