@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from selenium.webdriver import Chrome, ChromeOptions, ChromeService
 
 
-def start_browser(folder: Path, *, scripts: bool = True) -> Chrome:
-    """Start it with its profile in a folder; its console is logged."""
+@contextmanager
+def open_browser(folder: Path, *, scripts: bool = True) -> Iterator[Chrome]:
+    """Start it with its profile in a folder, and end it; its console is logged."""
     options = ChromeOptions()
     options.binary_location = shutil.which("chromium") or ""
     for argument in (
@@ -25,4 +28,8 @@ def start_browser(folder: Path, *, scripts: bool = True) -> Chrome:
             "prefs", {"profile.managed_default_content_settings.javascript": 2}
         )
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    return Chrome(options=options, service=ChromeService(shutil.which("chromedriver")))
+    driver = Chrome(options=options, service=ChromeService(shutil.which("chromedriver")))
+    try:
+        yield driver
+    finally:
+        driver.quit()

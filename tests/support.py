@@ -8,11 +8,13 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from envbuild.progress import SilentStage
 from envbuild.run import Command, Result, failure
+from envbuild.settings import Settings, load_settings
 
 AS_ROOT = () if os.geteuid() == 0 else ("sudo", "-n")
 """What stands before a command that only root may run."""
@@ -77,3 +79,13 @@ class CountingStage(SilentStage):
     def advance(self, count: int = 1) -> None:
         """Add to what is done."""
         self.done += count
+
+
+def settings_with(folder: Path, *programs: str, **variables: str) -> Settings:
+    """Return the settings of a machine that has these programs, which do nothing, and no others."""
+    for name in programs:
+        program = folder / "bin" / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text("#!/bin/sh\n")
+        program.chmod(0o755)
+    return load_settings({"PATH": str(folder / "bin"), "HOME": str(folder), **variables}, folder)

@@ -63,22 +63,6 @@ def test_the_libraries_of_every_toolkit_are_found() -> None:
 
 
 @pytest.mark.parametrize(
-    ("toolkit", "driver"),
-    [
-        ("10.1", "418.39"),
-        ("11.0", "450.36.06"),
-        ("11.8", "450.80.02"),
-        ("12.5.1", "525.60.13"),
-        ("14.0", None),
-    ],
-)
-def test_the_oldest_driver_follows_minor_version_compatibility(
-    toolkit: str, driver: str | None
-) -> None:
-    assert lookup.oldest_driver(toolkit) == driver
-
-
-@pytest.mark.parametrize(
     ("capability", "sass", "ptx", "how"),
     [
         (80, (70, 80), (), "sass"),

@@ -19,8 +19,8 @@ from envbuild.host import Host
 from envbuild.run import Command, LocalRunner, Result
 from envbuild.runtime import BuildOptions, ExecOptions, Runtime, bind_flags
 from envbuild.runtime_search import find_runtime, parse_version
-from envbuild.settings import Settings, load_settings
-from tests.support import ScriptedRunner, needs
+from envbuild.settings import load_settings
+from tests.support import ScriptedRunner, needs, settings_with
 from tests.tiny_image import AS_NOBODY, as_nobody, definition, open_folder, runtime, tiny_image
 
 USER = Host(
@@ -38,15 +38,6 @@ ROOT = dataclasses.replace(USER, uid=0, user="root", missing_capabilities=frozen
 CRIPPLED = dataclasses.replace(ROOT, missing_capabilities=frozenset({24}))
 APPTAINER = {"--version": (0, "apptainer version 1.4.5-1.el9\n", "")}
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-
-
-def settings_with(folder: Path, *programs: str, **variables: str) -> Settings:
-    for name in programs:
-        program = folder / "bin" / name
-        program.parent.mkdir(exist_ok=True)
-        program.write_text("#!/bin/sh\n")
-        program.chmod(0o755)
-    return load_settings({"PATH": str(folder / "bin"), "HOME": str(folder), **variables}, folder)
 
 
 def plain(**changes: object) -> Runtime:

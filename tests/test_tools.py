@@ -10,18 +10,9 @@ import pytest
 from envbuild.cli.make import name_runtime
 from envbuild.errors import HostError
 from envbuild.run import LocalRunner
-from envbuild.settings import Settings, load_settings
+from envbuild.settings import Settings
 from envbuild.tools import KINDS, find_tool, install_hint
-from tests.support import ScriptedRunner, needs
-
-
-def settings_with(folder: Path, *programs: str) -> Settings:
-    for name in programs:
-        program = folder / "bin" / name
-        program.parent.mkdir(exist_ok=True)
-        program.write_text("#!/bin/sh\n")
-        program.chmod(0o755)
-    return load_settings({"PATH": str(folder / "bin"), "HOME": str(folder)}, folder)
+from tests.support import ScriptedRunner, needs, settings_with
 
 
 @pytest.mark.parametrize(

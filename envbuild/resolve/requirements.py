@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import canonicalize_name
+from packaging.utils import InvalidName, canonicalize_name
 
 from envbuild.data.package_tables import load_aliases
 from envbuild.errors import UsageError
@@ -98,7 +98,10 @@ def _read_requirement(written: str) -> Requirement:
         )
     try:
         requirement = Requirement(text)
-    except InvalidRequirement as error:
+        # packaging lets a name end with "_"; the index knows no such name
+        for name in (requirement.name, *requirement.extras):
+            canonicalize_name(name, validate=True)
+    except (InvalidRequirement, InvalidName) as error:
         if re.match(r"[a-z+]+:|\.{0,2}/|\.$", text):
             raise _address_error(where) from error
         raise UsageError(

@@ -441,8 +441,12 @@ NEWEST = {
 """Newest toolkit whose machine code a driver runs, by the same table and minor-version compatibility."""
 
 
-@pytest.mark.parametrize(("toolkit", "driver"), OLDEST.items())
-def test_the_oldest_driver_of_each_toolkit_is_the_published_one(toolkit: str, driver: str) -> None:
+@pytest.mark.parametrize(
+    ("toolkit", "driver"), [*OLDEST.items(), ("12.5.1", "525.60.13"), ("14.0", None)]
+)
+def test_the_oldest_driver_of_each_toolkit_is_the_published_one(
+    toolkit: str, driver: str | None
+) -> None:
     assert lookup.oldest_driver(toolkit) == driver
 
 

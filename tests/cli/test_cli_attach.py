@@ -8,19 +8,11 @@ import pytest
 
 from envbuild.cli import run_cli
 from tests.cli.test_cli_job import project, submitted
-from tests.cli.test_cli_submit import client
+from tests.cli.test_cli_submit import client, no_account
 
-__all__ = ["project"]
+__all__ = ["no_account", "project"]
 
 SLURM = ["submit", "thing", "--on", "neuron:gpu1", "--env", "KEY=hush", "--gpus", "1"]
-
-
-@pytest.fixture
-def no_account(project: Path) -> Path:
-    """The project, its recipe without an account."""
-    recipe = project / "recipes/thing.toml"
-    recipe.write_text(recipe.read_text().replace('account = "lab"\n', ""))
-    return project
 
 
 @pytest.mark.usefixtures("no_account")

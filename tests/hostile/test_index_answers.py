@@ -28,6 +28,14 @@ JSON = "application/vnd.pypi.simple.v1+json"
 WHEEL = "six-1.16.0-py3-none-any.whl"
 SDIST = "six-1.16.0.tar.gz"
 PAGE = "/simple/six/"
+NETWORK = "check the network and the proxy variables; the index's address is under [indexes] in the settings"
+HINTS = {
+    200: "is it a package index? It may also be a proxy's login page",
+    403: "give user and password in ~/.netrc, or ask who runs this server; a proxy may refuse it too",
+    418: NETWORK,
+    503: NETWORK,
+}
+"""What to do, by the status of the answer."""
 Answer = tuple[str, bytes] | tuple[str, bytes, int]
 
 
@@ -147,7 +155,8 @@ def test_a_page_that_is_none_is_the_networks_fault(
     index.answers[PAGE] = answer
     with pytest.raises(NetworkError) as caught:
         ask("six")
-    assert caught.value.hint
+    status = answer[2] if len(answer) == 3 else 200
+    assert caught.value.hint == HINTS[status]
 
 
 @pytest.mark.parametrize(

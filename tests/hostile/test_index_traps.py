@@ -17,7 +17,16 @@ from envbuild.resolve.stubs import write_wheel
 from envbuild.resolve.uv.resolver import UvResolver
 from envbuild.run import LocalRunner
 from envbuild.settings import Settings
-from tests.resolve.conftest import SyntheticIndex, base, index, resolve, server, settings, uv_cache
+from tests.resolve.conftest import (
+    SyntheticIndex,
+    base,
+    index,
+    resolve,
+    server,
+    settings,
+    uv_cache,
+    versions,
+)
 from tests.resolve.loopback import Server
 
 __all__ = ["index", "resolve", "server", "settings", "uv_cache"]
@@ -40,10 +49,6 @@ def refusal(resolve: Resolve, *requirements: str, **other: object) -> NoSolution
     with pytest.raises(NoSolutionError) as caught:
         resolve(base(), *requirements, **other)
     return caught.value
-
-
-def versions(answer: Resolution) -> dict[str, str]:
-    return {package.name: package.version for package in answer.packages}
 
 
 # ------------------------------------------------------------------ placeholders

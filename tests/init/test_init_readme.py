@@ -40,6 +40,9 @@ def test_a_commit_of_a_git_server_is_taken(tmp_path: Path, line: str, text: str)
         f"-e git+https://x.invalid/v@{COMMIT}#egg=v",
         f"torch @ git+https://x.invalid/pytorch@{COMMIT}",
         f"v @ https://x.invalid/v-{COMMIT}.zip",
+        "tqdm @ file:///home/me/tqdm",
+        "tqdm @ file:///croot/tqdm/work",
+        "./tqdm_1686613057838/work",
     ],
 )
 def test_what_others_can_change_is_not_taken(tmp_path: Path, line: str) -> None:

@@ -63,16 +63,6 @@ def test_what_conda_had_built_is_its_name_if_the_code_imports_it(tmp_path: Path)
     assert "jupyter" not in listed
 
 
-@pytest.mark.parametrize(
-    "line", ["tqdm @ file:///home/me/tqdm", "tqdm @ file:///croot/tqdm/work", "./tqdm_1686613057838/work"]
-)  # fmt: skip
-def test_other_paths_of_a_machine_are_not_taken(tmp_path: Path, line: str) -> None:
-    write(tmp_path, {"requirements.txt": f"{line}\n"})
-    found = read_requirements(tmp_path / "requirements.txt", tmp_path)
-    assert found.requirements == ()
-    assert len(found.aside) == 1
-
-
 def test_what_an_asked_extra_brings_is_indirect(monkeypatch: pytest.MonkeyPatch) -> None:
     said = {
         "lightning": ("fsspec[http]>=2021", 'flask; extra == "serve"'),

@@ -20,7 +20,7 @@ from selenium.webdriver.support import expected_conditions as shown
 from selenium.webdriver.support.wait import WebDriverWait
 
 from envbuild.run import Command, LocalRunner
-from tests.browser import start_browser
+from tests.browser import open_browser
 from tests.job.conftest import ON_SCHEDULERS, Project
 from tests.job.tunnel import tunnel
 from tests.project import small_project
@@ -37,11 +37,8 @@ ADDRESSES = {"node1": "10.98.0.1", "node2": "10.98.0.2"}
 
 @pytest.fixture
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
-    driver = start_browser(tmp_path_factory.mktemp("profile"))
-    try:
+    with open_browser(tmp_path_factory.mktemp("profile")) as driver:
         yield driver
-    finally:
-        driver.quit()
 
 
 def compute(browser: Chrome, url: str, cell: str) -> str:

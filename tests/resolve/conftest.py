@@ -149,3 +149,8 @@ def server() -> Iterator[Server]:
     served.ended.set()
     served.http.shutdown()
     served.http.server_close()
+
+
+def versions(resolution: Resolution) -> dict[str, str]:
+    """Return the version of each package that was chosen."""
+    return {package.name: package.version for package in resolution.packages}

@@ -19,7 +19,7 @@ from envbuild.resolve.model import Request, Resolution
 from envbuild.run import LocalRunner
 from envbuild.settings import Settings
 from tests.project import Project
-from tests.resolve.conftest import SyntheticIndex, base
+from tests.resolve.conftest import SyntheticIndex, base, versions
 from tests.support import needs
 
 HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -46,10 +46,6 @@ def ask(request: pytest.FixtureRequest, settings: Settings) -> Ask:
         return resolver(Request(facts=facts, requirements=requirements, **other))  # type: ignore[arg-type]
 
     return question
-
-
-def versions(answer: Resolution) -> dict[str, str]:
-    return {found.name: found.version for found in answer.packages}
 
 
 def test_newest_with_its_requirements(ask: Ask, index: SyntheticIndex) -> None:

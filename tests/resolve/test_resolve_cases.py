@@ -18,6 +18,7 @@ from envbuild.resolve.model import Request, Resolution
 from envbuild.resolve.uv.resolver import UvResolver
 from envbuild.run import LocalRunner
 from envbuild.settings import Settings, load_settings
+from tests.resolve.conftest import versions
 
 pytestmark = pytest.mark.live
 CASES = Path(__file__).parent / "cases"
@@ -60,10 +61,6 @@ def resolve(
 ) -> Resolution:
     request = Request(facts=facts, requirements=requirements, **other)  # type: ignore[arg-type]
     return UvResolver(open_context(settings, LocalRunner(), Silent()))(request)
-
-
-def versions(resolution: Resolution) -> dict[str, str]:
-    return {package.name: package.version for package in resolution.packages}
 
 
 def assert_framework_survives(facts: BaseFacts, resolution: Resolution) -> None:

@@ -103,6 +103,15 @@ def test_sources_are_named() -> None:
             {"torchvision==0.13.*", "torchaudio==0.12.*", "torchtext==0.13.*", "numpy<2"},
         ),
         (("jaxlib==0.4.31",), {"jax-cuda12-plugin==0.4.31"}),
+        (
+            ("tensorflow-gpu==2.3.0",),
+            {"tensorflow-addons>=0.11,<0.14", "tensorflow-probability<0.12"},
+        ),
+        (("tensorflow==2.6.0",), {"tensorflow-addons>=0.14,<0.17", "tensorflow-probability<0.15"}),
+        (("torch==1.13.1",), {"transformers<4.48"}),
+        (("torch==2.0.1",), {"transformers<4.52"}),
+        (("mxnet-cu112==1.9.1",), {"numpy<1.24"}),
+        (("torchvision==0.4.2",), {"pillow<7"}),
     ],
 )
 def test_companions_of_a_base(pins: tuple[str, ...], expected: set[str]) -> None:
@@ -129,24 +138,6 @@ def test_beside_numpy_2_nothing_comes_that_was_compiled_against_numpy_1() -> Non
         found
     )
     assert constraints("numpy==2.0.1", "pandas==2.0.3").count("pandas>=2.2.2") == 0
-
-
-@pytest.mark.parametrize(
-    ("pins", "expected"),
-    [
-        (
-            ("tensorflow-gpu==2.3.0",),
-            {"tensorflow-addons>=0.11,<0.14", "tensorflow-probability<0.12"},
-        ),
-        (("tensorflow==2.6.0",), {"tensorflow-addons>=0.14,<0.17", "tensorflow-probability<0.15"}),
-        (("torch==1.13.1",), {"transformers<4.48"}),
-        (("torch==2.0.1",), {"transformers<4.52"}),
-        (("mxnet-cu112==1.9.1",), {"numpy<1.24"}),
-        (("torchvision==0.4.2",), {"pillow<7"}),
-    ],
-)
-def test_older_bases_have_their_rows(pins: tuple[str, ...], expected: set[str]) -> None:
-    assert expected <= set(constraints(*pins))
 
 
 def test_cuda_chooses_one_of_the_tagged_distributions() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from envbuild.errors import NoSolutionError
-from tests.resolve.conftest import SyntheticIndex, base
-from tests.resolve.test_resolve_uv import Resolve, error_of, versions
+from tests.resolve.conftest import SyntheticIndex, base, versions
+from tests.resolve.test_resolve_uv import Resolve, error_of
 
 TORCH = base("torch==2.5.1", "nvidia-cudnn-cu12==9.1.0.70")
 

@@ -8,14 +8,10 @@ import pytest
 
 from envbuild.errors import NoSolutionError
 from envbuild.resolve.model import Resolution
-from tests.resolve.conftest import SyntheticIndex, base
+from tests.resolve.conftest import SyntheticIndex, base, versions
 
 Resolve = Callable[..., Resolution]
 CUDA12 = base("six==1.16.0", cuda="12.4")
-
-
-def versions(resolution: Resolution) -> dict[str, str]:
-    return {package.name: package.version for package in resolution.packages}
 
 
 def test_source_only_package_comes_as_its_wheels_for_the_cuda_of_the_base(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from envbuild.resolve.overlap import find_overlaps
 from envbuild.resolve.stubs import Stub, Stubs
-from tests.resolve.conftest import SyntheticIndex, base
-from tests.resolve.test_resolve_uv import Resolve, error_of, versions
+from tests.resolve.conftest import SyntheticIndex, base, versions
+from tests.resolve.test_resolve_uv import Resolve, error_of
 
 JAX = base(
     "jax==0.4.35",

@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from envbuild.resolve.model import Resolution
-from tests.resolve.conftest import SyntheticIndex, base
+from tests.resolve.conftest import SyntheticIndex, base, versions
 
 Resolve = Callable[..., Resolution]
 TORCH21 = base("torch==2.1.2", "fsspec==2023.12")
 NUMPY1 = base("tensorflow==2.17.0", "numpy==1.26.4", requires={"tensorflow": ("numpy<2.0.0",)})
-
-
-def versions(resolution: Resolution) -> dict[str, str]:
-    return {package.name: package.version for package in resolution.packages}
 
 
 def test_preview_is_not_taken_where_the_newest_release_is_refused(

@@ -16,6 +16,11 @@ OPTION = "is an option of pip, not a requirement"
 ADDRESS = "is an address or a path, and a lock names no host"
 FORM = "is not a requirement as PEP 508 has it"
 BREAK = "holds a line break or a control character"
+HINT = "write one package a line, such as numpy>=1.24,<2 or transformers[torch]"
+HINTS = {
+    OPTION: "extra indexes are named under [python] indexes; other options have no place in a recipe",
+    ADDRESS: "take the package from an index by name and version; other indexes are named under [python] indexes",
+}
 
 
 def read(*requirements: str) -> tuple[Direct, ...]:
@@ -50,6 +55,8 @@ def read(*requirements: str) -> tuple[Direct, ...]:
         ("numpy && id", FORM),
         ("'numpy'", FORM),
         ("numpy==", FORM),
+        ("numpy_", FORM),
+        ("numpy[a_]", FORM),
         ("numpy>=1.0,<<2", FORM),
         ("numpy 1.0", FORM),
         ("", FORM),
@@ -62,7 +69,7 @@ def test_hostile_requirement(hostile: str, what: str) -> None:
     with pytest.raises(UsageError) as caught:
         read(hostile)
     assert caught.value.what == what
-    assert caught.value.hint
+    assert caught.value.hint == HINTS.get(what, HINT)
     assert caught.value.where is not None
     assert caught.value.where.startswith("requirement ")
     assert caught.value.where.isprintable()

@@ -19,7 +19,7 @@ from envbuild.resolve.model import HeldBack, Moved, Provided, Request, Resolutio
 from envbuild.resolve.uv.resolver import UvResolver
 from envbuild.run import LocalRunner
 from envbuild.settings import Settings, load_settings
-from tests.resolve.conftest import SyntheticIndex, base
+from tests.resolve.conftest import SyntheticIndex, base, versions
 from tests.resolve.loopback import Server
 
 Resolve = Callable[..., Resolution]
@@ -35,10 +35,6 @@ class PageCounter(SilentStage):
     def advance(self, count: int = 1) -> None:
         """Add to what is done."""
         self.count += count
-
-
-def versions(resolution: Resolution) -> dict[str, str]:
-    return {package.name: package.version for package in resolution.packages}
 
 
 def error_of(

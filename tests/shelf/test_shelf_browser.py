@@ -12,7 +12,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from envbuild.shelf.site.write import write_site
-from tests.browser import start_browser
+from tests.browser import open_browser
 from tests.shelf.leaves import many
 from tests.support import needs
 
@@ -53,11 +53,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
-    driver = start_browser(tmp_path_factory.mktemp("profile"))
-    try:
+    with open_browser(tmp_path_factory.mktemp("profile")) as driver:
         yield driver
-    finally:
-        driver.quit()
 
 
 def logged(browser: Chrome) -> list[dict[str, Any]]:
@@ -190,8 +187,7 @@ def test_the_policy_lets_everything_of_the_page_run(browser: Chrome, site: Path)
 
 
 def test_it_reads_without_javascript(site: Path, tmp_path: Path) -> None:
-    driver = start_browser(tmp_path, scripts=False)
-    try:
+    with open_browser(tmp_path, scripts=False) as driver:
         opened(driver, site, "index.html")
         assert "keras-bert" in driver.find_element(By.CSS_SELECTOR, ".cards").text
         assert "use your browser's own search" in driver.find_element(By.TAG_NAME, "header").text
@@ -199,5 +195,3 @@ def test_it_reads_without_javascript(site: Path, tmp_path: Path) -> None:
         opened(driver, site, "recipes/keras-bert.html")
         assert "envbuild make lab/keras-bert" in driver.find_element(By.TAG_NAME, "main").text
         assert not driver.find_elements(By.TAG_NAME, "button")
-    finally:
-        driver.quit()

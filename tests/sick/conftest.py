@@ -1,14 +1,5 @@
 """Trees are no containers: homes and toolkits that a probe sees are the machine's, so none is looked at."""
 
-from __future__ import annotations
+from tests.check.conftest import nothing_of_the_machine
 
-import pytest
-
-from envbuild.check import plan
-
-
-@pytest.fixture(autouse=True)
-def nothing_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look into no home folder and no toolkit outside a tree."""
-    monkeypatch.setattr(plan, "HOMES", ())
-    monkeypatch.setattr(plan, "TOOLKITS", ())
+__all__ = ["nothing_of_the_machine"]
