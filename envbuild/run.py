@@ -230,37 +230,12 @@ class LocalRunner:
         started = time.monotonic()
         with contextlib.ExitStack() as stack:
             log = stack.enter_context(command.log.open("ab")) if command.log else None
-            words = [_encode(word) for word in command.argv]
-            try:
-                process = subprocess.Popen(
-                    words,
-                    cwd=command.cwd,
-                    env=None if command.env is None else dict(command.env),
-                    stdin=subprocess.DEVNULL if command.stdin is None else subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    start_new_session=True,
-                )
-            except OSError as error:
-                raise _not_started(command, error) from error
+            process = _start(command)
             if command.timeout is None or command.timeout > GUARDED_FROM:
                 stack.enter_context(_guarded(process))
             out, err = _Stream(log, command.on_line), _Stream(log, command.on_line)
             deadline = None if command.timeout is None else started + command.timeout
-            try:
-                in_time = _drain(process, out, err, (command.stdin or "").encode(), deadline)
-                if in_time:
-                    process.wait()
-                else:
-                    _stop(process, first=signal.SIGTERM)
-            except BaseException:
-                _stop(process, first=signal.SIGINT)
-                raise
-            finally:
-                for pipe in (process.stdout, process.stderr, process.stdin):
-                    if pipe is not None:
-                        with contextlib.suppress(OSError):
-                            pipe.close()
+            in_time = _follow(process, out, err, (command.stdin or "").encode(), deadline)
         out.finish()
         err.finish()
         result = Result(
@@ -274,6 +249,46 @@ class LocalRunner:
         if check and (result.code != 0 or result.timed_out):
             raise failure(result, timeout=command.timeout)
         return result
+
+
+def _start(command: Command) -> subprocess.Popen[bytes]:
+    words = [_encode(word) for word in command.argv]
+    try:
+        return subprocess.Popen(
+            words,
+            cwd=command.cwd,
+            env=None if command.env is None else dict(command.env),
+            stdin=subprocess.DEVNULL if command.stdin is None else subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise _not_started(command, error) from error
+
+
+def _follow(
+    process: subprocess.Popen[bytes],
+    out: _Stream,
+    err: _Stream,
+    stdin: bytes,
+    deadline: float | None,
+) -> bool:
+    """Read what a process prints until it has ended; end it at the deadline, and tell of that."""
+    try:
+        in_time = _drain(process, out, err, stdin, deadline)
+        if in_time:
+            process.wait()
+        else:
+            _stop(process, first=signal.SIGTERM)
+    except BaseException:
+        _stop(process, first=signal.SIGINT)
+        raise
+    finally:
+        for pipe in filter(None, (process.stdout, process.stderr, process.stdin)):
+            with contextlib.suppress(OSError):
+                pipe.close()
+    return in_time
 
 
 def _not_started(command: Command, error: OSError) -> HostError:

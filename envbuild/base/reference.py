@@ -13,6 +13,7 @@ from envbuild.toml import closest
 SUITES = ("bullseye", "bookworm", "trixie")
 """Debian releases that bootstrap into a base with Python 3.9, 3.11 and 3.13."""
 MOVING = {"stable", "oldstable", "oldoldstable", "testing", "unstable", "sid"}
+IMAGE_NAME = re.compile(r"[a-z0-9.-]+(:\d+)?(/[a-z0-9._-]+)*(:[\w.-]+|@sha256:[0-9a-f]+)?")
 LATER = ("library", "shub", "http", "https")
 FORMS = (
     'an image of a registry such as "docker://tensorflow/tensorflow:2.15.0-gpu", a bootstrap such as '
@@ -41,21 +42,16 @@ def parse_reference(text: str) -> BaseReference:
         return BaseReference(kind=kind, name=rest[2:], text=written)
     if kind is not None and kind.in_file and rest and not rest.startswith("//"):
         return BaseReference(kind=kind, name=rest, text=written)
-    if kind is not None and kind.in_registry:
-        raise UsageError(
-            "is not a base that envbuild knows", where=written, hint=f"write {scheme}://{rest}"
-        )
     if colon and scheme in LATER:
         raise _unsupported_error(
             written, f"{scheme}:{'//' if rest.startswith('//') else ''}", written
         )
-    if re.fullmatch(
-        r"[a-z0-9.-]+(:\d+)?(/[a-z0-9._-]+)*(:[\w.-]+|@sha256:[0-9a-f]+)?", written
-    ) and ("/" in written or colon):
-        raise UsageError(
-            "is not a base that envbuild knows", where=written, hint=f"write docker://{written}"
-        )
-    raise UsageError("is not a base that envbuild knows", where=written, hint=f"write {FORMS}")
+    meant = FORMS
+    if kind is not None and kind.in_registry:
+        meant = f"{scheme}://{rest}"
+    elif IMAGE_NAME.fullmatch(written) and ("/" in written or colon):
+        meant = f"docker://{written}"
+    raise UsageError("is not a base that envbuild knows", where=written, hint=f"write {meant}")
 
 
 def _require_suite(name: str, written: str) -> str:

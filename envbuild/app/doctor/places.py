@@ -27,6 +27,15 @@ WORK = ("SCRATCH", "WORK", "SCRATCHDIR", "WORKDIR", "PROJECT", "GROUP_HOME")
 """Variables in which sites name large folders."""
 LOCAL = ("SLURM_TMPDIR", "SGE_LOCALDIR", "PBS_LOCALDIR", "PBS_JOBFS", "T4TMPDIR", "LOCAL_SCRATCH")
 """Variables in which schedulers and sites name folders on a node's own disk."""
+WORK_FOLDERS = (
+    "/scratch/{user}",
+    "/work/{user}",
+    "/lustre/{user}",
+    "/data/{user}",
+    "/gs/bs/{user}",
+)
+LOCAL_FOLDERS = ("/local/{user}", "/scratch/local/{user}", "/tmp", "/var/tmp")  # noqa: S108
+"""Where these folders usually are."""
 
 
 def probes(
@@ -77,19 +86,12 @@ def judge_space(
     if quota is not None and quota.limit is not None:
         value += f" of {quota.owner} quota of {human_bytes(quota.limit)}"
     value += "" if inodes is None else f", {inodes:,} inodes free"
-    variable = VARIABLES.get(name)
-    move = (
-        f"export {variable}={better or '/another/folder'}" if variable else "work in another folder"
-    )
+    move = _move_away(name, better)
     if not writable:
         return Finding(name=name, verdict="broken", value=f"{value}; not writable", mend=move)
     if free < least or (inodes is not None and inodes < INODES[1]):
-        return Finding(
-            name=name,
-            verdict="broken",
-            value=value,
-            mend=move if better else f"{move} with more room",
-        )
+        mend = move if better else f"{move} with more room"
+        return Finding(name=name, verdict="broken", value=value, mend=mend)
     if name == "TMPDIR" and space.slow:
         value += "; builds are slow there, and may fail for lack of extended attributes"
         mend = f"export TMPDIR={better or '/a/folder/on/a/local/disk'}"
@@ -98,10 +100,17 @@ def judge_space(
         value += "; a home of this size fills up after a few images"
         return Finding(name=name, verdict="differs", value=value, mend=move)
     if free < enough or (inodes is not None and inodes < INODES[0]):
-        return Finding(
-            name=name, verdict="differs", value=f"{value}; big images may not fit", mend=move
-        )
+        value += "; big images may not fit"
+        return Finding(name=name, verdict="differs", value=value, mend=move)
     return Finding(name=name, verdict="fine", value=value)
+
+
+def _move_away(name: str, better: Path | None) -> str:
+    """Return how to take another folder in the place of one."""
+    variable = VARIABLES.get(name)
+    if variable is None:
+        return "work in another folder"
+    return f"export {variable}={better or '/another/folder'}"
 
 
 def judge_entry(
@@ -138,26 +147,19 @@ def candidates(name: str, settings: Settings, user: str) -> Iterator[Path]:
 
     For TMPDIR: on a local disk.  For the store: large and shared by the nodes, never in the home.
     """
-    enough = ROOM[name][0]
-    env = settings.environment
-    if name == "TMPDIR":
-        named = [env[variable] for variable in LOCAL if env.get(variable)]
-        guesses = [*named, f"/local/{user}", f"/scratch/local/{user}", "/tmp", "/var/tmp"]  # noqa: S108
-    else:
-        named = [env[variable] for variable in WORK if env.get(variable)]
-        guesses = [
-            *named,
-            *(f"/{top}/{user}" for top in ("scratch", "work", "lustre", "data", "gs/bs")),
-        ]
-    for folder in map(Path, guesses):
+    is_temporary, env = name == "TMPDIR", settings.environment
+    variables = LOCAL if is_temporary else WORK
+    named = [env[variable] for variable in variables if env.get(variable)]
+    usual = LOCAL_FOLDERS if is_temporary else WORK_FOLDERS
+    for folder in map(Path, (*named, *(text.format(user=user) for text in usual))):
         if not folder.is_absolute() or not folder.is_dir() or not writable(folder):
             continue
         space = read_space(folder)
-        if space.free < enough or (name == "TMPDIR" and (space.slow or space.kind == "tmpfs")):
+        if space.free < ROOM[name][0]:
             continue
-        if name == "TMPDIR" and "noexec" in space.options:
+        if is_temporary and (space.slow or space.kind == "tmpfs" or "noexec" in space.options):
             continue
-        if name != "TMPDIR" and folder.is_relative_to(settings.home):
+        if not is_temporary and folder.is_relative_to(settings.home):
             continue
         yield folder / "envbuild" if name == "store" else folder
 

@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -117,24 +117,8 @@ def verify_image(path: Path, lock: Lock, order: BuildSpec | None, context: Conte
     assembled = assemble(spec, context)
     found = image_tree(path, context)
     digest = tree_digest(found.values())
-    merged = merge_parts(part.part for part in assembled.parts)
-    expected = {name: entry for name, (entry, _) in merged.items()}
-    # pip or uv wrote these files inside a build: only those of wheels can be foretold
-    if carried.note is None:
-        packages = {name for name in found if PACKAGE.search(name) and name not in expected}
-        expected = _of_wheels(assembled)
-        compared = "the files of Python packages, and that no other package is there: the image was built from its definition"
-        seen: Mapping[str, TreeEntry] = {
-            name: found[name] for name in (*expected, *packages) if name in found
-        }
-    # the runtime's files come from the recipe, and from the version of their format
-    elif order is None or carried.note.formats != FORMATS:
-        why = "there is no recipe to compare those with" if order is None else OTHER_FORMATS
-        compared = f"all files but the container runtime's own: {why}"
-        seen, expected = _without_runtime(found), _without_runtime(expected)
-    else:
-        compared, seen = "all files", found
-    missing, changed, extra = compare_trees(expected, seen)
+    comparison = _choose_comparison(found, assembled, carried.note, has_recipe=order is not None)
+    missing, changed, extra = compare_trees(comparison.expected, comparison.seen)
     outside = strange_frame(path)
     same = not (missing or changed or extra or outside)
     holds: Literal["bytes", "tree", "differs"] = "differs"
@@ -149,7 +133,7 @@ def verify_image(path: Path, lock: Lock, order: BuildSpec | None, context: Conte
         image=str(path),
         lock=lock_digest(lock),
         holds=holds,
-        compared=compared,
+        compared=comparison.title,
         tree=digest,
         why=why,
         missing=missing,
@@ -157,6 +141,40 @@ def verify_image(path: Path, lock: Lock, order: BuildSpec | None, context: Conte
         extra=extra,
         outside=outside,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    """Which files are compared: a title for people, those the lock gives, those of the image."""
+
+    title: str
+    expected: Mapping[str, TreeEntry]
+    seen: Mapping[str, TreeEntry]
+
+
+def _choose_comparison(
+    found: Mapping[str, TreeEntry],
+    assembled: Assembled,
+    note: ImageNote | None,
+    *,
+    has_recipe: bool,
+) -> _Comparison:
+    """Return what can be foretold of an image's files; ``note`` is the image's own, if it has one."""
+    merged = merge_parts(part.part for part in assembled.parts)
+    expected = {name: entry for name, (entry, _) in merged.items()}
+    # pip or uv wrote these files inside a build: only those of wheels can be foretold
+    if note is None:
+        title = "the files of Python packages, and that no other package is there: the image was built from its definition"
+        wheels = _of_wheels(assembled)
+        packages = {name for name in found if PACKAGE.search(name) and name not in expected}
+        seen = {name: found[name] for name in (*wheels, *packages) if name in found}
+        return _Comparison(title, wheels, seen)
+    if has_recipe and note.formats == FORMATS:
+        return _Comparison("all files", expected, found)
+    # the runtime's files come from the recipe, and from the version of their format
+    why = OTHER_FORMATS if has_recipe else "there is no recipe to compare those with"
+    title = f"all files but the container runtime's own: {why}"
+    return _Comparison(title, _without_runtime(expected), _without_runtime(found))
 
 
 def image_tree(path: Path, context: Context) -> dict[str, TreeEntry]:
