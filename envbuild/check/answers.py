@@ -64,7 +64,6 @@ class UserSite(_Record, frozen=True):
 
     enabled: bool
     path: str
-    in_path: bool
 
 
 class BuiltFor(_Record, frozen=True):
@@ -297,7 +296,6 @@ class Device(_Record, frozen=True):
     name: str = "?"
     capability: tuple[int, int] = (0, 0)
     memory: int | None = None
-    uuid: str | None = None
     code: int = 0
 
 
@@ -343,7 +341,6 @@ class Computed(_Record, frozen=True):
     task: str = "product"
     device: str = ""
     error: float | None = None
-    first_seconds: float | None = None
     seconds: float | None = None
     failed: str | None = None
     losses: tuple[float, ...] = ()

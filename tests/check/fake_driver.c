@@ -22,7 +22,6 @@ int cuDeviceGetAttribute(int *value, int attribute, int device)
     return 0;
 }
 int cuDeviceTotalMem_v2(size_t *size, int device) { (void)device; *size = (size_t)40 << 30; return 0; }
-int cuDeviceGetUuid_v2(char *uuid, int device) { memset(uuid, 0xab, 16); uuid[15] = device; return 0; }
 
 int nvmlInit_v2(void) { return number("FAKE_NVML", 0); }
 int nvmlShutdown(void) { return 0; }

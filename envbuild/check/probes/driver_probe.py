@@ -29,11 +29,6 @@ def load(name):
         return None, str(error)
 
 
-def uuid_text(raw):
-    digits = "".join("%02x" % byte for byte in bytearray(raw))
-    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
-
-
 def describe(cuda, index):
     device = ctypes.c_int()
     code = cuda.cuDeviceGet(ctypes.byref(device), index)
@@ -52,10 +47,6 @@ def describe(cuda, index):
         ctypes.byref(size), device
     ):
         result["memory"] = size.value
-    raw = ctypes.create_string_buffer(16)
-    call = getattr(cuda, "cuDeviceGetUuid_v2", None) or getattr(cuda, "cuDeviceGetUuid", None)
-    if call is not None and not call(raw, device):
-        result["uuid"] = uuid_text(raw.raw)
     return result
 
 

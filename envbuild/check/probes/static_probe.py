@@ -213,7 +213,6 @@ def describe_interpreter():
         "user_site": {
             "enabled": bool(site.ENABLE_USER_SITE),
             "path": user,
-            "in_path": user in sys.path,
         },
         "environment": variables,
         "missing_folders": missing,

@@ -80,7 +80,6 @@ class GridEngine:
         name="gridengine",
         title="Grid Engine",
         prefix="#$",
-        clients=("qsub", "qstat", "qdel"),
         by_hand="qsub job.sh",
         gpu_dialects=("consumable", "type", "none"),
         banner=Banner(

@@ -32,7 +32,6 @@ class Local:
         name="local",
         title="this machine",
         prefix="",
-        clients=("setsid", "ps"),
         by_hand="bash job.sh",
         gpu_dialects=("none",),
         banner=None,

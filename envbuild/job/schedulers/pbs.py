@@ -112,7 +112,6 @@ class Pbs:
         # Exit_status of an array is 0 although a task of it has failed (seen in OpenPBS 23.06.06)
         tests_arrays=False,
         requeues_tasks=False,
-        clients=("qsub", "qstat", "qdel"),
         by_hand="qsub job.sh",
         gpu_dialects=("ngpus", "type", "none"),
         banner=Banner(title="PBS", argv=("qsub", "--version"), pattern=r"^pbs_version = \S+"),

@@ -95,7 +95,6 @@ class Features:
     name: str
     title: str
     prefix: str
-    clients: Words
     shell: Shell
     by_hand: str
     gpu_dialects: Words

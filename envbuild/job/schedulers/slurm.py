@@ -114,7 +114,6 @@ class Slurm:
         name="slurm",
         title="Slurm",
         prefix="#SBATCH",
-        clients=("sbatch", "squeue", "scancel"),
         by_hand="sbatch job.sh",
         gpu_dialects=("gpus", "gres", "gpus-per-node", "none"),
         banner=Banner(
