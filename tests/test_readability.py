@@ -71,9 +71,8 @@ def wide_lines() -> int:
 
 
 def expressions_per_line() -> float:
-    """Return the expression nodes per line that is not blank."""
-    lines = chain.from_iterable(text.splitlines() for text in SOURCES.values())
-    return sum(isinstance(node, ast.expr) for node in NODES) / sum(map(bool, map(str.strip, lines)))
+    """Return the expression nodes per line of code."""
+    return sum(isinstance(node, ast.expr) for node in NODES) / code_lines()
 
 
 def code_lines() -> int:
@@ -117,7 +116,7 @@ LIMITS: list[tuple[Callable[[], float], float]] = [
     (shared_class_names, 6),
     (late_imports, 90),
     (wide_lines, 495),
-    (expressions_per_line, 3.88),
+    (expressions_per_line, 4.40),
     (code_lines, 59_500),
 ]
 """What was reached; a limit only goes down."""
