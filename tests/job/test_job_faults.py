@@ -763,7 +763,11 @@ def test_an_id_that_was_printed_before_the_client_hung(fake: Fake, site_name: st
 
 @pytest.mark.parametrize(
     ("signal", "code", "expected"),
-    [("TERM", 146, 143), ("", 146, 146), ("TERM", 0, 143), ("", 3, 3)],
+    [
+        *((name, code, 143) for name in ("TERM", "INT", "USR2") for code in (0, 2, 125, 146, 255)),
+        *((name, code, code) for name in ("", "USR1") for code in (0, 2, 125, 146, 255)),
+        ("TERM", 3, 3),
+    ],
 )
 def test_the_code_of_a_stopped_job_is_that_of_its_signal(
     signal: str, code: int, expected: int, tmp_path: Path

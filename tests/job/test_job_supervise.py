@@ -13,7 +13,7 @@ import pytest
 from envbuild.job.schedulers.protocol import script_text
 from tests.support import wait_until
 
-HEAD = "set -u; signal='' child='' sampler=x; trap 'signal=TERM' TERM; sleep 60 & other=$!\n"
+HEAD = "set -u; early= begun= signal='' child='' sampler=x; trap 'signal=TERM' TERM; sleep 60 & other=$!\n"
 """Of a script that has another child, so that a wait for nobody has somebody to wait for."""
 
 
@@ -27,8 +27,8 @@ def wait_for_command(process: int, name: str) -> None:
     wait_until(lambda: name in children(process).values(), "the command runs")
 
 
-def started(command: str) -> subprocess.Popen[str]:
-    text = f"{HEAD}{script_text('supervise.sh')}\nsupervise {command}; code=$?; kill $other; exit $code"
+def started(command: str, before: str = "") -> subprocess.Popen[str]:
+    text = f"{HEAD}{script_text('supervise.sh')}\n{before}\nsupervise {command}; code=$?; kill $other; exit $code"
     return subprocess.Popen(["bash", "-c", text], text=True)
 
 
@@ -64,3 +64,26 @@ def test_the_code_of_a_handler_that_takes_its_time(tmp_path: Path) -> None:
     os.kill(command, signal.SIGTERM)
     script.send_signal(signal.SIGTERM)
     assert script.wait(timeout=20) == 9
+
+
+STARTING = (
+    "sh -c 'trap \"\" TERM; touch {up}; sleep 1; "
+    'trap "exit 9" TERM; touch {begun}; while :; do sleep 0.1; done\''
+)
+"""A container that hears nothing while it starts."""
+
+
+def test_a_signal_while_the_container_starts_waits_for_the_command(tmp_path: Path) -> None:
+    up, begun = tmp_path / "up", tmp_path / "begun"
+    before = f"begun={begun}; trap 'hand_on TERM' TERM"
+    script = started(STARTING.format(up=up, begun=begun), before)
+    wait_until(up.exists, "the container starts")
+    script.send_signal(signal.SIGTERM)
+    assert script.wait(timeout=20) == 9
+    assert begun.exists()
+
+
+def test_a_signal_that_comes_before_the_command_is_handed_on(tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    command = f"sh -c 'trap \"exit 9\" USR1; touch {begun}; while :; do sleep 0.1; done'"
+    assert started(command, f"begun={begun}; hand_on USR1").wait(timeout=20) == 9

@@ -77,7 +77,8 @@ def enter_function(job: Job, site: Site, scheduler: Scheduler) -> str:
         lines += ['  if [ "$0" != world ]; then', "    stage"]
         lines += [f"    binds=({' '.join(stage_binds(job))})", "  fi"]
     # what tidies up behind the command must not replace its exit code
-    lines += [f"  {_exec_line(job, site, scheduler)}", "  code=$?", '  rm -rf -- "$scratch"']
+    lines += ["  begun=$scratch/.begun", f"  {_exec_line(job, site, scheduler)}", "  code=$?"]
+    lines += ['  rm -rf -- "$scratch"']
     lines += ['  [ -z "$staged" ] || unstage'] if job.intent.stage else []
     return "\n".join((*lines, '  return "$code"', "}", ""))
 
@@ -198,12 +199,14 @@ def _exec_line(job: Job, site: Site, scheduler: Scheduler) -> str:
     # bash before 4.4 takes an empty array for an unset variable, which "set -u" refuses
     words += ['${kept[@]+"${kept[@]}"}'] if job.caches else []
     words += ['${binds[@]+"${binds[@]}"}'] if stage else []
-    command = '"$image" "$@"'
+    # a file that the host sees says that signals reach the command (supervise.sh)
+    begin = 'true >"$1"; shift; exec "$@"'
     ignored = scheduler.features.shell.ignored if site.gridengine.notify else ()
     if ignored:
         # a command without a handler for these would be killed by them before it is told to end
-        ignore = f'trap "" {" ".join(ignored)}; exec "$@"'
-        command = f'"$image" sh -c {shlex.quote(ignore)} sh "$@"'
+        begin = f'trap "" {" ".join(ignored)}; {begin}'
+    home = '"$scratch"' if several_containers(job) else HOME
+    command = f'"$image" sh -c {shlex.quote(begin)} sh {home}/.begun "$@"'
     # the runtime's FUSE server may outlive a killed job, and what it held locks on could never be removed
     closed = " 7<&-" + (" 9>&-" if stage else "")
     rows = [f"supervise {words[0]}", *_rows(words[1:]), command + closed]

@@ -78,7 +78,7 @@ def _program(site: Site, scheduler: Scheduler, job: Job) -> str:
     """Return the text that each node or rank runs: the functions of this script, so that there is no second file."""
     loads = bool(module_names(job, site, scheduler))
     modules = loads or bool(site.modules.init)
-    names = ["fail", "supervise", *(["load_module"] if loads else [])]
+    names = ["fail", "hand_on", "supervise", *(["load_module"] if loads else [])]
     names += [*(["prepare"] if modules else []), "node_local", "make_scratch", "remove_left"]
     names += ["stage", "unstage", "copy_data"] if staged_data(job) else []
     names += [
@@ -92,7 +92,7 @@ def _program(site: Site, scheduler: Scheduler, job: Job) -> str:
     functions = _rows([*names, "enter"])
     lines = [
         "program=$(",
-        "  printf 'set -u\\nsignal= child=\\ncd %q || exit 125\\n' \"$PWD\"",
+        "  printf 'set -u\\nsignal= child= early= begun=\\ncd %q || exit 125\\n' \"$PWD\"",
         '  printf \'image=%q stamp=%q\\n\' "$image" "$stamp"',
     ]
     if staged_data(job):
@@ -101,7 +101,7 @@ def _program(site: Site, scheduler: Scheduler, job: Job) -> str:
     lines += [f"    {row} \\" for row in functions[:-1]]
     lines += [f"    {functions[-1]}", "  cat <<'END'"]
     # a rank without a trap dies of a signal, and takes the others with it
-    lines += [f'trap \'[ -z "$child" ] || kill -{one} "$child"\' {one}' for one in ("TERM", "USR1")]
+    lines += [f'trap "hand_on {one}" {one}' for one in ("TERM", "USR1")]
     lines += ["prepare"] if modules else []
     return "\n".join((*lines, 'enter "$@"', "END", ")", ""))
 

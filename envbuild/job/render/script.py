@@ -30,6 +30,7 @@ DIRECT = """\
 supervise() {
   "$@"
 }
+hand_on() { :; }
 """
 AWAIT_PREEMPTION = "await_preemption >/dev/null 2>&1 &\nwatch+=($!)\n"
 TRAPS = "".join(f"trap 'stop {name}' {name}\n" for name in ("TERM", "INT", "USR1", "USR2"))
@@ -128,7 +129,7 @@ def _start(job: Job, site: Site, scheduler: Scheduler) -> str:
     }
     lines = [
         *(f"{key}={shlex.quote(value)}" for key, value in values.items()),
-        "signal='' reason='' child='' ranks='' watch=() sampler='' used='' gpus='' driver=''",
+        "signal='' reason='' child='' early='' begun='' ranks='' watch=() sampler='' used='' gpus='' driver=''",
         f'cd "{features.shell.folder}" || exit 125',
         features.shell.id,
         features.shell.task,

@@ -22,12 +22,17 @@ finish() {
   trap '' TERM INT USR1 USR2
   [ "${#watch[@]}" -eq 0 ] || kill "${watch[@]}" 2>/dev/null
   stop_sampling
-  case $code$signal in
-  # 128 + SIGCONT, which ends nobody: Slurm sends it with TERM, and the runtime may report it as the last one
-  146TERM | 146INT | 146USR2) code=143 ;;
-  0TERM | 0INT | 0USR2)
-    printf 'envbuild: the command ended with 0 after signal %s: it was stopped, so the job has not succeeded\n' "$signal"
-    code=143
+  case $signal in
+  TERM | INT | USR2)
+    case $code in
+    # the runtime may report 128 + SIGCONT, which Slurm sends with TERM, or 255 of a container that has gone; 125 is this
+    # script's own, of a program that the signal has ended, and 2 that of bash 5.2 which was looking for the end of $(
+    2 | 125 | 146 | 255) code=143 ;;
+    0)
+      printf 'envbuild: the command ended with 0 after signal %s: it was stopped, so the job has not succeeded\n' "$signal"
+      code=143
+      ;;
+    esac
     ;;
   esac
   # the scheduler kills some seconds after its signal, and on a busy node each program takes long: until
@@ -64,8 +69,8 @@ stop() {
   [ "$signal" = USR1 ] || set -- TERM
   if [ -n "$ranks" ]; then
     tell_ranks "$1"
-  elif [ -n "$child" ]; then
-    kill "-$1" "$child" 2>/dev/null
+  else
+    hand_on "$1"
   fi
   ran=$((SECONDS - $(cat "$use.halted" 2>/dev/null || echo 0)))
   if [ -n "$walltime" ] && [ "$ran" -ge $((walltime - margin)) ]; then

@@ -13,7 +13,7 @@ lock=sha256:2222222222222222222222222222222222222222222222222222222222222222
 walltime=86400
 margin=310
 requeue=3
-signal='' reason='' child='' ranks='' watch=() sampler='' used='' gpus='' driver=''
+signal='' reason='' child='' early='' begun='' ranks='' watch=() sampler='' used='' gpus='' driver=''
 cd "$PWD" || exit 125
 id=$$
 task=
@@ -49,12 +49,17 @@ finish() {
   trap '' TERM INT USR1 USR2
   [ "${#watch[@]}" -eq 0 ] || kill "${watch[@]}" 2>/dev/null
   stop_sampling
-  case $code$signal in
-  # 128 + SIGCONT, which ends nobody: Slurm sends it with TERM, and the runtime may report it as the last one
-  146TERM | 146INT | 146USR2) code=143 ;;
-  0TERM | 0INT | 0USR2)
-    printf 'envbuild: the command ended with 0 after signal %s: it was stopped, so the job has not succeeded\n' "$signal"
-    code=143
+  case $signal in
+  TERM | INT | USR2)
+    case $code in
+    # the runtime may report 128 + SIGCONT, which Slurm sends with TERM, or 255 of a container that has gone; 125 is this
+    # script's own, of a program that the signal has ended, and 2 that of bash 5.2 which was looking for the end of $(
+    2 | 125 | 146 | 255) code=143 ;;
+    0)
+      printf 'envbuild: the command ended with 0 after signal %s: it was stopped, so the job has not succeeded\n' "$signal"
+      code=143
+      ;;
+    esac
     ;;
   esac
   # the scheduler kills some seconds after its signal, and on a busy node each program takes long: until
@@ -91,8 +96,8 @@ stop() {
   [ "$signal" = USR1 ] || set -- TERM
   if [ -n "$ranks" ]; then
     tell_ranks "$1"
-  elif [ -n "$child" ]; then
-    kill "-$1" "$child" 2>/dev/null
+  else
+    hand_on "$1"
   fi
   ran=$((SECONDS - $(cat "$use.halted" 2>/dev/null || echo 0)))
   if [ -n "$walltime" ] && [ "$ran" -ge $((walltime - margin)) ]; then
@@ -153,6 +158,24 @@ END
   disown "$sampler"
 }
 
+# A signal that comes while the runtime starts the container is lost, or ends the runtime alone: the container's first
+# process has no handler yet.  So it waits for the file that the command's own shell makes, half a minute at most.
+hand_on() {
+  if [ -z "$child" ]; then
+    early=$1
+  elif [ -z "$begun" ] || [ -e "$begun" ]; then
+    kill "-$1" "$child" 2>/dev/null
+  else
+    {
+      # schedulers signal all processes of a job, and may do so again
+      trap '' TERM INT USR1 USR2
+      tries=0
+      while [ ! -e "$begun" ] && kill -0 "$child" && [ $((tries += 1)) -le 300 ]; do sleep 0.1; done
+      kill "-$1" "$child"
+    } >/dev/null 2>&1 &
+  fi
+}
+
 # in the background, because bash hears a signal while it waits, but not while a command has the foreground
 supervise() {
   local code last running
@@ -162,6 +185,8 @@ supervise() {
   if declare -F sample_use >/dev/null && [ -z "$sampler" ]; then sample_use; fi
   "$@" &
   child=$!
+  [ -z "$early" ] || hand_on "$early"
+  early=
   while :; do
     wait "$child"
     code=$?
@@ -343,12 +368,13 @@ enter() {
   make_scratch
   keep_servers
   check_image
+  begun=$scratch/.begun
   supervise "$runtime" --quiet exec ${flags[@]+"${flags[@]}"} \
     --nv --cleanenv --containall --no-home --home /tmp --pwd "$PWD" \
     --bind "$scratch:/tmp:rw" \
     --bind "$scratch:/var/tmp:rw" \
     --bind "$PWD:$PWD:rw" \
-    "$image" "$@" 7<&-
+    "$image" sh -c 'true >"$1"; shift; exec "$@"' sh /tmp/.begun "$@" 7<&-
   code=$?
   rm -rf -- "$scratch"
   return "$code"

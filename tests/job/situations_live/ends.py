@@ -37,6 +37,17 @@ def a_handler_of_term_has_its_time_when_a_job_is_cancelled(place: Place) -> None
 
 
 @situation
+def a_job_is_told_to_end_while_its_container_starts(place: Place) -> None:
+    """The signal is not lost, and the code is not the runtime's own."""
+    job = place.submit("--", "sleep", "90")
+    log = place.folder / f"logs/tiny-{job}.log"
+    wait_until(lambda: log.exists() and "envbuild: GPU" in log.read_text(), "the script has begun")
+    assert place.run("cancel", job).code == 0
+    assert place.run("logs", job, "-f").code == 143
+    assert [receipt["code"] for receipt in place.receipts()] == [143]
+
+
+@situation
 def a_command_that_ends_with_0_when_it_is_stopped_has_not_succeeded(place: Place) -> None:
     job = place.submit(
         "--", "sh", "-c", 'trap "exit 0" TERM; touch up; while :; do sleep 0.2; done'
