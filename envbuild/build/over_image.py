@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -220,8 +220,7 @@ def _image_tree(image: Path, stack: ExitStack) -> tuple[Tree, list[SquashImage]]
     """Return all names of an image, and the open file systems that their numbers mean."""
     merger, images = TreeMerger(), []
     for item in root_partitions(image):
-        system = SquashImage(image, item.offset, item.size)
-        stack.callback(system.close)
+        system = stack.enter_context(closing(SquashImage(image, item.offset, item.size)))
         images.append(system)
         entries = {entry.path: entry for entry in system.entries()}
         merger.add(layer_of(system, entries, overlay=item.partition == OVERLAY))

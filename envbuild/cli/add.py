@@ -14,6 +14,7 @@ from envbuild.app.dev.make import LayerContent, LayerResult, add_to_layer, find_
 from envbuild.app.lock import describe_lock
 from envbuild.cli.complete import complete_image
 from envbuild.cli.make import example_script
+from envbuild.cli.options import flag, path_option
 from envbuild.cli.output import print_json
 from envbuild.cli.terminal import human_seconds, short_path
 from envbuild.context import Context
@@ -27,11 +28,9 @@ from envbuild.store.units import human_bytes
 @click.command("add")
 @click.argument("name", metavar="NAME|PKG", required=False, shell_complete=complete_image)
 @click.argument("packages", metavar="[PKG]…", nargs=-1)
-@click.option(
-    "--dev", is_flag=True, help="Not into the recipe: into a small layer over the image, to try it."
-)
-@click.option("--conda", is_flag=True, help="Packages of the recipe's conda channels.")
-@click.option("--no-make", is_flag=True, help="Change recipe and lock only.")
+@flag("--dev", "Not into the recipe: into a small layer over the image, to try it.")
+@flag("--conda", "Packages of the recipe's conda channels.")
+@flag("--no-make", "Change recipe and lock only.")
 @click.option(
     "-e",
     "editable",
@@ -40,13 +39,12 @@ from envbuild.store.units import human_bytes
     metavar="DIR",
     help="With --dev: use a project from its own folder.",
 )
-@click.option(
+@path_option(
     "--over",
-    type=click.Path(path_type=Path),
+    "With --dev: an image that lies elsewhere; NAME is a new name for it here.",
     metavar="IMAGE",
-    help="With --dev: an image that lies elsewhere; NAME is a new name for it here.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print what was changed as JSON.")
+@flag("--json as_json", "Print what was changed as JSON.")
 @click.pass_obj
 def command(
     context: Context, /, *, name: str | None, packages: tuple[str, ...], **options: Any

@@ -22,8 +22,8 @@ from envbuild.base.suggest import (
     oldest_driver,
     suggest_bases,
 )
-from envbuild.cli.complete import complete_site
 from envbuild.cli.group import CommandGroup
+from envbuild.cli.options import flag, site_option, value_option
 from envbuild.cli.output import json_option, print_json, print_table, terminal_width, wrap_line
 from envbuild.context import Context
 from envbuild.errors import NoSolutionError, UsageError
@@ -37,12 +37,7 @@ def command() -> None:
 
 @command.command("inspect")
 @click.argument("reference", metavar="REF")
-@click.option(
-    "--json",
-    "as_json",
-    is_flag=True,
-    help="Print the facts as JSON (docs/base.md), for lock --facts.",
-)
+@flag("--json as_json", "Print the facts as JSON (docs/base.md), for lock --facts.")
 @click.pass_obj
 def inspect_command(context: Context, *, reference: str, as_json: bool) -> None:
     """Read what a base holds: Python, distributions, framework, CUDA, Debian packages.
@@ -54,43 +49,18 @@ def inspect_command(context: Context, *, reference: str, as_json: bool) -> None:
 
 
 @command.command("suggest")
-@click.option(
-    "--framework", metavar="NAME[BOUNDS]", help='The framework, with bounds: "torch>=2.1,<2.5".'
-)
-@click.option(
-    "--python", metavar="VERSION", help="The Python version, or bounds: 3.9, >=3.8,<3.11."
-)
-@click.option("--cuda", metavar="VERSION", help="The CUDA version, or its beginning: 11, 12.1.")
-@click.option(
-    "--gpu", metavar="NAME", help="The GPU: A100, V100, or a compute capability such as 8.0."
-)
-@click.option(
-    "--driver", metavar="VERSION", help="The oldest NVIDIA driver that it must run on: 450.80.02."
-)
-@click.option("--glibc", metavar="VERSION", help="The oldest C library that will do: 2.28.")
-@click.option(
-    "--site",
-    metavar="SITE[:PARTITION]",
-    shell_complete=complete_site,
-    help="Take GPU and driver from a cluster's site file.",
-)
-@click.option(
-    "--all", "everything", is_flag=True, help="Show all that fit, not only the first five."
-)
+@value_option("--framework", "NAME[BOUNDS]", 'The framework, with bounds: "torch>=2.1,<2.5".')
+@value_option("--python", "VERSION", "The Python version, or bounds: 3.9, >=3.8,<3.11.")
+@value_option("--cuda", "VERSION", "The CUDA version, or its beginning: 11, 12.1.")
+@value_option("--gpu", "NAME", "The GPU: A100, V100, or a compute capability such as 8.0.")
+@value_option("--driver", "VERSION", "The oldest NVIDIA driver that it must run on: 450.80.02.")
+@value_option("--glibc", "VERSION", "The oldest C library that will do: 2.28.")
+@site_option("--site", "Take GPU and driver from a cluster's site file.")
+@flag("--all everything", "Show all that fit, not only the first five.")
 @json_option
 @click.pass_obj
 def suggest_command(
-    context: Context,
-    *,
-    framework: str | None,
-    python: str | None,
-    cuda: str | None,
-    gpu: str | None,
-    driver: str | None,
-    glibc: str | None,
-    site: str | None,
-    everything: bool,
-    as_json: bool,
+    context: Context, *, site: str | None, everything: bool, as_json: bool, **asked: str | None
 ) -> None:
     """Name the bases that fit, best first, and say why.
 
@@ -101,9 +71,7 @@ def suggest_command(
 
     Without --gpu or --driver, the site file's values count.
     """
-    wish = BaseQuery(
-        framework=framework, python=python, cuda=cuda, gpu=gpu, driver=driver, glibc=glibc
-    )
+    wish = msgspec.convert(asked, BaseQuery)
     if site is not None:
         wish = _at_site(wish, site, context)
     choices, refusals = suggest_bases(wish)
@@ -135,14 +103,8 @@ def _at_site(wish: BaseQuery, site: str, context: Context) -> BaseQuery:
 
 
 @command.command("list")
-@click.option(
-    "--framework",
-    metavar="NAME",
-    help="Only the bases with this framework: torch, tensorflow, jax.",
-)
-@click.option(
-    "--long", "in_full", is_flag=True, help="Every version apart, with driver, source and cautions."
-)
+@value_option("--framework", "NAME", "Only the bases with this framework: torch, tensorflow, jax.")
+@flag("--long in_full", "Every version apart, with driver, source and cautions.")
 @json_option
 def list_command(*, framework: str | None, in_full: bool, as_json: bool) -> None:
     """List the bases of the catalogue, one line each.

@@ -8,6 +8,7 @@ import click
 
 from envbuild.app.bundle import bundle_recipe
 from envbuild.cli.complete import complete_recipe
+from envbuild.cli.options import flag, path_option
 from envbuild.cli.output import json_option, print_json
 from envbuild.context import Context
 from envbuild.store.units import human_bytes
@@ -15,10 +16,8 @@ from envbuild.store.units import human_bytes
 
 @click.command("bundle")
 @click.argument("name", required=False, shell_complete=complete_recipe)
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help="The file (default ./NAME.bundle.tar)."
-)
-@click.option("--no-tool", is_flag=True, help="Leave out envbuild itself.")
+@path_option("-o --output", "The file (default ./NAME.bundle.tar).")
+@flag("--no-tool", "Leave out envbuild itself.")
 @json_option
 @click.pass_obj
 def command(

@@ -12,8 +12,9 @@ from envbuild.check.html_report import format_page
 from envbuild.check.model import Level, Outcome, Report
 from envbuild.check.report import format_report, require_verdict, save_report, to_json
 from envbuild.check.target import read_target
-from envbuild.cli.complete import complete_image, complete_site
+from envbuild.cli.complete import complete_image
 from envbuild.cli.follow import follow_job
+from envbuild.cli.options import flag, path_option, site_option, value_option
 from envbuild.cli.terminal import plain_text, short_path
 from envbuild.context import Context
 from envbuild.errors import CheckFailedError, UsageError
@@ -30,42 +31,15 @@ COLOURS = {"passed": "green", "failed": "red", "skipped": "yellow"}
     default="quick",
     help="How deep to look.",
 )
-@click.option(
-    "--require-gpu",
-    is_flag=True,
-    help="Fail where no GPU can be checked, instead of skipping that part.",
-)
-@click.option(
-    "--gpu", metavar="CARD", help="Judge for this GPU (A100, or a compute capability: 8.0)."
-)
-@click.option("--driver", metavar="VERSION", help="Judge for this NVIDIA driver (450.80.02).")
-@click.option("--glibc", metavar="VERSION", help="Judge for a node with this C library (2.28).")
-@click.option(
-    "--for",
-    "site",
-    metavar="SITE[:PARTITION]",
-    shell_complete=complete_site,
-    help="Judge for the nodes of a cluster (envbuild site list).",
-)
-@click.option(
-    "--on",
-    metavar="SITE[:PARTITION]",
-    shell_complete=complete_site,
-    help="Check on a GPU node of a cluster, by a job.",
-)
+@flag("--require-gpu", "Fail where no GPU can be checked, instead of skipping that part.")
+@value_option("--gpu", "CARD", "Judge for this GPU (A100, or a compute capability: 8.0).")
+@value_option("--driver", "VERSION", "Judge for this NVIDIA driver (450.80.02).")
+@value_option("--glibc", "VERSION", "Judge for a node with this C library (2.28).")
+@site_option("--for site", "Judge for the nodes of a cluster (envbuild site list).")
+@site_option("--on", "Check on a GPU node of a cluster, by a job.")
 @click.option("--account", help="With --on: account, project or group that pays.")
-@click.option(
-    "--html",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write the report as a page too.",
-)
-@click.option(
-    "--json",
-    "as_json",
-    is_flag=True,
-    help="Print the report as JSON (envbuild schema --of report).",
-)
+@path_option("--html", "Write the report as a page too.", metavar="FILE")
+@flag("--json as_json", "Print the report as JSON (envbuild schema --of report).")
 @click.pass_obj
 def command(
     context: Context,
@@ -73,14 +47,12 @@ def command(
     target: str | None,
     level: Level,
     require_gpu: bool,
-    gpu: str | None,
-    driver: str | None,
-    glibc: str | None,
     site: str | None,
     on: str | None,
     account: str | None,
     html: Path | None,
     as_json: bool,
+    **kind_of_node: str | None,
 ) -> None:
     """Check an image: the right framework, its files and libraries, imports, and the GPU where there is one.
 
@@ -88,7 +60,7 @@ def command(
     --glibc it is judged for the kind of node where it will run, on any machine; --for takes these
     from a cluster's site file, and --on checks it there.
     """
-    node = read_target(gpu=gpu, driver=driver, glibc=glibc)
+    node = read_target(**kind_of_node)
     if site is not None:
         node = target_of_site(site, context)
     if on is not None and node is not None:

@@ -10,6 +10,7 @@ from envbuild.app.query.definition import definition_text, dockerfile_text
 from envbuild.app.ready_lock import require_fresh_lock
 from envbuild.app.source import find_named_source
 from envbuild.cli.complete import complete_recipe
+from envbuild.cli.options import path_option
 from envbuild.context import Context
 from envbuild.store.atomic import write_text
 
@@ -17,7 +18,7 @@ from envbuild.store.atomic import write_text
 @click.command("def")
 @click.argument("name", required=False, shell_complete=complete_recipe)
 @click.option("--format", "syntax", type=click.Choice(["apptainer", "docker"]), default="apptainer")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write it to a file instead.")
+@path_option("-o --output", "Write it to a file instead.")
 @click.pass_obj
 def command(context: Context, *, name: str | None, syntax: str, output: Path | None) -> None:
     """Print the definition of a recipe's lock.

@@ -6,6 +6,7 @@ import click
 
 from envbuild.app.dev.layer import clear_layer, read_record, record_path, require_name
 from envbuild.cli.complete import complete_image
+from envbuild.cli.options import flag
 from envbuild.cli.output import print_json
 from envbuild.context import Context
 from envbuild.recipe.find import find_recipe
@@ -15,8 +16,8 @@ from envbuild.store.units import human_bytes
 
 @click.command("dev")
 @click.argument("name", required=False, shell_complete=complete_image)
-@click.option("--clear", is_flag=True, help="Remove the layer; the image stays as it is.")
-@click.option("--json", "as_json", is_flag=True, help="Print the layer as JSON.")
+@flag("--clear", "Remove the layer; the image stays as it is.")
+@flag("--json as_json", "Print the layer as JSON.")
 @click.pass_obj
 def command(context: Context, *, name: str | None, clear: bool, as_json: bool) -> None:
     """Show what the development layer of an image holds, or remove it.

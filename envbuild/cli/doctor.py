@@ -9,13 +9,14 @@ import msgspec
 
 from envbuild.app.doctor.examine import examine_machine
 from envbuild.app.doctor.finding import Finding
+from envbuild.cli.options import flag
 from envbuild.cli.output import terminal_width, wrap_line
 from envbuild.context import Context
 from envbuild.errors import HostError
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+@flag("--json as_json", "Print the findings as JSON.")
 @click.pass_obj
 def command(context: Context, *, as_json: bool) -> int:
     """Test what works on this machine, and show how to repair the rest.

@@ -11,6 +11,7 @@ from envbuild.app.ready_lock import require_fresh_lock
 from envbuild.app.source import find_named_source
 from envbuild.app.wrap.portal import PortalRequest, export_portal
 from envbuild.cli.complete import complete_recipe
+from envbuild.cli.options import path_option, value_option
 from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.store.atomic import write_text
@@ -32,15 +33,8 @@ PORTALS = ("jupyterhub", "ondemand", "vscode")
     required=True,
     help="What to write.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    help="Write it to a file instead; of an image: the folder.",
-)
-@click.option(
-    "--for", "site", metavar="SITE", help="The cluster of ondemand; its container runtime."
-)
+@path_option("-o --output", "Write it to a file instead; of an image: the folder.")
+@value_option("--for site", "SITE", "The cluster of ondemand; its container runtime.")
 @click.pass_obj
 def command(
     context: Context, *, name: str | None, form: str, output: Path | None, site: str | None

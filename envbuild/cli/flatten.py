@@ -9,6 +9,7 @@ import click
 from envbuild.app.image import find_image
 from envbuild.build.image.flatten import flatten_image
 from envbuild.cli.complete import complete_image
+from envbuild.cli.options import path_option
 from envbuild.cli.output import json_option, print_json
 from envbuild.context import Context
 from envbuild.store.atomic import publish
@@ -17,12 +18,7 @@ from envbuild.store.units import human_bytes
 
 @click.command("flatten")
 @click.argument("image", metavar="NAME|IMAGE", shell_complete=complete_image)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    help="Write it there (default: in its place).",
-)
+@path_option("-o --output", "Write it there (default: in its place).")
 @json_option
 @click.pass_obj
 def command(context: Context, *, image: str, output: Path | None, as_json: bool) -> None:

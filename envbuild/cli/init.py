@@ -14,7 +14,7 @@ import msgspec
 from msgspec import structs
 
 from envbuild.app.job.remote import target_of_site
-from envbuild.cli.complete import complete_site
+from envbuild.cli.options import flag, site_option
 from envbuild.cli.output import json_option, print_json
 from envbuild.cli.terminal import short_path
 from envbuild.context import Context
@@ -41,23 +41,18 @@ IGNORED = ("*.sif", "*.dev.json", "*.dev-*.sqfs", "*.sandbox/", "/logs/")
 @click.command("init")
 @click.argument("place", required=False, default=".", metavar="[DIR|FILE]")
 @click.option("--name", help="What the recipe is called (default: the folder's name).")
-@click.option("--yes", "-y", is_flag=True, help="Take all proposals without asking.")
-@click.option("--force", is_flag=True, help="Replace the recipe that is there.")
-@click.option("--offline", is_flag=True, help="Do not ask the package index.")
-@click.option(
-    "--for",
-    "--site",
-    "site",
-    metavar="SITE[:PARTITION]",
-    shell_complete=complete_site,
-    help="Choose a base that runs with the driver and on the GPUs of a cluster.",
+@flag("--yes -y", "Take all proposals without asking.")
+@flag("--force", "Replace the recipe that is there.")
+@flag("--offline", "Do not ask the package index.")
+@site_option(
+    "--for --site site", "Choose a base that runs with the driver and on the GPUs of a cluster."
 )
 @click.option(
     "--conda/--no-conda",
     default=None,
     help="Keep conda's packages as conda's, or never (default: where only conda has them).",
 )
-@click.option("--dry-run", is_flag=True, help="Print the recipe and write nothing.")
+@flag("--dry-run", "Print the recipe and write nothing.")
 @json_option
 @click.pass_obj
 def command(

@@ -6,15 +6,21 @@ import dataclasses
 import functools
 import shlex
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import click
 
 from envbuild.app.job.prepare import JobRequest, plan_job
-from envbuild.cli.complete import complete_image, complete_site
+from envbuild.cli.complete import complete_image
 from envbuild.cli.job_lint import command as lint
-from envbuild.cli.options import CommandAfterDashes
+from envbuild.cli.options import (
+    CommandAfterDashes,
+    flag,
+    path_option,
+    site_option,
+    value_option,
+    values_option,
+)
 from envbuild.context import Context
 from envbuild.job.model import Job
 from envbuild.job.render.script import render
@@ -23,115 +29,53 @@ from envbuild.job.schedulers import scheduler_of
 from envbuild.job.sites.site import Site
 
 _OPTIONS = (
-    click.option(
-        "--on",
-        "--for",
-        "site",
-        metavar="SITE[:PARTITION]",
-        shell_complete=complete_site,
-        help="The cluster (envbuild site list).",
-    ),
-    click.option("--gpus", metavar="[TYPE:]N", help="GPUs in total."),
+    site_option("--on --for site", "The cluster (envbuild site list)."),
+    value_option("--gpus", "[TYPE:]N", "GPUs in total."),
     click.option(
         "--nodes", type=click.IntRange(min=1), help="Nodes; left out: as few as hold the GPUs."
     ),
     click.option("--tasks", type=click.IntRange(min=1), help="Processes in total."),
     click.option("--cpus", type=click.IntRange(min=1), help="Cores per process."),
-    click.option("--memory", metavar="SIZE", help="Memory per node, with its unit: 32GiB."),
-    click.option("--walltime", metavar="TIME", help="With its unit: 24h, 90m, or HH:MM:SS."),
+    value_option("--memory", "SIZE", "Memory per node, with its unit: 32GiB."),
+    value_option("--walltime", "TIME", "With its unit: 24h, 90m, or HH:MM:SS."),
     click.option("--partition", help="Partition or queue."),
     click.option("--account", help="Account, project or group that pays."),
-    click.option(
-        "--trial", is_flag=True, help="A trial run without an account, where the site has them."
-    ),
-    click.option(
+    flag("--trial", "A trial run without an account, where the site has them."),
+    value_option(
         "--array",
-        metavar="FIRST-LAST[%AT-ONCE]",
-        help="One task per number, which is in the scheduler's own variable.",
+        "FIRST-LAST[%AT-ONCE]",
+        "One task per number, which is in the scheduler's own variable.",
     ),
-    click.option(
-        "--each",
-        type=click.Path(path_type=Path),
-        help="One task per row of a CSV file; {column} in CMD is its value.",
+    path_option("--each", "One task per row of a CSV file; {column} in CMD is its value."),
+    values_option(
+        "--grid", "NAME=V,V…", "One task per combination of the values; {NAME} in CMD is the value."
     ),
-    click.option(
-        "--grid",
-        multiple=True,
-        metavar="NAME=V,V…",
-        help="One task per combination of the values; {NAME} in CMD is the value.",
-    ),
-    click.option(
-        "--after", multiple=True, metavar="ID", help="Start when these jobs have succeeded."
-    ),
-    click.option(
-        "--after-any", multiple=True, metavar="ID", help="Start when these jobs have ended."
-    ),
-    click.option(
-        "--launcher", metavar="single|torchrun|lightning|mpi", help="Who starts the processes."
-    ),
-    click.option(
-        "--env",
-        "variables",
-        multiple=True,
-        metavar="KEY[=VALUE]",
-        help="Set a variable, or hand on yours.",
-    ),
-    click.option(
-        "--env-file",
-        type=click.Path(path_type=Path),
-        help="Hand on the KEY=VALUE lines of a 0600 file.",
-    ),
-    click.option("--output", metavar="FILE", help="Log file, with {name}, {id}, {task}."),
-    click.option(
-        "--input",
-        "inputs",
-        multiple=True,
-        metavar="PATH",
-        help="Check first that the container can read it.",
-    ),
-    click.option(
-        "--stage",
-        multiple=True,
-        metavar="PATH",
-        help="Copy (unpack) it to the node's own disk first.",
-    ),
-    click.option(
-        "--bind",
-        "-B",
-        "binds",
-        multiple=True,
-        metavar="SRC[:DEST][:ro]",
-        help="Bind a file or folder.",
-    ),
-    click.option(
-        "--with",
-        "packages",
-        multiple=True,
-        metavar="PKG",
-        help="Lay a package over the image, for this job alone.",
-    ),
-    click.option(
-        "--option",
-        "options",
-        multiple=True,
-        metavar="TEXT",
-        help="Give one option to the scheduler as it is.",
-    ),
-    click.option("--warn", metavar="TIME", help="Send TERM to CMD this long before the end."),
+    values_option("--after", "ID", "Start when these jobs have succeeded."),
+    values_option("--after-any", "ID", "Start when these jobs have ended."),
+    value_option("--launcher", "single|torchrun|lightning|mpi", "Who starts the processes."),
+    values_option("--env variables", "KEY[=VALUE]", "Set a variable, or hand on yours."),
+    path_option("--env-file", "Hand on the KEY=VALUE lines of a 0600 file."),
+    value_option("--output", "FILE", "Log file, with {name}, {id}, {task}."),
+    values_option("--input inputs", "PATH", "Check first that the container can read it."),
+    values_option("--stage", "PATH", "Copy (unpack) it to the node's own disk first."),
+    values_option("--bind -B binds", "SRC[:DEST][:ro]", "Bind a file or folder."),
+    values_option("--with packages", "PKG", "Lay a package over the image, for this job alone."),
+    values_option("--option options", "TEXT", "Give one option to the scheduler as it is."),
+    value_option("--warn", "TIME", "Send TERM to CMD this long before the end."),
     click.option(
         "--requeue",
         type=click.IntRange(min=1, max=1000),
         help="Go back into the queue at the end of the walltime, at most N times.",
     ),
-    click.option(
+    value_option(
         "--checkpoint",
-        metavar="NAME",
-        help="Name the folder in $ENVBUILD_CHECKPOINT, which the next run finds again.",
+        "NAME",
+        "Name the folder in $ENVBUILD_CHECKPOINT, which the next run finds again.",
     ),
-    click.option(
+    value_option(
         "--notify",
-        metavar="CMD",
-        help="Run this shell line on the node when the job, or the last task, has ended.",
+        "CMD",
+        "Run this shell line on the node when the job, or the last task, has ended.",
     ),
     click.option("--name", "job_name", help="Name of the job; left out: the recipe's."),
 )

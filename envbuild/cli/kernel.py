@@ -10,8 +10,9 @@ import click
 
 from envbuild.app.wrap.kernel import KernelRequest, kernel_name, remove_kernel, write_kernel
 from envbuild.app.wrap.wrapper import WrapperOptions, name_of_word
-from envbuild.cli.complete import complete_image, complete_site
+from envbuild.cli.complete import complete_image
 from envbuild.cli.job import RESOURCES, job_option
+from envbuild.cli.options import flag, path_option, site_option
 from envbuild.cli.output import json_option, print_json
 from envbuild.cli.wrapper import wrapper_options
 from envbuild.context import Context
@@ -21,21 +22,13 @@ from envbuild.job.request.intent import Flags
 
 @click.command("kernel")
 @click.argument("name", metavar="[NAME|IMAGE]", required=False, shell_complete=complete_image)
-@click.option(
-    "--prefix",
-    type=click.Path(path_type=Path),
-    help="Write below PREFIX/share/jupyter (default: your own Jupyter folder).",
-)
-@click.option(
-    "--on",
-    "node_site",
-    metavar="SITE[:PARTITION]",
-    shell_complete=complete_site,
-    help="Run the kernel on a node of this cluster, as a job with the options below.",
+@path_option("--prefix", "Write below PREFIX/share/jupyter (default: your own Jupyter folder).")
+@site_option(
+    "--on node_site", "Run the kernel on a node of this cluster, as a job with the options below."
 )
 @job_option(*RESOURCES)
 @wrapper_options
-@click.option("--remove", is_flag=True, help="Remove the kernel.")
+@flag("--remove", "Remove the kernel.")
 @json_option
 @click.pass_obj
 def command(

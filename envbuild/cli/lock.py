@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from envbuild.app.ready_lock import require_whole_lock, write_own_lock
-from envbuild.cli.complete import complete_recipe, complete_site
+from envbuild.cli.complete import complete_recipe
 from envbuild.cli.context import host_builds
+from envbuild.cli.options import flag, path_option, site_option, value_option
 from envbuild.cli.output import print_json
 from envbuild.cli.terminal import short_path
 from envbuild.context import Context
@@ -20,11 +22,7 @@ from envbuild.recipe.find import find_recipe
 
 @click.command("lock")
 @click.argument("name", required=False, shell_complete=complete_recipe)
-@click.option(
-    "--check",
-    is_flag=True,
-    help="Only test whether the lock fits the recipe (exit code 4 if not).",
-)
+@flag("--check", "Only test whether the lock fits the recipe (exit code 4 if not).")
 @click.option(
     "--upgrade",
     multiple=True,
@@ -33,17 +31,11 @@ from envbuild.recipe.find import find_recipe
     metavar="[PKG]",
     help="Take the newest version of one package, or of all.",
 )
-@click.option("--upgrade-system", is_flag=True, help="Take today's Debian packages.")
-@click.option(
-    "--as-of", metavar="DATE|none", help="Resolve as the index was on that day (YYYY-MM-DD)."
-)
-@click.option(
-    "--facts",
-    type=click.Path(path_type=Path),
-    help="Resolve against a facts file, without an image.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the lock as JSON.")
-@click.option("--explain", is_flag=True, help="Print, for every package, who requires it.")
+@flag("--upgrade-system", "Take today's Debian packages.")
+@value_option("--as-of", "DATE|none", "Resolve as the index was on that day (YYYY-MM-DD).")
+@path_option("--facts", "Resolve against a facts file, without an image.")
+@flag("--json as_json", "Print the lock as JSON.")
+@flag("--explain", "Print, for every package, who requires it.")
 @click.option(
     "--resolver",
     type=click.Choice(("uv", "pip-tools")),
@@ -60,46 +52,35 @@ from envbuild.recipe.find import find_recipe
     metavar="SECONDS",
     help=f"How long --prove may look ({PROOF_SECONDS:.0f}).",
 )
-@click.option(
-    "--for",
-    "--site",
-    "site",
-    metavar="SITE[:PARTITION]",
-    shell_complete=complete_site,
-    help="Refuse what the driver and the GPUs of a cluster cannot run.",
-)
+@site_option("--for --site site", "Refuse what the driver and the GPUs of a cluster cannot run.")
 @click.option(
     "--from",
     "given",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="Take conda's packages as a pixi.lock, conda-lock.yml or @EXPLICIT list has them.",
 )
-@click.option("--dry-run", is_flag=True, help="Print what would change and write nothing.")
+@flag("--dry-run", "Print what would change and write nothing.")
 @host_builds
 @click.pass_obj
 def command(
     context: Context,
+    /,
     *,
     name: str | None,
     check: bool,
-    upgrade: tuple[str, ...],
-    upgrade_system: bool,
-    as_of: str | None,
-    facts: Path | None,
     as_json: bool,
     explain: bool,
-    resolver: str,
     prove: bool,
     budget: float | None,
-    site: str | None,
-    given: Path | None,
     dry_run: bool,
+    **asked: Any,
 ) -> None:
     """Resolve a recipe against its base and write ./lockfiles/NAME.lock.
 
     The old lock's versions are kept where they still fit, so that a new line in the recipe changes
     as little as possible.
     """
+    facts = asked["facts"]
     _require_sense(prove=prove, budget=budget, facts=facts)
     if explain and as_json:
         raise UsageError("--explain prints text", where="--json", hint="leave one of them out")
@@ -117,16 +98,8 @@ def command(
         update_lock,
     )
 
-    request = LockRequest(
-        upgrade=upgrade,
-        upgrade_system=upgrade_system,
-        as_of=as_of,
-        facts=facts,
-        resolver=resolver,
-        proof_seconds=(budget or PROOF_SECONDS) if prove else None,
-        site=site,
-        given=given,
-    )
+    seconds = (budget or PROOF_SECONDS) if prove else None
+    request = LockRequest(proof_seconds=seconds, **asked)
     old, lock = update_lock(source, request, context)
     if as_json:
         click.echo(lock_json(lock))

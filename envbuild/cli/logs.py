@@ -6,6 +6,7 @@ import click
 
 from envbuild.cli.complete import complete_job
 from envbuild.cli.follow import follow_job
+from envbuild.cli.options import flag
 from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.job.sites.find import load_site
@@ -15,13 +16,7 @@ from envbuild.job.track.tail import LogTail
 
 @click.command("logs")
 @click.argument("job", metavar="[ID]", required=False, shell_complete=complete_job)
-@click.option(
-    "-f",
-    "--follow",
-    "go_on",
-    is_flag=True,
-    help="Follow the log until the job ends; the exit code is the job's.",
-)
+@flag("-f --follow go_on", "Follow the log until the job ends; the exit code is the job's.")
 @click.pass_obj
 def command(context: Context, *, job: str | None, go_on: bool) -> int:
     """Print the log of a job that was submitted from this folder; without an ID, of the last one."""

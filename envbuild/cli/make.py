@@ -14,8 +14,9 @@ import click
 from envbuild.app.make import MakeRequest, MakeResult, make
 from envbuild.build.modes import MODES
 from envbuild.check.model import Report
-from envbuild.cli.complete import complete_recipe, complete_site
+from envbuild.cli.complete import complete_recipe
 from envbuild.cli.context import host_builds
+from envbuild.cli.options import flag, path_option, site_option
 from envbuild.cli.output import print_json, print_table
 from envbuild.cli.terminal import human_seconds, short_path
 from envbuild.context import Context
@@ -39,25 +40,15 @@ NO_SCRIPTS = {"setup.py", "conftest.py", "__init__.py"}
 
 @click.command("make")
 @click.argument("name", required=False, shell_complete=complete_recipe)
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help="The image file (default ./NAME.sif)."
-)
+@path_option("-o --output", "The image file (default ./NAME.sif).")
 @click.option(
     "--mode",
     type=click.Choice(("auto", *MODES)),
     default="auto",
     help="How to build; auto is flat where it can be.",
 )
-@click.option(
-    "--from-sandbox",
-    type=click.Path(path_type=Path),
-    help="Pack a sandbox, and print what was changed in it.",
-)
-@click.option(
-    "--from-bundle",
-    type=click.Path(path_type=Path),
-    help="Make the image of a bundle, without a network.",
-)
+@path_option("--from-sandbox", "Pack a sandbox, and print what was changed in it.")
+@path_option("--from-bundle", "Make the image of a bundle, without a network.")
 @click.option(
     "--prove/--no-proof",
     default=True,
@@ -69,25 +60,14 @@ NO_SCRIPTS = {"setup.py", "conftest.py", "__init__.py"}
     metavar="SECONDS",
     help=f"How long that search may take ({PROOF_SECONDS:.0f}).",
 )
-@click.option(
-    "--as-root",
-    is_flag=True,
-    help="As root: let a stranger's code run with root's own rights where it has to.",
-)
-@click.option("--no-check", is_flag=True, help="Do not check the image.")
-@click.option("--require-gpu", is_flag=True, help="Fail when the GPU checks cannot run here.")
-@click.option(
-    "--on",
-    metavar="SITE[:PARTITION]",
-    shell_complete=complete_site,
-    help="Build on a node of a cluster, by a job (envbuild site list).",
-)
+@flag("--as-root", "As root: let a stranger's code run with root's own rights where it has to.")
+@flag("--no-check", "Do not check the image.")
+@flag("--require-gpu", "Fail when the GPU checks cannot run here.")
+@site_option("--on", "Build on a node of a cluster, by a job (envbuild site list).")
 @click.option("--account", help="With --on: account, project or group that pays.")
-@click.option(
-    "--all", "every", is_flag=True, help="With --on: every recipe of ./recipes, one task each."
-)
-@click.option("--json", "as_json", is_flag=True, help="Print what was built and proved as JSON.")
-@click.option("--dry-run", is_flag=True, help="Print what would be downloaded and built, and stop.")
+@flag("--all every", "With --on: every recipe of ./recipes, one task each.")
+@flag("--json as_json", "Print what was built and proved as JSON.")
+@flag("--dry-run", "Print what would be downloaded and built, and stop.")
 @host_builds
 @click.pass_obj
 def command(context: Context, /, **given: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from pathlib import Path
 from typing import Any
 
 import click
@@ -11,6 +10,7 @@ import click
 from envbuild.app.wrap.module import ModuleRequest, module_folder, remove_module, write_module
 from envbuild.app.wrap.wrapper import WrapperOptions, name_of_word
 from envbuild.cli.complete import complete_image
+from envbuild.cli.options import flag, path_option, values_option
 from envbuild.cli.output import json_option, print_json
 from envbuild.cli.wrapper import wrapper_options
 from envbuild.context import Context
@@ -19,19 +19,11 @@ from envbuild.errors import UsageError
 
 @click.command("module")
 @click.argument("name", metavar="[NAME|IMAGE]", required=False, shell_complete=complete_image)
-@click.option(
-    "-o",
-    "--output",
-    "folder",
-    type=click.Path(path_type=Path),
-    help="Folder for modulefiles and programs (default: yours).",
-)
+@path_option("-o --output folder", "Folder for modulefiles and programs (default: yours).")
 @click.option("--version", help="Version of the module (default: the lock's first digits).")
-@click.option(
-    "--command", "commands", multiple=True, metavar="NAME", help="Give one more command a wrapper."
-)
+@values_option("--command commands", "NAME", "Give one more command a wrapper.")
 @wrapper_options
-@click.option("--remove", is_flag=True, help="Remove the module: one --version, or all.")
+@flag("--remove", "Remove the module: one --version, or all.")
 @json_option
 @click.pass_obj
 def command(

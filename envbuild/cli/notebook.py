@@ -18,6 +18,7 @@ from envbuild.app.wrap.notebook import (
 )
 from envbuild.cli.complete import complete_image
 from envbuild.cli.job import RESOURCES, job_option, show_submission
+from envbuild.cli.options import flag
 from envbuild.cli.output import json_option, print_json
 from envbuild.context import Context
 from envbuild.errors import INTERRUPTED, UsageError
@@ -31,12 +32,8 @@ from envbuild.run import hand_over
 @click.command("notebook")
 @click.argument("name", metavar="[NAME|IMAGE]", required=False, shell_complete=complete_image)
 @job_option("site", *RESOURCES, "variables", "binds", "packages")
-@click.option(
-    "--jump",
-    is_flag=True,
-    help="Listen on the node's loopback only; the tunnel goes through a login there.",
-)
-@click.option("--dry-run", is_flag=True, help="Print what would be run; write nothing.")
+@flag("--jump", "Listen on the node's loopback only; the tunnel goes through a login there.")
+@flag("--dry-run", "Print what would be run; write nothing.")
 @json_option
 @click.pass_obj
 def command(

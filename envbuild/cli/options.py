@@ -5,13 +5,49 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from pathlib import Path
+from typing import Any, Protocol, TypeVar, cast
 
 import click
 
+from envbuild.cli.complete import complete_site
 from envbuild.recipe.find import find_recipe
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Option(Protocol):
+    """What gives a verb an option, made from one text with all its names: the parameter's is last."""
+
+    def __call__(self, command: F, /) -> F:
+        """Return the verb with the option."""
+
+
+def flag(names: str, text: str) -> Option:
+    """Return an option without a value."""
+    return click.option(*names.split(), is_flag=True, help=text)
+
+
+def value_option(names: str, metavar: str, text: str) -> Option:
+    """Return an option with one value."""
+    return click.option(*names.split(), metavar=metavar, help=text)
+
+
+def values_option(names: str, metavar: str, text: str) -> Option:
+    """Return an option that may be given several times."""
+    return click.option(*names.split(), multiple=True, metavar=metavar, help=text)
+
+
+def path_option(names: str, text: str, *, metavar: str | None = None) -> Option:
+    """Return an option whose value is a path."""
+    kind = click.Path(path_type=Path)
+    return click.option(*names.split(), type=kind, metavar=metavar, help=text)
+
+
+def site_option(names: str, text: str) -> Option:
+    """Return an option whose value is a cluster, or one of its partitions."""
+    metavar = "SITE[:PARTITION]"
+    return click.option(*names.split(), metavar=metavar, shell_complete=complete_site, help=text)
 
 
 class CommandAfterDashes(click.Command):
@@ -50,7 +86,7 @@ class EntryOptions:
     dry_run: bool = False
 
 
-def gather_options(kind: Any, name: str, options: tuple[Callable[[F], F], ...]) -> Callable[[F], F]:
+def gather_options(kind: Any, name: str, options: tuple[Option, ...]) -> Callable[[F], F]:
     """Return what gives a verb these options; they arrive as one record, under this name."""
 
     def decorate(command: F) -> F:
@@ -68,31 +104,12 @@ def gather_options(kind: Any, name: str, options: tuple[Callable[[F], F], ...]) 
     return decorate
 
 
-BIND_OPTION = click.option(
-    "--bind",
-    "-B",
-    "binds",
-    multiple=True,
-    metavar="SRC[:DEST][:ro]",
-    help="Bind another file or folder.",
-)
+BIND_OPTION = values_option("--bind -B binds", "SRC[:DEST][:ro]", "Bind another file or folder.")
 _ENTRY = (
     BIND_OPTION,
-    click.option(
-        "--env",
-        "variables",
-        multiple=True,
-        metavar="KEY[=VALUE]",
-        help="Set a variable inside, or hand on yours.",
-    ),
-    click.option(
-        "--with",
-        "packages",
-        multiple=True,
-        metavar="PKG",
-        help="Lay a package over the image, for this run alone.",
-    ),
-    click.option("--dry-run", is_flag=True, help="Print the command line that would be run."),
+    values_option("--env variables", "KEY[=VALUE]", "Set a variable inside, or hand on yours."),
+    values_option("--with packages", "PKG", "Lay a package over the image, for this run alone."),
+    flag("--dry-run", "Print the command line that would be run."),
 )
 entry_options = gather_options(EntryOptions, "entry", _ENTRY)
 """Gives a verb that enters an image its options, as one ``entry``."""

@@ -7,14 +7,15 @@ import click
 from envbuild.app.dev.add import RecipeChange, promote_layer
 from envbuild.cli.add import print_change
 from envbuild.cli.complete import complete_image
+from envbuild.cli.options import flag
 from envbuild.context import Context
 from envbuild.recipe.find import find_recipe
 
 
 @click.command("promote")
 @click.argument("name", required=False, shell_complete=complete_image)
-@click.option("--no-make", is_flag=True, help="Change recipe and lock only; the layer stays.")
-@click.option("--json", "as_json", is_flag=True, help="Print what was changed as JSON.")
+@flag("--no-make", "Change recipe and lock only; the layer stays.")
+@flag("--json as_json", "Print what was changed as JSON.")
 @click.pass_obj
 def command(context: Context, *, name: str | None, no_make: bool, as_json: bool) -> None:
     """Write what the development layer holds into recipe and lock, make the image, drop the layer.

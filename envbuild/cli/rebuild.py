@@ -12,6 +12,7 @@ from envbuild.app.spec import build_spec
 from envbuild.build.image.embedded import read_embedded_info
 from envbuild.build.image.rebuild import Comparison, compare_images, made_again
 from envbuild.cli.complete import complete_recipe
+from envbuild.cli.options import flag, path_option
 from envbuild.cli.output import json_option, print_json
 from envbuild.context import Context
 from envbuild.errors import UsageError
@@ -28,19 +29,9 @@ SAME = {
 
 @click.command("rebuild")
 @click.argument("name", required=False, shell_complete=complete_recipe)
-@click.option(
-    "--verify",
-    is_flag=True,
-    help="Compare it with the existing image; exit code 1 where files differ.",
-)
-@click.option(
-    "--image",
-    type=click.Path(path_type=Path),
-    help="The image to compare with (default ./NAME.sif).",
-)
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help="Keep the new image under this name."
-)
+@flag("--verify", "Compare it with the existing image; exit code 1 where files differ.")
+@path_option("--image", "The image to compare with (default ./NAME.sif).")
+@path_option("-o --output", "Keep the new image under this name.")
 @json_option
 @click.pass_obj
 def command(

@@ -7,6 +7,7 @@ import click
 from envbuild.app.dev.add import RecipeChange, change_recipe
 from envbuild.cli.add import print_change, recipe_and_packages, require_packages
 from envbuild.cli.complete import complete_asked_package, complete_recipe
+from envbuild.cli.options import flag
 from envbuild.context import Context
 from envbuild.recipe.edit import ListSection
 
@@ -14,9 +15,9 @@ from envbuild.recipe.edit import ListSection
 @click.command("remove")
 @click.argument("name", metavar="NAME|PKG", shell_complete=complete_recipe)
 @click.argument("packages", metavar="[PKG]…", nargs=-1, shell_complete=complete_asked_package)
-@click.option("--conda", is_flag=True, help="Packages of the recipe's conda channels.")
-@click.option("--no-make", is_flag=True, help="Change recipe and lock only.")
-@click.option("--json", "as_json", is_flag=True, help="Print what was changed as JSON.")
+@flag("--conda", "Packages of the recipe's conda channels.")
+@flag("--no-make", "Change recipe and lock only.")
+@flag("--json as_json", "Print what was changed as JSON.")
 @click.pass_obj
 def command(context: Context, /, *, name: str, packages: tuple[str, ...], **options: bool) -> None:
     """Remove packages from a recipe, its lock and its image, all of them or none."""

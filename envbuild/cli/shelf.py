@@ -14,6 +14,7 @@ from envbuild.app.shelf.pages import write_pages
 from envbuild.app.shelf.publish import Published, gather_publication, publish, refuse_failed
 from envbuild.cli.complete import complete_recipe, complete_shelf
 from envbuild.cli.group import CommandGroup
+from envbuild.cli.options import flag, path_option, value_option
 from envbuild.cli.output import json_option, print_json, print_table
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, UsageError
@@ -47,16 +48,12 @@ def command() -> None:
 @command.command("add")
 @click.argument("name")
 @click.argument("url", metavar="URL")
-@click.option(
-    "--allowed-signers",
-    "signers",
-    type=click.Path(path_type=Path),
+@path_option(
+    "--allowed-signers signers",
+    "Pin who may sign (ssh-keygen's allowed_signers format); a copy is kept.",
     metavar="FILE",
-    help="Pin who may sign (ssh-keygen's allowed_signers format); a copy is kept.",
 )
-@click.option(
-    "--require-signed", is_flag=True, help="Take nothing from there that no pinned key has signed."
-)
+@flag("--require-signed", "Take nothing from there that no pinned key has signed.")
 @json_option
 @click.pass_obj
 def add_command(
@@ -102,7 +99,7 @@ def add_command(
 
 @command.command("remove")
 @click.argument("name", shell_complete=complete_shelf)
-@click.option("--forget", is_flag=True, help="Also forget which entries were verified there.")
+@flag("--forget", "Also forget which entries were verified there.")
 @json_option
 @click.pass_obj
 def remove_command(context: Context, *, name: str, forget: bool, as_json: bool) -> None:
@@ -140,12 +137,8 @@ def list_command(context: Context, *, as_json: bool) -> None:
 
 @command.command("publish")
 @click.argument("name", required=False, shell_complete=complete_recipe)
-@click.option(
-    "--image", "with_image", is_flag=True, help="Put the image's bytes there too (./NAME.sif)."
-)
-@click.option(
-    "--sign", "key", type=click.Path(path_type=Path), metavar="KEY", help="Sign with this ssh key."
-)
+@flag("--image with_image", "Put the image's bytes there too (./NAME.sif).")
+@path_option("--sign key", "Sign with this ssh key.", metavar="KEY")
 @click.option(
     "--to",
     "shelf",
@@ -153,9 +146,7 @@ def list_command(context: Context, *, as_json: bool) -> None:
     shell_complete=complete_shelf,
     help="Which shelf, where you have several.",
 )
-@click.option(
-    "--failed", is_flag=True, help="Publish it although its check failed, without being asked."
-)
+@flag("--failed", "Publish it although its check failed, without being asked.")
 @json_option
 @click.pass_obj
 def publish_command(
@@ -200,13 +191,11 @@ def _print_published(published: Published, context: Context, *, as_json: bool) -
 
 @command.command("search")
 @click.argument("words", metavar="[WORD…]", nargs=-1)
-@click.option(
-    "--framework",
-    metavar="NAME[==VERSION]",
-    help="Only with this framework: torch, tensorflow==2.15.",
+@value_option(
+    "--framework", "NAME[==VERSION]", "Only with this framework: torch, tensorflow==2.15."
 )
-@click.option("--gpu", metavar="CARD", help="Only what passed its check on such a GPU: A100.")
-@click.option("--cuda", metavar="VERSION", help="Only with this CUDA: 12, 12.4.")
+@value_option("--gpu", "CARD", "Only what passed its check on such a GPU: A100.")
+@value_option("--cuda", "VERSION", "Only with this CUDA: 12, 12.4.")
 @json_option
 @click.pass_obj
 def search_command(
@@ -247,9 +236,7 @@ def _search_row(row: SearchResult) -> dict[str, object]:
 
 @command.command("show")
 @click.argument("name")
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print the entry as JSON (envbuild schema --of entry)."
-)
+@flag("--json as_json", "Print the entry as JSON (envbuild schema --of entry).")
 @click.pass_obj
 def show_command(context: Context, *, name: str, as_json: bool) -> None:
     """Show what is published under a name, who signed it, its verdicts and its history."""
@@ -268,10 +255,8 @@ def show_command(context: Context, *, name: str, as_json: bool) -> None:
 
 @command.command("get")
 @click.argument("name", metavar="NAME[@DIGEST]")
-@click.option("--image", "with_image", is_flag=True, help="Bring the image too, as ./NAME.sif.")
-@click.option(
-    "--force", is_flag=True, help="Replace files of these names that hold something else."
-)
+@flag("--image with_image", "Bring the image too, as ./NAME.sif.")
+@flag("--force", "Replace files of these names that hold something else.")
 @json_option
 @click.pass_obj
 def get_command(
@@ -288,7 +273,7 @@ def get_command(
 
 @command.command("site")
 @click.argument("folder", metavar="OUT", type=click.Path(path_type=Path, file_okay=False))
-@click.option("--shelf", metavar="SHELF", help="Which shelf, where you have several.")
+@value_option("--shelf", "SHELF", "Which shelf, where you have several.")
 @json_option
 @click.pass_obj
 def site_command(context: Context, *, folder: Path, shelf: str | None, as_json: bool) -> None:

@@ -10,6 +10,7 @@ from envbuild.app.ready_lock import require_lock
 from envbuild.app.source import find_named_source
 from envbuild.cli.complete import complete_recipe
 from envbuild.cli.list_ import RecipeRow, recipe_row
+from envbuild.cli.options import flag
 from envbuild.cli.output import json_option, print_json
 from envbuild.cli.terminal import short_path
 from envbuild.context import Context
@@ -20,11 +21,7 @@ from envbuild.shelf.sanitize import sanitize_text
 
 @click.command("show")
 @click.argument("name", metavar="[NAME|SHELF/NAME]", required=False, shell_complete=complete_recipe)
-@click.option(
-    "--script",
-    is_flag=True,
-    help="Print what would run as root in its build, and as you in its check.",
-)
+@flag("--script", "Print what would run as root in its build, and as you in its check.")
 @json_option
 @click.pass_obj
 def command(context: Context, *, name: str | None, script: bool, as_json: bool) -> None:

@@ -9,6 +9,7 @@ import click
 from envbuild.cli.complete import complete_site
 from envbuild.cli.follow import follow_job
 from envbuild.cli.group import CommandGroup
+from envbuild.cli.options import flag
 from envbuild.cli.output import json_option, print_json, print_table
 from envbuild.context import Context
 from envbuild.errors import CheckFailedError, UsageError
@@ -66,9 +67,7 @@ def show_command(context: Context, *, name: str, as_json: bool) -> None:
 
 @command.command("init")
 @click.argument("name")
-@click.option(
-    "--print", "only_print", is_flag=True, help="Print it instead of writing sites/NAME.toml."
-)
+@flag("--print only_print", "Print it instead of writing sites/NAME.toml.")
 @click.option(
     "--scheduler",
     metavar="|".join(name for name, one in SCHEDULERS.items() if one.features.banner),

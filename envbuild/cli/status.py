@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from envbuild.cli.complete import complete_job
+from envbuild.cli.options import flag
 from envbuild.cli.output import print_json, print_table
 from envbuild.context import Context
 from envbuild.job.model import Record
@@ -25,14 +26,12 @@ LAST = 20
 
 @click.command("status")
 @click.argument("job", metavar="[ID]", required=False, shell_complete=complete_job)
-@click.option(
-    "--table",
-    "as_table",
-    is_flag=True,
-    help="One row a task: parameters, state, use, and what it wrote to $ENVBUILD_RESULT.",
+@flag(
+    "--table as_table",
+    "One row a task: parameters, state, use, and what it wrote to $ENVBUILD_RESULT.",
 )
-@click.option("--csv", "as_csv", is_flag=True, help="Print that table as CSV.")
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@flag("--csv as_csv", "Print that table as CSV.")
+@flag("--json as_json", "Print as JSON.")
 @click.pass_obj
 def command(
     context: Context, *, job: str | None, as_table: bool, as_csv: bool, as_json: bool

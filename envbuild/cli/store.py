@@ -6,6 +6,7 @@ import click
 
 from envbuild.cage import remove_by_ids
 from envbuild.cli.group import CommandGroup
+from envbuild.cli.options import flag
 from envbuild.cli.output import json_option, print_json
 from envbuild.context import Context
 from envbuild.host import read_host
@@ -68,7 +69,7 @@ def du_command(context: Context, *, as_json: bool) -> None:
     metavar="DAYS",
     help="Also remove what was not used for so many days.",
 )
-@click.option("--dry-run", is_flag=True, help="Say what would be removed, and stop.")
+@flag("--dry-run", "Say what would be removed, and stop.")
 @json_option
 @click.pass_obj
 def gc_command(context: Context, *, days: float | None, dry_run: bool, as_json: bool) -> None:

@@ -10,7 +10,7 @@ from envbuild.app.job.prepare import JobRequest, hand_variables, plan_job, refus
 from envbuild.cli.complete import complete_image, complete_job
 from envbuild.cli.follow import follow_job
 from envbuild.cli.job import job_options, show_submission
-from envbuild.cli.options import CommandAfterDashes
+from envbuild.cli.options import CommandAfterDashes, flag
 from envbuild.cli.output import print_json
 from envbuild.context import Context
 from envbuild.errors import UsageError
@@ -33,25 +33,17 @@ from envbuild.run import hand_over
 @click.argument("name", metavar="[NAME|IMAGE]", required=False, shell_complete=complete_image)
 @click.argument("argv", metavar="-- CMD…", nargs=-1, type=click.UNPROCESSED)
 @job_options
-@click.option("--wait", is_flag=True, help="Follow the log, and end with the job's exit code.")
-@click.option(
-    "--interactive",
-    is_flag=True,
-    help="Open a shell (or CMD) in the image on a node, with this terminal.",
-)
+@flag("--wait", "Follow the log, and end with the job's exit code.")
+@flag("--interactive", "Open a shell (or CMD) in the image on a node, with this terminal.")
 @click.option(
     "--again",
     metavar="ID",
     shell_complete=complete_job,
     help="Submit what failed of an earlier job: the failed tasks of an array, or the job.",
 )
-@click.option(
-    "--stale", is_flag=True, help="Submit an image that is not of the recipe's lock of today."
-)
-@click.option(
-    "--dry-run", is_flag=True, help="Print what would be run, and the script; submit nothing."
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the submitted job as JSON.")
+@flag("--stale", "Submit an image that is not of the recipe's lock of today.")
+@flag("--dry-run", "Print what would be run, and the script; submit nothing.")
+@flag("--json as_json", "Print the submitted job as JSON.")
 @click.pass_obj
 def command(
     context: Context,

@@ -9,6 +9,7 @@ import click
 
 from envbuild.check.nvml import Nvml
 from envbuild.check.watch import Course, Look, find_family, find_on_cards
+from envbuild.cli.options import flag
 from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.run import beside
@@ -25,7 +26,7 @@ from envbuild.run import beside
     show_default=True,
     help="Seconds between two lines.",
 )
-@click.option("--once", is_flag=True, help="Look once; exit code 1 when it does not use the GPU.")
+@flag("--once", "Look once; exit code 1 when it does not use the GPU.")
 @click.argument("argv", metavar="[-- CMD…]", nargs=-1, type=click.UNPROCESSED)
 @click.pass_obj
 def command(

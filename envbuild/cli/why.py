@@ -9,6 +9,7 @@ from envbuild.app.query.why import find_outlook
 from envbuild.app.ready_lock import require_lock
 from envbuild.cli.complete import complete_package, complete_recipe
 from envbuild.cli.context import host_builds
+from envbuild.cli.options import flag
 from envbuild.cli.output import json_option, print_json
 from envbuild.context import Context
 from envbuild.errors import UsageError
@@ -20,7 +21,7 @@ from envbuild.toml import closest
 @click.command("why")
 @click.argument("package", shell_complete=complete_package)
 @click.argument("name", required=False, shell_complete=complete_recipe)
-@click.option("--offline", is_flag=True, help="Use only the lock; ask no index.")
+@flag("--offline", "Use only the lock; ask no index.")
 @json_option
 @host_builds
 @click.pass_obj

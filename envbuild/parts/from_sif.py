@@ -6,6 +6,7 @@ Its packed bytes as they are where they can be, else packed anew block by block.
 from __future__ import annotations
 
 import hashlib
+from contextlib import closing
 from pathlib import Path
 from typing import BinaryIO
 
@@ -46,8 +47,7 @@ def sif_part(path: Path, digest: str, packing: PackContext, stage: Stage) -> Cac
         )
     if sif.primary is None:
         raise UsageError("has no root file system (no primary partition)", where=str(path))
-    image = SquashImage(path, sif.primary.offset, sif.primary.size)
-    try:
+    with closing(SquashImage(path, sif.primary.offset, sif.primary.size)) as image:
         packing.report.detail(f"pack {path.name}")
         # packed blocks can be taken over where compressor and size are ours
         if (image.compressor, image.block_size) == (packing.codec.compressor, BLOCK):
@@ -55,8 +55,6 @@ def sif_part(path: Path, digest: str, packing: PackContext, stage: Stage) -> Cac
                 key, packing, lambda out: _copy_blocks(image, key, out, packing, stage)
             )
         return provide_blob(key, packing, lambda out: _repack(image, key, out, packing, stage))
-    finally:
-        image.close()
 
 
 def _copy_blocks(

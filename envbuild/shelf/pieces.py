@@ -11,6 +11,7 @@ import hashlib
 import itertools
 import zlib
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -197,8 +198,7 @@ def _cut_candidates(image: Path) -> dict[int, int]:
     primary = read_sif(image).primary
     if primary is None:
         return {}
-    tree = SquashImage(image, primary.offset, primary.size)
-    try:
+    with closing(SquashImage(image, primary.offset, primary.size)) as tree:
         anchors = {primary.offset + tree.data_end: 0}
         for start, packed in tree.fragments:
             anchors[primary.offset + start] = zlib.crc32(str(packed).encode())
@@ -214,5 +214,3 @@ def _cut_candidates(image: Path) -> dict[int, int]:
                     at, done = at + done, 0
                     anchors[at] = 0
         return anchors
-    finally:
-        tree.close()

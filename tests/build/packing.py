@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 from envbuild.formats.block_codec import Codec
@@ -45,12 +46,8 @@ def write_file_system(path: Path, parts: list[tuple[Part, Path]], *, codec: Code
 
 
 def read_file_system(path: Path) -> dict[str, TreeEntry]:
-    image = SquashImage(path, 0, path.stat().st_size)
-    try:
-        with ThreadPoolExecutor(2) as pool:
-            return read_tree(image, pool)
-    finally:
-        image.close()
+    with closing(SquashImage(path, 0, path.stat().st_size)) as image, ThreadPoolExecutor(2) as pool:
+        return read_tree(image, pool)
 
 
 def file(path: str, mode: int = 0o644, *, uid: int = 0, gid: int = 0, mtime: int = -1) -> TreeEntry:

@@ -14,6 +14,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -384,12 +385,8 @@ def read_system(folder: Path, data: bytes) -> None:
     assert len(data) < 17 * MIB
     path = folder / "image"
     path.write_bytes(data)
-    image = SquashImage(path, 0, len(data))
-    try:
-        with ThreadPoolExecutor(1) as pool:
-            read_tree(image, pool)
-    finally:
-        image.close()
+    with closing(SquashImage(path, 0, len(data))) as image, ThreadPoolExecutor(1) as pool:
+        read_tree(image, pool)
 
 
 ATTACKS |= {

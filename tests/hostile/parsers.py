@@ -17,6 +17,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -91,11 +92,8 @@ def file_systems(folder: Path) -> list[bytes]:
 
 
 def read_system(path: Path) -> None:
-    image = SquashImage(path, 0, path.stat().st_size)
-    try:
+    with closing(SquashImage(path, 0, path.stat().st_size)) as image:
         read_tree(image, POOL)
-    finally:
-        image.close()
 
 
 def sifs(folder: Path) -> list[bytes]:

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import chain
 
 from envbuild.app.doctor import network, places, programs, rights
-from envbuild.app.doctor.finding import Finding
+from envbuild.app.doctor.finding import Finding, broken, differs
 from envbuild.errors import EnvbuildError
 from envbuild.host import Host, read_host, user_namespaces_work
 from envbuild.run import Runner
@@ -56,9 +56,9 @@ def _guarded(name: str, probe: Probe) -> list[Finding]:
         found = probe()
         return [found] if isinstance(found, Finding) else list(found)
     except EnvbuildError as error:
-        return [Finding(name=name, verdict="broken", value=str(error), mend=error.hint or "")]
+        return [broken(name, str(error), error.hint or "")]
     except OSError as error:
-        return [Finding(name=name, verdict="broken", value=str(error))]
+        return [broken(name, str(error))]
     except Exception as error:  # noqa: BLE001  (a bug here must not hide what others found)
         value = f"this line could not be found out: {type(error).__name__}: {error}"
-        return [Finding(name=name, verdict="differs", value=value)]
+        return [differs(name, value)]

@@ -17,3 +17,18 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict
     value: str
     mend: str = ""
+
+
+def fine(name: str, value: str) -> Finding:
+    """Return the line of what works."""
+    return Finding(name=name, verdict="fine", value=value)
+
+
+def differs(name: str, value: str, mend: str = "") -> Finding:
+    """Return the line of what works in another way, or may be missed."""
+    return Finding(name=name, verdict="differs", value=value, mend=mend)
+
+
+def broken(name: str, value: str, mend: str = "") -> Finding:
+    """Return the line of what ``make`` needs and cannot use."""
+    return Finding(name=name, verdict="broken", value=value, mend=mend)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 import httpx
 
-from envbuild.app.doctor.finding import Finding
+from envbuild.app.doctor.finding import Finding, broken, differs, fine
 from envbuild.base.debian.apt import debian_mirror
 from envbuild.base.oci.registry import front_pages
 from envbuild.errors import NetworkError
@@ -56,7 +56,7 @@ def reach_index(name: str, url: str, settings: Settings, runner: Runner) -> Find
         _ask_with_uv(url, settings, runner)
     except NetworkError as error:
         value = f"{found.value} does not answer uv: {error.what}"
-        return Finding(name=name, verdict="broken", value=value, mend=error.hint or "")
+        return broken(name, value, error.hint or "")
     return found
 
 
@@ -67,18 +67,14 @@ def reach(name: str, url: str, settings: Settings) -> Finding:
     """
     shown = redact(url)
     if url.startswith("file:"):
-        return Finding(name=name, verdict="fine", value=shown)
+        return fine(name, shown)
     answer = _ask(url, settings)
     if isinstance(answer, str):
         mend = CERTIFICATE_HINT if "CERTIFICATE_VERIFY_FAILED" in answer else MEND
-        return Finding(
-            name=name, verdict="broken", value=f"{shown} cannot be reached: {answer}", mend=mend
-        )
+        return broken(name, f"{shown} cannot be reached: {answer}", mend)
     if answer in (401, 403, 407) or answer >= 500:
-        return Finding(
-            name=name, verdict="broken", value=f"{shown} answers with HTTP {answer}", mend=MEND
-        )
-    return Finding(name=name, verdict="fine", value=shown)
+        return broken(name, f"{shown} answers with HTTP {answer}", MEND)
+    return fine(name, shown)
 
 
 def registries(settings: Settings) -> Iterable[Finding]:
@@ -90,7 +86,7 @@ def registries(settings: Settings) -> Iterable[Finding]:
     for registry, url in front_pages(settings):
         shown, answer = redact(url), _ask(url, settings)
         if isinstance(answer, int) and answer < 500 and answer not in (403, 407):
-            yield Finding(name="registry", verdict="fine", value=f"{registry}: {shown}")
+            yield fine("registry", f"{registry}: {shown}")
             continue
         reason = answer if isinstance(answer, str) else f"HTTP {answer}"
         mend = "check the network and the proxy variables; docker:// bases need it, bootstrap bases do not"
@@ -100,7 +96,7 @@ def registries(settings: Settings) -> Iterable[Finding]:
                 f'{settings.config}:\n[registries."{HUB}"]\nmirrors = ["https://…"]'
             )
         value = f"{registry}: {shown} cannot be reached: {reason}"
-        yield Finding(name="registry", verdict="differs", value=value, mend=mend)
+        yield differs("registry", value, mend)
 
 
 def _ask_with_uv(url: str, settings: Settings, runner: Runner) -> None:

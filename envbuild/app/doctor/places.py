@@ -7,7 +7,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from envbuild.app.doctor.finding import GB, Finding
+from envbuild.app.doctor.finding import GB, Finding, broken, differs, fine
 from envbuild.host import Host, Space, read_space
 from envbuild.quota import Quota, quotas_of, tightest
 from envbuild.run import Runner
@@ -88,21 +88,21 @@ def judge_space(
     value += "" if inodes is None else f", {inodes:,} inodes free"
     move = _move_away(name, better)
     if not writable:
-        return Finding(name=name, verdict="broken", value=f"{value}; not writable", mend=move)
+        return broken(name, f"{value}; not writable", move)
     if free < least or (inodes is not None and inodes < INODES[1]):
         mend = move if better else f"{move} with more room"
-        return Finding(name=name, verdict="broken", value=value, mend=mend)
+        return broken(name, value, mend)
     if name == "TMPDIR" and space.slow:
         value += "; builds are slow there, and may fail for lack of extended attributes"
         mend = f"export TMPDIR={better or '/a/folder/on/a/local/disk'}"
-        return Finding(name=name, verdict="differs", value=value, mend=mend)
+        return differs(name, value, mend)
     if name == "store" and home is not None and _in_small_home(space, quota, home):
         value += "; a home of this size fills up after a few images"
-        return Finding(name=name, verdict="differs", value=value, mend=move)
+        return differs(name, value, move)
     if free < enough or (inodes is not None and inodes < INODES[0]):
         value += "; big images may not fit"
-        return Finding(name=name, verdict="differs", value=value, mend=move)
-    return Finding(name=name, verdict="fine", value=value)
+        return differs(name, value, move)
+    return fine(name, value)
 
 
 def _move_away(name: str, better: Path | None) -> str:
@@ -122,12 +122,10 @@ def judge_entry(
     move = f"export TMPDIR={better or '/a/folder/on/a/local/disk'}"
     if "noexec" in space.options:
         value = f"{found.value}; no program can be started there (noexec), and builds start some"
-        return Finding(name=found.name, verdict="broken", value=value, mend=move)
+        return broken(found.name, value, move)
     if closed is not None:
         value = f"{found.value}; other users may not enter {closed}, and a build without root works with other ids"
-        return Finding(
-            name=found.name, verdict="differs", value=value, mend=f"chmod o+x {closed}\nor: {move}"
-        )
+        return differs(found.name, value, f"chmod o+x {closed}\nor: {move}")
     return found
 
 

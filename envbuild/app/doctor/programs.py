@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 
-from envbuild.app.doctor.finding import Finding
+from envbuild.app.doctor.finding import Finding, broken, differs, fine
 from envbuild.errors import HostError
 from envbuild.host import Host
 from envbuild.run import Command, Runner
@@ -21,14 +21,14 @@ def examine_python() -> list[Finding]:
     """Tell the Python that runs envbuild."""
     # older ones than 3.10 cannot even install envbuild
     version = ".".join(map(str, sys.version_info[:3]))
-    return [Finding(name="Python", verdict="fine", value=f"{version} ({sys.executable})")]
+    return [fine("Python", f"{version} ({sys.executable})")]
 
 
 def examine_tool(name: str, settings: Settings, runner: Runner) -> list[Finding]:
     """Look for a program and its version."""
     tool = find_tool(name, settings, runner)
     value = f"{tool.version_text} ({tool.path})" if tool.version else str(tool.path)
-    return [Finding(name=name, verdict="fine", value=value)]
+    return [fine(name, value)]
 
 
 def examine_packer(settings: Settings, runner: Runner) -> list[Finding]:
@@ -38,9 +38,9 @@ def examine_packer(settings: Settings, runner: Runner) -> list[Finding]:
     text = runner(Command(argv=(str(tool.path), "-help"), timeout=10), check=False)
     value = f"{tool.version_text} ({tool.path})"
     if "zstd" in text.stdout + text.stderr:
-        return [Finding(name="mksquashfs", verdict="fine", value=f"{value}, with zstd")]
+        return [fine("mksquashfs", f"{value}, with zstd")]
     mend = "install squashfs-tools 4.4 or newer built with zstd (Debian 12's is)"
-    return [Finding(name="mksquashfs", verdict="broken", value=f"{value}, without zstd", mend=mend)]
+    return [broken("mksquashfs", f"{value}, without zstd", mend)]
 
 
 def examine_runtime(settings: Settings, runner: Runner, host: Host) -> list[Finding]:
@@ -64,15 +64,15 @@ def examine_squashfuse(settings: Settings, runner: Runner, host: Host) -> Findin
         runtime = find_runtime(settings, runner, host)
     except HostError:  # the line of the runtime says why
         value = "not looked for: without a container runtime nothing mounts images"
-        return Finding(name=name, verdict="differs", value=value)
+        return differs(name, value)
     if (host.uid == 0 and not host.crippled_root) or is_setuid(runtime, runner):
-        return Finding(name=name, verdict="fine", value="not needed: the kernel mounts images here")
+        return fine(name, "not needed: the kernel mounts images here")
     found = find_squashfuse(runtime)
     if found:
-        return Finding(name=name, verdict="fine", value=found)
+        return fine(name, found)
     value = "not found: images are unpacked before each run, and overlay partitions are refused"
     mend = "on Debian or Ubuntu, as root: apt-get install squashfuse\non a login node: ask its staff for squashfuse"
-    return Finding(name=name, verdict="differs", value=value, mend=mend)
+    return differs(name, value, mend)
 
 
 def examine_engine(settings: Settings, runner: Runner) -> Finding:
@@ -88,29 +88,25 @@ def examine_engine(settings: Settings, runner: Runner) -> Finding:
         )
         answer = runner(asked, check=False)
         if answer.code == 0:
-            return Finding(name="engine", verdict="fine", value=f"{name} ({program}) answers")
+            return fine("engine", f"{name} ({program}) answers")
         value = f"{name} ({program}) does not answer: no --mode docker, no docker-daemon: bases"
-        return Finding(name="engine", verdict="differs", value=value)
+        return differs("engine", value)
     value = (
         "neither docker nor podman: no --mode docker, no docker-daemon: bases; all else needs none"
     )
-    return Finding(name="engine", verdict="differs", value=value)
+    return differs("engine", value)
 
 
 def examine_gpu(settings: Settings, runner: Runner, host: Host) -> Finding:
     """Ask the driver for its GPUs."""
     if host.driver is None:
         value = "no NVIDIA driver here: images run on the CPU, GPU checks are skipped"
-        return Finding(name="GPU", verdict="differs", value=value)
+        return differs("GPU", value)
     command = Command(argv=("nvidia-smi", "-L"), env=settings.environment, timeout=GPU_SECONDS)
     try:
         listed = runner(command, check=False)
     except HostError:
-        return Finding(
-            name="GPU",
-            verdict="fine",
-            value=f"NVIDIA driver {host.driver} (no nvidia-smi to name the GPUs)",
-        )
+        return fine("GPU", f"NVIDIA driver {host.driver} (no nvidia-smi to name the GPUs)")
     gpus = [
         line.partition(" (UUID")[0]
         for line in listed.stdout.splitlines()
@@ -118,12 +114,5 @@ def examine_gpu(settings: Settings, runner: Runner, host: Host) -> Finding:
     ]
     if listed.code != 0 or not gpus:
         value = f"NVIDIA driver {host.driver}, but no GPU answers: {listed.last_lines(1)}"
-        return Finding(
-            name="GPU",
-            verdict="differs",
-            value=value,
-            mend="on a cluster: ask the scheduler for a GPU",
-        )
-    return Finding(
-        name="GPU", verdict="fine", value=f"NVIDIA driver {host.driver}; {'; '.join(gpus)}"
-    )
+        return differs("GPU", value, "on a cluster: ask the scheduler for a GPU")
+    return fine("GPU", f"NVIDIA driver {host.driver}; {'; '.join(gpus)}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from envbuild.app.doctor.finding import Finding
+from envbuild.app.doctor.finding import Finding, broken, differs, fine
 from envbuild.host import ID_COUNT, Host
 
 NAMES = (
@@ -25,10 +25,10 @@ def judge_rights(host: Host) -> Finding:
     """Judge what the user may do: an ordinary user and a whole root are fine, a root without capabilities differs."""
     who = f"{host.user} (uid {host.uid})"
     if not host.crippled_root:
-        return Finding(name="rights", verdict="fine", value=who)
+        return fine("rights", who)
     lacking = ", ".join(capability(bit) for bit in sorted(host.missing_capabilities)[:4])
     value = f"{who} without {len(host.missing_capabilities)} of root's capabilities ({lacking}): runs with --userns"
-    return Finding(name="rights", verdict="differs", value=value)
+    return differs("rights", value)
 
 
 def capability(bit: int) -> str:
@@ -44,17 +44,13 @@ def judge_namespaces(host: Host, *, works: bool | None) -> Finding:
     """
     name, limit = "user namespaces", host.user_namespace_limit
     if works is None and limit != 0:
-        return Finding(name=name, verdict="differs", value="not tried: there is no unshare program")
+        return differs(name, "not tried: there is no unshare program")
     if works:
-        return Finding(
-            name=name,
-            verdict="fine",
-            value=f"usable (limit {limit})" if limit is not None else "usable",
-        )
+        return fine(name, f"usable (limit {limit})" if limit is not None else "usable")
     value = "switched off (user.max_user_namespaces = 0)" if limit == 0 else "unshare -U is refused"
     if host.uid == 0 and not host.crippled_root:
-        return Finding(name=name, verdict="differs", value=f"{value}; root needs none")
-    return Finding(name=name, verdict="broken", value=value, mend=_mend_namespaces(host))
+        return differs(name, f"{value}; root needs none")
+    return broken(name, value, _mend_namespaces(host))
 
 
 def _mend_namespaces(host: Host) -> str:
@@ -71,33 +67,28 @@ def judge_ids(host: Host) -> Finding:
     ranges = {"subuid": host.subuid, "subgid": host.subgid}
     short = [file for file, found in ranges.items() if found is None or found[1] < ID_COUNT]
     if not short and host.subuid is not None:
-        return Finding(
-            name=name, verdict="fine", value=f"{host.subuid[1]} ids from {host.subuid[0]}"
-        )
+        return fine(name, f"{host.subuid[1]} ids from {host.subuid[0]}")
     value = f"no range of {ID_COUNT} ids for {host.user} in " + " and ".join(
         f"/etc/{file}" for file in short
     )
     if host.uid == 0 and not host.crippled_root:
-        return Finding(name=name, verdict="differs", value=f"{value}; root needs none")
+        return differs(name, f"{value}; root needs none")
     line = f"{host.user}:{host.free_ids}:{ID_COUNT}"
     mend = "\n".join(f"root: echo {line} >>/etc/{file}" for file in short)
-    return Finding(name=name, verdict="broken", value=value, mend=mend)
+    return broken(name, value, mend)
 
 
 def judge_fuse(host: Host) -> Finding:
     """Judge /dev/fuse, through which everybody but a whole root mounts images."""
     if host.fuse:
-        return Finding(name="/dev/fuse", verdict="fine", value="usable")
+        return fine("/dev/fuse", "usable")
     if host.uid == 0 and not host.crippled_root:
-        return Finding(
-            name="/dev/fuse", verdict="differs", value="cannot be opened; root needs none"
-        )
+        return differs("/dev/fuse", "cannot be opened; root needs none")
     if host.crippled_root:
         value = "cannot be opened: images cannot be run"
-        return Finding(name="/dev/fuse", verdict="broken", value=value, mend=FUSE_MEND)
-    return Finding(
-        name="/dev/fuse",
-        verdict="differs",
-        value="cannot be opened: images are unpacked before each run, which is slow",
-        mend=FUSE_MEND,
+        return broken("/dev/fuse", value, FUSE_MEND)
+    return differs(
+        "/dev/fuse",
+        "cannot be opened: images are unpacked before each run, which is slow",
+        FUSE_MEND,
     )

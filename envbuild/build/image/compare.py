@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 from envbuild.formats.file_tree import TreeEntry, compare_trees
@@ -56,11 +57,8 @@ def _compare_partitions(
 ) -> str:
     trees: list[dict[str, TreeEntry]] = []
     for path, item in (one, two):
-        image = SquashImage(path, item.offset, item.size)
-        try:
+        with closing(SquashImage(path, item.offset, item.size)) as image:
             trees.append(read_tree(image, pool))
-        finally:
-            image.close()
     missing, changed, extra = compare_trees(trees[0], trees[1])
     rows = [f"/{path} is only in the first" for path in missing]
     rows += [f"/{path} is only in the second" for path in extra]

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import BinaryIO
 
@@ -55,8 +55,7 @@ def flatten_image(source: Path, target: Path, stage: Stage) -> str:
     with ExitStack() as stack, ThreadPoolExecutor(len(os.sched_getaffinity(0)), "hash") as pool:
         layers = []
         for item in root_partitions(source):
-            image = SquashImage(source, item.offset, item.size)
-            stack.callback(image.close)
+            image = stack.enter_context(closing(SquashImage(source, item.offset, item.size)))
             part = layer_of(image, read_tree(image, pool, stage), overlay=item.partition == OVERLAY)
             layers.append((part, _partition_copy(source, item)))
             compressor = image.compressor
@@ -84,11 +83,8 @@ def flatten_image(source: Path, target: Path, stage: Stage) -> str:
 
 def _partition_copy(source: Path, item: SifObject) -> Copy:
     def copy(target: int, at: int) -> None:
-        image = SquashImage(source, item.offset, item.size)
-        try:
+        with closing(SquashImage(source, item.offset, item.size)) as image:
             copy_into(source, target, at, image.data_end, offset=item.offset)
-        finally:
-            image.close()
 
     return copy
 

@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -188,15 +189,9 @@ def image_tree(path: Path, context: Context) -> dict[str, TreeEntry]:
         context.report.stage(f"read {path.name}") as stage,
     ):
         for item in root_partitions(path):
-            image = SquashImage(path, item.offset, item.size)
-            try:
-                layers.append(
-                    layer_of(
-                        image, read_tree(image, pool, stage), overlay=item.partition == OVERLAY
-                    )
-                )
-            finally:
-                image.close()
+            with closing(SquashImage(path, item.offset, item.size)) as image:
+                tree = read_tree(image, pool, stage)
+                layers.append(layer_of(image, tree, overlay=item.partition == OVERLAY))
     return {name: entry for name, (entry, _) in merge_parts(layers).items()}
 
 
