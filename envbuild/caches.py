@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import platform
 import re
@@ -15,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from envbuild.data.tables import load_caches
 from envbuild.errors import UsageError
 from envbuild.settings import Settings
+from envbuild.store.hashing import hash_bytes
 
 DOWNLOADS = ".cache"
 COMPILED = ".compiled"
@@ -58,7 +58,7 @@ def plan_caches(
     if UNBOUND.search(str(top)):
         hint = "name another one: ENVBUILD_CACHES=FOLDER, or ENVBUILD_CACHES=none to keep nothing"
         raise UsageError(
-            "a folder of such a name cannot be bound into a container", where=str(top), hint=hint
+            "a folder of such a name cannot be bound into a container", where=top, hint=hint
         )
     kept = {"downloads": top / "downloads", "compiled": top / "compiled" / image_mark(image)}
     inside = {"downloads": DOWNLOADS, "compiled": COMPILED}
@@ -102,9 +102,9 @@ def image_mark(image: Path) -> str:
     from the lock.  So no gigabytes have to be read.
     """
     if image.is_dir():  # a sandbox
-        return hashlib.sha256(os.fsencode(image.absolute())).hexdigest()[:16]
+        return hash_bytes(os.fsencode(image.absolute()))[:16]
     with image.open("rb") as file:
-        return hashlib.sha256(file.read(HEAD)).hexdigest()[:16]
+        return hash_bytes(file.read(HEAD))[:16]
 
 
 def make_scratch(tmpdir: Path) -> Path:

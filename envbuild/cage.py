@@ -13,11 +13,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from envbuild.host import Host
+from envbuild.host import ID_COUNT, Host
 from envbuild.run import Command, Runner
 
-IDS = 65536
-"""Ids that a Debian root uses (Debian policy 9.2.2)."""
 STASHES = ("/mnt", "/media", "/srv", "/opt")
 """Folders that every Linux has (FHS 3.0); a run covers one in its own mount namespace."""
 SCRIPT = """\
@@ -79,7 +77,7 @@ while [ $number -lt $count ]; do
     if [ "$kind" = rw ]; then chown -R -h 0:0 "$path"; fi
 done
 exit "$code"
-""".replace("IDS", str(IDS))
+""".replace("IDS", str(ID_COUNT))
 ALWAYS_CLOSED = ("/root", "/home")
 FOLDERS_OF_ROOT = ("_CACHEDIR", "_CONFIGDIR", "_TMPDIR")
 """Endings of variables that name folders of root's."""
@@ -137,8 +135,8 @@ class Cage:
 
     def map_ids(self, inside: int, *more: str) -> tuple[str, ...]:
         """Return the options for a namespace in which the ids begin with ``inside``."""
-        users = f"--map-users={self.uids[0]},{inside},{IDS}"
-        return ("--user", *more, users, f"--map-groups={self.gids[0]},{inside},{IDS}")
+        users = f"--map-users={self.uids[0]},{inside},{ID_COUNT}"
+        return ("--user", *more, users, f"--map-groups={self.gids[0]},{inside},{ID_COUNT}")
 
 
 def _free_stash(shown: Iterable[Path]) -> str:
@@ -193,7 +191,7 @@ def find_build_cage(host: Host, runner: Runner, trial: Command) -> Cage | None:
     program = shutil.which("unshare", path=(trial.env or {}).get("PATH"))
     if program is None or host.subuid is None or host.subgid is None:
         return None
-    if min(host.subuid[1], host.subgid[1]) < IDS:
+    if min(host.subuid[1], host.subgid[1]) < ID_COUNT:
         return None
     cage = Cage(program=program, uids=host.subuid, gids=host.subgid, nested=host.uid != 0)
     known = (cage, trial.argv)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -23,10 +24,12 @@ class EnvbuildError(Exception):
 
     code = 7
 
-    def __init__(self, what: str, *, where: str | None = None, hint: str | None = None) -> None:
+    def __init__(
+        self, what: str, *, where: str | Path | None = None, hint: str | None = None
+    ) -> None:
         super().__init__(what)
         self.what = what
-        self.where = where
+        self.where = None if where is None else str(where)
         self.hint = hint
 
     def __str__(self) -> str:
@@ -39,7 +42,12 @@ class CheckFailedError(EnvbuildError):
     code = 1
 
     def __init__(
-        self, what: str, *, where: str | None = None, hint: str | None = None, details: str = ""
+        self,
+        what: str,
+        *,
+        where: str | Path | None = None,
+        hint: str | None = None,
+        details: str = "",
     ) -> None:
         super().__init__(what, where=where, hint=hint)
         self.details = details
@@ -103,7 +111,7 @@ class ToolFailedError(HostError):
         exit_code: int = 1,
         stdout: str = "",
         stderr: str = "",
-        where: str | None = None,
+        where: str | Path | None = None,
         hint: str | None = None,
     ) -> None:
         super().__init__(what, where=where, hint=hint)
@@ -117,7 +125,7 @@ class ToolFailedError(HostError):
         result: Result | ToolFailedError,
         what: str,
         *,
-        where: str | None = None,
+        where: str | Path | None = None,
         hint: str | None = None,
     ) -> ToolFailedError:
         """Return the error for a command that failed, in words of one's own."""

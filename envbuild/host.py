@@ -103,7 +103,7 @@ def read_host(*, root: Path = Path("/"), uid: int | None = None, user: str | Non
         subuid=_id_range(root / "etc/subuid", name, number),
         subgid=_id_range(root / "etc/subgid", name, number),
         user_namespace_limit=_number(root / "proc/sys/user/max_user_namespaces"),
-        fuse=_opens(root / "dev/fuse"),
+        fuse=os.access(root / "dev/fuse", os.R_OK | os.W_OK),
         driver=read_driver(root),
         free_ids=_free_ids(root),
         switches=_switches(root),
@@ -233,10 +233,6 @@ def user_name(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:  # an account of the site's directory that this node does not know
         return str(uid)
-
-
-def _opens(device: Path) -> bool:
-    return os.access(device, os.R_OK | os.W_OK)
 
 
 def _number(path: Path) -> int | None:

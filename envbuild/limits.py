@@ -144,7 +144,7 @@ def open_plain(path: Path) -> BinaryIO:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise UsageError("is no plain file", where=str(path))
+        raise UsageError("is no plain file", where=path)
     return os.fdopen(handle, "rb")
 
 

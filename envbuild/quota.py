@@ -6,7 +6,7 @@ import grp
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -72,10 +72,7 @@ def quotas_of(folder: Path, runner: Runner) -> tuple[Quota, ...]:
 
 def read_quotas(space: Space, user: str, group: str, runner: Runner) -> tuple[Quota, ...]:
     """Ask for the user's and the group's quota on a folder's file system; none if none is known."""
-    return tuple(_read(space, user, group, runner))
-
-
-def _read(space: Space, user: str, group: str, runner: Runner) -> Iterator[Quota]:
+    quotas: list[Quota] = []
     lustre = space.kind == "lustre"
     for of, name in (("-u", user), ("-g", group)):
         argv = (
@@ -86,14 +83,15 @@ def _read(space: Space, user: str, group: str, runner: Runner) -> Iterator[Quota
         try:
             answer = runner(Command(argv=argv, timeout=SECONDS), check=False)
         except HostError:
-            return
+            break
         found = parse_quota(
             answer.stdout, (space.mount,) if lustre else (space.device, space.mount)
         )
         if found is not None:
-            yield found if of == "-u" else replace(found, group=name)
+            quotas.append(found if of == "-u" else replace(found, group=name))
         if answer.timed_out:
-            return
+            break
+    return tuple(quotas)
 
 
 def tightest(quotas: Iterable[Quota]) -> Quota | None:

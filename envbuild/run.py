@@ -295,7 +295,7 @@ def _not_started(command: Command, error: OSError) -> HostError:
     """Tell why a process could not be started: the folder, the program, or what the system said."""
     program = command.argv[0]
     if command.cwd is not None and not command.cwd.is_dir():
-        return HostError(f"the folder to run {program} in does not exist", where=str(command.cwd))
+        return HostError(f"the folder to run {program} in does not exist", where=command.cwd)
     if isinstance(error, FileNotFoundError):
         return ToolMissingError(f"{program} was not found", hint="run: envbuild doctor")
     return HostError(f"{program} could not be started: {error.strerror}")

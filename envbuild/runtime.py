@@ -183,7 +183,7 @@ class Runtime:
             hint = f"chmod a+r {image}"
             raise UsageError(
                 "others may not read it, and root runs foreign code as another",
-                where=str(image),
+                where=image,
                 hint=hint,
             )
         write = [source for source, _, writable in binds if writable]
@@ -271,5 +271,5 @@ def overlay_flags(layer: Path) -> tuple[str, str]:
     """Write a squashfs that is laid over an image.  UsageError for a path that it would split."""
     if re.search(r"[,:\n]", str(layer)):
         what = "no comma, colon or line end can be in the path of a layer over an image"
-        raise UsageError(what, where=str(layer), hint="rename the folder, or work in another one")
+        raise UsageError(what, where=layer, hint="rename the folder, or work in another one")
     return "--overlay", f"{layer}:ro"

@@ -49,7 +49,7 @@ def find_runtime(settings: Settings, runner: Runner, host: Host | None = None) -
         least = join_numbers(MINIMUM[name])
         raise HostError(
             f"{name} {'.'.join(map(str, version))} is too old: {least} or newer is needed",
-            where=str(program),
+            where=program,
             hint="look for a newer one (module avail apptainer), or name it: ENVBUILD_RUNTIME=/path/to/apptainer",
         )
     facts = host or read_host()

@@ -124,7 +124,7 @@ class _Sources:
         if found is None:
             return None
         if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
-            raise UsageError(f"[{section}] {key} takes a list of {what}", where=str(self.config))
+            raise UsageError(f"[{section}] {key} takes a list of {what}", where=self.config)
         return tuple(found)
 
     def absolute(self, text: str) -> Path:
@@ -207,7 +207,7 @@ def _certificates(env: Mapping[str, str]) -> Path | None:
 def _downloads(data: Mapping[str, Any], config: Path) -> int:
     downloads = data.get("build", {}).get("downloads", DOWNLOADS)
     if not isinstance(downloads, int) or not 1 <= downloads <= 32:
-        raise UsageError("[build] downloads takes a whole number from 1 to 32", where=str(config))
+        raise UsageError("[build] downloads takes a whole number from 1 to 32", where=config)
     return downloads
 
 
@@ -217,7 +217,7 @@ def _channels(data: Mapping[str, Any], config: Path) -> dict[str, tuple[str, ...
         urls = [value] if isinstance(value, str) else value
         if not isinstance(urls, list) or not urls or not all(isinstance(url, str) for url in urls):
             raise UsageError(
-                f"[channels] {name} takes a URL, or a list of them, best first", where=str(config)
+                f"[channels] {name} takes a URL, or a list of them, best first", where=config
             )
         found[name] = tuple(urls)
     return found
@@ -226,7 +226,7 @@ def _channels(data: Mapping[str, Any], config: Path) -> dict[str, tuple[str, ...
 def _conda_vendor(data: Mapping[str, Any], config: Path) -> bool:
     vendor = data.get("conda", {}).get("vendor", False)
     if not isinstance(vendor, bool):
-        raise UsageError("[conda] vendor takes true or false", where=str(config))
+        raise UsageError("[conda] vendor takes true or false", where=config)
     return vendor
 
 

@@ -44,13 +44,13 @@ def read_toml(path: Path) -> tuple[dict[str, Any], str]:
         if len(raw) > BIGGEST_FILE:
             raise UsageError(
                 f"larger than {BIGGEST_FILE // 2**20} MiB: too large for such a file",
-                where=str(path),
+                where=path,
             )
         text = raw.decode("utf-8")
     except OSError as error:
-        raise UsageError(f"cannot be read: {error.strerror}", where=str(path)) from error
+        raise UsageError(f"cannot be read: {error.strerror}", where=path) from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"is not UTF-8 text (byte {error.start})", where=str(path)) from error
+        raise UsageError(f"is not UTF-8 text (byte {error.start})", where=path) from error
     return parse_toml(text, str(path)), text
 
 

@@ -86,7 +86,7 @@ def find_tool(name: str, settings: Settings, runner: Runner) -> Tool:
         least = join_numbers(kind.minimum)
         raise HostError(
             f"{name} {'.'.join(map(str, version))} is too old: {least} or newer is needed",
-            where=str(path),
+            where=path,
             hint=install_hint(name),
         )
     return Tool(name=name, path=path, version=version)

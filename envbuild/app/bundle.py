@@ -29,7 +29,7 @@ def bundle_recipe(
     lock = require_whole_lock(source, context)
     target = context.settings.cwd / (output or f"{source.recipe.name}.bundle.tar")
     if not target.parent.is_dir():
-        raise UsageError("there is no such folder", where=str(target.parent))
+        raise UsageError("there is no such folder", where=target.parent)
     spec = build_spec(source, lock, target, "fakeroot", context)
     with context.store.work("own") as folder:
         own = own_wheels(folder, context) if with_tool else None

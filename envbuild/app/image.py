@@ -110,14 +110,14 @@ def find_image(name: str | None, context: Context) -> FoundImage:
         if not found.path.exists():
             raise UsageError(
                 f"the image of {stem} is not built yet",
-                where=str(found.path),
+                where=found.path,
                 hint=f"envbuild make {stem}",
             )
     # a folder is a sandbox
     if not found.path.is_dir() and not (found.path.is_file() and _is_sif(found.path)):
         raise UsageError(
             "this is not an image, or it is damaged",
-            where=str(found.path),
+            where=found.path,
             hint="copy or build it again",
         )
     return found

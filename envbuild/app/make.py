@@ -177,9 +177,9 @@ def _target_of(source: Source, mode: str, request: MakeRequest, context: Context
     ending = "sandbox" if MODES[mode].is_tree else "sif"
     target = context.settings.cwd / (request.output or f"{name}.{ending}")
     if target.is_dir() and not MODES[mode].is_tree:
-        raise UsageError("is a folder", where=str(target), hint=f"-o {target / (name + '.sif')}")
+        raise UsageError("is a folder", where=target, hint=f"-o {target / (name + '.sif')}")
     if not target.parent.is_dir():
-        raise UsageError("there is no such folder", where=str(target.parent))
+        raise UsageError("there is no such folder", where=target.parent)
     return target
 
 

@@ -37,7 +37,7 @@ def require_lock(source: Source) -> Lock:
     """Read a recipe's lock.  Raises StaleLockError where there is none."""
     if not source.lock.is_file():
         hint = f"run: envbuild lock {source.recipe.name}"
-        raise StaleLockError("there is no lock yet", where=str(source.lock), hint=hint)
+        raise StaleLockError("there is no lock yet", where=source.lock, hint=hint)
     return read_lock(source.lock)
 
 
@@ -48,7 +48,7 @@ def require_fresh_lock(source: Source) -> Lock:
     if reasons:
         raise StaleLockError(
             f"the lock no longer fits {source.path.name}: {'; '.join(reasons)}",
-            where=str(source.lock),
+            where=source.lock,
             hint=f"run: envbuild lock {source.recipe.name}",
         )
     return lock

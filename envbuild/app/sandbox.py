@@ -54,7 +54,7 @@ def pack_sandbox(
     target = context.settings.cwd / (output or f"{note.recipe}.sif")
     if target.is_dir():
         hint = f"-o {target / (note.recipe + '.sif')}"
-        raise UsageError("is a folder", where=str(target), hint=hint)
+        raise UsageError("is a folder", where=target, hint=hint)
     with context.report.stage(f"compare {folder.name} with what it was"):
         facts = look_inside(folder, note.python, context.runtime, context.runner)
         changes = find_manual_changes(folder, note, facts)

@@ -26,7 +26,7 @@ def find_lock_of_image(path: Path, image: str, context: Context) -> tuple[Lock, 
         if carried.lock is None:
             raise UsageError(
                 "carries no lock, and there is no recipe of its name",
-                where=str(path),
+                where=path,
                 hint=error.hint,
             ) from error
         return carried.lock, None

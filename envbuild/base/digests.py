@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 from collections.abc import Callable
 from functools import partial
@@ -15,6 +14,7 @@ from envbuild.errors import EnvbuildError
 from envbuild.formats import sif_reader as siffile
 from envbuild.limits import UNREADABLE
 from envbuild.store.atomic import write_bytes
+from envbuild.store.hashing import hash_bytes
 from envbuild.store.layout import Store
 from envbuild.store.sealed import hash_file
 
@@ -95,4 +95,4 @@ def _write_note(path: Path, digest: str, found: os.stat_result) -> None:
 
 
 def _note_path(file: Path, store: Store, kind: str) -> Path:
-    return store.digest(hashlib.sha256(os.fsencode(file.resolve()) + kind.encode()).hexdigest())
+    return store.digest(hash_bytes(os.fsencode(file.resolve()) + kind.encode()))

@@ -254,24 +254,22 @@ def load_facts(path: Path) -> BaseFacts:
     try:
         if path.stat().st_size > BIGGEST:
             raise UsageError(
-                f"larger than {BIGGEST // 2**20} MiB: too large for a facts file", where=str(path)
+                f"larger than {BIGGEST // 2**20} MiB: too large for a facts file", where=path
             )
         facts = msgspec.convert(_read_json(path), BaseFacts, strict=True)
     except OSError as error:
-        raise UsageError(f"cannot be read: {error.strerror}", where=str(path)) from error
+        raise UsageError(f"cannot be read: {error.strerror}", where=path) from error
     except msgspec.ValidationError as error:
         message, _, place = str(error).partition(" - at `$")
         key = place.rstrip("`").lstrip(".")
-        raise UsageError(f"{key}: {message}" if key else message, where=str(path)) from error
+        raise UsageError(f"{key}: {message}" if key else message, where=path) from error
     if facts.schema > SCHEMA:
         hint = "update envbuild, or read the facts again: envbuild base inspect REF --json"
         raise UsageError(
-            f"was written by a newer envbuild (schema {facts.schema})", where=str(path), hint=hint
+            f"was written by a newer envbuild (schema {facts.schema})", where=path, hint=hint
         )
     if facts.created is not None and not is_day(facts.created):
-        raise UsageError(
-            f"created: {facts.created!r} is not a date like 2024-05-31", where=str(path)
-        )
+        raise UsageError(f"created: {facts.created!r} is not a date like 2024-05-31", where=path)
     return facts
 
 
@@ -279,4 +277,4 @@ def _read_json(path: Path) -> Any:
     try:
         return msgspec.json.decode(path.read_bytes())
     except UNREADABLE as error:
-        raise UsageError(f"is not JSON: {error}", where=str(path)) from error
+        raise UsageError(f"is not JSON: {error}", where=path) from error

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from packaging.utils import canonicalize_name
 
 from envbuild.base.model import AptPackage, Dist
-from envbuild.data.lookup import framework_held
+from envbuild.data.lookup import framework_held, numbers
 from envbuild.data.package_tables import load_conda
 
 
@@ -112,15 +112,8 @@ def nccl_version(
 
 def stub_paths(libraries: Iterable[tuple[str, str]]) -> tuple[str, ...]:
     """Return the paths of loadable stubs of libcuda, which answer every call with error 34."""
-    return tuple(
-        path
-        for path, real in libraries
-        if PurePosixPath(path).name.startswith("libcuda.") and _is_stub(real)
-    )
-
-
-def _is_stub(real: str) -> bool:
-    return "stubs" in PurePosixPath(real).parts
+    of_driver = [pair for pair in libraries if PurePosixPath(pair[0]).name.startswith("libcuda.")]
+    return tuple(path for path, real in of_driver if "stubs" in PurePosixPath(real).parts)
 
 
 def _wheel_version(dists: Iterable[Dist], name: str) -> str | None:
@@ -130,7 +123,7 @@ def _wheel_version(dists: Iterable[Dist], name: str) -> str | None:
         for dist in dists
         if re.fullmatch(rf"{name}(-cu\d+)?", dist.name.replace("_", "-"))
     ]
-    return max(versions, key=_version_numbers, default=None)
+    return max(versions, key=numbers, default=None)
 
 
 def _version_file(texts: Mapping[str, str]) -> str | None:
@@ -167,7 +160,3 @@ def _leading_version(text: str) -> str | None:
 def _major_minor(text: str | None) -> str | None:
     match = re.match(r"\d+\.\d+", text or "")
     return match[0] if match else None
-
-
-def _version_numbers(version: str) -> tuple[int, ...]:
-    return tuple(map(int, re.findall(r"\d+", version)))

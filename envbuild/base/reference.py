@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from envbuild.base.debian.distribution import DEBIAN
 from envbuild.base.model import BaseReference
 from envbuild.errors import UsageError
 from envbuild.formats.image_name import parse_image_name
@@ -12,7 +13,6 @@ from envbuild.toml import closest
 
 SUITES = ("bullseye", "bookworm", "trixie")
 """Debian releases that bootstrap into a base with Python 3.9, 3.11 and 3.13."""
-MOVING = {"stable", "oldstable", "oldoldstable", "testing", "unstable", "sid"}
 IMAGE_NAME = re.compile(r"[a-z0-9.-]+(:\d+)?(/[a-z0-9._-]+)*(:[\w.-]+|@sha256:[0-9a-f]+)?")
 LATER = ("library", "shub", "http", "https")
 FORMS = (
@@ -43,8 +43,12 @@ def parse_reference(text: str) -> BaseReference:
     if kind is not None and kind.in_file and rest and not rest.startswith("//"):
         return BaseReference(kind=kind, name=rest, text=written)
     if colon and scheme in LATER:
-        raise _unsupported_error(
-            written, f"{scheme}:{'//' if rest.startswith('//') else ''}", written
+        origin = f"{scheme}:{'//' if rest.startswith('//') else ''}"
+        raise UsageError(
+            f"bases from {origin} are not supported by this version",
+            where=written,
+            hint=f"make a file of it once (apptainer pull base.sif {written}) "
+            'and name that: "base.sif"',
         )
     meant = FORMS
     if kind is not None and kind.in_registry:
@@ -57,7 +61,7 @@ def parse_reference(text: str) -> BaseReference:
 def _require_suite(name: str, written: str) -> str:
     if name in SUITES:
         return name
-    if name in MOVING:
+    if name in DEBIAN.moving:
         what = f'"{name}" means another release every two years'
     elif name[:1].isdigit() or not name:
         what = "a Debian release is named by its code name"
@@ -67,12 +71,4 @@ def _require_suite(name: str, written: str) -> str:
         what,
         where=written,
         hint=f"write one of: {', '.join(f'debian:{suite}' for suite in SUITES)}",
-    )
-
-
-def _unsupported_error(written: str, origin: str, source: str) -> UsageError:
-    return UsageError(
-        f"bases from {origin} are not supported by this version",
-        where=written,
-        hint=f'make a file of it once (apptainer pull base.sif {source}) and name that: "base.sif"',
     )

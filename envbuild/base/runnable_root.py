@@ -46,7 +46,7 @@ def _unpack_root(facts: BaseFacts, folder: Path, runner: Runner, store: Store) -
     if not is_sealed(kept):
         raise HostError(
             f"the store has no root of {facts.image}",
-            where=str(kept),
+            where=kept,
             hint="envbuild base inspect makes it",
         )
     argv = ("tar", "-xf", str(kept), "-C", str(folder), "--no-same-owner", "--exclude=./dev/*")

@@ -60,7 +60,7 @@ def fetch_sif(reference: BaseReference, context: Context) -> Header:
     if found != reference.digest:
         raise IntegrityError(
             f"is another image than was locked: its digest is {found}, the lock says {reference.digest}",
-            where=str(path),
+            where=path,
             hint="take this one: envbuild lock NAME",
         )
     return (("Bootstrap", "localimage"), ("From", str(path)))

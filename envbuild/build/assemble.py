@@ -47,7 +47,6 @@ from envbuild.build.in_base.install_scheme import (
     ask_scheme,
     bootstrap_scheme,
     cached_scheme,
-    keep_scheme,
     known_scheme,
     read_scheme,
 )
@@ -64,7 +63,7 @@ from envbuild.parts.cache import CachedPart, PackContext, cached_part, provide_p
 from envbuild.parts.from_tar import tar_contents
 from envbuild.plan.model import Definition
 from envbuild.progress import Reporter, Stage
-from envbuild.store.sealed import sealed_hash
+from envbuild.store.sealed import sealed_hash, write_sealed
 from envbuild.store.units import count_noun
 
 LAYERS = ("base", "system", "conda", "framework", "packages", "project")
@@ -200,7 +199,7 @@ class _Assembly:
             with self._container(base) as inside:
                 answer = ask_scheme(inside)
             path = self.store.scheme(self.lock.base.digest, self.lock.base.python_path)
-            keep_scheme(answer, self.store.own(path))
+            write_sealed(self.store.own(path), answer)
         return read_scheme(answer, self.lock.base, base.tree)
 
     def _submit_ready_wheels(self, scheme: Scheme) -> None:

@@ -48,7 +48,7 @@ class AssemblySpec:
     post: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class PlannedPart:
     """A part of an image.
 
@@ -61,8 +61,8 @@ class PlannedPart:
     kind: str
     subject: str
     key: str
-    inputs: tuple[str, ...]
-    state: State
+    inputs: tuple[str, ...] = ()
+    state: State = "to pack"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -152,10 +152,7 @@ class _Planner:
         scheme, key = self.base.scheme, ""
         if scheme is not None:
             key = wheel_part_key(identity, scheme, self.spec.codec)
-        title, inputs = package_title(package), (package.sha256,)
-        part = PlannedPart(
-            layer=layer, kind="wheel", subject=title, key=key, inputs=inputs, state="to pack"
-        )
+        part = PlannedPart(layer, "wheel", package_title(package), key, (package.sha256,))
         # compiling needs the wheel itself, so it is built also where only its part is there
         return _with_state(part, self.is_cached) if is_ready else replace(part, state="to run")
 
@@ -171,26 +168,12 @@ class _Planner:
         if not self.base.hidden:
             return []
         key = part_key("hidden", paths=list(self.base.hidden))
-        part = PlannedPart(
-            layer="packages",
-            kind="hidden",
-            subject="packages of the base that locked ones replace",
-            key=key,
-            inputs=(),
-            state="to pack",
-        )
-        return [_with_state(part, self.is_cached)]
+        subject = "packages of the base that locked ones replace"
+        return [_with_state(PlannedPart("packages", "hidden", subject, key), self.is_cached)]
 
     def _files(self, locked: LockedFiles) -> PlannedPart:
         key = part_key("files", archive=locked.sha256, packer=self.spec.codec.key)
-        part = PlannedPart(
-            layer="project",
-            kind="files",
-            subject=locked.target,
-            key=key,
-            inputs=(locked.sha256,),
-            state="to pack",
-        )
+        part = PlannedPart("project", "files", locked.target, key, (locked.sha256,))
         return _with_state(part, self.is_cached)
 
     def _runtime(self) -> list[PlannedPart]:
@@ -200,14 +183,7 @@ class _Planner:
             return []
         if config is not None:
             key = runtime_key(definition, self.spec.text, config, self.spec.codec)
-        part = PlannedPart(
-            layer="project",
-            kind="runtime",
-            subject="environment, labels, help",
-            key=key,
-            inputs=(),
-            state="to pack",
-        )
+        part = PlannedPart("project", "runtime", "environment, labels, help", key)
         return [_with_state(part, self.is_cached)]
 
     def _post(self, below: list[PlannedPart]) -> list[PlannedPart]:
@@ -220,14 +196,7 @@ class _Planner:
         keys, key = [part.key for part in below], ""
         if all(keys):
             key = captured_key(script, keys, lock.base, self.spec.codec)
-        part = PlannedPart(
-            layer="project",
-            kind="captured",
-            subject=script.name,
-            key=key,
-            inputs=tuple(keys),
-            state="to run",
-        )
+        part = PlannedPart("project", "captured", script.name, key, tuple(keys), "to run")
         return [_with_state(part, self.is_cached)]
 
 
@@ -235,22 +204,8 @@ def plan_base(
     lock: Lock, own: Sequence[str], system: Sequence[str], is_cached: Callable[[str], bool]
 ) -> tuple[PlannedPart, ...]:
     """Return the parts of a base with these keys: its own, and those of Debian packages over it."""
-    root = PlannedPart(
-        layer="base",
-        kind="base",
-        subject=lock.base.reference,
-        key="",
-        inputs=(lock.base.digest,),
-        state="to pack",
-    )
-    debian = PlannedPart(
-        layer="system",
-        kind="captured",
-        subject="Debian packages",
-        key="",
-        inputs=tuple(own),
-        state="to run",
-    )
+    root = PlannedPart("base", "base", lock.base.reference, "", (lock.base.digest,))
+    debian = PlannedPart("system", "captured", "Debian packages", "", tuple(own), "to run")
     parts = [replace(root, key=key) for key in own]
     parts += [replace(debian, key=key) for key in system]
     return tuple(_with_state(part, is_cached) for part in parts)

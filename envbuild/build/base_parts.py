@@ -10,12 +10,13 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from envbuild.base.debian.bootstrap import make_root
 from envbuild.base.oci.image import stored_config, stored_image
 from envbuild.base.sources import fetch_base
 from envbuild.build.assembly_plan import PlannedBase, plan_base
 from envbuild.build.conda.parts import NO_CONDA, CondaParts
 from envbuild.build.conda.replaced import replaced_entries, with_owners
-from envbuild.build.fetch import locked_bootstrap, provide_root_tar
+from envbuild.build.fetch import locked_bootstrap
 from envbuild.build.image.base_config import (
     NO_CONFIG,
     BaseConfig,
@@ -179,7 +180,7 @@ def _root_base(
     key = root_key(lock, groups, packing.codec)
     root = cached_part(key, packing.store)
     if root is None:
-        tar = provide_root_tar(locked_bootstrap(lock, ("base", *groups)), context)
+        tar = make_root(locked_bootstrap(lock, ("base", *groups)), context)
         title = f"pack the base {lock.base.reference}"
         with packing.report.stage(title, total=tar.stat().st_size) as stage:
             contents = root_contents(tar, stage)

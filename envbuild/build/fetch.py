@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timezone
-from pathlib import Path
 
 import msgspec
 
-from envbuild.base.debian.bootstrap import make_root
 from envbuild.base.debian.distribution import DEBIAN, mirror_of, release_of
 from envbuild.base.debian.package_set import Bootstrap
 from envbuild.build.model import BuildSpec
@@ -72,11 +70,7 @@ def fetch_files(lock: Lock, context: Context) -> None:
         return
     # finding the mirror starts apt: only where something is missing
     found = _debian_mirror(lock, context) if any(item.kind == "debian" for item in todo) else None
-    fetch_artifacts(
-        wanted,
-        context,
-        debian_mirror=found,
-    )
+    fetch_artifacts(wanted, context, debian_mirror=found)
 
 
 def _debian_mirror(lock: Lock, context: Context) -> str:
@@ -110,8 +104,3 @@ def require_base_digest(order: BuildSpec) -> None:
             f"the base's digest is {found}, the lock says {order.lock.base.digest}",
             hint="the lock was changed by hand; run: envbuild lock " + order.recipe.name,
         )
-
-
-def provide_root_tar(bootstrap: Bootstrap, context: Context) -> Path:
-    """Return the tar of a root, made once per set of Debian packages."""
-    return make_root(bootstrap, context)

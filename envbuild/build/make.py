@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from envbuild.base.debian.bootstrap import make_root
 from envbuild.build.fetch import (
     fetch_files,
     locked_bootstrap,
-    provide_root_tar,
     require_base_digest,
     wanted_files,
 )
@@ -20,7 +20,7 @@ from envbuild.build.model import BuildSpec, DefinitionBuild, Estimate, UnnamedIm
 from envbuild.build.modes import MODES
 from envbuild.build.modes.assembled import assembling
 from envbuild.build.modes.estimate import check_space, estimate_build
-from envbuild.build.modes.perform import new_log, run_build, supplied_files
+from envbuild.build.modes.perform import run_build, supplied_files
 from envbuild.build.output_record import record_output
 from envbuild.context import Context
 from envbuild.net.fetch import missing_artifacts
@@ -110,7 +110,7 @@ def prepare_build(
     root = None
     if order.recipe.base.bootstrap is not None:
         require_base_digest(order)
-        root = provide_root_tar(locked_bootstrap(order.lock), context)
+        root = make_root(locked_bootstrap(order.lock), context)
     definition = order.definition
     if not MODES[order.mode].by_engine:  # an engine pulls its base itself
         definition = with_local_base(order.definition, order.lock, context)
@@ -130,7 +130,7 @@ def prepare_build(
             target=target or work / f"{order.recipe.name}.sif",
             scratch=scratch_folder(work),
             tmpdir=temporary,
-            log=new_log(order.recipe.name, context.store),
+            log=context.store.new_log(order.recipe.name),
         )
 
 

@@ -5,7 +5,6 @@ So that making it again can see that nothing has changed.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import msgspec
 from envbuild.base.digests import note_digest
 from envbuild.limits import UNREADABLE
 from envbuild.store.atomic import write_bytes
+from envbuild.store.hashing import hash_bytes
 from envbuild.store.layout import Store
 
 
@@ -63,4 +63,4 @@ def last_output(target: Path, store: Store) -> OutputRecord | None:
 
 
 def _record_path(target: Path, store: Store) -> Path:
-    return store.delivery(hashlib.sha256(os.fsencode(target.absolute())).hexdigest())
+    return store.delivery(hash_bytes(os.fsencode(target.absolute())))

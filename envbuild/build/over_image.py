@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,10 +26,9 @@ from envbuild.build.in_base.bytecode import (
 from envbuild.build.in_base.container import BaseContainer
 from envbuild.build.in_base.install_scheme import (
     Scheme,
-    ask_real_scheme,
+    ask_scheme,
     bootstrap_scheme,
     conda_scheme,
-    keep_scheme,
     read_scheme,
 )
 from envbuild.build.in_base.sdists import build_wheels, wheel_key
@@ -46,8 +44,8 @@ from envbuild.lock.model import Lock
 from envbuild.parts.cache import CachedPart, PackContext, cached_part
 from envbuild.parts.reader import read_entry
 from envbuild.store.atomic import os_errors_as
-from envbuild.store.hashing import hash_text
-from envbuild.store.sealed import is_sealed, read_sealed
+from envbuild.store.hashing import hash_bytes, hash_text
+from envbuild.store.sealed import is_sealed, read_sealed, write_sealed
 from envbuild.store.units import count_noun
 
 
@@ -128,8 +126,8 @@ def _scheme_of(spec: LayerSpec, inside: BaseContainer) -> Scheme:
     path = store.scheme(base.digest, f"{base.python_path}-real")
     answer = read_sealed(path)
     if answer is None:
-        answer = ask_real_scheme(inside)
-        keep_scheme(answer, store.own(path))
+        answer = ask_scheme(inside, "real")
+        write_sealed(store.own(path), answer)
     return read_scheme(answer, base, {})
 
 
@@ -155,7 +153,7 @@ def _pack_locked(
 
 
 def _pack_file(path: Path, scheme: Scheme, packing: PackContext) -> WheelPart:
-    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    sha256 = hash_bytes(path.read_bytes())
     return provide_wheel(path, path.name, sha256, scheme, packing)
 
 

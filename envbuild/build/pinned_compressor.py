@@ -6,14 +6,12 @@ the package index of this machine has to list the very file with the very hash.
 
 from __future__ import annotations
 
-import hashlib
 import io
 import os
 import zipfile
 from dataclasses import replace
 from importlib import util
 from importlib.machinery import ExtensionFileLoader
-from pathlib import Path
 
 from packaging.tags import sys_tags
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
@@ -31,6 +29,7 @@ from envbuild.lock.model import Lock, Packer, PackerFile
 from envbuild.net.fetch import Artifact, fetch_artifacts
 from envbuild.net.index import index_url, make_client, read_links
 from envbuild.store.atomic import write_bytes
+from envbuild.store.hashing import hash_bytes
 from envbuild.store.layout import Store
 from envbuild.store.units import join_numbers
 
@@ -103,10 +102,11 @@ def _fetch_library(lock: Lock, context: Context) -> bytes:
     machine's index lists.
     """
     item = _fitting_wheel(lock)
-    # asked once per user: what was listed and hashed once stays trusted
-    if not _is_known(item.sha256, context):
+    # asked once per user, in a folder that nobody else can write to: what was listed stays trusted
+    listed = context.settings.state / "packers" / item.sha256
+    if not listed.is_file():
         _require_listed(item, context)
-        write_bytes(_listed_mark(item.sha256, context), b"")
+        write_bytes(listed, b"")
     wanted = Artifact(
         file=item.file, size=item.size, sha256=item.sha256, kind="python", project=LIBRARY
     )
@@ -117,7 +117,7 @@ def _fetch_library(lock: Lock, context: Context) -> bytes:
     # read once into memory and hashed there: the file could be exchanged between hash and load
     with context.store.artifact(item.sha256).open("rb") as file:
         wheel = file.read(item.size + 1)
-    if hashlib.sha256(wheel).hexdigest() != item.sha256:
+    if hash_bytes(wheel) != item.sha256:
         raise IntegrityError(
             f"{item.file} was changed in the store", hint="run: envbuild store verify"
         )
@@ -133,15 +133,6 @@ def _fetch_library(lock: Lock, context: Context) -> bytes:
                 f"{member.filename} is of {member.file_size} bytes", where=item.file
             )
         return archive.read(member)
-
-
-def _is_known(sha256: str, context: Context) -> bool:
-    """Tell whether this user's index has listed a wheel before; nobody else can write that down."""
-    return _listed_mark(sha256, context).is_file()
-
-
-def _listed_mark(sha256: str, context: Context) -> Path:
-    return context.settings.state / "packers" / sha256
 
 
 def _fitting_wheel(lock: Lock) -> PackerFile:

@@ -16,10 +16,11 @@ from typing import BinaryIO
 import msgspec
 
 from envbuild import __version__
+from envbuild.base.debian.bootstrap import make_root
 from envbuild.base.model import Header
 from envbuild.base.oci.image import lay_out, stored_image
 from envbuild.base.reference import parse_reference
-from envbuild.build.fetch import fetch_files, locked_bootstrap, provide_root_tar
+from envbuild.build.fetch import fetch_files, locked_bootstrap
 from envbuild.build.local_base import fetch_locked_base
 from envbuild.build.model import BuildSpec
 from envbuild.bundle.model import TABLE, Member, MemberPath, Table, Use
@@ -207,7 +208,7 @@ def _registry_image(image: OciImage, store: Store) -> tuple[Header, tuple[Conten
 def _packed_root(order: BuildSpec, context: Context, work: Path) -> Path:
     """Return the bootstrapped root, packed so that every tar reads it; the same bytes each time."""
     target = work / "root.tar.gz"
-    tar = provide_root_tar(locked_bootstrap(order.lock), context)
+    tar = make_root(locked_bootstrap(order.lock), context)
     with (
         context.report.stage("pack the base", total=tar.stat().st_size) as stage,
         os_errors_as(target),
@@ -254,7 +255,7 @@ def _write(
     if total * 1.01 + CHUNK > free:
         raise SpaceError(
             f"the bundle takes {human_bytes(total)}, {human_bytes(free)} are free",
-            where=str(target.parent),
+            where=target.parent,
         )
     sums = "".join(f"{member.sha256}  {member.path}\n" for member in table.members).encode()
     head = (

@@ -40,15 +40,13 @@ def opened_bundle(path: Path) -> Iterator[tuple[tarfile.TarFile, Table]]:
     except OSError as error:
         what = f"cannot be read: {error.strerror}"
         missing = isinstance(error, FileNotFoundError)
-        raise UsageError("there is no such file" if missing else what, where=str(path)) from error
+        raise UsageError("there is no such file" if missing else what, where=path) from error
     with file, reading("is damaged, or was not copied whole", str(path)):
         try:
             tar = open_tar(file, path.stat().st_size)
         except tarfile.TarError as error:
             what = f"is not a bundle: {error}"
-            raise UsageError(
-                what, where=str(path), hint="envbuild bundle NAME writes one"
-            ) from error
+            raise UsageError(what, where=path, hint="envbuild bundle NAME writes one") from error
         with tar:
             yield tar, _table(tar, path)
 
@@ -62,23 +60,21 @@ def _table(tar: tarfile.TarFile, path: Path) -> Table:
         or first.name.rpartition("/")[2] != TABLE
         or first.size > BIGGEST_TABLE
     ):
-        raise UsageError(f"is not a bundle: its first member is not {TABLE}", where=str(path))
+        raise UsageError(f"is not a bundle: its first member is not {TABLE}", where=path)
     file = tar.extractfile(first)
     try:
         raw = msgspec.json.decode(file.read() if file else b"")
         newer = isinstance(raw, dict) and raw.get("schema", 1) != 1
         if newer:
             raise UsageError(
-                "is a bundle of a newer envbuild", where=str(path), hint="the one inside it: tool/"
+                "is a bundle of a newer envbuild", where=path, hint="the one inside it: tool/"
             )
         table = msgspec.convert(raw, Table)
     except UNREADABLE as error:
-        raise IntegrityError(
-            f"its table of contents is damaged: {error}", where=str(path)
-        ) from error
+        raise IntegrityError(f"its table of contents is damaged: {error}", where=path) from error
     names = [member.path for member in table.members]
     if len(set(names)) != len(names) or first.name != f"{table.name}/{TABLE}":
-        raise IntegrityError("its table of contents contradicts itself", where=str(path))
+        raise IntegrityError("its table of contents contradicts itself", where=path)
     return table
 
 
@@ -99,11 +95,11 @@ def unpack(path: Path, store: Store, folder: Path, progress: Transfer | None = N
             member = wanted.pop(info.name, None)
             if member is None:
                 raise IntegrityError(
-                    f"{info.name!r} is in it, but not in its table of contents", where=str(path)
+                    f"{info.name!r} is in it, but not in its table of contents", where=path
                 )
             if not info.isfile() or info.size != member.size:
                 raise IntegrityError(
-                    f"{member.path} is not what its table of contents says", where=str(path)
+                    f"{member.path} is not what its table of contents says", where=path
                 )
             _take(tar.extractfile(info), member, store, folder)
             if progress is not None:
@@ -160,11 +156,11 @@ def _check_space(table: Table, store: Store) -> None:
         hint = "free space there, or point ENVBUILD_STORE to a larger file system"
         raise SpaceError(
             f"the bundle's files take {needed}, {human_bytes(free)} are free",
-            where=str(folder),
+            where=folder,
             hint=hint,
         )
 
 
 def _cut_off(path: Path, name: str = "") -> EnvbuildError:
     what = f"ends before {name}" if name else "ends too early"
-    return IntegrityError(f"{what}: it was not copied whole", where=str(path))
+    return IntegrityError(f"{what}: it was not copied whole", where=path)

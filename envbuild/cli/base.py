@@ -60,7 +60,7 @@ def inspect_command(context: Context, *, reference: str, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def suggest_command(
-    context: Context, *, site: str | None, everything: bool, as_json: bool, **asked: str | None
+    context: Context, /, *, site: str | None, everything: bool, as_json: bool, **asked: str | None
 ) -> None:
     """Name the bases that fit, best first, and say why.
 
@@ -76,7 +76,7 @@ def suggest_command(
         wish = _at_site(wish, site, context)
     choices, refusals = suggest_bases(wish)
     if as_json:
-        click.echo(_as_json(choices))
+        print_json(choices)
     elif not choices:
         reasons = "; ".join(f"{reason} ({count})" for reason, count in refusals.counts)
         raise NoSolutionError(
@@ -194,10 +194,6 @@ def describe_matches(choices: tuple[BaseMatch, ...], count: int, refusals: Rejec
     lines.append(f"{count} bases fit, {left} do not" + (":" if left else "."))
     lines += [f"  {number:>4}  {reason}" for reason, number in refusals.counts]
     return "\n".join(lines) + "\n"
-
-
-def _as_json(choices: tuple[BaseMatch, ...]) -> str:
-    return msgspec.json.format(msgspec.json.encode(choices), indent=1).decode()
 
 
 def describe_facts(facts: BaseFacts) -> str:

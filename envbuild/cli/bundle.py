@@ -7,15 +7,14 @@ from pathlib import Path
 import click
 
 from envbuild.app.bundle import bundle_recipe
-from envbuild.cli.complete import complete_recipe
-from envbuild.cli.options import flag, path_option
+from envbuild.cli.options import flag, path_option, recipe_argument
 from envbuild.cli.output import json_option, print_json
 from envbuild.context import Context
 from envbuild.store.units import human_bytes
 
 
 @click.command("bundle")
-@click.argument("name", required=False, shell_complete=complete_recipe)
+@recipe_argument
 @path_option("-o --output", "The file (default ./NAME.bundle.tar).")
 @flag("--no-tool", "Leave out envbuild itself.")
 @json_option

@@ -43,6 +43,7 @@ COLOURS = {"passed": "green", "failed": "red", "skipped": "yellow"}
 @click.pass_obj
 def command(
     context: Context,
+    /,
     *,
     target: str | None,
     level: Level,
@@ -95,5 +96,5 @@ def _colour_text(text: str, outcome: Outcome) -> str:
 
 def _write_page(report: Report, target: Path) -> None:
     if not target.parent.is_dir():
-        raise UsageError("there is no such folder", where=str(target.parent))
+        raise UsageError("there is no such folder", where=target.parent)
     write_bytes(target, format_page(report).encode())

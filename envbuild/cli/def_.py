@@ -6,17 +6,16 @@ from pathlib import Path
 
 import click
 
-from envbuild.app.query.definition import definition_text, dockerfile_text
+from envbuild.app.query.export import export_lock
 from envbuild.app.ready_lock import require_fresh_lock
 from envbuild.app.source import find_named_source
-from envbuild.cli.complete import complete_recipe
-from envbuild.cli.options import path_option
+from envbuild.cli.options import path_option, recipe_argument
 from envbuild.context import Context
 from envbuild.store.atomic import write_text
 
 
 @click.command("def")
-@click.argument("name", required=False, shell_complete=complete_recipe)
+@recipe_argument
 @click.option("--format", "syntax", type=click.Choice(["apptainer", "docker"]), default="apptainer")
 @path_option("-o --output", "Write it to a file instead.")
 @click.pass_obj
@@ -28,8 +27,8 @@ def command(context: Context, *, name: str | None, syntax: str, output: Path | N
     """
     source = find_named_source(name, context)
     lock = require_fresh_lock(source)
-    as_text = dockerfile_text if syntax == "docker" else definition_text
-    text = as_text(source.recipe, lock)
+    form = "dockerfile" if syntax == "docker" else "def"
+    text = export_lock(form, source.recipe, lock, context)
     if output is None:
         click.echo(text, nl=False)
     else:

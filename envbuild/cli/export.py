@@ -10,8 +10,7 @@ from envbuild.app.query.export import export_lock
 from envbuild.app.ready_lock import require_fresh_lock
 from envbuild.app.source import find_named_source
 from envbuild.app.wrap.portal import PortalRequest, export_portal
-from envbuild.cli.complete import complete_recipe
-from envbuild.cli.options import path_option, value_option
+from envbuild.cli.options import path_option, recipe_argument, value_option
 from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.store.atomic import write_text
@@ -25,7 +24,7 @@ PORTALS = ("jupyterhub", "ondemand", "vscode")
 
 
 @click.command("export")
-@click.argument("name", required=False, shell_complete=complete_recipe)
+@recipe_argument
 @click.option(
     "--format",
     "form",

@@ -195,7 +195,7 @@ def _may_write(target: Path, *, force: bool, asks: bool) -> None:
     ):
         raise UsageError(
             "already exists, and was not changed",
-            where=str(target),
+            where=target,
             hint="envbuild init --force replaces it; --name writes another; --dry-run only shows the draft",
         )
 

@@ -51,9 +51,9 @@ def _read_script(file: Path) -> str:
     try:
         data = sys.stdin.buffer.read(BIGGEST + 1) if str(file) == "-" else _read_file(file)
     except OSError as error:
-        raise UsageError(f"cannot be read: {error.strerror}", where=str(file)) from error
+        raise UsageError(f"cannot be read: {error.strerror}", where=file) from error
     if len(data) > BIGGEST or b"\0" in data:
-        raise UsageError("is not a batch script", where=str(file))
+        raise UsageError("is not a batch script", where=file)
     return data.decode("utf-8", "replace")
 
 

@@ -10,9 +10,8 @@ import click
 
 from envbuild.app.wrap.kernel import KernelRequest, kernel_name, remove_kernel, write_kernel
 from envbuild.app.wrap.wrapper import WrapperOptions, name_of_word
-from envbuild.cli.complete import complete_image
 from envbuild.cli.job import RESOURCES, job_option
-from envbuild.cli.options import flag, path_option, site_option
+from envbuild.cli.options import flag, image_argument, path_option, site_option
 from envbuild.cli.output import json_option, print_json
 from envbuild.cli.wrapper import wrapper_options
 from envbuild.context import Context
@@ -21,7 +20,7 @@ from envbuild.job.request.intent import Flags
 
 
 @click.command("kernel")
-@click.argument("name", metavar="[NAME|IMAGE]", required=False, shell_complete=complete_image)
+@image_argument
 @path_option("--prefix", "Write below PREFIX/share/jupyter (default: your own Jupyter folder).")
 @site_option(
     "--on node_site", "Run the kernel on a node of this cluster, as a job with the options below."

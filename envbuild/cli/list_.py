@@ -11,7 +11,6 @@ import msgspec
 from envbuild.app.dev.layer import ENDING, read_record, record_path
 from envbuild.app.image import FoundImage
 from envbuild.base.digests import known_digest
-from envbuild.check.model import Report
 from envbuild.check.report import find_last_report
 from envbuild.cli.output import json_option, print_json, print_table
 from envbuild.context import Context
@@ -127,15 +126,13 @@ def _with_image(row: RecipeRow, image: Path, source: Source, context: Context) -
     size = image.stat().st_size
     state = FoundImage(path=image, source=source).state
     try:
-        report = _last_report(image, context)
+        report = find_last_report(known_digest(image, context.store), context.store)
     except EnvbuildError:
         return msgspec.structs.replace(row, image="no image file", image_bytes=size)
     row = msgspec.structs.replace(row, image=state, image_bytes=size)
-    return (
-        row
-        if report is None
-        else msgspec.structs.replace(row, verdict=report.verdict, checked=report.when)
-    )
+    if report is None:
+        return row
+    return msgspec.structs.replace(row, verdict=report.verdict, checked=report.when)
 
 
 def _lock_state(path: Path, recipe: Any) -> str:
@@ -145,7 +142,3 @@ def _lock_state(path: Path, recipe: Any) -> str:
         return "stale" if stale_reasons(recipe, read_lock(path)) else "fits"
     except EnvbuildError:
         return "broken"
-
-
-def _last_report(image: Path, context: Context) -> Report | None:
-    return find_last_report(known_digest(image, context.store), context.store)

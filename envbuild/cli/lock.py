@@ -8,9 +8,8 @@ from typing import Any
 import click
 
 from envbuild.app.ready_lock import require_whole_lock, write_own_lock
-from envbuild.cli.complete import complete_recipe
 from envbuild.cli.context import host_builds
-from envbuild.cli.options import flag, path_option, site_option, value_option
+from envbuild.cli.options import flag, path_option, recipe_argument, site_option, value_option
 from envbuild.cli.output import print_json
 from envbuild.cli.terminal import short_path
 from envbuild.context import Context
@@ -21,7 +20,7 @@ from envbuild.recipe.find import find_recipe
 
 
 @click.command("lock")
-@click.argument("name", required=False, shell_complete=complete_recipe)
+@recipe_argument
 @flag("--check", "Only test whether the lock fits the recipe (exit code 4 if not).")
 @click.option(
     "--upgrade",

@@ -14,9 +14,8 @@ import click
 from envbuild.app.make import MakeRequest, MakeResult, make
 from envbuild.build.modes import MODES
 from envbuild.check.model import Report
-from envbuild.cli.complete import complete_recipe
 from envbuild.cli.context import host_builds
-from envbuild.cli.options import flag, path_option, site_option
+from envbuild.cli.options import flag, path_option, recipe_argument, site_option
 from envbuild.cli.output import print_json, print_table
 from envbuild.cli.terminal import human_seconds, short_path
 from envbuild.context import Context
@@ -39,7 +38,7 @@ NO_SCRIPTS = {"setup.py", "conftest.py", "__init__.py"}
 
 
 @click.command("make")
-@click.argument("name", required=False, shell_complete=complete_recipe)
+@recipe_argument
 @path_option("-o --output", "The image file (default ./NAME.sif).")
 @click.option(
     "--mode",

@@ -9,8 +9,7 @@ import click
 
 from envbuild.app.wrap.module import ModuleRequest, module_folder, remove_module, write_module
 from envbuild.app.wrap.wrapper import WrapperOptions, name_of_word
-from envbuild.cli.complete import complete_image
-from envbuild.cli.options import flag, path_option, values_option
+from envbuild.cli.options import flag, image_argument, path_option, values_option
 from envbuild.cli.output import json_option, print_json
 from envbuild.cli.wrapper import wrapper_options
 from envbuild.context import Context
@@ -18,7 +17,7 @@ from envbuild.errors import UsageError
 
 
 @click.command("module")
-@click.argument("name", metavar="[NAME|IMAGE]", required=False, shell_complete=complete_image)
+@image_argument
 @path_option("-o --output folder", "Folder for modulefiles and programs (default: yours).")
 @click.option("--version", help="Version of the module (default: the lock's first digits).")
 @values_option("--command commands", "NAME", "Give one more command a wrapper.")

@@ -16,9 +16,8 @@ from envbuild.app.wrap.notebook import (
     submit_notebook,
     wait_for_server,
 )
-from envbuild.cli.complete import complete_image
 from envbuild.cli.job import RESOURCES, job_option, show_submission
-from envbuild.cli.options import flag
+from envbuild.cli.options import flag, image_argument
 from envbuild.cli.output import json_option, print_json
 from envbuild.context import Context
 from envbuild.errors import INTERRUPTED, UsageError
@@ -30,7 +29,7 @@ from envbuild.run import hand_over
 
 
 @click.command("notebook")
-@click.argument("name", metavar="[NAME|IMAGE]", required=False, shell_complete=complete_image)
+@image_argument
 @job_option("site", *RESOURCES, "variables", "binds", "packages")
 @flag("--jump", "Listen on the node's loopback only; the tunnel goes through a login there.")
 @flag("--dry-run", "Print what would be run; write nothing.")

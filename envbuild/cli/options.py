@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 import click
 
-from envbuild.cli.complete import complete_site
+from envbuild.cli.complete import complete_image, complete_recipe, complete_site
 from envbuild.recipe.find import find_recipe
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -48,6 +48,14 @@ def site_option(names: str, text: str) -> Option:
     """Return an option whose value is a cluster, or one of its partitions."""
     metavar = "SITE[:PARTITION]"
     return click.option(*names.split(), metavar=metavar, shell_complete=complete_site, help=text)
+
+
+recipe_argument = click.argument("name", required=False, shell_complete=complete_recipe)
+"""The recipe of a verb; without it the only one of the folder."""
+image_argument = click.argument(
+    "name", metavar="[NAME|IMAGE]", required=False, shell_complete=complete_image
+)
+"""The recipe, or the path of an image, that a verb works on."""
 
 
 class CommandAfterDashes(click.Command):

@@ -11,16 +11,15 @@ from envbuild.app.query.outdated import (
     outdated_rows,
 )
 from envbuild.app.ready_lock import require_lock
-from envbuild.cli.complete import complete_recipe
 from envbuild.cli.context import host_builds
-from envbuild.cli.options import flag
+from envbuild.cli.options import flag, recipe_argument
 from envbuild.cli.output import json_option, print_json, print_table
 from envbuild.context import Context
 from envbuild.recipe.find import find_recipe
 
 
 @click.command("outdated")
-@click.argument("name", required=False, shell_complete=complete_recipe)
+@recipe_argument
 @flag("--all everything", "Also packages that only others require.")
 @json_option
 @host_builds

@@ -11,8 +11,7 @@ from envbuild.app.source import find_named_source
 from envbuild.app.spec import build_spec
 from envbuild.build.image.embedded import read_embedded_info
 from envbuild.build.image.rebuild import Comparison, compare_images, made_again
-from envbuild.cli.complete import complete_recipe
-from envbuild.cli.options import flag, path_option
+from envbuild.cli.options import flag, path_option, recipe_argument
 from envbuild.cli.output import json_option, print_json
 from envbuild.context import Context
 from envbuild.errors import UsageError
@@ -28,7 +27,7 @@ SAME = {
 
 
 @click.command("rebuild")
-@click.argument("name", required=False, shell_complete=complete_recipe)
+@recipe_argument
 @flag("--verify", "Compare it with the existing image; exit code 1 where files differ.")
 @path_option("--image", "The image to compare with (default ./NAME.sif).")
 @path_option("-o --output", "Keep the new image under this name.")
@@ -58,7 +57,7 @@ def command(
     first = context.settings.cwd / (image or f"{source.recipe.name}.sif")
     if not first.is_file():
         raise UsageError(
-            "there is no such image", where=str(first), hint=f"envbuild make {source.recipe.name}"
+            "there is no such image", where=first, hint=f"envbuild make {source.recipe.name}"
         )
     carried = read_embedded_info(first)
     order = build_spec(

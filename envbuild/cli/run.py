@@ -41,7 +41,7 @@ def _recipe_command(name: str | None, context: Context) -> tuple[str, ...]:
     if not source.recipe.run.command:
         raise UsageError(
             "the recipe has no [run] command",
-            where=str(source.path),
+            where=source.path,
             hint="add one, or name it here: -- CMD …",
         )
     return source.recipe.run.command

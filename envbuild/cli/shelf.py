@@ -12,9 +12,9 @@ import msgspec
 from envbuild.app.shelf.entry import find_library, open_reachable, signed_by, write_entry
 from envbuild.app.shelf.pages import write_pages
 from envbuild.app.shelf.publish import Published, gather_publication, publish, refuse_failed
-from envbuild.cli.complete import complete_recipe, complete_shelf
+from envbuild.cli.complete import complete_shelf
 from envbuild.cli.group import CommandGroup
-from envbuild.cli.options import flag, path_option, value_option
+from envbuild.cli.options import flag, path_option, recipe_argument, value_option
 from envbuild.cli.output import json_option, print_json, print_table
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, UsageError
@@ -136,7 +136,7 @@ def list_command(context: Context, *, as_json: bool) -> None:
 
 
 @command.command("publish")
-@click.argument("name", required=False, shell_complete=complete_recipe)
+@recipe_argument
 @flag("--image with_image", "Put the image's bytes there too (./NAME.sif).")
 @path_option("--sign key", "Sign with this ssh key.", metavar="KEY")
 @click.option(

@@ -88,7 +88,7 @@ def init_command(
     path = context.settings.cwd / FOLDER / f"{name}.toml"
     if path.exists() and not only_print:
         raise UsageError(
-            "is there already", where=str(path), hint="remove it first, or choose another name"
+            "is there already", where=path, hint="remove it first, or choose another name"
         )
     found = detect(context.settings, context.runner, scheduler)
     text = detected_site_text(name, found, context.settings, context.runner)

@@ -7,10 +7,10 @@ import click
 from envbuild.app.image import find_image, refuse_old_image
 from envbuild.app.job.again import plan_again
 from envbuild.app.job.prepare import JobRequest, hand_variables, plan_job, refuse_unfit
-from envbuild.cli.complete import complete_image, complete_job
+from envbuild.cli.complete import complete_job
 from envbuild.cli.follow import follow_job
 from envbuild.cli.job import job_options, show_submission
-from envbuild.cli.options import CommandAfterDashes, flag
+from envbuild.cli.options import CommandAfterDashes, flag, image_argument
 from envbuild.cli.output import print_json
 from envbuild.context import Context
 from envbuild.errors import UsageError
@@ -30,7 +30,7 @@ from envbuild.run import hand_over
 
 
 @click.command("submit", cls=CommandAfterDashes)
-@click.argument("name", metavar="[NAME|IMAGE]", required=False, shell_complete=complete_image)
+@image_argument
 @click.argument("argv", metavar="-- CMD…", nargs=-1, type=click.UNPROCESSED)
 @job_options
 @flag("--wait", "Follow the log, and end with the job's exit code.")

@@ -7,9 +7,9 @@ from packaging.utils import canonicalize_name
 
 from envbuild.app.query.why import find_outlook
 from envbuild.app.ready_lock import require_lock
-from envbuild.cli.complete import complete_package, complete_recipe
+from envbuild.cli.complete import complete_package
 from envbuild.cli.context import host_builds
-from envbuild.cli.options import flag
+from envbuild.cli.options import flag, recipe_argument
 from envbuild.cli.output import json_option, print_json
 from envbuild.context import Context
 from envbuild.errors import UsageError
@@ -20,7 +20,7 @@ from envbuild.toml import closest
 
 @click.command("why")
 @click.argument("package", shell_complete=complete_package)
-@click.argument("name", required=False, shell_complete=complete_recipe)
+@recipe_argument
 @flag("--offline", "Use only the lock; ask no index.")
 @json_option
 @host_builds
@@ -39,7 +39,7 @@ def command(
         known = [p.name for p in lock.python] + [p.name for p in lock.conda]
         known += [p.name for p in lock.provided]
         raise UsageError(
-            f'"{package}" is not in the lock{closest(wanted, known)}', where=str(source.lock)
+            f'"{package}" is not in the lock{closest(wanted, known)}', where=source.lock
         )
     if not as_json:
         # the lock alone gives these; what would change it may take minutes

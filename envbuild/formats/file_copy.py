@@ -151,7 +151,7 @@ def _copy_by_reading(
                 if not count:
                     raise IntegrityError(
                         "is shorter than recorded",
-                        where=str(path),
+                        where=path,
                         hint="run: envbuild store verify",
                     )
                 filled, done = filled + count, done + count

@@ -121,7 +121,7 @@ def read_sif(path: Path) -> SifFile:
             if isinstance(error, FileNotFoundError)
             else f"cannot be read: {error.strerror}"
         )
-        raise UsageError(what, where=str(path)) from error
+        raise UsageError(what, where=path) from error
 
 
 def _read_header(file: BinaryIO, path: Path, size: int) -> SifFile:
@@ -129,7 +129,7 @@ def _read_header(file: BinaryIO, path: Path, size: int) -> SifFile:
     if start[32:42] != MAGIC:
         raise UsageError(
             _not_sif_error(start),
-            where=str(path),
+            where=path,
             hint="a base is a file made by apptainer build or pull",
         )
     if len(start) < HEADER.size:
@@ -137,15 +137,13 @@ def _read_header(file: BinaryIO, path: Path, size: int) -> SifFile:
     header = SifHeader(*HEADER.unpack(start))
     version, total, table = header.version, header.total, header.table
     if version[:2] != b"01":
-        raise UsageError(
-            f"is of SIF version {version[:2]!r}; this version reads 01", where=str(path)
-        )
+        raise UsageError(f"is of SIF version {version[:2]!r}; this version reads 01", where=path)
     if (
         not 0 <= total <= MOST_OBJECTS
         or table < HEADER.size
         or header.table_size < total * DESCRIPTOR.size
     ):
-        raise UsageError("has a damaged SIF header", where=str(path), hint="copy or pull it again")
+        raise UsageError("has a damaged SIF header", where=path, hint="copy or pull it again")
     end = table + header.table_size
     if end > size:
         raise _cut_off_error(path, end, size)
@@ -155,7 +153,7 @@ def _read_header(file: BinaryIO, path: Path, size: int) -> SifFile:
     for item in found:
         if item.offset < HEADER.size or item.size < 0:
             raise UsageError(
-                f"has a damaged SIF table (object {item.id})", where=str(path), hint="copy it again"
+                f"has a damaged SIF table (object {item.id})", where=path, hint="copy it again"
             )
         if item.offset + item.size > size:
             raise _cut_off_error(path, item.offset + item.size, size)
@@ -203,7 +201,7 @@ def _not_sif_error(start: bytes) -> str:
 
 def _cut_off_error(path: Path, needed: int, size: int) -> UsageError:
     what = f"is cut off: {size} of at least {needed} bytes are there"
-    return UsageError(what, where=str(path), hint="copy or pull it again")
+    return UsageError(what, where=path, hint="copy or pull it again")
 
 
 def image_digest(path: Path, advance: Callable[[int], None] | None = None) -> str:

@@ -116,9 +116,7 @@ class SquashImage:
 
     def damaged(self, why: str) -> IntegrityError:
         """Return the error for a file system that cannot be what it says."""
-        return IntegrityError(
-            f"{DAMAGED}: {why}", where=str(self.path), hint="copy or make it again"
-        )
+        return IntegrityError(f"{DAMAGED}: {why}", where=self.path, hint="copy or make it again")
 
     def read(self, at: int, size: int) -> bytes:
         """Return bytes of the file system.  Raises IntegrityError where it does not have them."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,6 +9,7 @@ from urllib.parse import urlsplit
 
 from envbuild.errors import UsageError
 from envbuild.net.redact import without_user
+from envbuild.net.saved_logins import basic_login
 from envbuild.net.web import is_loopback, read_netrc
 from envbuild.settings import Settings
 from envbuild.toml import closest
@@ -43,7 +43,7 @@ def channel_urls(settings: Settings, name: str) -> tuple[str, ...]:
         if parts.scheme not in ("http", "https", "file") or not (parts.netloc or parts.path):
             raise UsageError(
                 f"the channel {name} has no address that is a URL: {without_user(url)!r}",
-                where=str(settings.config),
+                where=settings.config,
                 hint=f'write [channels] {name} = "https://…"',
             )
         _refuse_vendor_url(settings, name, url)
@@ -56,7 +56,7 @@ def require_allowed(settings: Settings, name: str) -> None:
     if allowed is not None and name not in allowed:
         raise UsageError(
             f"the channel {name} is not allowed here{closest(name, allowed)}",
-            where=str(settings.config),
+            where=settings.config,
             hint=f"allowed are: {', '.join(allowed) or 'none'}  ([conda] allow)",
         )
     if VENDOR_NAMES.match(name) and name not in settings.channels:
@@ -119,9 +119,9 @@ def channel_headers(
             if not (user or password):
                 user, password = kept.get(host, ("", ""))
             if (user or password) and (parts.scheme == "https" or is_loopback(host)):
-                known[host] = base64.b64encode(f"{user}:{password}".encode()).decode()
+                known[host] = basic_login(user, password)
 
     def headers(host: str, _path: str) -> dict[str, str] | None:
-        return {"Authorization": f"Basic {known[host]}"} if host in known else None
+        return {"Authorization": known[host]} if host in known else None
 
     return headers

@@ -212,7 +212,7 @@ def _read_local(path: Path, download: Download, start: int) -> Iterator[Iterator
     try:
         found = path.stat()
         if not stat.S_ISREG(found.st_mode):
-            raise NetworkError("is not a regular file", where=str(path))
+            raise NetworkError("is not a regular file", where=path)
         if found.st_size != download.size:
             raise _integrity_error(
                 download, f"expected {download.size} bytes, it has {found.st_size}"
@@ -221,9 +221,9 @@ def _read_local(path: Path, download: Download, start: int) -> Iterator[Iterator
             file.seek(start)
             yield iter(lambda: file.read(CHUNK), b"")
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise GoneError("is not there", where=str(path)) from error
+        raise GoneError("is not there", where=path) from error
     except OSError as error:
-        raise NetworkError(f"cannot be read: {error.strerror}", where=str(path)) from error
+        raise NetworkError(f"cannot be read: {error.strerror}", where=path) from error
 
 
 def _watch_stall(chunks: Iterator[bytes], until: Until, download: Download) -> Iterator[bytes]:

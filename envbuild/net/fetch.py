@@ -269,7 +269,7 @@ def _check_space(todo: Iterable[Artifact], store: Store) -> None:
     if needed + RESERVE > free:
         raise SpaceError(
             f"{human_bytes(needed)} are to be downloaded, {human_bytes(free)} are free",
-            where=str(folder),
+            where=folder,
             hint="free space there, or point ENVBUILD_STORE to a larger file system",
         )
 
@@ -280,7 +280,7 @@ def _linked_size(url: str, client: httpx.Client, stop: threading.Event) -> int:
         try:
             return path.stat().st_size
         except OSError as error:
-            raise GoneError(f"cannot be read: {error.strerror}", where=str(path)) from error
+            raise GoneError(f"cannot be read: {error.strerror}", where=path) from error
     return with_retries(lambda: _size_by_request(url, client), url=url, stop=stop)
 
 

@@ -116,9 +116,9 @@ def _read_local(folder: Path, page: str) -> tuple[Link, ...]:
             )
         return links_of_html(path.read_text("utf-8", "replace"), page)
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise GoneError("is not there", where=str(path)) from error
+        raise GoneError("is not there", where=path) from error
     except OSError as error:
-        raise NetworkError(f"cannot be read: {error.strerror}", where=str(path)) from error
+        raise NetworkError(f"cannot be read: {error.strerror}", where=path) from error
 
 
 def index_variable(name: str) -> str:
@@ -230,10 +230,10 @@ def _of_pip_file(path: Path) -> str | None:
     try:
         parser.read_string(path.read_text("utf-8", "replace"), source=str(path))
     except OSError as error:
-        raise UsageError(f"cannot be read: {error.strerror}", where=str(path)) from error
+        raise UsageError(f"cannot be read: {error.strerror}", where=path) from error
     except configparser.Error as error:
         what = f"is not a configuration file of pip: {error.message.splitlines()[0]}"
-        raise UsageError(what, where=str(path)) from error
+        raise UsageError(what, where=path) from error
     for section in ("install", "download", "global"):
         for key in ("index-url", "index_url"):
             value = parser.get(section, key, fallback="").strip()

@@ -24,6 +24,11 @@ class _Login(msgspec.Struct, frozen=True):
     basic: _Password | None = msgspec.field(name="BasicHTTP", default=None)
 
 
+def basic_login(user: str, password: str) -> str:
+    """Return the header Authorization of a user (RFC 7617)."""
+    return f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"
+
+
 def saved_logins(settings: Settings) -> Mapping[str, str]:
     """Return the header Authorization by host; none where the file is absent or cannot be read."""
     named = settings.environment.get("RATTLER_AUTH_FILE")
@@ -37,6 +42,5 @@ def saved_logins(settings: Settings) -> Mapping[str, str]:
         if login.bearer is not None:
             found[host] = f"Bearer {login.bearer}"
         elif login.basic is not None:
-            pair = f"{login.basic.username}:{login.basic.password}".encode()
-            found[host] = f"Basic {base64.b64encode(pair).decode()}"
+            found[host] = basic_login(login.basic.username, login.basic.password)
     return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import functools
 import ipaddress
@@ -19,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 from envbuild import __version__, limits
 from envbuild.errors import IntegrityError, NetworkError, RateLimitError, UsageError
 from envbuild.net.redact import redact
-from envbuild.net.saved_logins import saved_logins
+from envbuild.net.saved_logins import basic_login, saved_logins
 from envbuild.settings import Settings
 
 if TYPE_CHECKING:
@@ -152,7 +151,7 @@ def _trusted_certificates(bundle: Path | None) -> ssl.SSLContext:
         reason = "it holds no certificate" if empty else error.strerror
         raise UsageError(
             f"is not a readable bundle of certificates: {reason}",
-            where=str(bundle),
+            where=bundle,
             hint="correct SSL_CERT_FILE (or PIP_CERT, REQUESTS_CA_BUNDLE), or unset it: then the system's are used",
         ) from error
     # Python 3.13 also asks for fields of RFC 5280 that the certificate of a campus may lack; uv and apt do not
@@ -176,9 +175,7 @@ def _credentials_hook(settings: Settings) -> Callable[[httpx.Request], httpx.Req
             index = httpx.URL(address)
             if index.username or index.password:
                 origin = (index.scheme, index.host, index.port)
-                known[origin] = base64.b64encode(
-                    f"{index.username}:{index.password}".encode()
-                ).decode()
+                known[origin] = basic_login(index.username, index.password)
 
     def add(request: httpx.Request) -> httpx.Request:
         url = request.url
@@ -187,9 +184,9 @@ def _credentials_hook(settings: Settings) -> Callable[[httpx.Request], httpx.Req
         if not user and origin not in known and url.host in secrets and is_safe(url):
             user, password = secrets[url.host]
         if user or password:
-            known[origin] = base64.b64encode(f"{user}:{password}".encode()).decode()
+            known[origin] = basic_login(user, password)
         if origin in known:
-            request.headers["Authorization"] = f"Basic {known[origin]}"
+            request.headers["Authorization"] = known[origin]
         elif url.host in logins and is_safe(url):
             request.headers["Authorization"] = logins[url.host]
         return request

@@ -5,7 +5,6 @@ Packed once, by the hash of what went in, and found again by everybody who needs
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from envbuild.parts.writer import PartWriter
 from envbuild.progress import Reporter
 from envbuild.store.atomic import commit_file, os_errors_as, write_bytes
 from envbuild.store.gc import mark_used
+from envbuild.store.hashing import hash_bytes
 from envbuild.store.layout import LAYOUT, Store
 from envbuild.store.verify import StoredItem
 
@@ -71,7 +71,7 @@ def part_key(kind: str, **inputs: Plain) -> str:
     Sha256 in hex over its kind, that kind's format and everything that decides its bytes.
     """
     text = msgspec.json.encode([kind, FORMATS[kind], inputs], order="sorted")
-    return hashlib.sha256(text).hexdigest()
+    return hash_bytes(text)
 
 
 def cached_part(key: str, store: Store) -> CachedPart | None:
@@ -108,15 +108,15 @@ def read_index(path: Path) -> Part:
     Raises IntegrityError for a damaged one, OSError for one that cannot be read.
     """
     raw = path.read_bytes()
-    if hashlib.sha256(raw[DIGEST:]).hexdigest().encode() != raw[:DIGEST]:
+    if hash_bytes(raw[DIGEST:]).encode() != raw[:DIGEST]:
         raise IntegrityError(
-            "this index of a layer is damaged", where=str(path), hint="run: envbuild store verify"
+            "this index of a layer is damaged", where=path, hint="run: envbuild store verify"
         )
     try:
         return INDEX.decode(raw[DIGEST:])
     except UNREADABLE as error:
         raise IntegrityError(
-            f"this index of a layer cannot be read: {error}", where=str(path)
+            f"this index of a layer cannot be read: {error}", where=path
         ) from error
 
 
@@ -158,7 +158,7 @@ def provide_blob(key: str, packing: PackContext, pack: Callable[[BinaryIO], Part
             commit_file(temporary, blob)
         body = msgspec.msgpack.encode(part)
         # last: without its index a blob does not count
-        write_bytes(index, hashlib.sha256(body).hexdigest().encode() + body, mode=0o444)
+        write_bytes(index, hash_bytes(body).encode() + body, mode=0o444)
     return CachedPart(part=part, blob=blob)
 
 

@@ -42,11 +42,11 @@ def sif_part(path: Path, digest: str, packing: PackContext, stage: Stage) -> Cac
     if any(item.data_type == PARTITION and item.partition == OVERLAY for item in sif.objects):
         raise UsageError(
             "is made of layers, and a build from it would take its first one only",
-            where=str(path),
+            where=path,
             hint=f"make it one partition: envbuild flatten {path.name}",
         )
     if sif.primary is None:
-        raise UsageError("has no root file system (no primary partition)", where=str(path))
+        raise UsageError("has no root file system (no primary partition)", where=path)
     with closing(SquashImage(path, sif.primary.offset, sif.primary.size)) as image:
         packing.report.detail(f"pack {path.name}")
         # packed blocks can be taken over where compressor and size are ours

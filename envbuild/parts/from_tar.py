@@ -109,9 +109,7 @@ def _read_member(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> C
         or not _is_text(name)
         or not _is_text(member.linkname)
     ):
-        raise IntegrityError(
-            f"holds {member.name!r}, which is not allowed in an image", where=str(path)
-        )
+        raise IntegrityError(f"holds {member.name!r}, which is not allowed in an image", where=path)
     entry = TreeEntry(
         name,
         kind,

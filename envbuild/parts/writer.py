@@ -19,6 +19,7 @@ from envbuild import limits
 from envbuild.formats.block_codec import BLOCK, Codec
 from envbuild.formats.file_tree import NO_FRAGMENT, Part, TreeEntry
 from envbuild.limits import Room, require_path
+from envbuild.store.hashing import hash_bytes
 
 IN_FLIGHT = 48
 """Blocks read ahead of the one being written."""
@@ -139,7 +140,7 @@ class PartWriter:
         return place
 
     def _small_file(self, content: bytes) -> FilePlace:
-        sha256 = hashlib.sha256(content).hexdigest()
+        sha256 = hash_bytes(content)
         # equal small files (licences, empty __init__.py) are stored once
         if sha256 in self._known or not content:
             return self._known.get(sha256) or FilePlace(sha256=sha256)

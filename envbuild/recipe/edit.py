@@ -71,7 +71,7 @@ def remove_requirements(
             folders = [line for line in known if line.startswith(".")]
             if folders:
                 hint += f"\na project goes by its folder: envbuild remove NAME {folders[0]}"
-            raise UsageError(what, where=str(path), hint=hint)
+            raise UsageError(what, where=path, hint=hint)
         for place in reversed(places):
             del present[place]
     return tomlkit.dumps(document)
@@ -104,19 +104,19 @@ def _open_dependencies(
     try:
         document = tomlkit.parse(text)
     except TOMLKitError as error:
-        raise UsageError(f"is not valid TOML: {error}", where=str(path)) from error
+        raise UsageError(f"is not valid TOML: {error}", where=path) from error
     section: Any = document.get(name)
     if section is None:
         section = tomlkit.table()
         document[name] = section
     if isinstance(section, AoT) or not hasattr(section, "get"):
-        raise UsageError(f"[{name}] is no table", where=str(path))
+        raise UsageError(f"[{name}] is no table", where=path)
     if "dependencies" not in section:
         section["dependencies"] = tomlkit.array()
         _end_section(section)
     present = section["dependencies"]
     if not isinstance(present, Array):
-        raise UsageError(f"[{name}] dependencies is no list", where=str(path))
+        raise UsageError(f"[{name}] dependencies is no list", where=path)
     return document, present
 
 

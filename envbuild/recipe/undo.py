@@ -95,12 +95,12 @@ def settle_change(recipe: Path, store: Store) -> None:
         if not is_own(raw, store):
             # it may have come with a copied project, and names any files to write
             what = f"says that a change of {recipe.name} was cut off, but was not written from here"
-            raise IntegrityError(what, where=str(path), hint=hint)
+            raise IntegrityError(what, where=path, hint=hint)
         try:
             note = msgspec.json.decode(raw, type=Undo)
         except UNREADABLE as error:
             what = f"the note of a change of {recipe.name} that was cut off cannot be read: {error}"
-            raise IntegrityError(what, where=str(path), hint=hint) from error
+            raise IntegrityError(what, where=path, hint=hint) from error
         _settle(note, recipe)
 
 

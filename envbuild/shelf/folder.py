@@ -68,11 +68,11 @@ class FolderBackend:
             what = "is no shelf, and not empty"
             raise UsageError(
                 what,
-                where=str(self.root),
+                where=self.root,
                 hint="name an empty folder, or one that does not exist yet",
             )
         if not self.root.parent.is_dir():
-            raise UsageError("there is no such folder", where=str(self.root.parent))
+            raise UsageError("there is no such folder", where=self.root.parent)
         with _shelf_errors(self.root):
             if not self.root.is_dir():
                 self.root.mkdir()
@@ -131,7 +131,7 @@ class FolderBackend:
             self._write(partial, lambda out: append_file(source, out, size, offset=offset))
             if hash_file(partial) != digest:
                 raise IntegrityError(
-                    "changed while it was published", where=str(source), hint="publish it again"
+                    "changed while it was published", where=source, hint="publish it again"
                 )
             partial.replace(target)
 
@@ -143,10 +143,10 @@ class FolderBackend:
         except OSError as error:
             hint = "build it instead: envbuild make --mode flat"
             raise IntegrityError(
-                "a piece of the image is missing", where=str(path), hint=hint
+                "a piece of the image is missing", where=path, hint=hint
             ) from error
         if not regular:
-            raise IntegrityError("is no file", where=str(path))
+            raise IntegrityError("is no file", where=path)
         return path
 
     def free_bytes(self) -> int:
@@ -183,7 +183,7 @@ class FolderBackend:
                 "its file system has no hard links, which make two publishers safe from each other"
             )
             raise HostError(
-                what, where=str(self.root), hint="put the shelf on another one, or use a git shelf"
+                what, where=self.root, hint="put the shelf on another one, or use a git shelf"
             ) from error
         sync_folder(target.parent)
 
@@ -272,7 +272,7 @@ def _open_file(root: Path, relative: str) -> int:
 def _link_error(error: OSError, path: Path) -> EnvbuildError:
     """Return the error for a path with a link in it (ELOOP; ENOTDIR for one to a folder)."""
     if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENXIO):
-        return IntegrityError("is a link, which a shelf never holds", where=str(path))
+        return IntegrityError("is a link, which a shelf never holds", where=path)
     error.filename = str(path)
     return _shelf_error(error, path)
 
@@ -289,11 +289,11 @@ def _read_file(root: Path, relative: str) -> bytes | None:
     found = os.fstat(handle)
     if not stat.S_ISREG(found.st_mode):
         os.close(handle)
-        raise IntegrityError("is no file", where=str(path))
+        raise IntegrityError("is no file", where=path)
     with os.fdopen(handle, "rb") as file:
         if found.st_size > BIGGEST_TEXT:
             what = f"is larger than {BIGGEST_TEXT // 2**20} MiB: too large for such a file"
-            raise IntegrityError(what, where=str(path))
+            raise IntegrityError(what, where=path)
         try:
             return file.read(BIGGEST_TEXT + 1)
         except OSError as error:

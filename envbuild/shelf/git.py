@@ -173,7 +173,7 @@ class GitBackend:
         if result.code != 0:
             raise HostError(
                 f"the mirror of the shelf is damaged: {_last_message(result)}",
-                where=str(self._mirror),
+                where=self._mirror,
             )
 
     def _batch(self, paths: list[str]) -> dict[str, bytes]:
@@ -207,7 +207,7 @@ class GitBackend:
         )
         if made.code != 0:
             raise ToolFailedError(
-                f"git could not write the commit: {_last_message(made)}", where=str(self._mirror)
+                f"git could not write the commit: {_last_message(made)}", where=self._mirror
             )
         return name
 

@@ -37,7 +37,7 @@ class LastVerified:
             return {}
         except UNREADABLE as error:
             hint = "look at what the shelf holds, then remove this file: it is written anew"
-            raise IntegrityError(f"is damaged: {error}", where=str(self.path), hint=hint) from error
+            raise IntegrityError(f"is damaged: {error}", where=self.path, hint=hint) from error
 
     def note_head(self, name: str, head: VerifiedHead) -> None:
         """Remember a verified entry; an older one than is known changes nothing."""

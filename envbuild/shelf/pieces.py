@@ -20,6 +20,7 @@ from envbuild.base.digests import Advance, known_digest, known_sha256
 from envbuild.build.image.embedded import read_embedded_info
 from envbuild.build.image.verify import root_partitions
 from envbuild.errors import EnvbuildError, IntegrityError, SpaceError, UsageError
+from envbuild.formats.block_codec import STORED
 from envbuild.formats.sif_reader import image_digest, read_sif
 from envbuild.formats.squashfs_reader import SquashImage
 from envbuild.limits import UNREADABLE
@@ -36,7 +37,6 @@ LEAST, MOST = 1 << 20, 1 << 26
 """Bytes of a piece: small ones cost a file each, large ones share less."""
 ONE_IN = 4
 """Every so manieth place where one may cut is cut."""
-STORED = 1 << 24
 CHUNK = 1 << 22
 MOST_PIECES = 200_000
 
@@ -62,7 +62,7 @@ def describe_image(
     if carried.lock is not None and lock_digest(carried.lock) != locked:
         hint = "make it again, or publish without it"
         raise UsageError(
-            "was made from another lock than the one to publish", where=str(image), hint=hint
+            "was made from another lock than the one to publish", where=image, hint=hint
         )
     size = image.stat().st_size
     return ImageDescriptor(
@@ -76,7 +76,7 @@ def require_flat(image: Path) -> None:
     """Raise UsageError for an image whose layers could be lost on the way."""
     if len(root_partitions(image)) > 1:
         what = "is layered: its layers are dropped without a word where a host cannot mount them"
-        raise UsageError(what, where=str(image), hint=f"envbuild flatten {image.name}")
+        raise UsageError(what, where=image, hint=f"envbuild flatten {image.name}")
 
 
 def store_image(
@@ -94,9 +94,7 @@ def store_image(
     new = sum(size for _, size in missing.values())
     if new > pieces.free_bytes():
         what = f"the shelf has room for {human_bytes(pieces.free_bytes())}, the image adds {human_bytes(new)}"
-        raise SpaceError(
-            what, where=str(image), hint="free space there, or publish without --image"
-        )
+        raise SpaceError(what, where=image, hint="free space there, or publish without --image")
     with report.transfer(
         f"put {image.name} on the shelf", files=len(missing), size=new
     ) as transfer:
@@ -143,7 +141,7 @@ def fetch_image(
             if f"sha256:{found.hexdigest()}" != digest:
                 hint = "do not use it; tell the owner of the shelf. Build it instead: envbuild make --mode flat"
                 raise IntegrityError(
-                    "a piece of the image was changed on the shelf", where=str(source), hint=hint
+                    "a piece of the image was changed on the shelf", where=source, hint=hint
                 )
             transfer.finish_file(digest)
     if f"sha256:{whole.hexdigest()}" != weight.sha256 or image_digest(target) != weight.digest:
@@ -161,7 +159,7 @@ def _read_chunks(path: Path, size: int) -> Iterator[bytes]:
             yield chunk
         if left or file.read(1):
             raise IntegrityError(
-                "a piece of the image has another size than was published", where=str(path)
+                "a piece of the image has another size than was published", where=path
             )
 
 
@@ -173,7 +171,7 @@ def _hash_pieces(image: Path, cut: list[int]) -> Iterator[tuple[str, int, int]]:
             while left:
                 chunk = file.read(min(CHUNK, left))
                 if not chunk:
-                    raise IntegrityError("became shorter while it was published", where=str(image))
+                    raise IntegrityError("became shorter while it was published", where=image)
                 digest.update(chunk)
                 left -= len(chunk)
             yield f"sha256:{digest.hexdigest()}", start, end - start

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from pathlib import Path
 
 import msgspec
 
@@ -135,10 +134,8 @@ def with_earlier_checks(entry: Entry, earlier: Entry | None) -> Entry:
 
 def _report_text(report: Report, name: str) -> bytes:
     """Return a report as it is published: without the publisher's own path of the image."""
-    return (
-        msgspec.json.encode(msgspec.structs.replace(report, image=f"{name}.sif"), order="sorted")
-        + b"\n"
-    )
+    public = msgspec.structs.replace(report, image=f"{name}.sif")
+    return msgspec.json.encode(public, order="sorted") + b"\n"
 
 
 def _recipe_text(source: Source) -> bytes:
@@ -147,17 +144,13 @@ def _recipe_text(source: Source) -> bytes:
 
 def _read_script(source: Source) -> bytes:
     path = source.path.parent / str(source.recipe.check.script)
-    if path.is_symlink() or any(
-        parent.is_symlink() for parent in _folders_below(path, source.path.parent)
-    ):
-        raise UsageError("is a link; a shelf takes the file itself", where=str(path))
+    top = source.path.parent
+    below = [place for place in (path, *path.parents) if place != top and place.is_relative_to(top)]
+    if any(place.is_symlink() for place in below):
+        raise UsageError("is a link; a shelf takes the file itself", where=path)
     try:
         data = path.read_bytes()
         data.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot be read as text: {error}", where=str(path)) from error
+        raise UsageError(f"cannot be read as text: {error}", where=path) from error
     return data
-
-
-def _folders_below(path: Path, top: Path) -> list[Path]:
-    return [parent for parent in path.parents if parent != top and parent.is_relative_to(top)]

@@ -45,13 +45,13 @@ class SignatureVerifier:
         """
         if not key.is_file():
             raise UsageError(
-                "there is no such key", where=str(key), hint="ssh-keygen -t ed25519 makes one"
+                "there is no such key", where=key, hint="ssh-keygen -t ed25519 makes one"
             )
         result = self._keygen("sign", "-n", NAMESPACE, "-f", str(key), data=data)
         if result.code != 0 or "BEGIN SSH SIGNATURE" not in result.stdout:
             hint = f"a key with a passphrase signs through the agent: ssh-add {key}, then --sign {key}.pub"
             raise UsageError(
-                f"cannot be signed with: {_last_message(result)}", where=str(key), hint=hint
+                f"cannot be signed with: {_last_message(result)}", where=key, hint=hint
             )
         return result.stdout
 
@@ -135,7 +135,7 @@ def read_signers(path: Path) -> str:
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot be read: {error}", where=str(path)) from error
+        raise UsageError(f"cannot be read: {error}", where=path) from error
     lines = [
         line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")
     ]
@@ -143,7 +143,7 @@ def read_signers(path: Path) -> str:
     if wrong or not lines:
         what = f"this line names no key: {wrong[0][:60]!r}" if wrong else "names no key"
         hint = 'a line is: you@example.org namespaces="envbuild" ssh-ed25519 AAAA…  (ssh-keygen(1), ALLOWED SIGNERS)'
-        raise UsageError(what, where=str(path), hint=hint)
+        raise UsageError(what, where=path, hint=hint)
     return text
 
 

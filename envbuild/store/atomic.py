@@ -6,6 +6,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Iterator
@@ -46,14 +47,14 @@ def error_of_os(error: OSError, path: Path) -> HostError | SpaceError:
             else "the disk quota is used up"
         )
         hint = "free space there, or point TMPDIR or ENVBUILD_STORE to a larger file system"
-        return SpaceError(full, where=str(path), hint=hint)
+        return SpaceError(full, where=path, hint=hint)
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return HostError(
             f"cannot be written: {error.strerror}",
-            where=str(path),
+            where=path,
             hint="choose a folder that you may write to",
         )
-    return HostError(f"cannot be used: {error.strerror}", where=str(path))
+    return HostError(f"cannot be used: {error.strerror}", where=path)
 
 
 def publish(partial: Path, target: Path) -> None:
@@ -194,6 +195,15 @@ def clone_file(source: Path, out: IO[bytes], advance: Callable[[int], None] | No
                     advance(len(chunk))
     out.flush()
     os.fsync(out.fileno())
+
+
+def link_or_copy(source: Path, target: Path, *, mode: int = 0o644) -> None:
+    """Give a file a second name, or copy it to another file system.  Raises OSError."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+        target.chmod(mode)
 
 
 def copy_out(source: Path, target: Path, *, mode: int = 0o644) -> None:

@@ -5,14 +5,19 @@ from __future__ import annotations
 import hashlib
 
 
+def hash_bytes(data: bytes) -> str:
+    """Return the SHA-256 of bytes (hex)."""
+    return hashlib.sha256(data).hexdigest()
+
+
 def hash_text(text: str) -> str:
     """Return the SHA-256 of a text in UTF-8 (hex)."""
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hash_bytes(text.encode())
 
 
 def digest_of(data: bytes) -> str:
     """Return ``sha256:…`` over bytes."""
-    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+    return f"sha256:{hash_bytes(data)}"
 
 
 def short_digest(digest: str) -> str:

@@ -56,6 +56,10 @@ class Store:
     root: Path
     below: tuple[Path, ...] = ()
 
+    def new_log(self, name: str) -> Path:
+        """Return the path of a new log of a build."""
+        return self.folder("logs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
+
     def artifact(self, sha256: str) -> Path:
         """Return where the file with this sha256 (64 hex digits) is kept."""
         return self._find(f"artifacts/{sha256[:2]}/{sha256}")

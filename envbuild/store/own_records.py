@@ -5,10 +5,9 @@ The record of a development layer, or of a job, binds folders and names code tha
 
 from __future__ import annotations
 
-import hashlib
-
 from envbuild.store.atomic import write_bytes
 from envbuild.store.gc import mark_used
+from envbuild.store.hashing import hash_bytes
 from envbuild.store.layout import Store
 
 OWN_FOLDER = "dev"
@@ -17,12 +16,12 @@ OWN_FOLDER = "dev"
 
 def note_own(raw: bytes, store: Store) -> None:
     """Let the store know a record that is written from here (``is_own``)."""
-    write_bytes(store.folder(OWN_FOLDER) / f"{hashlib.sha256(raw).hexdigest()}.record", b"")
+    write_bytes(store.folder(OWN_FOLDER) / f"{hash_bytes(raw)}.record", b"")
 
 
 def is_own(raw: bytes, store: Store) -> bool:
     """Tell whether the store knows a record that was written from here."""
-    note = store.dev(f"{hashlib.sha256(raw).hexdigest()}.record")
+    note = store.dev(f"{hash_bytes(raw)}.record")
     known = note.is_file()
     if known:
         mark_used(note)

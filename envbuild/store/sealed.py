@@ -17,6 +17,7 @@ from typing import BinaryIO
 
 from envbuild.errors import IntegrityError
 from envbuild.store.atomic import commit_file, write_bytes
+from envbuild.store.hashing import hash_bytes
 
 SEAL = ".sha256"
 SEALED = ("bases/*.tar", "built/*.whl", "facts/*.json", "facts/*.scheme", "images/*.sif")
@@ -46,7 +47,7 @@ def write_sealed(path: Path, data: bytes) -> None:
     """Write a small file, and its hash beside it.  Raises SpaceError or HostError."""
     seal_path(path).unlink(missing_ok=True)
     write_bytes(path, data, mode=0o444)
-    write_bytes(seal_path(path), hashlib.sha256(data).hexdigest().encode(), mode=0o444)
+    write_bytes(seal_path(path), hash_bytes(data).encode(), mode=0o444)
 
 
 def sealed_hash(path: Path) -> str | None:
@@ -74,7 +75,7 @@ def read_sealed(path: Path) -> bytes | None:
         data = path.read_bytes()
     except OSError:
         return None
-    return data if hashlib.sha256(data).hexdigest() == sealed_hash(path) else None
+    return data if hash_bytes(data) == sealed_hash(path) else None
 
 
 def hash_file(path: Path, advance: Callable[[int], None] | None = None) -> str:

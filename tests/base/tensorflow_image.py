@@ -20,7 +20,8 @@ from typing import Any, BinaryIO
 import msgspec
 from isal import isal_zlib
 
-from envbuild.build.fetch import fetch_files, locked_bootstrap, provide_root_tar
+from envbuild.base.debian.bootstrap import make_root
+from envbuild.build.fetch import fetch_files, locked_bootstrap
 from envbuild.context import Context
 from envbuild.formats.fast_zip import open_zip
 from envbuild.lock.model import Lock, PythonPackage
@@ -74,7 +75,7 @@ def tensorflow_image(folder: Path) -> Image:
     for wanted in (lock, msgspec.structs.replace(lock, python=wheels, debian=())):
         fetch_files(wanted, context)
     bootstrap = locked_bootstrap(lock)
-    root = provide_root_tar(bootstrap, context)
+    root = make_root(bootstrap, context)
     files = [context.store.artifact(wheel.sha256) for wheel in wheels]
     key = digest_of("".join(path.name for path in files).encode())
     with root.open("rb") as tar, ThreadPoolExecutor(2) as pool:

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.cage import IDS
-from envbuild.host import read_host
+from envbuild.host import ID_COUNT, read_host
 from envbuild.store.gc import find_leftovers, remove_files
 from envbuild.store.layout import HELD, OUTSIDE, Store
 from tests.hosts import ROOT_ONLY, Bench, Lack
@@ -51,7 +50,7 @@ def test_a_folder_that_a_build_handed_to_subordinate_ids(
     uid: int, is_ours: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A build of root's in the mode fakeroot writes as ids that own nothing else."""
-    host = replace(read_host(), subuid=(300000, IDS))
+    host = replace(read_host(), subuid=(300000, ID_COUNT))
     monkeypatch.setattr("envbuild.store.gc.read_host", lambda: host)
     store, mine = Store(tmp_path / "store"), tmp_path / f"{OUTSIDE}1-x"
     mine.mkdir()

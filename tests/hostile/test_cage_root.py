@@ -19,9 +19,9 @@ from envbuild.build.modes.select import (
     require_trust,
     select_mode,
 )
-from envbuild.cage import IDS, Cage, closed_folders, find_cage
+from envbuild.cage import Cage, closed_folders, find_cage
 from envbuild.errors import HostError
-from envbuild.host import read_host, root_is_mapped
+from envbuild.host import ID_COUNT, read_host, root_is_mapped
 from envbuild.lock.read import read_lock
 from envbuild.recipe.read import read_recipe
 from envbuild.run import Command, LocalRunner, Result
@@ -111,10 +111,14 @@ def test_no_ids_no_cage() -> None:
     trial = Command(argv=("true",), env={"PATH": os.defpath})
     assert find_cage(replace(host, subuid=None), runner, trial) is None
     assert (
-        find_cage(replace(host, subuid=(100000, 1000), subgid=(100000, IDS)), runner, trial) is None
+        find_cage(replace(host, subuid=(100000, 1000), subgid=(100000, ID_COUNT)), runner, trial)
+        is None
     )
     assert (
-        find_cage(replace(host, subuid=(100000, IDS), subgid=(100000, IDS)), runner, trial) is None
+        find_cage(
+            replace(host, subuid=(100000, ID_COUNT), subgid=(100000, ID_COUNT)), runner, trial
+        )
+        is None
     )
 
 
@@ -130,7 +134,7 @@ def test_every_closed_folder_on_the_way_is_covered() -> None:
 
 
 def test_the_command_names_what_is_shown_and_nothing_of_roots() -> None:
-    cage = Cage(program="/usr/bin/unshare", uids=(100000, IDS), gids=(200000, IDS))
+    cage = Cage(program="/usr/bin/unshare", uids=(100000, ID_COUNT), gids=(200000, ID_COUNT))
     given = {
         "PATH": "/bin",
         "HOME": "/root",
@@ -209,7 +213,7 @@ class TestLive:
             "wrote /mnt/file",
             "wrote /proc/sys/kernel/core_pattern",
         } & set(rest)
-        assert mapped.split() == ["0", str(mine.cage.uids[0]), str(IDS)]
+        assert mapped.split() == ["0", str(mine.cage.uids[0]), str(ID_COUNT)]
         assert Path("/proc/sys/kernel/core_pattern").read_text() == pattern
         assert (closed_home / "out/x").stat().st_uid == mine.cage.uids[0]
         assert (closed_home / "secret").read_text() == "private"
@@ -242,7 +246,7 @@ def test_the_cage_is_tried_with_the_variables_of_what_runs_in_it(tmp_path: Path)
         )
 
     given = {"PATH": os.defpath, "LD_PRELOAD": "/root/x.so", "ENVBUILD_RUNTIME": "/bin/true"}
-    ids = (100000, IDS)
+    ids = (100000, ID_COUNT)
     host = replace(read_host(uid=0, user="root"), subuid=ids, subgid=ids)
     find_runtime(load_settings(given, tmp_path), answer, host)
     assert [("LD_PRELOAD" in (one.env or {})) for one in tried if "unshare" in one.argv[0]] in (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 from collections.abc import Callable
@@ -30,6 +29,7 @@ from envbuild.recipe.read import parse_recipe
 from envbuild.recipe.trees import project_folder
 from envbuild.recipe.undo import noting_before, rewrite_recipe
 from envbuild.store.atomic import os_errors_as, write_text
+from envbuild.store.hashing import hash_bytes
 from envbuild.toml import quote
 
 
@@ -65,7 +65,7 @@ def change_recipe(name: str | None, change: RecipeChange, context: Context) -> C
     Raises what resolving, building and checking raise; then recipe, lock and image are as before.
     """
     path = find_recipe(name, context.settings).path.resolve()
-    of_file = hashlib.sha256(os.fsencode(path)).hexdigest()
+    of_file = hash_bytes(os.fsencode(path))
     with context.store.lock(f"recipe-{of_file}", context.report):
         return _change_held(
             _own_source(find_recipe(name, context.settings), context), change, context

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from envbuild.app.query.definition import definition_text, dockerfile_text
 from envbuild.app.query.outdated import conda_request
 from envbuild.build.fetch import wanted_files
 from envbuild.build.image.metadata import write_sbom
@@ -26,6 +25,9 @@ from envbuild.net.channels import channel_url
 from envbuild.net.fetch import locate_files
 from envbuild.net.index import index_url
 from envbuild.net.redact import without_token, without_user
+from envbuild.plan.apptainer import render_definition
+from envbuild.plan.definition import plan_definition, plan_dockerfile
+from envbuild.plan.dockerfile import render_dockerfile
 from envbuild.recipe.model import Recipe
 from envbuild.store.units import count_noun
 
@@ -34,8 +36,10 @@ def export_lock(form: str, recipe: Recipe, lock: Lock, context: Context) -> str:
     """Return a lock as another tool reads it.  Raises UsageError for what that cannot name."""
     if form == "sbom":
         return write_sbom(recipe.name, lock).decode() + "\n"
-    if form in ("def", "dockerfile"):
-        return (dockerfile_text if form == "dockerfile" else definition_text)(recipe, lock)
+    if form == "def":
+        return render_definition(plan_definition(recipe, lock))
+    if form == "dockerfile":
+        return render_dockerfile(plan_dockerfile(recipe, lock))
     if form in CONDA_FORMATS:
         return _conda_text(form, lock, context)
     trees = [
@@ -48,7 +52,9 @@ def export_lock(form: str, recipe: Recipe, lock: Lock, context: Context) -> str:
             f"{', '.join(trees)}: a source tree is on no index, so {form} cannot name it",
             where=recipe.name,
         )
-    return _pylock_text(lock, context) if form == "pylock" else _requirements_text(lock, context)
+    if form == "pylock":
+        return pylock_text(lock, _locate_wheels(lock, context))
+    return _requirements_text(lock, context)
 
 
 CONDA_FORMATS = ("conda-lock", "conda-explicit", "pixi", "environment", "licenses")
@@ -100,10 +106,6 @@ def _locate_wheels(lock: Lock, context: Context) -> Mapping[str, str]:
     wanted = [item for item in wanted_files(lock) if item.sha256 in kept]
     with context.report.stage(f"look up where {count_noun(len(wanted), 'file is', 'files are')}"):
         return locate_files(wanted, settings=context.settings, runner=context.runner)
-
-
-def _pylock_text(lock: Lock, context: Context) -> str:
-    return pylock_text(lock, _locate_wheels(lock, context))
 
 
 def _requirements_text(lock: Lock, context: Context) -> str:

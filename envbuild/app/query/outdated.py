@@ -95,13 +95,11 @@ def outdated_rows(
             continue
         if everything or package.is_direct:
             line = asked_line(lock, package.name, release)
-            held = (
-                f'the recipe asks for "{line}"' if line else _group_reason(package.group, default)
-            )
+            held = default
+            if line:
+                held = f'the recipe asks for "{line}"'
+            elif package.group == "framework":
+                held = "the recipe's framework decides"
             reason = reasons.get(package.name, held)
             rows.append((package.name, package.version, release, reason))
     return rows
-
-
-def _group_reason(group: str, default: str) -> str:
-    return "the recipe's framework decides" if group == "framework" else default

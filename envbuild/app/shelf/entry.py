@@ -140,7 +140,8 @@ def write_entry(context: Context, name: str, *, with_image: bool, force: bool) -
     entry = fetch_entry(library, bare, digest)
     cwd = context.settings.cwd
     files = project_files(entry)
-    changed = [path for path, data in files.items() if _has_other_content(cwd / path, data)]
+    there = {path: data for path, data in files.items() if (cwd / path).exists()}
+    changed = [path for path, data in there.items() if (cwd / path).read_bytes() != data]
     if changed and not force:
         verb = "are" if len(changed) > 1 else "is"
         raise UsageError(
@@ -158,10 +159,6 @@ def write_entry(context: Context, name: str, *, with_image: bool, force: bool) -
         fetch_entry_image(entry, library, partial, context)
         publish(partial, target)
     return [*files, target.name]
-
-
-def _has_other_content(path: Path, data: bytes) -> bool:
-    return path.exists() and path.read_bytes() != data
 
 
 def fetch_entry_image(

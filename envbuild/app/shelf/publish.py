@@ -119,13 +119,13 @@ def _has_image(path: Path, source: Source, lock: Lock, context: Context, *, need
     hint = f"envbuild make {source.recipe.name}"
     if not path.is_file():
         if needed:
-            raise UsageError("is not built yet", where=str(path), hint=hint)
+            raise UsageError("is not built yet", where=path, hint=hint)
         return False
     if _is_of_lock(path, source, lock, context):
         return True
     if needed:
         what = "is no image of this lock, as far as can be told"
-        raise UsageError(what, where=str(path), hint=hint)
+        raise UsageError(what, where=path, hint=hint)
     context.report.say(f"{path.name} is no image of this lock: published without it")
     return False
 

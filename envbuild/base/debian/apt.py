@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import email.utils
 import glob
-import hashlib
 import json
 import re
 from collections.abc import Collection, Iterable, Sequence
@@ -36,7 +35,7 @@ from envbuild.progress import SilentStage, Stage
 from envbuild.run import Command, Runner
 from envbuild.settings import Settings
 from envbuild.store.atomic import write_bytes, write_text
-from envbuild.store.hashing import hash_text
+from envbuild.store.hashing import hash_bytes, hash_text
 from envbuild.tools import find_tool
 
 BASE_PACKAGES = ("apt", "ca-certificates", "python-is-python3", "python3", "python3-pip", "tzdata")
@@ -142,7 +141,7 @@ def read_lists(
         config=config,
         files=tuple(files),
         date=_release_date(signed),
-        digest=hashlib.sha256(signed.read_bytes()).hexdigest(),
+        digest=hash_bytes(signed.read_bytes()),
     )
 
 
@@ -245,12 +244,12 @@ def _newest_list(lists: Path, pattern: str, suite: str) -> Path:
     # several mirrors in turn leave several lists;
     # apt removes those of earlier ones at the next update
     if not found:
-        raise HostError(f"apt left no {pattern.strip('*_')} file of {suite}", where=str(lists))
+        raise HostError(f"apt left no {pattern.strip('*_')} file of {suite}", where=lists)
     return max(found, key=lambda path: path.stat().st_mtime)
 
 
 def _release_date(path: Path) -> str:
     found = re.search(r"^Date: (.+)$", path.read_text("utf-8", "replace"), re.MULTILINE)
     if found is None:
-        raise HostError("the release file has no date", where=str(path))
+        raise HostError("the release file has no date", where=path)
     return email.utils.parsedate_to_datetime(found[1]).date().isoformat()

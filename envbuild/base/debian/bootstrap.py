@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import shutil
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -24,7 +22,7 @@ from envbuild.net.fetch import Artifact, fetch_artifacts
 from envbuild.progress import Stage
 from envbuild.run import Command, Runner
 from envbuild.settings import Settings
-from envbuild.store.atomic import os_errors_as
+from envbuild.store.atomic import link_or_copy, os_errors_as
 from envbuild.store.layout import Store
 from envbuild.store.sealed import commit_sealed, is_sealed
 from envbuild.store.units import count_noun
@@ -130,7 +128,7 @@ def _run_mmdebstrap(bootstrap: Bootstrap, target: Path, context: Context, stage:
         over = folder / "over.tar" if bootstrap.over is not None else None
         if bootstrap.over is not None and over is not None:
             with os_errors_as(over):
-                _link_or_copy(context.store.base(bootstrap.over.digest), over)
+                link_or_copy(context.store.base(bootstrap.over.digest), over)
         probe, facts = folder / "probe.py", target.with_name("facts")
         probe.write_text(probe_text(), encoding="utf-8")
         hooks = (
@@ -193,8 +191,8 @@ def write_repository(
         for package in packages:
             source = store.artifact(package.sha256)
             if not source.exists() or source.stat().st_size != package.size:
-                raise IntegrityError(f"{package.file} is not whole in the store", where=str(source))
-            _link_or_copy(source, folder / package.file)
+                raise IntegrityError(f"{package.file} is not whole in the store", where=source)
+            link_or_copy(source, folder / package.file)
     for package in packages:
         argv = ("dpkg-deb", "--field", str(folder / package.file))
         control = runner(Command(argv=argv, timeout=60)).stdout.strip()
@@ -205,14 +203,6 @@ def write_repository(
     with os_errors_as(folder):
         (folder / "Packages").write_text("\n".join(stanzas), encoding="utf-8")
         (folder / "Packages").chmod(0o644)
-
-
-def _link_or_copy(source: Path, target: Path) -> None:
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copyfile(source, target)
-        target.chmod(0o644)
 
 
 def _require_same(bootstrap: Bootstrap, facts: BaseFacts) -> None:

@@ -38,9 +38,7 @@ class DebianIndex:
         try:
             return cls.parse("\n\n".join(path.read_text("utf-8", "replace") for path in paths))
         except OSError as error:
-            raise HostError(
-                f"cannot be read: {error.strerror}", where=str(error.filename)
-            ) from error
+            raise HostError(f"cannot be read: {error.strerror}", where=error.filename) from error
 
     @classmethod
     def parse(cls, text: str) -> DebianIndex:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import time
 from pathlib import Path
 
 from envbuild.errors import EnvbuildError, SpaceError, ToolFailedError
@@ -23,7 +21,7 @@ def explain_failure(error: ToolFailedError, settings: Settings, store: Store) ->
     """Return the error for a failed mmdebstrap; its output goes into a log of the store."""
     text = error.stderr + error.stdout
     log = _keep_log(text, store)
-    packages = _failed_packages(text)
+    packages = [*dict.fromkeys(DPKG_ERROR.findall(text))]
     if re.search(r"newuidmap|subuid|unshare\(\) failed|invalid mapping", text):
         # the kernel says "No space left on device" to one namespace too many,
         # so this comes before the disk
@@ -53,14 +51,10 @@ def explain_failure(error: ToolFailedError, settings: Settings, store: Store) ->
 
 
 def _keep_log(text: str, store: Store) -> Path:
-    log = store.folder("logs") / f"debian-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
+    log = store.new_log("debian")
     with os_errors_as(log):
         log.write_text(text, encoding="utf-8")
     return log
-
-
-def _failed_packages(text: str) -> list[str]:
-    return list(dict.fromkeys(DPKG_ERROR.findall(text)))
 
 
 def _dpkg_lines(text: str) -> list[str]:

@@ -107,7 +107,7 @@ def _open_folder(reference: BaseReference, context: Context) -> Iterator[Opener]
     path = _existing_path(reference, context)
     if not (path / "index.json").is_file():
         raise UsageError(
-            "is not a folder in the OCI image layout: it has no index.json", where=str(path)
+            "is not a folder in the OCI image layout: it has no index.json", where=path
         )
 
     def from_folder(name: str) -> IO[bytes]:
@@ -122,7 +122,7 @@ def _open_folder(reference: BaseReference, context: Context) -> Iterator[Opener]
 def _existing_path(reference: BaseReference, context: Context) -> Path:
     path = context.settings.cwd / Path(_archive_path(reference)).expanduser()
     if not path.exists():
-        raise UsageError("there is no such file", where=str(path))
+        raise UsageError("there is no such file", where=path)
     return path
 
 
@@ -142,7 +142,7 @@ def _open_tar(path: Path, reference: BaseReference) -> Iterator[Opener]:
     try:
         raw = path.open("rb")
     except OSError as error:
-        raise UsageError(f"cannot be read: {error.strerror or error}", where=str(path)) from error
+        raise UsageError(f"cannot be read: {error.strerror or error}", where=path) from error
     size = path.stat().st_size
     with (
         raw,

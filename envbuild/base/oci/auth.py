@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import re
 import threading
 from collections.abc import Generator
@@ -12,6 +11,7 @@ import msgspec
 
 from envbuild import limits
 from envbuild.base.oci.credentials import Credentials
+from envbuild.net.saved_logins import basic_login
 from envbuild.net.web import is_safe, read_bounded
 
 CLIENT = "envbuild"
@@ -57,7 +57,7 @@ class RegistryAuth(httpx.Auth):
         parameters = dict(re.findall(r'(\w+)="([^"]*)"', rest))
         known = self._credentials
         if scheme.lower() == "basic" and known and is_safe(response.request.url):
-            return _basic_header(known)
+            return basic_login(known.user, known.password)
         if scheme.lower() == "bearer" and re.match(r"https?://", parameters.get("realm", "")):
             return self._token(parameters["realm"], parameters.get("service", ""))
         return None
@@ -81,7 +81,9 @@ class RegistryAuth(httpx.Auth):
                 }
                 request = self._client.build_request("POST", realm, data=form)
             else:
-                headers = {"Authorization": _basic_header(known)} if known else {}
+                headers = (
+                    {"Authorization": basic_login(known.user, known.password)} if known else {}
+                )
                 request = self._client.build_request(
                     "GET", realm.copy_merge_params(question), headers=headers
                 )
@@ -99,7 +101,3 @@ class RegistryAuth(httpx.Auth):
             return read_bounded(answer, limits.TOKEN) if answer.status_code == 200 else b""
         finally:
             answer.close()
-
-
-def _basic_header(known: Credentials) -> str:
-    return "Basic " + base64.b64encode(f"{known.user}:{known.password}".encode()).decode()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,7 +17,7 @@ from envbuild.formats.oci import MANIFESTS, OciConfig, OciImage, read_config, re
 from envbuild.names import BY_DEBIAN
 from envbuild.net.partial import is_complete
 from envbuild.progress import Stage
-from envbuild.store.atomic import make_folder, os_errors_as, write_text
+from envbuild.store.atomic import link_or_copy, make_folder, os_errors_as, write_text
 from envbuild.store.hashing import digest_of
 from envbuild.store.layout import Store, remove_tree
 
@@ -86,7 +84,7 @@ def stored_image(digest: str, store: Store, *, sif: bool = False) -> OciImage | 
     data = path.read_bytes()
     if digest_of(data) != digest:
         raise IntegrityError(
-            "the store's copy of the manifest is damaged", where=str(path), hint="remove that file"
+            "the store's copy of the manifest is damaged", where=path, hint="remove that file"
         )
     return read_image(data, MANIFESTS[0], where=str(path), sif=sif)
 
@@ -98,7 +96,7 @@ def stored_config(image: OciImage, store: Store) -> OciConfig:
         data = path.read_bytes()
     if digest_of(data) != image.manifest.config.digest:
         what = "the store's copy of the image's configuration is damaged"
-        raise IntegrityError(what, where=str(path), hint="run: envbuild store verify")
+        raise IntegrityError(what, where=path, hint="run: envbuild store verify")
     return read_config(data, where=str(path))
 
 
@@ -110,17 +108,12 @@ def missing_bytes(image: OciImage, store: Store) -> int:
     )
 
 
-def layout_folder(digest: str, store: Store) -> Path:
-    """Return where the OCI layout of an image is laid out for builds."""
-    return store.root / "v1/layouts" / digest.replace(":", "-")
-
-
 def lay_out(image: OciImage, store: Store) -> Path:
     """Return a folder in the OCI image layout whose blobs are second names of the store's files.
 
     Raises IntegrityError where the store lacks one.
     """
-    final = layout_folder(image.digest, store)
+    final = store.root / "v1/layouts" / image.digest.replace(":", "-")
     if (final / "index.json").is_file():
         return final
     with store.work("layout") as work, os_errors_as(final):
@@ -128,7 +121,11 @@ def lay_out(image: OciImage, store: Store) -> Path:
         blobs.mkdir(parents=True)
         manifest = image.manifest
         for blob in {b.digest: b for b in (manifest.config, *manifest.layers)}.values():
-            _link_or_copy(store.artifact(blob.sha256), blobs / blob.sha256, blob.size)
+            source = store.artifact(blob.sha256)
+            if not is_complete(source, blob.size):
+                what = "a layer of the base is not whole in the store"
+                raise IntegrityError(what, where=source)
+            link_or_copy(source, blobs / blob.sha256)
         (blobs / image.digest.removeprefix("sha256:")).write_bytes(image.raw)
         entry = {"mediaType": image.media_type, "digest": image.digest, "size": len(image.raw)}
         index = {"schemaVersion": 2, "manifests": [entry]}
@@ -139,12 +136,3 @@ def lay_out(image: OciImage, store: Store) -> Path:
             remove_tree(final)
         (work / "layout").rename(final)
     return final
-
-
-def _link_or_copy(source: Path, target: Path, size: int) -> None:
-    if not is_complete(source, size):
-        raise IntegrityError("a layer of the base is not whole in the store", where=str(source))
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copyfile(source, target)

@@ -44,14 +44,12 @@ def read_embedded_info(path: Path) -> EmbeddedInfo:
             lock=parse_lock(lock, f"the lock inside {path.name}") if lock else None,
         )
     except UNREADABLE as error:
-        raise IntegrityError(f"its object {NOTE} is damaged: {error}", where=str(path)) from error
+        raise IntegrityError(f"its object {NOTE} is damaged: {error}", where=path) from error
 
 
 def _read_text(sif: SifFile, item: SifObject) -> str:
     if item.size > MOST_TEXT:
-        raise IntegrityError(
-            f"its object {item.name} is {human_bytes(item.size)}", where=str(sif.path)
-        )
+        raise IntegrityError(f"its object {item.name} is {human_bytes(item.size)}", where=sif.path)
     with sif.path.open("rb") as file:
         file.seek(item.offset)
         return file.read(item.size).decode("utf-8", "replace")

@@ -47,10 +47,10 @@ def flatten_image(source: Path, target: Path, stage: Stage) -> str:
     carried = read_embedded_info(source)
     if carried.note is None or carried.note.mode != "layered":
         raise UsageError(
-            "is not a layered image of envbuild", where=str(source), hint="it can be used as it is"
+            "is not a layered image of envbuild", where=source, hint="it can be used as it is"
         )
     if carried.lock is None:
-        raise IntegrityError("carries no lock", where=str(source))
+        raise IntegrityError("carries no lock", where=source)
     note, lock = carried.note, carried.lock
     with ExitStack() as stack, ThreadPoolExecutor(len(os.sched_getaffinity(0)), "hash") as pool:
         layers = []
@@ -65,7 +65,7 @@ def flatten_image(source: Path, target: Path, stage: Stage) -> str:
     if digest != note.tree:
         raise IntegrityError(
             "a layer is missing or damaged: its files are not those that it was made of",
-            where=str(source),
+            where=source,
             hint=f"make it again: envbuild make {note.recipe}",
         )
     epoch, machine = lock.base.epoch, lock.base.machine

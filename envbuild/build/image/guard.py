@@ -9,12 +9,13 @@ one of the marks ends with code 78.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 
+from envbuild.formats.block_codec import STORED
 from envbuild.formats.file_copy import write_at
 from envbuild.formats.file_tree import Part, TreeEntry
 from envbuild.formats.squashfs_writer import Copy
+from envbuild.store.hashing import hash_bytes
 
 SCRIPT = ".singularity.d/env/00-envbuild-layers.sh"
 """Sourced first by every way to start: exec, run, shell, test, instances."""
@@ -53,7 +54,7 @@ def _plain_part(files: dict[str, tuple[bytes, int]]) -> tuple[Part, Copy]:
     # a block of its own, stored as it is: it needs no library that packs
     entries, content = [], b""
     for path, (text, mode) in files.items():
-        sha256 = hashlib.sha256(text).hexdigest()
+        sha256 = hash_bytes(text)
         entries.append(
             TreeEntry(
                 path, "f", mode, size=len(text), sha256=sha256, fragment=0, offset=len(content)
@@ -63,9 +64,9 @@ def _plain_part(files: dict[str, tuple[bytes, int]]) -> tuple[Part, Copy]:
     part = Part(
         key="",
         entries=tuple(entries),
-        fragments=((0, len(content) | 1 << 24),),
+        fragments=((0, len(content) | STORED),),
         size=len(content),
-        sha256=hashlib.sha256(content).hexdigest(),
+        sha256=hash_bytes(content),
     )
 
     def copy(target: int, at: int) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -25,7 +23,7 @@ from envbuild.formats.sif_reader import image_digest
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock
 from envbuild.parts.cache import cached_part
-from envbuild.store.atomic import os_errors_as
+from envbuild.store.atomic import link_or_copy, os_errors_as
 from envbuild.store.layout import Store
 
 ONLY_BEFORE = "-"
@@ -76,11 +74,7 @@ def give_files(lock: Lock, store: Store, other: Store) -> None:
         source, target = store.artifact(sha256), other.artifact(sha256)
         with os_errors_as(target):
             target.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                os.link(source, target)
-            except OSError:
-                shutil.copyfile(source, target)
-                target.chmod(0o444)
+            link_or_copy(source, target, mode=0o444)
 
 
 def base_files(lock: Lock, store: Store) -> set[str]:

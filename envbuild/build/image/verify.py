@@ -227,7 +227,7 @@ def root_partitions(path: Path) -> tuple[SifObject, ...]:
     """
     sif = read_sif(path)
     if sif.primary is None:
-        raise UsageError("has no root file system to compare", where=str(path))
+        raise UsageError("has no root file system to compare", where=path)
     overlays = [
         item for item in sif.objects if item.data_type == PARTITION and item.partition == OVERLAY
     ]

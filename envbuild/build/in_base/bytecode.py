@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -11,6 +10,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib import resources
 from pathlib import Path
 
@@ -31,6 +31,7 @@ from envbuild.parts.reader import read_file
 from envbuild.parts.writer import PartWriter
 from envbuild.progress import Stage
 from envbuild.store.atomic import os_errors_as
+from envbuild.store.hashing import hash_bytes
 
 ENVIRONMENT = {"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
 """The order of a set's members in bytecode depends on the hash seed."""
@@ -65,7 +66,7 @@ def bytecode_key(wheel: str, *, python: str, epoch: int) -> str:
         "bytecode",
         wheel=wheel,
         python=python,
-        script=hashlib.sha256(script).hexdigest(),
+        script=hash_bytes(script),
         epoch=epoch if old else 0,
     )
 
@@ -165,7 +166,10 @@ def compile_modules(
             on_line=lambda line: _count_batch(line, stage),
         )
         for package in packages:
-            _keep_bytecode(package.key, packing, between, package.folders)
+            fill = partial(
+                _add_bytecode, folder=between.out, key=package.key, folders=package.folders
+            )
+            provide_part(package.key, packing, fill)
 
 
 def _count_batch(line: str, stage: Stage) -> None:
@@ -187,11 +191,7 @@ def _give_sources(package: ModuleSources, between: Exchange) -> None:
         path.chmod(0o644)
 
 
-def _keep_bytecode(key: str, packing: PackContext, between: Exchange, folders: set[str]) -> None:
-    provide_part(key, packing, lambda writer: _add_bytecode(writer, between.out, key, folders))
-
-
-def _add_bytecode(writer: PartWriter, folder: Path, key: str, folders: set[str]) -> None:
+def _add_bytecode(writer: PartWriter, *, folder: Path, key: str, folders: set[str]) -> None:
     for path, data in _read_results(folder, key):
         # what comes out of the run is checked as if a stranger wrote it: packages run in there
         if path.rpartition("/")[0] not in folders or not path.endswith(".pyc"):

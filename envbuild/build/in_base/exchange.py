@@ -111,7 +111,7 @@ def give_file(kept: Path, target: Path, sha256: str | None = None) -> None:
     if sha256 is not None and found != sha256:
         target.unlink()
         hint = "remove it, and it is downloaded again: envbuild store verify"
-        raise IntegrityError("does not match the hash in its name", where=str(kept), hint=hint)
+        raise IntegrityError("does not match the hash in its name", where=kept, hint=hint)
 
 
 def _copy_hashed(source: BinaryIO, out: BinaryIO) -> str:

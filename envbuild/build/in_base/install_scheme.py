@@ -6,7 +6,6 @@ Known for a bootstrapped Debian, asked of the Python itself in an image.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import msgspec
 
@@ -18,7 +17,7 @@ from envbuild.formats.file_tree import Tree, resolve_links
 from envbuild.limits import UNREADABLE
 from envbuild.lock.model import Lock, LockedBase
 from envbuild.store.layout import Store
-from envbuild.store.sealed import read_sealed, write_sealed
+from envbuild.store.sealed import read_sealed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -112,24 +111,12 @@ def conda_scheme(lock: Lock) -> Scheme:
     )
 
 
-def ask_scheme(inside: BaseContainer) -> bytes:
-    """Let the Python of a container tell where it installs packages."""
+def ask_scheme(inside: BaseContainer, *words: str) -> bytes:
+    """Let the Python of a container tell where it installs packages; "real" follows all links."""
     with open_exchange(inside.folder) as between:
-        inside.run("scheme.py", f"{INSIDE}/scheme.json", between=between, env={"LC_ALL": "C.UTF-8"})
-        return result_bytes(between.out, "scheme.json")
-
-
-def ask_real_scheme(inside: BaseContainer) -> bytes:
-    """Let the Python of a container tell where it installs packages, with all links followed."""
-    with open_exchange(inside.folder) as between:
-        words = (f"{INSIDE}/scheme.json", "real")
+        words = (f"{INSIDE}/scheme.json", *words)
         inside.run("scheme.py", *words, between=between, env={"LC_ALL": "C.UTF-8"})
         return result_bytes(between.out, "scheme.json")
-
-
-def keep_scheme(answer: bytes, path: Path) -> None:
-    """Keep the answer of a Python, for everybody who starts from the same image."""
-    write_sealed(path, answer)
 
 
 def cached_scheme(base: LockedBase, store: Store) -> bytes | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import zipfile
@@ -37,6 +36,7 @@ from envbuild.lock.model import PythonPackage
 from envbuild.parts.cache import part_key
 from envbuild.progress import Stage
 from envbuild.store.atomic import os_errors_as
+from envbuild.store.hashing import hash_bytes
 from envbuild.store.layout import Store
 from envbuild.store.sealed import commit_sealed, is_sealed, sealed_hash
 from envbuild.tarread import opened_members
@@ -74,7 +74,7 @@ def wheel_key(package: PythonPackage, needs: BuildNeeds) -> str:
         root=needs.root,
         packages=sorted(p.sha256 for p in needs.packages),
         epoch=needs.epoch,
-        script=hashlib.sha256(script).hexdigest(),
+        script=hash_bytes(script),
     )
 
 
@@ -95,11 +95,12 @@ def build_wheels(
     # one folder of build tools for all runs, which none of them can write to
     tools = inside.folder / "tools"
     make_open(tools / "lib")
-    for tool in needs.packages:
-        if _is_tool(tool) and not tool.is_sdist:
+    needed = [package for package in needs.packages if package.name != INSTALLER]
+    for tool in needed:
+        if not tool.is_sdist:
             _install_tool(tool.file, store.artifact(tool.sha256), tool.sha256, tools, inside)
     # tools that come as source are built first, each with those before it
-    for tool in _build_order([p for p in needs.packages if _is_tool(p) and p.is_sdist], store):
+    for tool in _build_order([tool for tool in needed if tool.is_sdist], store):
         kept = store.built(wheel_key(tool, needs))
         if not is_sealed(kept):
             _build_sdist(tool, needs, inside, store)
@@ -110,10 +111,6 @@ def build_wheels(
         required[package.name] = _build_sdist(package, needs, inside, store)
         stage.advance()
     return required
-
-
-def _is_tool(package: PythonPackage) -> bool:
-    return package.name != INSTALLER
 
 
 def _build_order(tools: Sequence[PythonPackage], store: Store) -> list[PythonPackage]:

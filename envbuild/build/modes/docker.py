@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-from pathlib import Path
 
 from envbuild.build.model import DefinitionBuild
 from envbuild.build.modes.fakeroot import packer_arguments
@@ -16,7 +14,7 @@ from envbuild.plan.definition import ROOT_TAR
 from envbuild.plan.dockerfile import render_dockerfile
 from envbuild.run import Command
 from envbuild.runtime import BuildOptions, Runtime
-from envbuild.store.atomic import os_errors_as, write_text
+from envbuild.store.atomic import link_or_copy, os_errors_as, write_text
 
 ENGINES = ("docker", "podman")
 BUILD_SECONDS = 7200.0
@@ -36,7 +34,7 @@ class Docker:
         )
         if request.root is not None:
             with os_errors_as(context):
-                _link_files(request.root, context / ROOT_TAR)
+                link_or_copy(request.root, context / ROOT_TAR)
         saved = request.target.with_suffix(".tar")
         # the label is for those who ask an image for its lock: they do not look into its files
         label = f"%labels\n    envbuild.lock {lock_digest(request.lock)}\n"
@@ -102,10 +100,3 @@ def _find_engine(runtime: Runtime) -> str:
         "neither docker nor podman was found on PATH",
         hint="install one, or build without: envbuild make --mode fakeroot",
     )
-
-
-def _link_files(source: Path, target: Path) -> None:
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copyfile(source, target)

@@ -5,8 +5,6 @@ Supply the locked files under their names, run the builder, keep the log of a fa
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -57,7 +55,7 @@ def supplied_files(lock: Lock, store: Store, report: Reporter) -> Iterator[Path]
                 if not kept.is_file() or kept.stat().st_size != size:
                     raise IntegrityError(
                         f"{name} is not whole in the store",
-                        where=str(kept),
+                        where=kept,
                         hint="run the command again",
                     )
                 give_file(kept, top / folder / name, sha256)
@@ -103,17 +101,12 @@ def with_build_cage(runtime: Runtime, runner: Runner) -> Runtime:
     return replace(runtime, build_cage=find_build_cage(read_host(), runner, trial))
 
 
-def new_log(name: str, store: Store) -> Path:
-    """Return the path of a new build log in the store."""
-    return store.folder("logs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
-
-
 def _build_failure(result: Result, request: DefinitionBuild) -> ToolFailedError | SpaceError:
     failure = explain_failure(result)
     more = f"the whole log: {request.log}"
     hint = f"{failure.hint}\n{more}" if failure.hint else more
     if isinstance(failure, SpaceError):
-        return SpaceError(failure.what, where=str(request.tmpdir), hint=hint)
+        return SpaceError(failure.what, where=request.tmpdir, hint=hint)
     return ToolFailedError.of(
         without_progress(result),
         f"the build of {request.name} failed: {failure.what}",

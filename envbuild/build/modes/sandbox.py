@@ -82,7 +82,7 @@ def make_sandbox(order: BuildSpec, context: Context) -> None:
     folder = order.target
     if folder.exists() or folder.is_symlink():
         hint = f"pack it: envbuild make --from-sandbox {folder.name}; or remove it"
-        raise UsageError("is there already", where=str(folder), hint=hint)
+        raise UsageError("is there already", where=folder, hint=hint)
     partial = folder.with_name(f".{folder.name[:64]}.{os.getpid()}.partial")
     try:
         with (
@@ -119,9 +119,9 @@ def read_note(folder: Path) -> SandboxNote:
         return msgspec.json.decode((folder / NOTE).read_bytes(), type=SandboxNote)
     except OSError as error:
         hint = "make one: envbuild make NAME --mode sandbox"
-        raise UsageError("is not a sandbox of envbuild", where=str(folder), hint=hint) from error
+        raise UsageError("is not a sandbox of envbuild", where=folder, hint=hint) from error
     except UNREADABLE as error:
-        raise UsageError(f"is damaged: {error}", where=str(folder / NOTE)) from error
+        raise UsageError(f"is damaged: {error}", where=folder / NOTE) from error
 
 
 def look_inside(folder: Path, python: str, runtime: Runtime, runner: Runner) -> BaseFacts:

@@ -12,7 +12,7 @@ from envbuild.build.fetch import locked_bootstrap
 from envbuild.build.modes import MODES, ROWS
 from envbuild.build.modes.perform import with_build_cage
 from envbuild.errors import HostError
-from envbuild.host import Host, read_host, root_is_mapped, user_namespaces_work
+from envbuild.host import ID_COUNT, Host, read_host, root_is_mapped, user_namespaces_work
 from envbuild.lock.model import Lock
 from envbuild.recipe.model import Recipe
 from envbuild.run import Runner
@@ -22,7 +22,6 @@ from envbuild.settings import Settings
 from envbuild.store.layout import Store
 from envbuild.tools import find_tool
 
-IDS = 65536
 NO_IDS = "the user has no ids in /etc/subuid and /etc/subgid"
 ROOT_ADVICE = (
     "build as an ordinary user; or give root ids that own nothing, for --mode flat:\n"
@@ -149,7 +148,9 @@ def read_capabilities(
     return HostCapabilities(
         containers=containers,
         layers=layers,
-        ids=all(found is not None and found[1] >= IDS for found in (facts.subuid, facts.subgid)),
+        ids=all(
+            found is not None and found[1] >= ID_COUNT for found in (facts.subuid, facts.subgid)
+        ),
         root=facts.uid == 0,
         mapped=root_is_mapped(),
         caged=with_build_cage(runtime, runner).build_cage is not None,

@@ -58,14 +58,14 @@ def read_project(folder: Path) -> EditableProject:
     """
     real = folder.resolve()
     if not real.is_dir():
-        raise UsageError("-e takes the folder of a Python project", where=str(folder))
+        raise UsageError("-e takes the folder of a Python project", where=folder)
     if "\n" in str(real) or "\r" in str(real):
         raise UsageError("a path with a line end fits into no path file", where=repr(str(real)))
     named = name_and_version(real)
     if named is None or not named[0]:
         raise UsageError(
             "-e takes a Python project, and this folder has none that tells its name",
-            where=str(folder),
+            where=folder,
             hint='write a pyproject.toml: [project] name = "…", version = "0.1"',
         )
     texts = {name: text for name in TEXTS if (text := _read_text(real / name)) is not None}
