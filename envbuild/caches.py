@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from envbuild.data.tables import load_caches
 from envbuild.errors import UsageError
+from envbuild.names import Pairs
 from envbuild.settings import Settings
 from envbuild.store.hashing import hash_bytes
 
@@ -34,9 +35,9 @@ class Caches:
     which is seen at its own path; ``made`` are the folders of this machine that must be there.
     """
 
-    folders: tuple[tuple[str, str], ...] = ()
-    variables: tuple[tuple[str, str], ...] = ()
-    given: tuple[tuple[str, str], ...] = ()
+    folders: Pairs = ()
+    variables: Pairs = ()
+    given: Pairs = ()
     made: tuple[str, ...] = ()
 
 

@@ -24,6 +24,8 @@ ChannelName = Annotated[
     ),
 ]
 
+Pairs = tuple[tuple[str, str], ...]
+"""Two texts that belong together, such as names and values, in their order."""
 DIRECT = "(direct)"
 """In place of the name of a package that requires another one: the recipe itself requires it."""
 

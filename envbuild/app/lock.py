@@ -21,6 +21,7 @@ from envbuild.lock.decide.options import LockOptions
 from envbuild.lock.model import EVERYTHING, Lock
 from envbuild.lock.read import read_lock
 from envbuild.lock.report import summarize_lock
+from envbuild.names import Pairs
 from envbuild.recipe.model import Source
 
 
@@ -42,7 +43,7 @@ class LockRequest:
     resolver: str = "uv"
     proof_seconds: float | None = None
     site: str | None = None
-    keep: tuple[tuple[str, str], ...] = ()
+    keep: Pairs = ()
     given: Path | None = None
 
 

@@ -15,6 +15,7 @@ from envbuild.base.model import SCHEMA, AptPackage, BaseFacts, Dist, InstalledCo
 from envbuild.errors import HostError, UsageError
 from envbuild.formats.fields import FOLDER
 from envbuild.limits import UNREADABLE
+from envbuild.names import Pairs
 from envbuild.store.layout import Store
 from envbuild.store.sealed import read_sealed, write_sealed
 
@@ -42,7 +43,7 @@ class _Probed(msgspec.Struct, frozen=True):
     created: int | None
     dists: tuple[_ProbedDist, ...]
     apt: tuple[tuple[str, str, str], ...]
-    libraries: tuple[tuple[str, str], ...]
+    libraries: Pairs
     texts: dict[str, str]
     environment: dict[str, str]
     constraints: str | None

@@ -9,11 +9,11 @@ from msgspec import Meta
 from packaging.utils import canonicalize_name
 
 from envbuild.formats.fields import Sha256, Size
-from envbuild.names import BaseKind
+from envbuild.names import BaseKind, Pairs
 from envbuild.store.hashing import digest_of
 
 SCHEMA = 1
-Header = tuple[tuple[str, str], ...]
+Header = Pairs
 """The first lines of a definition: what it starts from."""
 PoolPath = Annotated[
     str, Meta(pattern=r"^pool(/[A-Za-z0-9][A-Za-z0-9._+~%-]*)+\.deb\Z", max_length=400)

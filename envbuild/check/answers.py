@@ -9,6 +9,8 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from envbuild.names import Pairs
+
 T = TypeVar("T")
 
 
@@ -118,7 +120,7 @@ class Place(_Record, frozen=True):
 
     path: str | None = None
     real: str | None = None
-    lost: tuple[tuple[str, str], ...] = ()
+    lost: Pairs = ()
     nv: str | None = None
 
     @property
@@ -139,7 +141,7 @@ class LibrarySurvey(_Record, frozen=True):
     folders: tuple[str, ...]
     objects: int
     foreign: int
-    damaged: tuple[tuple[str, str], ...]
+    damaged: Pairs
     damaged_count: int
     missing: dict[str, tuple[str, ...]]
     outdated: dict[str, dict[str, tuple[str, ...]]]
@@ -252,14 +254,14 @@ class CondaSurvey(_Record, frozen=True):
 
     prefix: str | None
     packages: tuple[FoundConda, ...] = ()
-    lost: tuple[tuple[str, str], ...] = ()
+    lost: Pairs = ()
     lost_count: int = 0
     other_python: tuple[tuple[str, str, str], ...] = ()
     overlaps: tuple[TwoOwners, ...] = ()
     runtimes: tuple[str, ...] = ()
     before: dict[str, tuple[str, ...]] = {}
     outside: tuple[str, ...] = ()
-    missing: tuple[tuple[str, str], ...] = ()
+    missing: Pairs = ()
 
 
 class Imports(_Record, frozen=True):

@@ -181,7 +181,7 @@ def require_runnable(image: Path) -> None:
     sealed = sif.primary is not None and sif.primary.file_system == ENCRYPTED
     if sealed or any(item.data_type == CRYPT_MESSAGE for item in sif.objects):
         hint = "its key is not envbuild's to ask for: check it before apptainer build --encrypt"
-        raise UsageError("is encrypted", where=str(image), hint=hint)
+        raise UsageError("is encrypted", where=image, hint=hint)
     require_base(sif, platform.machine())
 
 

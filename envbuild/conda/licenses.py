@@ -22,7 +22,7 @@ def refuse_licenses(packages: Sequence[CondaFound], settings: Settings) -> None:
             raise UsageError(
                 f"{package.name} {package.version} is under {package.license}, which the settings "
                 f'deny ("{denied}")',
-                where=str(settings.config),
+                where=settings.config,
                 hint="take another package, or take the pattern out of [conda] deny-licenses",
             )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from envbuild.conda.model import CondaRequest, GpuTarget
 from envbuild.data.lookup import cuda_of_driver, numbers
 from envbuild.data.tables import load_cuda
+from envbuild.names import Pairs
 from envbuild.store.units import join_numbers
 
 LINUX = "4.18"
@@ -36,7 +37,7 @@ def cuda_of_target(target: GpuTarget) -> str | None:
     return cuda_of_driver(_whole_driver(target.driver)) if target.driver else None
 
 
-def toolkit_ranges(target: GpuTarget) -> tuple[tuple[str, str], ...]:
+def toolkit_ranges(target: GpuTarget) -> Pairs:
     """Return what CUDA toolkits run on all cards of a target, as ranges [from, below), best first.
 
     Newest major version first; of each first what the driver came with or after, which runs

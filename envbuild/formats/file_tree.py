@@ -16,6 +16,7 @@ from envbuild import limits
 from envbuild.errors import IntegrityError
 from envbuild.formats.oci_layer import WHITEOUT
 from envbuild.limits import Room
+from envbuild.names import Pairs
 
 Kind = Literal["f", "d", "l", "c", "b", "p", "h", "w", "o"]
 """File, folder, symbolic link, character device, block device, pipe.
@@ -300,7 +301,7 @@ def entry_identity(entry: TreeEntry) -> tuple[str | int | bytes, ...]:
 
 def compare_trees(
     expected: Mapping[str, TreeEntry], found: Mapping[str, TreeEntry]
-) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...], tuple[str, ...]]:
+) -> tuple[tuple[str, ...], Pairs, tuple[str, ...]]:
     """Compare two trees.
 
     The paths that are missing, those that changed with what did, those that are extra.

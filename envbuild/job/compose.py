@@ -226,9 +226,9 @@ def read_env_file(path: Path) -> dict[str, str]:
     try:
         mode, text = path.stat().st_mode, path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot be read: {error}", where=str(path)) from error
+        raise UsageError(f"cannot be read: {error}", where=path) from error
     if mode & 0o077:
-        raise UsageError("others can read it", where=str(path), hint=f"chmod 600 {path}")
+        raise UsageError("others can read it", where=path, hint=f"chmod 600 {path}")
     found = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):

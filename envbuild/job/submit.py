@@ -302,5 +302,5 @@ def check_project(folder: Path) -> None:
         return
     why = f"has {found[0]!r} in it" if found else "begins or ends with a blank"
     raise UsageError(
-        f"jobs cannot run in a folder whose name {why}", where=str(folder), hint="rename it"
+        f"jobs cannot run in a folder whose name {why}", where=folder, hint="rename it"
     )

@@ -6,7 +6,8 @@ Knows syntax, decides nothing.
 from __future__ import annotations
 
 from envbuild.errors import UsageError
-from envbuild.plan.model import Definition, Pairs
+from envbuild.names import Pairs
+from envbuild.plan.model import Definition
 from envbuild.plan.quoting import INDENT, STAGE, label_line, quote_word, text_line
 
 

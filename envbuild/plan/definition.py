@@ -11,9 +11,10 @@ from envbuild.base.reference import parse_reference
 from envbuild.formats.image_name import parse_image_name
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock, LockedBase
+from envbuild.names import Pairs
 from envbuild.plan import root, shell
 from envbuild.plan.conda import fetch_conda, install_conda, list_conda, refuse_no_python
-from envbuild.plan.model import Definition, Pairs
+from envbuild.plan.model import Definition
 from envbuild.plan.quoting import quote_word, quote_words, script_line
 from envbuild.recipe.model import Recipe
 

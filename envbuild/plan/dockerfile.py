@@ -12,8 +12,8 @@ import shlex
 from collections.abc import Iterable
 
 from envbuild.errors import UsageError
-from envbuild.names import BASE_KINDS
-from envbuild.plan.model import Definition, Pairs
+from envbuild.names import BASE_KINDS, Pairs
+from envbuild.plan.model import Definition
 from envbuild.plan.quoting import text_line
 from envbuild.plan.root import STAGED, SUPPLIED_DEBIAN, TARGET
 from envbuild.plan.shell import BUILD, SUPPLIED

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-Pairs = tuple[tuple[str, str], ...]
+from envbuild.names import Pairs
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

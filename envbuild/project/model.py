@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from envbuild.names import Pairs
 from envbuild.recipe.model import Recipe
 
 
@@ -38,20 +39,20 @@ class FileFindings:
 
     file: str
     requirements: tuple[Requirement, ...] = ()
-    aside: tuple[tuple[str, str], ...] = ()
+    aside: Pairs = ()
     system: tuple[str, ...] = ()
     build: tuple[str, ...] = ()
     post: tuple[str, ...] = ()
     image: str | None = None
     python: str | None = None
     command: tuple[str, ...] = ()
-    environment: tuple[tuple[str, str], ...] = ()
+    environment: Pairs = ()
     frozen: bool = False
     direct: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
     project: str | None = None
     cuda: str | None = None
-    refused: tuple[tuple[str, str], ...] = ()
+    refused: Pairs = ()
     complete: bool = False
     title: str | None = None
     from_readme: bool = False

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from envbuild.base.model import BaseFacts
-from envbuild.names import DIRECT
+from envbuild.names import DIRECT, Pairs
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,15 +32,15 @@ class Request:
     as_of: str | None = None
     latest: str | None = None
     indexes: tuple[str, ...] = ()
-    keep: tuple[tuple[str, str], ...] = ()
+    keep: Pairs = ()
     upgrade: tuple[str, ...] = ()
     protect: tuple[str, ...] = ()
     framework: str | None = None
     bounds: tuple[str, ...] = ()
     from_source: tuple[str, ...] = ()
     refresh: bool = False
-    archives: tuple[tuple[str, str], ...] = ()
-    younger: tuple[tuple[str, str], ...] = ()
+    archives: Pairs = ()
+    younger: Pairs = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -61,7 +61,8 @@ class Store:
         return self.folder("logs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
 
     def artifact(self, sha256: str) -> Path:
-        """Return where the file with this sha256 (64 hex digits) is kept."""
+        """Return where the file with this sha256 (64 hex digits, or ``sha256:…``) is kept."""
+        sha256 = sha256.removeprefix("sha256:")
         return self._find(f"artifacts/{sha256[:2]}/{sha256}")
 
     def base(self, digest: str) -> Path:

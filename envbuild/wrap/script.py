@@ -13,6 +13,7 @@ from envbuild.job.render.container import MPI, PASSED, RANKS
 from envbuild.job.schedulers import SCHEDULERS
 from envbuild.job.schedulers.protocol import script_text
 from envbuild.job.sites.site import Site
+from envbuild.names import Pairs
 from envbuild.plan.quoting import quote_literal, text_line
 from envbuild.runtime import HOME, IMAGE_FOLDERS, Bind, bind_flags, overlay_flags
 
@@ -43,7 +44,7 @@ class Wrapper:
     command: tuple[str, ...] = ()
     site: Site | None = None
     binds: tuple[Bind, ...] = ()
-    variables: tuple[tuple[str, str], ...] = ()
+    variables: Pairs = ()
     passed: tuple[str, ...] = ()
     kept: tuple[str, ...] | None = ()
     layer: str | None = None

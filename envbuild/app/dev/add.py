@@ -20,6 +20,7 @@ from envbuild.context import Context
 from envbuild.errors import CheckFailedError, EnvbuildError, NoSolutionError, UsageError
 from envbuild.lock.decide.conda import find_in_channels
 from envbuild.lock.model import Lock
+from envbuild.names import Pairs
 from envbuild.project.names import distribution_of
 from envbuild.recipe.conda import spec_name
 from envbuild.recipe.edit import ListSection, add_requirements, remove_requirements
@@ -44,7 +45,7 @@ class RecipeChange:
     section: ListSection = "python"
     add: tuple[str, ...] = ()
     remove: tuple[str, ...] = ()
-    keep: tuple[tuple[str, str], ...] = ()
+    keep: Pairs = ()
     make: bool = True
     check: bool = True
 
@@ -224,7 +225,7 @@ def _tree_line(folder: Path, source: Source) -> str:
     if not folder.is_relative_to(project):
         raise UsageError(
             f"only what lies in {project} can be locked, and this project does not",
-            where=str(folder),
+            where=folder,
             hint="move it there, or name its repository: PKG @ git+https://HOST/PATH@COMMIT",
         )
     relative = folder.relative_to(project).as_posix()

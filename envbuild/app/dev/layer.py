@@ -126,7 +126,7 @@ def read_own_record(path: Path, store: Store) -> DevRecord | None:
         name = path.name.removesuffix(ENDING)
         raise IntegrityError(
             "this development layer came with the folder: nobody who uses this store has made it",
-            where=str(path),
+            where=path,
             hint=_ways_out(name),
         )
     return _decode_record(raw, path)
@@ -140,7 +140,7 @@ def _read_raw(path: Path) -> bytes | None:
         return None
     except OSError as error:
         what = f"cannot be read: {error.strerror}"
-        raise IntegrityError(what, where=str(path)) from error
+        raise IntegrityError(what, where=path) from error
 
 
 def _decode_record(raw: bytes, path: Path) -> DevRecord:
@@ -151,11 +151,11 @@ def _decode_record(raw: bytes, path: Path) -> DevRecord:
     except (ValueError, *UNREADABLE) as error:
         raise IntegrityError(
             f"this record of a development layer cannot be read: {error}",
-            where=str(path),
+            where=path,
             hint=f"remove it: envbuild dev {path.name.removesuffix(ENDING)} --clear",
         ) from error
     if record.schema > SCHEMA:
-        raise UsageError("was written by a newer envbuild", where=str(path), hint="update envbuild")
+        raise UsageError("was written by a newer envbuild", where=path, hint="update envbuild")
     return record
 
 
@@ -211,7 +211,7 @@ def mount_layer(image: Path, path: Path, context: Context) -> MountedLayer | Non
     if not layer.is_file() or known_sha256(layer, context.store) != record.sha256:
         raise IntegrityError(
             "the file of the development layer is gone or damaged",
-            where=str(layer),
+            where=layer,
             hint=_ways_out(name),
         )
     return MountedLayer(path=layer, binds=editable_binds(record.editable, name), record=record)

@@ -211,7 +211,7 @@ def _plan_layer(
 ) -> _LayerPlan:
     """Resolve a layer over its image: the image is the base, and its framework is protected."""
     if found.path.is_dir():
-        raise UsageError("a sandbox is changed in itself", where=str(found.path))
+        raise UsageError("a sandbox is changed in itself", where=found.path)
     projects = tuple(read_project(folder) for folder in content.editable)
     below = _embedded_lock(found.path)
     source = _layer_source(found, content, projects, below, context)

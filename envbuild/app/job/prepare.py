@@ -277,7 +277,7 @@ def image_of_job(found: FoundImage, context: Context) -> Image:
     path = found.path
     if path.is_dir():
         raise UsageError(
-            "a job needs an image file, not a sandbox", where=str(path), hint="envbuild make"
+            "a job needs an image file, not a sandbox", where=path, hint="envbuild make"
         )
     return Image(
         path=_shown_path(path, context),

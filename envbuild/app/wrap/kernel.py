@@ -77,7 +77,7 @@ def kernel_folder(name: str, prefix: Path | None, settings: Settings) -> Path:
         shared = settings.environment.get("XDG_DATA_HOME") or settings.home / ".local/share"
         data = Path(shared) / "jupyter"
     if re.search(r"[{}\x00-\x1f\x7f]", str(data)):
-        raise UsageError("Jupyter starts no program of such a path", where=str(data))
+        raise UsageError("Jupyter starts no program of such a path", where=data)
     return data / "kernels" / name
 
 
@@ -141,7 +141,7 @@ def remove_kernel(name: str, prefix: Path | None, context: Context) -> Path:
     """Remove a kernel of ours; return its folder.  Raises UsageError where there is none."""
     folder = kernel_folder(name, prefix, context.settings)
     if not folder.exists():
-        raise UsageError("there is no such kernel", where=str(folder))
+        raise UsageError("there is no such kernel", where=folder)
     _check_own(folder)
     with os_errors_as(folder):
         shutil.rmtree(folder)
@@ -158,4 +158,4 @@ def _check_own(folder: Path) -> None:
         spec = None
     metadata = spec.get("metadata") if isinstance(spec, dict) else None
     if not isinstance(metadata, dict) or MARK not in metadata:
-        raise UsageError("this already exists, and envbuild did not make it", where=str(folder))
+        raise UsageError("this already exists, and envbuild did not make it", where=folder)

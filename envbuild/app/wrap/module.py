@@ -134,7 +134,7 @@ def _check_folder(folder: Path) -> None:
     if not re.fullmatch(r"[\w./+@%=,~-]+", str(folder)):
         raise UsageError(
             "modules cannot be in a folder with such a name",
-            where=str(folder),
+            where=folder,
             hint="name another one: -o FOLDER",
         )
 
@@ -144,7 +144,7 @@ def _check_own(path: Path) -> None:
     if path.exists() and not (_is_ours(path) or _is_old_default(path)):
         raise UsageError(
             "this already exists, and envbuild did not make it",
-            where=str(path),
+            where=path,
             hint="name another folder (-o) or version (--version)",
         )
 
@@ -204,7 +204,7 @@ def _commands_inside(found: FoundImage, context: Context) -> list[str]:
         output = result.last_lines(3) or "nothing"
         raise HostError(
             f"the image did not say which commands it has; it said:\n{output}",
-            where=str(found.path),
+            where=found.path,
         ) from error
 
 

@@ -88,11 +88,11 @@ def _folder_of(request: PortalRequest, name: str, context: Context) -> Path:
     if not re.fullmatch(r"/[A-Za-z0-9._/+@=-]+", str(folder)):
         raise UsageError(
             "a folder of such a name cannot be in the settings of others",
-            where=str(folder),
+            where=folder,
             hint="name another one: -o FOLDER",
         )
     if folder.exists() and not (folder / "in-image").is_file():
-        raise UsageError("this already exists, and envbuild did not make it", where=str(folder))
+        raise UsageError("this already exists, and envbuild did not make it", where=folder)
     return folder
 
 

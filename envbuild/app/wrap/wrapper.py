@@ -43,7 +43,7 @@ def plan_wrapper(
     path = found.path.absolute()
     if path.is_dir():
         raise UsageError(
-            "this needs an image file, not a sandbox", where=str(path), hint="envbuild make"
+            "this needs an image file, not a sandbox", where=path, hint="envbuild make"
         )
     run = found.source.recipe.run if found.source else RunSection()
     settings = context.settings

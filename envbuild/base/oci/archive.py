@@ -230,7 +230,7 @@ def _read_saved(opener: Opener, reference: BaseReference, store: Store) -> OciIm
 
 def _store_manifest(image: OciImage, reference: BaseReference, store: Store) -> OciImage:
     require_platform(stored_config(image, store), reference.platform, where=reference.text)
-    write_bytes(store.artifact(image.digest.removeprefix("sha256:")), image.raw, mode=0o444)
+    write_bytes(store.artifact(image.digest), image.raw, mode=0o444)
     return image
 
 

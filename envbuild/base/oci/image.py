@@ -78,7 +78,7 @@ def _creation_day(config: OciConfig) -> str | None:
 
 def stored_image(digest: str, store: Store, *, sif: bool = False) -> OciImage | None:
     """Return the image (or the SIF) whose manifest the store holds, None where it does not."""
-    path = store.artifact(digest.removeprefix("sha256:"))
+    path = store.artifact(digest)
     if not path.is_file():
         return None
     data = path.read_bytes()

@@ -102,7 +102,7 @@ def resolve_sif(name: ImageName, context: Context) -> OciImage:
     def ask(place: RegistryServer) -> OciImage:
         data, kind = _read_manifest(place, name, name.reference)
         image = read_image(data, kind, where=name.short, sif=True)
-        write_bytes(context.store.artifact(image.digest.removeprefix("sha256:")), data, mode=0o444)
+        write_bytes(context.store.artifact(image.digest), data, mode=0o444)
         return image
 
     return _try_servers(name, ask, context)
@@ -237,7 +237,7 @@ def _resolve_at(name: ImageName, platform: str, place: RegistryServer, store: St
         chosen = choose_manifest(document, platform, where=f"{name.short}:{name.reference}")
         data, kind = _read_manifest(place, name, chosen.digest)
     image = read_image(data, kind, where=name.short)
-    write_bytes(store.artifact(image.digest.removeprefix("sha256:")), data, mode=0o444)
+    write_bytes(store.artifact(image.digest), data, mode=0o444)
     config = image.manifest.config
     if not is_complete(store.artifact(config.sha256), config.size):
         if config.size > BIGGEST:

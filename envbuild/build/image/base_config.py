@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from envbuild.formats.file_tree import Tree
 from envbuild.formats.oci import OciConfig
+from envbuild.names import Pairs
 from envbuild.parts.cache import CachedPart
 from envbuild.parts.reader import read_file
 from envbuild.plan.quoting import quote_literal
@@ -22,9 +23,9 @@ class BaseConfig:
     ``labels`` are the image's.
     """
 
-    environment: tuple[tuple[str, str], ...] = ()
+    environment: Pairs = ()
     runscript: str | None = None
-    labels: tuple[tuple[str, str], ...] = ()
+    labels: Pairs = ()
 
 
 NO_CONFIG = BaseConfig()

@@ -44,6 +44,7 @@ from envbuild.formats.sif_writer import OVERLAY
 from envbuild.formats.squashfs_reader import SquashImage, read_tree
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock
+from envbuild.names import Pairs
 from envbuild.parts.counters import FORMATS
 from envbuild.store.layout import Store
 
@@ -73,7 +74,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     tree: str
     why: str = ""
     missing: tuple[str, ...] = ()
-    changed: tuple[tuple[str, str], ...] = ()
+    changed: Pairs = ()
     extra: tuple[str, ...] = ()
     outside: tuple[str, ...] = ()
 

@@ -26,6 +26,7 @@ from envbuild.build.in_base.exchange import (
 from envbuild.build.in_base.install_scheme import Scheme
 from envbuild.errors import IntegrityError
 from envbuild.formats.file_tree import TreeEntry, merge_parts
+from envbuild.names import Pairs
 from envbuild.parts.cache import CachedPart, PackContext, part_key, provide_part
 from envbuild.parts.reader import read_file
 from envbuild.parts.writer import PartWriter
@@ -80,7 +81,7 @@ class ModuleSources:
     """
 
     key: str
-    members: tuple[tuple[str, str], ...]
+    members: Pairs
     contents: Callable[[], Iterator[tuple[str, bytes]]]
 
     @property

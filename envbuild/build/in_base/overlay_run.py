@@ -30,6 +30,7 @@ from envbuild.failures import explain_failure
 from envbuild.formats.block_codec import Codec
 from envbuild.host_python import PLACE, open_host_python
 from envbuild.lock.model import LockedBase
+from envbuild.names import Pairs
 from envbuild.parts.cache import CachedPart, PackContext, cached_part, part_key, provide_part
 from envbuild.parts.from_layer import fill_layer
 from envbuild.plan import shell
@@ -66,7 +67,7 @@ class OverlayScript:
     name: str
     script: tuple[str, ...]
     files: tuple[tuple[str, Path, str], ...] = ()
-    environment: tuple[tuple[str, str], ...] = ()
+    environment: Pairs = ()
     hint: str = ""
 
     @property

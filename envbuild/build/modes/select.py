@@ -14,6 +14,7 @@ from envbuild.build.modes.perform import with_build_cage
 from envbuild.errors import HostError
 from envbuild.host import ID_COUNT, Host, read_host, root_is_mapped, user_namespaces_work
 from envbuild.lock.model import Lock
+from envbuild.names import Pairs
 from envbuild.recipe.model import Recipe
 from envbuild.run import Runner
 from envbuild.runtime import Runtime
@@ -113,7 +114,7 @@ class ModeChoice:
     """The way that was chosen, and why those before it were not: (mode, obstacle)."""
 
     mode: str
-    passed_over: tuple[tuple[str, str], ...] = ()
+    passed_over: Pairs = ()
 
     def __str__(self) -> str:
         """Say it in one line."""

@@ -20,6 +20,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from envbuild.errors import UsageError
+from envbuild.names import Pairs
 from envbuild.resolve.sources.declared import inner_table
 from envbuild.resolve.sources.project_name import name_and_version
 from envbuild.resolve.sources.sdists import declared
@@ -48,7 +49,7 @@ class EditableProject:
     folder: Path
     root: Path
     requires: tuple[str, ...] = ()
-    scripts: tuple[tuple[str, str], ...] = ()
+    scripts: Pairs = ()
 
 
 def read_project(folder: Path) -> EditableProject:
@@ -152,7 +153,7 @@ def _module_root(folder: Path, data: Mapping[str, Any]) -> Path:
     return folder
 
 
-def _named_scripts(data: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+def _named_scripts(data: Mapping[str, Any]) -> Pairs:
     """Return the commands of a project that have plain names and plain targets."""
     found = []
     for name, target in inner_table(data, "project", "scripts").items():

@@ -72,7 +72,7 @@ def require_record_folder(settings: Settings) -> None:
     folder = open_store(settings).folder(OWN_FOLDER)
     if not os.access(folder, os.W_OK):
         hint = "let your user write there, or set ENVBUILD_STORE to another folder"
-        raise HostError("the store cannot be written", where=str(folder), hint=hint)
+        raise HostError("the store cannot be written", where=folder, hint=hint)
 
 
 def save_own_record(record: Record, settings: Settings) -> Path:
@@ -191,7 +191,7 @@ def last_record(project: Path) -> Record:
     if not records:
         raise UsageError(
             "no job was submitted from this folder",
-            where=str(project),
+            where=project,
             hint="go to the project's folder",
         )
     return records[-1]

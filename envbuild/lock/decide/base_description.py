@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from packaging.utils import canonicalize_name
 
 from envbuild.base.model import BaseFacts, DebianPackage
+from envbuild.names import Pairs
 from envbuild.resolve.model import Found, Resolution
 from envbuild.resolve.stubs import parse_requirements
 
@@ -31,7 +32,7 @@ class BaseDescription:
     own: BaseFacts | None = None
 
 
-def brought_alone(base: BaseDescription, lines: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+def brought_alone(base: BaseDescription, lines: tuple[str, ...]) -> Pairs:
     """Return what the framework brings alone: preferred, so that images share its layer.
 
     A direct requirement is left out: of that one the newest release is wanted.

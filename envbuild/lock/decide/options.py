@@ -9,6 +9,7 @@ from envbuild.base.model import BaseFacts
 from envbuild.conda.model import NO_TARGET, CondaOptions, GivenArchive, GpuTarget
 from envbuild.context import Context
 from envbuild.lock.model import Lock
+from envbuild.names import Pairs
 from envbuild.recipe.model import Recipe, Source
 from envbuild.resolve.dates import default_as_of
 
@@ -29,7 +30,7 @@ class LockOptions:
     upgrade_all: bool = False
     upgrade_system: bool = False
     old: Lock | None = None
-    keep: tuple[tuple[str, str], ...] = ()
+    keep: Pairs = ()
     bounds: tuple[str, ...] = ()
     resolver: str = "uv"
     target: GpuTarget = NO_TARGET
@@ -41,7 +42,7 @@ class LockOptions:
         return self.upgrade_all or bool(self.upgrade)
 
     @property
-    def kept_versions(self) -> tuple[tuple[str, str], ...]:
+    def kept_versions(self) -> Pairs:
         """Names and versions to prefer: the old lock's, and ``keep``."""
         if self.old is None or self.upgrade_all:
             return self.keep

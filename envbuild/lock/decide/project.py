@@ -62,7 +62,7 @@ def refuse_unused(source: Source, resolution: Resolution) -> None:
             raise UsageError(
                 f'[python] from-source names "{name}", which no requirement brings'
                 f"{closest(canonicalize_name(name), known)}",
-                where=str(source.path),
+                where=source.path,
                 hint="write it into dependencies too, or leave it out",
             )
 

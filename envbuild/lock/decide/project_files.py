@@ -50,7 +50,7 @@ def require_files(source: Source, lock: Lock, context: Context) -> None:
             ):
                 raise StaleLockError(
                     f"{locked.source} ([files]) was changed since it was locked",
-                    where=str(source.lock),
+                    where=source.lock,
                     hint=f"run: envbuild lock {source.recipe.name}",
                 )
             if not is_complete(context.store.artifact(locked.sha256), locked.size):
@@ -62,12 +62,12 @@ def _source_path(source: Source, name: str) -> Path:
     path = project / name
     if not Path(os.path.realpath(path)).is_relative_to(project.resolve()):
         raise UsageError(
-            f'[files] "{name}" is a link that leaves the project\'s folder', where=str(source.path)
+            f'[files] "{name}" is a link that leaves the project\'s folder', where=source.path
         )
     if not path.exists():
         raise UsageError(
             f'[files] "{name}" is not there',
-            where=str(source.path),
+            where=source.path,
             hint=f"looked for in {project}",
         )
     return path
@@ -97,7 +97,7 @@ def _pack_archive(path: Path, target: str, archive: Path) -> str:
                 with member.open("rb") as file:
                     out.addfile(entry, file)
             else:
-                raise UsageError("is not an ordinary file, folder or link", where=str(member))
+                raise UsageError("is not an ordinary file, folder or link", where=member)
     with archive.open("rb") as file:
         return _file_sha256(file)
 
@@ -136,7 +136,7 @@ def _inner_link(link: Path, top: Path) -> str:
     if Path(text).is_absolute() or not Path(os.path.realpath(link)).is_relative_to(top.resolve()):
         raise UsageError(
             f"leads to {text}, out of what [files] names",
-            where=str(link),
+            where=link,
             hint="copy the file, or link inside",
         )
     return text

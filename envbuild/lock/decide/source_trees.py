@@ -81,7 +81,7 @@ def _require_unchanged(package: PythonPackage, places: SourceTreeContext, source
         raise StaleLockError(
             f"the files of {package.source} ({package.name} {package.version}) were changed since "
             "they were locked",
-            where=str(source.lock),
+            where=source.lock,
             hint=f"run: envbuild lock {source.recipe.name}\n"
             "code that changes often better stays outside the image: exec and run bind the "
             "project's folder",

@@ -10,6 +10,7 @@ import yaml
 
 from envbuild.data.package_tables import load_names
 from envbuild.errors import UsageError
+from envbuild.names import Pairs
 from envbuild.project.cuda import cuda_of
 from envbuild.project.lists.declared import split_requirements
 from envbuild.project.lists.requirements import read_pip_lines
@@ -71,7 +72,7 @@ class CondaReader:
         self.cuda: str | None = None
         self.unknown: list[str] = []
         self.title: str | None = None
-        self.environment: tuple[tuple[str, str], ...] = ()
+        self.environment: Pairs = ()
 
     def entry(self, entry: object) -> None:
         """Read one item of the list of dependencies."""

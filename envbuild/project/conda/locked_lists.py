@@ -81,23 +81,23 @@ def read_conda_list(path: Path, platform: str) -> CondaList:
     else:
         raise UsageError(
             "is not a locked conda environment",
-            where=str(path),
+            where=path,
             hint="a pixi.lock, a conda-lock.yml or a list with @EXPLICIT is",
         )
     foreign = [item for item in found.archives if item.subdir not in (platform, "noarch")]
     if foreign or not found.archives:
         what = f"has packages for {foreign[0].subdir}" if foreign else "has no packages"
-        raise UsageError(f"{what}, and the recipe is for {platform}", where=str(path))
+        raise UsageError(f"{what}, and the recipe is for {platform}", where=path)
     return found
 
 
 def _read_whole(path: Path) -> str:
     try:
         if path.stat().st_size > LARGEST:
-            raise UsageError(f"has more than {LARGEST >> 20} MiB", where=str(path))
+            raise UsageError(f"has more than {LARGEST >> 20} MiB", where=path)
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot be read as text: {error}", where=str(path)) from error
+        raise UsageError(f"cannot be read as text: {error}", where=path) from error
 
 
 def _archive_of(address: str, where: str) -> Archive:
@@ -128,10 +128,10 @@ def _read_conda_lock(text: str, platform: str, path: Path) -> CondaList:
     try:
         data = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise UsageError("is not YAML", where=str(path)) from error
+        raise UsageError("is not YAML", where=path) from error
     rows = data.get("package") if isinstance(data, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise UsageError("has no list of packages", where=str(path))
+        raise UsageError("has no list of packages", where=path)
     ours = [row for row in rows if row.get("platform") == platform]
     conda = [row for row in ours if row.get("manager") == "conda"]
     wheels = [row for row in ours if row.get("manager") == "pip"]
@@ -160,9 +160,9 @@ def _read_pixi_lock(path: Path, platform: str) -> CondaList:
     try:
         environment = LockFile.from_path(path).environment("default")
     except (exceptions.ParseCondaLockError, exceptions.IoError, OSError) as error:
-        raise UsageError(f"is not a pixi.lock: {error}", where=str(path)) from error
+        raise UsageError(f"is not a pixi.lock: {error}", where=path) from error
     if environment is None:
-        raise UsageError("has no default environment", where=str(path))
+        raise UsageError("has no default environment", where=path)
     nodes = [node for node in environment.platforms() if str(node.subdir) == platform]
     if not nodes:
         return CondaList(archives=())

@@ -12,6 +12,7 @@ import yaml
 
 from envbuild.data.package_tables import load_conda
 from envbuild.errors import UsageError
+from envbuild.names import Pairs
 from envbuild.project.conda.environment import NAME
 from envbuild.project.conda.locked_lists import is_conda_list, read_conda_list
 from envbuild.project.lists.requirements import read_pip_lines
@@ -43,7 +44,7 @@ class _Environment:
     channels: tuple[str, ...] = ()
     specs: tuple[str, ...] = ()
     wheels: tuple[str, ...] = ()
-    variables: tuple[tuple[str, str], ...] = ()
+    variables: Pairs = ()
     notes: tuple[str, ...] = ()
 
 
@@ -57,7 +58,7 @@ def find_conda_file(place: Path) -> Path:
     found = [place / name for name in LISTS if (place / name).is_file()]
     if not found:
         raise UsageError(
-            "has no conda environment", where=str(place), hint=f"looked for {', '.join(LISTS)}"
+            "has no conda environment", where=place, hint=f"looked for {', '.join(LISTS)}"
         )
     return found[0]
 
@@ -81,7 +82,7 @@ def draft_conda_recipe(
     """
     found = _locked_environment(path) if is_conda_list(path) else _read_environment(path)
     if not found.specs:
-        raise UsageError("lists no conda packages", where=str(path))
+        raise UsageError("lists no conda packages", where=path)
     on_gpu = bool({spec_name(spec) for spec in found.specs} & load_conda().frameworks)
     below = {"conda": found.notes} if found.notes else {}
     if on_gpu and site is None:
@@ -117,9 +118,9 @@ def _read_environment(path: Path) -> _Environment:
     try:
         data: Any = yaml.safe_load(read_text(path) or "")
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise UsageError("is not YAML", where=str(path)) from error
+        raise UsageError("is not YAML", where=path) from error
     if not isinstance(data, dict) or not isinstance(data.get("dependencies"), list):
-        raise UsageError("is not a conda environment: it has no dependencies", where=str(path))
+        raise UsageError("is not a conda environment: it has no dependencies", where=path)
     lines = [" ".join(line.split()) for line in data["dependencies"] if isinstance(line, str)]
     pip: list[str] = []
     for entry in data["dependencies"]:
@@ -170,7 +171,7 @@ def _channels_of(listed: Any) -> _Environment:
     return _Environment(channels=tuple(dict.fromkeys(names)), notes=tuple(dict.fromkeys(notes)))
 
 
-def _variables_of(variables: Any) -> tuple[tuple[str, str], ...]:
+def _variables_of(variables: Any) -> Pairs:
     if not isinstance(variables, dict):
         return ()
     pairs = [(str(name), str(value)) for name, value in variables.items()]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from envbuild.base.catalogue import catalogue_entries
 from envbuild.errors import UsageError
+from envbuild.names import Pairs
 from envbuild.project.conda.environment import read_conda
 from envbuild.project.cuda import cuda_of
 from envbuild.project.images.definition import read_stages
@@ -56,8 +57,8 @@ class _Parts:
     start: str
     image: str | None
     command: tuple[str, ...]
-    variables: tuple[tuple[str, str], ...]
-    copies: tuple[tuple[str, str], ...]
+    variables: Pairs
+    copies: Pairs
     notes: list[str] = field(default_factory=list)
     apart: bool = False
 
@@ -364,7 +365,7 @@ HOUSE = (
 
 def _plain_environment(
     pairs: Iterable[tuple[str, str]],
-) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
+) -> tuple[Pairs, Pairs]:
     """Return plain variables, and those left out with the reason.
 
     Those built from others and those of the image's own housekeeping are left out without a word.

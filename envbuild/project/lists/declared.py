@@ -11,6 +11,7 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from envbuild.base.suggest import framework_name
+from envbuild.names import Pairs
 from envbuild.project.lists.readme import own_extras
 from envbuild.project.lists.requirements import (
     NO_ADDRESS,
@@ -36,7 +37,7 @@ MOST_MEMBERS = 100
 
 def split_requirements(
     lines: Iterable[object], where: str
-) -> tuple[tuple[Requirement, ...], tuple[tuple[str, str], ...]]:
+) -> tuple[tuple[Requirement, ...], Pairs]:
     """Split PEP 508 lines into needs and what a recipe cannot express."""
     requirements: list[Requirement] = []
     aside: list[tuple[str, str]] = []
@@ -170,7 +171,7 @@ def _without_sources(
     data: Mapping[str, Any],
     own: Collection[str | None],
     file: str,
-) -> tuple[tuple[Requirement, ...], tuple[tuple[str, str], ...]]:
+) -> tuple[tuple[Requirement, ...], Pairs]:
     """Take out what comes from no index: on a public one, that name could be anybody's."""
     tables = {
         **inner_table(data, "tool", "uv", "sources"),

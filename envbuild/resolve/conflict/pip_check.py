@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from packaging.utils import canonicalize_name
 
 from envbuild.base.model import BaseFacts
+from envbuild.names import Pairs
 from envbuild.resolve.platform import marker_environment
 from envbuild.resolve.stubs import Stubs, base_distributions, parse_requirements
 
 
-def broken_requirements(
-    facts: BaseFacts, stubs: Stubs, new: Mapping[str, str]
-) -> tuple[tuple[str, str], ...]:
+def broken_requirements(facts: BaseFacts, stubs: Stubs, new: Mapping[str, str]) -> Pairs:
     """Return (name, sentence) for each distribution of the base that ``new`` would break.
 
     Only what held before counts: a base that was broken already stays as it is.

@@ -8,6 +8,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from envbuild.errors import NoSolutionError
+from envbuild.names import Pairs
 from envbuild.resolve.compose import found_file, pick_file
 from envbuild.resolve.conflict.explain import ConflictError, plain_text
 from envbuild.resolve.graph import requiring_names, walk_requirements
@@ -75,7 +76,7 @@ def resolve_builds(
 
 def _declared_requirements(
     session: Session, files: Mapping[str, Candidate], abouts: Mapping[str, About]
-) -> tuple[tuple[str, str], ...]:
+) -> Pairs:
     """Return (sdist, build requirement) of all sdists, without what the base protects."""
     found: list[tuple[str, str]] = []
     for name, file in sorted(files.items()):
@@ -85,9 +86,7 @@ def _declared_requirements(
     return tuple(found)
 
 
-def _undeclared_requirements(
-    session: Session, told: tuple[tuple[str, str], ...], wanted: tuple[tuple[str, str], ...]
-) -> tuple[tuple[str, str], ...]:
+def _undeclared_requirements(session: Session, told: Pairs, wanted: Pairs) -> Pairs:
     """Return what backends ask for and no archive declares, without what the base protects."""
     return tuple(
         pair
@@ -99,8 +98,8 @@ def _undeclared_requirements(
 
 def _ask_builds(
     session: Session,
-    wanted: tuple[tuple[str, str], ...],
-    seed: tuple[tuple[str, str], ...],
+    wanted: Pairs,
+    seed: Pairs,
     as_of: str | None,
 ) -> dict[str, Chosen]:
     texts = tuple(dict.fromkeys(text for _, text in wanted))

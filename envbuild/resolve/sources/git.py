@@ -136,9 +136,7 @@ def listed_files(folder: Path, context: Context) -> tuple[str, ...]:
             files |= dict.fromkeys(f"{name}/{below}" for below in listed_files(inner, context))
         else:
             hint = f"run: git submodule update --init --recursive {shlex.quote(name)}"
-            raise UsageError(
-                f"its submodule {name} is not checked out", where=str(folder), hint=hint
-            )
+            raise UsageError(f"its submodule {name} is not checked out", where=folder, hint=hint)
     return tuple(files)
 
 
@@ -166,7 +164,7 @@ class _Git:
         """Run git.  Raises HostError where it fails."""
         if not self.tried(*arguments):
             raise HostError(
-                f"git {arguments[0]} failed: {self.last.last_lines(2)}", where=str(self._folder)
+                f"git {arguments[0]} failed: {self.last.last_lines(2)}", where=self._folder
             )
         return self.last
 

@@ -21,6 +21,7 @@ from packaging.requirements import Requirement
 from envbuild.data.package_tables import BackendNeeds, load_backends
 from envbuild.errors import EnvbuildError, IntegrityError, NetworkError, UsageError
 from envbuild.limits import BACKEND_SECONDS, UNREADABLE
+from envbuild.names import Pairs
 from envbuild.resolve.platform import python_minor
 from envbuild.resolve.pylock import Candidate, Chosen
 from envbuild.resolve.sources.artifacts import About
@@ -79,7 +80,7 @@ def ask_backends(
     archives: Mapping[str, Path],
     abouts: Mapping[str, About],
     tools: Mapping[str, Chosen],
-) -> tuple[tuple[str, str], ...]:
+) -> Pairs:
     """Return (sdist, build requirement) beyond what is declared, with the chosen ``tools``.
 
     ``archives`` and ``abouts`` are by package name.  An archive whose backend fails where it may

@@ -77,7 +77,7 @@ def take_tree(
     if line.folder is not None:
         folder = places.project / line.folder
         if not folder.resolve().is_relative_to(places.project.resolve()):
-            raise UsageError("is a link that leaves the project's folder", where=str(folder))
+            raise UsageError("is a link that leaves the project's folder", where=folder)
         return _pack_tree(line, folder, line.folder, places)
     # the commit of the old lock stays until the package is to be upgraded
     kept = re.search(r"@([0-9a-f]{40})(?:#|$)", locked or "")
@@ -147,7 +147,7 @@ def _pack_tree(line: TreeLine, folder: Path, source: str, places: SourceTreeCont
     except InvalidVersion as error:
         raise UsageError(
             f"{name} has the version {version!r}, which is not a version (PEP 440)",
-            where=str(folder),
+            where=folder,
         ) from error
     top = f"{canonicalize_name(name).replace('-', '_')}-{plain}"
     with _work_folder(places.context) as work:
@@ -222,10 +222,10 @@ def _followed_file(folder: Path, name: str) -> Path:
     path = folder / name
     if path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
         raise UsageError(
-            "is a link that leaves the tree", where=str(path), hint="copy the file into the tree"
+            "is a link that leaves the tree", where=path, hint="copy the file into the tree"
         )
     if not stat.S_ISREG(path.stat().st_mode):
-        raise UsageError("is not an ordinary file", where=str(path))
+        raise UsageError("is not an ordinary file", where=path)
     return path
 
 
@@ -233,7 +233,7 @@ def _too_large(folder: Path, files: Iterable[str]) -> UsageError:
     size, name = max((_followed_file(folder, name).stat().st_size, name) for name in files)
     return UsageError(
         f"holds more than {human_bytes(LARGEST)}; the largest file is {name} ({human_bytes(size)})",
-        where=str(folder),
+        where=folder,
         hint="keep data out of the project's tree, or let git ignore it",
     )
 

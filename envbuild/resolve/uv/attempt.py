@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from envbuild.names import Pairs
 from envbuild.resolve.model import Request
 from envbuild.resolve.uv.later_cutoff import LaterDate, YoungerPartners
 
@@ -19,7 +20,7 @@ class RequestAttempt:
     asked: Request
     later: LaterDate | None = None
     partners: YoungerPartners | None = None
-    younger: tuple[tuple[str, str], ...] = ()
+    younger: Pairs = ()
 
     @property
     def request(self) -> Request:

@@ -61,7 +61,7 @@ def write_mute(folder: Path, python: str) -> Path:
         if os.statvfs(folder).f_flag & os.ST_NOEXEC:
             raise HostError(
                 "no program can be started from this folder (noexec)",
-                where=str(folder),
+                where=folder,
                 hint="set TMPDIR to a folder where programs may run",
             )
         path.write_text(script, "utf-8")

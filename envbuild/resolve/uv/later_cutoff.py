@@ -6,6 +6,7 @@ import datetime as dt
 import re
 from dataclasses import dataclass
 
+from envbuild.names import Pairs
 from envbuild.resolve.conflict.explain import (
     NAME,
     NO_WHEELS,
@@ -37,7 +38,7 @@ class LaterDate:
 class YoungerPartners:
     """Names with releases that the date is not to hide, and why."""
 
-    releases: tuple[tuple[str, str], ...]
+    releases: Pairs
     reason: str
 
 

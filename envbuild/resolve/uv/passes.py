@@ -18,6 +18,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from envbuild.errors import EnvbuildError, HostError
+from envbuild.names import Pairs
 from envbuild.resolve.conflict.explain import ConflictError, Problem, held_reason, plain_warning
 from envbuild.resolve.conflict.pip_check import broken_requirements
 from envbuild.resolve.couplings import Coupling
@@ -47,7 +48,7 @@ class Task:
     roots: tuple[str, ...]
     wanted: tuple[str, ...]
     constraints: tuple[str, ...]
-    keep: tuple[tuple[str, str], ...] = ()
+    keep: Pairs = ()
     binary: tuple[str, ...] = ()
 
     @property
@@ -294,7 +295,7 @@ class Passes:
         ]
         return answer
 
-    def _broken_requirements(self, answer: Mapping[str, Chosen]) -> tuple[tuple[str, str], ...]:
+    def _broken_requirements(self, answer: Mapping[str, Chosen]) -> Pairs:
         new = {name: chosen.version for name, chosen in answer.items() if not chosen.from_base}
         return broken_requirements(self.session.facts, self.stubs, new)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.base.model import BaseFacts
+from envbuild.names import Pairs
 from envbuild.net.redact import without_user
 from envbuild.resolve.platform import uv_platform
 from envbuild.resolve.pylock import write_seed
@@ -45,7 +46,7 @@ class Question:
 
     requirements: tuple[str, ...]
     constraints: tuple[str, ...] = ()
-    seed: tuple[tuple[str, str], ...] = ()
+    seed: Pairs = ()
     deps: bool = True
     soft: bool = True
     lowest: bool = False

@@ -14,6 +14,7 @@ from envbuild.base.model import BaseFacts
 from envbuild.context import Context
 from envbuild.data.package_tables import load_aliases
 from envbuild.errors import HostError, IntegrityError, NetworkError
+from envbuild.names import Pairs
 from envbuild.progress import SilentStage, Stage
 from envbuild.resolve.conflict.explain import (
     MISSING,
@@ -82,7 +83,7 @@ class Session:
     indexes: Mapping[str, str]
     context: Context
     from_source: tuple[str, ...] = ()
-    archives: tuple[tuple[str, str], ...] = ()
+    archives: Pairs = ()
     late: tuple[str, ...] = ()
     limit: TimeLimit = field(default_factory=TimeLimit)
     stage: Stage = field(default_factory=SilentStage)
