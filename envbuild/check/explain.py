@@ -16,6 +16,8 @@ BLOCK = 1 << 20
 LINE_LIMIT = 4000
 """Characters of one line that are looked at; progress bars and dumped arrays are longer."""
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+AFTER_ERROR = r"(?m:^)(?=(?P<head>.*?(?:FATAL|ERROR)))(?P=head).*?"
+"""Behind the first such word of a line; not tried again behind each one, which a line may repeat."""
 TROUBLE = re.compile(
     r"^.*(?:Error\b|Exception\b|FATAL|fatal|Segmentation fault|Aborted|Killed\b|Traceback|ERROR:|error:|"
     r"[Uu]nable to load|[Cc]ould not (?:load|connect|open)|cannot open shared object file|"
@@ -53,7 +55,7 @@ def load_rules() -> tuple[LogRule, ...]:
     runtime = tuple(
         LogRule(
             name=f"container-{number}",
-            pattern=f"(?:FATAL|ERROR).*?(?:{known.pattern})",
+            pattern=f"{AFTER_ERROR}(?:{known.pattern})",
             cause=known.what,
             do=tuple(known.hint.splitlines()),
             source="messages of Apptainer 1.4",

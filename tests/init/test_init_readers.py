@@ -437,7 +437,7 @@ predict: "predict.py:Predictor"
     assert made.recipe.system.packages == ("libgl1", "ffmpeg")
     assert made.recipe.system.post == ("echo ready > /etc/ready",)
     (tmp_path / "cog.yaml").write_text("build: [")
-    with pytest.raises(UsageError, match=r"cog\.yaml: is not YAML"):
+    with pytest.raises(UsageError, match=r"cog\.yaml, line 2: is not YAML"):
         gather_findings(tmp_path / "cog.yaml")
 
 

@@ -67,7 +67,7 @@ def test_the_code_of_a_handler_that_takes_its_time(tmp_path: Path) -> None:
 
 
 STARTING = (
-    "sh -c 'trap \"\" TERM; touch {up}; sleep 1; "
+    'sh -c \'trap "" TERM; touch {up}; sleep 1; '
     'trap "exit 9" TERM; touch {begun}; while :; do sleep 0.1; done\''
 )
 """A container that hears nothing while it starts."""

@@ -17,6 +17,7 @@ LONG = (
     "qos|requeue|time"
 )
 """Options of sbatch(1) that are written with one dash by mistake."""
+COUNT = re.compile(r"\d{1,18}")
 HOURS = "24|36|48|72|96|168"
 """Numbers that people write when they mean hours."""
 GIGABYTES = (*range(1, 65), 96, 128, 192, 256)
@@ -157,7 +158,9 @@ def find_time(script: BatchScript) -> Iterator[LintFinding]:
     if re.fullmatch(rf"(?:{HOURS}):00", value):
         reason = f"{value} is {value[:-3]} minutes, not hours"
         yield LintFinding(kind="short-time", line=line, reason=reason, fix=f"{value}:00 for hours")
-    elif re.fullmatch(HOURS, value) or (value.isdecimal() and int(value) <= dialect.short_time):
+    elif re.fullmatch(HOURS, value) or (
+        COUNT.fullmatch(value) and int(value) <= dialect.short_time
+    ):
         reason = f"{value} alone is {value} {dialect.bare_time}"
         yield LintFinding(
             kind="short-time", line=line, reason=reason, fix=f"{value}:00:00 for hours"
@@ -174,7 +177,7 @@ def find_memory(script: BatchScript) -> Iterator[LintFinding]:
     resources = script.resources()
     found += [resources.get(name) for name in dialect.memory_resources]
     for item in found:
-        if item and re.fullmatch(r"\d+", item[1]) and _is_too_little(int(item[1]), unit):
+        if item and COUNT.fullmatch(item[1]) and _is_too_little(int(item[1]), unit):
             reason = f"{item[1]} without a unit is {item[1]} {unit}"
             yield LintFinding(kind="bare-memory", line=item[0], reason=reason, fix=f"{item[1]}G")
 
@@ -262,7 +265,7 @@ def find_spread_tasks(script: BatchScript) -> Iterator[LintFinding]:
     """Find several tasks, and nobody who starts them: their cores may be on several nodes."""
     found = script.find_option("--ntasks")
     tied = script.find_option("--nodes", "--ntasks-per-node")
-    if found is None or tied or not re.fullmatch(r"\d+", found[1]) or int(found[1]) < 2:
+    if found is None or tied or not COUNT.fullmatch(found[1]) or int(found[1]) < 2:
         return
     if not re.search(STARTERS, script.body) and "SLURM_NTASKS" not in script.body:
         reason = f"{found[1]} tasks may lie on several nodes, and nothing here starts more than one"

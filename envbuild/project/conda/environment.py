@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 from envbuild.data.package_tables import load_names
-from envbuild.errors import UsageError
 from envbuild.names import Pairs
 from envbuild.project.cuda import cuda_of
 from envbuild.project.lists.declared import split_requirements
@@ -17,6 +13,7 @@ from envbuild.project.lists.requirements import read_pip_lines
 from envbuild.project.model import FileFindings, Requirement
 from envbuild.project.names import conda_name
 from envbuild.project.tree import read_text, shown_path
+from envbuild.yaml import parse_yaml
 
 NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
@@ -27,14 +24,7 @@ def read_conda(path: Path, root: Path) -> FileFindings | None:
     Raises UsageError for text that is no YAML.
     """
     file = shown_path(path, root)
-    try:
-        data: Any = yaml.safe_load(read_text(path) or "")
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        place = getattr(error, "problem_mark", None)
-        where = f"{file}, line {place.line + 1}" if place is not None else file
-        raise UsageError(
-            "is not YAML", where=where, hint="correct it, or name another file"
-        ) from error
+    data = parse_yaml(read_text(path) or "", file)
     if not isinstance(data, dict) or not ({"dependencies", "channels"} & set(data)):
         named = isinstance(data, dict) and "name" in data
         return (

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from envbuild.errors import UsageError
+from envbuild.limits import open_plain
 from envbuild.net.redact import without_token
 from envbuild.project.tree import read_text
+from envbuild.yaml import parse_yaml
 
 LARGEST = 64 * 1024 * 1024
 """Bytes of a lock; one of ten environments on five platforms has some 10 MB."""
@@ -93,9 +93,11 @@ def read_conda_list(path: Path, platform: str) -> CondaList:
 
 def _read_whole(path: Path) -> str:
     try:
-        if path.stat().st_size > LARGEST:
+        with open_plain(path) as file:
+            raw = file.read(LARGEST + 1)
+        if len(raw) > LARGEST:
             raise UsageError(f"has more than {LARGEST >> 20} MiB", where=path)
-        return path.read_text("utf-8")
+        return raw.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot be read as text: {error}", where=path) from error
 
@@ -125,10 +127,7 @@ def _explicit_archives(text: str, path: Path) -> Iterator[Archive]:
 
 
 def _read_conda_lock(text: str, platform: str, path: Path) -> CondaList:
-    try:
-        data = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise UsageError("is not YAML", where=path) from error
+    data = parse_yaml(text, path)
     rows = data.get("package") if isinstance(data, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise UsageError("has no list of packages", where=path)
@@ -144,14 +143,17 @@ def _read_conda_lock(text: str, platform: str, path: Path) -> CondaList:
 def _locked_row(row: dict[str, Any], path: Path) -> Archive:
     archive = _archive_of(str(row.get("url", "")).partition("#")[0], str(path))
     sums, needs = row.get("hash"), row.get("dependencies")
-    hashes = sums if isinstance(sums, dict) else {}
-    requires = map(str, needs) if isinstance(needs, dict) else ()
+    hashes = {kind: text for kind, text in _table(sums).items() if isinstance(text, str)}
     return replace(
         archive,
         sha256=hashes.get("sha256") or archive.sha256,
         md5=hashes.get("md5") or archive.md5,
-        requires=tuple(requires),
+        requires=tuple(map(str, _table(needs))),
     )
+
+
+def _table(value: object) -> dict[str, object]:
+    return value if isinstance(value, dict) else {}
 
 
 def _read_pixi_lock(path: Path, platform: str) -> CondaList:

@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from envbuild.data.package_tables import load_conda
 from envbuild.errors import UsageError
 from envbuild.names import Pairs
@@ -28,6 +26,7 @@ from envbuild.recipe.model import (
     RunSection,
     TargetSection,
 )
+from envbuild.yaml import parse_yaml
 
 BASE = "debian:bookworm"
 """What conda's packages are put on: they bring all but the C library."""
@@ -115,10 +114,7 @@ def _locked_environment(path: Path) -> _Environment:
 
 
 def _read_environment(path: Path) -> _Environment:
-    try:
-        data: Any = yaml.safe_load(read_text(path) or "")
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise UsageError("is not YAML", where=path) from error
+    data = parse_yaml(read_text(path) or "", path)
     if not isinstance(data, dict) or not isinstance(data.get("dependencies"), list):
         raise UsageError("is not a conda environment: it has no dependencies", where=path)
     lines = [" ".join(line.split()) for line in data["dependencies"] if isinstance(line, str)]

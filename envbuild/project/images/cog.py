@@ -6,27 +6,19 @@ Its form: https://github.com/replicate/cog/blob/main/docs/yaml.md
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-import yaml
-
-from envbuild.errors import UsageError
 from envbuild.project.lists.declared import split_requirements
 from envbuild.project.lists.requirements import read_requirements
 from envbuild.project.model import FileFindings
 from envbuild.project.shell.installs import read_lines
 from envbuild.project.tree import read_text, shown_path
+from envbuild.yaml import parse_yaml
 
 
 def read_cog(path: Path, root: Path) -> FileFindings | None:
     """Read the section "build", None where there is none.  Raises UsageError for bad YAML."""
     file = shown_path(path, root)
-    try:
-        data: Any = yaml.safe_load(read_text(path) or "")
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise UsageError(
-            "is not YAML", where=file, hint="correct it, or name another file"
-        ) from error
+    data = parse_yaml(read_text(path) or "", file)
     build = data.get("build") if isinstance(data, dict) else None
     if not isinstance(build, dict):
         return None

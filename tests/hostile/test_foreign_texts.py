@@ -1,0 +1,116 @@
+"""Texts of strangers that are short and take gigabytes, hours or the whole process: YAML, logs, batch scripts."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from envbuild.check.explain import explain_log, load_rules
+from envbuild.errors import UsageError
+from envbuild.job.lint.lint import lint_script
+from envbuild.project.conda.locked_lists import read_conda_list
+from envbuild.yaml import parse_yaml
+
+BEGINS_WITH_A_RUN = re.compile(r'(?:^|\(\?P<\w+>|")(?:\(\?P<\w+>)?(?:\[[^\]]*\]|\\[SwW]|\.)[+*]')
+
+
+def grow(step: str, levels: int, first: str = "[x, x]") -> str:
+    """Return tables of which each names the one before several times."""
+    lines = [f"a0: &a0 {first}"]
+    lines += [
+        f"a{level}: &a{level} {step.replace('@', f'*a{level - 1}')}" for level in range(1, levels)
+    ]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        grow("[@, @, @, @, @, @, @, @, @]", 12),
+        grow("{b: @, c: @, d: @}", 30),
+        f"a: &a {'x' * 70_000}\nb: [{'*a, ' * 1000}]\n",
+        "a: &a [*a]\n",
+    ],
+    ids=["lists", "tables", "one long text", "itself"],
+)
+def test_aliases_that_unfold_to_gigabytes(text: str) -> None:
+    with pytest.raises(UsageError, match="aliases"):
+        parse_yaml(text, "environment.yml")
+
+
+def test_a_few_aliases_are_taken() -> None:
+    data = parse_yaml("a: &a [six, idna]\nb: {c: *a, d: *a}\n", "environment.yml")
+    assert data["b"] == {"c": ["six", "idna"], "d": ["six", "idna"]}
+
+
+def test_merged_tables_are_not_merged() -> None:
+    """Merging takes time that doubles with each level."""
+    data = parse_yaml(grow("{<<: [@, @]}", 19, first="{x: 1}"), "environment.yml")
+    assert list(data["a1"]) == ["<<"]
+
+
+@pytest.mark.parametrize("number", ["1" + ":1" * 100_000, "9" * 100_000, "0x" + "f" * 9999, "3.10"])
+def test_numbers_stay_texts(number: str) -> None:
+    assert parse_yaml(f"a: {number}", "environment.yml") == {"a": number}
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["!!int 1:1", "!!bool x", "!!merge x", "!!python/object/apply:os.getcwd []", "!!set {a}"],
+)
+def test_other_types_are_refused(value: str) -> None:
+    with pytest.raises(UsageError, match="is not YAML"):
+        parse_yaml(f"a: {value}", "environment.yml")
+
+
+@pytest.mark.parametrize("sign", ["[", "- ", "{a: "])
+def test_depth_does_not_end_the_process(sign: str) -> None:
+    code = "import sys; from envbuild.yaml import parse_yaml; parse_yaml(sys.stdin.read(), 'a')"
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        check=False,
+        input=sign * 100_000,
+        capture_output=True,
+        text=True,
+    )
+    assert "in each other" in ran.stderr
+    assert ran.returncode == 1
+
+
+def test_a_pipe_in_the_place_of_a_list(tmp_path: Path) -> None:
+    (tmp_path / "pixi.lock").symlink_to("/dev/zero")
+    with pytest.raises(UsageError, match="is no plain file"):
+        read_conda_list(tmp_path / "pixi.lock", "linux-64")
+
+
+def test_a_hash_that_is_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "conda-lock.yml"
+    path.write_text(
+        "package:\n- platform: linux-64\n  manager: conda\n  hash: {sha256: [1], md5: {a: b}}\n"
+        "  url: https://mirror.invalid/forge/linux-64/a-1-0.conda\n"
+    )
+    assert read_conda_list(path, "linux-64").archives[0].sha256 is None
+
+
+def test_no_rule_is_tried_at_each_sign_of_a_long_word() -> None:
+    """A log of 8 MB took a quarter of an hour: such a rule looks at the rest of a line from each sign of it."""
+    rules = {rule.name: rule.pattern for rule in load_rules()}
+    assert not [name for name, pattern in rules.items() if BEGINS_WITH_A_RUN.match(pattern)]
+    assert not [name for name, pattern in rules.items() if pattern.startswith("(?:FATAL")]
+
+
+def test_the_runtimes_failures_are_found_behind_any_word_of_error() -> None:
+    line = 'ERROR  : FATAL ERROR: "tool": executable file not found in $PATH'
+    found = explain_log([f"a\n{line}\nb\n"]).known
+    assert [(known.text, known.line) for known in found] == [(line, 2)]
+
+
+@pytest.mark.parametrize(
+    "line", ["SBATCH --time=N", "SBATCH -n N", "SBATCH --mem=N", "PBS -l mem=N", "$ -l h_rt=N"]
+)
+def test_a_number_of_thousands_of_digits(line: str) -> None:
+    lint_script(f"#!/bin/bash\n#{line.replace('N', '9' * 5000)}\nsrun python train.py\n")
