@@ -20,7 +20,6 @@ from envbuild.errors import EnvbuildError, IntegrityError, UsageError
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What msgspec raises over bytes that are not what they should be."""
-
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 PATH = 4096
 """Bytes of a path or of a link's target: Linux opens no longer one (PATH_MAX)."""

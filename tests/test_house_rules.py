@@ -59,6 +59,7 @@ FOUNDATIONS = (
     "store",
     "tarread",
     "toml",
+    "yaml",
     "tools",
 )
 INSIDE = (

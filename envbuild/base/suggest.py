@@ -7,7 +7,7 @@ import re
 from collections import Counter
 
 import msgspec
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
@@ -16,6 +16,7 @@ from envbuild.base.gpu_names import capability_of
 from envbuild.data.lookup import compiles_for, framework_called, numbers, released, runs_on
 from envbuild.data.tables import load_cuda, load_frameworks
 from envbuild.errors import UsageError
+from envbuild.recipe.requirement import NO_REQUIREMENT
 from envbuild.store.units import join_numbers
 
 SUITES = ("debian:bookworm", "debian:trixie", "debian:bullseye")
@@ -308,7 +309,7 @@ def _framework_bounds(text: str | None) -> tuple[str | None, SpecifierSet | None
         requirement = Requirement(
             re.sub(r"^(\s*[A-Za-z][\w.-]*)\s+(\d[\w.]*)\s*$", r"\1==\2", text)
         )
-    except InvalidRequirement as error:
+    except NO_REQUIREMENT as error:
         raise UsageError(
             f"--framework {text}: write a name with bounds, such as torch>=2.1"
         ) from error

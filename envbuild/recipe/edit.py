@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 import tomlkit
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import AoT, Array, Table
 
 from envbuild.errors import UsageError
 from envbuild.recipe.conda import spec_name
+from envbuild.recipe.requirement import NO_REQUIREMENT
 from envbuild.recipe.trees import read_tree_line
 from envbuild.toml import closest
 
@@ -30,7 +31,7 @@ def requirement_name(line: str) -> str:
     try:
         tree = read_tree_line(line)
         return line if tree is not None else canonicalize_name(Requirement(line).name)
-    except InvalidRequirement as error:
+    except NO_REQUIREMENT as error:
         reason = str(error).splitlines()[0]
         hint = 'write PKG, or "PKG>=VERSION"'
         raise UsageError(f"is not a requirement: {reason}", where=repr(line), hint=hint) from error

@@ -7,12 +7,13 @@ import re
 from pathlib import Path
 from typing import Any
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 
 from envbuild.errors import UsageError
 from envbuild.names import BASE_KINDS
 from envbuild.recipe.conda import check_conda
 from envbuild.recipe.model import Recipe
+from envbuild.recipe.requirement import NO_REQUIREMENT
 from envbuild.recipe.trees import read_tree_line
 from envbuild.toml import convert, line_of, parse_toml, read_toml
 
@@ -186,7 +187,7 @@ def _check_check(recipe: Recipe, path: Path, text: str) -> None:
 def _read_requirement(line: str, where: str) -> Requirement:
     try:
         return Requirement(line)
-    except InvalidRequirement as error:
+    except NO_REQUIREMENT as error:
         reason = str(error).splitlines()[0]
         hint = 'write a name with version bounds, such as "numpy>=1.24,<2" (PEP 508)'
         if line.lstrip().startswith("-"):

@@ -6,11 +6,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 from packaging.utils import InvalidName, canonicalize_name
 
 from envbuild.data.package_tables import load_aliases
 from envbuild.errors import UsageError
+from envbuild.recipe.requirement import NO_REQUIREMENT
 from envbuild.resolve.stubs import Stubs
 
 LONGEST = 300
@@ -101,7 +102,7 @@ def _read_requirement(written: str) -> Requirement:
         # packaging lets a name end with "_"; the index knows no such name
         for name in (requirement.name, *requirement.extras):
             canonicalize_name(name, validate=True)
-    except (InvalidRequirement, InvalidName) as error:
+    except (*NO_REQUIREMENT, InvalidName) as error:
         if re.match(r"[a-z+]+:|\.{0,2}/|\.$", text):
             raise _address_error(where) from error
         raise UsageError(

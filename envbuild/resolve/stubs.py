@@ -23,11 +23,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from envbuild.base.model import BaseFacts, Dist
+from envbuild.recipe.requirement import NO_REQUIREMENT
 from envbuild.resolve.platform import marker_environment
 from envbuild.store.hashing import hash_text
 from envbuild.store.layout import Store, remove_tree
@@ -226,7 +227,7 @@ def parse_requirements(requires: tuple[str, ...]) -> list[Requirement]:
 def _parse_requirement(text: str) -> Requirement | None:
     try:
         return Requirement(text)
-    except InvalidRequirement:
+    except NO_REQUIREMENT:
         return None
 
 

@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 import msgspec
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 
 from envbuild.base.reference import parse_reference
 from envbuild.errors import EnvbuildError, IntegrityError, UsageError
@@ -21,6 +21,7 @@ from envbuild.lock.staleness import stale_reasons
 from envbuild.plan.apptainer import render_definition
 from envbuild.plan.definition import plan_definition
 from envbuild.recipe.model import Recipe
+from envbuild.recipe.requirement import NO_REQUIREMENT
 from envbuild.shelf.sanitize import HIDING
 from envbuild.toml import line_of, parse_toml
 
@@ -101,7 +102,7 @@ def _refuse_base(value: str, where: str, text: str) -> None:
 def _refuse_requirement(keys: tuple[str, ...], value: str, where: str, text: str) -> None:
     try:
         requirement = Requirement(value)
-    except InvalidRequirement:
+    except NO_REQUIREMENT:
         raise _policy_error(
             where, text, keys, f"{value!r} is not a requirement, but may be a path"
         ) from None

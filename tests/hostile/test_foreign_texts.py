@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from envbuild.check.explain import explain_log, load_rules
-from envbuild.errors import UsageError
+from envbuild.errors import IntegrityError, UsageError
 from envbuild.job.lint.lint import lint_script
 from envbuild.project.conda.locked_lists import read_conda_list
+from envbuild.project.gather import gather_findings
+from envbuild.project.images.dockerfile import read_dockerfile
 from envbuild.yaml import parse_yaml
 
 BEGINS_WITH_A_RUN = re.compile(r'(?:^|\(\?P<\w+>|")(?:\(\?P<\w+>)?(?:\[[^\]]*\]|\\[SwW]|\.)[+*]')
@@ -114,3 +116,21 @@ def test_the_runtimes_failures_are_found_behind_any_word_of_error() -> None:
 )
 def test_a_number_of_thousands_of_digits(line: str) -> None:
     lint_script(f"#!/bin/bash\n#{line.replace('N', '9' * 5000)}\nsrun python train.py\n")
+
+
+def test_variables_of_a_dockerfile_that_double() -> None:
+    lines = [f"ARG A{level}=$A{level - 1}$A{level - 1}" for level in range(1, 40)]
+    with pytest.raises(IntegrityError, match="the variables of a Dockerfile"):
+        read_dockerfile("\n".join(["ARG A0=aaaaaaaaaa", "FROM scratch", *lines]))
+
+
+def test_stages_of_a_dockerfile_without_end() -> None:
+    with pytest.raises(UsageError, match="stages"):
+        read_dockerfile("FROM scratch AS a\n" * 100_000)
+
+
+def test_brackets_of_a_requirement(tmp_path: Path) -> None:
+    line = f"six; {'(' * 5000}python_version > '3'{')' * 5000}"
+    (tmp_path / "requirements.txt").write_text(f"{line}\nidna\n")
+    (found,) = gather_findings(tmp_path).all_findings
+    assert [one.name for one in found.requirements] == ["idna"]

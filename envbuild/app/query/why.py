@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from envbuild.app.lock import lock_target, resolve_lock
@@ -15,6 +15,7 @@ from envbuild.lock.decide.options import LockOptions
 from envbuild.lock.dependency_paths import conda_package, locked_package
 from envbuild.lock.model import Lock
 from envbuild.recipe.model import Source, asking_for
+from envbuild.recipe.requirement import NO_REQUIREMENT
 
 
 def find_outlook(source: Source, lock: Lock, package: str, context: Context) -> str:
@@ -61,7 +62,7 @@ def asked_line(lock: Lock, package: str, release: str | None = None) -> str | No
     for line in lock.direct:
         try:
             asked = Requirement(line)
-        except InvalidRequirement:  # a source tree
+        except NO_REQUIREMENT:  # a source tree
             continue
         if canonicalize_name(asked.name) == package and asked.specifier:
             allowed = release is not None and asked.specifier.contains(release, prereleases=True)

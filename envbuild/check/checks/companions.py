@@ -6,13 +6,14 @@ import contextlib
 import re
 from typing import TYPE_CHECKING
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
 
 from envbuild.check.checks.toolkit import toolkit_of
 from envbuild.check.evidence import Evidence, Verdict, failed, listing, passed, skipped
 from envbuild.data import lookup
+from envbuild.recipe.requirement import NO_REQUIREMENT
 from envbuild.resolve.couplings import rows_for
 from envbuild.store.units import count_noun
 
@@ -133,7 +134,7 @@ def _wrong_parts(evidence: Evidence, versions: dict[str, str]) -> list[tuple[str
         holders |= {name: {**env, "extra": "with-cuda"} for name in plugins}
     for holder, env in holders.items():
         for line in installed.requires.get(holder, ()):
-            with contextlib.suppress(InvalidRequirement):
+            with contextlib.suppress(*NO_REQUIREMENT):
                 wish = Requirement(line)
                 name = canonicalize_name(wish.name)
                 asked = wish.marker is None or wish.marker.evaluate(env)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable
 from itertools import chain
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
 
@@ -18,6 +18,7 @@ from envbuild.check.checks.frameworks import BACKENDS, advise_on_keras
 from envbuild.check.evidence import Evidence, given
 from envbuild.data import lookup
 from envbuild.project.names import distribution_of
+from envbuild.recipe.requirement import NO_REQUIREMENT
 
 NAME_GONE = re.compile(
     r"(?:cannot import name '\w+' from (?:partially initialized module )?|module )"
@@ -304,7 +305,7 @@ def _requirements(lines: Iterable[str]) -> list[Requirement]:
     """Return what distributions ask for without an extra."""
     found = []
     for line in lines:
-        with contextlib.suppress(InvalidRequirement):
+        with contextlib.suppress(*NO_REQUIREMENT):
             wish = Requirement(line)
             if "extra" not in str(wish.marker):
                 found.append(wish)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import date
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
@@ -16,6 +16,7 @@ from envbuild.base.model import BaseFacts
 from envbuild.errors import NoSolutionError
 from envbuild.lock.decide.base_description import BaseDescription
 from envbuild.recipe.model import Recipe
+from envbuild.recipe.requirement import NO_REQUIREMENT
 from envbuild.recipe.trees import read_tree_line
 from envbuild.resolve.aliases import stand_ins
 from envbuild.resolve.conflict.explain import put_reason_first, reasons_of
@@ -90,7 +91,7 @@ def require_framework(recipe: Recipe, facts: BaseFacts, brought: Collection[str]
         return
     try:
         wanted = Requirement(recipe.check.framework)
-    except InvalidRequirement:
+    except NO_REQUIREMENT:
         return  # a name of a family, which the check itself knows
     name = str(canonicalize_name(wanted.name))
     # images spell names as their wheels do

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from spython.logger import bot
 from spython.main.parse.parsers import DockerParser
 
+from envbuild.errors import UsageError
+from envbuild.limits import KIB, Room
 from envbuild.project.private import is_secret_name
 
 INSTRUCTION = re.compile(r"\s*([A-Za-z]+)(?:\s+(.*))?$", re.DOTALL)
@@ -25,6 +27,10 @@ VARIABLE = re.compile(r"\\\$|\$(?:\{(\w+)(?::([-+])([^{}]*))?\}|(\w+))")
 OPTION = re.compile(r"--[\w-]+(?:=(?:\"[^\"]*\"|'[^']*'|\S+))?\s+")
 WITHOUT_VARIABLES = {"run", "cmd", "entrypoint", "shell", "healthcheck", "onbuild"}
 """Instructions whose variables a shell fills in, or nobody."""
+FILLED = 256 * KIB
+"""Characters of filled in variables of a file: one that names another twice doubles with each."""
+MOST_STAGES = 200
+"""Stages of a file: each takes the variables of the one that it starts from."""
 
 
 @dataclass(slots=True)
@@ -47,17 +53,23 @@ class DockerfileStage:
 
 
 def read_dockerfile(text: str) -> list[DockerfileStage]:
-    """Return the stages in order; none for a text without FROM."""
+    """Return the stages in order; none for a text without FROM.
+
+    Raises UsageError and IntegrityError for one that takes hours.
+    """
     stages: list[DockerfileStage] = []
     given: dict[str, str] = {}
+    room = Room(FILLED, "the variables of a Dockerfile fill in")
     for word, rest, documents in _instructions(text):
         if word == "arg" and not stages:
-            given |= _assigned(_filled(rest, given))
+            given |= _assigned(_filled(rest, given, room))
         elif word == "from":
-            stages.append(_stage(_filled(OPTION.sub("", rest), given), stages))
+            if len(stages) == MOST_STAGES:
+                raise UsageError(f"a Dockerfile has more than {MOST_STAGES} stages")
+            stages.append(_stage(_filled(OPTION.sub("", rest), given, room), stages))
         elif stages:
-            filled = rest if word in WITHOUT_VARIABLES else _filled(rest, stages[-1].known)
-            _read(word, filled, documents, stages[-1], given)
+            filled = rest if word in WITHOUT_VARIABLES else _filled(rest, stages[-1].known, room)
+            _read(word, filled, documents, stages[-1], given, room=room)
     for stage in stages:
         _take_apart(stage)
     return stages
@@ -93,11 +105,17 @@ def _stage(text: str, before: list[DockerfileStage]) -> DockerfileStage:
 
 
 def _read(
-    word: str, text: str, documents: list[str], stage: DockerfileStage, given: dict[str, str]
+    word: str,
+    text: str,
+    documents: list[str],
+    stage: DockerfileStage,
+    given: dict[str, str],
+    *,
+    room: Room,
 ) -> None:
     """Carry one instruction into its stage."""
     if word == "run":
-        stage.lines += _run(text, documents, stage)
+        stage.lines += _run(text, documents, stage.known, room)
     elif word == "arg":
         name, equals, _ = text.partition("=")
         if equals:
@@ -118,20 +136,20 @@ def _read(
         stage.instructions.append(f"CMD {text}")
 
 
-def _run(text: str, documents: list[str], stage: DockerfileStage) -> list[str]:
+def _run(text: str, documents: list[str], known: dict[str, str], room: Room) -> list[str]:
     """Return the shell lines of RUN; a here-document that a shell reads is its lines."""
     text = OPTION.sub("", text) if text.startswith("--") else text
     if text.lstrip().startswith("["):
         return [shlex.join(_words(text))]
     if documents and re.match(r"(\S*\b(ba|da|z|k)?sh\b[^<]*)?<<", text):
         lines = "\n".join(documents).splitlines()
-        return [_filled(line, stage.known) for line in lines]
+        return [_filled(line, known, room) for line in lines]
     if documents:
         found = [text]
         for mark, document in zip(HERE.finditer(text), documents, strict=True):
             found += [*document.splitlines(), mark[2]]
         return found
-    return [_filled(text, stage.known)]
+    return [_filled(text, known, room)]
 
 
 def _instructions(text: str) -> Iterator[tuple[str, str, list[str]]]:
@@ -141,14 +159,15 @@ def _instructions(text: str) -> Iterator[tuple[str, str, list[str]]]:
     for first in lines:
         if not first.strip() or first.lstrip().startswith("#"):
             continue
-        whole = first.rstrip()
-        while whole.endswith(mark):
+        pieces = [first.rstrip()]
+        while pieces[-1].endswith(mark):
             following = next(lines, None)
             if following is None:
-                whole = whole[:-1]
+                pieces[-1] = pieces[-1][:-1]
             elif following.strip() and not following.lstrip().startswith("#"):
-                whole = f"{whole[:-1]} {following.strip()}"
-        found = INSTRUCTION.match(whole)
+                pieces[-1] = pieces[-1][:-1]
+                pieces.append(following.strip())
+        found = INSTRUCTION.match(" ".join(pieces))
         if found is None:
             continue
         word, rest = found[1].lower(), (found[2] or "").strip()
@@ -165,7 +184,7 @@ def _document(lines: Iterator[str], until: str) -> str:
     return "\n".join(found)
 
 
-def _filled(text: str, known: dict[str, str]) -> str:
+def _filled(text: str, known: dict[str, str], room: Room) -> str:
     """Fill in variables with a known value: $NAME, ${NAME}, ${NAME:-else}, ${NAME:+then}."""
 
     def value(match: re.Match[str]) -> str:
@@ -173,6 +192,7 @@ def _filled(text: str, known: dict[str, str]) -> str:
         if name is None or is_secret_name(name):
             return match[0]
         there = known.get(name, "")
+        room.take(len(there))
         if match[2] == "+":
             return match[3] if there else ""
         return there or match[3] or ("" if name in known else match[0])

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Iterable, Mapping
 from itertools import chain
 
-from packaging.requirements import InvalidRequirement
 from packaging.requirements import Requirement as Pep508
 from packaging.utils import canonicalize_name
 
@@ -18,6 +17,7 @@ from envbuild.net.index import index_url, read_links
 from envbuild.net.parallel import for_each_parallel
 from envbuild.net.web import make_client
 from envbuild.project.model import Requirement
+from envbuild.recipe.requirement import NO_REQUIREMENT
 from envbuild.resolve.pylock import Candidate
 from envbuild.resolve.sources.artifacts import About, describe_files
 
@@ -114,7 +114,7 @@ def _needs_of(texts: Iterable[str], extras: frozenset[str]) -> list[Pep508]:
     for text in texts:
         try:
             requirement = Pep508(text)
-        except InvalidRequirement:
+        except NO_REQUIREMENT:
             continue
         marker = requirement.marker
         plain = marker is None or "extra" not in str(marker)
@@ -140,7 +140,7 @@ def _asked_extras(
 def _parsed(text: str) -> Pep508 | None:
     try:
         return Pep508(text)
-    except InvalidRequirement:
+    except NO_REQUIREMENT:
         return None
 
 

@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 from urllib.parse import unquote
 
-from packaging.requirements import InvalidRequirement
 from packaging.requirements import Requirement as Pep508
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
@@ -17,6 +16,7 @@ from envbuild.project.cuda import cuda_of
 from envbuild.project.model import FileFindings, Requirement
 from envbuild.project.private import has_secret, without_secrets
 from envbuild.project.tree import is_inside, read_text, shown_path
+from envbuild.recipe.requirement import NO_REQUIREMENT
 from envbuild.recipe.trees import COMMIT, read_tree_line
 
 MOST_FILES = 100
@@ -40,7 +40,7 @@ def parse_requirement(text: str, where: str) -> Requirement | None:
     cleaned = re.sub(r"\s+#.*$", "", text.strip()).strip().rstrip(";,").strip()
     try:
         requirement = Pep508(cleaned)
-    except InvalidRequirement:
+    except NO_REQUIREMENT:
         return None
     if requirement.url is not None or not cleaned.isprintable() or len(cleaned) > 250:
         return None

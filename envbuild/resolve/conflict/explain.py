@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from envbuild.base.model import BaseFacts
@@ -20,6 +20,7 @@ from envbuild.errors import (
 )
 from envbuild.net.redact import redact
 from envbuild.net.web import CERTIFICATE_HINT, UNTRUSTED
+from envbuild.recipe.requirement import NO_REQUIREMENT
 from envbuild.resolve.couplings import Coupling
 from envbuild.resolve.requirements import Direct
 from envbuild.resolve.stubs import Stub, Stubs, is_stub
@@ -373,7 +374,7 @@ def is_satisfied(wanted: str, stub: Stub) -> bool:
     """Whether what the base holds satisfies a requirement as uv writes it."""
     try:
         requirement = Requirement(wanted.rstrip(",."))
-    except InvalidRequirement:
+    except NO_REQUIREMENT:
         return True
     return requirement.specifier.contains(stub.version, prereleases=True)
 
