@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -82,6 +83,8 @@ CHANNEL_CPU = 60
 """Seconds of the processor for small lists; one for each MiB sent comes on top."""
 CHANNEL_SECONDS = 1200.0
 """One question to the channels of a recipe, with all downloads."""
+SHELL_LINE = 64 * KIB
+"""Characters of a shell line that is split: the time grows with their square (4 MB: hours)."""
 ATTRIBUTES = 128 * KIB
 """Bytes of the extended attributes of a file: Linux has 64 KiB of names, and of each value."""
 PROJECT = 64 * MIB
@@ -129,6 +132,13 @@ def require_path(path: str) -> None:
         raise IntegrityError(
             f"holds {path[:60]!r}…, a path of {size}, which no file system can hold"
         )
+
+
+def split_words(line: str, *, comments: bool = False) -> list[str]:
+    """Split a line of somebody's shell as shlex does; ValueError where it cannot be, or is too long."""
+    if len(line) > SHELL_LINE:
+        raise ValueError(f"a line of more than {SHELL_LINE // KIB} KiB")
+    return shlex.split(line, comments=comments)
 
 
 def open_plain(path: Path) -> BinaryIO:

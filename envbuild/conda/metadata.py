@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal, TypeVar
 
@@ -11,7 +10,7 @@ from msgspec import Meta
 
 from envbuild.errors import IntegrityError
 from envbuild.formats.fields import Sha256
-from envbuild.limits import PATH, UNREADABLE
+from envbuild.limits import PATH, UNREADABLE, split_words
 
 INDEX, PATHS, LINK, ABOUT = (
     "info/index.json",
@@ -135,7 +134,7 @@ def _old_paths(held: Mapping[str, bytes]) -> tuple[CondaPath, ...]:
         raise IntegrityError(f"has neither {PATHS} nor {FILES}")
     prefixed: dict[str, tuple[str, Mode]] = {}
     for line in _lines_of(held.get(HAS_PREFIX, b""), HAS_PREFIX):
-        words = shlex.split(line)
+        words = split_words(line)
         if len(words) == 3 and words[1] in ("text", "binary"):
             prefixed[words[2]] = (words[0], "binary" if words[1] == "binary" else "text")
         elif len(words) == 1:

@@ -134,3 +134,18 @@ def test_brackets_of_a_requirement(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text(f"{line}\nidna\n")
     (found,) = gather_findings(tmp_path).all_findings
     assert [one.name for one in found.requirements] == ["idna"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("Dockerfile", 'FROM scratch\nENV A="@'),
+        ("a.def", "Bootstrap: docker\nFrom: x\n%post\n pip install @\n"),
+        ("README.md", "```sh\npip install @\n```\n"),
+    ],
+)
+def test_a_word_of_megabytes(name: str, text: str, tmp_path: Path) -> None:
+    """Shlex copies a word for each of its letters: four million took hours."""
+    (tmp_path / "train.py").write_text("import six\n")
+    (tmp_path / name).write_text(text.replace("@", "a" * 3_000_000))
+    gather_findings(tmp_path)

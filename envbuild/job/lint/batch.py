@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from envbuild.job.lint.dialects import DIALECTS, Dialect
+from envbuild.limits import split_words
 
 OTHERS = {
     "#PJM": "Fujitsu's Technical Computing Suite",
@@ -36,7 +36,7 @@ class Directive:
     def words(self) -> list[str]:
         """The words as the scheduler reads them."""
         try:
-            return shlex.split(self.text, comments=True)
+            return split_words(self.text, comments=True)
         except ValueError:
             return self.text.split()
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import re
-import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from envbuild.base.catalogue import catalogue_entries
 from envbuild.errors import UsageError
+from envbuild.limits import split_words
 from envbuild.names import Pairs
 from envbuild.project.conda.environment import read_conda
 from envbuild.project.cuda import cuda_of
@@ -208,7 +208,7 @@ def _assignments(lines: Iterable[str]) -> Iterable[tuple[str, str]]:
     """Read the lines of %environment: export NAME=value, several on one line, joined by ; or &&."""
     for line in re.split(r"\n|;|&&", "\n".join(lines)):
         try:
-            words = shlex.split(line, comments=True)
+            words = split_words(line, comments=True)
         except ValueError:
             continue
         for word in words:
@@ -221,7 +221,7 @@ def _copies(lines: Iterable[str]) -> Iterable[tuple[str, str]]:
     """Read the lines of %files: a source, and where it goes if that is another place."""
     for line in lines:
         try:
-            words = shlex.split(line, comments=True)
+            words = split_words(line, comments=True)
         except ValueError:
             continue
         if words:
@@ -345,7 +345,7 @@ def _split_words(value: object) -> tuple[str, ...]:
     if not isinstance(value, str) or not value.strip() or "\n" in value.strip():
         return ()
     try:
-        return tuple(shlex.split(value.strip().removeprefix("exec ")))
+        return tuple(split_words(value.strip().removeprefix("exec ")))
     except ValueError:
         return ()
 

@@ -18,7 +18,7 @@ from spython.logger import bot
 from spython.main.parse.parsers import DockerParser
 
 from envbuild.errors import UsageError
-from envbuild.limits import KIB, Room
+from envbuild.limits import KIB, Room, split_words
 from envbuild.project.private import is_secret_name
 
 INSTRUCTION = re.compile(r"\s*([A-Za-z]+)(?:\s+(.*))?$", re.DOTALL)
@@ -206,7 +206,7 @@ def _assigned(text: str) -> dict[str, str]:
         name, _, value = text.partition(" ")
         return {name: value.strip()} if value else {}
     try:
-        words = shlex.split(text)
+        words = split_words(text)
     except ValueError:
         words = text.split()
     return dict(word.split("=", 1) for word in words if re.match(r"\w+=", word))
@@ -240,6 +240,6 @@ def _words(text: str) -> tuple[str, ...]:
         if isinstance(words, list):
             return tuple(map(str, words))
     try:
-        return tuple(shlex.split(text.removeprefix("exec ")))
+        return tuple(split_words(text.removeprefix("exec ")))
     except ValueError:
         return ()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import re
-import shlex
 from dataclasses import dataclass, field
 
 from packaging.utils import canonicalize_name
 
 from envbuild.base.suggest import framework_name
+from envbuild.limits import split_words
 from envbuild.project.cuda import cuda_of
 from envbuild.project.lists.requirements import (
     NO_ADDRESS,
@@ -158,7 +158,7 @@ def read_lines(lines: list[str], where: str, *, apart: bool = False) -> ShellFin
 
 def _read_command(command: str, found: ShellFindings, where: str) -> None:
     try:
-        words = shlex.split(command)
+        words = split_words(command)
     except ValueError:
         _keep_line(command, found)
         return

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 
+from envbuild.limits import SHELL_LINE
+
 PIP = re.compile(r"(\S*/)?pip[0-9.]*$")
 CONDA = {"conda", "mamba", "micromamba"}
 
@@ -37,6 +39,8 @@ def join_lines(lines: list[str]) -> list[str]:
 
 def split_commands(line: str) -> list[str]:
     """Split at && and ; outside of quotes; a pipe or || stays in its command, but for "|| true"."""
+    if len(line) > SHELL_LINE:
+        return [line]
     try:
         lexer = shlex.shlex(line, posix=False, punctuation_chars=";&")
         lexer.whitespace_split = True
