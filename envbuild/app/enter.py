@@ -14,6 +14,7 @@ from envbuild.caches import make_folders, make_scratch, plan_caches
 from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.host import read_driver
+from envbuild.job.track.records import RESULTS
 from envbuild.recipe.model import RunSection
 from envbuild.run import Command
 from envbuild.runtime import HOME, IMAGE_FOLDERS, Bind, ExecOptions
@@ -181,6 +182,13 @@ def _pip_note(found: FoundImage) -> tuple[Bind, ...]:
 
 
 def _project_bind(cwd: Path) -> tuple[Bind, ...]:
+    """Return the binds of the project: its files of jobs cannot be changed from inside."""
     if cwd == Path("/") or any(cwd.is_relative_to(folder) for folder in IMAGE_FOLDERS):
         return ()
-    return ((cwd, str(cwd), True),)
+    binds: list[Bind] = [(cwd, str(cwd), True)]
+    results = cwd / RESULTS
+    records = results.parent
+    if records.is_dir() and not records.is_symlink():
+        binds.append((records, str(records), False))
+        binds += [(results, str(results), True)] if results.is_dir() else []
+    return tuple(binds)

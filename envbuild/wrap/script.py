@@ -149,7 +149,11 @@ def _binds(wrapper: Wrapper) -> str:
         "folder=$PWD",
         'case "$folder" in',
         f"/ | {own}) folder={HOME} ;;",
-        '*) bind_path "$folder" ;;',
+        "*)",
+        '  bind_path "$folder"',
+        '  protect_records "$folder"',
+        '  binds+=(${records[@]+"${records[@]}"})',
+        "  ;;",
         "esac",
     ]
     for folder in _site_folders(wrapper.site):

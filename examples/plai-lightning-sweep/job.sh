@@ -599,6 +599,15 @@ clean_environment() {
   export APPTAINER_NO_EVAL=1 SINGULARITY_NO_EVAL=1
 }
 
+# A program of the image may write into the project, but not what the host runs, reads as shell or writes by name:
+# the files of jobs, of all but their results.
+protect_records() {
+  local folder=$1/.envbuild
+  if [ ! -d "$folder" ] || [ -L "$folder" ]; then return 0; fi
+  records=(--bind "$folder:$folder:ro")
+  [ ! -d "$folder/results" ] || records+=(--bind "$folder/results:$folder/results:rw")
+}
+
 hand_in() { export "APPTAINERENV_$1=$2" "SINGULARITYENV_$1=$2"; }
 
 hand_in_matching() {
@@ -693,7 +702,7 @@ check_image() {
     fail "the image has changed since the job was submitted: $image; submit it again"
 }
 enter() {
-  local variable value runtime scratch code flags=() binds=() kept=()
+  local variable value runtime scratch code flags=() records=() binds=() kept=()
   clean_environment
   find_runtime apptainer singularity
   [ ! -e /dev/kfd ] || flags+=(--rocm)
@@ -707,6 +716,7 @@ enter() {
   make_scratch
   keep_servers
   check_image
+  protect_records "$PWD"
   # what is downloaded and compiled stays in folders of the user's (docs/howto-data.md)
   if (umask 077 && mkdir -p -- \
       /home/you/.cache/envbuild-caches/downloads /home/you/.cache/envbuild-caches/compiled/6bc63e498813d213 \
@@ -737,7 +747,7 @@ enter() {
   supervise "$runtime" --quiet exec ${flags[@]+"${flags[@]}"} \
     --nv --cleanenv --no-mount cwd --home "$scratch" --pwd "$PWD" \
     --bind "${TMPDIR:-/tmp}:${TMPDIR:-/tmp}:rw" \
-    --bind "$PWD:$PWD:rw" \
+    --bind "$PWD:$PWD:rw" ${records[@]+"${records[@]}"} \
     --bind "$SCRATCH:$SCRATCH:rw" ${kept[@]+"${kept[@]}"} ${binds[@]+"${binds[@]}"} \
     "$image" sh -c 'true >"$1"; shift; exec "$@"' sh "$scratch"/.begun "$@" 7<&- 9>&-
   code=$?
@@ -764,7 +774,8 @@ program=$(
   printf 'token=%s staged=\n' "$token"
   declare -f \
     fail hand_on supervise node_local make_scratch remove_left stage unstage copy_data \
-    clean_environment hand_in hand_in_matching find_runtime keep_servers check_image enter
+    clean_environment protect_records hand_in hand_in_matching find_runtime keep_servers \
+    check_image enter
   cat <<'END'
 trap "hand_on TERM" TERM
 trap "hand_on USR1" USR1

@@ -37,6 +37,7 @@ from envbuild.job.track.records import (
     load_own_records,
     log_files,
     plain_id,
+    read_plain,
     read_receipts,
 )
 from envbuild.limits import UNREADABLE
@@ -157,9 +158,12 @@ def _lab_request(
     queues = features_of(site).queues
     listen = "0.0.0.0" if queues and not through_node else "127.0.0.1"  # noqa: S104  (with a token)
     paths = (f"JUPYTER_TOKEN_FILE={folder}/token", f"JUPYTER_RUNTIME_DIR={folder}/runtime")
+    own = f"{JOBS}/{folder.name}"
     return replace(
         request,
-        argv=("sh", "-c", TOLD, f"{JOBS}/{folder.name}", *_lab_words(), f"--ip={listen}"),
+        # it is not there yet where the job is only shown
+        binds=(*request.binds, own) if folder.is_dir() else request.binds,
+        argv=("sh", "-c", TOLD, own, *_lab_words(), f"--ip={listen}"),
         variables=(*request.variables, *paths),
         alone=True,
     )
@@ -214,7 +218,7 @@ def wait_for_server(record: Record, site: Site, context: Context) -> Notebook:
             due = clock.now() + ASK
         clock.sleep(LOOK)
     node, port = found
-    token = (folder / "token").read_text("utf-8")
+    token = read_plain(folder / "token").decode("ascii", "replace")
     queues = features_of(site).queues
     return Notebook(
         job=plain_id(record.id),
@@ -229,10 +233,11 @@ def _read_server(folder: Path) -> tuple[str, int] | None:
     """Return node and port of the server that keeps its file in a folder."""
     files = sorted((folder / "runtime").glob("jpserver-*.json"))
     try:
-        port = msgspec.json.decode(files[-1].read_bytes(), type=ServerFile).port if files else None
-        return None if port is None else ((folder / "node").read_text("utf-8").strip(), port)
-    except (OSError, *UNREADABLE):
+        port = msgspec.json.decode(read_plain(files[-1]), type=ServerFile).port if files else None
+        node = read_plain(folder / "node").decode().strip()
+    except UNREADABLE:
         return None  # it is being written
+    return (node, port) if node and port is not None else None
 
 
 def _look_after(record: Record, site: Site, context: Context, shown: str) -> str:

@@ -61,7 +61,7 @@ def enter_function(job: Job, site: Site, scheduler: Scheduler) -> str:
     amd = ["  [ ! -e /dev/kfd ] || flags+=(--rocm)"] if job.intent.gpus else []
     lines = [
         "enter() {",
-        f"  local variable value runtime scratch code flags=(){more}",
+        f"  local variable value runtime scratch code flags=() records=(){more}",
         "  clean_environment",
         f"  find_runtime {programs}",
         *amd,
@@ -70,6 +70,7 @@ def enter_function(job: Job, site: Site, scheduler: Scheduler) -> str:
         "  make_scratch",
         "  keep_servers",
         "  check_image",
+        '  protect_records "$PWD"',
         *_cache_lines(job, site),
     ]
     if job.intent.stage:
@@ -190,7 +191,7 @@ def _exec_line(job: Job, site: Site, scheduler: Scheduler) -> str:
         words += ["--bind", '"$scratch:/tmp:rw"', "--bind", '"$scratch:/var/tmp:rw"']
     if job.layer is not None:
         words += map(shlex.quote, overlay_flags(Path(job.layer)))
-    words += ["--bind", '"$PWD:$PWD:rw"']
+    words += ["--bind", '"$PWD:$PWD:rw"', '${records[@]+"${records[@]}"}']
     for folder in _site_folders(job, site):
         words += ["--bind", f'"{folder}:{folder}:rw"']
     for source, target, writable in job.binds:

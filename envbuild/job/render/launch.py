@@ -83,6 +83,7 @@ def _program(site: Site, scheduler: Scheduler, job: Job) -> str:
     names += ["stage", "unstage", "copy_data"] if staged_data(job) else []
     names += [
         "clean_environment",
+        "protect_records",
         "hand_in",
         "hand_in_matching",
         "find_runtime",

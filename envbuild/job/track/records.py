@@ -8,7 +8,7 @@ import re
 import stat
 from collections.abc import Sequence
 from datetime import datetime, timezone
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
 import msgspec
@@ -23,6 +23,8 @@ from envbuild.store.own_records import OWN_FOLDER, is_own, note_own
 
 T = TypeVar("T")
 FOLDER = Path(".envbuild/jobs")
+RESULTS = Path(".envbuild/results")
+"""What jobs themselves write; in a container the rest of .envbuild cannot be changed."""
 MOST_BYTES = 16 << 20
 """Of a record; one of an array of 10,000 tasks with its table has some megabytes."""
 
@@ -34,7 +36,8 @@ def job_folder(project: Path) -> Path:
     where it leads.
     """
     folder = project / FOLDER
-    for place in (folder.parent, folder):
+    results = project / RESULTS
+    for place in (folder.parent, folder, results):
         if place.is_symlink():
             raise IntegrityError(
                 "is a link, and envbuild writes the files of jobs through no link",
@@ -43,6 +46,7 @@ def job_folder(project: Path) -> Path:
             )
     with os_errors_as(folder):
         folder.mkdir(parents=True, exist_ok=True)
+        results.mkdir(exist_ok=True)
     ignore = folder.parent / ".gitignore"
     if not ignore.exists():
         write_text(ignore, "*\n")
@@ -102,7 +106,7 @@ def load_own_records(settings: Settings) -> tuple[Record, ...]:
 def _read_folder(project: Path) -> list[tuple[Record, bytes]]:
     found = []
     for path in sorted((project / FOLDER).glob("*.json")):
-        raw = _read_bytes(path)
+        raw = read_plain(path)
         record = _decode(raw, Record)
         if record is not None:
             found.append((record, raw))
@@ -235,11 +239,8 @@ def current_id(record: Record, project: Path) -> str:
     """Return the id that the scheduler knows a job by now: PBS gives one that goes on another."""
     pattern = record.receipt.replace("{id}", plain_id(record.id))
     path = project / f"{pattern.removesuffix('.json')}.id"
-    try:
-        found = re.fullmatch(r"(\d+\.[\w.-]+)\n", path.read_text("ascii", "replace"))
-    except OSError:
-        return record.id
-    return found[1] if found else record.id
+    found = re.fullmatch(rb"(\d+\.[\w.-]+)\n", read_plain(path))
+    return found[1].decode() if found else record.id
 
 
 def result_file(record: Record, project: Path, task: int | None) -> Path:
@@ -249,13 +250,14 @@ def result_file(record: Record, project: Path, task: int | None) -> Path:
 
 
 def result_name(receipt: str) -> str:
-    """Return the name of a file of results, beside that of a receipt."""
-    return f"{receipt.removesuffix('.json')}.result"
+    """Return the name of a file of results: beside the receipt, if that is no file of ours."""
+    path = PurePosixPath(receipt).with_suffix(".result")
+    return str(RESULTS / path.name if path.parent == PurePosixPath(FOLDER) else path)
 
 
 def read_receipt(path: Path) -> Receipt | None:
     """Return one receipt; None where it is not there, or not whole."""
-    return _decode(_read_bytes(path), Receipt)
+    return _decode(read_plain(path), Receipt)
 
 
 def remove_secrets(settings: Settings) -> None:
@@ -274,7 +276,7 @@ def remove_secrets(settings: Settings) -> None:
             path.unlink(missing_ok=True)
 
 
-def _read_bytes(path: Path) -> bytes:
+def read_plain(path: Path) -> bytes:
     """Return the bytes of a plain file of usual size, b"" for anything else."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

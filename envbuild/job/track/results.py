@@ -16,6 +16,7 @@ from envbuild.job.track.records import (
     load_records,
     parse_time,
     plain_id,
+    read_plain,
     result_file,
 )
 
@@ -133,8 +134,8 @@ def _ask_for_word(record: Record, context: Context) -> str:
 def _read_values(path: Path) -> dict[str, Value]:
     """Return what a task wrote for the table: a flat JSON object; anything else is none."""
     try:
-        data = json.loads(path.read_bytes()[:MOST_BYTES])
-    except (OSError, ValueError, RecursionError):
+        data = json.loads(read_plain(path)[:MOST_BYTES])
+    except (ValueError, RecursionError):
         return {}
     if not isinstance(data, dict):
         return {}

@@ -249,6 +249,15 @@ clean_environment() {
   export APPTAINER_NO_EVAL=1 SINGULARITY_NO_EVAL=1
 }
 
+# A program of the image may write into the project, but not what the host runs, reads as shell or writes by name:
+# the files of jobs, of all but their results.
+protect_records() {
+  local folder=$1/.envbuild
+  if [ ! -d "$folder" ] || [ -L "$folder" ]; then return 0; fi
+  records=(--bind "$folder:$folder:ro")
+  [ ! -d "$folder/results" ] || records+=(--bind "$folder/results:$folder/results:rw")
+}
+
 hand_in() { export "APPTAINERENV_$1=$2" "SINGULARITYENV_$1=$2"; }
 
 hand_in_matching() {
@@ -343,7 +352,7 @@ check_image() {
     fail "the image has changed since the job was submitted: $image; submit it again"
 }
 enter() {
-  local variable value runtime scratch code flags=()
+  local variable value runtime scratch code flags=() records=()
   clean_environment
   find_runtime apptainer singularity
   [ ! -e /dev/kfd ] || flags+=(--rocm)
@@ -356,11 +365,12 @@ enter() {
   make_scratch
   keep_servers
   check_image
+  protect_records "$PWD"
   begun=$scratch/.begun
   supervise "$runtime" --quiet exec ${flags[@]+"${flags[@]}"} \
     --nv --cleanenv --no-mount cwd --home "$scratch" --pwd "$PWD" \
     --bind "${TMPDIR:-/tmp}:${TMPDIR:-/tmp}:rw" \
-    --bind "$PWD:$PWD:rw" \
+    --bind "$PWD:$PWD:rw" ${records[@]+"${records[@]}"} \
     "$image" sh -c 'true >"$1"; shift; exec "$@"' sh "$scratch"/.begun "$@" 7<&-
   code=$?
   rm -rf -- "$scratch"
@@ -377,8 +387,8 @@ program=$(
   printf 'set -u\nsignal= child= early= begun=\ncd %q || exit 125\n' "$PWD"
   printf 'image=%q stamp=%q\n' "$image" "$stamp"
   declare -f \
-    fail hand_on supervise node_local make_scratch remove_left clean_environment hand_in \
-    hand_in_matching find_runtime keep_servers check_image enter
+    fail hand_on supervise node_local make_scratch remove_left clean_environment \
+    protect_records hand_in hand_in_matching find_runtime keep_servers check_image enter
   cat <<'END'
 trap "hand_on TERM" TERM
 trap "hand_on USR1" USR1

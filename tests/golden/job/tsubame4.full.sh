@@ -299,6 +299,15 @@ clean_environment() {
   export APPTAINER_NO_EVAL=1 SINGULARITY_NO_EVAL=1
 }
 
+# A program of the image may write into the project, but not what the host runs, reads as shell or writes by name:
+# the files of jobs, of all but their results.
+protect_records() {
+  local folder=$1/.envbuild
+  if [ ! -d "$folder" ] || [ -L "$folder" ]; then return 0; fi
+  records=(--bind "$folder:$folder:ro")
+  [ ! -d "$folder/results" ] || records+=(--bind "$folder/results:$folder/results:rw")
+}
+
 hand_in() { export "APPTAINERENV_$1=$2" "SINGULARITYENV_$1=$2"; }
 
 hand_in_matching() {
@@ -393,7 +402,7 @@ check_image() {
     fail "the image has changed since the job was submitted: $image; submit it again"
 }
 enter() {
-  local variable value runtime scratch code flags=() binds=() kept=()
+  local variable value runtime scratch code flags=() records=() binds=() kept=()
   clean_environment
   find_runtime apptainer
   [ ! -e /dev/kfd ] || flags+=(--rocm)
@@ -409,6 +418,7 @@ enter() {
   make_scratch
   keep_servers
   check_image
+  protect_records "$PWD"
   # what is downloaded and compiled stays in folders of the user's (docs/howto-data.md)
   if (umask 077 && mkdir -p -- \
       /home/you/.cache/envbuild-caches/downloads '/home/you/it'"'"'s/compiled/0123') 2>/dev/null &&
@@ -434,7 +444,7 @@ enter() {
     --nv --cleanenv --containall --no-home --home /tmp --pwd "$PWD" \
     --bind "$scratch:/tmp:rw" \
     --bind "$scratch:/var/tmp:rw" \
-    --bind "$PWD:$PWD:rw" \
+    --bind "$PWD:$PWD:rw" ${records[@]+"${records[@]}"} \
     --bind "/gs:/gs:rw" \
     --bind "/apps:/apps:rw" ${kept[@]+"${kept[@]}"} ${binds[@]+"${binds[@]}"} \
     "$image" sh -c 'trap "" USR1 USR2; true >"$1"; shift; exec "$@"' sh /tmp/.begun "$@" 7<&- 9>&-

@@ -276,6 +276,15 @@ clean_environment() {
   export APPTAINER_NO_EVAL=1 SINGULARITY_NO_EVAL=1
 }
 
+# A program of the image may write into the project, but not what the host runs, reads as shell or writes by name:
+# the files of jobs, of all but their results.
+protect_records() {
+  local folder=$1/.envbuild
+  if [ ! -d "$folder" ] || [ -L "$folder" ]; then return 0; fi
+  records=(--bind "$folder:$folder:ro")
+  [ ! -d "$folder/results" ] || records+=(--bind "$folder/results:$folder/results:rw")
+}
+
 hand_in() { export "APPTAINERENV_$1=$2" "SINGULARITYENV_$1=$2"; }
 
 hand_in_matching() {
@@ -370,7 +379,7 @@ check_image() {
     fail "the image has changed since the job was submitted: $image; submit it again"
 }
 enter() {
-  local variable value runtime scratch code flags=() kept=()
+  local variable value runtime scratch code flags=() records=() kept=()
   clean_environment
   find_runtime apptainer
   [ ! -e /dev/kfd ] || flags+=(--rocm)
@@ -384,6 +393,7 @@ enter() {
   make_scratch
   keep_servers
   check_image
+  protect_records "$PWD"
   # what is downloaded and compiled stays in folders of the user's (docs/howto-data.md)
   if (umask 077 && mkdir -p -- \
       /home/you/.cache/envbuild-caches/downloads '/home/you/it'"'"'s/compiled/0123') 2>/dev/null &&
@@ -404,7 +414,7 @@ enter() {
   supervise "$runtime" --quiet exec ${flags[@]+"${flags[@]}"} \
     --nv --cleanenv --no-mount cwd --home "$scratch" --pwd "$PWD" \
     --bind "${TMPDIR:-/tmp}:${TMPDIR:-/tmp}:rw" \
-    --bind "$PWD:$PWD:rw" \
+    --bind "$PWD:$PWD:rw" ${records[@]+"${records[@]}"} \
     --bind "/gs:/gs:rw" \
     --bind "/apps:/apps:rw" \
     --bind "/var/spool/age:/var/spool/age:rw" ${kept[@]+"${kept[@]}"} \
@@ -425,7 +435,8 @@ program=$(
   printf 'image=%q stamp=%q\n' "$image" "$stamp"
   declare -f \
     fail hand_on supervise load_module prepare node_local make_scratch remove_left \
-    clean_environment hand_in hand_in_matching find_runtime keep_servers check_image enter
+    clean_environment protect_records hand_in hand_in_matching find_runtime keep_servers \
+    check_image enter
   cat <<'END'
 trap "hand_on TERM" TERM
 trap "hand_on USR1" USR1

@@ -263,6 +263,15 @@ clean_environment() {
   export APPTAINER_NO_EVAL=1 SINGULARITY_NO_EVAL=1
 }
 
+# A program of the image may write into the project, but not what the host runs, reads as shell or writes by name:
+# the files of jobs, of all but their results.
+protect_records() {
+  local folder=$1/.envbuild
+  if [ ! -d "$folder" ] || [ -L "$folder" ]; then return 0; fi
+  records=(--bind "$folder:$folder:ro")
+  [ ! -d "$folder/results" ] || records+=(--bind "$folder/results:$folder/results:rw")
+}
+
 hand_in() { export "APPTAINERENV_$1=$2" "SINGULARITYENV_$1=$2"; }
 
 hand_in_matching() {
@@ -357,7 +366,7 @@ check_image() {
     fail "the image has changed since the job was submitted: $image; submit it again"
 }
 enter() {
-  local variable value runtime scratch code flags=()
+  local variable value runtime scratch code flags=() records=()
   clean_environment
   find_runtime apptainer
   [ ! -e /dev/kfd ] || flags+=(--rocm)
@@ -370,12 +379,13 @@ enter() {
   make_scratch
   keep_servers
   check_image
+  protect_records "$PWD"
   begun=$scratch/.begun
   supervise "$runtime" --quiet exec ${flags[@]+"${flags[@]}"} \
     --nv --cleanenv --containall --no-home --home /tmp --pwd "$PWD" \
     --bind "$scratch:/tmp:rw" \
     --bind "$scratch:/var/tmp:rw" \
-    --bind "$PWD:$PWD:rw" \
+    --bind "$PWD:$PWD:rw" ${records[@]+"${records[@]}"} \
     --bind "/gs:/gs:rw" \
     --bind "/apps:/apps:rw" \
     "$image" sh -c 'trap "" USR1 USR2; true >"$1"; shift; exec "$@"' sh /tmp/.begun "$@" 7<&-

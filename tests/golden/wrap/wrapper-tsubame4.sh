@@ -26,6 +26,15 @@ clean_environment() {
   export APPTAINER_NO_EVAL=1 SINGULARITY_NO_EVAL=1
 }
 
+# A program of the image may write into the project, but not what the host runs, reads as shell or writes by name:
+# the files of jobs, of all but their results.
+protect_records() {
+  local folder=$1/.envbuild
+  if [ ! -d "$folder" ] || [ -L "$folder" ]; then return 0; fi
+  records=(--bind "$folder:$folder:ro")
+  [ ! -d "$folder/results" ] || records+=(--bind "$folder/results:$folder/results:rw")
+}
+
 hand_in() { export "APPTAINERENV_$1=$2" "SINGULARITYENV_$1=$2"; }
 
 hand_in_matching() {
@@ -173,7 +182,11 @@ binds+=(--bind "$scratch:/tmp:rw" --bind "$scratch:/var/tmp:rw")
 folder=$PWD
 case "$folder" in
 / | /bin | /bin/* | /etc | /etc/* | /lib | /lib/* | /lib64 | /lib64/* | /opt | /opt/* | /sbin | /sbin/* | /usr | /usr/* | /var/lib | /var/lib/*) folder=/tmp ;;
-*) bind_path "$folder" ;;
+*)
+  bind_path "$folder"
+  protect_records "$folder"
+  binds+=(${records[@]+"${records[@]}"})
+  ;;
 esac
 [ ! -d /gs ] || bind_path /gs
 [ ! -d /apps ] || bind_path /apps

@@ -1,0 +1,55 @@
+"""A program of the image may write into the project, and changes nothing that its job's script runs or writes by name."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.project import Project
+from tests.support import needs
+from tests.tiny_image import tiny_image
+
+pytestmark = [pytest.mark.live, needs("apptainer")]
+ATTACK = """\
+for file in .envbuild/jobs/*.env .envbuild/jobs/*.sh; do echo "touch '$1'" >>"$file"; done
+for file in .envbuild/jobs/*.part; do echo >"$file"; done
+touch .envbuild/jobs/new .envbuild/new
+ls .envbuild/new .envbuild/jobs/new && echo written
+[ -z "${ENVBUILD_RESULT:-}" ] || echo '{"loss": 1}' >"$ENVBUILD_RESULT"
+echo tried >own
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    project = Project(tmp_path / "project", store=tmp_path / "store")
+    shutil.copy(tiny_image(), project.folder / "tiny.sif")
+    project.write("attack.sh", ATTACK)
+    return project
+
+
+def test_a_job(project: Project, tmp_path: Path) -> None:
+    """The variables of --env are sourced again by what runs --notify."""
+    given = ("--on", "local", "--wait", "--env", "KEY=x", "--notify", "true")
+    ran = project.run(
+        *("submit", "./tiny.sif", *given, "--", "sh", "attack.sh", str(tmp_path / "hit"))
+    )
+    assert ran.code == 0, ran.stderr
+    assert (project.folder / "own").read_text() == "tried\n"
+    assert "Read-only file system" in ran.stdout
+    assert "written" not in ran.stdout
+    assert not (tmp_path / "hit").exists()
+    (number,) = [path.stem for path in (project.folder / ".envbuild/jobs").glob("local-*.json")]
+    table = project.run("status", "--table", number.removeprefix("local-"), "--json")
+    assert '"loss": 1' in table.stdout, table.stdout + table.stderr
+
+
+def test_a_command_beside_a_job(project: Project, tmp_path: Path) -> None:
+    project.run("submit", "./tiny.sif", "--on", "local", "--wait", "--", "sh", "-c", "true")
+    ran = project.run("exec", "./tiny.sif", "--", "sh", "attack.sh", str(tmp_path / "hit"))
+    assert ran.code == 0, ran.stderr
+    assert (project.folder / "own").read_text() == "tried\n"
+    assert "Read-only file system" in ran.stderr
+    assert "written" not in ran.stdout
