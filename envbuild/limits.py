@@ -157,6 +157,15 @@ def open_plain(path: Path) -> BinaryIO:
     return os.fdopen(handle, "rb")
 
 
+def read_whole(path: Path, limit: int) -> bytes:
+    """Read a plain file; raises OSError, and UsageError for another thing or more bytes than that."""
+    with open_plain(path) as file:
+        raw = file.read(limit + 1)
+    if len(raw) > limit:
+        raise UsageError(f"larger than {limit // MIB} MiB: too large for such a file", where=path)
+    return raw
+
+
 @contextmanager
 def reading(what: str, where: str, *, passing: tuple[type[Exception], ...] = ()) -> Iterator[None]:
     """Turn whatever a library raises over hostile bytes into IntegrityError.

@@ -15,7 +15,7 @@ import msgspec
 import tomli
 
 from envbuild.errors import UsageError
-from envbuild.limits import open_plain
+from envbuild.limits import read_whole
 
 T = TypeVar("T")
 BIGGEST_FILE = 16 * 1024 * 1024
@@ -39,14 +39,7 @@ def read_toml(path: Path) -> tuple[dict[str, Any], str]:
     named).
     """
     try:
-        with open_plain(path) as file:
-            raw = file.read(BIGGEST_FILE + 1)
-        if len(raw) > BIGGEST_FILE:
-            raise UsageError(
-                f"larger than {BIGGEST_FILE // 2**20} MiB: too large for such a file",
-                where=path,
-            )
-        text = raw.decode("utf-8")
+        text = read_whole(path, BIGGEST_FILE).decode("utf-8")
     except OSError as error:
         raise UsageError(f"cannot be read: {error.strerror}", where=path) from error
     except UnicodeDecodeError as error:

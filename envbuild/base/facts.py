@@ -14,7 +14,7 @@ from envbuild.base import gpu
 from envbuild.base.model import SCHEMA, AptPackage, BaseFacts, Dist, InstalledConda
 from envbuild.errors import HostError, UsageError
 from envbuild.formats.fields import FOLDER
-from envbuild.limits import UNREADABLE
+from envbuild.limits import UNREADABLE, read_whole
 from envbuild.names import Pairs
 from envbuild.store.layout import Store
 from envbuild.store.sealed import read_sealed, write_sealed
@@ -253,10 +253,6 @@ def load_facts(path: Path) -> BaseFacts:
     Raises UsageError naming the key at fault.
     """
     try:
-        if path.stat().st_size > BIGGEST:
-            raise UsageError(
-                f"larger than {BIGGEST // 2**20} MiB: too large for a facts file", where=path
-            )
         facts = msgspec.convert(_read_json(path), BaseFacts, strict=True)
     except OSError as error:
         raise UsageError(f"cannot be read: {error.strerror}", where=path) from error
@@ -276,6 +272,6 @@ def load_facts(path: Path) -> BaseFacts:
 
 def _read_json(path: Path) -> Any:
     try:
-        return msgspec.json.decode(path.read_bytes())
+        return msgspec.json.decode(read_whole(path, BIGGEST))
     except UNREADABLE as error:
         raise UsageError(f"is not JSON: {error}", where=path) from error

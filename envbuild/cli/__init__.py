@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from envbuild import __version__
+from envbuild.cli.output import print_text
 from envbuild.errors import INTERRUPTED, OWN_FAILURE, EnvbuildError
 
 GROUPS: dict[str, dict[str, str]] = {
@@ -248,7 +249,7 @@ def _print_error(error: Exception, arguments: Sequence[str]) -> int:
 
 
 def _say_interrupted() -> int:
-    click.echo(
+    print_text(
         "envbuild: interrupted; nothing half-made was left under a final name, the next run goes on",
         err=True,
     )

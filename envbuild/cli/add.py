@@ -15,7 +15,7 @@ from envbuild.app.lock import describe_lock
 from envbuild.cli.complete import complete_image
 from envbuild.cli.make import example_script
 from envbuild.cli.options import flag, path_option
-from envbuild.cli.output import print_json
+from envbuild.cli.output import print_json, print_text
 from envbuild.cli.terminal import human_seconds, short_path
 from envbuild.context import Context
 from envbuild.errors import UsageError
@@ -128,34 +128,34 @@ def print_change(result: ChangeResult, *, as_json: bool) -> None:
         lock = {"lock": lock_digest(result.lock), "direct": result.lock.direct}
         print_json({"recipe": str(source.path), **lock, "image": image and str(image)})
         return
-    click.echo(short_path(str(source.path)))
+    print_text(short_path(str(source.path)))
     for line in describe_lock(result.old, result.lock, source.lock):
-        click.echo(short_path(line))
+        print_text(short_path(line))
     if result.made is None:
-        click.echo(f"the image is as it was: envbuild make {name}")
+        print_text(f"the image is as it was: envbuild make {name}")
         return
     target = result.made.spec.target
     size, seconds = human_bytes(target.stat().st_size), human_seconds(result.made.seconds)
-    click.echo(f"{target.name}: {size} in {seconds}")
+    print_text(f"{target.name}: {size} in {seconds}")
     script = example_script(target.parent)
-    click.echo(f"  run      envbuild exec {name} -- python {script}")
+    print_text(f"  run      envbuild exec {name} -- python {script}")
 
 
 def _print_layer(name: str, result: LayerResult) -> None:
     record = result.record
     brought = [f"{package.name} {package.version}" for package in record.lock.installed]
     size, seconds = human_bytes(record.size), human_seconds(result.seconds)
-    click.echo(f"\n{record.layer}: {size} in {seconds}")
-    click.echo(f"  holds    {', '.join(brought) or 'no package'}")
+    print_text(f"\n{record.layer}: {size} in {seconds}")
+    print_text(f"  holds    {', '.join(brought) or 'no package'}")
     asked = {requirement_name(line) for line in record.packages}
     there = [f"{one.name} {one.version}" for one in record.lock.provided if one.name in asked]
     if there:
-        click.echo(f"  there    {', '.join(there)}: in the image already")
+        print_text(f"  there    {', '.join(there)}: in the image already")
     for one in record.editable:
-        click.echo(f"  from     {one.folder}: {one.name}")
+        print_text(f"  from     {one.folder}: {one.name}")
     for move in record.lock.moved:
-        click.echo(f"  instead  {move.name} {move.after} of {move.before}: {move.reason}")
+        print_text(f"  instead  {move.name} {move.after} of {move.before}: {move.reason}")
     script = example_script(result.path.parent)
-    click.echo(f"  run      envbuild exec {name} -- python {script}")
-    click.echo(f"  keep     envbuild promote {name}")
-    click.echo(f"  drop     envbuild dev {name} --clear")
+    print_text(f"  run      envbuild exec {name} -- python {script}")
+    print_text(f"  keep     envbuild promote {name}")
+    print_text(f"  drop     envbuild dev {name} --clear")

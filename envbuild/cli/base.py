@@ -24,7 +24,14 @@ from envbuild.base.suggest import (
 )
 from envbuild.cli.group import CommandGroup
 from envbuild.cli.options import flag, site_option, value_option
-from envbuild.cli.output import json_option, print_json, print_table, terminal_width, wrap_line
+from envbuild.cli.output import (
+    json_option,
+    print_json,
+    print_table,
+    print_text,
+    terminal_width,
+    wrap_line,
+)
 from envbuild.context import Context
 from envbuild.errors import NoSolutionError, UsageError
 from envbuild.store.units import as_printable, count_noun, human_bytes
@@ -45,7 +52,7 @@ def inspect_command(context: Context, *, reference: str, as_json: bool) -> None:
     REF is a bootstrap such as debian:bookworm, or the path of a .sif.
     """
     facts = describe_base(parse_reference(reference), context)
-    click.echo(encode_facts(facts).decode() if as_json else describe_facts(facts), nl=False)
+    print_text(encode_facts(facts).decode() if as_json else describe_facts(facts), nl=False)
 
 
 @command.command("suggest")
@@ -87,7 +94,7 @@ def suggest_command(
         shown = choices if everything else choices[:SHOWN]
         for line in describe_matches(shown, len(choices), refusals).splitlines():
             for part in wrap_line(line, 7, terminal_width()):
-                click.echo(part)
+                print_text(part)
 
 
 def _at_site(wish: BaseQuery, site: str, context: Context) -> BaseQuery:
@@ -130,10 +137,10 @@ def list_command(*, framework: str | None, in_full: bool, as_json: bool) -> None
     images = [entry for entry in found if not entry.is_bootstrap]
     if suites:
         print_table(SUITE_COLUMNS, suite_rows(suites))
-        click.echo()
+        print_text()
     print_table(IMAGE_COLUMNS, [_image_row(entry) for entry in images])
     if any(entry.defect for entry in images):
-        click.echo(f"{DEFECT_MARK} has a known defect; --long tells which")
+        print_text(f"{DEFECT_MARK} has a known defect; --long tells which")
 
 
 SHOWN = 5

@@ -8,7 +8,7 @@ import click
 
 from envbuild.app.bundle import bundle_recipe
 from envbuild.cli.options import flag, path_option, recipe_argument
-from envbuild.cli.output import json_option, print_json
+from envbuild.cli.output import json_option, print_json, print_text
 from envbuild.context import Context
 from envbuild.store.units import human_bytes
 
@@ -33,4 +33,4 @@ def command(
         print_json({"bundle": str(target), "size": size, "lock": str(source.lock)})
         return
     command = f"envbuild make --from-bundle {target.name}"
-    click.echo(f"{target.name}: {human_bytes(size)}; where there is no network: {command}")
+    print_text(f"{target.name}: {human_bytes(size)}; where there is no network: {command}")

@@ -15,7 +15,8 @@ from envbuild.check.target import read_target
 from envbuild.cli.complete import complete_image
 from envbuild.cli.follow import follow_job
 from envbuild.cli.options import flag, path_option, site_option, value_option
-from envbuild.cli.terminal import plain_text, short_path
+from envbuild.cli.output import print_text
+from envbuild.cli.terminal import short_path
 from envbuild.context import Context
 from envbuild.errors import CheckFailedError, UsageError
 from envbuild.store.atomic import write_bytes
@@ -82,9 +83,9 @@ def command(
     if html is not None:
         _write_page(report, context.settings.cwd / html)
     if as_json:
-        click.echo(to_json(report))
+        print_text(to_json(report))
     else:
-        click.echo(plain_text(short_path(format_report(report, style=_colour_text))))
+        print_text(short_path(format_report(report, style=_colour_text)))
     if report.verdict == "failed":
         raise CheckFailedError(f"the check failed: {failed_checks(report)}", where=report.image)
     require_verdict(report)

@@ -16,6 +16,8 @@ from click.shell_completion import CompletionItem
 from envbuild.errors import EnvbuildError
 from envbuild.settings import Settings, load_settings
 
+PLAIN = re.compile(r"[\w.@+:,/=-]+")
+"""Names without what a shell acts on: it takes a completion as if it had been typed."""
 Completer = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
@@ -24,7 +26,8 @@ def _make_completer(names: Callable[[Settings, click.Context], Iterable[str]]) -
 
     def complete(ctx: click.Context, _: click.Parameter, typed: str) -> list[str]:
         try:
-            return sorted(name for name in names(load_settings(), ctx) if name.startswith(typed))
+            found = sorted(name for name in names(load_settings(), ctx) if PLAIN.fullmatch(name))
+            return [name for name in found if name.startswith(typed)]
         except (EnvbuildError, OSError):
             return []
 

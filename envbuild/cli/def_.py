@@ -10,6 +10,7 @@ from envbuild.app.query.export import export_lock
 from envbuild.app.ready_lock import require_fresh_lock
 from envbuild.app.source import find_named_source
 from envbuild.cli.options import path_option, recipe_argument
+from envbuild.cli.output import print_text
 from envbuild.context import Context
 from envbuild.store.atomic import write_text
 
@@ -30,6 +31,6 @@ def command(context: Context, *, name: str | None, syntax: str, output: Path | N
     form = "dockerfile" if syntax == "docker" else "def"
     text = export_lock(form, source.recipe, lock, context)
     if output is None:
-        click.echo(text, nl=False)
+        print_text(text, nl=False)
     else:
         write_text(context.settings.cwd / output, text)

@@ -7,7 +7,7 @@ import click
 from envbuild.app.dev.layer import clear_layer, read_record, record_path, require_name
 from envbuild.cli.complete import complete_image
 from envbuild.cli.options import flag
-from envbuild.cli.output import print_json
+from envbuild.cli.output import print_json, print_text
 from envbuild.context import Context
 from envbuild.recipe.find import find_recipe
 from envbuild.store.hashing import short_digest
@@ -34,19 +34,19 @@ def command(context: Context, *, name: str | None, clear: bool, as_json: bool) -
             print_json({"removed": [str(path) for path in removed]})
             return
         words = ", ".join(path.name for path in removed)
-        click.echo(f"removed: {words}" if words else f"{name} has no development layer")
+        print_text(f"removed: {words}" if words else f"{name} has no development layer")
         return
     record = read_record(record_path(folder, name))
     if as_json:
         print_json(record)
         return
     if record is None:
-        click.echo(f"{name} has no development layer: envbuild add --dev {name} PKG")
+        print_text(f"{name} has no development layer: envbuild add --dev {name} PKG")
         return
-    click.echo(f"{record.layer}: {human_bytes(record.size)}, over {short_digest(record.image)}")
+    print_text(f"{record.layer}: {human_bytes(record.size)}, over {short_digest(record.image)}")
     for line in record.packages:
-        click.echo(f"  asked for  {line}")
+        print_text(f"  asked for  {line}")
     for package in record.lock.installed:
-        click.echo(f"  holds      {package.name} {package.version}")
+        print_text(f"  holds      {package.name} {package.version}")
     for one in record.editable:
-        click.echo(f"  from       {one.folder}: {one.name}")
+        print_text(f"  from       {one.folder}: {one.name}")

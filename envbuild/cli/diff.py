@@ -11,7 +11,7 @@ from envbuild.app.source import find_named_source
 from envbuild.base.facts import load_facts
 from envbuild.base.reference import parse_reference
 from envbuild.base.sources import describe_base
-from envbuild.cli.output import json_option, print_json
+from envbuild.cli.output import json_option, print_json, print_text
 from envbuild.context import Context
 from envbuild.lock.changes import Change
 from envbuild.lock.diff import Difference, DiffInput, compare_inputs, input_of_image, input_of_lock
@@ -35,7 +35,7 @@ def command(context: Context, *, before: str, after: str, as_json: bool) -> None
     if as_json:
         print_json(_change_rows(found))
         return
-    click.echo(_difference_text(found), nl=False)
+    print_text(_difference_text(found), nl=False)
 
 
 def _read_side(text: str, context: Context) -> DiffInput:

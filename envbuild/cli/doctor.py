@@ -5,12 +5,11 @@ from __future__ import annotations
 from itertools import chain
 
 import click
-import msgspec
 
 from envbuild.app.doctor.examine import examine_machine
 from envbuild.app.doctor.finding import Finding
 from envbuild.cli.options import flag
-from envbuild.cli.output import terminal_width, wrap_line
+from envbuild.cli.output import print_json, print_text, terminal_width, wrap_line
 from envbuild.context import Context
 from envbuild.errors import HostError
 
@@ -27,11 +26,7 @@ def command(context: Context, *, as_json: bool) -> int:
     findings = examine_machine(context.settings, context.runner)
     broken = any(finding.verdict == "broken" for finding in findings)
     if as_json:
-        click.echo(
-            msgspec.json.format(
-                msgspec.json.encode({"ok": not broken, "findings": findings}), indent=2
-            )
-        )
+        print_json({"ok": not broken, "findings": findings})
     else:
         for finding in findings:
             _print_finding(finding)
@@ -46,7 +41,7 @@ def _print_finding(finding: Finding) -> None:
     }[finding.verdict]
     room = terminal_width()
     first, *more = wrap_line(f"{word:<17}  {finding.name:<16}  {finding.value}", 37, room)
-    click.echo(click.style(first[:17], fg=colour) + first[17:])
+    print_text(click.style(first[:17], fg=colour) + first[17:])
     mends = [wrap_line(f"{'':<37}→ {line}", 39, room) for line in finding.mend.splitlines()]
     for line in chain(more, *mends):
-        click.echo(line)
+        print_text(line)

@@ -10,6 +10,7 @@ from envbuild.app.enter import plan_entry
 from envbuild.app.image import FoundImage, find_image, warn_of_old_image
 from envbuild.cli.complete import complete_image
 from envbuild.cli.options import CommandAfterDashes, EntryOptions, entry_options
+from envbuild.cli.output import print_text
 from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.run import hand_over
@@ -58,7 +59,7 @@ def enter_image(
         hand_over(command.argv, child)
     own = context.runtime.environment
     added = [f"{key}={value}" for key, value in child.items() if own.get(key) != value]
-    click.echo(shlex.join(("env", *added, *command.argv)))
+    print_text(shlex.join(("env", *added, *command.argv)))
 
 
 def _with_packages(found: FoundImage, entry: EntryOptions, context: Context) -> FoundImage:

@@ -9,7 +9,7 @@ from typing import BinaryIO
 import click
 
 from envbuild.check.explain import Explanation, explain_log
-from envbuild.cli.output import json_option, print_json
+from envbuild.cli.output import json_option, print_json, print_text
 from envbuild.store.units import count_noun
 
 PIECE = 1 << 20
@@ -29,7 +29,7 @@ def command(log: BinaryIO, *, as_json: bool) -> None:
     if as_json:
         print_json(found)
     else:
-        click.echo("\n".join(_explanation_lines(found)))
+        print_text("\n".join(_explanation_lines(found)))
 
 
 def _read_pieces(log: BinaryIO) -> Iterator[str]:

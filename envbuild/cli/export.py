@@ -11,6 +11,7 @@ from envbuild.app.ready_lock import require_fresh_lock
 from envbuild.app.source import find_named_source
 from envbuild.app.wrap.portal import PortalRequest, export_portal
 from envbuild.cli.options import path_option, recipe_argument, value_option
+from envbuild.cli.output import print_text
 from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.store.atomic import write_text
@@ -59,7 +60,7 @@ def command(
     """
     if form in PORTALS:
         request = PortalRequest(form=form, image=name, folder=output, site=site)
-        click.echo(export_portal(request, context), nl=False)
+        print_text(export_portal(request, context), nl=False)
         return
     if site is not None:
         raise UsageError("--for goes with " + ", ".join(PORTALS), where=site)
@@ -67,6 +68,6 @@ def command(
     lock = require_fresh_lock(source)
     text = export_lock(form, source.recipe, lock, context)
     if output is None:
-        click.echo(text, nl=False)
+        print_text(text, nl=False)
     else:
         write_text(context.settings.cwd / output, text)

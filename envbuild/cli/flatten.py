@@ -10,7 +10,7 @@ from envbuild.app.image import find_image
 from envbuild.build.image.flatten import flatten_image
 from envbuild.cli.complete import complete_image
 from envbuild.cli.options import path_option
-from envbuild.cli.output import json_option, print_json
+from envbuild.cli.output import json_option, print_json, print_text
 from envbuild.context import Context
 from envbuild.store.atomic import publish
 from envbuild.store.units import human_bytes
@@ -37,4 +37,4 @@ def command(context: Context, *, image: str, output: Path | None, as_json: bool)
     if as_json:
         print_json({"image": str(target), "size": size, "tree": digest})
         return
-    click.echo(f"{target}: {human_bytes(size)}, one partition, tree {digest}")
+    print_text(f"{target}: {human_bytes(size)}, one partition, tree {digest}")

@@ -15,7 +15,7 @@ from msgspec import structs
 
 from envbuild.app.job.remote import target_of_site
 from envbuild.cli.options import flag, site_option
-from envbuild.cli.output import json_option, print_json
+from envbuild.cli.output import json_option, print_json, print_text
 from envbuild.cli.terminal import short_path
 from envbuild.context import Context
 from envbuild.errors import UsageError
@@ -122,7 +122,7 @@ def _write_draft(
     if as_json:
         print_json({**_draft_facts(made, target), "text": text})
     if dry_run:
-        click.echo("" if as_json else text, nl=False)
+        print_text("" if as_json else text, nl=False)
         return
     target.parent.mkdir(exist_ok=True)
     write_text(target, text)
@@ -161,7 +161,7 @@ def _ignore_images(project: Path) -> None:
         return
     path = project / ".gitignore"
     if path.is_symlink() or (path.exists() and not path.is_file()):
-        click.echo("  .gitignore is no plain file: nothing is added to it", err=True)
+        print_text("  .gitignore is no plain file: nothing is added to it", err=True)
         return
     text = path.read_text("utf-8", "replace") if path.is_file() else ""
     missing = [line for line in IGNORED if line not in text.splitlines()]
@@ -169,7 +169,7 @@ def _ignore_images(project: Path) -> None:
         missing_end = "\n" if text and not text.endswith("\n") else ""
         with path.open("a", encoding="utf-8") as file:
             file.write(missing_end + "".join(f"{line}\n" for line in missing))
-        click.echo(f"  .gitignore: added {', '.join(missing)}", err=True)
+        print_text(f"  .gitignore: added {', '.join(missing)}", err=True)
 
 
 def _is_terminal() -> bool:
@@ -189,7 +189,7 @@ def _may_write(target: Path, *, force: bool, asks: bool) -> None:
     if not target.exists():
         return
     if force:
-        click.echo(short_path(f"{target} is replaced"), err=True)
+        print_text(short_path(f"{target} is replaced"), err=True)
     elif not (
         asks and click.confirm(short_path(f"{target} is there already. Replace it?"), err=True)
     ):
@@ -201,7 +201,7 @@ def _may_write(target: Path, *, force: bool, asks: bool) -> None:
 
 
 def _ask_about(proposal: Proposal) -> bool:
-    click.echo(f"  {proposal.reason}", err=True)
+    print_text(f"  {proposal.reason}", err=True)
     return click.confirm(proposal.question, default=True, err=True)
 
 
@@ -241,10 +241,10 @@ def _print_summary(made: RecipeDraft, target: Path) -> None:
     base = recipe.base.image or f"{recipe.base.bootstrap}{framework}"
     lines = (*recipe.python.dependencies, *recipe.conda.dependencies)
     direct = count_noun(len(lines), "direct dependency", "direct dependencies")
-    click.echo(short_path(f"{target}: {direct} on {base}"), err=True)
+    print_text(short_path(f"{target}: {direct} on {base}"), err=True)
     for line in (*made.head[2:], *chain.from_iterable(made.below.values())):
-        click.echo(f"  {as_printable(line)}", err=True)
+        print_text(f"  {as_printable(line)}", err=True)
     notes = chain.from_iterable(made.below.values())
     if any("nothing is known of outside of conda" in line for line in notes):
-        click.echo("  envbuild init --conda keeps all of them as conda packages", err=True)
-    click.echo(f"next: look it over, then: envbuild lock {target.stem}", err=True)
+        print_text("  envbuild init --conda keeps all of them as conda packages", err=True)
+    print_text(f"next: look it over, then: envbuild lock {target.stem}", err=True)

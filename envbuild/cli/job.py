@@ -21,6 +21,7 @@ from envbuild.cli.options import (
     value_option,
     values_option,
 )
+from envbuild.cli.output import print_text
 from envbuild.context import Context
 from envbuild.job.model import Job
 from envbuild.job.render.script import render
@@ -161,12 +162,12 @@ def command(context: Context, *, request: JobRequest) -> None:
     folder.
     """
     job, site, _ = plan_job(request, context)
-    click.echo(render(job, site, scheduler_of(site)), nl=False)
+    print_text(render(job, site, scheduler_of(site)), nl=False)
 
 
 def show_submission(job: Job, site: Site) -> None:
     """Print what would be called, and the script."""
     scheduler = scheduler_of(site)
     verb = scheduler.interactive if job.interactive else scheduler.submit
-    click.echo(f"# {shlex.join(verb('SCRIPT', job, site))}")
-    click.echo(render(job, site, scheduler), nl=False)
+    print_text(f"# {shlex.join(verb('SCRIPT', job, site))}")
+    print_text(render(job, site, scheduler), nl=False)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from envbuild.cli.output import json_option, print_json
+from envbuild.cli.output import json_option, print_json, print_text
 from envbuild.errors import UsageError
 from envbuild.job.lint.dialects import DIALECTS
 from envbuild.job.lint.lint import lint_script
@@ -34,16 +34,16 @@ def command(file: Path, *, as_json: bool) -> int:
         print_json(findings)
         return int(bool(findings))
     if script.dialect is None and script.other_scheduler:
-        click.echo(f"the lines for {script.other_scheduler} are not judged, only the commands")
+        print_text(f"the lines for {script.other_scheduler} are not judged, only the commands")
     elif script.dialect is None:
         *others, last = (dialect.title for dialect in DIALECTS)
-        click.echo(f"no line for {', '.join(others)} or {last}: judged as a plain script")
+        print_text(f"no line for {', '.join(others)} or {last}: judged as a plain script")
     for finding in findings:
-        click.echo(f"line {finding.line}: {click.style(finding.reason, bold=True)}")
-        click.echo(f"  do    {finding.fix}")
-        click.echo(f"  kind  {finding.kind}")
+        print_text(f"line {finding.line}: {click.style(finding.reason, bold=True)}")
+        print_text(f"  do    {finding.fix}")
+        print_text(f"  kind  {finding.kind}")
     traps, lines = count_noun(len(findings), "trap"), count_noun(len(script.lines), "line")
-    click.echo(f"{traps} in {lines}")
+    print_text(f"{traps} in {lines}")
     return int(bool(findings))
 
 

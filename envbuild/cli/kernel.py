@@ -12,7 +12,7 @@ from envbuild.app.wrap.kernel import KernelRequest, kernel_name, remove_kernel, 
 from envbuild.app.wrap.wrapper import WrapperOptions, name_of_word
 from envbuild.cli.job import RESOURCES, job_option
 from envbuild.cli.options import flag, image_argument, path_option, site_option
-from envbuild.cli.output import json_option, print_json
+from envbuild.cli.output import json_option, print_json, print_text
 from envbuild.cli.wrapper import wrapper_options
 from envbuild.context import Context
 from envbuild.errors import UsageError
@@ -72,10 +72,10 @@ def _print_kernel(folder: Path, name: str | None, site: str | None) -> None:
     """Print what was installed, how it is chosen in Jupyter, and how it goes away."""
     title = json.loads((folder / "kernel.json").read_bytes())["display_name"]
     words = ["envbuild kernel", *filter(None, (name,)), *(("--on", site) if site else ())]
-    click.echo(f'kernel "{title}" in {folder}')
-    click.echo(
+    print_text(f'kernel "{title}" in {folder}')
+    print_text(
         "  choose   reload Jupyter's page: it is in the launcher, and in Kernel, Change Kernel"
     )
-    click.echo(f"  or       jupyter console --kernel {folder.name}")
+    print_text(f"  or       jupyter console --kernel {folder.name}")
     if name:
-        click.echo(f"  remove   {' '.join(words)} --remove")
+        print_text(f"  remove   {' '.join(words)} --remove")

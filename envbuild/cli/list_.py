@@ -12,7 +12,7 @@ from envbuild.app.dev.layer import ENDING, read_record, record_path
 from envbuild.app.image import FoundImage
 from envbuild.base.digests import known_digest
 from envbuild.check.report import find_last_report
-from envbuild.cli.output import json_option, print_json, print_table
+from envbuild.cli.output import json_option, print_json, print_table, print_text
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError
 from envbuild.lock.read import read_lock
@@ -73,7 +73,7 @@ def command(context: Context, *, as_json: bool) -> None:
         print_json(rows)
         return
     if not rows:
-        click.echo("no recipes: write recipes/NAME.toml (docs/recipe.md shows how)")
+        print_text("no recipes: write recipes/NAME.toml (docs/recipe.md shows how)")
         return
     print_table(COLUMNS, [_cells_of(row) for row in rows])
 

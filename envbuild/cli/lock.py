@@ -10,7 +10,7 @@ import click
 from envbuild.app.ready_lock import require_whole_lock, write_own_lock
 from envbuild.cli.context import host_builds
 from envbuild.cli.options import flag, path_option, recipe_argument, site_option, value_option
-from envbuild.cli.output import print_json
+from envbuild.cli.output import print_json, print_text
 from envbuild.cli.terminal import short_path
 from envbuild.context import Context
 from envbuild.errors import UsageError
@@ -89,7 +89,7 @@ def command(
         if as_json:
             print_json({"recipe": str(source.path), "lock": str(source.lock), "fits": True})
         else:
-            click.echo(short_path(f"{source.lock} fits {source.path}"))
+            print_text(short_path(f"{source.lock} fits {source.path}"))
         return
     from envbuild.app.lock import (  # late: --check only reads
         LockRequest,
@@ -101,13 +101,13 @@ def command(
     request = LockRequest(proof_seconds=seconds, **asked)
     old, lock = update_lock(source, request, context)
     if as_json:
-        click.echo(lock_json(lock))
+        print_text(lock_json(lock))
     if explain:
         _print_reasons(lock)
     written = facts is None and not dry_run
     target = write_own_lock(source, lock, context) if written else None
     for line in describe_lock(old, lock, target):
-        click.echo(short_path(line), err=True)
+        print_text(short_path(line), err=True)
 
 
 def _require_sense(*, prove: bool, budget: float | None, facts: Path | None) -> None:
@@ -126,7 +126,7 @@ def _print_reasons(lock: Lock) -> None:
     """Print who requires each package, and what the base holds."""
     for package in lock.installed:
         reason = ", ".join(package.via) or "the framework"
-        click.echo(f"{package.name} {package.version}: required by {reason}")
+        print_text(f"{package.name} {package.version}: required by {reason}")
     for provided in lock.provided:
         alias = f" (as {provided.alias_of})" if provided.alias_of else ""
-        click.echo(f"{provided.name} {provided.version}: held by the base{alias}")
+        print_text(f"{provided.name} {provided.version}: held by the base{alias}")

@@ -16,7 +16,7 @@ from envbuild.build.modes import MODES
 from envbuild.check.model import Report
 from envbuild.cli.context import host_builds
 from envbuild.cli.options import flag, path_option, recipe_argument, site_option
-from envbuild.cli.output import print_json, print_table
+from envbuild.cli.output import print_json, print_table, print_text
 from envbuild.cli.terminal import human_seconds, short_path
 from envbuild.context import Context
 from envbuild.errors import HostError, UsageError
@@ -230,19 +230,19 @@ def _print_result(result: MakeResult, context: Context, *, as_json: bool) -> Non
         print_json({**built, "report": result.report})
         return
     base = spec.lock.base
-    click.echo(f"\n{target.name}: {human_bytes(size)} in {human_seconds(result.seconds)}")
+    print_text(f"\n{target.name}: {human_bytes(size)} in {human_seconds(result.seconds)}")
     framework = base.framework or "no framework"
     about = f"{framework}, {spec.lock.python_title}, {base.reference}"
-    click.echo(f"  built    {about}; lock {short_digest(digest)}")
+    print_text(f"  built    {about}; lock {short_digest(digest)}")
     for line in _proved_lines(result.report):
-        click.echo(f"  {line}")
+        print_text(f"  {line}")
     if MODES[spec.mode].is_layered:
         command = f"envbuild flatten {target.name}"
-        click.echo(f"  layered  for turns on this machine; to hand it on: {command}")
-    click.echo(f"  where    {short_path(str(target))}")
+        print_text(f"  layered  for turns on this machine; to hand it on: {command}")
+    print_text(f"  where    {short_path(str(target))}")
     script = example_script(context.settings.cwd)
-    click.echo(f"  run      envbuild exec {spec.recipe.name} -- python {script}")
-    click.echo(
+    print_text(f"  run      envbuild exec {spec.recipe.name} -- python {script}")
+    print_text(
         f"           {name_runtime(context.settings)} exec --nv {target.name} python {script}"
     )
 
@@ -283,12 +283,12 @@ def _passed_checks(report: Report) -> str:
 def _print_sandbox(result: MakeResult, program: str) -> None:
     """Print how to enter a sandbox and how to come back."""
     name, python = result.spec.target.name, result.spec.lock.base.python_path
-    click.echo(f"\n{name}: a writable tree")
-    click.echo(f"  enter    {program} shell --fakeroot --writable --no-home {name}")
+    print_text(f"\n{name}: a writable tree")
+    print_text(f"  enter    {program} shell --fakeroot --writable --no-home {name}")
     how = f"as root inside; {python} is its Python"
-    click.echo(f"  install  pip install …, apt-get install …: {how}")
+    print_text(f"  install  pip install …, apt-get install …: {how}")
     command = f"envbuild make --from-sandbox {name}"
-    click.echo(f"  pack     {command}    (prints the recipe lines for your changes)")
+    print_text(f"  pack     {command}    (prints the recipe lines for your changes)")
 
 
 def _print_packed(packed: PackedSandbox, *, as_json: bool) -> None:
@@ -305,10 +305,10 @@ def _print_packed(packed: PackedSandbox, *, as_json: bool) -> None:
             "files": changes.files,
             "recipe": recipe_lines(changes),
         }
-        click.echo(json.dumps(record, indent=1))
+        print_text(json.dumps(record, indent=1))
         return
-    click.echo(describe_changes(changes))
+    print_text(describe_changes(changes))
     if image is not None:
         proved = _passed_checks(packed.report) if packed.report else "nothing: it was left out"
-        click.echo(f"\n{image.name}: packed as it is; no lock describes what was done by hand")
-        click.echo(f"  proved   {proved}")
+        print_text(f"\n{image.name}: packed as it is; no lock describes what was done by hand")
+        print_text(f"  proved   {proved}")

@@ -10,7 +10,7 @@ import click
 from envbuild.app.wrap.module import ModuleRequest, module_folder, remove_module, write_module
 from envbuild.app.wrap.wrapper import WrapperOptions, name_of_word
 from envbuild.cli.options import flag, image_argument, path_option, values_option
-from envbuild.cli.output import json_option, print_json
+from envbuild.cli.output import json_option, print_json, print_text
 from envbuild.cli.wrapper import wrapper_options
 from envbuild.context import Context
 from envbuild.errors import UsageError
@@ -65,5 +65,5 @@ def command(
         )
         return
     context.report.say(f"commands: {', '.join(module.commands)}")
-    click.echo(f"module use {shlex.quote(str(top / 'modulefiles'))}")
-    click.echo(f"module load {module.name}/{module.version}")
+    print_text(f"module use {shlex.quote(str(top / 'modulefiles'))}")
+    print_text(f"module load {module.name}/{module.version}")

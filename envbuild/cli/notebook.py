@@ -18,7 +18,7 @@ from envbuild.app.wrap.notebook import (
 )
 from envbuild.cli.job import RESOURCES, job_option, show_submission
 from envbuild.cli.options import flag, image_argument
-from envbuild.cli.output import json_option, print_json
+from envbuild.cli.output import json_option, print_json, print_text
 from envbuild.context import Context
 from envbuild.errors import INTERRUPTED, UsageError
 from envbuild.job.model import Record
@@ -54,7 +54,7 @@ def command(
             raise UsageError("--json and --jump need --on SITE")
         line = plan_here(request, context, dry_run=dry_run)
         if dry_run:
-            click.echo(shlex.join(line.argv))
+            print_text(shlex.join(line.argv))
             return 0
         hand_over(line.argv, line.env or {})
     if dry_run:
@@ -76,9 +76,9 @@ def command(
 def _show(found: Notebook, context: Context) -> None:
     context.report.say(f"JupyterLab is up: job {found.job} on {found.node}")
     if found.tunnel is not None:
-        click.echo(f"on your own machine:  {found.tunnel}")
-    click.echo(f"in your browser:      {found.url}")
-    click.echo(f"it ends with the job; earlier: envbuild cancel {found.job}")
+        print_text(f"on your own machine:  {found.tunnel}")
+    print_text(f"in your browser:      {found.url}")
+    print_text(f"it ends with the job; earlier: envbuild cancel {found.job}")
 
 
 def _say_how_to_go_on(record: Record, site: Site, context: Context) -> None:

@@ -13,7 +13,7 @@ from envbuild.app.query.outdated import (
 from envbuild.app.ready_lock import require_lock
 from envbuild.cli.context import host_builds
 from envbuild.cli.options import flag, recipe_argument
-from envbuild.cli.output import json_option, print_json, print_table
+from envbuild.cli.output import json_option, print_json, print_table, print_text
 from envbuild.context import Context
 from envbuild.recipe.find import find_recipe
 
@@ -37,7 +37,7 @@ def command(context: Context, *, name: str | None, everything: bool, as_json: bo
         print_json([dict(zip(COLUMNS, row, strict=True)) for row in rows])
         return
     if not rows:
-        click.echo("nothing is outdated")
+        print_text("nothing is outdated")
         return
     print_table(COLUMNS, rows)
 

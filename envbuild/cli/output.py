@@ -13,7 +13,7 @@ from typing import Any
 import click
 import msgspec
 
-from envbuild.cli.terminal import plain_text
+from envbuild.cli.terminal import ACTING, plain_text
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 """The option of every verb that prints values; those that print a document (a lock, a script) have none."""
@@ -22,19 +22,25 @@ NARROWEST = 12
 """Columns to which a long column is cut at most; below it a value says nothing any more."""
 
 
+def print_text(text: str = "", *, err: bool = False, nl: bool = True) -> None:
+    """Print a text, of which a terminal only shows what strangers say in it."""
+    click.echo(plain_text(text), err=err, nl=nl)
+
+
 def print_json(value: Any) -> None:
     """Print a record, list or dictionary as JSON, indented by one blank a level.
 
     Keys are written as in recipes and locks: small letters, words joined by hyphens.  Sizes are
     bytes, durations seconds, times UTC in ISO 8601.
     """
-    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=1).decode())
+    text = msgspec.json.format(msgspec.json.encode(value), indent=1).decode()
+    click.echo(ACTING.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print a head line and one line a row; on a terminal the longest column is cut until a line fits."""
     for line in table_lines(columns, rows, terminal_width()):
-        click.echo(plain_text(line))
+        print_text(line)
 
 
 def terminal_width() -> int | None:

@@ -12,7 +12,7 @@ from envbuild.app.spec import build_spec
 from envbuild.build.image.embedded import read_embedded_info
 from envbuild.build.image.rebuild import Comparison, compare_images, made_again
 from envbuild.cli.options import flag, path_option, recipe_argument
-from envbuild.cli.output import json_option, print_json
+from envbuild.cli.output import json_option, print_json, print_text
 from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.store.atomic import copy_out
@@ -77,10 +77,10 @@ def command(
 
 
 def _print_comparison(found: Comparison) -> None:
-    click.echo(f"{found.name}: made again from lock {short_digest(found.lock)}: {SAME[found.same]}")
-    click.echo(f"  before  {found.before}")
-    click.echo(f"  again   {found.after}")
+    print_text(f"{found.name}: made again from lock {short_digest(found.lock)}: {SAME[found.same]}")
+    print_text(f"  before  {found.before}")
+    print_text(f"  again   {found.after}")
     for layer, path, what in found.differs[:SHOWN]:
-        click.echo(f"  {layer:<9}  /{path}: {what}")
+        print_text(f"  {layer:<9}  /{path}: {what}")
     if len(found.differs) > SHOWN:
-        click.echo(f"  and {len(found.differs) - SHOWN} more (--json has all)")
+        print_text(f"  and {len(found.differs) - SHOWN} more (--json has all)")

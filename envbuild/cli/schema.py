@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from envbuild.check.model import Report
+from envbuild.cli.output import print_text
 from envbuild.recipe.model import Recipe
 from envbuild.shelf.model import Entry
 from envbuild.toml import json_schema
@@ -35,4 +36,4 @@ def command(what: str) -> None:
       envbuild schema > recipe.schema.json
     """
     # patterns end in \Z here, because Python's $ lets one newline through; in JSON Schema $ is the very end
-    click.echo(json.dumps(json_schema(*DOCUMENTS[what]), indent=2).replace("\\\\Z", "$"))
+    print_text(json.dumps(json_schema(*DOCUMENTS[what]), indent=2).replace("\\\\Z", "$"))

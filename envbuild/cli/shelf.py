@@ -15,7 +15,7 @@ from envbuild.app.shelf.publish import Published, gather_publication, publish, r
 from envbuild.cli.complete import complete_shelf
 from envbuild.cli.group import CommandGroup
 from envbuild.cli.options import flag, path_option, recipe_argument, value_option
-from envbuild.cli.output import json_option, print_json, print_table
+from envbuild.cli.output import json_option, print_json, print_table, print_text
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, UsageError
 from envbuild.shelf.config import (
@@ -130,7 +130,7 @@ def list_command(context: Context, *, as_json: bool) -> None:
     if as_json:
         print_json(rows)
     elif not rows:
-        click.echo("no shelves: envbuild shelf add SHELF URL")
+        print_text("no shelves: envbuild shelf add SHELF URL")
     else:
         _print_rows(rows)
 
@@ -183,7 +183,7 @@ def _print_published(published: Published, context: Context, *, as_json: bool) -
         context.report.say(f"{title} has this entry already")
         return
     after = f", after {number - 1} earlier" if number > 1 else ""
-    click.echo(f"{title}: published{after}, {human_bytes(published.size)} new")
+    print_text(f"{title}: published{after}, {human_bytes(published.size)} new")
     if not published.has_image:
         what = "no image of this lock is here, so no verdict is published"
         context.report.say(f"{what} (envbuild make {name})")
@@ -268,7 +268,7 @@ def get_command(
         print_json({"name": name, "files": written})
         return
     for path in written:
-        click.echo(path)
+        print_text(path)
 
 
 @command.command("site")
@@ -286,12 +286,12 @@ def site_command(context: Context, *, folder: Path, shelf: str | None, as_json: 
     if as_json:
         print_json({"index": str(index), "pages": count})
         return
-    click.echo(f"{index}: {count_noun(count, 'page')}")
+    print_text(f"{index}: {count_noun(count, 'page')}")
 
 
 def _print_card(taken: VerifiedEntry, history: list[tuple[str, str, str]]) -> None:
     entry, about = taken.stored.entry, taken.stored.entry.about
-    click.echo(f"{taken.title}{f': {sanitize_text(about.summary)}' if about.summary else ''}")
+    print_text(f"{taken.title}{f': {sanitize_text(about.summary)}' if about.summary else ''}")
     base = f"{about.framework or 'no framework'}, Python {about.python}, {about.base}"
     rows = [
         ("holds", f"{base}, {count_noun(about.packages, 'package')}"),
@@ -315,8 +315,8 @@ def _print_card(taken: VerifiedEntry, history: list[tuple[str, str, str]]) -> No
         for digest, when, who in reversed(history)
     ]
     for title, text in rows:
-        click.echo(f"  {title:<9}  {sanitize_text(text)}")
-    click.echo(f"  take it    envbuild make {taken.shelf}/{entry.name}")
+        print_text(f"  {title:<9}  {sanitize_text(text)}")
+    print_text(f"  take it    envbuild make {taken.shelf}/{entry.name}")
 
 
 def _print_rows(rows: Sequence[Mapping[str, object]]) -> None:

@@ -11,7 +11,7 @@ from envbuild.app.source import find_named_source
 from envbuild.cli.complete import complete_recipe
 from envbuild.cli.list_ import RecipeRow, recipe_row
 from envbuild.cli.options import flag
-from envbuild.cli.output import json_option, print_json
+from envbuild.cli.output import json_option, print_json, print_text
 from envbuild.cli.terminal import short_path
 from envbuild.context import Context
 from envbuild.errors import UsageError
@@ -34,7 +34,7 @@ def command(context: Context, *, name: str | None, script: bool, as_json: bool) 
         raise UsageError("--script prints text", where="--json", hint="leave one of them out")
     if script:
         text = script_text(source, require_lock(source), context.store)
-        click.echo("".join(f"{sanitize_text(line)}\n" for line in text.splitlines()), nl=False)
+        print_text("".join(f"{sanitize_text(line)}\n" for line in text.splitlines()), nl=False)
         return
     about = recipe_row(source.path, context)
     if as_json:
@@ -42,7 +42,7 @@ def command(context: Context, *, name: str | None, script: bool, as_json: bool) 
         return
     for key, value in {**_recipe_facts(source), **_recipe_state(source, about)}.items():
         text = short_path("; ".join(value) if isinstance(value, list) else value)
-        click.echo(f"{key.replace('-', ' '):<13}  {sanitize_text(text or '-')}")
+        print_text(f"{key.replace('-', ' '):<13}  {sanitize_text(text or '-')}")
 
 
 def _recipe_facts(source: Source) -> dict[str, str | list[str]]:

@@ -10,7 +10,7 @@ from envbuild.cli.complete import complete_site
 from envbuild.cli.follow import follow_job
 from envbuild.cli.group import CommandGroup
 from envbuild.cli.options import flag
-from envbuild.cli.output import json_option, print_json, print_table
+from envbuild.cli.output import json_option, print_json, print_table, print_text
 from envbuild.context import Context
 from envbuild.errors import CheckFailedError, UsageError
 from envbuild.job.compose import JobDraft, compose_job
@@ -62,7 +62,7 @@ def show_command(context: Context, *, name: str, as_json: bool) -> None:
     if as_json:
         print_json(site)
         return
-    click.echo(site_text(name, context.settings), nl=False)
+    print_text(site_text(name, context.settings), nl=False)
 
 
 @command.command("init")
@@ -93,7 +93,7 @@ def init_command(
     found = detect(context.settings, context.runner, scheduler)
     text = detected_site_text(name, found, context.settings, context.runner)
     if only_print:
-        click.echo(text, nl=False)
+        print_text(text, nl=False)
         return
     write_text(path, text)
     note_site(name, context.settings)

@@ -12,7 +12,7 @@ import click
 
 from envbuild.cli.complete import complete_job
 from envbuild.cli.options import flag
-from envbuild.cli.output import print_json, print_table
+from envbuild.cli.output import print_json, print_table, print_text
 from envbuild.context import Context
 from envbuild.job.model import Record
 from envbuild.job.track.records import find_record, last_record, load_records, plain_id
@@ -49,10 +49,10 @@ def command(
     records = (find_record(job, folder),) if job else load_records(folder)[-LAST:]
     rows = [row(record, context) for record in records]
     if as_json:
-        click.echo(json.dumps(rows, indent=1))
+        print_text(json.dumps(rows, indent=1))
         return
     if not rows:
-        click.echo("no job was submitted from this folder")
+        print_text("no job was submitted from this folder")
         return
     print_table(COLUMNS, [tuple(item.values()) for item in rows])
 

@@ -7,7 +7,7 @@ import click
 from envbuild.cage import remove_by_ids
 from envbuild.cli.group import CommandGroup
 from envbuild.cli.options import flag
-from envbuild.cli.output import json_option, print_json
+from envbuild.cli.output import json_option, print_json, print_text
 from envbuild.context import Context
 from envbuild.host import read_host
 from envbuild.parts.cache import layer_items
@@ -42,7 +42,7 @@ def path_command(context: Context, *, as_json: bool) -> None:
         )
         return
     for root in (context.store.root, *context.store.below):
-        click.echo(str(root))
+        print_text(str(root))
 
 
 @command.command("du")
@@ -57,8 +57,8 @@ def du_command(context: Context, *, as_json: bool) -> None:
         print_json({"path": str(context.store.root), "bytes": sizes, "total": sum(sizes.values())})
         return
     for name, size in sorted(sizes.items(), key=lambda pair: -pair[1]):
-        click.echo(f"{human_bytes(size):>10}  {name:<10}  {KEPT.get(name, '')}".rstrip())
-    click.echo(f"{human_bytes(sum(sizes.values())):>10}  in all, in {context.store.root}")
+        print_text(f"{human_bytes(size):>10}  {name:<10}  {KEPT.get(name, '')}".rstrip())
+    print_text(f"{human_bytes(sum(sizes.values())):>10}  in all, in {context.store.root}")
 
 
 @command.command("gc")
@@ -94,9 +94,9 @@ def gc_command(context: Context, *, days: float | None, dry_run: bool, as_json: 
         context.report.detail(f"{item.path}: {item.reason}")
     verb = "would be removed" if dry_run else "removed"
     removed = count_noun(len(gone), "file or folder", "files and folders")
-    click.echo(f"{removed} {verb}, {human_bytes(sum(item.size for item in gone))}")
+    print_text(f"{removed} {verb}, {human_bytes(sum(item.size for item in gone))}")
     if len(gone) < len(found):
-        click.echo(
+        print_text(
             f"{len(found) - len(gone)} could not be removed: they belong to somebody else, or a process still uses them"
         )
 
@@ -121,8 +121,8 @@ def verify_command(context: Context, *, as_json: bool) -> int:
         print_json({"files": len(items), "bytes": size, "damaged": [str(i.path) for i in damaged]})
     else:
         for item in damaged:
-            click.echo(f"damaged, removed: {item.path}")
-        click.echo(
+            print_text(f"damaged, removed: {item.path}")
+        print_text(
             f"{count_noun(len(items), 'file')}, {human_bytes(size)}: {len(damaged) or 'none'} damaged"
         )
     return 6 if damaged else 0

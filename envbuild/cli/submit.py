@@ -11,7 +11,7 @@ from envbuild.cli.complete import complete_job
 from envbuild.cli.follow import follow_job
 from envbuild.cli.job import job_options, show_submission
 from envbuild.cli.options import CommandAfterDashes, flag, image_argument
-from envbuild.cli.output import print_json
+from envbuild.cli.output import print_json, print_text
 from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.job.model import Job
@@ -103,7 +103,7 @@ def _submit(job: Job, site: Site, context: Context, key: str, *, wait: bool, as_
         logs = [str(path) for path in log_files(record, settings.cwd)]
         print_json({"job": number, "site": site.name, "name": record.name, "logs": logs})
     else:
-        click.echo(number)
+        print_text(number)
     follow, cancel = f"envbuild logs {number} -f", f"envbuild cancel {number}"
     context.report.say(f"submitted job {number} to {site.name}: {follow}, {cancel}")
     return 0

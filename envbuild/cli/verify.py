@@ -8,8 +8,8 @@ from envbuild.app.image import find_image, refuse_old_image
 from envbuild.app.verify import find_lock_of_image
 from envbuild.build.image.verify import Verification, verify_image
 from envbuild.cli.complete import complete_image
-from envbuild.cli.output import json_option, print_json
-from envbuild.cli.terminal import plain_text, short_path
+from envbuild.cli.output import json_option, print_json, print_text
+from envbuild.cli.terminal import short_path
 from envbuild.context import Context
 
 SHOWN = 20
@@ -45,17 +45,17 @@ def command(context: Context, *, image: str, as_json: bool) -> int:
 
 
 def _print_verification(found: Verification) -> None:
-    click.echo(f"{short_path(found.image)}: {HOLDS[found.holds]}")
-    click.echo(f"  compared  {found.compared}")
-    click.echo(f"  lock      {found.lock}")
-    click.echo(f"  tree      {found.tree}")
+    print_text(f"{short_path(found.image)}: {HOLDS[found.holds]}")
+    print_text(f"  compared  {found.compared}")
+    print_text(f"  lock      {found.lock}")
+    print_text(f"  tree      {found.tree}")
     if found.why:
-        click.echo(f"  bytes     {found.why}")
+        print_text(f"  bytes     {found.why}")
     rows = [("missing", f"/{path}") for path in found.missing]
     rows += [("changed", f"/{path}: {what}") for path, what in found.changed]
     rows += [("extra", f"/{path}") for path in found.extra]
     rows += [("outside", text) for text in found.outside]
     for what, text in rows[:SHOWN]:
-        click.echo(plain_text(f"  {what:<8}  {text}"))
+        print_text(f"  {what:<8}  {text}")
     if len(rows) > SHOWN:
-        click.echo(f"  and {len(rows) - SHOWN} more (--json has all)")
+        print_text(f"  and {len(rows) - SHOWN} more (--json has all)")

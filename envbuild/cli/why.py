@@ -10,7 +10,7 @@ from envbuild.app.ready_lock import require_lock
 from envbuild.cli.complete import complete_package
 from envbuild.cli.context import host_builds
 from envbuild.cli.options import flag, recipe_argument
-from envbuild.cli.output import json_option, print_json
+from envbuild.cli.output import json_option, print_json, print_text
 from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.lock.dependency_paths import conda_package, describe_package
@@ -44,9 +44,9 @@ def command(
     if not as_json:
         # the lock alone gives these; what would change it may take minutes
         for line in lines:
-            click.echo(line)
+            print_text(line)
     outlook = None if offline else find_outlook(source, lock, wanted, context)
     if as_json:
         print_json({"package": wanted, "reasons": lines, "would-change": outlook})
     elif outlook is not None:
-        click.echo(f"would change: {outlook}")
+        print_text(f"would change: {outlook}")

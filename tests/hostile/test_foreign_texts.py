@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from envbuild.base.facts import load_facts
 from envbuild.check.explain import explain_log, load_rules
 from envbuild.errors import IntegrityError, UsageError
 from envbuild.job.lint.lint import lint_script
@@ -149,3 +151,17 @@ def test_a_word_of_megabytes(name: str, text: str, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("import six\n")
     (tmp_path / name).write_text(text.replace("@", "a" * 3_000_000))
     gather_findings(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "endless", "large"])
+def test_a_facts_file_that_is_none(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "facts.json"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "endless":
+        path.symlink_to("/dev/zero")
+    else:
+        with path.open("wb") as file:
+            file.truncate(1 << 36)
+    with pytest.raises(UsageError, match=r"plain file|too large"):
+        load_facts(path)

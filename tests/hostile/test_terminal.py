@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
+import click
 import pytest
 
+import envbuild.cli
+from envbuild.cli import run_cli
+from envbuild.cli.complete import complete_image
 from envbuild.cli.output import print_table
 from envbuild.cli.terminal import Lines, plain_text, show_error
 from envbuild.errors import CheckFailedError, EnvbuildError
@@ -35,6 +40,35 @@ def test_nothing_of_it_reaches_the_terminal(harm: str, capsys: pytest.CaptureFix
     shown = "".join((errors.getvalue(), *capsys.readouterr()))
     assert all(letter in shown for letter in "abcdefghij")
     assert not set(shown) & {"\x1b", "\x9b", "\r", "\x08", "\x07", "\u202e"}
+
+
+def test_only_the_log_of_an_own_job_is_printed_as_it_is() -> None:
+    """All else goes through ``print_text``, ``print_json`` or ``terminal.py``."""
+    folder = Path(envbuild.cli.__file__).parent
+    printing = {path.name for path in folder.glob("*.py") if "click.echo(" in path.read_text()}
+    assert printing == {"output.py", "terminal.py", "completion.py", "follow.py", "logs.py"}
+
+
+@pytest.mark.parametrize("harm", HARM)
+def test_a_log_that_is_explained(
+    harm: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "log").write_text(f"RuntimeError: {harm} here\n", "utf-8", newline="")
+    for words in ((), ("--json",)):
+        assert run_cli(["explain", str(tmp_path / "log"), *words]) == 0
+    assert not set(capsys.readouterr().out) & {"\x1b", "\x9b", "\r", "\x08", "\x07", "\u202e"}
+
+
+@pytest.mark.parametrize("name", ["$(id).sif", "a;id.sif", "a\nb.sif", "`id`.sif", "a b.sif"])
+def test_a_name_that_a_shell_would_run_is_not_completed(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for one in (name, "ok.sif"):
+        (tmp_path / one).touch()
+    monkeypatch.chdir(tmp_path)
+    found = complete_image(click.Context(click.Command("check")), click.Argument(["image"]), "")
+    assert "ok.sif" in found
+    assert name not in found
 
 
 def test_colours_lines_and_all_writing_stay() -> None:

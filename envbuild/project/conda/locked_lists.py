@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.errors import UsageError
-from envbuild.limits import open_plain
+from envbuild.limits import read_whole
 from envbuild.net.redact import without_token
 from envbuild.project.tree import read_text
 from envbuild.yaml import parse_yaml
@@ -93,11 +93,7 @@ def read_conda_list(path: Path, platform: str) -> CondaList:
 
 def _read_whole(path: Path) -> str:
     try:
-        with open_plain(path) as file:
-            raw = file.read(LARGEST + 1)
-        if len(raw) > LARGEST:
-            raise UsageError(f"has more than {LARGEST >> 20} MiB", where=path)
-        return raw.decode("utf-8")
+        return read_whole(path, LARGEST).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot be read as text: {error}", where=path) from error
 
