@@ -127,7 +127,7 @@ def test_apptainer_alone_builds_it(bundle: Path, tmp_path: Path) -> None:
     again = subprocess.run(
         ["sh", str(tmp_path / "small/build.sh")], capture_output=True, text=True, check=False
     )
-    assert again.returncode != 0
+    assert again.returncode == 1
     assert "docopt-0.6.2.tar.gz" in again.stdout + again.stderr
 
 
