@@ -6,7 +6,7 @@ import grp
 import os
 import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -101,7 +101,7 @@ def tightest(quotas: Iterable[Quota]) -> Quota | None:
     )
 
 
-def parse_quota(text: str, names: tuple[str, ...]) -> Quota | None:
+def parse_quota(text: str, names: Sequence[str]) -> Quota | None:
     """Find a file system in what ``quota -w -p`` or ``lfs quota -q`` say: name, two groups of four.
 
     A group is: used ("*" behind it when that is too much), soft limit, hard limit, grace.  A soft

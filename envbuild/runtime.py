@@ -108,7 +108,7 @@ class Runtime:
         return join_numbers(self.version)
 
     def exec_command(
-        self, image: Path, argv: tuple[str, ...], options: ExecOptions | None = None
+        self, image: Path, argv: Sequence[str], options: ExecOptions | None = None
     ) -> Command:
         """Build the command that runs ``argv`` in an image.
 
@@ -143,7 +143,7 @@ class Runtime:
     def root_command(
         self,
         image: Path,
-        argv: tuple[str, ...],
+        argv: Sequence[str],
         *,
         overlay: Path | None,
         binds: Sequence[Bind] = (),

@@ -72,7 +72,7 @@ def parse_version(
     found = re.search(r"\b(apptainer|singularity)(?:-ce|-pro)? version (\d+(?:\.\d+)*)", text)
     if failed or found is None:
         if known := find_known(stderr):
-            raise HostError(known.what, where=where, hint=known.hint)
+            raise HostError(known.what, where=where, hint=known.advice)
         message = next(iter((stderr or text).strip().splitlines()), "nothing")
         raise HostError(
             f"this is not a working Apptainer or Singularity; --version said: {message}",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -74,7 +74,7 @@ def closest(word: str, known: Iterable[str]) -> str:
     return f"; known: {', '.join(names)}" if names else ""
 
 
-def line_of(text: str, path: tuple[str | int, ...]) -> int:
+def line_of(text: str, path: Sequence[str | int]) -> int:
     """Return the line (from 1) where a key stands.
 
     The nearest enclosing one where it cannot be told.
@@ -149,7 +149,7 @@ def convert(data: Any, kind: type[T], *, text: str, where: str) -> T:
         ) from error
 
 
-def _refuse_controls(data: Any, text: str, where: str, path: tuple[str | int, ...]) -> None:
+def _refuse_controls(data: Any, text: str, where: str, path: Sequence[str | int]) -> None:
     """Raise UsageError for a string that would do something to the terminal that shows it."""
     if isinstance(data, str):
         found = CONTROL.search(data)
@@ -170,7 +170,7 @@ def _path(text: str) -> tuple[str | int, ...]:
     return tuple(parts)
 
 
-def _keys_at(kind: Any, path: tuple[str | int, ...]) -> list[str]:
+def _keys_at(kind: Any, path: Sequence[str | int]) -> list[str]:
     """Return the keys that a record type knows at a path."""
     info = _inside(_type_at(kind, path))
     return (
@@ -178,7 +178,7 @@ def _keys_at(kind: Any, path: tuple[str | int, ...]) -> list[str]:
     )
 
 
-def _described_as(kind: Any, path: tuple[str | int, ...]) -> str | None:
+def _described_as(kind: Any, path: Sequence[str | int]) -> str | None:
     """Return what the record type says of the value at a path; None where it says nothing."""
     found = _inside(_type_at(kind, path))
     if not isinstance(found, msgspec.inspect.Metadata):
@@ -187,7 +187,7 @@ def _described_as(kind: Any, path: tuple[str | int, ...]) -> str | None:
     return f"it takes: {text[:1].lower()}{text[1:].removesuffix('.')}" if text else None
 
 
-def _type_at(kind: Any, path: tuple[str | int, ...]) -> Any:
+def _type_at(kind: Any, path: Sequence[str | int]) -> Any:
     info = msgspec.inspect.type_info(kind)
     for part in path:
         info = _inside(info)

@@ -47,11 +47,11 @@ MANAGERS = {
 
 def plan_entry(
     found: FoundImage,
-    argv: tuple[str, ...],
+    argv: Sequence[str],
     context: Context,
     *,
-    binds: tuple[str, ...] = (),
-    variables: tuple[str, ...] = (),
+    binds: Sequence[str] = (),
+    variables: Sequence[str] = (),
     dry_run: bool = False,
 ) -> Command:
     """Return the command that runs ``argv`` in an image, or opens a shell where it is empty.
@@ -122,7 +122,7 @@ def parse_bind(text: str, cwd: Path) -> Bind:
     return source, target, mode == "rw"
 
 
-def parse_variables(texts: tuple[str, ...], environment: Mapping[str, str]) -> dict[str, str]:
+def parse_variables(texts: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:
     """Read "KEY=VALUE", or "KEY" for the caller's own value.
 
     Raises UsageError for a bad name, and for one that is not set.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -90,11 +91,11 @@ def _run_probe(path: Path, context: Context, image: str) -> str:
 
 
 def _probe_with(
-    python: tuple[str, ...],
+    python: Sequence[str],
     path: Path,
     context: Context,
     *words: str,
-    binds: tuple[Bind, ...] = (),
+    binds: Sequence[Bind] = (),
 ) -> Result:
     options = ExecOptions(stdin=probe_text(), timeout=PROBE_SECONDS, binds=binds)
     runtime = find_runtime(context.settings, context.runner)

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -181,7 +181,7 @@ def _size(link: Link, client: httpx.Client) -> int:
     return link.size if link.size is not None else ask_sizes([link.url], client)[link.url]
 
 
-def _best(links: tuple[Link, ...], name: str, version: str, python: str) -> Link:
+def _best(links: Sequence[Link], name: str, version: str, python: str) -> Link:
     """Return the wheel of a version that fits a Python of this machine best."""
     major, minor = map(int, python.split("."))
     platforms = list(platform_tags())

@@ -8,7 +8,7 @@ import io
 import os
 import shutil
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -247,7 +247,7 @@ class _Checked:
 
 
 def _write(
-    target: Path, table: Table, contents: tuple[Content, ...], order: BuildSpec, context: Context
+    target: Path, table: Table, contents: Sequence[Content], order: BuildSpec, context: Context
 ) -> int:
     total = sum(member.size for member in table.members)
     with os_errors_as(target.parent):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock
 from envbuild.plan.shell import SUPPLIED
@@ -26,7 +28,7 @@ def build_script(recipe: Recipe) -> str:
     return SCRIPT.replace("BIND", SUPPLIED.rsplit("/", 1)[0]).replace("NAME", recipe.name)
 
 
-def readme(recipe: Recipe, lock: Lock, *, pythons: tuple[str, ...]) -> str:
+def readme(recipe: Recipe, lock: Lock, *, pythons: Sequence[str]) -> str:
     """Return the bundle's README.
 
     ``pythons`` are those that envbuild's own wheels inside are for.

@@ -9,8 +9,7 @@ from functools import cache
 import msgspec
 
 from envbuild.check.checks.libraries import advise_provider
-from envbuild.data.tables import LogRule, load_log_rules
-from envbuild.failures import KNOWN_FAILURES
+from envbuild.data.tables import LogRule, load_failures, load_log_rules
 
 BLOCK = 1 << 20
 LINE_LIMIT = 4000
@@ -57,11 +56,11 @@ def load_rules() -> tuple[LogRule, ...]:
             name=f"container-{number}",
             pattern=f"{AFTER_ERROR}(?:{known.pattern})",
             cause=known.what,
-            do=tuple(known.hint.splitlines()),
+            do=known.hint,
             source="messages of Apptainer 1.4",
             example="",
         )
-        for number, known in enumerate(KNOWN_FAILURES, 1)
+        for number, known in enumerate(load_failures().runtime, 1)
     )
     return load_log_rules().rule + runtime
 

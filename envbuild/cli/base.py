@@ -186,7 +186,7 @@ def _span(first: str | None, last: str | None) -> str:
     return f"{first or '-'}" if first == last else f"{first} to {last}"
 
 
-def describe_matches(choices: tuple[BaseMatch, ...], count: int, refusals: RejectionCounts) -> str:
+def describe_matches(choices: Sequence[BaseMatch], count: int, refusals: RejectionCounts) -> str:
     """Lay suggestions out for people: what to write into the recipe, why, what to beware of."""
     lines = []
     for number, choice in enumerate(choices, 1):

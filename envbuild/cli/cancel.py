@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from envbuild.cli.complete import complete_job
@@ -14,7 +16,7 @@ from envbuild.job.track.cancel import cancel_job
 @click.argument("jobs", metavar="ID…", shell_complete=complete_job, nargs=-1, required=True)
 @json_option
 @click.pass_obj
-def command(context: Context, *, jobs: tuple[str, ...], as_json: bool) -> None:
+def command(context: Context, *, jobs: Sequence[str], as_json: bool) -> None:
     """End jobs that were submitted from this folder; a job that has ended already stays as it is."""
     rows = []
     for job in jobs:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 
 import click
 
@@ -25,7 +26,7 @@ def command(
     context: Context,
     *,
     image: str,
-    argv: tuple[str, ...],
+    argv: Sequence[str],
     entry: EntryOptions,
 ) -> None:
     """Run a command inside the image.
@@ -39,7 +40,7 @@ def command(
 
 
 def enter_image(
-    context: Context, name: str | None, argv: tuple[str, ...], entry: EntryOptions
+    context: Context, name: str | None, argv: Sequence[str], entry: EntryOptions
 ) -> None:
     """Replace this process by the runtime; an empty ``argv`` opens a shell."""
     found = find_image(name, context)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -39,7 +39,7 @@ def follow_job(
     return exit_code(receipts)
 
 
-def _report_ends(receipts: tuple[Receipt, ...], context: Context) -> None:
+def _report_ends(receipts: Sequence[Receipt], context: Context) -> None:
     for receipt in receipts:
         task = f" task {receipt.task}" if receipt.task else ""
         ended = f", after signal {receipt.signal}" if receipt.signal else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
@@ -94,7 +94,7 @@ class EntryOptions:
     dry_run: bool = False
 
 
-def gather_options(kind: Any, name: str, options: tuple[Option, ...]) -> Callable[[F], F]:
+def gather_options(kind: Any, name: str, options: Sequence[Option]) -> Callable[[F], F]:
     """Return what gives a verb these options; they arrive as one record, under this name."""
 
     def decorate(command: F) -> F:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from envbuild.app.image import is_image_path
@@ -22,7 +24,7 @@ def command(
     context: Context,
     *,
     image: str | None,
-    argv: tuple[str, ...],
+    argv: Sequence[str],
     entry: EntryOptions,
 ) -> None:
     """Run the recipe's [run] command inside the image, or another one behind --."""

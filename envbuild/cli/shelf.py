@@ -201,7 +201,7 @@ def _print_published(published: Published, context: Context, *, as_json: bool) -
 def search_command(
     context: Context,
     *,
-    words: tuple[str, ...],
+    words: Sequence[str],
     framework: str | None,
     gpu: str | None,
     cuda: str | None,

@@ -293,6 +293,34 @@ class CacheTable(TableRow, frozen=True):
     cache: tuple[CacheVariable, ...]
 
 
+class RuntimeFailure(TableRow, frozen=True):
+    """A message of the container runtime, what it means and what to do about it."""
+
+    pattern: str
+    what: str
+    hint: tuple[str, ...]
+    error: Literal["space", "usage"] | None = None
+
+    @property
+    def advice(self) -> str:
+        """What to do, as one text."""
+        return "\n".join(self.hint)
+
+
+class BuildFailure(TableRow, frozen=True):
+    """A message of the build of a source archive, and what to do about it."""
+
+    pattern: str
+    hint: str
+
+
+class FailureTable(TableRow, frozen=True):
+    """The whole of failures.toml."""
+
+    runtime: tuple[RuntimeFailure, ...]
+    build: tuple[BuildFailure, ...]
+
+
 class LogRule(TableRow, frozen=True):
     """One known message in the log of a job."""
 
@@ -328,6 +356,7 @@ def table_loader(name: str, kind: type[T]) -> Callable[[], T]:
     return load_table
 
 
+load_failures = table_loader("failures.toml", FailureTable)
 load_caches = table_loader("caches.toml", CacheTable)
 load_catalogue = table_loader("catalogue.toml", Catalogue)
 load_cuda = table_loader("cuda.toml", CudaTable)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -103,7 +103,7 @@ def _read_condarc(settings: Settings) -> Mapping[str, Any]:
 
 
 def channel_headers(
-    settings: Settings, names: tuple[str, ...]
+    settings: Settings, names: Sequence[str]
 ) -> Callable[[str, str], dict[str, str] | None]:
     """Return what gives a request its password: the one of the channel's address, or netrc's.
 

@@ -8,7 +8,7 @@ import ipaddress
 import netrc
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from itertools import chain
 from pathlib import Path
@@ -227,7 +227,7 @@ def open_response(
     *,
     method: str = "GET",
     headers: Mapping[str, str] | None = None,
-    accept: tuple[int, ...] = (200,),
+    accept: Sequence[int] = (200,),
 ) -> Iterator[httpx.Response]:
     """Send a request and lend its streamed answer, whose status is one of ``accept``.
 

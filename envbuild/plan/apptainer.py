@@ -5,6 +5,8 @@ Knows syntax, decides nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from envbuild.errors import UsageError
 from envbuild.names import Pairs
 from envbuild.plan.model import Definition
@@ -59,7 +61,7 @@ def _header_value(key: str, value: str) -> str:
     return value
 
 
-def _render_section(section: str, lines: tuple[str, ...]) -> str:
+def _render_section(section: str, lines: Sequence[str]) -> str:
     """Indent a section's lines, except heredocs.
 
     Their bodies and ends stand at the start of the line.

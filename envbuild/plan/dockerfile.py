@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from envbuild.errors import UsageError
 from envbuild.names import BASE_KINDS, Pairs
@@ -99,7 +99,7 @@ def _render_pairs(word: str, pairs: Iterable[tuple[str, str]]) -> str:
     return "".join(f"{word} {name}={_quote_value(value)}\n" for name, value in pairs)
 
 
-def _render_run(lines: tuple[str, ...], mounts: str) -> str:
+def _render_run(lines: Sequence[str], mounts: str) -> str:
     if not lines:
         return ""
     # a shell's printf takes every line as one word, and sh reads them as they were

@@ -5,6 +5,8 @@ In a definition's %setup, or in a stage of a Dockerfile.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from envbuild.base.debian.mmdebstrap import mmdebstrap_arguments
 from envbuild.base.model import DebianPackage
 from envbuild.plan.quoting import quote_word
@@ -17,8 +19,8 @@ TARGET, STAGED, SUPPLIED_DEBIAN = "/target", "/debian", "/mnt/debian"
 
 
 def bootstrap_root(
-    base: tuple[DebianPackage, ...],
-    others: tuple[DebianPackage, ...],
+    base: Sequence[DebianPackage],
+    others: Sequence[DebianPackage],
     epoch: int,
     *,
     conda: bool = False,
@@ -50,7 +52,7 @@ def bootstrap_root(
 
 
 def root_stage(
-    base: tuple[DebianPackage, ...], others: tuple[DebianPackage, ...], epoch: int
+    base: Sequence[DebianPackage], others: Sequence[DebianPackage], epoch: int
 ) -> tuple[str, ...]:
     """Return the lines that make the same root in a stage of a Dockerfile, on an image of Debian.
 
@@ -104,9 +106,7 @@ def take_secrets(*, staged: bool) -> tuple[str, ...]:
     return (*take, f"mkdir -p {BUILD}/files", f"cp -r {SUPPLIED_DEBIAN} {BUILD}/files/debian")
 
 
-def _fill_root(
-    base: tuple[DebianPackage, ...], others: tuple[DebianPackage, ...]
-) -> tuple[str, ...]:
+def _fill_root(base: Sequence[DebianPackage], others: Sequence[DebianPackage]) -> tuple[str, ...]:
     """Return lines that download into a folder $work, and fill $root with the base."""
     return (
         *_download_debian(base, others),
@@ -123,7 +123,7 @@ def _fill_root(
     )
 
 
-def _mmdebstrap_call(base: tuple[DebianPackage, ...]) -> str:
+def _mmdebstrap_call(base: Sequence[DebianPackage]) -> str:
     """Return the call that envbuild's own bootstrap makes, with the folder $work of the script."""
     arguments = mmdebstrap_arguments(
         base, repository="$work/base", target="$work/root.tar", mode="root"
@@ -135,7 +135,7 @@ def _mmdebstrap_call(base: tuple[DebianPackage, ...]) -> str:
 
 
 def _download_debian(
-    base: tuple[DebianPackage, ...], others: tuple[DebianPackage, ...]
+    base: Sequence[DebianPackage], others: Sequence[DebianPackage]
 ) -> tuple[str, ...]:
     listing = [f"base {p.sha256} {p.path}" for p in base]
     listing += [f"others {p.sha256} {p.path}" for p in others]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from envbuild.base.model import DebianPackage
@@ -98,13 +98,13 @@ def requirement_lines(packages: Iterable[PythonPackage]) -> tuple[str, ...]:
 
 
 def supply_files(
-    packages: tuple[PythonPackage, ...],
-    build: tuple[PythonPackage, ...],
+    packages: Sequence[PythonPackage],
+    build: Sequence[PythonPackage],
     python: str,
-    debian: tuple[DebianPackage, ...] = (),
-    own: tuple[LockedFiles, ...] = (),
+    debian: Sequence[DebianPackage] = (),
+    own: Sequence[LockedFiles] = (),
     *,
-    fetching: tuple[str, ...] = (),
+    fetching: Sequence[str] = (),
 ) -> tuple[str, ...]:
     """Return %post lines that set ``files`` (a folder) and ``offline`` (a prefix of commands).
 
@@ -156,7 +156,7 @@ def supply_files(
     )
 
 
-def _fetch_debian(packages: tuple[DebianPackage, ...], python: str) -> tuple[str, ...]:
+def _fetch_debian(packages: Sequence[DebianPackage], python: str) -> tuple[str, ...]:
     if not packages:
         return ()
     return (
@@ -171,7 +171,7 @@ def _fetch_debian(packages: tuple[DebianPackage, ...], python: str) -> tuple[str
     )
 
 
-def lay_files(files: tuple[LockedFiles, ...]) -> tuple[str, ...]:
+def lay_files(files: Sequence[LockedFiles]) -> tuple[str, ...]:
     """Return %post lines that unpack the files of the recipe.
 
     A folder that is there keeps its mode and owner.
@@ -191,7 +191,7 @@ def lay_files(files: tuple[LockedFiles, ...]) -> tuple[str, ...]:
     )
 
 
-def install_debian(packages: tuple[DebianPackage, ...]) -> tuple[str, ...]:
+def install_debian(packages: Sequence[DebianPackage]) -> tuple[str, ...]:
     """Return %post lines that install locked Debian packages from files."""
     if not packages:
         return ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -19,7 +19,7 @@ Beside = Mapping[tuple[str, str, str], str]
 def write_recipe(
     recipe: Recipe,
     *,
-    head: tuple[str, ...] = (),
+    head: Sequence[str] = (),
     beside: Beside | None = None,
     below: Mapping[str, tuple[str, ...]] | None = None,
 ) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
@@ -43,7 +44,7 @@ def draft_entry(
     *,
     who: str,
     image: ImageDescriptor | None = None,
-    reports: tuple[Report, ...] = (),
+    reports: Sequence[Report] = (),
 ) -> EntryDraft:
     """Return the draft of a recipe with its lock.
 

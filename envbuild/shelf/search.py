@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -119,7 +119,7 @@ def _version_begins(version: str, wanted: list[str]) -> bool:
     return not wanted or f"{version}.".startswith(f"{wanted[0].rstrip('.*')}.")
 
 
-def _rank_entry(entry: Entry, asked: tuple[str, ...]) -> int | None:
+def _rank_entry(entry: Entry, asked: Sequence[str]) -> int | None:
     about = entry.about
     name = entry.name.casefold()
     text = " ".join((about.summary, about.base, about.framework or "", *about.direct)).casefold()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from envbuild.build.conda.scripts import read_scripts
 from envbuild.lock.model import Lock
 from envbuild.net.partial import is_complete
@@ -50,7 +52,7 @@ def _conda_parts(lock: Lock, store: Store) -> list[str]:
     return parts
 
 
-def _script_part(title: str, lines: tuple[str, ...]) -> list[str]:
+def _script_part(title: str, lines: Sequence[str]) -> list[str]:
     return ["", f"# ---- {title} ----", *lines] if lines else []
 
 

@@ -218,7 +218,7 @@ def _choice_file(
     return lists.config.parent / "chosen" / f"{lists.digest[:16]}-{key}.json"
 
 
-def _keep_choice(file: Path, chosen: tuple[DebianPackage, ...]) -> None:
+def _keep_choice(file: Path, chosen: Sequence[DebianPackage]) -> None:
     """Keep apt's choice, and drop those of releases before."""
     with suppress(OSError, EnvbuildError):  # a store that cannot be written to still answers
         file.parent.mkdir(exist_ok=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from envbuild.build.image.base_config import HOME, NO_CONFIG, BaseConfig, parse_labels
 from envbuild.build.modes import MODES
@@ -92,7 +92,7 @@ def runtime_files(
     return {**files, **{f"actions/{name}": ACTION + line for name, line in ACTIONS.items()}}
 
 
-def shell_script(lines: tuple[str, ...]) -> str:
+def shell_script(lines: Sequence[str]) -> str:
     """Return lines as a shell script."""
     return "\n".join(("#!/bin/sh", *lines)) + "\n"
 

@@ -244,9 +244,7 @@ class _OverlayRun:
                 raise _run_failure(self.script, result)
             take_file(between.out, "layer.tar", self.overlay.with_name("layer.tar"))
 
-    def _run_python(
-        self, words: tuple[str, ...], binds: tuple[Bind, ...], between: Exchange
-    ) -> Result:
+    def _run_python(self, words: Sequence[str], binds: Sequence[Bind], between: Exchange) -> Result:
         """Run the base's Python; where it has none, this machine's."""
         runner = self.context.runner
         if self.base.python:
@@ -258,7 +256,7 @@ class _OverlayRun:
             return runner(self._command((*host.argv, *words), binds), check=False)
 
     def _command(
-        self, argv: tuple[str, ...], binds: tuple[Bind, ...], overlay: Path | None = None
+        self, argv: Sequence[str], binds: Sequence[Bind], overlay: Path | None = None
     ) -> Command:
         return self.context.runtime.root_command(
             self.image,

@@ -5,7 +5,7 @@ Put together from the store beside the final name, checked, then given that name
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -82,7 +82,7 @@ def _kept_layers(record: ImageRecord | None, store: Store) -> tuple[Layer, ...] 
 
 
 def _image_record(
-    path: Path, order: BuildSpec, layers: tuple[Layer, ...], tree: str, stage: Stage
+    path: Path, order: BuildSpec, layers: Sequence[Layer], tree: str, stage: Stage
 ) -> ImageRecord:
     return ImageRecord(
         digest=image_digest(path, stage.advance),
