@@ -110,6 +110,11 @@ def read_host(*, root: Path = Path("/"), uid: int | None = None, user: str | Non
     )
 
 
+def count_processors() -> int:
+    """Return how many processors this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
 def read_driver(root: Path = Path("/")) -> str | None:
     """Return the version of the loaded NVIDIA driver, None without driver or without its control device."""
     if not (root / "dev/nvidiactl").exists():

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from envbuild.errors import UsageError
-from envbuild.toml import closest, line_of, read_toml
+from envbuild.toml import closest, place_of, read_toml
 
 SECTIONS: dict[str, tuple[str, ...] | None] = {
     "store": ("path", "below"),
@@ -294,17 +294,15 @@ def _read_config(path: Path) -> dict[str, Any]:
         if section not in SECTIONS:
             raise UsageError(
                 f"unknown section [{section}]{closest(section, SECTIONS)}",
-                where=f"{path}, line {line_of(text, (section,))}",
+                where=place_of(path, text, section),
             )
         if not isinstance(content, dict):
-            raise UsageError(
-                f"{section} must be a section", where=f"{path}, line {line_of(text, (section,))}"
-            )
+            raise UsageError(f"{section} must be a section", where=place_of(path, text, section))
         known = SECTIONS[section]
         for key in content:
             if known is not None and key not in known:
                 raise UsageError(
                     f"unknown key {key!r} in [{section}]{closest(key, known)}",
-                    where=f"{path}, line {line_of(text, (section, key))}",
+                    where=place_of(path, text, section, key),
                 )
     return data

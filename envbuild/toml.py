@@ -105,6 +105,11 @@ def line_of(text: str, path: Sequence[str | int]) -> int:
     return found + 1
 
 
+def place_of(where: str | Path, text: str, *keys: str | int) -> str:
+    """Return file and line where a key stands, for an error."""
+    return f"{where}, line {line_of(text, keys)}"
+
+
 def _key(name: str) -> re.Pattern[str]:
     """Match a line that sets the key, alone or inside an inline table."""
     quoted = rf"[\"']?{re.escape(name)}[\"']?\s*="
@@ -135,17 +140,15 @@ def convert(data: Any, kind: type[T], *, text: str, where: str) -> T:
             inside = f" in [{section}]" if section else ""
             noun = "key" if section else "section"
             what = f"unknown {noun} {unknown[1]!r}{inside}{closest(unknown[1], known)}"
-            raise UsageError(
-                what, where=f"{where}, line {line_of(text, (*path, unknown[1]))}"
-            ) from error
+            raise UsageError(what, where=place_of(where, text, *path, unknown[1])) from error
         if missing:
             inside = f" in [{section}]" if section else ""
             raise UsageError(
-                f"{missing[1]!r} is missing{inside}", where=f"{where}, line {line_of(text, path)}"
+                f"{missing[1]!r} is missing{inside}", where=place_of(where, text, *path)
             ) from error
         what = f"{section}: {message[:1].lower()}{message[1:]}" if section else message
         raise UsageError(
-            what, where=f"{where}, line {line_of(text, path)}", hint=_described_as(kind, path)
+            what, where=place_of(where, text, *path), hint=_described_as(kind, path)
         ) from error
 
 
@@ -155,7 +158,7 @@ def _refuse_controls(data: Any, text: str, where: str, path: Sequence[str | int]
         found = CONTROL.search(data)
         if found:
             what = f"{'.'.join(map(str, path))}: has the control character U+{ord(found[0]):04X}"
-            raise UsageError(what, where=f"{where}, line {line_of(text, path)}")
+            raise UsageError(what, where=place_of(where, text, *path))
     elif isinstance(data, (dict, list)):
         items = data.items() if isinstance(data, dict) else enumerate(data)
         for key, value in items:

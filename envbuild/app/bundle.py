@@ -7,13 +7,12 @@ from pathlib import Path
 
 from envbuild.app.make import MakeRequest, MakeResult, make
 from envbuild.app.ready_lock import require_whole_lock
-from envbuild.app.source import find_named_source
+from envbuild.app.source import find_named_source, require_place
 from envbuild.app.spec import build_spec
 from envbuild.bundle.own import own_wheels
 from envbuild.bundle.pack import write_bundle
 from envbuild.bundle.unpack import opened_bundle, unpack
 from envbuild.context import Context
-from envbuild.errors import UsageError
 from envbuild.recipe.model import Source
 from envbuild.store.units import human_bytes
 
@@ -28,8 +27,7 @@ def bundle_recipe(
     source = find_named_source(name, context)
     lock = require_whole_lock(source, context)
     target = context.settings.cwd / (output or f"{source.recipe.name}.bundle.tar")
-    if not target.parent.is_dir():
-        raise UsageError("there is no such folder", where=target.parent)
+    require_place(target)
     spec = build_spec(source, lock, target, "fakeroot", context)
     with context.store.work("own") as folder:
         own = own_wheels(folder, context) if with_tool else None

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
+from msgspec import structs
 
 from envbuild.app.ready_lock import require_fresh_lock, require_whole_lock, write_own_lock
-from envbuild.app.source import find_entry, find_source
+from envbuild.app.source import find_entry, find_source, require_place
 from envbuild.app.spec import build_spec
 from envbuild.app.verdict import known_report
 from envbuild.build.image_cache import choose_mode, fit_runtime, is_stored, up_to_date
@@ -178,8 +178,7 @@ def _target_of(source: Source, mode: str, request: MakeRequest, context: Context
     target = context.settings.cwd / (request.output or f"{name}.{ending}")
     if target.is_dir() and not MODES[mode].is_tree:
         raise UsageError("is a folder", where=target, hint=f"-o {target / (name + '.sif')}")
-    if not target.parent.is_dir():
-        raise UsageError("there is no such folder", where=target.parent)
+    require_place(target)
     return target
 
 
@@ -338,7 +337,7 @@ def note_proof(source: Source, lock: Lock, report: Report | None, context: Conte
         return lock
     if lock.proof != "not run" or source.shipped:
         return lock
-    proved = msgspec.structs.replace(lock, proof="imported")
+    proved = structs.replace(lock, proof="imported")
     write_own_lock(source, proved, context)
     context.report.say("all direct dependencies import: the lock records it now (proof)")
     return proved

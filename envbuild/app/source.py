@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envbuild.context import Context
+from envbuild.errors import UsageError
 from envbuild.recipe.find import find_recipe
 from envbuild.recipe.model import Source
 
@@ -31,6 +32,12 @@ def find_source(name: str | None, entry: VerifiedEntry | None, context: Context)
     from envbuild.shelf.fetch import stored_source  # late: only for SHELF/NAME
 
     return stored_source(entry, context.store)
+
+
+def require_place(target: Path) -> None:
+    """Raise UsageError where no file can be written under a name."""
+    if not target.parent.is_dir():
+        raise UsageError("there is no such folder", where=target.parent)
 
 
 def project_folder(source: Source | None, context: Context) -> Path | None:

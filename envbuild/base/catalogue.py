@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 
 import msgspec
+from msgspec import structs
 
 from envbuild.data.lookup import build_of
 from envbuild.data.tables import (
@@ -91,7 +92,7 @@ def _image_entry(image: CatalogueImage, catalogue: Catalogue) -> CatalogueEntry:
     build = None
     if image.version is not None and image.image.startswith("docker://tensorflow/"):
         build = build_of("tensorflow", image.version)
-    fields = msgspec.structs.asdict(image)
+    fields = structs.asdict(image)
     return CatalogueEntry(
         reference=fields.pop("image"),
         glibc=catalogue.glibc.get(image.distro or ""),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
+from msgspec import structs
 
 from envbuild.base.model import BaseFacts
 from envbuild.base.reference import parse_reference
@@ -32,7 +32,7 @@ def runnable_root(facts: BaseFacts, folder: Path, context: Context) -> Path:
     reference = parse_reference(facts.image)
     if reference.kind.is_bootstrap:
         return _unpack_root(facts, folder, context.runner, context.store)
-    locked = msgspec.structs.replace(
+    locked = structs.replace(
         reference,
         platform=BY_MACHINE.get(facts.machine, ARCHITECTURES[0]).platform,
         digest=facts.digest,

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
+from msgspec import structs
 
 from envbuild.base.digests import known_digest
 from envbuild.base.facts import (
@@ -45,11 +45,11 @@ def describe_sif(reference: BaseReference, context: Context) -> BaseFacts:
     digest = known_digest(path, context.store)
     kept = cached_facts(digest, context.store)
     if kept is not None:
-        return msgspec.structs.replace(kept, image=reference.text)
+        return structs.replace(kept, image=reference.text)
     with context.report.stage(f"read what {path.name} holds"):
         output = _run_probe(path, context, reference.text)
     facts = read_probe(output, image=reference.text, digest=digest, size=sif.size)
-    facts = msgspec.structs.replace(facts, created=_creation_day(facts, sif))
+    facts = structs.replace(facts, created=_creation_day(facts, sif))
     keep_facts(facts, digest, context.store)
     return facts
 

@@ -5,7 +5,6 @@ Fetch and pack what the store lacks, and return all parts, the lowest first.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -58,6 +57,7 @@ from envbuild.build.packages.overlaps import find_overlaps
 from envbuild.build.stored_plan import plan_from_store
 from envbuild.context import Context
 from envbuild.errors import IntegrityError
+from envbuild.host import count_processors
 from envbuild.lock.model import Lock, PythonPackage
 from envbuild.parts.cache import CachedPart, PackContext, cached_part, provide_part
 from envbuild.parts.from_tar import tar_contents
@@ -96,7 +96,7 @@ class Assembled:
 def assemble(spec: AssemblySpec, context: Context) -> Assembled:
     """Return the parts of an image; whatever the store lacks of them is fetched, packed or run."""
     fetch_files(spec.lock, context)
-    workers = len(os.sched_getaffinity(0))
+    workers = count_processors()
     with (
         ThreadPoolExecutor(workers, "pack") as pool,
         ThreadPoolExecutor(workers, "unpack") as feeders,

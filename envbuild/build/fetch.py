@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timezone
 
-import msgspec
+from msgspec import structs
 
 from envbuild.base.debian.distribution import DEBIAN, mirror_of, release_of
 from envbuild.base.debian.package_set import Bootstrap
@@ -85,9 +85,7 @@ def locked_bootstrap(lock: Lock, groups: Sequence[str] = ("base",)) -> Bootstrap
     found: Bootstrap | None = None
     # each group is installed over the root of those before, so that recipes share the base's
     for group in groups:
-        own = tuple(
-            msgspec.structs.replace(p, group="base") for p in lock.debian if p.group == group
-        )
+        own = tuple(structs.replace(p, group="base") for p in lock.debian if p.group == group)
         if own or found is None:
             packages = (*(found.packages if found else ()), *own)
             suite = lock.base.reference.partition(":")[2]

@@ -5,7 +5,7 @@ An image's layers from the store, so that the build itself needs no network.
 
 from __future__ import annotations
 
-import msgspec
+from msgspec import structs
 
 from envbuild.base.model import BaseReference, Header
 from envbuild.base.oci.image import missing_bytes, stored_image
@@ -52,7 +52,7 @@ def fetch_locked_base(lock: Lock, context: Context) -> Header:
 def locked_reference(lock: Lock) -> BaseReference:
     """Return the reference to the very base that a lock names."""
     reference = parse_reference(lock.base.reference)
-    return msgspec.structs.replace(reference, platform=lock.platform, digest=lock.base.digest)
+    return structs.replace(reference, platform=lock.platform, digest=lock.base.digest)
 
 
 def report_old_cuda(lock: Lock, report: Reporter) -> bool:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
+from msgspec import structs
 
 from envbuild.build.assemble import provide_package, provide_wheel
 from envbuild.build.assembly_plan import build_needs
@@ -40,10 +39,11 @@ from envbuild.formats.oci_layer import WHITEOUT
 from envbuild.formats.sif_writer import OVERLAY
 from envbuild.formats.squashfs_reader import SquashImage
 from envbuild.formats.squashfs_writer import write_squashfs
+from envbuild.host import count_processors
 from envbuild.lock.model import Lock
 from envbuild.parts.cache import CachedPart, PackContext, cached_part
 from envbuild.parts.reader import read_entry
-from envbuild.store.atomic import os_errors_as
+from envbuild.store.atomic import os_errors_as, sync_file
 from envbuild.store.hashing import hash_bytes, hash_text
 from envbuild.store.sealed import is_sealed, read_sealed, write_sealed
 from envbuild.store.units import count_noun
@@ -73,7 +73,7 @@ def write_layer(spec: LayerSpec, target: Path, context: Context) -> str:
     lock = _without_tools(spec.lock)
     fetch_files(lock, context)
     codec = running_codec(lock.packer, context)
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0)), "pack") as pool:
+    with ThreadPoolExecutor(count_processors(), "pack") as pool:
         packing = PackContext(store=context.store, codec=codec, pool=pool, report=context.report)
         with _open_image(spec.image, lock, context) as inside:
             scheme = _scheme_of(spec, inside)
@@ -92,8 +92,7 @@ def write_layer(spec: LayerSpec, target: Path, context: Context) -> str:
     with os_errors_as(target), target.open("wb") as out:
         epoch, compressor = lock.base.epoch, codec.compressor
         write_squashfs(out, tree, parts, epoch=epoch, compressor=compressor)
-        out.flush()
-        os.fsync(out.fileno())
+        sync_file(out)
     return f"/{mark.entries[0].path}"
 
 
@@ -102,7 +101,7 @@ def _without_tools(lock: Lock) -> Lock:
     packages = lock.installed
     if any(package.is_sdist for package in packages):
         packages = lock.python
-    return msgspec.structs.replace(lock, python=packages, packers=())
+    return structs.replace(lock, python=packages, packers=())
 
 
 @contextmanager

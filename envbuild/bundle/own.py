@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import sys
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -21,6 +19,7 @@ from packaging.version import Version
 from envbuild import __version__
 from envbuild.context import Context
 from envbuild.errors import HostError, NetworkError, UsageError
+from envbuild.formats.wheel_writer import write_wheel
 from envbuild.net.fetch import Artifact, ask_sizes, fetch_artifacts
 from envbuild.net.index import Link, index_url, make_client, read_links
 from envbuild.resolve.uv.query import uv_environment
@@ -39,8 +38,6 @@ PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 """What envbuild runs on."""
 UV_SECONDS = 300.0
 WITHOUT = "envbuild bundle --no-tool leaves envbuild itself out"
-EARLIEST = (1980, 1, 1, 0, 0, 0)
-"""The first time that a zip archive can tell: the same code gives the same bytes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,7 +56,7 @@ def own_wheels(folder: Path, context: Context) -> OwnWheels:
     """
     wanted, pythons = _wanted(context)
     fetch_artifacts(wanted, context)
-    paths = [write_wheel(folder)]
+    paths = [write_own_wheel(folder)]
     for item in wanted:
         path = folder / item.file
         with os_errors_as(path):
@@ -208,13 +205,13 @@ def _best(links: Sequence[Link], name: str, version: str, python: str) -> Link:
     return min(fitting)[2]
 
 
-def write_wheel(folder: Path) -> Path:
+def write_own_wheel(folder: Path) -> Path:
     """Pack the running envbuild as a wheel (its specification: PEP 427), with recipes and locks; return its path.
 
     The same code gives the same bytes.
     """
     distribution = metadata.distribution(NAME)
-    about = f"{NAME}-{__version__}.dist-info"
+    stem = f"{NAME}-{__version__}"
     files = dict(_code())
     for name in ("METADATA", "entry_points.txt"):
         text = distribution.read_text(name)
@@ -223,20 +220,9 @@ def write_wheel(folder: Path) -> Path:
                 f"envbuild's own {name} is not here: it was not installed",
                 hint="pip install envbuild",
             )
-        files[f"{about}/{name}"] = text.encode()
-    files[f"{about}/WHEEL"] = (
-        b"Wheel-Version: 1.0\nGenerator: envbuild\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-    )
-    rows = [f"{name},sha256={_hash(data)},{len(data)}\n" for name, data in sorted(files.items())]
-    files[f"{about}/RECORD"] = "".join([*rows, f"{about}/RECORD,,\n"]).encode()
-    path = folder / f"{NAME}-{__version__}-py3-none-any.whl"
-    with os_errors_as(path), zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in sorted(files.items()):
-            info = zipfile.ZipInfo(name, EARLIEST)
-            info.external_attr = 0o644 << 16
-            info.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(info, data)
-    return path
+        files[f"{stem}.dist-info/{name}"] = text.encode()
+    in_order = dict(sorted(files.items()))
+    return write_wheel(folder, stem, in_order, compression=zipfile.ZIP_DEFLATED)
 
 
 def _code() -> Iterator[tuple[str, bytes]]:
@@ -250,7 +236,3 @@ def _code() -> Iterator[tuple[str, bytes]]:
         for path in sorted((shipped / folder).rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
                 yield f"{NAME}/shipped/{path.relative_to(shipped).as_posix()}", path.read_bytes()
-
-
-def _hash(data: bytes) -> str:
-    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()

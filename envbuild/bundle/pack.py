@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
-import os
 import shutil
 import tarfile
 from collections.abc import Iterator, Sequence
@@ -33,7 +32,7 @@ from envbuild.lock.digest import lock_digest
 from envbuild.lock.write import write_lock
 from envbuild.plan.apptainer import with_header
 from envbuild.recipe.model import Source
-from envbuild.store.atomic import os_errors_as, sync_folder
+from envbuild.store.atomic import os_errors_as, sync_file, sync_folder
 from envbuild.store.layout import Store
 from envbuild.store.units import human_bytes
 
@@ -275,8 +274,7 @@ def _write(
             for content in (*head, *contents):
                 _add(tar, content, expected.get(content.path), order)
                 transfer.advance(content.size)
-        out.flush()
-        os.fsync(out.fileno())
+        sync_file(out)
         partial.chmod(0o644)
         partial.replace(target)
         sync_folder(target.parent)

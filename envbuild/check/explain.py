@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 
 import msgspec
+from msgspec import structs
 
 from envbuild.check.checks.libraries import advise_provider
 from envbuild.data.tables import LogRule, load_failures, load_log_rules
@@ -97,7 +98,7 @@ def _search(rule: LogRule, block: str, before: int, found: dict[str, Known]) -> 
     lines = {block.rfind("\n", 0, one.start()) + 1 for one in re.finditer(rule.pattern, block)}
     seen = found.get(rule.name)
     if seen is not None:
-        found[rule.name] = msgspec.structs.replace(seen, count=seen.count + len(lines))
+        found[rule.name] = structs.replace(seen, count=seen.count + len(lines))
         return
     start = block.rfind("\n", 0, first.start()) + 1
     groups = {key: value or "something" for key, value in first.groupdict().items()}

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 import msgspec
+from msgspec import structs
 
 from envbuild.check.answers import Answer, ScriptRun, killed_by
 from envbuild.check.contaminated_home import poison_home
@@ -238,7 +239,7 @@ def split_parts(text: str) -> dict[str, Result]:
             continue
         with contextlib.suppress(*UNREADABLE):
             part = msgspec.json.decode("".join(pieces.pop(name)), type=_Part)
-            found[name] = Result(argv=(name,), **msgspec.structs.asdict(part))
+            found[name] = Result(argv=(name,), **structs.asdict(part))
     return found
 
 

@@ -7,6 +7,7 @@ from itertools import groupby
 
 import click
 import msgspec
+from msgspec import structs
 
 from envbuild.app.job.remote import target_of_site
 from envbuild.base.catalogue import CatalogueEntry, catalogue_entries
@@ -106,7 +107,7 @@ def _at_site(wish: BaseQuery, site: str, context: Context) -> BaseQuery:
         text for text in (gpu, f"driver {driver}" if driver else "its driver is not known") if text
     )
     context.report.say(f"{site}: {names}")
-    return msgspec.structs.replace(wish, gpu=gpu, driver=driver, node_glibc=node.glibc)
+    return structs.replace(wish, gpu=gpu, driver=driver, node_glibc=node.glibc)
 
 
 @command.command("list")

@@ -8,8 +8,9 @@ import click
 
 from envbuild.app.check import CheckRequest, check_named, failed_checks
 from envbuild.app.job.remote import read_report, submit_check, target_of_site
+from envbuild.app.source import require_place
 from envbuild.check.html_report import format_page
-from envbuild.check.model import Level, Outcome, Report
+from envbuild.check.model import Level, Outcome
 from envbuild.check.report import format_report, require_verdict, save_report, to_json
 from envbuild.check.target import read_target
 from envbuild.cli.complete import complete_image
@@ -81,7 +82,9 @@ def command(
         report = read_report(record, where, context)
         save_report(report, context.store)
     if html is not None:
-        _write_page(report, context.settings.cwd / html)
+        page = context.settings.cwd / html
+        require_place(page)
+        write_bytes(page, format_page(report).encode())
     if as_json:
         print_text(to_json(report))
     else:
@@ -93,9 +96,3 @@ def command(
 
 def _colour_text(text: str, outcome: Outcome) -> str:
     return click.style(text, fg=COLOURS[outcome])
-
-
-def _write_page(report: Report, target: Path) -> None:
-    if not target.parent.is_dir():
-        raise UsageError("there is no such folder", where=target.parent)
-    write_bytes(target, format_page(report).encode())

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 import msgspec
+from msgspec import structs
 
 from envbuild.app.dev.layer import ENDING, read_record, record_path
 from envbuild.app.image import FoundImage
@@ -128,11 +129,11 @@ def _with_image(row: RecipeRow, image: Path, source: Source, context: Context) -
     try:
         report = find_last_report(known_digest(image, context.store), context.store)
     except EnvbuildError:
-        return msgspec.structs.replace(row, image="no image file", image_bytes=size)
-    row = msgspec.structs.replace(row, image=state, image_bytes=size)
+        return structs.replace(row, image="no image file", image_bytes=size)
+    row = structs.replace(row, image=state, image_bytes=size)
     if report is None:
         return row
-    return msgspec.structs.replace(row, verdict=report.verdict, checked=report.when)
+    return structs.replace(row, verdict=report.verdict, checked=report.when)
 
 
 def _lock_state(path: Path, recipe: Any) -> str:

@@ -11,6 +11,7 @@ from itertools import chain
 from typing import Literal
 
 import msgspec
+from msgspec import structs
 
 from envbuild import limits
 from envbuild.errors import IntegrityError
@@ -187,7 +188,7 @@ class _Stack:
         if entry.kind in "ld" and held is not None and held[0].kind != entry.kind:
             self._real.clear()
         self.tree[path] = (
-            entry if entry.path == path else msgspec.structs.replace(entry, path=path),
+            entry if entry.path == path else structs.replace(entry, path=path),
             number,
         )
         self._note_children(path)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
+from msgspec import structs
 
 from envbuild import limits
 from envbuild.errors import IntegrityError
@@ -339,7 +339,7 @@ class _ContentHasher:
         if size != entry.size:
             raise self.image.damaged(f"/{entry.path} is cut off")
         self.stage.advance(entry.size)
-        return [msgspec.structs.replace(entry, sha256=digest.hexdigest())]
+        return [structs.replace(entry, sha256=digest.hexdigest())]
 
     def hash_small(self, entries: list[TreeEntry]) -> list[TreeEntry]:
         """Hash files that lie in one fragment."""
@@ -351,7 +351,7 @@ class _ContentHasher:
             piece = data[entry.offset : entry.offset + entry.size]
             if len(piece) != entry.size:
                 raise self.image.damaged(f"/{entry.path} is cut off")
-            hashed.append(msgspec.structs.replace(entry, sha256=hashlib.sha256(piece).hexdigest()))
+            hashed.append(structs.replace(entry, sha256=hashlib.sha256(piece).hexdigest()))
         self.stage.advance(sum(entry.size for entry in entries))
         return hashed
 

@@ -17,6 +17,7 @@ from typing import BinaryIO, NamedTuple
 from envbuild.errors import IntegrityError
 from envbuild.formats.block_codec import BLOCK
 from envbuild.formats.file_tree import EPOCH, NO_FRAGMENT, Part, Tree, TreeEntry
+from envbuild.host import count_processors
 
 # struct squashfs_super_block (fs/squashfs/squashfs_fs.h): 96 bytes, all numbers little-endian
 SUPERBLOCK = struct.Struct("<5I6H8Q")
@@ -294,7 +295,7 @@ def write_squashfs(
     for part, _ in parts:
         starts.append(at)
         at = _page_aligned(at + part.size)
-    with ThreadPoolExecutor(min(COPIERS, len(os.sched_getaffinity(0))), "copy") as pool:
+    with ThreadPoolExecutor(min(COPIERS, count_processors()), "copy") as pool:
         # the largest first, so that no thread waits for it in the end
         order = sorted(zip(starts, parts, strict=True), key=lambda item: -item[1][0].size)
         copies = [pool.submit(copy, out.fileno(), begin + start) for start, (_, copy) in order]

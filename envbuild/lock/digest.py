@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from envbuild.lock.model import Lock
 from envbuild.recipe.model import CondaSection, Recipe
@@ -34,7 +35,7 @@ def recipe_digest(recipe: Recipe) -> str:
 
 def lock_digest(lock: Lock) -> str:
     """Return ``sha256:…`` over all that a lock decides, without its proof."""
-    return _digest({"lock": msgspec.structs.replace(lock, proof="not run")})
+    return _digest({"lock": structs.replace(lock, proof="not run")})
 
 
 def image_key(lock: Lock, mode: str, definition: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from envbuild.lock.model import Lock, PythonPackage
 from envbuild.resolve.couplings import without_source
@@ -53,7 +54,7 @@ def _package_row(package: PythonPackage) -> dict[str, Any]:
 
 def _plain_fields(record: msgspec.Struct) -> dict[str, Any]:
     """Return a record's fields under their Python names, defaults included."""
-    return msgspec.structs.asdict(record)
+    return structs.asdict(record)
 
 
 def summarize_lock(lock: Lock) -> list[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
+from msgspec import structs
 
 from envbuild.formats.block_codec import STORED
 from envbuild.formats.file_copy import Extent, copy_extents
@@ -39,7 +39,7 @@ def drop_unused_blocks(
         move = moves.get(number)
         if move is not None and entry.kind == "f":
             tree[path] = (
-                msgspec.structs.replace(
+                structs.replace(
                     entry,
                     start=move.starts.get(entry.start, 0) if entry.blocks else 0,
                     fragment=move.fragments.get(entry.fragment, NO_FRAGMENT),

@@ -13,7 +13,7 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
-import msgspec
+from msgspec import structs
 
 from envbuild import limits
 from envbuild.formats.block_codec import BLOCK, Codec
@@ -104,7 +104,7 @@ class PartWriter:
         known = self._entries.get(target)
         if known is None:
             return False
-        entry = msgspec.structs.replace(known[0], path=path)
+        entry = structs.replace(known[0], path=path)
         if self._room is not None:
             self._count(entry, self._room)
         self._entries[path] = (entry, known[1])
@@ -199,7 +199,7 @@ def _read_block(stream: BinaryIO) -> bytes:
 def _entry_at(entry: TreeEntry, place: FilePlace | None) -> TreeEntry:
     if place is None:
         return entry
-    return msgspec.structs.replace(
+    return structs.replace(
         entry,
         size=place.size,
         sha256=place.sha256,

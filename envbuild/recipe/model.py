@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, structs
 
 from envbuild.names import ChannelName, Platform
 
@@ -244,6 +244,6 @@ def asking_for(source: Source, *packages: str) -> Source:
     """Return a recipe that asks for more packages."""
     python = source.recipe.python
     asked = tuple(dict.fromkeys((*python.dependencies, *packages)))
-    python = msgspec.structs.replace(python, dependencies=asked)
-    recipe = msgspec.structs.replace(source.recipe, python=python)
-    return msgspec.structs.replace(source, recipe=recipe)
+    python = structs.replace(python, dependencies=asked)
+    recipe = structs.replace(source.recipe, python=python)
+    return structs.replace(source, recipe=recipe)

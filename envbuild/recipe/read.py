@@ -15,7 +15,7 @@ from envbuild.recipe.conda import check_conda
 from envbuild.recipe.model import Recipe
 from envbuild.recipe.requirement import NO_REQUIREMENT
 from envbuild.recipe.trees import read_tree_line
-from envbuild.toml import convert, line_of, parse_toml, read_toml
+from envbuild.toml import convert, line_of, parse_toml, place_of, read_toml
 
 
 def read_recipe(path: Path) -> tuple[Recipe, str]:
@@ -44,22 +44,18 @@ def _convert_recipe(data: dict[str, Any], text: str, path: Path) -> Recipe:
     return recipe
 
 
-def _place_of(path: Path, text: str, *keys: str) -> str:
-    return f"{path}, line {line_of(text, keys)}"
-
-
 def _check_name(recipe: Recipe, path: Path, text: str) -> None:
     if recipe.name != path.stem:
         raise UsageError(
             f'[recipe] name is "{recipe.name}", but the file is called {path.name}',
-            where=_place_of(path, text, "recipe", "name"),
+            where=place_of(path, text, "recipe", "name"),
             hint=f'write name = "{path.stem}", or rename the file to {recipe.name}.toml',
         )
 
 
 def _check_base(recipe: Recipe, path: Path, text: str) -> None:
     base = recipe.base
-    where = _place_of(path, text, "base")
+    where = place_of(path, text, "base")
     if (base.image is None) == (base.bootstrap is None):
         found = "both" if base.image else "neither"
         raise UsageError(
@@ -69,11 +65,11 @@ def _check_base(recipe: Recipe, path: Path, text: str) -> None:
     if base.image is not None and base.framework is not None:
         raise UsageError(
             "[base] framework goes with bootstrap; an image brings its own framework",
-            where=_place_of(path, text, "base", "framework"),
+            where=place_of(path, text, "base", "framework"),
             hint="leave it out; to demand a framework of the image write it into [check] framework",
         )
     if base.framework is not None:
-        _read_requirement(base.framework, _place_of(path, text, "base", "framework"))
+        _read_requirement(base.framework, place_of(path, text, "base", "framework"))
 
 
 def _check_base_kind(recipe: Recipe, path: Path, text: str) -> None:
@@ -83,13 +79,13 @@ def _check_base_kind(recipe: Recipe, path: Path, text: str) -> None:
         other = f'image = "docker://{image}" for the image of a registry'
         raise UsageError(
             f'[base] image "{image}" is a distribution, not an image',
-            where=_place_of(path, text, "base", "image"),
+            where=place_of(path, text, "base", "image"),
             hint=f'write bootstrap = "{image}", or {other}',
         )
     if bootstrap is not None and not _is_distribution(bootstrap):
         raise UsageError(
             f'[base] bootstrap "{bootstrap}" is not a distribution',
-            where=_place_of(path, text, "base", "bootstrap"),
+            where=place_of(path, text, "base", "bootstrap"),
             hint=f'write bootstrap = "debian:bookworm", or image = "{bootstrap}" for an image',
         )
 
@@ -138,7 +134,7 @@ KEPT_OUT = (
 def _check_files(recipe: Recipe, path: Path, text: str) -> None:
     targets: dict[str, str] = {}
     for source, target in recipe.files.items():
-        where = _place_of(path, text, "files", source)
+        where = place_of(path, text, "files", source)
         if not source or Path(source).is_absolute() or ".." in Path(source).parts:
             hint = "the left side is a file or folder of the project, the right side its place in the image"
             raise UsageError(
@@ -167,7 +163,7 @@ def _check_check(recipe: Recipe, path: Path, text: str) -> None:
     script = recipe.check.script
     if script is None:
         return
-    where = _place_of(path, text, "check", "script")
+    where = place_of(path, text, "check", "script")
     if Path(script).is_absolute() or ".." in Path(script).parts:
         raise UsageError(
             f"[check] script {script!r} leaves the recipe's folder",

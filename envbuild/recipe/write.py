@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from envbuild.recipe.model import Recipe
 from envbuild.toml import quote, write_value
@@ -31,7 +32,7 @@ def write_recipe(
     """
     comments, after = beside or {}, below or {}
     out = [_comment_line(line) for line in head]
-    for field in msgspec.structs.fields(recipe):
+    for field in structs.fields(recipe):
         section = getattr(recipe, field.name)
         lines: list[str] = []
         for key, value in _changed_text(section):
@@ -49,7 +50,7 @@ def _changed_text(section: msgspec.Struct | Mapping[str, Any]) -> list[tuple[str
     if isinstance(section, Mapping):
         return [(_quoted_key(name), value) for name, value in section.items()]
     found = []
-    for field in msgspec.structs.fields(section):
+    for field in structs.fields(section):
         value = getattr(section, field.name)
         default = (
             field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-import msgspec
+from msgspec import structs
 
 from envbuild.errors import HostError, IntegrityError, UsageError
 from envbuild.shelf.backend import Backend, SlotTakenError, object_path, signature_path, slot_path
@@ -191,9 +191,7 @@ class ShelfClient:
             if head is not None and _same_content(head.entry, draft) and self._stands(head, sign):
                 return head, False
             number = head.entry.number + 1 if head else 1
-            entry = msgspec.structs.replace(
-                draft, number=number, previous=head.digest if head else None
-            )
+            entry = structs.replace(draft, number=number, previous=head.digest if head else None)
             data = write_entry(entry)
             stored = StoredEntry(entry=entry, digest=digest_of(data), data=data)
             extra = {signature_path(stored.digest): self._signed(stored, sign)} if sign else {}
@@ -265,8 +263,6 @@ def _same_content(one: Entry, other: Entry) -> bool:
     """Tell whether two entries publish the same thing."""
 
     def content(entry: Entry) -> Entry:
-        return msgspec.structs.replace(
-            entry, number=1, previous=None, who="", when="2000-01-01T00:00:00Z"
-        )
+        return structs.replace(entry, number=1, previous=None, who="", when="2000-01-01T00:00:00Z")
 
     return content(one) == content(other)

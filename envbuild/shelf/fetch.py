@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import msgspec
+from msgspec import structs
 
 from envbuild.check.model import Report
 from envbuild.errors import IntegrityError
@@ -75,7 +76,7 @@ def fetch_entry(library: ShelfClient, name: str, digest: str | None = None) -> V
     refuse_lock(recipe, lock, f"{title}, its lock")
     # what is worked out of a lock may be worked out otherwise by another envbuild
     copied = summarize_entry(recipe, lock)
-    copied = msgspec.structs.replace(copied, cuda=entry.about.cuda, packages=entry.about.packages)
+    copied = structs.replace(copied, cuda=entry.about.cuda, packages=entry.about.packages)
     if lock_digest(lock) != entry.locked or copied != entry.about:
         raise IntegrityError("its card does not match its recipe and lock", where=title)
     reports = tuple(

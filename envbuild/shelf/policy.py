@@ -23,7 +23,7 @@ from envbuild.plan.definition import plan_definition
 from envbuild.recipe.model import Recipe
 from envbuild.recipe.requirement import NO_REQUIREMENT
 from envbuild.shelf.sanitize import HIDING
-from envbuild.toml import line_of, parse_toml
+from envbuild.toml import parse_toml, place_of
 
 FREE_TEXT = (("recipe", "summary"), ("system", "post"), ("run",))
 """Keys whose text is for people, or runs inside the image and nowhere else."""
@@ -117,12 +117,11 @@ def _refuse_requirement(keys: tuple[str, ...], value: str, where: str, text: str
 
 
 def _policy_error(where: str, text: str, keys: tuple[str, ...], what: str) -> UsageError:
-    line = line_of(text, keys)
     hint = "a recipe on a shelf must work everywhere: paths and settings of one machine stay in the recipe of that machine"
     key = " ".join((f"[{keys[0]}]", *keys[1:2]))
     return UsageError(
         f"{key}: {what}",
-        where=f"{where}, line {line}",
+        where=place_of(where, text, *keys),
         hint=hint,
     )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
 import msgspec
+from msgspec import structs
 
 from envbuild import __version__
 from envbuild.base.gpu import conda_cuda
@@ -130,12 +131,12 @@ def with_earlier_checks(entry: Entry, earlier: Entry | None) -> Entry:
         return entry
     new = {one.report for one in entry.verdicts}
     kept = tuple(one for one in earlier.verdicts if one.report not in new)
-    return msgspec.structs.replace(entry, verdicts=(*kept, *entry.verdicts)[-MOST_VERDICTS:])
+    return structs.replace(entry, verdicts=(*kept, *entry.verdicts)[-MOST_VERDICTS:])
 
 
 def _report_text(report: Report, name: str) -> bytes:
     """Return a report as it is published: without the publisher's own path of the image."""
-    public = msgspec.structs.replace(report, image=f"{name}.sif")
+    public = structs.replace(report, image=f"{name}.sif")
     return msgspec.json.encode(public, order="sorted") + b"\n"
 
 

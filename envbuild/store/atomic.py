@@ -75,6 +75,12 @@ def sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
+def sync_file(file: IO[bytes]) -> None:
+    """Bring what was written into an open file to the disk.  Raises OSError."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
 @contextlib.contextmanager
 def sync_meanwhile(path: Path) -> Iterator[None]:
     """Bring a file to the disk while something else is done.  Raises SpaceError or HostError."""
@@ -146,8 +152,7 @@ def write_bytes(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     """Write a file whole or not at all.  Raises SpaceError or HostError."""
     with _new_file(path, mode) as file:
         file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+        sync_file(file)
 
 
 @contextlib.contextmanager
@@ -193,8 +198,7 @@ def clone_file(source: Path, out: IO[bytes], advance: Callable[[int], None] | No
                 out.write(chunk)
                 if advance is not None:
                     advance(len(chunk))
-    out.flush()
-    os.fsync(out.fileno())
+    sync_file(out)
 
 
 def link_or_copy(source: Path, target: Path, *, mode: int = 0o644) -> None:

@@ -14,7 +14,7 @@ from packaging.utils import parse_wheel_filename
 
 from envbuild.app.spec import build_spec
 from envbuild.build.image.rebuild import compare_images, made_again
-from envbuild.bundle.own import PYTHONS, needed, write_wheel
+from envbuild.bundle.own import PYTHONS, needed, write_own_wheel
 from envbuild.context import open_context
 from envbuild.lock.read import read_lock
 from envbuild.progress import Silent
@@ -211,8 +211,8 @@ def test_the_own_wheel_is_the_same_each_time(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     one.mkdir()
     two.mkdir()
-    assert write_wheel(one).read_bytes() == write_wheel(two).read_bytes()
-    names = zipfile.ZipFile(write_wheel(one)).namelist()
+    assert write_own_wheel(one).read_bytes() == write_own_wheel(two).read_bytes()
+    names = zipfile.ZipFile(write_own_wheel(one)).namelist()
     assert "envbuild/shipped/recipes/keras-bert.toml" in names
     assert not [name for name in names if "__pycache__" in name]
 

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import msgspec
+from msgspec import structs
 from packaging.utils import canonicalize_name
 
 from envbuild.app.dev.layer import clear_layer, read_own_record, record_path
@@ -77,7 +77,7 @@ def _change_held(source: Source, change: RecipeChange, context: Context) -> Chan
     text = add_requirements(source.text, change.add, source.path, change.section)
     text = remove_requirements(text, change.remove, source.path, change.section)
     recipe = parse_recipe(text, source.path)
-    after = msgspec.structs.replace(source, recipe=recipe, text=text)
+    after = structs.replace(source, recipe=recipe, text=text)
     try:
         old, lock = update_lock(after, LockRequest(keep=change.keep), context)
     except NoSolutionError as error:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, structs
 
 from envbuild.base.digests import known_digest, known_sha256
 from envbuild.context import Context
@@ -221,7 +221,7 @@ def merge_lock(lock: Lock, record: DevRecord) -> Lock:
     """Return what is installed where a layer lies over the image of a lock."""
     names = {package.name for package in record.lock.installed}
     kept = [package for package in lock.python if package.name not in names]
-    return msgspec.structs.replace(
+    return structs.replace(
         lock,
         python=(*kept, *record.lock.installed),
         direct=(*lock.direct, *record.packages),

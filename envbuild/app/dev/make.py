@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-import msgspec
+from msgspec import structs
 
 from envbuild.app.dev.layer import (
     ENDING,
@@ -154,7 +154,7 @@ def _take_record(place: LayerPlace, context: Context) -> DevRecord | None:
     if folders:
         left_out = f"not taken over from {place.record.name}: -e {', -e '.join(folders)}"
         context.report.say(left_out)
-    return msgspec.structs.replace(record, editable=())
+    return structs.replace(record, editable=())
 
 
 def with_packages(found: FoundImage, packages: tuple[str, ...], context: Context) -> FoundImage:
@@ -217,7 +217,7 @@ def _plan_layer(
     source = _layer_source(found, content, projects, below, context)
     old = before or below
     if old is not None:  # what packs is this machine's own: a layer is not to be made again
-        old = msgspec.structs.replace(old, packer=packer_here(), packers=(), name=old.name)
+        old = structs.replace(old, packer=packer_here(), packers=(), name=old.name)
     today = datetime.now(timezone.utc).date()
     lock = decide_lock(source, LockOptions(old=old), context, today)
     digest = known_digest(found.path, context.store)

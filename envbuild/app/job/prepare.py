@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import msgspec
+from msgspec import structs
 
 from envbuild.app.dev.layer import MountedLayer
 from envbuild.app.enter import parse_bind, parse_variables
@@ -236,12 +236,10 @@ def _make_intent(request: JobRequest, site: Site, found: FoundImage, context: Co
         flags = replace(flags, partition=partition)
     wanted = found.source.recipe.job if found.source else JobSection()
     if request.alone:
-        wanted = msgspec.structs.replace(
-            wanted, array=None, launcher="single", tasks=None, nodes=None
-        )
+        wanted = structs.replace(wanted, array=None, launcher="single", tasks=None, nodes=None)
     if request.alone or request.interactive:
         # whoever sits before it starts it again
-        wanted = msgspec.structs.replace(wanted, warn=None, requeue=None)
+        wanted = structs.replace(wanted, warn=None, requeue=None)
     intent = make_intent(wanted, flags)
     if flags.gpus is not None or wanted.gpus is not None:
         return intent

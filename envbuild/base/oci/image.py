@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
+from msgspec import structs
 
 from envbuild.base.facts import cached_facts, is_day, keep_facts, read_probe
 from envbuild.base.model import BaseFacts, BaseReference
@@ -37,7 +38,7 @@ def image_facts(
     """
     kept = cached_facts(image.digest, context.store)
     if kept is not None:
-        return msgspec.structs.replace(kept, image=reference.text)
+        return structs.replace(kept, image=reference.text)
     download_missing()
     config = stored_config(image, context.store)
     architecture = BY_DEBIAN.get(config.architecture)

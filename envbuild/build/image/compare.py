@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import closing
@@ -11,6 +10,7 @@ from pathlib import Path
 from envbuild.formats.file_tree import TreeEntry, compare_trees
 from envbuild.formats.sif_reader import PARTITION, SIGNATURE, SifObject, read_sif
 from envbuild.formats.squashfs_reader import SquashImage, read_tree
+from envbuild.host import count_processors
 
 SHOWN = 12
 
@@ -27,7 +27,7 @@ def describe_difference(one: Path, two: Path) -> str:
     names, others = _names_of(first), _names_of(second)
     if names != others:
         return f"the objects are {names} in one and {others} in the other"
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0)), "hash") as pool:
+    with ThreadPoolExecutor(count_processors(), "hash") as pool:
         for a, b in zip(first, second, strict=True):
             if a.data_type == PARTITION:
                 difference = _compare_partitions((one, a), (two, b), pool)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
+from msgspec import structs
 
 from envbuild.build.image.embedded import read_embedded_info
 from envbuild.build.image.metadata import ImageNote
@@ -33,8 +33,9 @@ from envbuild.formats.sif_writer import (
 )
 from envbuild.formats.squashfs_reader import SquashImage, read_tree
 from envbuild.formats.squashfs_writer import Copy, write_squashfs
+from envbuild.host import count_processors
 from envbuild.progress import Stage
-from envbuild.store.atomic import os_errors_as
+from envbuild.store.atomic import os_errors_as, sync_file
 
 
 def flatten_image(source: Path, target: Path, stage: Stage) -> str:
@@ -52,7 +53,7 @@ def flatten_image(source: Path, target: Path, stage: Stage) -> str:
     if carried.lock is None:
         raise IntegrityError("carries no lock", where=source)
     note, lock = carried.note, carried.lock
-    with ExitStack() as stack, ThreadPoolExecutor(len(os.sched_getaffinity(0)), "hash") as pool:
+    with ExitStack() as stack, ThreadPoolExecutor(count_processors(), "hash") as pool:
         layers = []
         for item in root_partitions(source):
             image = stack.enter_context(closing(SquashImage(source, item.offset, item.size)))
@@ -76,8 +77,7 @@ def flatten_image(source: Path, target: Path, stage: Stage) -> str:
     objects = (*_data_objects(read_sif(source), note), partition_object(write, machine=machine))
     with os_errors_as(target), target.open("wb") as out:
         write_sif(out, objects, machine=machine, epoch=epoch, identity=f"flat {digest} {note.lock}")
-        out.flush()
-        os.fsync(out.fileno())
+        sync_file(out)
     return digest
 
 
@@ -92,9 +92,7 @@ def _partition_copy(source: Path, item: SifObject) -> Copy:
 def _data_objects(sif: SifFile, note: ImageNote) -> tuple[SifPart, ...]:
     """Return the objects beside the partitions; those that say what the image is are changed."""
     changes: dict[str, Callable[[bytes], bytes]] = {
-        NOTE: lambda _: msgspec.json.encode(
-            msgspec.structs.replace(note, mode="flat"), order="sorted"
-        ),
+        NOTE: lambda _: msgspec.json.encode(structs.replace(note, mode="flat"), order="sorted"),
         METADATA: _flat_metadata,
     }
     kept = []

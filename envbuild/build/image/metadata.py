@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 import msgspec
+from msgspec import structs
 from packaging.utils import canonicalize_name
 
 from envbuild.base.model import DebianPackage
@@ -47,7 +48,7 @@ def embedded_lock(lock: Lock) -> str:
 
     Whether it was proved comes later and would change the bytes.
     """
-    return write_lock(msgspec.structs.replace(lock, proof="not run"))
+    return write_lock(structs.replace(lock, proof="not run"))
 
 
 def write_sbom(recipe: str, lock: Lock) -> bytes:

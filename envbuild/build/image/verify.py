@@ -5,7 +5,6 @@ What the lock gives is put beside what the image holds.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -42,6 +41,7 @@ from envbuild.formats.sif_reader import (
 )
 from envbuild.formats.sif_writer import OVERLAY
 from envbuild.formats.squashfs_reader import SquashImage, read_tree
+from envbuild.host import count_processors
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock
 from envbuild.names import Pairs
@@ -186,7 +186,7 @@ def image_tree(path: Path, context: Context) -> dict[str, TreeEntry]:
     """
     layers = []
     with (
-        ThreadPoolExecutor(len(os.sched_getaffinity(0)), "hash") as pool,
+        ThreadPoolExecutor(count_processors(), "hash") as pool,
         context.report.stage(f"read {path.name}") as stage,
     ):
         for item in root_partitions(path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import zipfile
 import zlib
@@ -26,6 +25,7 @@ from envbuild.build.in_base.exchange import (
 from envbuild.build.in_base.install_scheme import Scheme
 from envbuild.errors import IntegrityError
 from envbuild.formats.file_tree import TreeEntry, merge_parts
+from envbuild.host import count_processors
 from envbuild.names import Pairs
 from envbuild.parts.cache import CachedPart, PackContext, part_key, provide_part
 from envbuild.parts.reader import read_file
@@ -157,7 +157,7 @@ def compile_modules(
                 }
             )
         # paths in tracebacks are the image's: members are compiled under their final names
-        order = {"jobs": jobs, "mtime": epoch, "workers": len(os.sched_getaffinity(0))}
+        order = {"jobs": jobs, "mtime": epoch, "workers": count_processors()}
         between.write("compile.json", json.dumps(order).encode())
         inside.run(
             "compile.py",

@@ -6,11 +6,8 @@ Nothing of the project is run, and machine code is not built.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import re
-import zipfile
-from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +17,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from envbuild.errors import UsageError
+from envbuild.formats.wheel_writer import write_wheel
 from envbuild.names import Pairs
 from envbuild.resolve.sources.declared import inner_table
 from envbuild.resolve.sources.project_name import name_and_version
@@ -30,7 +28,6 @@ from envbuild.toml import parse_toml
 TEXTS = ("pyproject.toml", "setup.cfg", "setup.py", "requirements.txt")
 """Files of a project that say what it requires."""
 NO_VERSION = "0+editable"
-TIME = (1980, 1, 1, 0, 0, 0)
 NO_MODULES = {"setup.py", "conftest.py", "noxfile.py", "tests", "test", "docs", "build", "dist"}
 """Files and folders beside a project's modules that nobody imports."""
 MOST_TEXT = 1 << 20
@@ -104,22 +101,9 @@ def write_editable_wheel(project: EditableProject, folder: Path) -> Path:
     members = {
         f"__editable__.{project.name}.pth": f"{project.root}\n",
         f"{info}/METADATA": "\n".join([*metadata, ""]),
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: envbuild\nRoot-Is-Purelib: true\n"
-        "Tag: py3-none-any\n",
         f"{info}/entry_points.txt": "\n".join(["[console_scripts]", *commands, ""]),
     }
-    rows = [_record_row(name, text.encode()) for name, text in members.items()]
-    members[f"{info}/RECORD"] = "".join([*rows, f"{info}/RECORD,,\n"])
-    path = folder / f"{stem}-py3-none-any.whl"
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, text in members.items():
-            archive.writestr(zipfile.ZipInfo(name, TIME), text.encode())
-    return path
-
-
-def _record_row(name: str, content: bytes) -> str:
-    digest = urlsafe_b64encode(hashlib.sha256(content).digest()).decode().rstrip("=")
-    return f"{name},sha256={digest},{len(content)}\n"
+    return write_wheel(folder, stem, {name: text.encode() for name, text in members.items()})
 
 
 def _read_text(path: Path) -> str | None:

@@ -10,7 +10,6 @@ import io
 import posixpath
 import warnings
 import zipfile
-from base64 import urlsafe_b64encode
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -28,6 +27,7 @@ from envbuild.build.in_base.install_scheme import Scheme
 from envbuild.errors import IntegrityError
 from envbuild.formats.fast_zip import open_zip
 from envbuild.formats.file_tree import TreeEntry
+from envbuild.formats.wheel_writer import record_hash
 from envbuild.limits import Room, reading
 from envbuild.parts.writer import PartWriter
 from envbuild.store.sealed import require_hash
@@ -127,7 +127,9 @@ def _make_destination(project: str, scheme: Scheme, writer: PartWriter) -> Wheel
             full = _path_in_image(self_scheme.folder(scheme, project), path)
             place = writer.add(TreeEntry(full, "f", 0o755 if executable else 0o644), stream)
             assert place is not None  # noqa: S101  (files have one)
-            return RecordEntry(path, Hash("sha256", _record_hash(place.sha256)), place.size)
+            return RecordEntry(
+                path, Hash("sha256", record_hash(bytes.fromhex(place.sha256))), place.size
+            )
 
         def finalize_installation(
             self, scheme: Any, record_file_path: str, records: Iterable[tuple[Any, RecordEntry]]
@@ -150,11 +152,6 @@ def _make_destination(project: str, scheme: Scheme, writer: PartWriter) -> Wheel
 
     self_scheme = scheme
     return Destination()
-
-
-def _record_hash(sha256: str) -> str:
-
-    return urlsafe_b64encode(bytes.fromhex(sha256)).decode().rstrip("=")
 
 
 def _path_in_image(folder: str, path: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import msgspec
+from msgspec import structs
 
 from envbuild.check.answers import Computed
 from envbuild.check.checks.gpu import TOLERANCE, cure_of, fault_of, read_capability, result_shown
@@ -217,7 +217,7 @@ def _compiles(evidence: Evidence) -> bool:
 
 def _as_right(one: Computed) -> Computed:
     """Return a result without a matrix as one that only its device and failure speak against."""
-    return msgspec.structs.replace(one, error=0.0)
+    return structs.replace(one, error=0.0)
 
 
 def _ratio(one: Computed) -> float:

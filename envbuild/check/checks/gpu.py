@@ -7,7 +7,7 @@ from collections import Counter
 from itertools import chain
 from typing import TypeAlias
 
-import msgspec
+from msgspec import structs
 
 from envbuild.check.answers import CodeFile, Computed, Device
 from envbuild.check.checks.toolkit import toolkit_of, toolkit_of_conda
@@ -268,9 +268,7 @@ def format_capabilities(capabilities: tuple[int, ...]) -> str:
 def result_shown(one: Computed) -> dict[str, object]:
     """Return what is told about one task in the evidence."""
     shown = {
-        key: value
-        for key, value in msgspec.structs.asdict(one).items()
-        if value not in (None, (), "")
+        key: value for key, value in structs.asdict(one).items() if value not in (None, (), "")
     }
     return {"gpu": shown.pop("index"), **shown}
 

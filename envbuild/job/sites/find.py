@@ -11,7 +11,7 @@ from envbuild.job.schedulers import SCHEDULERS
 from envbuild.job.schedulers.protocol import check_quotes
 from envbuild.job.sites.site import Site
 from envbuild.settings import Settings
-from envbuild.toml import closest, convert, line_of, parse_toml, read_toml
+from envbuild.toml import closest, convert, line_of, parse_toml, place_of, read_toml
 
 FOLDER = "sites"
 
@@ -78,7 +78,7 @@ def _read(data: object, text: str, where: str, stem: str) -> Site:
     if site.name != stem:
         raise UsageError(
             f'[site] name is "{site.name}", but the file is called {stem}.toml',
-            where=f"{where}, line {line_of(text, ('site', 'name'))}",
+            where=place_of(where, text, "site", "name"),
         )
     _check_dialect(site, text, where)
     _check_amounts(site, text, where)
@@ -93,15 +93,15 @@ def _check_amounts(site: Site, text: str, where: str) -> None:
         ("trial-walltime", limits.trial_walltime),
     ):
         if value is not None:
-            parse_walltime(value, f"{where}, line {line_of(text, ('limits', key))}")
+            parse_walltime(value, place_of(where, text, "limits", key))
     for queue in site.partition:
         if queue.walltime is not None:
             parse_walltime(queue.walltime, f"{where}, [[partition]] {queue.name}, walltime")
     for row in site.type:
         if row.memory:
             parse_memory(row.memory, f"{where}, [[type]] {row.name}, memory")
-    parse_walltime(site.build.walltime, f"{where}, line {line_of(text, ('build', 'walltime'))}")
-    parse_memory(site.build.memory, f"{where}, line {line_of(text, ('build', 'memory'))}")
+    parse_walltime(site.build.walltime, place_of(where, text, "build", "walltime"))
+    parse_memory(site.build.memory, place_of(where, text, "build", "memory"))
 
 
 def _check_dialect(site: Site, text: str, where: str) -> None:
@@ -116,7 +116,7 @@ def _check_dialect(site: Site, text: str, where: str) -> None:
             hint=f"known: {known}",
         )
     features = SCHEDULERS[name].features
-    place = f"{where}, line {line_of(text, ('resources', 'gpu'))}"
+    place = place_of(where, text, "resources", "gpu")
     if gpu not in features.gpu_dialects:
         known = ", ".join(features.gpu_dialects)
         raise UsageError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import msgspec
+from msgspec import structs
 
 from envbuild.context import Context
 from envbuild.errors import HostError, ToolMissingError
@@ -56,5 +56,5 @@ def cancel_job(job: str, context: Context) -> Cancelled:
         raise HostError(f"{argv[0]} said: {output}", where=f"job {record.id}")
     if task is None:
         # a job that never started leaves no trace on some schedulers
-        save_record(msgspec.structs.replace(record, cancelled=True), settings.cwd)
+        save_record(structs.replace(record, cancelled=True), settings.cwd)
     return Cancelled(number=number, state="cancelled")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import msgspec
+from msgspec import structs
 
 from envbuild.context import Context
 from envbuild.errors import HostError, ToolMissingError
@@ -62,7 +62,7 @@ def status_of(record: Record, site: Site, settings: Settings, runner: Runner) ->
     """
     scheduler = scheduler_of(site)
     silence, reason = "", ""
-    record = msgspec.structs.replace(record, id=current_id(record, settings.cwd))
+    record = structs.replace(record, id=current_id(record, settings.cwd))
     for number, question in enumerate(scheduler.questions(record.id)):
         found, failure = _answer(question, record, site, settings, runner)
         if failure and number == 0:

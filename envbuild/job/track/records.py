@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
 import msgspec
+from msgspec import structs
 
 from envbuild.errors import HostError, IntegrityError, UsageError
 from envbuild.job.model import SCHEMA, Receipt, Record
@@ -186,7 +187,7 @@ def _narrow(record: Record, job: str) -> Record:
             f"{record.tasks[0]} to {record.tasks[-1]}" if record.tasks else "none: it is no array"
         )
         raise UsageError(f"job {plain_id(job)} has no task {task}", hint=f"its tasks: {known}")
-    return msgspec.structs.replace(record, tasks=(task,))
+    return structs.replace(record, tasks=(task,))
 
 
 def last_record(project: Path) -> Record:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-import msgspec
+from msgspec import structs
 from packaging.version import VERSION_PATTERN, Version
 
 from envbuild.errors import NoSolutionError, ToolFailedError
@@ -123,7 +123,7 @@ class ImportSearch:
         notes = tuple(
             f"the project's source imports {one.module}, which fails: {one.error}" for one in left
         )
-        return msgspec.structs.replace(lock, proof="imported", notes=(*lock.notes, *notes))
+        return structs.replace(lock, proof="imported", notes=(*lock.notes, *notes))
 
     def _mended_if_it_can(
         self, bounds: SearchBounds, lock: Lock, failures: tuple[Failure, ...]
@@ -288,13 +288,13 @@ def explain_hold(lock: Lock, culprit: PythonPackage | str, failure: Failure) -> 
             f"resolved as of {culprit}: later packages fail to import ({failure.module}: "
             f"{failure.error})"
         )
-        return msgspec.structs.replace(lock, notes=(*lock.notes, note))
+        return structs.replace(lock, notes=(*lock.notes, note))
     now = next((p.version for p in lock.python if p.name == culprit.name), None)
     framework = f" on {lock.base.framework}" if lock.base.framework else ""
     what = f"fails to import{framework} ({failure.module}: {failure.error})"
     if now is None:
         note = f"{culprit.name} is left out: {culprit.version} {what}"
-        return msgspec.structs.replace(lock, notes=(*lock.notes, note))
+        return structs.replace(lock, notes=(*lock.notes, note))
     note = (
         f"{culprit.name} {now}: newer ones fail to import{framework} ({failure.module}: "
         f"{failure.error})"
@@ -303,7 +303,7 @@ def explain_hold(lock: Lock, culprit: PythonPackage | str, failure: Failure) -> 
         name=culprit.name, version=now, newest=culprit.version, reason=f"{culprit.version} {what}"
     )
     held = (*(one for one in lock.held_back if one.name != culprit.name), hold)
-    return msgspec.structs.replace(
+    return structs.replace(
         lock, notes=(*lock.notes, note), held_back=tuple(sorted(held, key=lambda one: one.name))
     )
 
@@ -318,7 +318,7 @@ def carry_proof(old: Lock, lock: Lock) -> Lock:
     )
     if not same or old.proof != "imported":
         return lock
-    return msgspec.structs.replace(lock, proof=old.proof, held_back=old.held_back, notes=old.notes)
+    return structs.replace(lock, proof=old.proof, held_back=old.held_back, notes=old.notes)
 
 
 def _with_bound(bounds: SearchBounds, constraint: str) -> SearchBounds:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 
-import msgspec
+from msgspec import structs
 
 from envbuild.base.suggest import framework_name
 from envbuild.data.lookup import NVCC_BASE
@@ -136,18 +136,18 @@ def without_proposals(made: RecipeDraft, refused: Sequence[Proposal]) -> RecipeD
         gone = set(proposal.values)
         if proposal.kind == "import":
             kept = tuple(line for line in recipe.python.dependencies if line not in gone)
-            recipe = msgspec.structs.replace(
-                recipe, python=msgspec.structs.replace(recipe.python, dependencies=kept)
+            recipe = structs.replace(
+                recipe, python=structs.replace(recipe.python, dependencies=kept)
             )
         elif proposal.kind == "system":
-            system = msgspec.structs.replace(
+            system = structs.replace(
                 recipe.system,
                 packages=tuple(name for name in recipe.system.packages if name not in gone),
                 build_packages=tuple(
                     name for name in recipe.system.build_packages if name not in gone
                 ),
             )
-            recipe = msgspec.structs.replace(recipe, system=system)
+            recipe = structs.replace(recipe, system=system)
         else:
             recipe, below = _without_base(recipe, proposal, below)
     return RecipeDraft(
@@ -166,10 +166,10 @@ def _without_base(
     """Return a recipe on a bare Debian that still asks for its framework."""
     shown, *frameworks = proposal.values
     names = tuple(sorted({*recipe.python.dependencies, *frameworks}))
-    recipe = msgspec.structs.replace(
+    recipe = structs.replace(
         recipe,
         base=BaseSection(bootstrap="debian:bookworm"),
-        python=msgspec.structs.replace(recipe.python, dependencies=names),
+        python=structs.replace(recipe.python, dependencies=names),
     )
     if not frameworks:
         return recipe, below

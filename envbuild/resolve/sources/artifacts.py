@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 
 import msgspec
+from msgspec import structs
 from packaging.utils import canonicalize_name
 
 from envbuild.context import Context
@@ -127,7 +128,7 @@ def _as_built(about: About, sha256: str, folder: Path) -> About:
         )
     except (OSError, *UNREADABLE):
         return about
-    return msgspec.structs.replace(about, requires=requires, read_from="built")
+    return structs.replace(about, requires=requires, read_from="built")
 
 
 def _read_kept(path: Path) -> About | None:
