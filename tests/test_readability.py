@@ -111,13 +111,13 @@ LIMITS: list[tuple[Callable[[], float], float]] = [
     (nested_ternaries, 0),
     (double_comprehensions, 4),
     (knotted_statements, 9),
-    (many_parameters, 7),  # all of them click's commands: a parameter an option
+    (many_parameters, 6),  # all of them click's commands: a parameter an option
     (one_word_names, 24),
     (shared_class_names, 6),
     (late_imports, 90),
-    (wide_lines, 495),
+    (wide_lines, 490),
     (expressions_per_line, 4.40),
-    (code_lines, 59_500),
+    (code_lines, 58_500),
 ]
 """What was reached; a limit only goes down."""
 
