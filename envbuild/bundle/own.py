@@ -17,9 +17,9 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from packaging.version import Version
 
 from envbuild import __version__
+from envbuild.build.packages.wheel_writer import write_wheel
 from envbuild.context import Context
 from envbuild.errors import HostError, NetworkError, UsageError
-from envbuild.formats.wheel_writer import write_wheel
 from envbuild.net.fetch import Artifact, ask_sizes, fetch_artifacts
 from envbuild.net.index import Link, index_url, make_client, read_links
 from envbuild.resolve.uv.query import uv_environment

@@ -16,8 +16,8 @@ from typing import Any
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from envbuild.build.packages.wheel_writer import write_wheel
 from envbuild.errors import UsageError
-from envbuild.formats.wheel_writer import write_wheel
 from envbuild.names import Pairs
 from envbuild.resolve.sources.declared import inner_table
 from envbuild.resolve.sources.project_name import name_and_version

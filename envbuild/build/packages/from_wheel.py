@@ -24,10 +24,10 @@ from installer.utils import construct_record_file, fix_shebang
 
 from envbuild import limits
 from envbuild.build.in_base.install_scheme import Scheme
+from envbuild.build.packages.wheel_writer import record_hash
 from envbuild.errors import IntegrityError
 from envbuild.formats.fast_zip import open_zip
 from envbuild.formats.file_tree import TreeEntry
-from envbuild.formats.wheel_writer import record_hash
 from envbuild.limits import Room, reading
 from envbuild.parts.writer import PartWriter
 from envbuild.store.sealed import require_hash
