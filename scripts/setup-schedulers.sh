@@ -282,6 +282,8 @@ start_pbs() {
   # qsub leaves a process behind that serves the next one; it is found by a name in this folder, and must be this PBS's own
   install -d -m 1777 "$home/tmp"
   printf '%s\n' '127.0.0.1 localhost' '10.96.0.1 pbs1' '10.96.0.2 pbs2' >"$pbs_dir/hosts"
+  # a job begins in its user's home folder and login shell, and nobody has neither
+  sed '/^nobody:/s#:[^:]*:[^:]*$#:/:/bin/bash#' /etc/passwd >"$pbs_dir/passwd"
   [ -e /etc/pbs.conf ] || : >/etc/pbs.conf
   mkdir -p /run/postgresql
   for number in 1 2; do
@@ -292,7 +294,7 @@ start_pbs() {
       PBS_START_COMM=$server PBS_START_MOM=1 PBS_HOME="$home/$number" PBS_CORE_LIMIT=0 PBS_SCP=/bin/cp PBS_TMPDIR="$home/tmp" >"$pbs_dir/$node.conf"
     # shellcheck disable=SC2016  # the inner shell expands its own arguments
     setsid nsenter --net="/run/netns/$space-$number" unshare --uts --mount sh -c \
-      'hostname "$1" && mount --bind "$2/hosts" /etc/hosts && mount --bind "$2/$1.conf" /etc/pbs.conf && . "$3/hide-logins" &&
+      'hostname "$1" && mount --bind "$2/hosts" /etc/hosts && mount --bind "$2/$1.conf" /etc/pbs.conf && mount --bind "$2/passwd" /etc/passwd && . "$3/hide-logins" &&
        mount -t tmpfs tmpfs /run/postgresql && chmod 1777 /run/postgresql && exec sleep infinity' sh "$node" "$pbs_dir" "$dir" \
       </dev/null >/dev/null 2>&1 &
     echo $! >"$pbs_dir/$node.pid"

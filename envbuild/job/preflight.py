@@ -60,7 +60,11 @@ def check_predecessors(job: Job, site: Site, settings: Settings, runner: Runner)
         record = _find_record(number, site, settings)
         if record is None or not _ended(record, settings):
             after_any.append(record.id if record else number)
-    intent = replace(job.intent, after=tuple(after), after_any=tuple(after_any))
+    # PBS never releases a job that names another one twice (seen with 23.06.06); success is an end, too
+    after_any = [number for number in after_any if number not in after]
+    intent = replace(
+        job.intent, after=tuple(dict.fromkeys(after)), after_any=tuple(dict.fromkeys(after_any))
+    )
     return replace(job, intent=intent)
 
 

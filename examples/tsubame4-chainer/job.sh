@@ -727,6 +727,10 @@ enter() {
     --bind "/apps:/apps:rw" ${kept[@]+"${kept[@]}"} \
     "$image" sh -c 'trap "" USR1 USR2; true >"$1"; shift; exec "$@"' sh /tmp/.begun "$@" 7<&-
   code=$?
+  if [ "$code" -ne 0 ] && [ ! -e "$begun" ]; then
+    printf 'envbuild: error: the container did not start: see above\n' >&2
+    code=125
+  fi
   rm -rf -- "$scratch"
   return "$code"
 }

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
-import sys
-import threading
 from pathlib import Path
 
 import pytest
 
-from envbuild.run import Command, LocalRunner
+from envbuild.run import LocalRunner
 from tests.job.conftest import ON_SCHEDULERS, Project
-from tests.project import LISTENING, SMALL, shared_store
-from tests.support import PATIENCE, wait_until
+from tests.project import SMALL, shared_store
+from tests.support import wait_until
 
 pytestmark = ON_SCHEDULERS
 SECRET = 'it\'s $HOME "quoted", with commas'
@@ -62,101 +59,6 @@ def test_a_job_runs_in_the_image_and_its_code_comes_back(project: Project, site:
     assert "leaked-by-environment" not in result.stdout
 
 
-def test_the_scheduler_shows_no_secret(project: Project) -> None:
-    job = project.submit("--on", "slurm", "--env", "TOKEN=hush-hush", "--", "sleep", "2")
-    shown = project.run("status", job).stdout
-    control = LocalRunner()(
-        Command(argv=("scontrol", "show", "job", "-dd", job), env=project.environment, timeout=20),
-        check=False,
-    )
-    assert "JobId=" in control.stdout
-    assert "hush-hush" not in control.stdout + shown
-
-
-def test_an_array_over_a_table(project: Project) -> None:
-    (project.folder / "params.csv").write_text(
-        "rate,word\n0.1,one two\n0.2,$(touch /pwned)\n0.3,three\n"
-    )
-    for site in ("slurm", "gridengine"):
-        result = project.run(
-            *(
-                "submit",
-                "./tiny.sif",
-                "--on",
-                site,
-                "--each",
-                "params.csv",
-                "--array",
-                "1-3%2",
-                "--wait",
-                "--",
-            ),
-            *("sh", "-c", 'echo "rate=$1 word=$2"; [ "$1" != 0.2 ]', "x", "{rate}", "{word}"),
-        )
-        assert result.code == 1, result.stderr
-        assert "rate=0.1 word=one two" in result.stdout
-        assert "rate=0.2 word=$(touch /pwned)" in result.stdout
-        found = [item for item in receipts(project) if item["site"] == site]
-        assert sorted((item["task"], item["code"]) for item in found) == [
-            ("1", 0),
-            ("2", 1),
-            ("3", 0),
-        ]
-        assert len(list((project.folder / "logs").glob("tiny-*-2.log"))) >= 1
-
-
-def test_a_chain_goes_on_after_success_only(project: Project) -> None:
-    for site in ("slurm", "gridengine"):
-        good = project.submit("--on", site, "--", "sh", "-c", "exit 0")
-        waiting = f"while [ ! -e go-{site} ]; do sleep 0.2; done; exit 9"
-        bad = project.submit("--on", site, "--", "sh", "-c", waiting)
-        follower = project.run(
-            "submit",
-            "./tiny.sif",
-            "--on",
-            site,
-            "--after",
-            good,
-            "--wait",
-            "--",
-            "sh",
-            "-c",
-            "exit 4",
-        )
-        assert follower.code == 4, follower.stderr
-        refused = project.submit("--on", site, "--after", bad, "--", "touch", "ran")
-        (project.folder / f"go-{site}").touch()
-        assert project.run("logs", f"{site}:{refused}", "-f").code in (7, 125)
-        late = project.run(
-            "submit", "./tiny.sif", "--on", site, "--after", bad, "--", "touch", "ran"
-        )
-        assert late.code == 2, late.stderr
-        assert "has failed already, with code 9" in late.stderr
-        either = project.run(
-            "submit",
-            "./tiny.sif",
-            "--on",
-            site,
-            "--after-any",
-            bad,
-            "--wait",
-            "--",
-            "sh",
-            "-c",
-            "exit 5",
-        )
-        assert either.code == 5, either.stderr
-    unknown = project.run(
-        "submit", "./tiny.sif", "--on", "slurm", "--after", "99999", "--", "touch", "ran"
-    )
-    assert unknown.code == 2, unknown.stderr
-    assert "Slurm does not know job 99999" in unknown.stderr
-    stranger = project.run("submit", "./tiny.sif", "--on", "openpbs-compose", "--", "touch", "ran")
-    assert stranger.code == 7, stranger.stderr
-    assert "qstat is that of Grid Engine here, and the site has PBS" in stranger.stderr
-    assert not (project.folder / "ran").exists()
-
-
 def test_a_running_job_is_cancelled(project: Project, site: str) -> None:
     job = project.submit("--on", site, *gpu(site), "--", "sh", "-c", "echo started; sleep 60")
     wait_for(project, job, "started")
@@ -177,37 +79,6 @@ def test_a_job_is_stopped_at_its_time_limit(project: Project, site: str) -> None
         "submit", "./tiny.sif", "--on", site, "--walltime", "3s", "--wait", "--", "sleep", "50"
     )
     assert result.code not in (0, 7), result.stderr
-
-
-def test_control_c_leaves_the_job_alone(project: Project, site: str) -> None:
-    """The terminal sends the signal; here a timer does."""
-    command = project.command(
-        "submit", "./tiny.sif", "--on", site, "--wait", "--", "sh", "-c", "echo up; sleep 2; exit 6"
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-c", LISTENING, *command.argv[3:]],
-        cwd=command.cwd,
-        env=dict(command.env or {}),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    killer = threading.Timer(PATIENCE, process.kill)
-    killer.start()
-    for line in process.stdout:
-        if line == "up\n":
-            break
-    process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=PATIENCE)
-    killer.cancel()
-    assert process.returncode == 130
-    assert "goes on. Follow it again: envbuild logs" in told
-    [job] = [
-        path.name.split("-", 1)[1].removesuffix(".json")
-        for path in (project.folder / ".envbuild/jobs").glob(f"{site}-*.json")
-    ]
-    assert project.run("logs", job, "-f").code == 6
 
 
 def test_a_check_on_a_node_brings_its_verdict_back_after_a_lost_connection(
@@ -231,21 +102,6 @@ def test_a_check_on_a_node_brings_its_verdict_back_after_a_lost_connection(
     assert list((tmp_path / "store").rglob("verdicts/*/*.json"))
     assert len(list((project.folder / ".envbuild/jobs").glob("check-*.sh"))) == 1
     assert len(list((project.folder / ".envbuild/jobs").glob("*.seen"))) == 1
-
-
-def test_recipes_are_built_by_an_array(project: Project, tmp_path: Path) -> None:
-    """Both recipes are broken on purpose: each task says so, and the command names them."""
-    (project.folder / "recipes").mkdir()
-    for name in ("one", "two"):
-        text = f'[recipe]\nname = "{name}"\n[base]\nimage = "nosuch-{name}.sif"\n'
-        (project.folder / f"recipes/{name}.toml").write_text(text)
-    site = project.folder / "sites/slurm.toml"
-    site.write_text(site.read_text() + '[build]\ncpus = 1\nmemory = "100MB"\nwalltime = "5m"\n')
-    result = project.run("make", "--all", "--on", "slurm", ENVBUILD_STORE=str(tmp_path / "store"))
-    assert result.code == 1, result.stderr
-    assert "not built: one, two" in result.stderr
-    assert "nosuch-one.sif" in result.stdout
-    assert "nosuch-two.sif" in result.stdout
 
 
 def test_an_image_is_built_by_a_job_whose_node_has_no_network(project: Project) -> None:

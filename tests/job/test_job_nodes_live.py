@@ -199,34 +199,6 @@ def test_a_cancelled_job_leaves_no_data_behind(project: Project) -> None:
     assert not list(local.iterdir())
 
 
-def test_scratch_that_is_not_set_on_the_node_is_an_error(project: Project) -> None:
-    site = project.folder / "sites/mine.toml"
-    site.write_text('[site]\nname = "mine"\nscheduler = "local"\n[folders]\nscratch = "$SCRATCH"\n')
-    result = project.run("submit", "./tiny.sif", "--on", "mine", "--wait", "--", "touch", "ran")
-    assert result.code == 125, result.stderr
-    assert "SCRATCH is not set on this node" in result.stdout
-    assert not (project.folder / "ran").exists()
-
-
-def test_modules_are_loaded_by_the_sites_line(project: Project) -> None:
-    """Their scripts use variables that are not set; a module that is missing ends the job before the command."""
-    init = project.folder / "modules.sh"
-    init.write_text('module() { shift; echo "loaded $* for $NOT_SET"; [ "$1" != gone ]; }\n')
-    site = project.folder / "sites/mine.toml"
-    text = f'[site]\nname = "mine"\nscheduler = "local"\n[modules]\ninit = "source {init}"\nload = ["there", "1.0"]\n'
-    site.write_text(text)
-    words = ("submit", "./tiny.sif", "--on", "sites/mine.toml", "--wait", "--", "touch", "ran")
-    result = project.run(*words)
-    assert result.code == 0, result.stdout
-    assert "loaded there for" in result.stdout
-    (project.folder / "ran").unlink()
-    site.write_text(text.replace("there", "gone"))
-    result = project.run(*words)
-    assert result.code == 125
-    assert "envbuild: error: module load gone failed" in result.stdout
-    assert not (project.folder / "ran").exists()
-
-
 MODULES_3 = """\
 export LOADEDMODULES=${LOADEDMODULES-}
 module() {

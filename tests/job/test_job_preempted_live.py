@@ -11,7 +11,8 @@ import pytest
 
 from envbuild.run import Command, LocalRunner, Result
 from tests.job.conftest import ON_SCHEDULERS, Project, make_project
-from tests.job.test_job_runs_live import SPARED, receipt_paths, wait_for
+from tests.job.situations_live.runs import receipt_paths, wait_for
+from tests.job.test_job_runs_live import SPARED
 from tests.support import wait_until
 
 pytestmark = ON_SCHEDULERS

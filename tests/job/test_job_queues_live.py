@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -120,20 +119,6 @@ def test_a_job_waits_for_nodes_that_are_away(place: Place) -> None:
     assert place.run("logs", job, "-f").code == 6
 
 
-def test_a_job_whose_node_is_lost_runs_again(place: Place) -> None:
-    if place.scheduler != "slurm":
-        pytest.skip("no command of it takes a node away from a job")
-    text = "if [ -e ran ]; then exit 6; fi; touch ran; sleep 100"
-    job = place.submit("--", "sh", "-c", text)
-    place.wait_for("ran")
-    node = place.client("squeue", "-h", "-j", job, "-o", "%N").strip()
-    place.client("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
-    time.sleep(2)
-    place.client("scontrol", "update", f"nodename={node}", "state=resume")
-    place.start_at_once(job)
-    assert place.run("logs", job, "-f").code == 6
-
-
 DAEMONS = {"slurm": "slurmd", "gridengine": "sge_execd", "pbs": "pbs_mom"}
 """What a node runs for its scheduler."""
 
@@ -143,15 +128,23 @@ def run_as_root(*argv: str) -> str:
     return done.stdout
 
 
-def kill_daemons(place: Place, folder: Path) -> None:
-    """End the daemons of all nodes at once: those in the tests' own networks, found by their numbers."""
+SERVERS = (
+    *("slurmctld", "munged", "sge_qmaster", "pbs_server.bin", "pbs_sched", "pbs_comm"),
+    *("pbs_ds_monitor", "postgres"),
+)
+"""What goes on when nodes crash."""
+
+
+def kill_processes(place: Place, folder: Path, dies: Callable[[str], bool]) -> None:
+    """Kill processes of all nodes, by their names: those in the tests' own networks, found by their numbers."""
     space = f"envbuild-{hashlib.md5(str(folder).encode(), usedforsecurity=False).hexdigest()[:8]}"
     spaces = (f"{space}-1", f"{space}-2") if place.scheduler == "pbs" else (space,)
     for one in spaces:
         for process in run_as_root("ip", "netns", "pids", one).split():
             name = run_as_root("cat", f"/proc/{process}/comm").strip()
-            if name == DAEMONS[place.scheduler]:
+            if dies(name):
                 run_as_root("kill", "-KILL", process)
+            if name == DAEMONS[place.scheduler]:
                 wait_until_gone(Path(f"/proc/{process}"))
 
 
@@ -159,7 +152,7 @@ def wait_until_gone(process: Path) -> None:
     wait_until(lambda: not process.exists(), "the daemon has ended")
 
 
-def start_daemons(place: Place, folder: Path) -> None:
+def start_daemons(place: Place, folder: Path, *options: str) -> None:
     if place.scheduler != "pbs":
         line = ("bash", str(SCRIPT), "start", str(folder))
         LocalRunner()(Command(argv=line, timeout=60), check=False)
@@ -167,23 +160,52 @@ def start_daemons(place: Place, folder: Path) -> None:
     for node in ("pbs1", "pbs2"):
         number = (folder / f"pbs/{node}.pid").read_text().strip()
         enter = ("nsenter", "-t", number, "-n", "-u", "-m", "--", "env", "-i")
-        # jobs that run go on (pbs_mom(8B), -p)
-        run_as_root(*enter, "PATH=/usr/sbin:/usr/bin:/sbin:/bin", str(PBS / "sbin/pbs_mom"), "-p")
+        mom = str(PBS / "sbin/pbs_mom")
+        run_as_root(*enter, "PATH=/usr/sbin:/usr/bin:/sbin:/bin", mom, *options)
 
 
-def test_a_nodes_daemon_is_killed_while_a_job_runs(
-    place: Place, request: pytest.FixtureRequest
-) -> None:
-    """The job goes on, and its receipt tells how it ended, whatever the scheduler knows."""
+@pytest.fixture
+def folder(place: Place, request: pytest.FixtureRequest) -> Path:
+    """The folder that the schedulers were started with."""
     clients = request.getfixturevalue("pbs_clients" if place.scheduler == "pbs" else "clients")
-    folder = clients.parents[1 if place.scheduler == "pbs" else 0]
+    found: Path = clients.parents[1 if place.scheduler == "pbs" else 0]
+    return found
+
+
+def test_a_nodes_daemon_is_killed_while_a_job_runs(place: Place, folder: Path) -> None:
+    """The job goes on, and its receipt tells how it ended, whatever the scheduler knows."""
     job = place.submit("--", "sh", "-c", "touch up; while [ ! -e go ]; do sleep 0.2; done; exit 6")
     place.wait_for("up")
-    kill_daemons(place, folder)
+    kill_processes(place, folder, lambda name: name == DAEMONS[place.scheduler])
     try:
         (place.folder / "go").touch()
         followed = place.run("logs", job, "-f")
         assert followed.code == 6, followed.stdout + followed.stderr
     finally:
+        # jobs that run go on (pbs_mom(8B), -p)
+        start_daemons(place, folder, "-p")
+    place.wait("--", "sh", "-c", "exit 5", code=5)
+
+
+def test_a_node_crashes(place: Place, folder: Path) -> None:
+    """Slurm and PBS run the job again; Grid Engine does not, and nobody takes it for one that runs or succeeded."""
+    job = place.submit("--", "sh", "-c", "if [ -e ran ]; then exit 6; fi; touch ran; sleep 100")
+    place.wait_for("ran")
+    # a sleep ends by itself, and one of them keeps PBS's node
+    kill_processes(place, folder, lambda name: name not in (*SERVERS, "sleep"))
+    if place.scheduler == "slurm":
+        # what slurmctld does by itself after five minutes (slurm.conf(5), SlurmdTimeout)
+        node = place.client("squeue", "-h", "-j", job, "-o", "%N").strip()
+        place.client("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
         start_daemons(place, folder)
+        place.client("scontrol", "update", f"nodename={node}", "state=resume")
+        place.start_at_once(job)
+    else:
+        start_daemons(place, folder)
+    followed = place.run("logs", job, "-f")
+    if place.scheduler == "gridengine":
+        assert followed.code == 7, followed.stdout + followed.stderr
+        assert "ended without a receipt" in followed.stderr
+    else:
+        assert followed.code == 6, followed.stdout + followed.stderr
     place.wait("--", "sh", "-c", "exit 5", code=5)

@@ -79,6 +79,17 @@ def test_an_unknown_site(user_settings: Settings) -> None:
         ("shell-in-bind", "line 5: runtime.binds: expected `str` matching regex"),
         ("shell-in-cache", "line 6: folders.caches: expected `str` matching regex"),
         ("shell-in-module", "line 5: modules.load: expected `str` matching regex"),
+        ("empty", "line 1: 'site' is missing"),
+        ("bare-word-walltime", "line 5: limits.walltime: expected `str | null`, got `int`"),
+        ("no-nodes", "line 5: limits.nodes: expected `int` >= 1"),
+        ("negative-gpus", "line 5: limits.gpus: expected `int` >= 1"),
+        ("no-build-cpus", "line 5: build.cpus: expected `int` >= 1"),
+        ("partition-twice", "[[partition]] a: is there twice"),
+        ("build-of-no-type", 'line 5: [build] type = "b": no [[type]] is called so'),
+        ("driver-word", "line 5: host.driver: expected `str` matching regex"),
+        ("open-quote", 'line 5: "--comment=\'x" has a quote that does not close'),
+        ("owned-option", "line 5: '--output=x' is an option that envbuild itself gives to Slurm"),
+        ("blank-in-chunk", "line 5: pbs.chunk: expected `str` matching regex"),
     ],
 )
 def test_broken_files(user_settings: Settings, name: str, message: str) -> None:

@@ -1,4 +1,4 @@
-"""What an ordinary user does on a Slurm that root has set up: a grid, a run that goes on, a notebook."""
+"""What an ordinary user does on schedulers that root has set up: jobs that are told to end, grids, a notebook."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ import pytest
 
 from envbuild.run import Command, LocalRunner
 from tests.job.conftest import ON_SCHEDULERS, Project, make_project
-from tests.job.test_job_runs_live import goes_on, run_a_grid
+from tests.job.situations_live import SITUATIONS
+from tests.job.situations_live.place import Place
 from tests.job.tunnel import tunnel
 from tests.support import needs
 from tests.tiny_image import AS_READER, open_folder
@@ -31,28 +32,49 @@ NOBODY = 65534
 RIGHTS = "cap_sys_admin,cap_sys_chroot,cap_sys_ptrace+ep"
 
 
+def clients_of_nobody(clients: Path) -> Path:
+    """Make the clients for another user: those of root enter the nodes' network for root alone."""
+    root = clients.parents[1] if clients.parent.name == "pbs" else clients.parent
+    own = open_folder() / f"clients-{clients.parent.name}"
+    own.mkdir()
+    shutil.copy(root / "enter", own / "enter")
+    os.chown(own / "enter", NOBODY, NOBODY)
+    (own / "enter").chmod(0o500)
+    LocalRunner()(Command(argv=("setcap", RIGHTS, str(own / "enter"))))
+    for client in clients.iterdir():
+        text = client.read_text().replace(f"{root / 'enter'} ", f"{own / 'enter'} ")
+        (own / client.name).write_text(text)
+        (own / client.name).chmod(0o755)
+    return own
+
+
 @pytest.fixture(scope="module")
 def own_clients(clients: Path) -> Path:
-    """The clients for another user: those of root enter the nodes' network for root alone."""
-    enter = clients.with_name("enter-nobody")
-    shutil.copy(clients.with_name("enter"), enter)
-    os.chown(enter, NOBODY, NOBODY)
-    enter.chmod(0o500)
-    LocalRunner()(Command(argv=("setcap", RIGHTS, str(enter))))
-    folder = clients.with_name("bin-nobody")
-    folder.mkdir()
-    for client in clients.iterdir():
-        text = client.read_text().replace(f"{clients.with_name('enter')} ", f"{enter} ")
-        (folder / client.name).write_text(text)
-        (folder / client.name).chmod(0o755)
-    return folder
+    """The clients of Slurm and Grid Engine for another user."""
+    return clients_of_nobody(clients)
+
+
+@pytest.fixture(scope="module")
+def own_pbs_clients(pbs_clients: Path) -> Path:
+    """The clients of PBS for another user."""
+    return clients_of_nobody(pbs_clients)
 
 
 @pytest.fixture
 def project(own_clients: Path) -> Iterator[Project]:
     """A project of an ordinary user, who runs envbuild in it."""
+    yield from project_of_nobody(own_clients)
+
+
+@pytest.fixture
+def pbs_project(own_pbs_clients: Path) -> Iterator[Project]:
+    """The same at PBS."""
+    yield from project_of_nobody(own_pbs_clients)
+
+
+def project_of_nobody(clients: Path) -> Iterator[Project]:
     folder = Path(tempfile.mkdtemp(dir=open_folder()))
-    project = make_project(folder, own_clients)
+    project = make_project(folder, clients)
     project.environment["USER"] = "nobody"
     hand_over(folder)
     yield dataclasses.replace(project, prefix=AS_READER)
@@ -67,13 +89,23 @@ def hand_over(folder: Path) -> None:
 
 
 def test_what_failed_of_a_grid_runs_again(project: Project) -> None:
-    run_a_grid(project, "slurm")
+    SITUATIONS["what_failed_of_a_grid_runs_again"](Place(scheduler="slurm", project=project))
     owners = {path.stat().st_uid for path in (project.folder / "logs").iterdir()}
     assert owners == {NOBODY}
 
 
-def test_a_job_goes_on_after_its_time_limit(project: Project) -> None:
-    goes_on(project, "slurm")
+SIGNALLED = (
+    "a_handler_of_term_has_its_time_when_a_job_is_cancelled",
+    "a_job_is_told_to_end_while_its_container_starts",
+    "usr1_arrives_as_usr1",
+    "too_much_memory_is_named",
+)
+"""What PBS does to an ordinary user's job: it signals the programs that serve the image's files, too."""
+
+
+@pytest.mark.parametrize("name", SIGNALLED)
+def test_pbs_signals_all_processes_of_a_job(pbs_project: Project, name: str) -> None:
+    SITUATIONS[name](Place(scheduler="pbs", project=pbs_project))
 
 
 @needs("mmdebstrap")

@@ -25,6 +25,13 @@ PASSED = (
 RANKS = ("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "NODE_RANK", "WORLD_SIZE")
 MPI = ("OMPI_*", "PMIX_*", "PMI_*", "PALS_*", "MPI_*", "I_MPI_*", "UCX_*")
 
+NOT_STARTED = """\
+if [ "$code" -ne 0 ] && [ ! -e "$begun" ]; then
+  printf 'envbuild: error: the container did not start: see above\\n' >&2
+  code=125
+fi
+"""
+
 
 def node_local_function(site: Site) -> str:
     """Return the function that prints the first node-local folder that can be written."""
@@ -79,7 +86,7 @@ def enter_function(job: Job, site: Site, scheduler: Scheduler) -> str:
         lines += [f"    binds=({' '.join(stage_binds(job))})", "  fi"]
     # what tidies up behind the command must not replace its exit code
     lines += ["  begun=$scratch/.begun", f"  {_exec_line(job, site, scheduler)}", "  code=$?"]
-    lines += ['  rm -rf -- "$scratch"']
+    lines += [*(f"  {line}" for line in NOT_STARTED.splitlines()), '  rm -rf -- "$scratch"']
     lines += ['  [ -z "$staged" ] || unstage'] if job.intent.stage else []
     return "\n".join((*lines, '  return "$code"', "}", ""))
 

@@ -200,7 +200,7 @@ def check_quotes(text: str, where: str) -> None:
         raise UsageError(f"{text!r} has a quote that does not close", where=where) from error
 
 
-def check_owned(features: Features, options: Words) -> None:
+def check_owned(features: Features, options: Words, where: str = "--option") -> None:
     """Raise UsageError for an option that envbuild writes itself: the job would get it twice, or lose its log."""
     for text in options:
         for option, flag in features.owned.items():
@@ -208,7 +208,7 @@ def check_owned(features: Features, options: Words) -> None:
                 hint = f"the flag for it: {flag}" if flag else "jobs of envbuild cannot have it"
                 raise UsageError(
                     f"{text!r} is an option that envbuild itself gives to {features.title}",
-                    where="--option",
+                    where=where,
                     hint=hint,
                 )
 

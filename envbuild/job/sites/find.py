@@ -8,7 +8,7 @@ from pathlib import Path
 from envbuild.errors import UsageError
 from envbuild.job.request.units import parse_memory, parse_walltime
 from envbuild.job.schedulers import SCHEDULERS
-from envbuild.job.schedulers.protocol import check_quotes
+from envbuild.job.schedulers.protocol import check_owned, check_quotes
 from envbuild.job.sites.site import Site
 from envbuild.settings import Settings
 from envbuild.toml import closest, convert, line_of, parse_toml, place_of, read_toml
@@ -128,5 +128,25 @@ def _check_dialect(site: Site, text: str, where: str) -> None:
         raise UsageError(
             '[resources] gpu = "type" goes with cpus = "fixed": the type has them', where=place
         )
-    for option in site.fields.options:
-        check_quotes(option, where)
+    for key, options in (
+        ("options", site.fields.options),
+        ("interactive", site.fields.interactive),
+    ):
+        place = f"{where}, line {line_of(text, ('fields', key))}"
+        for option in options:
+            check_quotes(option, place)
+        check_owned(features, options, place)
+    _check_names(site, text, where)
+
+
+def _check_names(site: Site, text: str, where: str) -> None:
+    """Refuse a node type or queue that is there twice, and a build on a type that is not."""
+    types, queues = [row.name for row in site.type], [row.name for row in site.partition]
+    for section, names in (("type", types), ("partition", queues)):
+        twice = [name for name in names if names.count(name) > 1]
+        if twice:
+            raise UsageError("is there twice", where=f"{where}, [[{section}]] {twice[0]}")
+    build = site.build.type
+    if build is not None and build not in types:
+        place = f"{where}, line {line_of(text, ('build', 'type'))}"
+        raise UsageError(f'[build] type = "{build}": no [[type]] is called so', where=place)

@@ -19,6 +19,9 @@ Cache = Annotated[str, Meta(pattern=r"^(\{scratch\})?(/[A-Za-z0-9._+-]+)*\Z")]
 SourceLine = Annotated[str, Meta(pattern=r"^(source|\.) /[A-Za-z0-9._/+-]+\Z")]
 InstalledRuntime = Annotated[str, Meta(pattern=r"^((apptainer|singularity) \d+(\.\d+)*)?\Z")]
 Option = Annotated[str, Meta(pattern=r"^-[A-Za-z-]+=?\Z")]
+Count = Annotated[int, Meta(ge=1)]
+Version = Annotated[str, Meta(pattern=r"^(\d+(\.\d+)*)?\Z")]
+Chunk = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*=[^\x00-\x20:+\x7f]+\Z")]
 Field = Literal["account", "partition", "walltime", "memory", "cpus"]
 
 
@@ -63,7 +66,7 @@ class Resources(_SiteFileSection, frozen=True):
     gpu_name: Word = "gpu"
     gpu_per: Literal["job", "slot"] = "job"
     gpu_types: tuple[Word, ...] = ()
-    gpus_per_node: int | None = None
+    gpus_per_node: Count | None = None
     parallel_environment: Word | None = None
     memory: Word = "none"
     memory_per: Literal["job", "slot"] = "job"
@@ -78,9 +81,9 @@ class NodeType(_SiteFileSection, frozen=True):
 
     name: Word
     gpus: Annotated[int, Meta(ge=0)] = 0
-    cpus: Annotated[int, Meta(ge=1)] = 1
+    cpus: Count = 1
     memory: OneLine = ""
-    most: Annotated[int, Meta(ge=1)] | None = None
+    most: Count | None = None
     shared_gpu: bool = False
 
 
@@ -88,12 +91,12 @@ class Limits(_SiteFileSection, frozen=True):
     """[limits]: what one job may ask for at most; times and sizes carry their unit."""
 
     walltime: OneLine | None = None
-    nodes: int | None = None
-    gpus: int | None = None
-    array: int | None = None
+    nodes: Count | None = None
+    gpus: Count | None = None
+    array: Count | None = None
     interactive_walltime: OneLine | None = None
     trial_walltime: OneLine | None = None
-    trial_units: int | None = None
+    trial_units: Count | None = None
 
 
 class Partition(_SiteFileSection, frozen=True):
@@ -101,8 +104,8 @@ class Partition(_SiteFileSection, frozen=True):
 
     name: Word
     walltime: OneLine | None = None
-    nodes: int | None = None
-    gpus_per_node: int | None = None
+    nodes: Count | None = None
+    gpus_per_node: Count | None = None
     gpu_types: tuple[Word, ...] = ()
 
 
@@ -147,8 +150,8 @@ class Build(_SiteFileSection, frozen=True):
 
     where: Literal["login", "job"] = "login"
     network: Literal["everywhere", "login"] = "everywhere"
-    gpus: int = 0
-    cpus: int = 4
+    gpus: Annotated[int, Meta(ge=0)] = 0
+    cpus: Count = 4
     memory: OneLine = "16GiB"
     walltime: OneLine = "1h"
     partition: Word | None = None
@@ -173,8 +176,8 @@ class HostFacts(_SiteFileSection, frozen=True):
     NVIDIA driver, glibc and architecture; ``runtime`` is name and version: "apptainer 1.3.6".
     """
 
-    driver: OneLine = ""
-    glibc: OneLine = ""
+    driver: Version = ""
+    glibc: Version = ""
     runtime: InstalledRuntime = ""
     architecture: Machine = "x86_64"
 
@@ -191,7 +194,7 @@ class PbsKeys(_SiteFileSection, frozen=True):
 
     type_is_queue: bool = False
     gpu_type: Word | None = None
-    chunk: tuple[OneLine, ...] = ()
+    chunk: tuple[Chunk, ...] = ()
 
 
 class Site(_SiteFileSection, frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from msgspec import structs
@@ -44,12 +45,15 @@ def cancel_job(job: str, context: Context) -> Cancelled:
     if whole and not is_stopped(receipts):
         return Cancelled(number=number, state="ended")
     site = load_site(record.site, settings)
-    argv = scheduler_of(site).cancel(current_id(record, settings.cwd), task)
+    scheduler = scheduler_of(site)
+    argv = scheduler.cancel(current_id(record, settings.cwd), task)
     try:
         result = ask(argv, settings, context.runner)
     except ToolMissingError as error:
         raise missing(site, argv) from error
-    if result.code and whole:  # stopped, and not put back into the queue
+    # stopped and not put back into the queue, or ended at this moment
+    gone = whole or re.search(scheduler.features.unknown, result.stdout + result.stderr)
+    if result.code and gone:
         return Cancelled(number=number, state="ended")
     if result.code or result.timed_out:
         output = result.last_lines(3) or "nothing"

@@ -429,6 +429,10 @@ enter() {
     --bind "/groups:/groups:rw" ${kept[@]+"${kept[@]}"} \
     "$image" sh -c 'true >"$1"; shift; exec "$@"' sh "$scratch"/.begun "$@" 7<&-
   code=$?
+  if [ "$code" -ne 0 ] && [ ! -e "$begun" ]; then
+    printf 'envbuild: error: the container did not start: see above\n' >&2
+    code=125
+  fi
   rm -rf -- "$scratch"
   return "$code"
 }

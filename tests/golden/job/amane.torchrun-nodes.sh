@@ -373,6 +373,10 @@ enter() {
     --bind "$PWD:$PWD:rw" ${records[@]+"${records[@]}"} \
     "$image" sh -c 'true >"$1"; shift; exec "$@"' sh /tmp/.begun "$@" 7<&-
   code=$?
+  if [ "$code" -ne 0 ] && [ ! -e "$begun" ]; then
+    printf 'envbuild: error: the container did not start: see above\n' >&2
+    code=125
+  fi
   rm -rf -- "$scratch"
   return "$code"
 }

@@ -449,6 +449,10 @@ enter() {
     --bind "/apps:/apps:rw" ${kept[@]+"${kept[@]}"} ${binds[@]+"${binds[@]}"} \
     "$image" sh -c 'trap "" USR1 USR2; true >"$1"; shift; exec "$@"' sh /tmp/.begun "$@" 7<&- 9>&-
   code=$?
+  if [ "$code" -ne 0 ] && [ ! -e "$begun" ]; then
+    printf 'envbuild: error: the container did not start: see above\n' >&2
+    code=125
+  fi
   rm -rf -- "$scratch"
   [ -z "$staged" ] || unstage
   return "$code"

@@ -132,7 +132,8 @@ def ten_submissions_at_the_same_time(place: Place) -> None:
 def a_chain_of_three_is_submitted_at_once(place: Place) -> None:
     first = place.submit("--", "sh", "-c", "sleep 1; echo 1 >>order")
     second = place.submit("--after", first, "--", "sh", "-c", "echo 2 >>order")
-    place.shell("echo 3 >>order; exit 5", "--after", second, "--after-any", first, code=5)
+    more = ("--after", second, "--after-any", second, "--after-any", first)
+    place.shell("echo 3 >>order; exit 5", "--after", second, *more, code=5)
     assert (place.folder / "order").read_text().split() == ["1", "2", "3"]
 
 

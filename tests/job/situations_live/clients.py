@@ -5,10 +5,16 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import signal
+import subprocess
+import sys
+import threading
 import time
 
 from envbuild.run import Command, LocalRunner
 from tests.job.situations_live.place import NOTHING, NotHereError, Place, situation
+from tests.project import LISTENING
+from tests.support import PATIENCE
 
 
 @situation
@@ -187,3 +193,36 @@ def a_check_and_builds_by_jobs(place: Place) -> None:
     assert "not built: one, two" in made.stderr
     assert "nosuch-one.sif" in made.stdout
     assert "nosuch-two.sif" in made.stdout
+
+
+@situation
+def ctrl_c_leaves_the_job_alone(place: Place) -> None:
+    """The terminal sends the signal; here a timer does."""
+    project, site = place.project, place.scheduler
+    command = project.command(
+        "submit", "./tiny.sif", "--on", site, "--wait", "--", "sh", "-c", "echo up; sleep 2; exit 6"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", LISTENING, *command.argv[3:]],
+        cwd=command.cwd,
+        env=dict(command.env or {}),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    killer = threading.Timer(PATIENCE, process.kill)
+    killer.start()
+    for line in process.stdout:
+        if line == "up\n":
+            break
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=PATIENCE)
+    killer.cancel()
+    assert process.returncode == 130
+    assert "goes on. Follow it again: envbuild logs" in told
+    [job] = [
+        path.name.split("-", 1)[1].removesuffix(".json")
+        for path in (project.folder / ".envbuild/jobs").glob(f"{site}-*.json")
+    ]
+    assert project.run("logs", job, "-f").code == 6

@@ -101,7 +101,7 @@ def the_time_limit_is_named(place: Place) -> None:
 def too_much_memory_is_named(place: Place) -> None:
     if place.scheduler == "gridengine":
         raise NotHereError("h_vmem lets the allocation fail, and nobody is killed")
-    if place.scheduler == "pbs" and os.geteuid() == 0:
+    if place.scheduler == "pbs" and place.by_root:
         raise NotHereError("this PBS measures nothing of root's jobs (resources_used.mem = 0kb)")
     hog = (
         "a=aaaaaaaa; i=0; while [ $i -lt 25 ]; do a=$a$a; i=$((i+1)); done; sleep 40; echo survived"
@@ -172,7 +172,7 @@ def usr1_arrives_as_usr1(place: Place) -> None:
         ).split()
     )
     followed = place.run("logs", job, "-f")
-    if place.scheduler == "pbs" and os.geteuid() != 0:
+    if place.scheduler == "pbs" and not place.by_root:
         # it ends the login shell above the script, too, and PBS kills what is left of a user's job
         assert followed.code == 7, followed.stdout + followed.stderr
         assert "signal 10 ended it (exit code 138)" in followed.stderr

@@ -28,6 +28,19 @@ def an_image_that_changes_while_the_job_waits(place: Place) -> None:
 
 
 @situation
+def images_that_are_none_and_a_container_that_cannot_start(place: Place) -> None:
+    whole = (place.folder / "tiny.sif").read_bytes()
+    (place.folder / "bad.sif").write_bytes(b"no image")
+    (place.folder / "cut.sif").write_bytes(whole[: len(whole) // 2])
+    for name in ("bad.sif", "cut.sif"):
+        assert "again" in place.refused(*NOTHING, image=f"./{name}", code=125)
+    place.add_to_site('\n[runtime]\nflags = ["--bind=/no/such/folder:/mnt"]\n')
+    result = place.wait("--", "touch", "ran", code=125)
+    assert "envbuild: error: the container did not start" in result.stdout
+    assert not (place.folder / "ran").exists()
+
+
+@situation
 def an_image_that_is_gone_when_the_job_starts(place: Place) -> None:
     (place.folder / "gone.sif").hardlink_to(place.folder / "tiny.sif")
     first = place.submit(*UNTIL_GO)

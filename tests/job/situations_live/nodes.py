@@ -20,10 +20,13 @@ FROM_A_JOB = {
 
 @situation
 def a_module_that_the_node_has_not(place: Place) -> None:
-    (place.folder / "modules.sh").write_text('module() { [ "$2" != gone ]; }\n')
+    # scripts of modules use variables that are not set
+    text = 'module() { echo "loading $2 $NOT_SET"; [ "$2" != gone ]; }\n'
+    (place.folder / "modules.sh").write_text(text)
     init = place.folder / "modules.sh"
     place.add_to_site(f'\n[modules]\ninit = "source {init}"\nload = ["there", "gone"]\n')
     result = place.wait("--", "touch", "ran", code=125)
+    assert "loading there" in result.stdout
     assert "envbuild: error: module load gone failed" in result.stdout
     assert not (place.folder / "ran").exists()
 

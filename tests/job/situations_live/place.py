@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 from collections.abc import Callable
@@ -27,6 +28,11 @@ class Place:
 
     scheduler: str
     project: Project
+
+    @property
+    def by_root(self) -> bool:
+        """Whether its jobs are root's."""
+        return os.geteuid() == 0 and not self.project.prefix
 
     @property
     def folder(self) -> Path:
