@@ -187,8 +187,9 @@ def _project_bind(cwd: Path) -> tuple[Bind, ...]:
         return ()
     binds: list[Bind] = [(cwd, str(cwd), True)]
     results = cwd / RESULTS
-    records = results.parent
-    if records.is_dir() and not records.is_symlink():
-        binds.append((records, str(records), False))
-        binds += [(results, str(results), True)] if results.is_dir() else []
+    for folder, writable in ((results.parent, False), (results, True)):
+        # a link that came with the folder would show what it leads to
+        if not folder.is_dir() or folder.is_symlink():
+            break
+        binds.append((folder, str(folder), writable))
     return tuple(binds)

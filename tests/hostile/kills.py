@@ -30,6 +30,7 @@ from tests.project import LISTENING, SMALL, Project, shared_store, small_project
 
 IMAGE, LOCK, BUNDLE = "small.sif", "lockfiles/small.lock", "small.bundle.tar"
 CELL_IMAGE, CELL_LOCK, FLAT = "cell.sif", "lockfiles/cell.lock", "small.flat.sif"
+TREE = "small.sandbox"
 CELL = """\
 [recipe]
 name = "cell"
@@ -135,6 +136,13 @@ def checked(project: Project) -> str:
     return str(json.loads(must(project, "check", "small", "--json").stdout)["verdict"])
 
 
+def tree_names(project: Project) -> str:
+    """Return what names a sandbox's own files: times and caches are others in each run."""
+    folder = project.folder / TREE
+    names = [str(path.relative_to(folder)) for path in folder.glob("[!dpst]*/**/*")]
+    return hashlib.sha256("\n".join(sorted(names)).encode()).hexdigest()
+
+
 def layer_digest(project: Project) -> str:
     """Return what the record of the layer says of its file, which must be that."""
     record = json.loads((project.folder / LAYER).read_bytes())
@@ -172,6 +180,14 @@ VERBS = {
         removed=(IMAGE, "store/v1/images"),
         whole=lambda project, expected: (
             not (project.folder / IMAGE).exists() or verified(project) == expected
+        ),
+    ),
+    "make sandbox": Verb(
+        arguments=("make", "small", "--mode", "sandbox", "--no-check", "--as-root"),
+        result=tree_names,
+        removed=(TREE,),
+        whole=lambda project, expected: (
+            not (project.folder / TREE).exists() or tree_names(project) == expected
         ),
     ),
     "publish": Verb(

@@ -53,3 +53,16 @@ def test_a_command_beside_a_job(project: Project, tmp_path: Path) -> None:
     assert (project.folder / "own").read_text() == "tried\n"
     assert "Read-only file system" in ran.stderr
     assert "written" not in ran.stdout
+
+
+@pytest.mark.parametrize("link", [".envbuild", ".envbuild/results"])
+def test_a_link_that_came_with_the_folder_is_not_bound(
+    link: str, project: Project, tmp_path: Path
+) -> None:
+    (tmp_path / "hidden/results").mkdir(parents=True)
+    (project.folder / link).parent.mkdir(exist_ok=True)
+    (project.folder / link).symlink_to(tmp_path / "hidden")
+    ran = project.run("exec", "./tiny.sif", "--dry-run", "--", "true")
+    assert ran.code == 0, ran.stderr
+    assert str(project.folder) in ran.stdout
+    assert str(project.folder / link) not in ran.stdout
