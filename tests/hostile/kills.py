@@ -189,6 +189,7 @@ VERBS = {
         whole=lambda project, expected: (
             not (project.folder / TREE).exists() or tree_names(project) == expected
         ),
+        is_done=lambda project: (project.folder / TREE).exists(),
     ),
     "publish": Verb(
         arguments=("shelf", "publish", "small", "--failed"),

@@ -34,7 +34,6 @@ from envbuild.run import Runner
 from envbuild.runtime import BuildOptions, ExecOptions, Runtime
 from envbuild.store.atomic import os_errors_as, publish, write_bytes, write_text
 from envbuild.store.gc import tree_size
-from envbuild.store.layout import remove_tree
 
 NOTE = SANDBOX_NOTE
 """It is not packed."""
@@ -83,8 +82,8 @@ def make_sandbox(order: BuildSpec, context: Context) -> None:
     if folder.exists() or folder.is_symlink():
         hint = f"pack it: envbuild make --from-sandbox {folder.name}; or remove it"
         raise UsageError("is there already", where=folder, hint=hint)
-    partial = folder.with_name(f".{folder.name[:64]}.{os.getpid()}.partial")
-    try:
+    with context.store.outside(folder.parent) as work:
+        partial = work / folder.name
         with (
             prepare_build(order, context, partial) as request,
             context.report.stage("install") as stage,
@@ -104,10 +103,6 @@ def make_sandbox(order: BuildSpec, context: Context) -> None:
         write_network(partial, order, context)
         with os_errors_as(folder):
             partial.rename(folder)
-    finally:
-        if partial.exists():
-            remove_tree(partial)
-        partial.with_suffix(".def").unlink(missing_ok=True)
 
 
 def read_note(folder: Path) -> SandboxNote:
