@@ -23,6 +23,7 @@ from envbuild.check.model import Report
 from envbuild.errors import EnvbuildError
 from tests.sick.real.blind_cases import BLIND_HEALTHY, BLIND_SICK
 from tests.sick.real.cases import HEALTHY, SICK, Case
+from tests.sick.real.first_cases import FIRST_HEALTHY, FIRST_SICK
 from tests.sick.real.follow import follow_hints
 from tests.sick.real.judge import check_tree
 from tests.sick.real.mends import MENDS
@@ -42,12 +43,17 @@ from tests.sick.real.wide_cases import WIDE_HEALTHY, WIDE_SICK
 
 EVERY = (
     *(*SICK, *MORE_SICK, *THREAD_SICK),
-    *(*SIGHT_SICK, *ORDER_SICK, *ROUND_SICK, *BLIND_SICK, *WIDE_SICK),
+    *(*SIGHT_SICK, *ORDER_SICK, *ROUND_SICK, *BLIND_SICK, *WIDE_SICK, *FIRST_SICK),
     *(*HEALTHY, *MORE_HEALTHY, *THREAD_HEALTHY, *SIGHT_HEALTHY, *ORDER_HEALTHY),
-    *(*ROUND_HEALTHY, *BLIND_HEALTHY, *WIDE_HEALTHY),
+    *(*ROUND_HEALTHY, *BLIND_HEALTHY, *WIDE_HEALTHY, *FIRST_HEALTHY),
 )
 
-NEW_HEALTHY = (*SIGHT_HEALTHY, *ORDER_HEALTHY, *ROUND_HEALTHY, *BLIND_HEALTHY, *WIDE_HEALTHY)
+NEW_SICK = (*SIGHT_SICK, *ORDER_SICK, *ROUND_SICK, *BLIND_SICK, *WIDE_SICK, *FIRST_SICK)
+"""Trees that are proved and followed in one go."""
+NEW_HEALTHY = (
+    *(*SIGHT_HEALTHY, *ORDER_HEALTHY, *ROUND_HEALTHY, *BLIND_HEALTHY, *WIDE_HEALTHY),
+    *FIRST_HEALTHY,
+)
 
 
 def interpreter(version: str = "3.11") -> Path:
@@ -70,7 +76,7 @@ def try_follow(case: Case) -> dict[str, object]:
     """Make one sick tree, then do what the hints say until check passes; trees never tried are proved before."""
     tree = make_tree(case.tree, interpreter())
     row: dict[str, object] = {"name": case.name, "stack": case.stack, "sick": True}
-    if case in (*SIGHT_SICK, *ORDER_SICK, *ROUND_SICK, *BLIND_SICK, *WIDE_SICK):
+    if case in NEW_SICK:
         _, said = run_python(tree, case.proof, driver=case.driver)
         row["proved"] = re.search(case.says, said) is not None
         row["said"] = said[-300:]

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from tests.sick.real.trees import Recipe
@@ -17,7 +18,7 @@ class Case:
     expression): so the tree is sick, or healthy, whatever check thinks.  ``found`` are the check and the words (regular
     expression) that have to tell the fault; none for a healthy tree.  ``direct`` are the recipe's dependencies.
     ``mended`` is the tree after the hint was followed: its proof prints ``fine``.  ``project`` is the text of the
-    project's train.py, where check is asked with one.
+    project's train.py, where check is asked with one, ``beside`` are the project's further files.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Case:
     fine: str = ""
     source: str = ""
     project: str = ""
+    beside: Mapping[str, str] = field(default_factory=dict)
 
 
 CU124 = (

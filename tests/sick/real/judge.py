@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 from envbuild.check.model import Level, Report
 from tests.check.tree import make_recipe
 from tests.sick.real.cases import Case
@@ -15,7 +17,9 @@ def check_tree(
     project = None
     if case.project:
         project = tree.root.with_name(f"{tree.root.name}-project")
-        project.mkdir(exist_ok=True)
-        (project / "train.py").write_text(case.project)
+        shutil.rmtree(project, ignore_errors=True)
+        for name, text in {"train.py": case.project, **case.beside}.items():
+            (project / name).parent.mkdir(parents=True, exist_ok=True)
+            (project / name).write_text(text)
     recipe = None if alone else make_recipe(*case.direct)
     return tree.check(recipe, project=None if alone else project, level=level)

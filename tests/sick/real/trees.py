@@ -195,7 +195,8 @@ def stub_driver() -> Path:
     folder = CACHE / "driver"
     folder.mkdir(parents=True, exist_ok=True)
     for soname, functions in LIBRARIES.items():
-        (folder / soname).write_bytes(shared_object(soname, functions))
+        if not (folder / soname).exists():  # another runner may have it open
+            (folder / soname).write_bytes(shared_object(soname, functions))
     return folder
 
 
