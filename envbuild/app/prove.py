@@ -21,7 +21,6 @@ from envbuild.build.make import building
 from envbuild.check import plan
 from envbuild.check.answers import Imports
 from envbuild.check.checks.imports import lacks_driver
-from envbuild.check.checks.sources import find_uses
 from envbuild.check.expected import CheckBasis, derive_expected
 from envbuild.check.probe_runner import ProbeRunner
 from envbuild.context import Context
@@ -32,6 +31,7 @@ from envbuild.lock.decide.options import LockOptions
 from envbuild.lock.model import Lock, PythonPackage
 from envbuild.net.index import index_url, read_links
 from envbuild.net.web import make_client
+from envbuild.project.code.uses import Uses, find_uses
 from envbuild.recipe.model import Source
 
 DAYS = (90, 30, 0)
@@ -114,9 +114,9 @@ class ImageImportTester:
         """
         recipe = self.source.recipe
         project = project_folder(self.source, self.context)
-        used = find_uses(project) if project else {}
+        used = find_uses(project) if project else Uses()
         request = plan.imports_request(
-            derive_expected(CheckBasis(recipe=recipe, lock=lock)), uses=used
+            derive_expected(CheckBasis(recipe=recipe, lock=lock)), uses=used.names
         )
         runtime, runner = self.context.runtime, self.context.runner
         probes = ProbeRunner(image, runtime, runner, gpu=False, network=recipe.check.network)

@@ -193,7 +193,8 @@ class Imported(_Record, frozen=True):
     """One import: ``error`` is the traceback's last line, or how the process ended.
 
     ``blame`` are the distributions (canonical) that the traceback goes through, innermost first.
-    ``used`` tells that only the project's source asks for what failed.
+    ``used`` tells that only the project's source asks for what failed, ``taking`` the name in the
+    module that it asks for ("": the module itself).
     """
 
     ok: bool
@@ -205,6 +206,7 @@ class Imported(_Record, frozen=True):
     noise: tuple[str, ...] = ()
     blame: tuple[str, ...] = ()
     used: bool = False
+    taking: str = ""
 
 
 class Tried(_Record, frozen=True):

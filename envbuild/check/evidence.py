@@ -25,6 +25,7 @@ from envbuild.check.expected import Expected
 from envbuild.check.model import Outcome
 from envbuild.data import lookup
 from envbuild.data.tables import Framework, WheelBuild
+from envbuild.project.code.uses import Uses
 
 T = TypeVar("T")
 
@@ -36,7 +37,7 @@ class Evidence:
     ``framework`` is the one in question, ``frameworks`` are all that are looked at, the expected or
     first found before the others; ``computes`` are their computations by name, ``compute`` that of
     the one in question; ``gpu`` tells that this machine has an NVIDIA driver; an answer is None
-    where its probe was not run; ``sources`` are the project's own files, ``uses`` what these import.
+    where its probe was not run; ``sources`` are the project's own files, ``uses`` what these take.
     """
 
     expected: Expected
@@ -52,7 +53,7 @@ class Evidence:
     computes: Mapping[str, Answer[Compute]] = field(default_factory=dict)
     frameworks: tuple[Framework, ...] = ()
     sources: Survey | None = None
-    uses: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    uses: Uses = field(default_factory=Uses)
     plain: Answer[Plain] | None = None
     gpu: bool = False
 

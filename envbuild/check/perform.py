@@ -26,7 +26,7 @@ from envbuild.check.answers import (
 )
 from envbuild.check.checks.frameworks import frameworks_to_check
 from envbuild.check.checks.gpu import driver_count
-from envbuild.check.checks.sources import find_uses, survey_project
+from envbuild.check.checks.sources import survey_project
 from envbuild.check.evidence import Evidence
 from envbuild.check.expected import CheckBasis, Expected, asked_digest, derive_expected
 from envbuild.check.model import Finding, Outcome, Report
@@ -45,6 +45,7 @@ from envbuild.host import network_namespaces_work
 from envbuild.host_python import HostPython, open_host_python
 from envbuild.lock.digest import lock_digest
 from envbuild.progress import Reporter, Stage
+from envbuild.project.code.uses import Uses, find_uses
 from envbuild.store.layout import final_path
 
 
@@ -209,13 +210,13 @@ def gather_evidence(
     Without a GPU the script runs beside the first ones; a GPU may be set to take one process at a
     time.
     """
-    used = find_uses(expected.project, attributes=True) if expected.project else {}
+    used = find_uses(expected.project, attributes=True) if expected.project else Uses()
     sources = survey_project(expected.project) if expected.project else None
     compiles = sources is not None and sources.inductor
     written = sources.written if sources else ()
     static = plan.static_request(expected)
     imports = plan.imports_request(
-        expected, uses=used, gpu=inside.gpu, compiles=compiles, written=written
+        expected, uses=used.names, gpu=inside.gpu, compiles=compiles, written=written
     )
     libraries, driver = plan.libraries_request(), plan.driver_request()
     code = plan.code_request(expected, gpu=inside.gpu)

@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from envbuild.check.checks.libraries import advise_provider
+from envbuild.check.target import read_target
 from tests.check.tree import Tree, failures, make_recipe
+
+CPU_ONLY = "it computes on the CPU only"
 
 
 def hint_of(tree: Tree, check: str, *direct: str) -> str | None:
@@ -144,6 +147,23 @@ def test_parts_of_rocm_are_no_debian_packages() -> None:
     assert advise_provider("librccl.so.1") == (
         "librccl.so.1 is a part of AMD's ROCm: take a base with ROCm, or the framework's build for CUDA"
     )
+
+
+def test_a_torch_for_amd_fails_where_the_gpus_are_nvidias(tmp_path: Path) -> None:
+    version = "cuda: Optional[str] = None\nhip: Optional[str] = '6.2.41133'\n"
+    files = {"torch/__init__.py": "", "torch/version.py": version}
+    tree = Tree(tmp_path / "i").install("torch", "2.5.1+rocm6.2", files)
+    report = tree.check(make_recipe("torch"))
+    alone = next(one for one in report.findings if one.check == "cuda-match")
+    other = 'ask for "torch==2.5.1"; +rocm6.2 is a build of another index than the one with CUDA'
+    what = "torch 2.5.1+rocm6.2 is built for AMD GPUs (ROCm)"
+    assert (alone.outcome, alone.hint) == ("skipped", f"for NVIDIA's GPUs {other}")
+    told = failures(tree.check(make_recipe("torch"), target=read_target(gpu="A100")))
+    assert told["cuda-match"] == f"{what}, and the node (A100) has NVIDIA's GPUs: {CPU_ONLY}"
+    tree.install("nvidia-cudnn-cu12", "9.1.0.70", {"nvidia/cudnn/__init__.py": ""})
+    told = failures(tree.check(make_recipe("torch")))
+    assert told["cuda-match"] == f"{what}, and the image has CUDA (nvidia-cudnn-cu12): {CPU_ONLY}"
+    assert hint_of(tree, "cuda-match", "torch") == other
 
 
 def test_where_no_release_goes_with_the_framework_nothing_mends(tmp_path: Path) -> None:

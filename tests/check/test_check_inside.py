@@ -415,6 +415,24 @@ def test_what_the_project_takes_from_a_package_that_loads_late(tmp_path: Path) -
     )
 
 
+def test_what_a_script_that_may_never_run_takes_is_a_note(tmp_path: Path) -> None:
+    tree = Tree(tmp_path / "image").install("parts", "1", {"parts.py": "wheel = 1\n"})
+    project = tmp_path / "project"
+    (project / "tools").mkdir(parents=True)
+    (project / "train.py").write_text("from parts import wheel\n")
+    (project / "tools/old.py").write_text("from parts import gear\n")
+    report = tree.check(make_recipe("parts"), project=project)
+    found = next(one for one in report.findings if one.check == "project-imports")
+    assert found.outcome == "skipped"
+    assert found.reason == (
+        "tools/old.py, which not every program of the project loads, cannot run: parts: "
+        "AttributeError: module 'parts' has no attribute 'gear'"
+    )
+    assert (found.hint or "").startswith("leave it if nobody runs it; else ")
+    (project / "train.py").write_text("from parts import gear\n")
+    assert "project-imports" in failures(tree.check(make_recipe("parts"), project=project))
+
+
 def test_the_first_module_is_imported_once_for_all(tmp_path: Path) -> None:
     tree = Tree(tmp_path / "image")
     count = tmp_path / "count"

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from envbuild.check.checks.sources import find_uses
+import pytest
+
+from envbuild.project.code.uses import find_uses
 
 TRAIN = """\
 from __future__ import annotations
@@ -35,7 +37,7 @@ def test_unconditional_imports_of_scripts_and_notebooks(tmp_path: Path) -> None:
     (tmp_path / "old.py").write_text("print 'Python 2'\n")
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "test_train.py").write_text("import nose\n")
-    found = find_uses(tmp_path)
+    found = find_uses(tmp_path).names
     assert set(found) == {"__future__", "torch.nn", "numpy", "transformers", "datasets"}
     assert set(found["transformers"]) == {"AutoModel", "Trainer", "pipeline"}
     assert found["datasets"] == ("load_dataset",)
@@ -51,7 +53,7 @@ def test_what_the_project_itself_holds_is_no_package(tmp_path: Path) -> None:
     (tmp_path / "scripts" / "train.py").write_text(
         "import lab.data, near, torch\nfrom lab import data\n"
     )
-    assert set(find_uses(tmp_path)) == {"torch"}
+    assert set(find_uses(tmp_path).names) == {"torch"}
 
 
 ATTRIBUTES = """\
@@ -77,15 +79,67 @@ tqdm.write("of the class")
 
 def test_attributes_that_are_read_of_whole_modules(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(ATTRIBUTES)
-    found = find_uses(tmp_path, attributes=True)
+    found = find_uses(tmp_path, attributes=True).names
     assert found["torch"] == ("compile",)
     assert found["numpy"] == found["wandb"] == found["cv2"] == found["einops"] == ()
     assert found["tqdm"] == ("tqdm",)
     (tmp_path / "train.py").write_text("import numpy as np\nx = np.float(3)\n")
-    assert find_uses(tmp_path, attributes=True) == {"numpy": ("float",)}
+    assert find_uses(tmp_path, attributes=True).names == {"numpy": ("float",)}
     (tmp_path / "compat.py").write_text("import numpy as np\nnp.float = float\n")
-    assert find_uses(tmp_path, attributes=True) == {"numpy": ()}
+    assert find_uses(tmp_path, attributes=True).names == {"numpy": ()}
+
+
+FLOAT = "import numpy as np\nkind = np.float\n"
+IN_FUNCTION = "import numpy as np\ndef convert(x):\n    return np.float(x)\n"
+PROJECTS = {
+    "the only program": ({"eval.py": FLOAT}, True),
+    "one of two programs": ({"eval.py": FLOAT, "show.py": "import numpy\n"}, False),
+    "the program called train": ({"train.py": FLOAT, "show.py": "import numpy\n"}, True),
+    "a tool beside the program": ({"train.py": "import numpy\n", "tools/old.py": FLOAT}, False),
+    "a module that the program loads": (
+        {"a.py": "from lab.data import kind\n", "lab/__init__.py": "", "lab/data.py": FLOAT},
+        True,
+    ),
+    "a module that no program loads": (
+        {"a.py": "import lab\n", "lab/__init__.py": "", "lab/data.py": FLOAT},
+        False,
+    ),
+    "a module that both programs load": (
+        {"a.py": "import data\n", "b.py": "from data import kind\n", "data.py": FLOAT},
+        True,
+    ),
+    "a function that nothing calls": ({"train.py": IN_FUNCTION}, False),
+    "a function that is called": ({"train.py": f"{IN_FUNCTION}convert(1)\n"}, True),
+    "a function that is decorated": (
+        {"train.py": IN_FUNCTION.replace("def", "@np.vectorize\ndef")},
+        True,
+    ),
+    "a function that another file calls": (
+        {"train.py": "from data import convert\n", "data.py": IN_FUNCTION},
+        True,
+    ),
+    "the only script of a folder": ({"scripts/fit.py": FLOAT}, True),
+}
+
+
+@pytest.mark.parametrize("name", PROJECTS)
+def test_what_every_run_of_a_project_takes(name: str, tmp_path: Path) -> None:
+    files, needed = PROJECTS[name]
+    for path, text in files.items():
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(text)
+    found = find_uses(tmp_path, attributes=True)
+    assert "float" in found.names["numpy"]
+    assert (("numpy", "float") in found.needed) == needed
+    holder = next(path for path, text in files.items() if "np.float" in text)
+    assert found.files["numpy", "float"] == holder
+
+
+def test_what_every_run_takes_is_tried_first(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("from numpy import old\n")
+    (tmp_path / "train.py").write_text("from numpy import array, ones\n")
+    assert find_uses(tmp_path).names == {"numpy": ("array", "ones", "old")}
 
 
 def test_a_folder_without_python_uses_nothing(tmp_path: Path) -> None:
-    assert find_uses(tmp_path) == {}
+    assert find_uses(tmp_path).names == {}

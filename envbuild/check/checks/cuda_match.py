@@ -58,13 +58,38 @@ def _chainer_alone(evidence: Evidence) -> Verdict | None:
 def _without_cuda(evidence: Evidence) -> Verdict:
     name = evidence.title
     if evidence.built_for.is_rocm:
-        return skipped(f"{name} is built for AMD GPUs (ROCm), which envbuild does not check")
+        return _built_for_amd(evidence)
     if evidence.expected.wants_cpu:
         return skipped(f"{name} is a build without CUDA, as the recipe asks for")
     return failed(
         f"{name} is a build without CUDA: it computes on the CPU only",
         _ask_for_cuda(evidence),
     )
+
+
+def _built_for_amd(evidence: Evidence) -> Verdict:
+    """Judge a build for ROCm: on NVIDIA's GPUs it computes on the CPU."""
+    what = f"{evidence.title} is built for AMD GPUs (ROCm)"
+    other = _sign_of_nvidia(evidence)
+    if other is None:
+        return skipped(
+            f"{what}, which envbuild does not check",
+            f"for NVIDIA's GPUs {_ask_for_cuda(evidence)}",
+        )
+    return failed(f"{what}, and {other}: it computes on the CPU only", _ask_for_cuda(evidence))
+
+
+def _sign_of_nvidia(evidence: Evidence) -> str | None:
+    """Say what shows that an image is meant for NVIDIA's GPUs; None where nothing does."""
+    target = evidence.expected.target
+    if target is not None and (target.gpu or target.driver):
+        return f"the node ({target}) has NVIDIA's GPUs"
+    if evidence.gpu:
+        return "this machine has NVIDIA's driver"
+    parts = [
+        one.name for one in evidence.installed.dists if re.match(r"nvidia-.*-cu\d+$", one.name)
+    ]
+    return f"the image has CUDA ({listing(parts, 2)})" if parts else None
 
 
 def _ask_for_cuda(evidence: Evidence) -> str:
@@ -79,8 +104,8 @@ def _ask_for_cuda(evidence: Evidence) -> str:
     instead = f" instead of {others[0]}" if others else ""
     if not any("+" in owner.version for owner in owners) or not evidence.release:
         return f'ask for "{wanted}"{instead}'
-    release = evidence.release.split("+")[0]
-    note = "+cpu is a build of another index than the one with CUDA"
+    release, _, build = evidence.release.partition("+")
+    note = f"+{build or 'cpu'} is a build of another index than the one with CUDA"
     return f'ask for "{wanted}=={release}"{instead}; {note}'
 
 

@@ -68,7 +68,7 @@ def project_imports(evidence: Evidence) -> Verdict:
     Packages that import their parts late (transformers, spaCy) prove nothing by their own import.
     """
     modules = given(evidence.imports).modules
-    tried = sorted(name for name in evidence.uses if name in modules)
+    tried = sorted(name for name in evidence.uses.names if name in modules)
     absent = given(evidence.imports).absent
     if not tried and not absent:
         return skipped("the project's own Python imports no package of the image")
@@ -79,14 +79,37 @@ def project_imports(evidence: Evidence) -> Verdict:
         if one.used and not _waits_for_driver(evidence, one)
     }
     shown = {"modules": tried, "errors": {name: one.error for name, one in broken.items()}}
+    needed = {name: one for name, one in real.items() if (name, one.taking) in evidence.uses.needed}
+    if needed:
+        verdict = _broken_import(evidence, needed, "the project's source imports", shown)
+        return replace(verdict, hint=_cure_of_project(evidence, needed) or verdict.hint)
     if real:
-        verdict = _broken_import(evidence, real, "the project's source imports", shown)
-        return replace(verdict, hint=_cure_of_project(evidence, real) or verdict.hint)
+        return _broken_aside(evidence, real, shown)
     if absent:
         return _lacking(evidence, absent, shown)
     counted = f"{len(tried)} modules" if len(tried) > 1 else "the module"
     return passed(
         f"{counted} that the project's source imports, and what it takes from them", **shown
+    )
+
+
+def _broken_aside(
+    evidence: Evidence, broken: dict[str, Imported], shown: dict[str, Any]
+) -> Verdict:
+    """Say which files of the project cannot run in the image; nobody may ever start them."""
+    files = {
+        evidence.uses.files.get((name, one.taking), "a file of the project"): (name, one)
+        for name, one in sorted(broken.items())
+    }
+    first, (module, answer) = next(iter(files.items()))
+    said = useful_line(answer.error, answer.noise)
+    also = f"; also {listing(list(files)[1:])}" if len(files) > 1 else ""
+    cure = _cure_of_project(evidence, {module: answer}) or cure_import(evidence, module, answer)
+    return skipped(
+        f"{first}, which not every program of the project loads, cannot run: {module}: {said}{also}",
+        f"leave it if nobody runs it; else {cure}",
+        files=list(files),
+        **shown,
     )
 
 

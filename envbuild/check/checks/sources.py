@@ -1,9 +1,4 @@
-"""The project's own Python: lines that prove nothing about the GPU or hide it, and its imports.
-
-A package may import its parts only when they are asked for (transformers does), so that importing
-the package proves little.  What stands below ``try``, or for type checkers only, is optional and
-left out; tests are not looked through.
-"""
+"""The project's own Python: lines that prove nothing about the GPU or hide it."""
 
 from __future__ import annotations
 
@@ -12,7 +7,7 @@ import json
 import os
 import re
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -28,9 +23,6 @@ PROBES = {
     "list_physical_devices": ("config", "experimental"),
 }
 """Functions people ask for a GPU, and the name before each (tf.test, torch.cuda, tf.config)."""
-TESTS = {"tests", "test", "testing", "conftest.py", "docs", "examples"}
-MOST_USES = 400
-"""Modules that are tried at most; those of the first files."""
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 INDUCTOR = re.compile(
     r"^[^#\n]*\btorch\.compile\b|^\s*(?:import|from) triton\b|\bfrom torch import .*\bcompile\b",
@@ -278,102 +270,3 @@ def _is_variable(target: ast.expr) -> bool:
         and _is_variable_name(target.slice)
         and ast.unparse(target.value).endswith("environ")
     )
-
-
-PATCHED = "="
-"""Stands among a module's attributes where the project sets one itself."""
-
-
-def find_uses(project: Path, *, attributes: bool = False) -> dict[str, tuple[str, ...]]:
-    """Return by module the names that a project's scripts and notebooks take from it.
-
-    A file that cannot be read as Python is left out, and so is what the project itself holds.
-    With ``attributes``, "np.float" after "import numpy as np" takes float from numpy too.
-    """
-    found: dict[str, dict[str, None]] = {}
-    read: dict[str, dict[str, None]] = {}
-    for path in find_sources(project):
-        if TESTS & set(path.relative_to(project).parts):
-            continue
-        try:
-            text = path.read_text("utf-8", "replace")
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # invalid escapes of a stranger's strings
-                tree = ast.parse(join_cells(text) if path.suffix == ".ipynb" else text)
-        except (OSError, SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
-            continue
-        for module, names in _imports(tree):
-            if _is_own(module, (project, path.parent)):
-                continue
-            if module in found or len(found) < MOST_USES:
-                found.setdefault(module, {}).update(dict.fromkeys(names))
-        for module, name in _attributes(tree) if attributes else ():
-            read.setdefault(module, {})[name] = None
-    for module, names_read in read.items():
-        if module in found and PATCHED not in names_read:
-            found[module].update(names_read)
-    return {module: tuple(names) for module, names in found.items()}
-
-
-def _is_own(module: str, folders: Iterable[Path]) -> bool:
-    """Tell whether a module is one of the project's own, which no package of the image brings."""
-    top = module.partition(".")[0]
-    return any(
-        (folder / f"{top}.py").is_file() or any((folder / top).glob("*.py")) for folder in folders
-    )
-
-
-def _imports(tree: ast.Module) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield modules and names that are imported without a condition, in functions as well."""
-    waiting: list[ast.AST] = [tree]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.Import):
-            yield from ((alias.name, ()) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-            yield node.module, tuple(alias.name for alias in node.names if alias.name != "*")
-        elif not isinstance(node, (ast.Try, ast.If)):
-            waiting += ast.iter_child_nodes(node)
-
-
-def _attributes(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """Yield modules and the attributes that are read of them without a condition.
-
-    A name that the file binds to anything else is left out.
-    """
-    modules = _module_names(tree)
-    optional: set[ast.AST] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.Try, ast.If, ast.IfExp, ast.BoolOp, ast.With)):
-            optional.update(ast.walk(node))
-    for node in ast.walk(tree):
-        match node:
-            case ast.Attribute(value=ast.Name(id=name), attr=attribute) if name in modules:
-                if not isinstance(node.ctx, ast.Load):
-                    yield modules[name], PATCHED
-                elif node not in optional:
-                    yield modules[name], attribute
-            case ast.Call(
-                func=ast.Name(id="hasattr" | "getattr" | "setattr"), args=[ast.Name(id=name), *_]
-            ) if name in modules:
-                yield modules[name], PATCHED
-
-
-def _module_names(tree: ast.Module) -> dict[str, str]:
-    """Return the names that stand for one module all through a file: name -> module."""
-    modules: dict[str, set[str]] = {}
-    for node in ast.walk(tree):
-        match node:
-            case ast.Import(names=aliases):
-                for alias in aliases:
-                    name = alias.asname or alias.name.partition(".")[0]
-                    modules.setdefault(name, set()).add(alias.name)
-            case ast.ImportFrom(names=aliases):
-                for alias in aliases:
-                    modules.setdefault(alias.asname or alias.name, set()).add("")
-            case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
-                modules.setdefault(name, set()).add("")
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                modules.setdefault(node.name, set()).add("")
-    whole = {name: min(found) for name, found in modules.items() if len(found) == 1}
-    return {name: module for name, module in whole.items() if module and "." not in module}

@@ -26,7 +26,7 @@ MOST_ALONE = 20
 def attempt_import(name, say):
     """Import one module and say how it went."""
     started = time.time()
-    imported = False
+    imported, taking = False, ""
     # a module that reads or prints its program's arguments must not meet those of the probe
     sys.argv[1:] = []
     try:
@@ -35,7 +35,8 @@ def attempt_import(name, say):
         imported = True
         if getattr(module, "__file__", None) is None and name in EMPTIED:
             raise ImportError("%s/__init__.py is gone: an uninstall took it away" % name)
-        take_names(module, name, PARAMETERS["uses"].get(name, ()))
+        for taking in PARAMETERS["uses"].get(name, ()):
+            take_name(module, name, taking)
         version = getattr(module, "__version__", None)
         document = {
             "ok": True,
@@ -49,24 +50,24 @@ def attempt_import(name, say):
             "kind": type(error).__name__,
             "blame": list_files(error),
         }
-        document["used"] = imported
+        document.update(used=imported, taking=taking)
     document["seconds"] = round(time.time() - started, 3)
     say(document)
     return document["ok"]
 
 
-def take_names(module, name, wanted):
-    """Take names as "from module import name" does: attributes, else modules below it."""
-    for one in wanted:
-        if not hasattr(module, one):
-            try:
-                __import__(name + "." + one)
-            except ImportError as error:
-                if getattr(error, "name", None) != name + "." + one:
-                    raise
-                # says why: a module that loads its parts late raises its own error here
-                getattr(module, one)
-                raise ImportError("cannot import name %r from %r" % (one, name))
+def take_name(module, name, wanted):
+    """Take a name as "from module import name" does: an attribute, else a module below it."""
+    if hasattr(module, wanted):
+        return
+    try:
+        __import__(name + "." + wanted)
+    except ImportError as error:
+        if getattr(error, "name", None) != name + "." + wanted:
+            raise
+        # says why: a module that loads its parts late raises its own error here
+        getattr(module, wanted)
+        raise ImportError("cannot import name %r from %r" % (wanted, name))
 
 
 UNKNOWN_NAME = (AttributeError, ModuleNotFoundError, NameError, TypeError)

@@ -155,11 +155,13 @@ def tensorflow_build(folder):
             return found.group(1) if found else None
 
         built = re.search(r"is_cuda_build['\"]?\s*[,:=]\s*(True|False)", text)
+        rocm = re.search(r"is_rocm_build['\"]?\s*[,:=]\s*True", text)
         arches = re.search(r"cuda_compute_capabilities['\"]?\s*[,:]\s*\[([^\]]*)\]", text)
         return {
             "cuda": value("cuda_version"),
             "cudnn": value("cudnn_version"),
             "is_cuda": built.group(1) == "True" if built else None,
+            "is_rocm": rocm is not None,
             "arches": re.findall(r"(?:sm|compute)_\d+a?", arches.group(1)) if arches else [],
         }
     return {}

@@ -48,8 +48,8 @@ def imported_modules(
     notes: list[str] = []
     named: dict[Path, frozenset[str]] = {}
     for path in (*tree.code, *tree.notebooks):
-        text = _source_text(tree.root / path, notes, as_printable(path.as_posix()))
-        named[path] = frozenset(_modules_of_lines(text or ""))
+        text = source_text(tree.root / path, notes, as_printable(path.as_posix()))
+        named[path] = frozenset(modules_of_lines(text or ""))
     own = loaded_files(tree, named) if listed else own_files(tree)
     found: dict[str, ImportedModule] = {}
     files: Counter[str] = Counter()
@@ -61,7 +61,7 @@ def imported_modules(
         new = {name for name in names - certain_ones if not _is_own(name, tree)}
         if not new:
             continue
-        text = _source_text(tree.root / path, [], "") or ""
+        text = source_text(tree.root / path, [], "") or ""
         at_top = _at_top(text, started=is_started(path) or path.suffix == ".ipynb")
         for name in new:
             counts = path in own or (path.suffix == ".ipynb" and _is_program(path, tree))
@@ -92,7 +92,7 @@ def needed_modules(root: Path) -> dict[str, str]:
 def compiling_file(tree: ProjectTree) -> str | None:
     """Return the first file that uses torch.compile or Triton: they compile at run time."""
     for path in (*tree.code, *tree.notebooks):
-        text = _source_text(tree.root / path, [], path.as_posix())
+        text = source_text(tree.root / path, [], path.as_posix())
         if text and not is_aside(path) and COMPILING.search(text):
             return as_printable(path.as_posix())
     return None
@@ -116,7 +116,7 @@ def old_tensorflow(tree: ProjectTree) -> str | None:
     return None
 
 
-def _modules_of_lines(text: str) -> Iterable[str]:
+def modules_of_lines(text: str) -> Iterable[str]:
     """Yield the dotted modules that the lines of a file may import."""
     for match in LINE.finditer(text):
         yield from _named_modules(match)
@@ -143,7 +143,8 @@ def _is_own(name: str, tree: ProjectTree) -> bool:
     return is_standard(first) or first in tree.modules or first.startswith("__")
 
 
-def _source_text(path: Path, notes: list[str], shown: str) -> str | None:
+def source_text(path: Path, notes: list[str], shown: str) -> str | None:
+    """Return a file's Python, a notebook's cells as one text; None where it is none."""
     text = read_text(path)
     if path.suffix != ".ipynb" or text is None:
         return text
@@ -184,7 +185,7 @@ def _at_top(text: str, *, started: bool) -> set[str]:
         body = ast.parse(text).body
         return set(_imported_by(body if started else filter(_is_run_by_import, body)))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return set(map(top_module, _modules_of_lines(text)))
+        return set(map(top_module, modules_of_lines(text)))
 
 
 def _is_run_by_import(node: ast.stmt) -> bool:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePath
 
 from envbuild.project.tree import ProjectTree, is_aside
 
 TOOLS = {"conftest", "noxfile", "tasks", "fabfile", "versioneer", "cog_predict"}
 """Files beside a project's programs that are for tests, releases or a service."""
+MAIN = {"__main__", "main", "run", "train"}
+"""What the program that a project is for is mostly called."""
 
 
 def loaded_files(tree: ProjectTree, names: Mapping[Path, frozenset[str]]) -> frozenset[Path]:
@@ -28,7 +30,34 @@ def loaded_files(tree: ProjectTree, names: Mapping[Path, frozenset[str]]) -> fro
             starts |= {path for path in code if _is_below(path, package)}
     if not starts:
         return own_files(tree)
+    found = _load(starts, _modules(tree), names)
+    return frozenset(path for path in found if not is_aside(path))
+
+
+def surely_loaded(tree: ProjectTree, names: Mapping[Path, frozenset[str]]) -> frozenset[Path]:
+    """Return the files that are loaded whichever of the project's programs is started.
+
+    A program is what nothing else of the project loads: at the root, else in a package or among
+    the scripts, else a notebook. What is called like the main one counts alone.
+    """
     by_module = _modules(tree)
+    code = [path for path in tree.code if not is_aside(path) and not _in_part(path, tree)]
+    places = ([path for path in code if is_started(path)], code, tree.code, tree.notebooks)
+    starts = next((place for place in places if place), ())
+    loads = {path: _load([path], by_module, names) for path in starts}
+    loaded = {path for start, found in loads.items() for path in found - {start}}
+    programs = [path for path in starts if path not in loaded] or list(starts)
+    mains = [loads[path] for path in programs if path.stem in MAIN]
+    always = set[Path].intersection(*map(loads.__getitem__, programs)) if programs else set()
+    return frozenset(always.union(*mains))
+
+
+def _load(
+    starts: Iterable[Path],
+    by_module: Mapping[str, list[Path]],
+    names: Mapping[Path, frozenset[str]],
+) -> set[Path]:
+    """Return files and what they import of the project, and so on."""
     found: set[Path] = set()
     todo = list(starts)
     while todo:
@@ -41,7 +70,7 @@ def loaded_files(tree: ProjectTree, names: Mapping[Path, frozenset[str]]) -> fro
             here = path.parts[: -(dots or 1)]
             todo += by_module.get(".".join((*here, name.lstrip("."))), ())
             todo += by_module.get(name, ()) if not dots else ()
-    return frozenset(path for path in found if not is_aside(path))
+    return found
 
 
 def own_files(tree: ProjectTree) -> frozenset[Path]:

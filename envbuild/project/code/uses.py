@@ -1,0 +1,221 @@
+"""Find the names that a project's own code takes from the packages of others, and which of them it cannot do without.
+
+A package may import its parts only when they are asked for (transformers does), so that importing
+the package proves little.  What stands below ``try``, or for type checkers only, is optional and
+left out; tests are not looked through.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+
+from envbuild.errors import UsageError
+from envbuild.project.code.imports import modules_of_lines, source_text
+from envbuild.project.code.reach import surely_loaded
+from envbuild.project.tree import ProjectTree, scan_project
+from envbuild.store.units import as_printable
+
+TESTS = {"tests", "test", "testing", "conftest.py", "docs", "examples"}
+MOST_FILES = 2000
+MOST_USES = 400
+"""Modules that are tried at most; those of the first files."""
+PATCHED = "="
+"""Stands among a module's attributes where the project sets one itself."""
+IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+
+Name = tuple[str, str]
+"""A module, and a name in it; "" for the module itself."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Uses:
+    """What a project takes from the packages of others.
+
+    ``names`` are those of each module, ``files`` where each is taken first; ``needed`` are what
+    every run of the project takes: the rest may stand in a script that nobody starts.
+    """
+
+    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    files: Mapping[Name, str] = field(default_factory=dict)
+    needed: frozenset[Name] = frozenset()
+
+
+@dataclass
+class _Source:
+    """One file, taken apart; ``live`` is its code without functions that nothing in the project names."""
+
+    path: Path
+    tree: ast.Module
+    live: ast.Module
+    loaded: bool
+
+
+def find_uses(project: Path, *, attributes: bool = False) -> Uses:
+    """Return what a project's scripts and notebooks take from modules of others.
+
+    A file that cannot be read as Python is left out, and so is what the project itself holds.
+    With ``attributes``, "np.float" after "import numpy as np" takes float from numpy too.
+    """
+    try:
+        tree = scan_project(project)
+    except UsageError:
+        return Uses()
+    files: dict[Name, str] = {}
+    needed: set[Name] = set()
+    read: dict[Name, str] = {}
+    read_always: set[Name] = set()
+    # what every run needs comes first: the first name that is gone is told
+    for source in sorted(_sources(tree), key=lambda one: not one.loaded):
+        shown = as_printable(source.path.as_posix())
+        own = (project, project / source.path.parent)
+        for part in (source.live, source.tree):
+            is_needed = source.loaded and part is source.live
+            taken = [name for name in _taken(part) if not _is_own(name[0], own)]
+            _note(taken, shown, files, needed if is_needed else set())
+            if attributes:
+                seen = _attributes(part, _module_names(source.tree))
+                _note(seen, shown, read, read_always if is_needed else set())
+    patched = {module for module, name in read if name == PATCHED}
+    modules = list(dict.fromkeys(module for module, _ in files))[:MOST_USES]
+    known = {module for module in modules if module not in patched}
+    files |= {name: where for name, where in read.items() if name[0] in known and name not in files}
+    needed |= {name for name in read_always if name[0] in known}
+    ordered = sorted(files, key=lambda name: name not in needed)
+    return Uses(
+        names={
+            module: tuple(name for holder, name in ordered if holder == module and name)
+            for module in modules
+        },
+        files=files,
+        needed=frozenset(needed),
+    )
+
+
+def _note(names: Iterable[Name], where: str, files: dict[Name, str], needed: set[Name]) -> None:
+    for name in names:
+        files.setdefault(name, where)
+        needed.add(name)
+
+
+def _sources(tree: ProjectTree) -> list[_Source]:
+    """Take the project's files apart; those that are no Python 3 are left out."""
+    texts: dict[Path, str] = {}
+    for path in (*tree.code, *tree.notebooks)[:MOST_FILES]:
+        text = None if TESTS & set(path.parts) else source_text(tree.root / path, [], "")
+        if text is not None:
+            texts[path] = text
+    loaded = surely_loaded(
+        tree, {path: frozenset(modules_of_lines(text)) for path, text in texts.items()}
+    )
+    read = {path: _parse(text) for path, text in texts.items()}
+    parsed = {path: one for path, one in read.items() if one is not None}
+    mentioned = set(chain.from_iterable(map(_mentioned, parsed.values())))
+    return [
+        _Source(path=path, tree=one, live=_without_uncalled(one, mentioned), loaded=path in loaded)
+        for path, one in parsed.items()
+    ]
+
+
+def _parse(text: str) -> ast.Module | None:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # invalid escapes of a stranger's strings
+            return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _mentioned(tree: ast.Module) -> Iterator[str]:
+    """Yield every word of a file but the names that its functions and classes are given."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=word) | ast.Attribute(attr=word) | ast.alias(name=word):
+                yield word
+            case ast.Constant(value=str(text)) if len(text) < 200:
+                yield from IDENTIFIER.findall(text)
+
+
+def _without_uncalled(tree: ast.Module, mentioned: set[str]) -> ast.Module:
+    """Leave out functions and classes that nothing names; what is decorated may be called by others."""
+    body = [
+        node
+        for node in tree.body
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+        or node.decorator_list
+        or node.name in mentioned
+        or node.name == "main"
+    ]
+    return ast.Module(body=body, type_ignores=[])
+
+
+def _is_own(module: str, folders: Iterable[Path]) -> bool:
+    """Tell whether a module is one of the project's own, which no package of the image brings."""
+    top = module.partition(".")[0]
+    return any(
+        (folder / f"{top}.py").is_file() or any((folder / top).glob("*.py")) for folder in folders
+    )
+
+
+def _taken(tree: ast.Module) -> Iterator[Name]:
+    """Yield modules and names that are imported without a condition, in functions as well."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, "") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            yield node.module, ""
+            yield from ((node.module, alias.name) for alias in node.names if alias.name != "*")
+        elif not isinstance(node, (ast.Try, ast.If)):
+            waiting += ast.iter_child_nodes(node)
+
+
+def _attributes(tree: ast.Module, modules: Mapping[str, str]) -> Iterator[Name]:
+    """Yield modules and the attributes that are read of them without a condition.
+
+    ``modules`` are the names that stand for one.
+    """
+    optional: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Try, ast.If, ast.IfExp, ast.BoolOp, ast.With)):
+            optional.update(ast.walk(node))
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id=name), attr=attribute) if name in modules:
+                if not isinstance(node.ctx, ast.Load):
+                    yield modules[name], PATCHED
+                elif node not in optional:
+                    yield modules[name], attribute
+            case ast.Call(
+                func=ast.Name(id="hasattr" | "getattr" | "setattr"), args=[ast.Name(id=name), *_]
+            ) if name in modules:
+                yield modules[name], PATCHED
+
+
+def _module_names(tree: ast.Module) -> dict[str, str]:
+    """Return the names that stand for one module all through a file: name -> module.
+
+    A name that the file binds to anything else is left out.
+    """
+    modules: dict[str, set[str]] = {}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=aliases):
+                for alias in aliases:
+                    name = alias.asname or alias.name.partition(".")[0]
+                    modules.setdefault(name, set()).add(alias.name)
+            case ast.ImportFrom(names=aliases):
+                for alias in aliases:
+                    modules.setdefault(alias.asname or alias.name, set()).add("")
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
+                modules.setdefault(name, set()).add("")
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                modules.setdefault(node.name, set()).add("")
+    whole = {name: min(found) for name, found in modules.items() if len(found) == 1}
+    return {name: module for name, module in whole.items() if module and "." not in module}
