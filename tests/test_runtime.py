@@ -360,6 +360,11 @@ def test_a_bind_reads_back_whatever_the_paths_hold(source: str, target: str) -> 
 
 
 FAILURES: Mapping[str, tuple[str, type[EnvbuildError], str]] = {
+    "another Python's home": (
+        "Python path configuration:\n  PYTHONHOME = '/opt/conda'\n  PYTHONPATH = (not set)\n",
+        UsageError,
+        "PYTHONHOME names /opt/conda, where this Python has nothing to start from",
+    ),
     "capabilities": (
         "\x1b[91mERROR  : Requesting capability set 0x000001ffffffffff while permitted capability set is 0x0\n\x1b[0m",
         ToolFailedError,

@@ -94,6 +94,7 @@ class Static(_Record, frozen=True):
     environment: dict[str, str]
     missing_folders: tuple[str, ...]
     preload_missing: tuple[str, ...]
+    files_missing: dict[str, str]
     owners: dict[str, tuple[Owner, ...]]
     files: dict[str, str | None]
     imports: dict[str, tuple[str, ...]]

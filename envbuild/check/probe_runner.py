@@ -273,7 +273,7 @@ def read_answer(result: Result, request: ProbeRequest, kind: type[T]) -> Answer[
     killed = killed_by(result.code)
     if killed:
         return no(f"the {title} was killed by {killed}")
-    if "FATAL" in result.stderr or "executable file not found" in result.stderr:
+    if re.search(r"FATAL|executable file not found|^ *PYTHONHOME = '", result.stderr, re.MULTILINE):
         known = explain_failure(result)
         return no(known.what, known.hint)
     last = noise[-1] if noise else "nothing"

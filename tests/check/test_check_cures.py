@@ -70,7 +70,7 @@ def test_a_package_for_another_python_is_told_as_such(tmp_path: Path) -> None:
     for name, version in (("elder", "1.2"), ("sister", "1.3")):
         hint = hint_of(tree, "direct-imports", name)
         assert hint is not None
-        assert hint.startswith(f"{name} {version} does not go with the image's Python 3.")
+        assert hint.startswith(f"{name} {version} was written for an older Python than the image's")
         assert f'put "{name}" without bounds' in hint
 
 

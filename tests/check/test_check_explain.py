@@ -20,7 +20,7 @@ from envbuild.toml import read_toml
 MESSAGES = read_toml(Path(__file__).with_name("messages.toml"))[0]["message"]
 LOGS = [
     log
-    for file in ("sight.toml", "round.toml", "blind.toml", "wide.toml")
+    for file in ("sight.toml", "round.toml", "blind.toml", "wide.toml", "first.toml")
     for log in read_toml(Path(__file__).with_name(file))[0]["log"]
 ]
 OURS = tuple(rule for rule in load_rules() if rule.example)
@@ -53,10 +53,12 @@ def names(found: Explanation) -> list[str]:
 
 @pytest.mark.parametrize("rule", OURS, ids=lambda rule: rule.name)
 def test_each_rule_explains_its_own_example_first(rule: LogRule) -> None:
-    found = explain_log([f"before\n{rule.example}\nafter\n"])
+    example = rule.example.strip("\n")
+    found = explain_log([f"before\n{example}\nafter\n"])
     assert names(found)[0] == rule.name
     known = found.known[0]
-    assert (known.line, known.count, known.text) == (2, 1, rule.example.strip())
+    first_line = example.splitlines()[0].strip()
+    assert (known.line, known.count, known.text) == (2, 1, first_line)
     assert known.do
     assert not re.search(r"[{}]", known.cause + "".join(known.do))
 

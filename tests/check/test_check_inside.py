@@ -433,6 +433,22 @@ def test_what_a_script_that_may_never_run_takes_is_a_note(tmp_path: Path) -> Non
     assert "project-imports" in failures(tree.check(make_recipe("parts"), project=project))
 
 
+def test_a_name_is_looked_for_in_the_modules_of_a_module_only(tmp_path: Path) -> None:
+    parts = {"parts/__init__.py": "", "parts/inner.py": "class Kind: pass\n"}
+    tree = Tree(tmp_path / "image").install("parts", "1", parts)
+    project = tmp_path / "project"
+    project.mkdir()
+    told = {}
+    for line in ("inner.Kind.made_later", "inner.gone"):
+        (project / "train.py").write_text(f"from parts import inner\n{line}\n")
+        told[line] = failures(tree.check(make_recipe("parts"), project=project))
+    assert told["inner.Kind.made_later"] == {}
+    assert told["inner.gone"] == {
+        "project-imports": "the project's source imports parts: AttributeError: module 'parts.inner' has "
+        "no attribute 'gone'"
+    }
+
+
 def test_the_first_module_is_imported_once_for_all(tmp_path: Path) -> None:
     tree = Tree(tmp_path / "image")
     count = tmp_path / "count"

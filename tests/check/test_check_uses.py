@@ -141,5 +141,41 @@ def test_what_every_run_takes_is_tried_first(tmp_path: Path) -> None:
     assert find_uses(tmp_path).names == {"numpy": ("array", "ones", "old")}
 
 
+CHAINS = """\
+import torch
+import torch.nn as nn
+import torchvision.models as models, numpy as np, os.path
+from PIL import Image
+from scipy import integrate
+from .own import part
+torch.backends.cudnn.benchmark = True
+torch.backends.cudnn.enabled
+models.mine.net = 3
+models.mine.net.size
+models.resnet18
+kind = Image.ANTIALIAS
+integrate.simps([1])
+nn.functional.relu6(torch.ones(3).cuda().mean)
+part.anything
+if hasattr(np.random, "default_rng"):
+    pass
+np.random.rand
+"""
+
+
+def test_attributes_of_modules_inside_modules(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(CHAINS)
+    found = find_uses(tmp_path, attributes=True).names
+    assert found == {
+        "torch": ("backends.cudnn.enabled", "ones"),
+        "torch.nn": ("functional.relu6",),
+        "torchvision.models": ("resnet18",),
+        "numpy": (),
+        "os.path": (),
+        "PIL": ("Image", "Image.ANTIALIAS"),
+        "scipy": ("integrate", "integrate.simps"),
+    }
+
+
 def test_a_folder_without_python_uses_nothing(tmp_path: Path) -> None:
     assert find_uses(tmp_path).names == {}

@@ -656,7 +656,7 @@ def torch_files(*code: fatbin.Entry) -> dict[str, str | bytes]:
     entries = code or tuple(("sass", number) for number in (50, 60, 70, 75, 80, 86, 90))
     return {
         "torch/__init__.py": "__version__ = '2.5.1+cu124'\n",
-        "torch/cuda/__init__.py": "",
+        "torch/cuda/__init__.py": "is_available = device_count = lambda: 0\n",
         "torch/version.py": "cuda: Optional[str] = '12.4'\nhip: Optional[str] = None\n",
         "torch/lib/libtorch_cuda.so": fatbin.library([fatbin.region(entries)]),
     }

@@ -130,6 +130,10 @@ def check_leaks(evidence: Evidence) -> Verdict:
     faults += [
         f"LD_PRELOAD names {path}, which is not in the image" for path in found.preload_missing
     ]
+    faults += [
+        f"{name} names {path}, which is not in the image: programs find no certificates"
+        for name, path in found.files_missing.items()
+    ]
     folders = [folder for folder in env.get("LD_LIBRARY_PATH", "").split(":") if folder]
     faults += [
         f"LD_LIBRARY_PATH has {folder}, whose libraries are only for linking"

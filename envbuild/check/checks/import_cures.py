@@ -46,8 +46,11 @@ BREAKING = (
     ("PYTHONWARNINGS", "error", r"^\w*Warning\b", "it makes an error of every warning"),
 )
 """Variables of an image, what they have in them, what an import says then, and why."""
-OLD_PYTHON = re.compile(r"mutable default <class '[\w.]+'> for field \w+ is not allowed")
-"""What only code for an older Python does: dataclasses of 3.11 refuse it."""
+OLD_PYTHON = re.compile(
+    r"mutable default <class '[\w.]+'> for field \w+ is not allowed"
+    r"|Missing parentheses in call to '(?:print|exec)'|multiple exception types must be parenthesized"
+)
+"""What only code for an older Python does: dataclasses of 3.11 refuse it, the others are of Python 2."""
 
 
 def cure_of_requirements(evidence: Evidence, module: str, error: str) -> str | None:
@@ -108,11 +111,19 @@ def cure_import(evidence: Evidence, module: str, answer: Imported) -> str:
     """Say what mends an import: what its message names, else what its kind of failure suggests."""
     error = answer.error
     named = cure_of_library(evidence, error, module) or cure_of_version(error)
-    named = named or cure_of_variable(evidence, error) or _cure_of_python(evidence, error, module)
+    named = named or cure_of_variable(evidence, error)
     named = named or _cure_of_path(evidence, module) or _cure_of_strange(evidence, module)
-    named = named or cure_of_name(evidence, module)
+    named = named or cure_of_name(evidence, module) or _cure_of_python(evidence, error, module)
+    named = named or _cure_of_kind(evidence, module, answer)
     if named:
         return named
+    whole = "the whole message is in the evidence: envbuild check --json"
+    says = re.search(r"\b(?:re)?install\b", error)
+    return f"do what the package says itself; {whole}" if says else whole
+
+
+def _cure_of_kind(evidence: Evidence, module: str, answer: Imported) -> str | None:
+    """Say what mends an import that fails in a way of which the cause is known."""
     if answer.kind == "ModuleNotFoundError":
         return _cure_of_module(evidence, answer.error)
     if re.search(r"_pytorch_\d[\d.]*\.so", answer.error):
@@ -120,14 +131,31 @@ def cure_import(evidence: Evidence, module: str, answer: Imported) -> str:
             "it has no library for this release of torch: take the wheel of its own index for it, "
             "or a torch that it has a library for"
         )
-    gone = lacking_module(error)
+    gone = lacking_module(answer.error)
     if answer.kind in ("ImportError", "AttributeError") and gone:
         return _cure_of_two(evidence, module, gone)
     if answer.kind in ("SIGILL", "SIGSEGV", "SIGBUS", "SIGABRT"):
         return "its compiled code does not fit this machine or its libraries; try another release of the package"
-    whole = "the whole message is in the evidence: envbuild check --json"
-    says = re.search(r"\b(?:re)?install\b", error)
-    return f"do what the package says itself; {whole}" if says else whole
+    if answer.kind in ("AttributeError", "TypeError"):
+        return _cure_of_object(evidence, module, answer)
+    return None
+
+
+def _cure_of_object(evidence: Evidence, module: str, answer: Imported) -> str | None:
+    """Say what mends a package that asks an object of another one for what it does not have.
+
+    The message names neither; the traceback goes through the package that asks last.
+    """
+    held = _holder_of(evidence, module)
+    asks = next((name for name in answer.blame if evidence.installed.dist(name)), held)
+    dist = evidence.installed.dist(asks)
+    if dist is None or lookup.framework_of(asks) is not None:
+        return None
+    return (
+        f"{asks} {dist.version} does not go with the release of a package that it works with: take "
+        f'the newest that does (put "{asks}" without bounds into [python] dependencies); '
+        "envbuild lock --prove looks for releases that import"
+    )
 
 
 def cure_of_name(evidence: Evidence, module: str) -> str | None:
@@ -196,8 +224,9 @@ def _cure_of_python(evidence: Evidence, error: str, module: str) -> str | None:
     dist, python = found.dist(held), ".".join(found.python.split(".")[:2])
     what = f"{held} {dist.version}" if dist else held
     return (
-        f"{what} does not go with the image's Python {python}: take another release of {held} "
-        f'(put "{held}" without bounds into [python] dependencies), or an image with another Python'
+        f"{what} was written for an older Python than the image's {python}: take the newest release of {held} "
+        f'(put "{held}" without bounds into [python] dependencies); where that fails too, only an image '
+        "with an older Python mends it, or another package"
     )
 
 
@@ -313,6 +342,10 @@ def _requirements(lines: Iterable[str]) -> list[Requirement]:
 
 
 RELEASES = (
+    (
+        r"requires `([\w.-]+[<>=!~]=?[\d.]+)`",
+        'put "{0}" into [python] dependencies',
+    ),
     (
         r"([\w-]+) version \(\S+\) does not match [\w-]+ version \(([\w.]+)\)",
         'put "{0}=={1}" into [python] dependencies: both have to be of one release',

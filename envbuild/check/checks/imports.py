@@ -193,7 +193,8 @@ def _entry_cure(evidence: Evidence, entry: EntryPoint, error: str) -> str:
     """
     soname = re.search(r"\blib[\w+-]+\.so\.[\d.]*\d", error)
     if soname is None or lookup.provider_of(soname[0]) is None:
-        return cure_of_requirements(evidence, entry.module, error) or entry.cure
+        asked = cure_of_requirements(evidence, entry.module, error) or cure_of_version(error)
+        return asked or entry.cure
     advice = libraries.advise_on_extra(evidence, entry.dists) or libraries.advise_on_library(
         evidence, soname[0]
     )

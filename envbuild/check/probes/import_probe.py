@@ -18,6 +18,7 @@ import importlib.util
 import re
 import signal
 import time
+import types
 
 MOST_ALONE = 20
 """Distributions that are imported at most where nothing says what was asked for."""
@@ -57,7 +58,16 @@ def attempt_import(name, say):
 
 
 def take_name(module, name, wanted):
-    """Take a name as "from module import name" does: an attribute, else a module below it."""
+    """Take a name as "from module import name" does, and names of a module that it stands for (integrate.simps)."""
+    first, _, rest = wanted.partition(".")
+    take_part(module, name, first)
+    part = getattr(module, first, None)
+    if rest and isinstance(part, types.ModuleType):
+        take_name(part, part.__name__, rest)
+
+
+def take_part(module, name, wanted):
+    """Take an attribute of a module, else a module below it."""
     if hasattr(module, wanted):
         return
     try:

@@ -17,6 +17,8 @@ import time
 
 SHOWN = 20
 WORKERS = 4
+CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+"""Variables that name the certificates that OpenSSL, requests and curl read instead of their own."""
 VARIABLES = re.compile(
     r"^(PYTHON|LD_|PIP_|CONDA|VIRTUAL_ENV|CUDA|NVIDIA|XLA|JAX|TF_|KERAS|NUMBA|USE_|ACCELERATE"
     r"|TRITON|HIP|ROCR|DS_|DGL|PJRT|MPLBACKEND$|PROTOCOL_BUFFERS|HOME$|PATH$)"
@@ -206,6 +208,7 @@ def describe_interpreter():
     preload = re.split(r"[: ]+", os.environ.get("LD_PRELOAD", ""))
     missing = [entry for entry in pythonpath if entry and not os.path.exists(entry)]
     preload_missing = [entry for entry in preload if "/" in entry and not os.path.exists(entry)]
+    files = {name: os.environ[name] for name in CERTIFICATES if os.environ.get(name)}
     return {
         "python": "%d.%d.%d" % sys.version_info[:3],
         "executable": sys.executable,
@@ -219,6 +222,7 @@ def describe_interpreter():
         "environment": variables,
         "missing_folders": missing,
         "preload_missing": preload_missing,
+        "files_missing": {name: path for name, path in files.items() if not os.path.exists(path)},
     }
 
 

@@ -26,11 +26,12 @@ MOST_FILES = 2000
 MOST_USES = 400
 """Modules that are tried at most; those of the first files."""
 PATCHED = "="
-"""Stands among a module's attributes where the project sets one itself."""
+"""Begins a name that the project sets itself, or asks for; alone it stands for the whole module."""
 IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 
 Name = tuple[str, str]
 """A module, and a name in it; "" for the module itself."""
+NOTHING: Name = ("", "")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,11 +82,15 @@ def find_uses(project: Path, *, attributes: bool = False) -> Uses:
             if attributes:
                 seen = _attributes(part, _module_names(source.tree))
                 _note(seen, shown, read, read_always if is_needed else set())
-    patched = {module for module, name in read if name == PATCHED}
     modules = list(dict.fromkeys(module for module, _ in files))[:MOST_USES]
-    known = {module for module in modules if module not in patched}
-    files |= {name: where for name, where in read.items() if name[0] in known and name not in files}
-    needed |= {name for name in read_always if name[0] in known}
+    patched = {name for name in read if name[1].startswith(PATCHED)}
+    sure = {
+        name
+        for name in read.keys() - patched
+        if name[0] in modules and not _is_patched(name, patched)
+    }
+    files |= {name: where for name, where in read.items() if name in sure and name not in files}
+    needed |= read_always & sure
     ordered = sorted(files, key=lambda name: name not in needed)
     return Uses(
         names={
@@ -95,6 +100,13 @@ def find_uses(project: Path, *, attributes: bool = False) -> Uses:
         files=files,
         needed=frozenset(needed),
     )
+
+
+def _is_patched(name: Name, patched: Iterable[Name]) -> bool:
+    """Tell whether the project itself sets or asks for an attribute, or one that it is read of."""
+    module, attribute = name
+    ways = {one.removeprefix(PATCHED) for holder, one in patched if holder == module}
+    return any(not way or f"{attribute}.".startswith(f"{way}.") for way in ways)
 
 
 def _note(names: Iterable[Name], where: str, files: dict[Name, str], needed: set[Name]) -> None:
@@ -176,46 +188,63 @@ def _taken(tree: ast.Module) -> Iterator[Name]:
             waiting += ast.iter_child_nodes(node)
 
 
-def _attributes(tree: ast.Module, modules: Mapping[str, str]) -> Iterator[Name]:
+def _attributes(tree: ast.Module, modules: Mapping[str, Name]) -> Iterator[Name]:
     """Yield modules and the attributes that are read of them without a condition.
 
-    ``modules`` are the names that stand for one.
+    ``modules`` are the names that may stand for one. "np.random.rand" reads random.rand of numpy.
     """
     optional: set[ast.AST] = set()
+    inner: set[ast.AST] = set()
     for node in ast.walk(tree):
         if isinstance(node, (ast.Try, ast.If, ast.IfExp, ast.BoolOp, ast.With)):
             optional.update(ast.walk(node))
+        elif isinstance(node, ast.Attribute):
+            inner.add(node.value)
     for node in ast.walk(tree):
         match node:
-            case ast.Attribute(value=ast.Name(id=name), attr=attribute) if name in modules:
-                if not isinstance(node.ctx, ast.Load):
-                    yield modules[name], PATCHED
-                elif node not in optional:
-                    yield modules[name], attribute
-            case ast.Call(
-                func=ast.Name(id="hasattr" | "getattr" | "setattr"), args=[ast.Name(id=name), *_]
-            ) if name in modules:
-                yield modules[name], PATCHED
+            case ast.Attribute() if node not in inner:
+                module, name = _whole_name(node, modules)
+                if isinstance(node.ctx, ast.Load) and node not in optional:
+                    yield module, name
+                elif not isinstance(node.ctx, ast.Load):
+                    yield module, PATCHED + (name if "." in name else "")
+            case ast.Call(func=ast.Name(id="hasattr" | "getattr" | "setattr"), args=[asked, *_]):
+                module, name = _whole_name(asked, modules)
+                yield module, PATCHED + name
 
 
-def _module_names(tree: ast.Module) -> dict[str, str]:
-    """Return the names that stand for one module all through a file: name -> module.
+def _whole_name(node: ast.expr, modules: Mapping[str, Name]) -> Name:
+    """Return the module that attributes are read of, and these, joined; NOTHING where there is none."""
+    attributes: list[str] = []
+    while isinstance(node, ast.Attribute):
+        attributes.insert(0, node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name) or node.id not in modules:
+        return NOTHING
+    module, part = modules[node.id]
+    return module, ".".join(filter(None, (part, *attributes)))
+
+
+def _module_names(tree: ast.Module) -> dict[str, Name]:
+    """Return the names that stand for one module all through a file, or for what is imported from one.
 
     A name that the file binds to anything else is left out.
     """
-    modules: dict[str, set[str]] = {}
+    modules: dict[str, set[Name]] = {}
     for node in ast.walk(tree):
         match node:
             case ast.Import(names=aliases):
                 for alias in aliases:
-                    name = alias.asname or alias.name.partition(".")[0]
-                    modules.setdefault(name, set()).add(alias.name)
-            case ast.ImportFrom(names=aliases):
+                    top = alias.name.partition(".")[0]
+                    whole = (alias.name if alias.asname else top, "")
+                    modules.setdefault(alias.asname or top, set()).add(whole)
+            case ast.ImportFrom(names=aliases, module=module, level=level):
                 for alias in aliases:
-                    modules.setdefault(alias.asname or alias.name, set()).add("")
+                    whole = (module, alias.name) if module and not level else NOTHING
+                    modules.setdefault(alias.asname or alias.name, set()).add(whole)
             case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
-                modules.setdefault(name, set()).add("")
+                modules.setdefault(name, set()).add(NOTHING)
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                modules.setdefault(node.name, set()).add("")
-    whole = {name: min(found) for name, found in modules.items() if len(found) == 1}
-    return {name: module for name, module in whole.items() if module and "." not in module}
+                modules.setdefault(node.name, set()).add(NOTHING)
+    certain = {name: min(found) for name, found in modules.items() if len(found) == 1}
+    return {name: one for name, one in certain.items() if one != NOTHING}

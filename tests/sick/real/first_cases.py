@@ -220,7 +220,7 @@ FIRST_SICK = (
     sick(
         "SSL_CERT_FILE names a file that is not there",
         STACK,
-        of("httpx==0.27.2", environment={"SSL_CERT_FILE": "/etc/pki/tls/certs/ca-bundle.crt"}),
+        of("httpx==0.28.1", environment={"SSL_CERT_FILE": "/etc/pki/tls/certs/ca-bundle.crt"}),
         HTTPS,
         r"FileNotFoundError|No such file",
         "httpx",

@@ -19,7 +19,9 @@ from tests.sick.real.trees import CACHE, UV, WheelTree, prepare_wheels, run_pyth
 MOST_STEPS = 6
 """Hints that a user follows before he gives up."""
 FRAMEWORKS = ("torch", "tensorflow", "jax")
-ELSEWHERE = re.compile(r"base with|own index|index of|nothing mends|another release of Python")
+ELSEWHERE = re.compile(
+    r"base with|own index|index of|nothing mends|another release of Python|older Python mends"
+)
 """Hints that name what no change of packages or variables gives."""
 
 
@@ -276,7 +278,7 @@ def _change_line(patient: Patient, _: Finding, hint: str) -> Answer:
     if "change that line" not in hint:
         return None
     patient.case = replace(
-        patient.case, project="import sys\n", proof="print('changed')", says="^$"
+        patient.case, project="import sys\n", beside={}, proof="print('changed')", says="^$"
     )
     return "the project's line changed"
 
