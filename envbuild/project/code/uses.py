@@ -91,12 +91,12 @@ def find_uses(project: Path, *, attributes: bool = False) -> Uses:
     }
     files |= {name: where for name, where in read.items() if name in sure and name not in files}
     needed |= read_always & sure
-    ordered = sorted(files, key=lambda name: name not in needed)
+    names: dict[str, list[str]] = {module: [] for module in modules}
+    for module, name in sorted(files, key=lambda one: one not in needed):
+        if name and module in names:
+            names[module].append(name)
     return Uses(
-        names={
-            module: tuple(name for holder, name in ordered if holder == module and name)
-            for module in modules
-        },
+        names={module: tuple(taken) for module, taken in names.items()},
         files=files,
         needed=frozenset(needed),
     )
