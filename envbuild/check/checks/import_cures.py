@@ -48,9 +48,10 @@ BREAKING = (
 """Variables of an image, what they have in them, what an import says then, and why."""
 OLD_PYTHON = re.compile(
     r"mutable default <class '[\w.]+'> for field \w+ is not allowed"
-    r"|Missing parentheses in call to '(?:print|exec)'|multiple exception types must be parenthesized"
+    r"|Missing parentheses in call to '(?:print|exec)'"
+    r"|multiple exception types must be parenthesized"
 )
-"""What only code for an older Python does: dataclasses of 3.11 refuse it, the others are of Python 2."""
+"""What only code for an older Python does: dataclasses of 3.11 refuse it; the rest is Python 2."""
 
 
 def cure_of_requirements(evidence: Evidence, module: str, error: str) -> str | None:
@@ -224,9 +225,9 @@ def _cure_of_python(evidence: Evidence, error: str, module: str) -> str | None:
     dist, python = found.dist(held), ".".join(found.python.split(".")[:2])
     what = f"{held} {dist.version}" if dist else held
     return (
-        f"{what} was written for an older Python than the image's {python}: take the newest release of {held} "
-        f'(put "{held}" without bounds into [python] dependencies); where that fails too, only an image '
-        "with an older Python mends it, or another package"
+        f"{what} was written for an older Python than the image's {python}: take the newest release "
+        f'of {held} (put "{held}" without bounds into [python] dependencies); where that fails '
+        "too, only an image with an older Python mends it, or another package"
     )
 
 

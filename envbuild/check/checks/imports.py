@@ -106,7 +106,8 @@ def _broken_aside(
     also = f"; also {listing(list(files)[1:])}" if len(files) > 1 else ""
     cure = _cure_of_project(evidence, {module: answer}) or cure_import(evidence, module, answer)
     return skipped(
-        f"{first}, which not every program of the project loads, cannot run: {module}: {said}{also}",
+        f"{first}, which not every program of the project loads, cannot run: "
+        f"{module}: {said}{also}",
         f"leave it if nobody runs it; else {cure}",
         files=list(files),
         **shown,

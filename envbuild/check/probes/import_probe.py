@@ -58,7 +58,7 @@ def attempt_import(name, say):
 
 
 def take_name(module, name, wanted):
-    """Take a name as "from module import name" does, and names of a module that it stands for (integrate.simps)."""
+    """Take a name as "from module import name" does, and what is read of a module ("linalg.svd")."""
     first, _, rest = wanted.partition(".")
     take_part(module, name, first)
     part = getattr(module, first, None)

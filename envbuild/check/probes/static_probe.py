@@ -18,7 +18,7 @@ import time
 SHOWN = 20
 WORKERS = 4
 CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-"""Variables that name the certificates that OpenSSL, requests and curl read instead of their own."""
+"""Variables that name the certificates that OpenSSL, requests and curl read."""
 VARIABLES = re.compile(
     r"^(PYTHON|LD_|PIP_|CONDA|VIRTUAL_ENV|CUDA|NVIDIA|XLA|JAX|TF_|KERAS|NUMBA|USE_|ACCELERATE"
     r"|TRITON|HIP|ROCR|DS_|DGL|PJRT|MPLBACKEND$|PROTOCOL_BUFFERS|HOME$|PATH$)"

@@ -45,7 +45,7 @@ def surely_loaded(tree: ProjectTree, names: Mapping[Path, frozenset[str]]) -> fr
     places = ([path for path in code if is_started(path)], code, tree.code, tree.notebooks)
     starts = next((place for place in places if place), ())
     loads = {path: _load([path], by_module, names) for path in starts}
-    loaded = {path for start, found in loads.items() for path in found - {start}}
+    loaded = set[Path]().union(*(found - {start} for start, found in loads.items()))
     programs = [path for path in starts if path not in loaded] or list(starts)
     mains = [loads[path] for path in programs if path.stem in MAIN]
     always = set[Path].intersection(*map(loads.__getitem__, programs)) if programs else set()

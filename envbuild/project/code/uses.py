@@ -1,4 +1,4 @@
-"""Find the names that a project's own code takes from the packages of others, and which of them it cannot do without.
+"""Find the names that a project's own code takes from packages, and which each of its runs needs.
 
 A package may import its parts only when they are asked for (transformers does), so that importing
 the package proves little.  What stands below ``try``, or for type checkers only, is optional and
@@ -49,7 +49,7 @@ class Uses:
 
 @dataclass
 class _Source:
-    """One file, taken apart; ``live`` is its code without functions that nothing in the project names."""
+    """One file, taken apart; ``live`` leaves out functions that nothing in the project names."""
 
     path: Path
     tree: ast.Module
@@ -154,7 +154,7 @@ def _mentioned(tree: ast.Module) -> Iterator[str]:
 
 
 def _without_uncalled(tree: ast.Module, mentioned: set[str]) -> ast.Module:
-    """Leave out functions and classes that nothing names; what is decorated may be called by others."""
+    """Leave out functions and classes that nothing names and nothing decorates."""
     body = [
         node
         for node in tree.body
@@ -214,7 +214,7 @@ def _attributes(tree: ast.Module, modules: Mapping[str, Name]) -> Iterator[Name]
 
 
 def _whole_name(node: ast.expr, modules: Mapping[str, Name]) -> Name:
-    """Return the module that attributes are read of, and these, joined; NOTHING where there is none."""
+    """Return the module that attributes are read of, and these, joined; else NOTHING."""
     attributes: list[str] = []
     while isinstance(node, ast.Attribute):
         attributes.insert(0, node.attr)
@@ -226,7 +226,7 @@ def _whole_name(node: ast.expr, modules: Mapping[str, Name]) -> Name:
 
 
 def _module_names(tree: ast.Module) -> dict[str, Name]:
-    """Return the names that stand for one module all through a file, or for what is imported from one.
+    """Return the names that stand for one module all through a file, or for a part of one.
 
     A name that the file binds to anything else is left out.
     """
