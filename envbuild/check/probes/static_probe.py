@@ -17,7 +17,12 @@ import time
 
 SHOWN = 20
 WORKERS = 4
-CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+CERTIFICATES = (
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+)
 """Variables that name the certificates that OpenSSL, requests and curl read."""
 VARIABLES = re.compile(
     r"^(PYTHON|LD_|PIP_|CONDA|VIRTUAL_ENV|CUDA|NVIDIA|XLA|JAX|TF_|KERAS|NUMBA|USE_|ACCELERATE"

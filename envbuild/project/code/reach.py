@@ -9,7 +9,12 @@ from envbuild.project.tree import ProjectTree, is_aside
 
 TOOLS = {"conftest", "noxfile", "tasks", "fabfile", "versioneer", "cog_predict"}
 """Files beside a project's programs that are for tests, releases or a service."""
-MAIN = {"__main__", "main", "run", "train"}
+MAIN = {
+    "__main__",
+    "main",
+    "run",
+    "train",
+}
 """What the program that a project is for is mostly called."""
 
 
@@ -42,7 +47,12 @@ def surely_loaded(tree: ProjectTree, names: Mapping[Path, frozenset[str]]) -> fr
     """
     by_module = _modules(tree)
     code = [path for path in tree.code if not is_aside(path) and not _in_part(path, tree)]
-    places = ([path for path in code if is_started(path)], code, tree.code, tree.notebooks)
+    places = (
+        [path for path in code if is_started(path)],
+        code,
+        tree.code,
+        tree.notebooks,
+    )
     starts = next((place for place in places if place), ())
     loads = {path: _load([path], by_module, names) for path in starts}
     loaded = set[Path]().union(*(found - {start} for start, found in loads.items()))

@@ -21,7 +21,14 @@ from envbuild.project.code.reach import surely_loaded
 from envbuild.project.tree import ProjectTree, scan_project
 from envbuild.store.units import as_printable
 
-TESTS = {"tests", "test", "testing", "conftest.py", "docs", "examples"}
+TESTS = {
+    "tests",
+    "test",
+    "testing",
+    "conftest.py",
+    "docs",
+    "examples",
+}
 MOST_FILES = 2000
 MOST_USES = 400
 """Modules that are tried at most; those of the first files."""
