@@ -51,7 +51,7 @@ def rules_of(table: Table) -> Iterator[str]:
         if BAD not in states:
             rows.append(([], "", Need("", "")))
             continue
-        bound = bounds([minor_of(cell[0 if forward else 1]) for cell in cells], states)
+        bound = bounds(shown_versions([cell[0 if forward else 1] for cell in cells]), states)
         need = next(table.needs[cell] for cell in cells if table.states[cell] == BAD)
         if rows and rows[-1][1] == bound:
             rows[-1][0].append(line)
@@ -73,6 +73,12 @@ def minor_of(version: Version | str) -> str:
     return ".".join(map(str, Version(str(version)).release[:2]))
 
 
+def shown_versions(every: Sequence[Version | str]) -> list[str]:
+    """Return releases as they are written in bounds: by two numbers where those tell them apart."""
+    minors = [minor_of(one) for one in every]
+    return minors if len(set(minors)) == len(minors) else [str(one) for one in every]
+
+
 def bounds(versions: list[str], states: list[str]) -> str:
     """Return the bound that leaves bad releases out and the newest good ones in, with the older ones that join them."""
     good = [number for number, state in enumerate(states) if state == GOOD]
@@ -89,11 +95,7 @@ def bounds(versions: list[str], states: list[str]) -> str:
 def _when(name: str, found: list[str], every: list[str]) -> str:
     """Return the marker of a row: nothing is said of releases before the first that was compared."""
     first, last = every.index(found[0]), every.index(found[-1])
-    shown = (
-        every
-        if len({minor_of(one) for one in every}) < len(every)
-        else [minor_of(one) for one in every]
-    )
+    shown = shown_versions(every)
     parts = [f">={shown[first]}"] if first else []
     parts += [f"<{shown[last + 1]}"] if last + 1 < len(every) else []
     return f"{name}{','.join(parts)}" if parts else f"{name}>={shown[0]}"

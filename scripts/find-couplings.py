@@ -1,6 +1,6 @@
 """Find couplings between packages that metadata does not declare, by reading published wheels.
 
-    python scripts/find-couplings.py [--releases 8] [--against torchvision] [PACKAGE ...]
+    python scripts/find-couplings.py [--releases 8] [--every] [--against torchvision] [PACKAGE ...]
 
 Without names: every package of scripts/gpu-packages.toml.  Of each package the newest release of its last minor
 versions is read, by ranges of the wheel where it is large, and compared with releases of what it needs: is the module
@@ -96,6 +96,8 @@ SIMPLE: Mapping[str, Callable[[str, str], bool]] = {
     "least": lambda wanted, other: Version(other) >= Version(wanted),
 }
 """Kinds of needs that a version alone meets."""
+EVERY_RELEASE = ("jax", "jaxlib")
+"""Targets of which each release takes names away, not only minor versions."""
 MOST_OTHERS = 20
 """Minor versions of a target that are compared with, from the newest back."""
 WORKERS = 8
@@ -113,6 +115,9 @@ def main() -> None:
         default=24,
         help="how many minor versions of each, from the newest back",
     )
+    parser.add_argument(
+        "--every", action="store_true", help="each release, not the newest of a minor version"
+    )
     parser.add_argument("--against", action="append", help="only these targets")
     options = parser.parse_args()
     named = msgspec.toml.decode((ROOT / "scripts" / "gpu-packages.toml").read_text("utf-8"))[
@@ -121,7 +126,8 @@ def main() -> None:
     names = options.package or sorted({name for names in named.values() for name in names})
     settings = load_settings()
     with make_client(settings) as client:
-        finder = Finder(Published(settings, client), options.releases, options.against)
+        published = Published(settings, client)
+        finder = Finder(published, options.releases, options.against, options.every)
         with ThreadPoolExecutor(WORKERS) as pool:
             # a large package may take minutes: the others are printed as they come
             for done in as_completed([pool.submit(finder.report, name) for name in names]):
@@ -131,8 +137,10 @@ def main() -> None:
 class Finder:
     """Compares packages with targets; what a target's releases hold is read once."""
 
-    def __init__(self, published: Published, count: int, against: Sequence[str] | None) -> None:
-        self.published, self.count = published, count
+    def __init__(
+        self, published: Published, count: int, against: Sequence[str] | None, every: bool = False
+    ) -> None:
+        self.published, self.count, self.every = published, count, every
         self.targets = tuple(against or (*FRAMEWORKS, *LIBRARIES))
         self.builds: set[str] = set()
         self.modules = {MODULES.get(name, name): name for name in self.targets}
@@ -140,7 +148,8 @@ class Finder:
     def report(self, package: str) -> str:
         """Return the rules of a package, and as comments what could not be read."""
         try:
-            releases = minor_releases(self.published.releases(package))[-self.count :]
+            releases = self.published.releases(package)
+            releases = (releases if self.every else minor_releases(releases))[-self.count :]
             needs = {release: self.needs(package, release) for release in releases}
             rules = [rule for table in self.tables(package, needs) for rule in rules_of(table)]
         except (
@@ -200,9 +209,9 @@ class Finder:
         releases = [
             one for one in self.published.releases(target) if one >= Version(FIRST.get(target, "0"))
         ]
-        return [
-            str(one) for one in (releases if exact else minor_releases(releases)[-MOST_OTHERS:])
-        ]
+        if exact or target in EVERY_RELEASE:
+            return [str(one) for one in releases]
+        return [str(one) for one in minor_releases(releases)[-MOST_OTHERS:]]
 
     def judge(self, table: Table, release: Version, other: str, needs: list[Need]) -> None:
         """Note whether two releases fit."""

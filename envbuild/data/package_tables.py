@@ -135,6 +135,27 @@ class BackendTable(TableRow, frozen=True):
     backend: tuple[BackendNeeds, ...]
 
 
+class MajorRelease(TableRow, frozen=True):
+    """A release of ``package`` that broke what was published before the day ``since``.
+
+    ``what`` says it of such a package; ``compiled`` limits it to extensions for Python.
+    """
+
+    package: str
+    before: str
+    since: dt.date
+    what: str
+    source: str
+    compiled: bool = False
+
+
+class MajorTable(TableRow, frozen=True):
+    """The whole of majors.toml."""
+
+    schema: int
+    major: tuple[MajorRelease, ...]
+
+
 class PythonSeries(TableRow, frozen=True):
     """One Python series and the day its support ended or will end."""
 
@@ -228,5 +249,6 @@ def load_conda_same() -> frozenset[str]:
 load_aliases = table_loader("aliases.toml", AliasTable)
 load_backends = table_loader("backends.toml", BackendTable)
 load_companions = table_loader("companions.toml", CompanionTable)
+load_majors = table_loader("majors.toml", MajorTable)
 load_names = table_loader("names.toml", NameTable)
 load_pythons = table_loader("pythons.toml", PythonTable)

@@ -126,3 +126,18 @@ def test_no_image_for_x86_64_is_recommended_for_another_machine(
     hint = caught.value.hint or ""
     assert "docker://" not in hint
     assert hint.endswith("leave out tensorflow, or take a base for another machine than aarch64")
+
+
+def test_preview_of_another_name_does_not_come_over_the_files_of_the_release(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
+    index.wheel("tensorboard", "2.20.0")
+    index.wheel("tb-nightly", "2.21.0a20251023")
+    index.wheel("basicsr", "1.4.2", requires=("tb-nightly",))
+    beside = resolve(base(), "tensorboard", "basicsr")
+    assert versions(beside) == {"tensorboard": "2.20.0", "basicsr": "1.4.2"}
+    assert {one.name: one.alias_of for one in beside.provided} == {"tb-nightly": "tensorboard"}
+    over = resolve(base("tensorboard==2.20.0"), "basicsr")
+    assert versions(over) == {"basicsr": "1.4.2"}
+    alone = resolve(base(), "basicsr")
+    assert versions(alone) == {"tb-nightly": "2.21.0a20251023", "basicsr": "1.4.2"}

@@ -206,6 +206,24 @@ def test_what_was_compiled_before_numpy_2_takes_numpy_1(
     assert told in answer.notes
 
 
+def test_what_is_older_than_a_release_that_broke_it_takes_the_one_before(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
+    index.wheel("protobuf", "3.20.3", "4.22.0", day="2022-01-01")
+    index.wheel("onnx", "1.11.0", requires=("protobuf>=3.12.2",), day="2022-02-18")
+    index.wheel("onnx", "1.13.0", requires=("protobuf>=3.20.2",), day="2022-12-12")
+    index.wheel("exporter", "1.0", requires=("onnx==1.11.0",))
+    index.wheel("client", "1.0", requires=("protobuf<4",), day="2022-03-01")
+    index.wheel("client", "2.0", requires=("protobuf>=4",), day="2023-03-01")
+    assert versions(resolve(base(), "onnx==1.11.0"))["protobuf"] == "3.20.3"
+    assert versions(resolve(base(), "onnx"))["protobuf"] == "4.22.0"
+    # what is asked for does not become older for it
+    answer = resolve(base(), "exporter", "client")
+    assert (versions(answer)["client"], versions(answer)["protobuf"]) == ("2.0", "4.22.0")
+    told = "onnx 1.11.0, generated before protobuf 4 came out, may not import beside protobuf 4"
+    assert told in answer.notes
+
+
 def test_an_extra_that_only_its_makers_server_has_is_the_one_of_the_index(
     index: SyntheticIndex, resolve: Resolve
 ) -> None:
@@ -219,3 +237,17 @@ def test_an_extra_that_only_its_makers_server_has_is_the_one_of_the_index(
         requires={"jax": (local, 'jax-cuda12-plugin==0.4.26; extra == "cuda12"')},
     )
     assert versions(resolve(held, "jax[cuda12_pip]", "optax")) == {"optax": "0.2.2"}
+
+
+def test_numpy_of_the_base_gives_way_to_a_pin_that_goes_with_an_older_one(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
+    """matplotlib 3.7 does not import beside numpy 2, and nothing in the base needs that."""
+    index.wheel("numpy", "1.26.4", "2.0.1")
+    index.wheel("matplotlib", "3.7.5", "3.9.0", requires=("numpy",))
+    answer = resolve(base("numpy==2.0.1"), "matplotlib~=3.7.4")
+    assert versions(answer) == {"matplotlib": "3.7.5", "numpy": "1.26.4"}
+    assert [(one.name, one.before, one.after) for one in answer.moved] == [
+        ("numpy", "2.0.1", "1.26.4")
+    ]
+    assert versions(resolve(base("numpy==2.0.1"), "matplotlib")) == {"matplotlib": "3.9.0"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -32,14 +32,14 @@ from envbuild.resolve.platform import python_minor
 from envbuild.resolve.pylock import Chosen
 from envbuild.resolve.uv.answer_checks.extras import bound_for, find_missing_extra, is_below
 from envbuild.resolve.uv.answer_checks.foreign_wheels import compiled_elsewhere, source_note
+from envbuild.resolve.uv.answer_checks.major_releases import broken_by_majors
 from envbuild.resolve.uv.answer_checks.new_couplings import broken_couplings
-from envbuild.resolve.uv.answer_checks.numpy_abi import compiled_for_numpy_1
 from envbuild.resolve.uv.attempt import RequestAttempt
 from envbuild.resolve.uv.later_cutoff import LaterDate, YoungerPartners, find_later_date
 from envbuild.resolve.uv.passes import Passes, Task
 from envbuild.resolve.uv.resolution import SearchAnswer, make_resolution
 from envbuild.resolve.uv.session import Session
-from envbuild.resolve.uv.tasks import bound_by, make_task, turned_task
+from envbuild.resolve.uv.tasks import bound_by, make_task, moved_base_task, turned_task
 from envbuild.resolve.versions import is_older
 from envbuild.store.atomic import os_errors_as
 
@@ -173,7 +173,7 @@ class UvResolver:
 
         An older release of what is asked for is not taken for that: it mostly declares no bounds.
         """
-        answer = self._search_by_numpy(session, task)
+        answer = self._search_by_majors(session, task)
         problem = task.problem
         found = find_overlaps(_new_versions(answer.chosen), problem.stubs)
         if not found:
@@ -185,8 +185,7 @@ class UvResolver:
             conflict.first_reasons = (describe_overlaps(found), *conflict.first_reasons)
             conflict.couplings = (*rows, *conflict.couplings)
             raise
-        names = [d.name for d in problem.directs if d.name in answer.chosen]
-        back = [name for name in names if is_older(other.chosen, name, answer.chosen[name].version)]
+        back = _older_directs(answer, other)
         if not back:
             return other
         fits = " ".join(f"{name}=={other.chosen[name].version}" for name in back)
@@ -198,17 +197,24 @@ class UvResolver:
             ),
         )
 
-    def _search_by_numpy(self, session: Session, task: Task) -> SearchAnswer:
-        """Search, and again with numpy 1 beside what was compiled for it.  Raises ConflictError."""
+    def _search_by_majors(self, session: Session, task: Task) -> SearchAnswer:
+        """Search, and again below releases that break what is older.  Raises ConflictError.
+
+        Only what certainly breaks, extensions, may cost an older release of what is asked for.
+        """
         answer = self._search_with_extras(session, task)
-        rows = compiled_for_numpy_1(answer.chosen, session.facts, session.context)
-        if not rows:
-            return answer
-        try:
-            return self._search_with_extras(session, bound_by(task, rows[:1]))
-        except ConflictError:
-            answer.search.notes += [f"{row.reason}, may not import beside numpy 2" for row in rows]
-            return answer
+        for major, rows in broken_by_majors(answer.chosen, session.facts, session.context):
+            below = bound_by(task, rows[:1])
+            try:
+                other = self._search_with_extras(session, below)
+            except ConflictError:
+                other = None
+            if other and (major.compiled or not _older_directs(answer, other, {major.package})):
+                answer, task = other, below
+                continue
+            beside = f"may not import beside {major.package} {major.before}"
+            answer.search.notes += [f"{row.reason}, {beside}" for row in rows]
+        return answer
 
     def _search_with_extras(self, session: Session, task: Task) -> SearchAnswer:
         """Search, and again under a bound where an extra is missing.  Raises ConflictError."""
@@ -240,13 +246,7 @@ class UvResolver:
         except ConflictError:
             answer.search.notes.append(note)
             return answer
-        before = {name: one.version for name, one in answer.chosen.items() if name not in names}
-        cost = [
-            d.name
-            for d in task.problem.directs
-            if d.name in before and is_older(other.chosen, d.name, before[d.name])
-        ]
-        if not cost:
+        if not _older_directs(answer, other, names):
             return other
         answer.search.notes.append(note)
         return answer
@@ -269,6 +269,8 @@ class UvResolver:
                 )
             except ConflictError as conflict:
                 conflict.couplings = more
+                if first is None and turned is None:
+                    turned = moved_base_task(task, conflict.text)
                 if turned is None:
                     raise (first or conflict) from None
                 task, turned, first = turned, None, conflict
@@ -359,6 +361,15 @@ def _refusal_error(session: Session, task: Task, conflict: ConflictError) -> NoS
         *suggest_changes(session, task, conflict, clashes),
     )
     return no_solution(conflict, problem, clashes, advice)
+
+
+def _older_directs(
+    answer: SearchAnswer, other: SearchAnswer, but: Collection[str] = ()
+) -> list[str]:
+    """Return the direct requirements that another answer has in an older release."""
+    names = [d.name for d in answer.task.problem.directs if d.name not in but]
+    held = {name: answer.chosen[name].version for name in names if name in answer.chosen}
+    return [name for name, version in held.items() if is_older(other.chosen, name, version)]
 
 
 def _new_versions(answer: Mapping[str, Chosen]) -> dict[str, str]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from envbuild.resolve.aliases import stand_ins
-from envbuild.resolve.conflict.explain import Problem, name_of
+from envbuild.resolve.conflict.explain import Problem, mentioned_names, name_of
 from envbuild.resolve.couplings import (
     Coupling,
     built_for,
@@ -110,3 +110,27 @@ def turned_task(task: Task, rows: tuple[Coupling, ...]) -> Task | None:
     if any(hard(name_of(bound)) for bound in bounds):
         return None
     return replace(task, constraints=(*task.constraints, *dict.fromkeys(bounds)))
+
+
+def moved_base_task(task: Task, text: str) -> Task | None:
+    """Return a task in which packages of the base give way whose couplings a conflict speaks of.
+
+    ``text`` is the conflict's derivation.  A numpy 2 that nothing protects becomes numpy 1 for
+    a pinned matplotlib 3.7.  None where no such package may move.
+    """
+    problem, said = task.problem, mentioned_names(text)
+    stubs = problem.stubs
+    others = {row.turned: name_of(row.turned) for row in problem.couplings if row.turned}
+    soft = {turned: name for turned, name in others.items() if not stubs.hard(name)}
+    bounds = [row.turned for row in problem.couplings if row.turned in soft and row.package in said]
+    moving = {soft[bound] for bound in bounds if bound}
+    if not moving:
+        return None
+    kept = tuple(row for row in problem.couplings if soft.get(row.turned or "") not in moving)
+    dropped = {row.constraint for row in problem.couplings} - {row.constraint for row in kept}
+    constraints = [line for line in task.constraints if line not in dropped]
+    return replace(
+        task,
+        problem=replace(problem, couplings=kept),
+        constraints=(*constraints, *dict.fromkeys(filter(None, bounds))),
+    )
