@@ -297,6 +297,7 @@ class Bench:
 def _import(module: str, tree: str, minor: str) -> str | None:
     """Return the last line of an import that fails."""
     env = {"PATH": os.environ["PATH"], "PYTHONPATH": tree, "HOME": tree, "CUDA_VISIBLE_DEVICES": ""}
+    env["JAX_PLATFORMS"] = "cpu"  # else its plugin looks for CUDA's libraries, which are left out
     argv = (python_of(minor), "-s", "-c", f"import {module}")
     result = RUN(Command(argv=argv, env=env, cwd=Path(tree), timeout=300), check=False)
     return told(result) if result.code else None

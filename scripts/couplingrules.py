@@ -52,7 +52,7 @@ def rules_of(table: Table) -> Iterator[str]:
             rows.append(([], "", Need("", "")))
             continue
         bound = bounds(shown_versions([cell[0 if forward else 1] for cell in cells]), states)
-        need = next(table.needs[cell] for cell in cells if table.states[cell] == BAD)
+        need = table.needs[nearest_bad(cells, states)]
         if rows and rows[-1][1] == bound:
             rows[-1][0].append(line)
         else:
@@ -66,6 +66,14 @@ def rules_of(table: Table) -> Iterator[str]:
     ]
     if told:
         yield _rule(package, framework, told)
+
+
+def nearest_bad(cells: Sequence[tuple[Version, str]], states: list[str]) -> tuple[Version, str]:
+    """Return the last pair that does not fit before the newest that does, else the last of all."""
+    good = [number for number, state in enumerate(states) if state == GOOD]
+    bad = [number for number, state in enumerate(states) if state == BAD]
+    below = [number for number in bad if good and number < good[-1]]
+    return cells[(below or bad)[-1]]
 
 
 def minor_of(version: Version | str) -> str:
