@@ -15,7 +15,7 @@ from envbuild.base.suggest import framework_name
 from envbuild.errors import EnvbuildError, UsageError
 from envbuild.project.code.imports import imported_modules
 from envbuild.project.code.r_scripts import r_note
-from envbuild.project.conda.environment import read_conda
+from envbuild.project.conda.environment import read_conda, read_printed
 from envbuild.project.conda.pixi import read_pixi, read_project_table
 from envbuild.project.images.cog import read_cog
 from envbuild.project.images.container import read_container
@@ -292,7 +292,7 @@ def read_list(path: Path, root: Path) -> FileFindings | None:
         r"Dockerfile|Containerfile|Singularity|.*[Dd]ockerfile$", path.name
     ):
         return read_container(path, root)
-    return read_requirements(path, root)
+    return read_printed(path, root) or read_requirements(path, root)
 
 
 def choose_lists(lists: tuple[Path, ...]) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
@@ -316,6 +316,7 @@ def choose_lists(lists: tuple[Path, ...]) -> tuple[tuple[Path, ...], tuple[Path,
                         _is_variant(path),
                         _is_docker(path),
                         not _is_for_gpu(path),
+                        path.stem != "environment",
                         len(path.name),
                         path.name,
                     ),

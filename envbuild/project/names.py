@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import sys
 from fnmatch import fnmatchcase
 
@@ -67,6 +68,9 @@ def conda_name(package: str) -> str | None:
     same = name in names.conda_same.names or name in load_conda_same()
     if same or is_known_distribution(name):
         return name
+    plain = re.sub(r"-(cuda|cu)[\d-]+$", "", name)
+    if plain != name and is_known_distribution(plain):
+        return plain  # dgl-cuda11.3
     other = load_conda_names().distributions.get(package, ())
     return str(other[0]) if len(other) == 1 else None
 

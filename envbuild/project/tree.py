@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from envbuild.base.suggest import framework_name
 from envbuild.errors import UsageError
 from envbuild.project.code.extensions import compiled_in_setup, compiled_in_table
 from envbuild.store.units import as_printable
@@ -99,6 +100,9 @@ def scan_project(root: Path) -> ProjectTree:
         (path.relative_to(root) for path in found), key=lambda path: (len(path.parts), path.parts)
     )
     code = [path for path in relative if path.suffix == ".py"]
+    packages = {path.parent.name for path in code if path.name == "__init__.py"}
+    # Python takes an installed package before a folder without __init__.py: jax/ holds scripts
+    modules -= {name for name in modules - packages if framework_name(name, greater=True)}
     modules.update(path.stem for path in code if not _describes(path))
     modules.update(_compiled_modules(root, relative))
     near = [path for path in relative if len(path.parts) <= DEEPEST_LIST + 1]

@@ -13,7 +13,7 @@ from envbuild.project.lists.requirements import parse_requirement, read_requirem
 from envbuild.project.model import Requirement
 from envbuild.resolve.pylock import Candidate
 from envbuild.resolve.sources.artifacts import About
-from tests.init.projects import comments, dependencies, drafted, write
+from tests.init.projects import comments, dependencies, drafted, notebook, write
 
 ENVIRONMENT = "channels:\n  - conda-forge\ndependencies:\n  - numpy\n  - pip:\n    - einops\n"
 
@@ -127,3 +127,74 @@ def test_condas_name_of_docker_is_no_package_of_the_index(tmp_path: Path) -> Non
         {"environment.yml": f"dependencies:\n{lines}", "a.py": "import numpy\n"},
     )
     assert dependencies(tmp_path) == ["docker", "numpy"]
+
+
+EXPORTED = [
+    "# platform: linux-64",
+    "pytorch=1.12.1=py3.10_cuda11.3_cudnn8.3.2_0",
+    "python=3.10.4=h12debd9_0",
+]
+EXPORTED += [
+    f"{name}=1.0=h0_0"
+    for name in ("zlib", "xz", "tk", "zstd", "yaml", "readline", "sqlite", "openssl")
+]
+EXPORTED += ["einops=0.3.0=py_0", "wilds=2.0.0=pypi_0"]
+
+
+@pytest.mark.parametrize("form", ["{}", "{0}   linux"])
+def test_a_list_that_conda_printed_is_read(tmp_path: Path, form: str) -> None:
+    lines = [line if form == "{}" else form.format(line.replace("=", "   ")) for line in EXPORTED]
+    write(
+        tmp_path,
+        {"requirements.txt": "\n".join(lines), "train.py": "import torch, wilds, einops\n"},
+    )
+    made = drafted(tmp_path)
+    assert made.recipe.python.dependencies == ("einops==0.3.0", "wilds==2.0.0")
+    assert "1.12" in str(made.recipe.base.image or made.recipe.base.framework)
+
+
+def test_a_list_that_pip_printed_is_read(tmp_path: Path) -> None:
+    text = "Package    Version\n---------- -------\neinops     0.6.1\nnumpy      1.24.2  /home/me/numpy\n"
+    write(tmp_path, {"requirements.txt": text})
+    assert dependencies(tmp_path) == ["einops==0.6.1", "numpy==1.24.2"]
+
+
+def test_of_a_conda_installation_only_what_the_code_imports_is_taken(tmp_path: Path) -> None:
+    pinned = [f"{name}==1.0" for name in ("conda", "spyder", "bokeh", "einops", "mv-laplace")]
+    brought = ["certifi==2023.5.7", "idna==3.4", "six==1.16.0", "urllib3==1.26.16", "pytz==2023.3"]
+    more = [f"p{number}==1.0" for number in range(8)]
+    write(tmp_path, {"requirements.txt": "\n".join([*pinned, *brought, *more]) + "\n"})
+    write(tmp_path, {"train.py": "import einops, mv_laplace\n"})
+    assert dependencies(tmp_path) == ["einops==1.0", "mv-laplace==1.0"]
+
+
+def test_modules_in_a_list_are_packages_or_python_itself(tmp_path: Path) -> None:
+    write(tmp_path, {"requirements.txt": "matplotlib.pyplot\npickle\nruamel.yaml\n"})
+    assert dependencies(tmp_path) == ["matplotlib", "ruamel.yaml"]
+    assert "pickle" in comments(tmp_path)
+
+
+def test_a_folder_named_like_a_framework_is_not_that_framework(tmp_path: Path) -> None:
+    write(
+        tmp_path, {"jax/requirements.txt": "einops\n", "jax/train.py": "import jax\nimport optax\n"}
+    )
+    made = drafted(tmp_path)
+    assert made.recipe.base.framework is not None
+    assert made.recipe.base.framework.startswith("jax")
+    assert made.recipe.python.dependencies == ("einops", "optax")
+
+
+def test_notebooks_are_the_programs_of_a_project_without_code(tmp_path: Path) -> None:
+    cells = notebook("import numpy\nimport einops\n")
+    write(tmp_path, {"requirements.txt": "numpy\n", "notebooks/train.ipynb": cells})
+    assert dependencies(tmp_path) == ["einops", "numpy"]
+
+
+def test_tensorflows_image_for_the_cpu_becomes_its_twin(tmp_path: Path) -> None:
+    lines = (
+        "FROM tensorflow/tensorflow:1.13.2-py3\nRUN pip install --root-user-action ignore einops\n"
+    )
+    write(tmp_path, {"Dockerfile": lines, "train.py": "import tensorflow\n"})
+    made = drafted(tmp_path)
+    assert made.recipe.base.image == "docker://tensorflow/tensorflow:1.13.2-gpu-py3"
+    assert made.recipe.python.dependencies == ("einops",)

@@ -10,8 +10,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from envbuild.base.suggest import framework_name
 from envbuild.errors import UsageError
-from envbuild.project.code.reach import is_started, loaded_files, own_files
+from envbuild.project.code.reach import has_programs, is_started, loaded_files, own_files
 from envbuild.project.model import ImportedModule
 from envbuild.project.names import distribution_of, is_standard
 from envbuild.project.tree import ProjectTree, is_aside, read_text, scan_project
@@ -62,9 +63,9 @@ def imported_modules(
         if not new:
             continue
         text = source_text(tree.root / path, [], "") or ""
-        at_top = _at_top(text, started=is_started(path) or path.suffix == ".ipynb")
+        at_top = _at_top(text, started=is_started(path, tree) or path.suffix == ".ipynb")
         for name in new:
-            counts = path in own or (path.suffix == ".ipynb" and _is_program(path, tree))
+            counts = path in own or _counts_in_notebook(path, name, tree, listed=listed)
             certain = counts and name in at_top
             if certain or name not in found:
                 found[name] = ImportedModule(
@@ -98,9 +99,27 @@ def compiling_file(tree: ProjectTree) -> str | None:
     return None
 
 
+def _counts_in_notebook(path: Path, name: str, tree: ProjectTree, *, listed: bool) -> bool:
+    """Whether an import of a notebook counts.
+
+    Of one beside programs it does where nothing is listed, but it does not tell the framework.
+    """
+    if path.suffix != ".ipynb":
+        return False
+    beside = not listed and not is_aside(path) and not framework_name(name, greater=True)
+    return beside or _is_program(path, tree)
+
+
 def _is_program(notebook: Path, tree: ProjectTree) -> bool:
-    """Whether a notebook is the project's program: there is no list, and no code beside it."""
-    return not tree.lists and (not tree.code or len(notebook.parts) == 1)
+    """Whether a notebook is a program of the project.
+
+    It is where the project has no other one; at the root also where there is no list.
+    """
+    if len(notebook.parts) == 1 and not tree.lists:
+        return True
+    if has_programs(tree):
+        return False
+    return not is_aside(notebook) or all(map(is_aside, (*tree.code, *tree.notebooks)))
 
 
 def old_tensorflow(tree: ProjectTree) -> str | None:

@@ -29,7 +29,7 @@ def loaded_files(tree: ProjectTree, names: Mapping[Path, frozenset[str]]) -> fro
     if not code:
         # all of it is scripts, tools or examples: those are the project
         return frozenset(tree.code)
-    starts = {path for path in code if is_started(path)}
+    starts = {path for path in code if is_started(path, tree)}
     if starts or (tree.root / "src").is_dir():
         for package in _packages(tree):
             starts |= {path for path in code if _is_below(path, package)}
@@ -48,7 +48,7 @@ def surely_loaded(tree: ProjectTree, names: Mapping[Path, frozenset[str]]) -> fr
     by_module = _modules(tree)
     code = [path for path in tree.code if not is_aside(path) and not _in_part(path, tree)]
     places = (
-        [path for path in code if is_started(path)],
+        [path for path in code if is_started(path, tree)],
         code,
         tree.code,
         tree.notebooks,
@@ -89,11 +89,16 @@ def own_files(tree: ProjectTree) -> frozenset[Path]:
     return frozenset(path for path in code if not _in_part(path, tree))
 
 
-def is_started(path: Path) -> bool:
-    """Whether a file is at the root, or at the top of the folder that is there for code."""
-    folders = path.parts[:-1]
-    at_top = folders in ((), ("src",), ("code",), ("source",))
-    return at_top and path.stem not in TOOLS
+def has_programs(tree: ProjectTree) -> bool:
+    """Whether there is code to start, or a package: notebooks are not all of the project."""
+    return any(is_started(path, tree) for path in tree.code) or bool(_packages(tree))
+
+
+def is_started(path: Path, tree: ProjectTree) -> bool:
+    """Whether a file is at the root, at the top of the folder for code, or beside the only lists."""
+    folders = {place.parent.parts for place in tree.lists}
+    places = [(), ("src",), ("code",), ("source",), *(folders if len(folders) == 1 else ())]
+    return path.parts[:-1] in places and path.stem not in TOOLS
 
 
 def _packages(tree: ProjectTree) -> set[Path]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from envbuild.data.package_tables import load_names
 from envbuild.names import Pairs
 from envbuild.project.cuda import cuda_of
 from envbuild.project.lists.declared import split_requirements
+from envbuild.project.lists.printed import printed_by_conda
 from envbuild.project.lists.requirements import read_pip_lines
 from envbuild.project.model import FileFindings, Requirement
 from envbuild.project.names import conda_name
@@ -44,6 +46,20 @@ def read_conda(path: Path, root: Path) -> FileFindings | None:
     if isinstance(variables, dict):
         reader.environment = tuple((str(key), str(value)) for key, value in variables.items())
     return reader.findings()
+
+
+def read_printed(path: Path, root: Path) -> FileFindings | None:
+    """Read what conda list had printed into a file; None for any other text."""
+    printed = printed_by_conda(read_text(path) or "")
+    if printed is None:
+        return None
+    with_conda, with_pip = printed
+    reader = CondaReader(shown_path(path, root), root, path)
+    for line in with_conda:
+        reader.entry(line)
+    reader.entry({"pip": with_pip})
+    # nobody wrote the part of pip by hand, as in an environment file
+    return replace(reader.findings(), direct=frozenset())
 
 
 class CondaReader:

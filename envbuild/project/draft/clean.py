@@ -14,6 +14,7 @@ from envbuild.base.suggest import framework_name
 from envbuild.data.package_tables import load_aliases, load_names
 from envbuild.project.cuda import cuda_of
 from envbuild.project.model import Requirement
+from envbuild.project.names import distribution_of, is_known_distribution, is_standard
 
 BASE_BRINGS = (
     "nvidia-*", "cuda-*", "triton", "pytorch-triton", "tensorflow-estimator",
@@ -24,6 +25,10 @@ BASE_BRINGS = (
 NOT_BROUGHT = ("nvidia-ml-py*", "nvidia-dali*", "nvidia-pyindex", "nvidia-modelopt*", "cuda-python")
 COMPANIONS = {"torchvision", "torchaudio", "torchtext", "torchdata"}
 """Distributions with one release for each release of PyTorch."""
+
+NAME = re.compile(r"[\w.-]+")
+BACKPORTS = ("dataclasses", "contextvars")
+"""Modules of Python that the oldest bases' Python has not yet."""
 
 
 @dataclass(slots=True)
@@ -69,7 +74,7 @@ def _rename_wrong(requirement: Requirement, found: Cleaned) -> Requirement:
     """Replace a wrong or dead name; one that stands for nothing gets no name."""
     wrong = load_names().wrong.get(requirement.name)
     if wrong is None:
-        return requirement
+        return _rename_module(requirement, found)
     if not wrong.use or wrong.use.startswith("system:"):
         found.dropped.append((requirement, wrong.why))
         found.system += [wrong.use.removeprefix("system:")] if wrong.use else []
@@ -97,6 +102,21 @@ def _rename_wrong(requirement: Requirement, found: Cleaned) -> Requirement:
     return Requirement(
         text=f"{wrong.use}{bounds}", name=canonicalize_name(wrong.use), where=requirement.where
     )
+
+
+def _rename_module(requirement: Requirement, found: Cleaned) -> Requirement:
+    """Replace a module's name in a list: json is Python's own, matplotlib.pyplot is matplotlib."""
+    named = NAME.match(requirement.text)
+    module = named[0] if named else ""
+    first = module.partition(".")[0]
+    if is_standard(first) and requirement.name not in BACKPORTS:
+        found.dropped.append((requirement, "it is part of Python"))
+        return Requirement(text="", name="", where=requirement.where)
+    package = distribution_of(first)
+    if first == module or not package or is_known_distribution(requirement.name):
+        return requirement
+    found.notes.append(f"{requirement.where}: {module} is a module of {package}")
+    return Requirement(text=package, name=package, where=requirement.where)
 
 
 def bounds_of(requirement: Requirement) -> str:

@@ -9,7 +9,7 @@ from itertools import chain
 from packaging.utils import canonicalize_name
 
 from envbuild.base.suggest import framework_name
-from envbuild.data.package_tables import load_aliases
+from envbuild.data.package_tables import load_aliases, load_names
 from envbuild.project.draft.age import torch_bounds
 from envbuild.project.draft.builder import MOST_NAMED, DraftBuilder, name_few
 from envbuild.project.model import FileFindings, ImportedModule, PackageIndex, Proposal, Requirement
@@ -22,6 +22,12 @@ FOR_DEVELOPERS = re.compile(
     r"|flit(-core)?|nox|tox|codecov|sphinx(-.*)?|mkdocs(-.*)?|pydoctor|nbstripout"
 )
 """Distributions that check or ship code: a list for running names them by the way."""
+NOT_ON_INDEX = "no index has it; it is built from its own repository"
+INSTALLATION = {
+    "conda", "anaconda-client", "anaconda-navigator", "anaconda-project", "conda-build",
+    "conda-content-trust", "conda-libmamba-solver", "conda-package-handling",
+}  # fmt: skip
+"""Distributions of a conda installation itself: a dump with one holds all that its owner uses."""
 WITH_TENSORFLOW = ("keras", "tensorboard", "protobuf")
 """Distributions that TensorFlow itself asks for."""
 
@@ -38,6 +44,7 @@ def listed_requirements(
     dumps = [findings for findings in builder.gathered.all_findings if findings.frozen]
     requirements = list(chain.from_iterable(_needed_ones(builder, one, used) for one in direct))
     enough = any(not findings.image and findings.requirements for findings in direct)
+    of_project = [findings for findings in dumps if not _is_of_installation(findings)]
     for findings in dumps:
         if enough:
             builder.note(
@@ -47,11 +54,18 @@ def listed_requirements(
             )
             requirements += _frameworks_of(findings, requirements)
             continue
+        if of_project and findings not in of_project:
+            other = of_project[0].file
+            builder.note(
+                "python",
+                f"{findings.file} is a dump of a conda installation: {other} was taken instead",
+            )
+            continue
         roots, how = _roots_of_dump(findings, used, index)
         builder.note(
             "python",
             f"{findings.file} is a dump of {len(findings.requirements)} packages; "
-            f"{len(roots)} are its roots ({how})",
+            f"{len(roots)} are taken ({how})",
         )
         requirements += roots
     for findings in builder.gathered.all_findings:
@@ -101,9 +115,17 @@ def _frameworks_of(dump: FileFindings, direct: list[Requirement]) -> list[Requir
     return [one for one in dump.requirements if framework_name(one.name) in named]
 
 
+def _is_of_installation(dump: FileFindings) -> bool:
+    """Whether a dump is of conda's own environment, where people install for all their projects."""
+    return any(one.name in INSTALLATION for one in dump.requirements)
+
+
 def _roots_of_dump(
     findings: FileFindings, used: frozenset[str], index: PackageIndex
 ) -> tuple[tuple[Requirement, ...], str]:
+    imported = tuple(one for one in findings.requirements if one.name in used)
+    if imported and _is_of_installation(findings):
+        return imported, "what the code imports, for it is a dump of a conda installation"
     if findings.direct:
         return tuple(
             requirement
@@ -141,11 +163,9 @@ def imported_requirements(
         elif dist is None:
             continue  # the project's own package, which its setup.py builds
         elif not dist:
-            builder.note(
-                "python",
-                f"not taken: {one.module} ({one.where}): no index has it; it is built from "
-                "its own repository",
-            )
+            wrong = load_names().wrong.get(canonicalize_name(one.module))
+            why = wrong.why if wrong is not None else NOT_ON_INDEX
+            builder.note("python", f"not taken: {one.module} ({one.where}): {why}")
         elif _is_there(dist, named | elsewhere):
             continue
         elif one.certain and (

@@ -8,6 +8,7 @@ from itertools import chain
 from pathlib import Path
 
 from msgspec import structs
+from packaging.utils import canonicalize_name
 
 from envbuild.base.suggest import framework_name
 from envbuild.data.lookup import NVCC_BASE
@@ -78,7 +79,7 @@ def draft_recipe(
     """Draft a recipe: dependencies, a base, Debian packages, and comments on doubts."""
     builder = DraftBuilder(gathered)
     modules = {one.module: distribution_of(one.module) for one in gathered.imports}
-    used = frozenset(name for name in modules.values() if name)
+    used = frozenset(name or canonicalize_name(module) for module, name in modules.items())
     requirements = listed_requirements(builder, used, index)
     asked = [
         one for one in clean_requirements(requirements).requirements if not framework_name(one.name)
@@ -250,7 +251,7 @@ def _choose_base(
         image = None
     wanted = BaseNeeds(
         framework=framework,
-        python=next(pythons, None),
+        python=_series_of(next(pythons, None)),
         image=image,
         cuda=cleaned.cuda or next(cudas, None),
         pythons=shared_pythons(builder.releases),
@@ -273,6 +274,11 @@ def _choose_base(
         ),
     )
     return proposed
+
+
+def _series_of(python: str | None) -> str | None:
+    """Widen one exact Python to its series: a base has another patch release of it."""
+    return re.sub(r"^==\s*(\d+\.\d+)\.\d+$", r"==\1.*", python) if python else None
 
 
 def _choose_system(builder: DraftBuilder, cleaned: Cleaned, base: BaseSection) -> SystemSection:

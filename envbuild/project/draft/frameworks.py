@@ -121,6 +121,8 @@ def _upper_bound(
     where = old_tensorflow(builder.gathered.tree)
     if where is not None and not _is_newer_than_tensorflow_1(builder):
         return "<2", f"{where} is written for TensorFlow 1: a release before 2 is taken"
+    if _is_for_python_2(builder):
+        return "<2", "Python 2 is of the time of TensorFlow 1: a release before 2 is taken"
     old = keras_2_only(cleaned.requirements, builder.releases)
     return (
         ("<2.16", f"{name_few(old)}: made for Keras 2, which TensorFlow has before 2.16")
@@ -138,6 +140,11 @@ def _is_newer_than_tensorflow_1(builder: DraftBuilder) -> bool:
         if findings.cuda and int(findings.cuda.split(".")[0]) >= FIRST_CUDA_WITHOUT:
             return True
     return False
+
+
+def _is_for_python_2(builder: DraftBuilder) -> bool:
+    named = (findings.python for findings in builder.gathered.all_findings if findings.python)
+    return any(re.fullmatch(r"==\s*2(\.\S+)?", python) for python in named)
 
 
 def _implied_frameworks(builder: DraftBuilder, cleaned: Cleaned) -> list[Requirement]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from msgspec import structs
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -25,6 +25,11 @@ BARE = {"3.9": "debian:bullseye", "3.11": "debian:bookworm", "3.13": "debian:tri
 """Bootstraps by their Python, for projects without a framework."""
 NO_PYTHON = re.compile(r"docker://(docker\.io/|nvcr\.io/)?nvidia/(cuda|cudagl|opengl)\b")
 """Images that hold CUDA, and no Python."""
+WITHOUT_CUDA = re.compile(
+    r"(docker://(?:docker\.io/)?tensorflow/tensorflow:(?:latest|\d[\d.]*(?:rc\d+)?)(?:-devel)?)"
+    r"(?![\w.]|-devel|-gpu|-custom)"
+)
+"""Images of TensorFlow for the CPU: each release has a second one whose tag says -gpu."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,6 +70,10 @@ def propose_base(wanted: BaseNeeds) -> ProposedBase:
     the pinned packages, then the CUDA version.
     """
     notes: list[str] = []
+    twin = WITHOUT_CUDA.sub(r"\1-gpu", wanted.image or "")
+    if wanted.image and twin != wanted.image:
+        notes.append(f"base: {wanted.image} has no CUDA; its twin with CUDA is taken")
+        wanted = replace(wanted, image=twin)
     if wanted.image and not NO_PYTHON.match(wanted.image):
         other = _other_release(wanted.image, wanted.framework)
         if other is None:
@@ -73,7 +82,10 @@ def propose_base(wanted: BaseNeeds) -> ProposedBase:
             )
             reason = "the project's own definition starts from it"
             return ProposedBase(
-                base=BaseSection(image=wanted.image), reason=reason, python=_python_series(entry)
+                base=BaseSection(image=wanted.image),
+                reason=reason,
+                notes=tuple(notes),
+                python=_python_series(entry),
             )
         notes.append(f"base: the definition starts from {wanted.image}, {other}")
     if wanted.framework is None:
@@ -146,16 +158,27 @@ def _base_queries(wanted: BaseNeeds, framework: Requirement) -> Iterator[BaseQue
     cudas = tuple(dict.fromkeys((wanted.cuda, major, None)))
     exact = re.search(r"={2,3}\s*\d", text) is not None
     days = (None,) if exact or wanted.until is None else (wanted.until, None)
+    near = _next_pythons(wanted.python)
     pythons = tuple(dict.fromkeys((
-        (wanted.python, wanted.pythons), (None, wanted.pythons), (wanted.python, ()), (None, ()),
+        (wanted.python, wanted.pythons), *((python, wanted.pythons) for python in near),
+        (None, wanted.pythons), (wanted.python, ()), (None, ()),
     )))  # fmt: skip
     for name in dict.fromkeys((text, _release_line(text), framework_name(framework.name))):
         for until in days:
             for python, series in pythons:
-                for cuda in cudas:
+                # a nearer Python is not worth another CUDA
+                for cuda in cudas[:-1] if wanted.cuda and python in near else cudas:
                     yield BaseQuery(
                         framework=name, python=python, pythons=series, cuda=cuda, until=until
                     )
+
+
+def _next_pythons(python: str | None) -> tuple[str, ...]:
+    """Return the series after the one that a project names: the nearest run most of its code."""
+    named = re.fullmatch(r"==\s*3\.(\d+)(\.\S+)?", python or "")
+    if named is None:
+        return ()
+    return tuple(f"==3.{int(named[1]) + step}.*" for step in range(1, 4))
 
 
 def _first_match(wish: BaseQuery, framework: Requirement | None = None) -> BaseMatch | None:

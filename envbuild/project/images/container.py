@@ -26,11 +26,11 @@ from envbuild.store.units import as_printable
 PLAIN = re.compile(
     r"(docker\.io/)?((library/)?(ubuntu|debian|python|pypy|centos|rockylinux|almalinux|fedora"
     r"|alpine|busybox)|continuumio/\w+"
-    r"|condaforge/\w+|mambaorg/\w+|mcr\.microsoft\.com/devcontainers/\S+|jupyter/(base"
-    r"|minimal|scipy)-notebook"
+    r"|condaforge/\w+|mambaorg/\w+|mcr\.microsoft\.com/devcontainers/\S+|(quay\.io/)?jupyter/"
+    r"(base|minimal|scipy|datascience|tensorflow|pytorch)-notebook"
     r"|ghcr\.io/astral-sh/uv|gcr\.io/google-appengine/\w+)(:|$|@)"
 )
-"""Images that bring no framework, or conda alone: a bootstrap does the same."""
+"""Images that bring no framework for a GPU, or conda alone: a bootstrap does the same."""
 ASIDE = ("setup", "startscript", "test")
 """Sections that are named and not taken."""
 NEEDLESS_SYSTEM = re.compile(

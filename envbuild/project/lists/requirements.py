@@ -13,6 +13,7 @@ from envbuild.base.suggest import framework_name
 from envbuild.data.package_tables import load_names
 from envbuild.errors import UsageError
 from envbuild.project.cuda import cuda_of
+from envbuild.project.lists.printed import printed_by_pip
 from envbuild.project.model import FileFindings, Requirement
 from envbuild.project.private import has_secret, without_secrets
 from envbuild.project.tree import is_inside, read_text, shown_path
@@ -162,7 +163,7 @@ class _RequirementsReader:
         self.seen.add(place)
         self.include.append(place)
         self.text += "" if constraints else text
-        for number, line in logical_lines(text):
+        for number, line in logical_lines(printed_by_pip(text)):
             self.line(line, f"{name}, line {number}", path, constraints=constraints)
         self.include.pop()
 

@@ -41,7 +41,11 @@ WITH_VALUE = {
     "--progress-bar", "--retries", "--global-option", "--python", "--install-option",
     "--config-settings", "-C", "-o", "--build-option", "--no-binary", "--only-binary",
     "--platform", "--python-version", "--implementation", "--abi", "--upgrade-strategy",
-    "--report", "--src", "--proxy", "--cert",
+    "--report", "--src", "--proxy", "--cert", "--client-cert", "--root-user-action", "--log",
+    "--use-feature", "--use-deprecated", "--exists-action", "--keyring-provider", "--hash",
+    "--group", "--index-strategy", "--torch-backend", "--link-mode",
+    "--resolution", "--prerelease", "--exclude-newer", "--override", "--overrides",
+    "--build-constraint", "--solver", "--subdir", "--repodata-fn", "--revision",
 }  # fmt: skip
 HOUSEKEEPING = re.compile(
     r"(rm\s+-r?f?\S*\s+(/var/lib/apt|/var/cache|/root/\.cache|~/\.cache|/tmp)"
