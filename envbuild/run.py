@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, NoReturn, Protocol
 
 from envbuild.errors import HostError, ToolFailedError, ToolMissingError
+from envbuild.interrupts import ASKED_TO_END
 
 CAPTURE_LIMIT = 8 * 1024 * 1024
 """Bytes kept of each stream; a child that prints more is drained but only its last part is kept."""
@@ -141,7 +142,12 @@ def _drain(
     stdin: bytes,
     deadline: float | None,
 ) -> bool:
-    """Move bytes until both streams are closed; return False when the deadline passed first."""
+    """Move bytes until both streams are closed; return False when the deadline passed first.
+
+    Raises KeyboardInterrupt when this process is asked to end meanwhile.  What is started after
+    that is cleaning up, and goes on.
+    """
+    cleans_up = ASKED_TO_END.is_set()
     assert process.stdout is not None  # noqa: S101
     assert process.stderr is not None  # noqa: S101
     with selectors.DefaultSelector() as selector:
@@ -153,13 +159,11 @@ def _drain(
         while selector.get_map():
             if deadline is not None and time.monotonic() > deadline:
                 return False
+            if ASKED_TO_END.is_set() and not cleans_up:
+                raise KeyboardInterrupt
             for key, _ in selector.select(timeout=0.5):
                 if key.data is None:
-                    try:
-                        # a pipe that is ready takes so many bytes at once; more may block (pipe(7))
-                        offset += os.write(key.fd, stdin[offset : offset + select.PIPE_BUF])
-                    except BrokenPipeError:
-                        offset = len(stdin)
+                    offset += _write_some(key.fd, stdin[offset:])
                     if offset >= len(stdin):
                         selector.unregister(key.fileobj)
                         key.fileobj.close()  # type: ignore[union-attr]
@@ -176,6 +180,15 @@ def _drain(
             ):
                 break  # a daemon holds the pipes open: the child itself has ended
     return True
+
+
+def _write_some(pipe: int, data: bytes) -> int:
+    """Write what a ready pipe takes at once, and return how much; all of it where nobody reads any more."""
+    try:
+        # a pipe that is ready takes so many bytes; more may block (pipe(7))
+        return os.write(pipe, data[: select.PIPE_BUF])
+    except BrokenPipeError:
+        return len(data)
 
 
 @contextlib.contextmanager

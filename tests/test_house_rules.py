@@ -2,7 +2,7 @@
 
 A stage imports only those before it: recipe, base, conda, resolve, project, lock, plan, build, bundle, check, shelf, job,
 wrap, app.
-Foundations (context, errors, failures, limits, names, cage, run, progress, settings, toml, tarread, runtime, runtime_search, host_python, host, quota, tools,
+Foundations (context, errors, failures, interrupts, limits, names, cage, run, progress, settings, toml, tarread, runtime, runtime_search, host_python, host, quota, tools,
 data, formats, store, net) are for everybody and know no stage; cli knows all.
 """
 
@@ -45,6 +45,7 @@ FOUNDATIONS = (
     "failures",
     "formats",
     "host",
+    "interrupts",
     "limits",
     "names",
     "net",

@@ -11,6 +11,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +165,21 @@ def test_interrupt_ends_the_child_with_sigint_first(tmp_path: Path) -> None:
         LocalRunner()(python(code))
     thread.join()
     assert cleaned.exists()
+
+
+def test_an_interrupt_ends_commands_of_other_threads_and_lets_them_be_cleaned_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = threading.Event()
+    monkeypatch.setattr(run, "ASKED_TO_END", asked)
+    ready = tmp_path / "ready"
+    code = f"import pathlib, time; pathlib.Path({str(ready)!r}).touch(); time.sleep(600)"
+    with ThreadPoolExecutor(1) as pool:
+        beside = pool.submit(LocalRunner(), python(code))
+        wait_for(ready.exists)
+        asked.set()
+        assert isinstance(beside.exception(), KeyboardInterrupt)
+    assert LocalRunner()(python("print('cleaned up')")).stdout == "cleaned up\n"
 
 
 @pytest.mark.usefixtures("keyboard")

@@ -17,6 +17,7 @@ import click
 from envbuild import __version__
 from envbuild.cli.output import print_text
 from envbuild.errors import INTERRUPTED, OWN_FAILURE, EnvbuildError
+from envbuild.interrupts import raise_interrupt
 
 GROUPS: dict[str, dict[str, str]] = {
     "Every day": {
@@ -203,9 +204,10 @@ def _runs_command(arguments: Sequence[str]) -> bool:
 
 def _end_as_by_keyboard() -> None:
     """Let TERM and HUP (closed terminal, time limit) end us as Ctrl-C does: children first."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is signal.SIG_DFL:
-            signal.signal(number, signal.default_int_handler)
+    ours = (signal.SIG_DFL, signal.default_int_handler)  # nohup ignores some, which stays so
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) in ours:
+            signal.signal(number, raise_interrupt)
 
 
 def move_global_options(arguments: Sequence[str]) -> list[str]:

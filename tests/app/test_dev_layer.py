@@ -166,6 +166,9 @@ class TestRealLayer:
         found = python(made, "import humanize, six; print(humanize.__version__, six.__version__)")
         assert found in ("4.9.0 1.16.0", "4.9.0 1.17.0")
         made.run("dev", "small", "--clear")
+        # what the killed one had begun has a name of its own, until the store is cleared
+        assert made.run("store", "gc").code == 0
+        assert not list(made.folder.glob("*.dev*"))
 
     def test_projects_go_into_jobs(self, made: Project, tmp_path: Path) -> None:
         lib = tmp_path / "a,b: c"
