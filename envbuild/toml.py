@@ -39,11 +39,13 @@ def read_toml(path: Path) -> tuple[dict[str, Any], str]:
     named).
     """
     try:
-        text = read_whole(path, BIGGEST_FILE).decode("utf-8")
+        # editors on Windows put a mark before the text, which TOML does not know
+        text = read_whole(path, BIGGEST_FILE).decode("utf-8-sig")
     except OSError as error:
         raise UsageError(f"cannot be read: {error.strerror}", where=path) from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"is not UTF-8 text (byte {error.start})", where=path) from error
+        what = f"is not UTF-8 text (byte {error.start})"
+        raise UsageError(what, where=path, hint="save it as UTF-8, in your editor") from error
     return parse_toml(text, str(path)), text
 
 
@@ -65,13 +67,13 @@ def parse_toml(text: str, where: str) -> dict[str, Any]:
     return data
 
 
-def closest(word: str, known: Iterable[str]) -> str:
+def closest(word: str, known: Iterable[str], *, listed: bool = True) -> str:
     """Return a question for the nearest known word, else the list of known words, else nothing."""
     names = sorted(known)
     near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     if near:
         return f'; did you mean "{near[0]}"?'
-    return f"; known: {', '.join(names)}" if names else ""
+    return f"; known: {', '.join(names)}" if names and listed else ""
 
 
 def line_of(text: str, path: Sequence[str | int]) -> int:

@@ -98,7 +98,8 @@ def find_image(name: str | None, context: Context) -> FoundImage:
     if name is not None and is_image_path(name):
         found = FoundImage(path=cwd / name, source=None)
         if not found.path.exists():
-            raise UsageError("there is no such image", where=name)
+            hint = "envbuild list shows the images of this folder"
+            raise UsageError("there is no such image", where=name, hint=hint)
     elif name is not None and (elsewhere := image_elsewhere(cwd, name, context.store)):
         found = FoundImage(path=elsewhere, source=None, layer=record_path(cwd, name))
     else:

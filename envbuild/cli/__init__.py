@@ -136,7 +136,11 @@ class LazyGroup(click.Group):
         if args and args[0] not in known and not args[0].startswith("-"):
             from envbuild.toml import closest  # late: --help stays quick
 
-            raise click.UsageError(f'there is no command "{args[0]}"{closest(args[0], VERBS)}', ctx)
+            if len(args) > 1 and args[1] in known:
+                what = f"the command comes first: envbuild {args[1]} {args[0]}"
+            else:
+                what = f'there is no command "{args[0]}"{closest(args[0], VERBS, listed=False)}'
+            raise click.UsageError(what, ctx)
         return super().resolve_command(ctx, args)
 
 

@@ -7,6 +7,7 @@ import click
 from envbuild.app.image import find_image, refuse_old_image
 from envbuild.app.job.again import plan_again
 from envbuild.app.job.prepare import JobRequest, hand_variables, plan_job, refuse_unfit
+from envbuild.app.site import find_job_site
 from envbuild.cli.complete import complete_job
 from envbuild.cli.follow import follow_job
 from envbuild.cli.job import job_options, show_submission
@@ -74,6 +75,7 @@ def command(
             return 0
         job, site, found = repeated
     else:
+        find_job_site(request.site, context)  # a wrong one is told before an image is asked for
         if not stale:
             refuse_old_image(find_image(request.image, context), "--stale submits it as it is")
         job, site, found = plan_job(request, context)

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TextIO
+from typing import TextIO, cast
 
 import click
 
@@ -50,11 +50,15 @@ def show_error(error: EnvbuildError, stream: TextIO | None = None) -> None:
             )
 
 
+ANY_NAME = re.compile(r"\[NAME(?:\|[A-Z]+)*\]|\bNAME(?:\|[A-Z]+)*\b")
+"""The place of a recipe's name in a command, alone or as one of several: "[NAME|IMAGE]"."""
+
+
 def name_recipe(hint: str, name: str) -> str:
     """Return a hint whose commands of ours have a recipe's name; elsewhere NAME means another."""
     commands = re.finditer(r"(?<=envbuild )[^\n;,()]*", hint)
     for found in reversed(list(commands)):
-        named = re.sub(r"\bNAME\b", lambda _: name, found[0])
+        named = ANY_NAME.sub(lambda word: word[0] if name == "NAME" else name, found[0])
         hint = hint[: found.start()] + named + hint[found.end() :]
     return hint
 
@@ -267,6 +271,9 @@ def _explain_click(error: click.ClickException) -> UsageError:
     if context is None:
         return UsageError(what, hint="envbuild --help")
     remedy = f"{context.command_path} --help"
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        verbs = ", ".join(cast("click.Group", context.command).list_commands(context))
+        return UsageError(f"{context.command_path} needs a command: {verbs}", hint=remedy)
     if isinstance(error, click.MissingParameter) and isinstance(error.param, click.Argument):
         words = context.command.collect_usage_pieces(context)
         typed = " ".join(word for word in words if word != "[OPTIONS]")

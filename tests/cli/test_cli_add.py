@@ -63,6 +63,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("add --dev tiny", "the layer is empty"),
         ("remove tiny", "which package?"),
         ("remove nunpy", 'has no nunpy; did you mean "numpy"?'),
+        ("remove keras-bert nunpy", "[python] dependencies has no nunpy"),
         ("add ../x", "which package?"),
         ("add tinny six", 'there is no recipe called "tinny"'),
         ("add --dev tiny six;x", "'six;x': is not a requirement"),
@@ -87,6 +88,7 @@ def test_a_wrong_word_is_told_and_nothing_is_written(
     assert run_cli(shlex.split(words)) == (125 if words.startswith("exec") else 2)
     assert told in capsys.readouterr().err
     assert (project / "recipes/tiny.toml").read_text() == RECIPE
+    assert [path.name for path in (project / "recipes").iterdir()] == ["tiny.toml"]
     assert sorted(path.name for path in project.iterdir() if path.name != "store") == [
         "recipes",
         "tiny.sif",

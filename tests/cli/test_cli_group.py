@@ -47,6 +47,9 @@ def test_a_slip_gets_the_nearest_name(capsys: pytest.CaptureFixture[str]) -> Non
         ("diff a", "error: missing argument 'B'\n  what to do: envbuild diff A B\n"),
         ("add", "error: missing argument 'NAME|PKG'\n  what to do: envbuild add NAME|PKG [PKG]…\n"),
         ("export x", "error: missing option '--format'. Choose from: pylock, requirements, "),
+        ("keras-bert make", "error: the command comes first: envbuild make keras-bert\n"),
+        ("exec keras-bert", "CMD…'\n  what to do: envbuild exec keras-bert -- CMD…\n"),
+        ("store", "error: envbuild store needs a command: du, gc, path, verify\n"),
         ("completion zs", "'zs' is not one of 'bash', 'zsh', 'fish'\n  what to do: envbuild comp"),
     ],
 )

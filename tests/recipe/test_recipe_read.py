@@ -117,6 +117,15 @@ def test_not_utf8(tmp_path: Path) -> None:
         read_recipe(path)
 
 
+def test_text_of_an_editor_on_windows(tmp_path: Path) -> None:
+    path = tmp_path / "lab.toml"
+    path.write_text(GOOD, "utf-8")
+    same = tmp_path / "windows" / "lab.toml"
+    same.parent.mkdir()
+    same.write_bytes(b"\xef\xbb\xbf" + GOOD.replace("\n", "\r\n").encode())
+    assert read_recipe(same) == read_recipe(path)
+
+
 def test_script_through_a_link_out_of_the_folder(tmp_path: Path) -> None:
     (tmp_path / "r").mkdir()
     (tmp_path / "secret.py").write_text("")

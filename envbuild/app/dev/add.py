@@ -68,14 +68,13 @@ def change_recipe(name: str | None, change: RecipeChange, context: Context) -> C
     path = find_recipe(name, context.settings).path.resolve()
     of_file = hash_bytes(os.fsencode(path))
     with context.store.lock(f"recipe-{of_file}", context.report):
-        return _change_held(
-            _own_source(find_recipe(name, context.settings), context), change, context
-        )
+        source = find_recipe(name, context.settings)
+        text = add_requirements(source.text, change.add, source.path, change.section)
+        text = remove_requirements(text, change.remove, source.path, change.section)
+        return _change_held(_own_source(source, context), text, change, context)
 
 
-def _change_held(source: Source, change: RecipeChange, context: Context) -> ChangeResult:
-    text = add_requirements(source.text, change.add, source.path, change.section)
-    text = remove_requirements(text, change.remove, source.path, change.section)
+def _change_held(source: Source, text: str, change: RecipeChange, context: Context) -> ChangeResult:
     recipe = parse_recipe(text, source.path)
     after = structs.replace(source, recipe=recipe, text=text)
     try:

@@ -32,7 +32,8 @@ protect_records() {
   local folder=$1/.envbuild
   if [ ! -d "$folder" ] || [ -L "$folder" ]; then return 0; fi
   records=(--bind "$folder:$folder:ro")
-  [ ! -d "$folder/results" ] || records+=(--bind "$folder/results:$folder/results:rw")
+  if [ ! -d "$folder/results" ] || [ -L "$folder/results" ]; then return 0; fi
+  records+=(--bind "$folder/results:$folder/results:rw")
 }
 
 hand_in() { export "APPTAINERENV_$1=$2" "SINGULARITYENV_$1=$2"; }
