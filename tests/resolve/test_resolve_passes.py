@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import date, timedelta
+
+import pytest
 
 from envbuild.resolve.model import Resolution
 from tests.resolve.conftest import SyntheticIndex, base, versions
@@ -222,6 +225,25 @@ def test_what_is_older_than_a_release_that_broke_it_takes_the_one_before(
     assert (versions(answer)["client"], versions(answer)["protobuf"]) == ("2.0", "4.22.0")
     told = "onnx 1.11.0, generated before protobuf 4 came out, may not import beside protobuf 4"
     assert told in answer.notes
+
+
+@pytest.mark.parametrize(
+    ("package", "older", "came_out"),
+    [("pydantic", "1.10.13", date(2023, 6, 30)), ("sqlalchemy", "1.4.46", date(2023, 1, 26))],
+)
+def test_what_was_written_before_a_major_release_came_out_takes_the_one_before(
+    index: SyntheticIndex, resolve: Resolve, package: str, older: str, came_out: date
+) -> None:
+    day_before, newer = (came_out - timedelta(days=1)).isoformat(), "2.0.5"
+    index.wheel(package, older, newer, day="2022-01-01")
+    index.wheel("tracker", "1.0", requires=(f"{package}>=1",), day=day_before)
+    index.wheel("tracker", "2.0", requires=(f"{package}>=1",), day=came_out.isoformat())
+    assert versions(resolve(base(), "tracker==1.0"))[package] == older
+    assert versions(resolve(base(), "tracker"))[package] == newer
+    # what the user asks for stands, and is told
+    answer = resolve(base(), "tracker==1.0", f"{package}>=2")
+    assert versions(answer)[package] == newer
+    assert any(f"may not import beside {package} 2" in note for note in answer.notes)
 
 
 def test_an_extra_that_only_its_makers_server_has_is_the_one_of_the_index(
