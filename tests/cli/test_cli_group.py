@@ -56,5 +56,5 @@ def test_a_slip_gets_the_nearest_name(capsys: pytest.CaptureFixture[str]) -> Non
 def test_what_is_missing_is_told_with_what_to_type(
     line: str, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run_cli(line.split()) == 2
+    assert run_cli(line.split()) == (125 if line.startswith("exec") else 2)
     assert told in capsys.readouterr().err

@@ -123,7 +123,7 @@ def test_text_of_an_editor_on_windows(tmp_path: Path) -> None:
     same = tmp_path / "windows" / "lab.toml"
     same.parent.mkdir()
     same.write_bytes(b"\xef\xbb\xbf" + GOOD.replace("\n", "\r\n").encode())
-    assert read_recipe(same) == read_recipe(path)
+    assert read_recipe(same)[0] == read_recipe(path)[0]
 
 
 def test_script_through_a_link_out_of_the_folder(tmp_path: Path) -> None:
