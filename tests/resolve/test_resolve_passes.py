@@ -227,6 +227,18 @@ def test_what_is_older_than_a_release_that_broke_it_takes_the_one_before(
     assert told in answer.notes
 
 
+def test_what_an_older_package_requires_for_an_extra_breaks_only_with_that_extra(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
+    index.wheel("pydantic", "1.10.13", "2.4.0", day="2022-01-01")
+    of_extra = 'pydantic>=1; extra == "serving"'
+    index.wheel("trainer", "4.30.2", requires=(of_extra,), day="2023-06-13")
+    index.wheel("server", "4.0", requires=("pydantic>=1",), day="2024-01-01")
+    plain = resolve(base(), "trainer", "server")
+    assert (versions(plain)["pydantic"], plain.notes) == ("2.4.0", ())
+    assert versions(resolve(base(), "trainer[serving]", "server"))["pydantic"] == "1.10.13"
+
+
 @pytest.mark.parametrize(
     ("package", "older", "came_out"),
     [("pydantic", "1.10.13", date(2023, 6, 30)), ("sqlalchemy", "1.4.46", date(2023, 1, 26))],

@@ -203,7 +203,8 @@ class UvResolver:
         Only what certainly breaks, extensions, may cost an older release of what is asked for.
         """
         answer = self._search_with_extras(session, task)
-        for major, rows in broken_by_majors(answer.chosen, session.facts, session.context):
+        broken = broken_by_majors(answer.chosen, task.requirements, session.facts, session.context)
+        for major, rows in broken:
             below = bound_by(task, rows[:1])
             try:
                 other = self._search_with_extras(session, below)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from packaging.utils import parse_wheel_filename
 from packaging.version import Version
@@ -11,18 +11,22 @@ from envbuild.base.model import BaseFacts
 from envbuild.context import Context
 from envbuild.data.package_tables import MajorRelease, load_majors
 from envbuild.errors import EnvbuildError
+from envbuild.names import DIRECT
 from envbuild.resolve.compose import pick_file
 from envbuild.resolve.couplings import Coupling
-from envbuild.resolve.platform import tag_order
+from envbuild.resolve.graph import requiring_names, walk_requirements
+from envbuild.resolve.platform import marker_environment, tag_order
 from envbuild.resolve.pylock import Candidate, Chosen
-from envbuild.resolve.sources.artifacts import About, describe_files
-from envbuild.resolve.stubs import parse_requirements
+from envbuild.resolve.sources.artifacts import describe_files
 
 
 def broken_by_majors(
-    answer: Mapping[str, Chosen], facts: BaseFacts, context: Context
+    answer: Mapping[str, Chosen], requirements: Sequence[str], facts: BaseFacts, context: Context
 ) -> Iterator[tuple[MajorRelease, tuple[Coupling, ...]]]:
-    """Yield each breaking release that the answer brings, with a row for each older package."""
+    """Yield each breaking release that the answer brings, with a row for each older package.
+
+    What an older package requires for an extra counts where ``requirements`` ask for that extra.
+    """
     order = tag_order(facts)
     for major in load_majors().major:
         partner = answer.get(major.package)
@@ -32,9 +36,10 @@ def broken_by_majors(
         files = {one.name: pick_file(one, order) for one in new}
         old = {name: file for name, file in files.items() if _may_break(file, major)}
         abouts = describe_files(old.values(), context) if old else {}
-        asking = [
-            name for name in sorted(old) if _requires(abouts[old[name].sha256], major.package)
-        ]
+        requires = {name: abouts[file.sha256].requires for name, file in old.items()}
+        starts = [(DIRECT, text) for text in (*requirements, *old)]
+        edges = walk_requirements(starts, requires, marker_environment(facts))
+        asking = requiring_names(edges).get(major.package, ())
         bound = f"{major.package}<{major.before}"
         rows = tuple(
             Coupling(
@@ -43,13 +48,10 @@ def broken_by_majors(
                 reason=f"{name} {answer[name].version}, {major.what}",
             )
             for name in asking
+            if name in old
         )
         if rows:
             yield major, rows
-
-
-def _requires(about: About, name: str) -> bool:
-    return any(one.name == name for one in parse_requirements(about.requires))
 
 
 def _may_break(file: Candidate, major: MajorRelease) -> bool:
