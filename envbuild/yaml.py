@@ -14,6 +14,7 @@ ROOM = 16 * MIB
 """Characters that aliases may add to a text; what tools write has none, people repeat a few lines."""
 DEPTH = 100
 """Lists and tables in each other; the fast loader ends the process at some ten thousand."""
+ENDLESS = 1 << 62
 TAG = "tag:yaml.org,2002:"
 PLAIN = {f"{TAG}{kind}" for kind in ("null", "bool", "str", "seq", "map")}
 _SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the fast one may be missing
@@ -54,8 +55,11 @@ def parse_yaml(text: str, where: str | Path) -> Any:
             where=where if place is None else f"{where}, line {place.line + 1}",
             hint="correct it, or name another file",
         ) from error
-    if _unfolded_size(data, {}) > len(text) + ROOM:
-        raise UsageError(f"its aliases (*) unfold to more than {ROOM // MIB} MiB", where=where)
+    if _unfolded_size(data, {}, DEPTH) > len(text) + ROOM:
+        raise UsageError(
+            f"its aliases (*) unfold to more than {ROOM // MIB} MiB, or {DEPTH} lists in each other",
+            where=where,
+        )
     return data
 
 
@@ -70,14 +74,19 @@ def _refuse_depth(text: str, where: str | Path) -> None:
             raise UsageError(f"has more than {DEPTH} lists or tables in each other", where=where)
 
 
-def _unfolded_size(value: object, known: dict[int, int]) -> int:
-    """Return the characters of a value with a copy for each alias; a list in itself has no end."""
+def _unfolded_size(value: object, known: dict[int, int], depth: int) -> int:
+    """Return the characters of a value with a copy for each alias.
+
+    A list in itself has no end, and one deeper than ``depth`` counts as such.
+    """
     if isinstance(value, str):
         return len(value)
     if not isinstance(value, (list, dict)):
         return 1
+    if depth == 0:
+        return ENDLESS
     if id(value) not in known:
-        known[id(value)] = 1 << 62
+        known[id(value)] = ENDLESS
         inner = [*value, *value.values()] if isinstance(value, dict) else value
-        known[id(value)] = 1 + sum(_unfolded_size(one, known) for one in inner)
+        known[id(value)] = 1 + sum(_unfolded_size(one, known, depth - 1) for one in inner)
     return known[id(value)]

@@ -160,10 +160,20 @@ def test_a_torch_for_amd_fails_where_the_gpus_are_nvidias(tmp_path: Path) -> Non
     assert (alone.outcome, alone.hint) == ("skipped", f"for NVIDIA's GPUs {other}")
     told = failures(tree.check(make_recipe("torch"), target=read_target(gpu="A100")))
     assert told["cuda-match"] == f"{what}, and the node (A100) has NVIDIA's GPUs: {CPU_ONLY}"
+    tree.install("nvidia-nccl-cu12", "2.21.5", {"nvidia/nccl/__init__.py": ""})  # xgboost's
+    assert "cuda-match" not in failures(tree.check(make_recipe("torch")))
     tree.install("nvidia-cudnn-cu12", "9.1.0.70", {"nvidia/cudnn/__init__.py": ""})
     told = failures(tree.check(make_recipe("torch")))
     assert told["cuda-match"] == f"{what}, and the image has CUDA (nvidia-cudnn-cu12): {CPU_ONLY}"
     assert hint_of(tree, "cuda-match", "torch") == other
+
+
+def test_certificates_of_several_folders_need_one_that_is_there(tmp_path: Path) -> None:
+    tree = Tree(tmp_path / "i").install("six", "1.17.0", {"six.py": ""})
+    tree.env["SSL_CERT_DIR"] = f"{tmp_path}:/nowhere/certs"
+    assert "leaks" not in failures(tree.check(make_recipe("six")))
+    tree.env["SSL_CERT_DIR"] = "/nowhere:/nowhere/certs"
+    assert "SSL_CERT_DIR names /nowhere" in failures(tree.check(make_recipe("six")))["leaks"]
 
 
 def test_where_no_release_goes_with_the_framework_nothing_mends(tmp_path: Path) -> None:

@@ -56,6 +56,11 @@ def test_what_the_project_itself_holds_is_no_package(tmp_path: Path) -> None:
     assert set(find_uses(tmp_path).names) == {"torch"}
 
 
+def test_a_module_longer_than_a_file_name_is_no_file(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(f"import {'a' * 300}, numpy\n")
+    assert set(find_uses(tmp_path).names) == {"a" * 300, "numpy"}
+
+
 ATTRIBUTES = """\
 import numpy as np, torch, wandb, cv2, tqdm
 import einops

@@ -46,6 +46,12 @@ def test_aliases_that_unfold_to_gigabytes(text: str) -> None:
         parse_yaml(text, "environment.yml")
 
 
+def test_aliases_that_nest_without_end_in_the_text() -> None:
+    lines = ["k: &a0 []", *(f"k: &a{n} [*a{n - 1}]" for n in range(1, 5000))]
+    with pytest.raises(UsageError, match="100 lists in each other"):
+        parse_yaml("\n".join(lines), "environment.yml")
+
+
 def test_a_few_aliases_are_taken() -> None:
     data = parse_yaml("a: &a [six, idna]\nb: {c: *a, d: *a}\n", "environment.yml")
     assert data["b"] == {"c": ["six", "idna"], "d": ["six", "idna"]}

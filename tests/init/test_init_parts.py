@@ -251,6 +251,22 @@ def test_what_a_notebook_installs(tmp_path: Path) -> None:
 # ------------------------------------------------------------------ proposals
 
 
+@pytest.mark.parametrize(
+    ("tag", "taken"),
+    [
+        ("1.15.0-py3", "1.15.0-gpu-py3"),
+        ("2.4.1-devel", "2.4.1-devel-gpu"),
+        ("latest-devel-gpu-py3", None),
+        ("2.1.0-custom-op-ubuntu16", None),
+        ("2.4.1@sha256:" + "0" * 64, None),  # the digest names the image, whatever its tag says
+    ],
+)
+def test_the_twin_with_cuda_of_an_image_of_tensorflow(tag: str, taken: str | None) -> None:
+    found = propose_base(BaseNeeds(image=f"docker://tensorflow/tensorflow:{tag}"))
+    assert found.base.image == f"docker://tensorflow/tensorflow:{taken or tag}"
+    assert any("its twin with CUDA" in note for note in found.notes) == (taken is not None)
+
+
 def test_bases_that_are_proposed() -> None:
     bare = propose_base(BaseNeeds(python=">=3.12"))
     assert (bare.base.bootstrap, bare.base.framework) == ("debian:trixie", None)

@@ -86,9 +86,9 @@ def _sign_of_nvidia(evidence: Evidence) -> str | None:
         return f"the node ({target}) has NVIDIA's GPUs"
     if evidence.gpu:
         return "this machine has NVIDIA's driver"
-    parts = [
-        one.name for one in evidence.installed.dists if re.match(r"nvidia-.*-cu\d+$", one.name)
-    ]
+    # NCCL alone comes with xgboost, which every image may have
+    names = [one.name for one in evidence.installed.dists]
+    parts = [name for name in names if re.match(r"nvidia-(?!nccl-).*-cu\d+$", name)]
     return f"the image has CUDA ({listing(parts, 2)})" if parts else None
 
 

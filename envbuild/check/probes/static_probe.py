@@ -206,6 +206,11 @@ def framework_builds(names):
     return builds
 
 
+def any_exists(paths):
+    """Tell whether a file is there, or one of several folders (SSL_CERT_DIR=/one:/two)."""
+    return any(map(os.path.exists, [paths] + paths.split(":")))
+
+
 def describe_interpreter():
     user = site.getusersitepackages()
     variables = {key: value for key, value in sorted(os.environ.items()) if VARIABLES.match(key)}
@@ -227,7 +232,7 @@ def describe_interpreter():
         "environment": variables,
         "missing_folders": missing,
         "preload_missing": preload_missing,
-        "files_missing": {name: path for name, path in files.items() if not os.path.exists(path)},
+        "files_missing": {name: path for name, path in files.items() if not any_exists(path)},
     }
 
 

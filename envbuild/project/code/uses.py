@@ -176,9 +176,13 @@ def _without_uncalled(tree: ast.Module, mentioned: set[str]) -> ast.Module:
 def _is_own(module: str, folders: Iterable[Path]) -> bool:
     """Tell whether a module is one of the project's own, which no package of the image brings."""
     top = module.partition(".")[0]
-    return any(
-        (folder / f"{top}.py").is_file() or any((folder / top).glob("*.py")) for folder in folders
-    )
+    try:
+        return any(
+            (folder / f"{top}.py").is_file() or any((folder / top).glob("*.py"))
+            for folder in folders
+        )
+    except OSError:
+        return False  # longer than a file's name may be
 
 
 def _taken(tree: ast.Module) -> Iterator[Name]:

@@ -27,9 +27,12 @@ NO_PYTHON = re.compile(r"docker://(docker\.io/|nvcr\.io/)?nvidia/(cuda|cudagl|op
 """Images that hold CUDA, and no Python."""
 WITHOUT_CUDA = re.compile(
     r"(docker://(?:docker\.io/)?tensorflow/tensorflow:(?:latest|\d[\d.]*(?:rc\d+)?)(?:-devel)?)"
-    r"(?![\w.]|-devel|-gpu|-custom)"
+    r"(?![\w.]|-devel|-gpu|-custom|\S*@)"
 )
-"""Images of TensorFlow for the CPU: each release has a second one whose tag says -gpu."""
+"""Images of TensorFlow for the CPU: each release has a second one whose tag says -gpu.
+
+What a digest names is one image, whatever its tag says.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
