@@ -56,6 +56,32 @@ def test_what_the_project_itself_holds_is_no_package(tmp_path: Path) -> None:
     assert set(find_uses(tmp_path).names) == {"torch"}
 
 
+def test_what_stands_below_match_is_optional(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import sys\nimport numpy as np\nmatch np.__version__[0]:\n    case '1':\n"
+        "        import nose\n        print(np.float)\n"
+    )
+    assert find_uses(tmp_path, attributes=True).names == {"sys": (), "numpy": ()}
+
+
+def test_a_folder_of_scripts_does_not_hide_a_framework(tmp_path: Path) -> None:
+    (tmp_path / "jax").mkdir()
+    (tmp_path / "jax" / "plot.py").write_text("")
+    (tmp_path / "train.py").write_text("import jax\n")
+    assert set(find_uses(tmp_path).names) == {"jax"}
+    (tmp_path / "jax" / "__init__.py").write_text("")
+    assert not find_uses(tmp_path).names
+
+
+def test_what_each_program_takes_in_files_of_its_own_is_needed(tmp_path: Path) -> None:
+    text = "import numpy as np\nfrom transformers import AdamW, {}\nnp.float(1)\n"
+    (tmp_path / "fit.py").write_text(text.format("Trainer"))
+    (tmp_path / "score.py").write_text(text.format("pipeline"))
+    needed = find_uses(tmp_path, attributes=True).needed
+    both = {("transformers", ""), ("transformers", "AdamW"), ("numpy", ""), ("numpy", "float")}
+    assert needed == both
+
+
 def test_a_module_longer_than_a_file_name_is_no_file(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(f"import {'a' * 300}, numpy\n")
     assert set(find_uses(tmp_path).names) == {"a" * 300, "numpy"}

@@ -39,11 +39,13 @@ def loaded_files(tree: ProjectTree, names: Mapping[Path, frozenset[str]]) -> fro
     return frozenset(path for path in found if not is_aside(path))
 
 
-def surely_loaded(tree: ProjectTree, names: Mapping[Path, frozenset[str]]) -> frozenset[Path]:
-    """Return the files that are loaded whichever of the project's programs is started.
+def loaded_by_programs(
+    tree: ProjectTree, names: Mapping[Path, frozenset[str]]
+) -> tuple[frozenset[Path], ...]:
+    """Return the files that each of the project's programs loads.
 
     A program is what nothing else of the project loads: at the root, else in a package or among
-    the scripts, else a notebook. What is called like the main one counts alone.
+    the scripts, else a notebook. Those called like the main one count alone, as one.
     """
     by_module = _modules(tree)
     code = [path for path in tree.code if not is_aside(path) and not _in_part(path, tree)]
@@ -58,8 +60,9 @@ def surely_loaded(tree: ProjectTree, names: Mapping[Path, frozenset[str]]) -> fr
     loaded = set[Path]().union(*(found - {start} for start, found in loads.items()))
     programs = [path for path in starts if path not in loaded] or list(starts)
     mains = [loads[path] for path in programs if path.stem in MAIN]
-    always = set[Path].intersection(*map(loads.__getitem__, programs)) if programs else set()
-    return frozenset(always.union(*mains))
+    if mains:
+        return (frozenset[Path]().union(*mains),)
+    return tuple(frozenset(loads[path]) for path in programs)
 
 
 def _load(

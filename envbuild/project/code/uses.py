@@ -15,12 +15,18 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
+from envbuild.base.suggest import framework_name
 from envbuild.errors import UsageError
 from envbuild.project.code.imports import modules_of_lines, source_text
-from envbuild.project.code.reach import surely_loaded
+from envbuild.project.code.reach import loaded_by_programs
 from envbuild.project.tree import ProjectTree, scan_project
 from envbuild.store.units import as_printable
 
+CONDITIONAL = (
+    ast.Try,
+    ast.If,
+    ast.Match,
+)
 TESTS = {
     "tests",
     "test",
@@ -61,7 +67,6 @@ class _Source:
     path: Path
     tree: ast.Module
     live: ast.Module
-    loaded: bool
 
 
 def find_uses(project: Path, *, attributes: bool = False) -> Uses:
@@ -75,20 +80,21 @@ def find_uses(project: Path, *, attributes: bool = False) -> Uses:
     except UsageError:
         return Uses()
     files: dict[Name, str] = {}
-    needed: set[Name] = set()
     read: dict[Name, str] = {}
-    read_always: set[Name] = set()
-    # what every run needs comes first: the first name that is gone is told
-    for source in sorted(_sources(tree), key=lambda one: not one.loaded):
+    live: dict[Path, set[Name]] = {}
+    sources, runs = _sources(tree)
+    # what every run loads comes first: the first name that is gone is told
+    for source in sorted(sources, key=lambda one: not all(one.path in run for run in runs)):
         shown = as_printable(source.path.as_posix())
         own = (project, project / source.path.parent)
         for part in (source.live, source.tree):
-            is_needed = source.loaded and part is source.live
+            taken_here: set[Name] = set()
+            if part is source.live:
+                live[source.path] = taken_here
             taken = [name for name in _taken(part) if not _is_own(name[0], own)]
-            _note(taken, shown, files, needed if is_needed else set())
+            _note(taken, shown, files, taken_here)
             if attributes:
-                seen = _attributes(part, _module_names(source.tree))
-                _note(seen, shown, read, read_always if is_needed else set())
+                _note(_attributes(part, _module_names(source.tree)), shown, read, taken_here)
     modules = list(dict.fromkeys(module for module, _ in files))[:MOST_USES]
     patched = {name for name in read if name[1].startswith(PATCHED)}
     sure = {
@@ -97,7 +103,7 @@ def find_uses(project: Path, *, attributes: bool = False) -> Uses:
         if name[0] in modules and not _is_patched(name, patched)
     }
     files |= {name: where for name, where in read.items() if name in sure and name not in files}
-    needed |= read_always & sure
+    needed = _taken_by_each(runs, live) & files.keys()
     names: dict[str, list[str]] = {module: [] for module in modules}
     for module, name in sorted(files, key=lambda one: one not in needed):
         if name and module in names:
@@ -109,6 +115,19 @@ def find_uses(project: Path, *, attributes: bool = False) -> Uses:
     )
 
 
+def _taken_by_each(runs: Iterable[Iterable[Path]], live: Mapping[Path, set[Name]]) -> set[Name]:
+    """Return the names that each of some sets of files takes, in whichever of its files."""
+    taken: list[set[Name]] = []
+    for run in runs:
+        of_run: set[Name] = set()
+        for path in run:
+            of_run |= live.get(path, set())
+        taken.append(of_run)
+    if not taken:
+        return set()
+    return taken[0].intersection(*taken)
+
+
 def _is_patched(name: Name, patched: Iterable[Name]) -> bool:
     """Tell whether the project itself sets or asks for an attribute, or one that it is read of."""
     module, attribute = name
@@ -116,29 +135,30 @@ def _is_patched(name: Name, patched: Iterable[Name]) -> bool:
     return any(not way or f"{attribute}.".startswith(f"{way}.") for way in ways)
 
 
-def _note(names: Iterable[Name], where: str, files: dict[Name, str], needed: set[Name]) -> None:
+def _note(names: Iterable[Name], where: str, files: dict[Name, str], taken: set[Name]) -> None:
     for name in names:
         files.setdefault(name, where)
-        needed.add(name)
+        taken.add(name)
 
 
-def _sources(tree: ProjectTree) -> list[_Source]:
-    """Take the project's files apart; those that are no Python 3 are left out."""
+def _sources(tree: ProjectTree) -> tuple[list[_Source], tuple[frozenset[Path], ...]]:
+    """Take the project's files apart, and tell which each program loads; Python 2 is left out."""
     texts: dict[Path, str] = {}
     for path in (*tree.code, *tree.notebooks)[:MOST_FILES]:
         text = None if TESTS & set(path.parts) else source_text(tree.root / path, [], "")
         if text is not None:
             texts[path] = text
-    loaded = surely_loaded(
+    runs = loaded_by_programs(
         tree, {path: frozenset(modules_of_lines(text)) for path, text in texts.items()}
     )
     read = {path: _parse(text) for path, text in texts.items()}
     parsed = {path: one for path, one in read.items() if one is not None}
     mentioned = set(chain.from_iterable(map(_mentioned, parsed.values())))
-    return [
-        _Source(path=path, tree=one, live=_without_uncalled(one, mentioned), loaded=path in loaded)
+    sources = [
+        _Source(path=path, tree=one, live=_without_uncalled(one, mentioned))
         for path, one in parsed.items()
     ]
+    return sources, runs
 
 
 def _parse(text: str) -> ast.Module | None:
@@ -176,9 +196,11 @@ def _without_uncalled(tree: ast.Module, mentioned: set[str]) -> ast.Module:
 def _is_own(module: str, folders: Iterable[Path]) -> bool:
     """Tell whether a module is one of the project's own, which no package of the image brings."""
     top = module.partition(".")[0]
+    # a folder jax/ of scripts does not hide JAX
+    inside = "__init__.py" if framework_name(top, greater=True) else "*.py"
     try:
         return any(
-            (folder / f"{top}.py").is_file() or any((folder / top).glob("*.py"))
+            (folder / f"{top}.py").is_file() or any((folder / top).glob(inside))
             for folder in folders
         )
     except OSError:
@@ -195,7 +217,7 @@ def _taken(tree: ast.Module) -> Iterator[Name]:
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
             yield node.module, ""
             yield from ((node.module, alias.name) for alias in node.names if alias.name != "*")
-        elif not isinstance(node, (ast.Try, ast.If)):
+        elif not isinstance(node, CONDITIONAL):
             waiting += ast.iter_child_nodes(node)
 
 
@@ -207,7 +229,7 @@ def _attributes(tree: ast.Module, modules: Mapping[str, Name]) -> Iterator[Name]
     optional: set[ast.AST] = set()
     inner: set[ast.AST] = set()
     for node in ast.walk(tree):
-        if isinstance(node, (ast.Try, ast.If, ast.IfExp, ast.BoolOp, ast.With)):
+        if isinstance(node, (*CONDITIONAL, ast.IfExp, ast.BoolOp, ast.With)):
             optional.update(ast.walk(node))
         elif isinstance(node, ast.Attribute):
             inner.add(node.value)
