@@ -429,6 +429,11 @@ def test_what_a_script_that_may_never_run_takes_is_a_note(tmp_path: Path) -> Non
         "AttributeError: module 'parts' has no attribute 'gear'"
     )
     assert (found.hint or "").startswith("leave it if nobody runs it; else ")
+    report = tree.check(make_recipe("parts"), project=project, needed={"gone": "net.py"})
+    both = next(one for one in report.findings if one.check == "project-imports")
+    lacking = "nothing in the image has gone (net.py), which the project imports"
+    assert both.reason == f"{found.reason}; {lacking}"
+    assert "envbuild add" in (both.hint or "")
     (project / "train.py").write_text("from parts import gear\n")
     assert "project-imports" in failures(tree.check(make_recipe("parts"), project=project))
 

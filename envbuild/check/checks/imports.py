@@ -83,10 +83,19 @@ def project_imports(evidence: Evidence) -> Verdict:
     if needed:
         verdict = _broken_import(evidence, needed, "the project's source imports", shown)
         return replace(verdict, hint=_cure_of_project(evidence, needed) or verdict.hint)
+    lacking = _lacking(evidence, absent, shown) if absent else None
     if real:
-        return _broken_aside(evidence, real, shown)
-    if absent:
-        return _lacking(evidence, absent, shown)
+        aside = _broken_aside(evidence, real, shown)
+        if lacking is None:
+            return aside
+        return replace(
+            aside,
+            reason=f"{aside.reason}; {lacking.reason}",
+            hint=f"{aside.hint}\n{lacking.hint}",
+            evidence={**lacking.evidence, **aside.evidence},
+        )
+    if lacking is not None:
+        return lacking
     counted = f"{len(tried)} modules" if len(tried) > 1 else "the module"
     return passed(
         f"{counted} that the project's source imports, and what it takes from them", **shown
