@@ -704,6 +704,7 @@ enter() {
     printf 'envbuild: downloads are not kept: their folder cannot be written on this node\n'
   fi
   begun=$scratch/.begun
+  # shellcheck disable=SC2016  # the image's shell expands it
   supervise "$runtime" --quiet exec ${flags[@]+"${flags[@]}"} \
     --nv --cleanenv --containall --no-home --home /tmp --pwd "$PWD" \
     --bind "$scratch:/tmp:rw" \

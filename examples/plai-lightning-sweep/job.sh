@@ -745,6 +745,7 @@ enter() {
     binds=(--bind "$staged/0:$PWD/data:ro")
   fi
   begun=$scratch/.begun
+  # shellcheck disable=SC2016  # the image's shell expands it
   supervise "$runtime" --quiet exec ${flags[@]+"${flags[@]}"} \
     --nv --cleanenv --no-mount cwd --home "$scratch" --pwd "$PWD" \
     --bind "${TMPDIR:-/tmp}:${TMPDIR:-/tmp}:rw" \

@@ -25,7 +25,7 @@ POWERFUL = {
     "[mpi] arguments": '[mpi]\narguments = ["--mca=x"]\n',
     "[fields] options": '[fields]\noptions = ["--task-prolog=/work/theirs.sh"]\n',
     "[folders] caches": '[folders.caches]\nLD_PRELOAD = "/work/theirs.so"\n',
-    "[pbs] chunk": '[pbs]\nchunk = ["a=b -v LD_PRELOAD=/work/theirs.so"]\n',
+    "[pbs] chunk": '[pbs]\nchunk = ["host=theirs"]\n',
 }
 
 

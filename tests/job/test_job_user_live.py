@@ -19,7 +19,7 @@ from tests.job.conftest import ON_SCHEDULERS, Project, make_project
 from tests.job.situations_live import SITUATIONS
 from tests.job.situations_live.place import Place
 from tests.job.tunnel import tunnel
-from tests.support import needs
+from tests.support import needs, wait_until
 from tests.tiny_image import AS_READER, open_folder
 from tests.wrap.jupyter_image import put_jupyter_image
 
@@ -78,7 +78,13 @@ def project_of_nobody(clients: Path) -> Iterator[Project]:
     project.environment["USER"] = "nobody"
     hand_over(folder)
     yield dataclasses.replace(project, prefix=AS_READER)
-    shutil.rmtree(folder)
+    # a cancelled job writes its receipt until it is gone
+    wait_until(lambda: _is_removed(folder), "the project's folder is removed")
+
+
+def _is_removed(folder: Path) -> bool:
+    shutil.rmtree(folder, ignore_errors=True)
+    return not folder.exists()
 
 
 def hand_over(folder: Path) -> None:

@@ -85,7 +85,11 @@ def enter_function(job: Job, site: Site, scheduler: Scheduler) -> str:
         lines += ['  if [ "$0" != world ]; then', "    stage"]
         lines += [f"    binds=({' '.join(stage_binds(job))})", "  fi"]
     # what tidies up behind the command must not replace its exit code
-    lines += ["  begun=$scratch/.begun", f"  {_exec_line(job, site, scheduler)}", "  code=$?"]
+    lines += [
+        "  begun=$scratch/.begun",
+        "  # shellcheck disable=SC2016  # the image's shell expands it",
+    ]
+    lines += [f"  {_exec_line(job, site, scheduler)}", "  code=$?"]
     lines += [*(f"  {line}" for line in NOT_STARTED.splitlines()), '  rm -rf -- "$scratch"']
     lines += ['  [ -z "$staged" ] || unstage'] if job.intent.stage else []
     return "\n".join((*lines, '  return "$code"', "}", ""))

@@ -461,6 +461,7 @@ enter() {
     binds=(--bind "$staged/0:$PWD/data/images:ro" --bind "$staged/1:$PWD/data/texts:ro")
   fi
   begun=$scratch/.begun
+  # shellcheck disable=SC2016  # the image's shell expands it
   supervise "$runtime" --quiet exec ${flags[@]+"${flags[@]}"} \
     --nv --cleanenv --containall --no-home --home /tmp --pwd "$PWD" \
     --bind "$scratch:/tmp:rw" \

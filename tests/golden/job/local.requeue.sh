@@ -380,6 +380,7 @@ enter() {
   check_image
   protect_records "$PWD"
   begun=$scratch/.begun
+  # shellcheck disable=SC2016  # the image's shell expands it
   supervise "$runtime" --quiet exec ${flags[@]+"${flags[@]}"} \
     --nv --cleanenv --containall --no-home --home /tmp --pwd "$PWD" \
     --bind "$scratch:/tmp:rw" \

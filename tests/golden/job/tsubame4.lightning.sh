@@ -398,6 +398,7 @@ enter() {
   check_image
   protect_records "$PWD"
   begun=$scratch/.begun
+  # shellcheck disable=SC2016  # the image's shell expands it
   supervise "$runtime" --quiet exec ${flags[@]+"${flags[@]}"} \
     --nv --cleanenv --no-mount cwd --home "$scratch" --pwd "$PWD" \
     --bind "${TMPDIR:-/tmp}:${TMPDIR:-/tmp}:rw" \
