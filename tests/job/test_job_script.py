@@ -13,7 +13,7 @@ import pytest
 from envbuild import __version__
 from envbuild.errors import UsageError
 from envbuild.job.compose import JobDraft, compose_job
-from envbuild.job.render.script import render
+from envbuild.job.render.script import receipt_pattern, render
 from envbuild.job.request.intent import Flags, make_intent
 from envbuild.job.schedulers import scheduler_of
 from envbuild.job.schedulers.protocol import script_text
@@ -21,7 +21,7 @@ from envbuild.job.sites.find import load_site, site_files
 from envbuild.recipe.model import JobSection
 from envbuild.run import Command, LocalRunner
 from envbuild.settings import Settings, load_settings
-from tests.job.situations import SITUATIONS, plan, script
+from tests.job.situations import IMAGE, SITUATIONS, plan, script
 from tests.support import needs
 
 GOLDEN = Path(__file__).parents[1] / "golden/job"
@@ -189,3 +189,23 @@ def test_the_account_that_a_sites_guide_tells_to_set(
     job = compose_job(JobDraft(name="x", argv=("true",), intent=intent), site, settings)
     text = render(job, site, scheduler_of(site))
     assert (line in text.splitlines()) if line else ("--account" not in text)
+
+
+@pytest.mark.parametrize(
+    ("output", "array", "receipt"),
+    [
+        ("logs/{name}-{id}.log", None, "logs/train-{id}.json"),
+        ("logs/run.{id}", None, "logs/run.{id}.json"),
+        ("rate-0.5-{id}", None, "rate-0.5-{id}.json"),
+        ("logs/run.{id}", "1-3", "logs/run-{task}.{id}.json"),
+    ],
+)
+def test_no_two_jobs_of_a_script_share_a_receipt(
+    output: str, array: str | None, receipt: str, user_settings: Settings
+) -> None:
+    flags = Flags(gpus="1", walltime="1h", account="my-lab", array=array, output=output)
+    site = load_site("amane", user_settings)
+    intent = make_intent(JobSection(), flags)
+    draft = JobDraft(name="train", argv=("true",), intent=intent, image=IMAGE)
+    job = compose_job(draft, site, user_settings)
+    assert receipt_pattern(job) == receipt

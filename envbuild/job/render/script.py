@@ -100,7 +100,9 @@ def receipt_pattern(job: Job) -> str:
     """Return the neutral pattern of the receipt: with the submission's other files, else beside the log."""
     if job.key is not None:
         return f"{FOLDER}/{job.key}.receipt{'-{task}' if job.intent.array else ''}.json"
-    return str(PurePosixPath(log_pattern(job)).with_suffix(".json"))
+    log = PurePosixPath(log_pattern(job))
+    # what tells jobs apart stays
+    return f"{log}.json" if "{" in log.suffix else str(log.with_suffix(".json"))
 
 
 def _shell_pattern(pattern: str) -> str:
