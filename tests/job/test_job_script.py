@@ -203,7 +203,7 @@ def test_the_account_that_a_sites_guide_tells_to_set(
 def test_no_two_jobs_of_a_script_share_a_receipt(
     output: str, array: str | None, receipt: str, user_settings: Settings
 ) -> None:
-    flags = Flags(gpus="1", walltime="1h", account="my-lab", array=array, output=output)
+    flags = Flags(gpus="1", walltime="1h", array=array, output=output)
     site = load_site("amane", user_settings)
     intent = make_intent(JobSection(), flags)
     draft = JobDraft(name="train", argv=("true",), intent=intent, image=IMAGE)
