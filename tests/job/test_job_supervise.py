@@ -68,7 +68,7 @@ def test_the_code_of_a_handler_that_takes_its_time(tmp_path: Path) -> None:
 
 STARTING = (
     'sh -c \'trap "" TERM; touch {up}; sleep 1; '
-    'trap "exit 9" TERM; touch {begun}; while :; do sleep 0.1; done\''
+    'trap "exit 9" TERM; echo >{begun}; while :; do sleep 0.1; done\''
 )
 """A container that hears nothing while it starts."""
 
@@ -85,5 +85,5 @@ def test_a_signal_while_the_container_starts_waits_for_the_command(tmp_path: Pat
 
 def test_a_signal_that_comes_before_the_command_is_handed_on(tmp_path: Path) -> None:
     begun = tmp_path / "begun"
-    command = f"sh -c 'trap \"exit 9\" USR1; touch {begun}; while :; do sleep 0.1; done'"
+    command = f"sh -c 'trap \"exit 9\" USR1; echo >{begun}; while :; do sleep 0.1; done'"
     assert started(command, f"begun={begun}; hand_on USR1").wait(timeout=20) == 9

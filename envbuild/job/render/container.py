@@ -26,7 +26,7 @@ RANKS = ("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "NODE_RANK", "WORLD
 MPI = ("OMPI_*", "PMIX_*", "PMI_*", "PALS_*", "MPI_*", "I_MPI_*", "UCX_*")
 
 NOT_STARTED = """\
-if [ "$code" -ne 0 ] && [ ! -e "$begun" ]; then
+if [ "$code" -ne 0 ] && [ -n "$begun" ] && [ ! -s "$begun" ]; then
   printf 'envbuild: error: the container did not start: see above\\n' >&2
   code=125
 fi
@@ -86,11 +86,13 @@ def enter_function(job: Job, site: Site, scheduler: Scheduler) -> str:
         lines += [f"    binds=({' '.join(stage_binds(job))})", "  fi"]
     # what tidies up behind the command must not replace its exit code
     lines += [
-        "  begun=$scratch/.begun",
+        # it is held open: the command may empty its /tmp
+        '  begun= && : >"$scratch/.begun" && exec 6<"$scratch/.begun" && begun=/dev/fd/6',
         "  # shellcheck disable=SC2016  # the image's shell expands it",
     ]
     lines += [f"  {_exec_line(job, site, scheduler)}", "  code=$?"]
-    lines += [*(f"  {line}" for line in NOT_STARTED.splitlines()), '  rm -rf -- "$scratch"']
+    lines += [*(f"  {line}" for line in NOT_STARTED.splitlines()), "  exec 6<&-"]
+    lines += ['  rm -rf -- "$scratch"']
     lines += ['  [ -z "$staged" ] || unstage'] if job.intent.stage else []
     return "\n".join((*lines, '  return "$code"', "}", ""))
 
@@ -211,8 +213,8 @@ def _exec_line(job: Job, site: Site, scheduler: Scheduler) -> str:
     # bash before 4.4 takes an empty array for an unset variable, which "set -u" refuses
     words += ['${kept[@]+"${kept[@]}"}'] if job.caches else []
     words += ['${binds[@]+"${binds[@]}"}'] if stage else []
-    # a file that the host sees says that signals reach the command (supervise.sh)
-    begin = 'true >"$1"; shift; exec "$@"'
+    # what the host reads in a file says that signals reach the command (supervise.sh)
+    begin = 'echo >"$1"; shift; exec "$@"'
     ignored = scheduler.features.shell.ignored if site.gridengine.notify else ()
     if ignored:
         # a command without a handler for these would be killed by them before it is told to end
@@ -220,7 +222,7 @@ def _exec_line(job: Job, site: Site, scheduler: Scheduler) -> str:
     home = '"$scratch"' if several_containers(job) else HOME
     command = f'"$image" sh -c {shlex.quote(begin)} sh {home}/.begun "$@"'
     # the runtime's FUSE server may outlive a killed job, and what it held locks on could never be removed
-    closed = " 7<&-" + (" 9>&-" if stage else "")
+    closed = " 6<&- 7<&-" + (" 9>&-" if stage else "")
     rows = [f"supervise {words[0]}", *_rows(words[1:]), command + closed]
     return " \\\n    ".join(rows)
 

@@ -1,17 +1,17 @@
 # shellcheck shell=bash disable=SC2034,SC2154,SC2317
 # A signal that comes while the runtime starts the container is lost, or ends the runtime alone: the container's first
-# process has no handler yet.  So it waits for the file that the command's own shell makes, half a minute at most.
+# process has no handler yet.  So it waits until the command's own shell has written into a file, half a minute at most.
 hand_on() {
   if [ -z "$child" ]; then
     early=$1
-  elif [ -z "$begun" ] || [ -e "$begun" ]; then
+  elif [ -z "$begun" ] || [ -s "$begun" ]; then
     kill "-$1" "$child" 2>/dev/null
   else
     {
       # schedulers signal all processes of a job, and may do so again
       trap '' TERM INT USR1 USR2
       tries=0
-      while [ ! -e "$begun" ] && kill -0 "$child" && [ $((tries += 1)) -le 300 ]; do sleep 0.1; done
+      while [ ! -s "$begun" ] && kill -0 "$child" && [ $((tries += 1)) -le 300 ]; do sleep 0.1; done
       kill "-$1" "$child"
     } >/dev/null 2>&1 &
   fi

@@ -164,18 +164,18 @@ END
 }
 
 # A signal that comes while the runtime starts the container is lost, or ends the runtime alone: the container's first
-# process has no handler yet.  So it waits for the file that the command's own shell makes, half a minute at most.
+# process has no handler yet.  So it waits until the command's own shell has written into a file, half a minute at most.
 hand_on() {
   if [ -z "$child" ]; then
     early=$1
-  elif [ -z "$begun" ] || [ -e "$begun" ]; then
+  elif [ -z "$begun" ] || [ -s "$begun" ]; then
     kill "-$1" "$child" 2>/dev/null
   else
     {
       # schedulers signal all processes of a job, and may do so again
       trap '' TERM INT USR1 USR2
       tries=0
-      while [ ! -e "$begun" ] && kill -0 "$child" && [ $((tries += 1)) -le 300 ]; do sleep 0.1; done
+      while [ ! -s "$begun" ] && kill -0 "$child" && [ $((tries += 1)) -le 300 ]; do sleep 0.1; done
       kill "-$1" "$child"
     } >/dev/null 2>&1 &
   fi
@@ -366,19 +366,20 @@ enter() {
   keep_servers
   check_image
   protect_records "$PWD"
-  begun=$scratch/.begun
+  begun= && : >"$scratch/.begun" && exec 6<"$scratch/.begun" && begun=/dev/fd/6
   # shellcheck disable=SC2016  # the image's shell expands it
   supervise "$runtime" --quiet exec ${flags[@]+"${flags[@]}"} \
     --nv --cleanenv --containall --no-home --home /tmp --pwd "$PWD" \
     --bind "$scratch:/tmp:rw" \
     --bind "$scratch:/var/tmp:rw" \
     --bind "$PWD:$PWD:rw" ${records[@]+"${records[@]}"} \
-    "$image" sh -c 'true >"$1"; shift; exec "$@"' sh /tmp/.begun "$@" 7<&-
+    "$image" sh -c 'echo >"$1"; shift; exec "$@"' sh /tmp/.begun "$@" 6<&- 7<&-
   code=$?
-  if [ "$code" -ne 0 ] && [ ! -e "$begun" ]; then
+  if [ "$code" -ne 0 ] && [ -n "$begun" ] && [ ! -s "$begun" ]; then
     printf 'envbuild: error: the container did not start: see above\n' >&2
     code=125
   fi
+  exec 6<&-
   rm -rf -- "$scratch"
   return "$code"
 }

@@ -19,6 +19,8 @@ def a_code_comes_back(place: Place) -> None:
 @situation
 def a_program_that_is_not_there(place: Place) -> None:
     assert "no-such-program" in place.wait("--", "no-such-program", code=127).stdout
+    # a command that empties its /tmp has run all the same
+    place.shell("find /tmp -mindepth 1 -delete; exit 3", code=3)
 
 
 @situation
