@@ -505,7 +505,7 @@ supervise() {
   case $signal in TERM | INT | USR2) exit 143 ;; esac
   # of several processes of a node, only the script has it
   if declare -F sample_use >/dev/null && [ -z "$sampler" ]; then sample_use; fi
-  "$@" &
+  "$@" 6<&- &
   child=$!
   [ -z "$early" ] || hand_on "$early"
   early=
@@ -751,7 +751,7 @@ enter() {
     --bind "${TMPDIR:-/tmp}:${TMPDIR:-/tmp}:rw" \
     --bind "$PWD:$PWD:rw" ${records[@]+"${records[@]}"} \
     --bind "$SCRATCH:$SCRATCH:rw" ${kept[@]+"${kept[@]}"} ${binds[@]+"${binds[@]}"} \
-    "$image" sh -c 'echo >"$1"; shift; exec "$@"' sh "$scratch"/.begun "$@" 6<&- 7<&- 9>&-
+    "$image" sh -c 'echo >"$1"; shift; exec "$@"' sh "$scratch"/.begun "$@" 7<&- 9>&-
   code=$?
   if [ "$code" -ne 0 ] && [ -n "$begun" ] && [ ! -s "$begun" ]; then
     printf 'envbuild: error: the container did not start: see above\n' >&2

@@ -222,7 +222,7 @@ def _exec_line(job: Job, site: Site, scheduler: Scheduler) -> str:
     home = '"$scratch"' if several_containers(job) else HOME
     command = f'"$image" sh -c {shlex.quote(begin)} sh {home}/.begun "$@"'
     # the runtime's FUSE server may outlive a killed job, and what it held locks on could never be removed
-    closed = " 6<&- 7<&-" + (" 9>&-" if stage else "")
+    closed = " 7<&-" + (" 9>&-" if stage else "")
     rows = [f"supervise {words[0]}", *_rows(words[1:]), command + closed]
     return " \\\n    ".join(rows)
 

@@ -24,7 +24,7 @@ supervise() {
   case $signal in TERM | INT | USR2) exit 143 ;; esac
   # of several processes of a node, only the script has it
   if declare -F sample_use >/dev/null && [ -z "$sampler" ]; then sample_use; fi
-  "$@" &
+  "$@" 6<&- &
   child=$!
   [ -z "$early" ] || hand_on "$early"
   early=

@@ -188,7 +188,7 @@ supervise() {
   case $signal in TERM | INT | USR2) exit 143 ;; esac
   # of several processes of a node, only the script has it
   if declare -F sample_use >/dev/null && [ -z "$sampler" ]; then sample_use; fi
-  "$@" &
+  "$@" 6<&- &
   child=$!
   [ -z "$early" ] || hand_on "$early"
   early=
@@ -373,7 +373,7 @@ enter() {
     --bind "$scratch:/tmp:rw" \
     --bind "$scratch:/var/tmp:rw" \
     --bind "$PWD:$PWD:rw" ${records[@]+"${records[@]}"} \
-    "$image" sh -c 'echo >"$1"; shift; exec "$@"' sh /tmp/.begun "$@" 6<&- 7<&-
+    "$image" sh -c 'echo >"$1"; shift; exec "$@"' sh /tmp/.begun "$@" 7<&-
   code=$?
   if [ "$code" -ne 0 ] && [ -n "$begun" ] && [ ! -s "$begun" ]; then
     printf 'envbuild: error: the container did not start: see above\n' >&2
