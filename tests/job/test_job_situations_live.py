@@ -87,10 +87,14 @@ def outcomes(
 
 def end_children() -> None:
     """End what this process still runs: where the tests are interrupted, nobody waits for it."""
+    started: list[str] = []
     for children in Path("/proc/self/task").glob("*/children"):
-        for child in children.read_text().split():
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(int(child), signal.SIGTERM)
+        # a thread may end before its list is read
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            started += children.read_text().split()
+    for child in started:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(int(child), signal.SIGTERM)
 
 
 @pytest.mark.parametrize("name", SITUATIONS)
