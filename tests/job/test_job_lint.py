@@ -75,6 +75,8 @@ TRAPS = [
     ("conda-activate", 3, SLURM + "conda activate torch\n" + WORK),
     ("no-wait", 3, SLURM + "python train.py &\necho started\n"),
     ("lost-code", 4, SLURM + "python train.py\necho done\n"),
+    ("lost-code", 4, SLURM + "python train.py\necho done\nexit\n"),
+    ("own-path", 4, SLURM + 'cd "$SLURM_SUBMIT_DIR"\npython "$(dirname "$0")/x.py"\n'),
     ("sudo", 3, SLURM + "sudo apt install x\n" + WORK),
 ]
 CLEAN = [
@@ -103,6 +105,11 @@ CLEAN = [
     PBS + "/opt/model/run /data/x\n",
     SGE + "# a comment\n#$ -j y -o $JOB_ID.log -pe smp 4\n" + WORK,
     "#!/bin/bash\n#SBATCH --time=30:00\n#SBATCH --mem=500M\n" + WORK,
+    SLURM + WORK + "exit\n",
+    SLURM
+    + 'here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)\n'
+    + 'if [ -n "${SLURM_SUBMIT_DIR}" ]; then here=$SLURM_SUBMIT_DIR; fi\n'
+    + WORK,
     "#!/bin/bash\n" + WORK,
 ]
 

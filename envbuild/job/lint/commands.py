@@ -186,8 +186,11 @@ def find_own_paths(script: BatchScript) -> Iterator[LintFinding]:
     found = script.find_command(r"(?:dirname|realpath|readlink)\b[^|;]*(?:\$0|\$\{?BASH_SOURCE)")
     if found is None or script.dialect is None:
         return
-    reason = f"{script.dialect.title} runs a copy of the script, in a folder of its own"
     fix = script.dialect.submit_folder
+    # a script that asks whether it is a job has another way for it
+    if re.search(rf"\[.*\$\{{?{fix[1:]}\b|\$\{{{fix[1:]}:", script.body):
+        return
+    reason = f"{script.dialect.title} runs a copy of the script, in a folder of its own"
     yield LintFinding(kind="own-path", line=found.line, reason=reason, fix=fix)
 
 
@@ -261,10 +264,12 @@ def find_lost_code(script: BatchScript) -> Iterator[LintFinding]:
     watched = re.search(r"\bset\s+-\w*e|errexit|\btrap\b|\$\{?\?|PIPESTATUS", "\n".join(asked))
     if watched or re.match(r"#!.*\s-\w*e", script.lines[0]):
         return
-    work = [one for one in script.commands if not re.match(QUIET, one.text)]
-    if not work or work[-1] is script.commands[-1]:
+    # exit alone hands on the code of the command before it
+    commands = [one for one in script.commands if one.text != "exit"]
+    work = [one for one in commands if not re.match(QUIET, one.text)]
+    if not work or work[-1] is commands[-1]:
         return
-    last, before = script.commands[-1], work[-1]
+    last, before = commands[-1], work[-1]
     if _is_work(before) and not before.text.endswith("&"):
         reason = f"the job ends with the code of {last.text.split()[0]}: a failed run looks well"
         yield LintFinding(kind="lost-code", line=last.line, reason=reason, fix="set -e, at the top")
