@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from http import HTTPStatus
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Literal
@@ -160,6 +161,7 @@ def _put_times_and_flags(data: Record, packages: Mapping[str, Package]) -> None:
 def serve(folder: Path, *, token: str | None = None, scheme: str = "Bearer") -> Iterator[Served]:
     """Serve a folder of channels on 127.0.0.1; with a token only to who sends it as a bearer."""
     asked: list[str] = []
+    sent: list[str] = []
 
     class Handler(SimpleHTTPRequestHandler):
         def __init__(self, *args: Any) -> None:
@@ -179,6 +181,11 @@ def serve(folder: Path, *, token: str | None = None, scheme: str = "Bearer") -> 
                 return
             super().do_HEAD()
 
+        def send_response(self, code: int, message: str | None = None) -> None:
+            if self.command == "GET" and code == HTTPStatus.OK:
+                sent.append(self.path)
+            super().send_response(code, message)
+
         def log_message(self, *args: Any) -> None:
             """Say nothing: what was asked for is in ``asked``."""
 
@@ -186,7 +193,7 @@ def serve(folder: Path, *, token: str | None = None, scheme: str = "Bearer") -> 
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
     try:
-        yield Served(url=f"http://127.0.0.1:{server.server_address[1]}", asked=asked)
+        yield Served(url=f"http://127.0.0.1:{server.server_address[1]}", asked=asked, sent=sent)
     finally:
         server.shutdown()
         server.server_close()
@@ -195,10 +202,11 @@ def serve(folder: Path, *, token: str | None = None, scheme: str = "Bearer") -> 
 
 @dataclass(frozen=True, kw_only=True)
 class Served:
-    """A server of channels: its address, and the paths it was asked for."""
+    """A server of channels: its address, the paths it was asked for, and those that it sent whole."""
 
     url: str
     asked: list[str]
+    sent: list[str]
 
 
 def python_package(version: str = "3.12.4") -> Package:

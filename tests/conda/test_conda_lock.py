@@ -23,7 +23,7 @@ from envbuild.context import Context
 from envbuild.errors import IntegrityError, NetworkError, NoSolutionError, UsageError
 from envbuild.lock.cuda import cuda_of
 from envbuild.lock.decide import decide
-from envbuild.lock.decide.conda import locked_packages
+from envbuild.lock.decide.conda import locked_packages, require_channels
 from envbuild.lock.decide.options import LockOptions
 from envbuild.lock.model import Lock
 from envbuild.lock.read import parse_lock
@@ -366,6 +366,17 @@ def test_a_first_lock_asks_the_channels_before_it_makes_a_base(
         context = context_of(load_settings(project.settings.environment, project.folder))
         with pytest.raises(error):
             resolve_lock(source, LockOptions(), context)
+
+
+def test_the_lists_of_a_channel_are_sent_once(project: Project, channels: Served) -> None:
+    project.write("samtools")
+    channels.sent.clear()
+    require_channels(find_recipe("cell", project.settings).recipe, project.context)
+    project.lock("samtools")
+    project.lock("samtools", "r-base")
+    # a question that comes later asks only whether they changed
+    lists = [f"/forge/{subdir}/repodata.json.zst" for subdir in ("linux-64", "noarch")]
+    assert sorted(channels.sent) == lists
 
 
 def test_the_bill_of_materials_has_conda_packages(project: Project, run: Run) -> None:
