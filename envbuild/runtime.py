@@ -23,6 +23,8 @@ HANDED_ON = re.compile(
     re.IGNORECASE,
 )
 """The caller's variables that the runtime's processes get: what runs inside may read theirs."""
+PROXY = re.compile(r"(?:https?|ftp|all|no)_proxy", re.IGNORECASE)
+"""The caller's variables that the runtime hands in even with --cleanenv."""
 APART = ("--pid", "--ipc", "--no-mount", "tmp")
 OFFLINE = ("--net", "--network", "none")
 
@@ -133,7 +135,7 @@ class Runtime:
             line += bind_flags(bind)
         command = Command(
             argv=(*line, str(image), *argv),
-            env=self._child_environment(inside=given.env),
+            env=self._inner_environment(given),
             stdin=given.stdin,
             timeout=given.timeout,
             cwd=given.home,
@@ -230,6 +232,13 @@ class Runtime:
 
     def _without_network(self) -> tuple[str, ...]:
         return OFFLINE if self.offline else ()
+
+    def _inner_environment(self, given: ExecOptions) -> dict[str, str]:
+        """Return a command's environment: without a network no proxy, which a library may refuse."""
+        env = self._child_environment(inside=given.env)
+        if given.network:
+            return env
+        return {name: value for name, value in env.items() if not PROXY.fullmatch(name)}
 
     def _child_environment(
         self, *, inside: Mapping[str, str] | None = None, tmpdir: Path | None = None

@@ -230,6 +230,15 @@ def test_the_open_command_has_no_seal() -> None:
     )
 
 
+def test_without_a_network_no_proxy_of_the_caller_is_handed_in() -> None:
+    mine = plain(environment={"PATH": "/bin", "ALL_PROXY": "socks5://p:1", "no_proxy": "x"})
+    alone = mine.exec_command(Path("x.sif"), ("id",), ExecOptions(network=False)).env or {}
+    connected = mine.exec_command(Path("x.sif"), ("id",)).env or {}
+    assert not {"ALL_PROXY", "no_proxy"} & alone.keys()
+    assert alone["PATH"] == "/bin"
+    assert {"ALL_PROXY", "no_proxy"} <= connected.keys()
+
+
 def test_nothing_of_the_callers_own_reaches_the_runtime() -> None:
     kept = {"PATH": "/bin", "HOME": "/h", "https_proxy": "p", "APPTAINER_CACHEDIR": "/c"}
     secret = {
