@@ -17,7 +17,8 @@ from envbuild.resolve.stubs import Stubs, base_distributions, parse_requirements
 
 TEMPLATE = re.compile(r"\{([a-z0-9-]+)\.(minor2|minor|public|nodot)(?:\+(\d+))?\}")
 GOES_WITH = " goes with "
-UPPER = ("<", "<=", "==", "~=", "===")
+NARROW = ("==", "~=", "===")
+"""Pins that leave no other release, or patches alone."""
 LIBRARIES = {
     "cuda": re.compile(r"nvidia-cuda-runtime(-cu\d+)?"),
     "cudnn": re.compile(r"nvidia-cudnn-cu\d+"),
@@ -54,7 +55,8 @@ def protected_names(facts: BaseFacts, extra: Collection[str] = ()) -> frozenset[
     """Return the canonical names in the base that are never replaced.
 
     They are the frameworks, their companions and CUDA wheels by data, what a framework's own
-    metadata pins from above (numpy<2, gast==0.2.2, triton==3.1.0), and ``extra``.
+    metadata pins narrowly (gast==0.2.2, numpy~=1.19.2, triton==3.1.0), and ``extra``.  What it
+    bounds widely may move within the bounds, which every resolution keeps.
     """
     patterns = load_aliases().protected
     dists = base_distributions(facts)
@@ -74,7 +76,7 @@ def protected_names(facts: BaseFacts, extra: Collection[str] = ()) -> frozenset[
             # the bounds of an extra count for who asks for the extra
             if requirement.marker is not None and "extra" in str(requirement.marker):
                 continue
-            if any(specifier.operator in UPPER for specifier in requirement.specifier):
+            if any(specifier.operator in NARROW for specifier in requirement.specifier):
                 found.add(canonicalize_name(requirement.name))
     found |= {canonicalize_name(name) for name in extra}
     return frozenset(found & set(dists))

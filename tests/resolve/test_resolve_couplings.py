@@ -180,7 +180,7 @@ def test_transformers_keeps_its_tensorflow_models_where_there_is_no_torch() -> N
 # ------------------------------------------------------------------ protected, extras, groups
 
 
-def test_protected_are_framework_companions_cuda_and_what_the_framework_pins() -> None:
+def test_protected_are_framework_companions_cuda_and_what_the_framework_pins_narrowly() -> None:
     facts = base(
         "tensorflow==2.15.1",
         "keras==2.15.0",
@@ -202,7 +202,6 @@ def test_protected_are_framework_companions_cuda_and_what_the_framework_pins() -
     assert protected_names(facts) == {
         "tensorflow",
         "keras",
-        "numpy",
         "nvidia-cudnn-cu12",
         "ml-dtypes",
     }

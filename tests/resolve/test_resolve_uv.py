@@ -160,6 +160,18 @@ def test_what_the_framework_pins_is_protected(index: SyntheticIndex, resolve: Re
     assert "the base holds gast 0.2.2" in error_of(resolve, facts, "gast>=0.3").what
 
 
+def test_what_the_framework_bounds_widely_moves_within_the_bounds(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
+    index.wheel("numpy", "1.17.5", "1.19.0", "1.22.4", "1.26.4")
+    requires = {"cupy-cuda114": ("numpy<1.25,>=1.18",)}
+    facts = base("cupy-cuda114==10.6.0", "numpy==1.22.4", requires=requires)
+    assert versions(resolve(facts, "numpy")) == {}
+    assert versions(resolve(facts, "numpy==1.19")) == {"numpy": "1.19.0"}
+    for outside in ("numpy<1.18", "numpy>=1.25"):
+        assert "cupy-cuda114" in error_of(resolve, facts, outside).what
+
+
 # ------------------------------------------------------------------ aliases
 
 
