@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from envbuild import limits
 from envbuild.cli import run_cli
 from envbuild.resolve.sources import pep517
 from tests.project import Project
@@ -189,6 +190,30 @@ def test_a_build_that_never_ends_is_named(
     said = capsys.readouterr().err
     assert "sleeper: its build backend did not answer within 3 s on this machine" in said
     assert "without --allow-host-builds" in said
+
+
+def test_a_build_of_uvs_own_that_never_ends_is_named(
+    tmp_path: Path,
+    index: SyntheticIndex,
+    verb: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A backend beside its sources needs no tool, so that uv itself comes to run it."""
+    project = '[build-system]\nrequires = []\nbuild-backend = "own"\nbackend-path = ["."]\n'
+    running = tmp_path / "running"
+    told = f"import os, pathlib\npathlib.Path({str(running)!r}).write_text(str(os.getpid()))\n"
+    index.sdist("sleeper", "1.0", files={"pyproject.toml": project, "own.py": told + SLEEPING})
+    recipe = (tmp_path / "x.toml").read_text().replace('["legacy", "needing"]', '["sleeper"]')
+    (tmp_path / "x.toml").write_text(recipe)
+    monkeypatch.setattr(limits, "QUESTION_SECONDS", 5.0)
+    asked = ["-q", "lock", "x.toml", "--facts", "facts.json", "--json", "--allow-host-builds"]
+    assert run_cli(asked) == 5
+    said = capsys.readouterr().err
+    assert "the build of sleeper==1.0 did not end on this machine" in said
+    assert "without --allow-host-builds" in said
+    process = Path("/proc", running.read_text(), "cmdline")  # empty once it has ended
+    assert not process.exists() or not process.read_bytes()
 
 
 @pytest.mark.live

@@ -29,6 +29,7 @@ from envbuild.resolve.sources.sdists import LEGACY_BACKEND
 from envbuild.resolve.sources.unpack import unpack_archive
 from envbuild.resolve.stubs import parse_requirements
 from envbuild.resolve.uv.session import Session
+from envbuild.resolve.uv.time_limit import WITHOUT_BUILDS
 from envbuild.run import Command
 from envbuild.store.atomic import write_bytes
 from envbuild.store.layout import Store
@@ -177,7 +178,7 @@ def _ask_backend(session: Session, package: str, archive: Path, place: Path) -> 
         raise NetworkError(
             f"{package}: its build backend did not answer within {BACKEND_SECONDS:.0f} s on this "
             "machine",
-            hint="lock without --allow-host-builds: then only what archives say is read",
+            hint=WITHOUT_BUILDS,
         )
     answers = [line for line in result.stdout.splitlines() if line.startswith(MARK)]
     if result.code or not answers:

@@ -319,7 +319,8 @@ class Session:
         )
         result = self.context.runner(command, check=False)
         if result.timed_out and whole:
-            self.limit.exceeded(ASKED.findall(result.stderr), self.context.settings)
+            said = result.stderr
+            self.limit.exceeded(ASKED.findall(said), BUILDING.findall(said), self.context.settings)
         if result.timed_out:
             raise HostError(f"uv did not finish within {seconds:.0f} s")
         return replace(result, stderr=SPOKEN.sub("", result.stderr))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
 from envbuild import limits
@@ -16,6 +16,7 @@ from envbuild.settings import Settings
 
 MOST_PROBED = 40
 MOST_TOLD = 3
+WITHOUT_BUILDS = "lock without --allow-host-builds: then only what archives say is read"
 
 
 class TimeLimit:
@@ -31,10 +32,19 @@ class TimeLimit:
         ours = min(limits.QUESTION_SECONDS, left)
         return (wished, False) if wished is not None and wished < ours else (ours, True)
 
-    def exceeded(self, asked: Iterable[str], settings: Settings) -> NoReturn:
-        """Raise NetworkError that names the slow ones among the addresses ``asked``, last first."""
+    def exceeded(self, asked: Iterable[str], built: Sequence[str], settings: Settings) -> NoReturn:
+        """Raise NetworkError that names what is slow, last first.
+
+        That is of the addresses ``asked`` what does not answer now, else the last build here.
+        """
         took = time.monotonic() - self._started
         slow = _slow_addresses(list(dict.fromkeys(reversed(list(asked))))[:MOST_PROBED], settings)
+        if built and not slow:
+            raise NetworkError(
+                f"resolving was ended after {took:.0f} s: the build of {built[-1]} did not end on "
+                "this machine",
+                hint=WITHOUT_BUILDS,
+            )
         names = ", ".join(redact(url) for url in slow[:MOST_TOLD])
         raise NetworkError(
             f"resolving was ended after {took:.0f} s"
