@@ -20,7 +20,7 @@ from envbuild.toml import read_toml
 MESSAGES = read_toml(Path(__file__).with_name("messages.toml"))[0]["message"]
 LOGS = [
     log
-    for file in ("sight.toml", "round.toml", "blind.toml", "wide.toml", "first.toml")
+    for file in ("sight.toml", "round.toml", "blind.toml", "wide.toml", "first.toml", "thread.toml")
     for log in read_toml(Path(__file__).with_name(file))[0]["log"]
 ]
 OURS = tuple(rule for rule in load_rules() if rule.example)
