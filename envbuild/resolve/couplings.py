@@ -17,6 +17,7 @@ from envbuild.resolve.stubs import Stubs, base_distributions, parse_requirements
 
 TEMPLATE = re.compile(r"\{([a-z0-9-]+)\.(minor2|minor|public|nodot)(?:\+(\d+))?\}")
 GOES_WITH = " goes with "
+NO_RELEASE = "<0"
 NARROW = ("==", "~=", "===")
 """Pins that leave no other release, or patches alone."""
 LIBRARIES = {
@@ -172,7 +173,11 @@ def _coupling_rows(
     if rule.packages and not wanted.specifier:
         return [
             Coupling(
-                package=name, constraint=f"{name}<0", reason=reason, binding=binding, note=row.note
+                package=name,
+                constraint=f"{name}{NO_RELEASE}",
+                reason=reason,
+                binding=binding,
+                note=row.note,
             )
             for name in rule.packages
             if name != wanted.name

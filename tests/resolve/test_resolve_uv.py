@@ -24,6 +24,7 @@ from tests.resolve.loopback import Server
 
 Resolve = Callable[..., Resolution]
 NGC = base("torch==2.4.0a0+f70bd71a48.nv24.6", "numpy==1.24.4", requires={"torch": ("numpy",)})
+NEEDS = {"messages": "protobuf", "settings": "pydantic"}
 TF21 = base("tensorflow-gpu==2.1.0", created="2020-01-08")
 
 
@@ -170,6 +171,32 @@ def test_what_the_framework_bounds_widely_moves_within_the_bounds(
     assert versions(resolve(facts, "numpy==1.19")) == {"numpy": "1.19.0"}
     for outside in ("numpy<1.18", "numpy>=1.25"):
         assert "cupy-cuda114" in error_of(resolve, facts, outside).what
+
+
+# ------------------------------------------------------------------ breaking releases
+
+
+def test_a_bound_for_what_another_bound_took_away_is_not_added(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
+    """Below protobuf 4 there is an older tool, which does not need what pydantic 2 breaks."""
+    for name in ("messages", "settings"):
+        index.wheel(name, "1.0", requires=(NEEDS[name],), day="2022-01-01")
+    for name, old, new in (("protobuf", "3.20.3", "4.25.3"), ("pydantic", "1.10.15", "2.7.4")):
+        index.wheel(name, old, day="2021-01-01")
+        index.wheel(name, new)
+    index.wheel("tool", "1.0")
+    index.wheel("tool", "2.0", requires=("settings", "protobuf>=4"))
+    index.wheel("app", "1.0", requires=("tool", "messages", "pydantic"))
+    alone = versions(resolve(base(), "app", "settings"))
+    assert (alone["protobuf"], alone["pydantic"]) == ("3.20.3", "1.10.15")
+    assert versions(resolve(base(), "app")) == {
+        "app": "1.0",
+        "messages": "1.0",
+        "protobuf": "3.20.3",
+        "pydantic": "2.7.4",
+        "tool": "1.0",
+    }
 
 
 # ------------------------------------------------------------------ aliases
@@ -834,6 +861,19 @@ def test_a_package_is_built_where_that_is_asked_for(
         "mpi4py": "mpi4py-4.1.2.tar.gz",
         "numpy": "numpy-1.26.4-py3-none-any.whl",
     }
+
+
+def test_a_row_that_leaves_no_wheel_holds_for_nothing_that_is_compiled(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
+    index.sdist("torchopt", "0.7.3", files={"setup.py": SETUP, "PKG-INFO": "Name: torchopt\n"})
+    index.wheel("torchopt", "0.7.3")
+    for name in ("setuptools", "wheel"):
+        index.wheel(name, "70.0")
+    facts = base("torch==2.7.1")
+    assert "torchopt<0 goes with torch 2.7.1" in error_of(resolve, facts, "torchopt").what
+    answer = resolve(facts, "torchopt", from_source=("TorchOpt",))
+    assert versions(answer) == {"torchopt": "0.7.3"}
 
 
 def test_build_requirements_give_up_the_date_before_they_give_up(

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from packaging.utils import canonicalize_name
+
 from envbuild.resolve.aliases import stand_ins
 from envbuild.resolve.conflict.explain import Problem, mentioned_names, name_of
 from envbuild.resolve.couplings import (
+    NO_RELEASE,
     Coupling,
     built_for,
     couplings_for,
@@ -49,7 +52,13 @@ def make_task(
             if d.instead
         )
     names = {direct.name for direct in directs}
-    rows = couplings_for(facts, stubs, names)
+    # a row that leaves no release is about the wheels: what is compiled in the base fits it
+    compiled = set(map(canonicalize_name, request.from_source))
+    rows = tuple(
+        row
+        for row in couplings_for(facts, stubs, names)
+        if row.package not in compiled or not row.constraint.endswith(NO_RELEASE)
+    )
     added = extras_for(names, stubs) if extras else {}
     directs = tuple(replace(direct, added=added.get(direct.name)) for direct in directs)
     problem = Problem(

@@ -39,6 +39,7 @@ from tests.sick.real.trees import (
     remove_tree,
     run_python,
 )
+from tests.sick.real.use_cases import USE_HEALTHY, USE_SICK
 from tests.sick.real.wide_cases import WIDE_HEALTHY, WIDE_SICK
 
 EVERY = (
@@ -46,13 +47,17 @@ EVERY = (
     *(*SIGHT_SICK, *ORDER_SICK, *ROUND_SICK, *BLIND_SICK, *WIDE_SICK, *FIRST_SICK),
     *(*HEALTHY, *MORE_HEALTHY, *THREAD_HEALTHY, *SIGHT_HEALTHY, *ORDER_HEALTHY),
     *(*ROUND_HEALTHY, *BLIND_HEALTHY, *WIDE_HEALTHY, *FIRST_HEALTHY),
+    *(*USE_SICK, *USE_HEALTHY),
 )
 
-NEW_SICK = (*SIGHT_SICK, *ORDER_SICK, *ROUND_SICK, *BLIND_SICK, *WIDE_SICK, *FIRST_SICK)
+NEW_SICK = (
+    *(*SIGHT_SICK, *ORDER_SICK, *ROUND_SICK, *BLIND_SICK, *WIDE_SICK, *FIRST_SICK),
+    *USE_SICK,
+)
 """Trees that are proved and followed in one go."""
 NEW_HEALTHY = (
     *(*SIGHT_HEALTHY, *ORDER_HEALTHY, *ROUND_HEALTHY, *BLIND_HEALTHY, *WIDE_HEALTHY),
-    *FIRST_HEALTHY,
+    *(*FIRST_HEALTHY, *USE_HEALTHY),
 )
 
 
