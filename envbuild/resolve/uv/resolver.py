@@ -10,6 +10,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from envbuild.context import Context
+from envbuild.data.package_tables import load_majors
 from envbuild.errors import NoSolutionError, UsageError
 from envbuild.net.index import index_url
 from envbuild.progress import SilentStage, Stage
@@ -32,7 +33,7 @@ from envbuild.resolve.platform import python_minor
 from envbuild.resolve.pylock import Chosen
 from envbuild.resolve.uv.answer_checks.extras import bound_for, find_missing_extra, is_below
 from envbuild.resolve.uv.answer_checks.foreign_wheels import compiled_elsewhere, source_note
-from envbuild.resolve.uv.answer_checks.major_releases import broken_by_majors
+from envbuild.resolve.uv.answer_checks.major_releases import broken_rows
 from envbuild.resolve.uv.answer_checks.new_couplings import broken_couplings
 from envbuild.resolve.uv.attempt import RequestAttempt
 from envbuild.resolve.uv.later_cutoff import LaterDate, YoungerPartners, find_later_date
@@ -203,8 +204,13 @@ class UvResolver:
         Only what certainly breaks, extensions, may cost an older release of what is asked for.
         """
         answer = self._search_with_extras(session, task)
-        broken = broken_by_majors(answer.chosen, task.requirements, session.facts, session.context)
-        for major, rows in broken:
+        for major in load_majors().major:
+            # of the answer so far: the bound of one may have taken away what another one breaks
+            rows = broken_rows(
+                major, answer.chosen, task.requirements, session.facts, session.context
+            )
+            if not rows:
+                continue
             below = bound_by(task, rows[:1])
             try:
                 other = self._search_with_extras(session, below)

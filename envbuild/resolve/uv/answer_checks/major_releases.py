@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from packaging.utils import parse_wheel_filename
 from packaging.version import Version
 
 from envbuild.base.model import BaseFacts
 from envbuild.context import Context
-from envbuild.data.package_tables import MajorRelease, load_majors
+from envbuild.data.package_tables import MajorRelease
 from envbuild.errors import EnvbuildError
 from envbuild.names import DIRECT
 from envbuild.resolve.compose import pick_file
@@ -20,38 +20,39 @@ from envbuild.resolve.pylock import Candidate, Chosen
 from envbuild.resolve.sources.artifacts import describe_files
 
 
-def broken_by_majors(
-    answer: Mapping[str, Chosen], requirements: Sequence[str], facts: BaseFacts, context: Context
-) -> Iterator[tuple[MajorRelease, tuple[Coupling, ...]]]:
-    """Yield each breaking release that the answer brings, with a row for each older package.
+def broken_rows(
+    major: MajorRelease,
+    answer: Mapping[str, Chosen],
+    requirements: Sequence[str],
+    facts: BaseFacts,
+    context: Context,
+) -> tuple[Coupling, ...]:
+    """Return a row for each older package that a breaking release breaks; none if not brought.
 
     What an older package requires for an extra counts where ``requirements`` ask for that extra.
     """
+    partner = answer.get(major.package)
+    if partner is None or partner.from_base or Version(partner.version) < Version(major.before):
+        return ()
     order = tag_order(facts)
-    for major in load_majors().major:
-        partner = answer.get(major.package)
-        if partner is None or partner.from_base or Version(partner.version) < Version(major.before):
-            continue
-        new = [one for one in answer.values() if not one.from_base and one.name != major.package]
-        files = {one.name: pick_file(one, order) for one in new}
-        old = {name: file for name, file in files.items() if _may_break(file, major)}
-        abouts = describe_files(old.values(), context) if old else {}
-        requires = {name: abouts[file.sha256].requires for name, file in old.items()}
-        starts = [(DIRECT, text) for text in (*requirements, *old)]
-        edges = walk_requirements(starts, requires, marker_environment(facts))
-        asking = requiring_names(edges).get(major.package, ())
-        bound = f"{major.package}<{major.before}"
-        rows = tuple(
-            Coupling(
-                package=major.package,
-                constraint=bound,
-                reason=f"{name} {answer[name].version}, {major.what}",
-            )
-            for name in asking
-            if name in old
+    new = [one for one in answer.values() if not one.from_base and one.name != major.package]
+    files = {one.name: pick_file(one, order) for one in new}
+    old = {name: file for name, file in files.items() if _may_break(file, major)}
+    abouts = describe_files(old.values(), context) if old else {}
+    requires = {name: abouts[file.sha256].requires for name, file in old.items()}
+    starts = [(DIRECT, text) for text in (*requirements, *old)]
+    edges = walk_requirements(starts, requires, marker_environment(facts))
+    asking = requiring_names(edges).get(major.package, ())
+    bound = f"{major.package}<{major.before}"
+    return tuple(
+        Coupling(
+            package=major.package,
+            constraint=bound,
+            reason=f"{name} {answer[name].version}, {major.what}",
         )
-        if rows:
-            yield major, rows
+        for name in asking
+        if name in old
+    )
 
 
 def _may_break(file: Candidate, major: MajorRelease) -> bool:
