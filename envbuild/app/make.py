@@ -80,6 +80,7 @@ def make(name: str | None, request: MakeRequest, context: Context) -> MakeResult
     started = time.monotonic()
     entry = find_entry(name, context)
     source = find_source(name, entry, context)
+    _target_of(source, choose_mode(request.mode), request, context)  # a wrong one ends it here
     lock = _provide_lock(source, request, context)
     spec = _plan_image(source, lock, entry, request, context)
     parts = None

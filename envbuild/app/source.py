@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,9 +36,13 @@ def find_source(name: str | None, entry: VerifiedEntry | None, context: Context)
 
 
 def require_place(target: Path) -> None:
-    """Raise UsageError where no file can be written under a name."""
+    """Raise UsageError where no new file can be written under a name."""
     if not target.parent.is_dir():
         raise UsageError("there is no such folder", where=target.parent)
+    # a file that is there may be the very one that is asked for
+    if not target.exists() and not os.access(target.parent, os.W_OK):
+        hint = "name a file in a folder of yours"
+        raise UsageError("you may not write in this folder", where=target.parent, hint=hint)
 
 
 def project_folder(source: Source | None, context: Context) -> Path | None:

@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import codecs
+import os
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import click
 
 from envbuild.check.explain import Explanation, explain_log
 from envbuild.cli.output import json_option, print_json, print_text
+from envbuild.errors import UsageError
 from envbuild.store.units import count_noun
 
 PIECE = 1 << 20
 
 
+class LogFile(click.File):
+    """The log, which is no folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Open the file."""
+        if os.path.isdir(value):  # noqa: PTH112 - Path refuses long names
+            hint = "name the log file in it; envbuild logs ID prints the log of a job"
+            raise UsageError("this is a folder, not a log", where=value, hint=hint)
+        return super().convert(value, param, ctx)
+
+
 @click.command("explain")
-@click.argument("log", metavar="FILE|-", type=click.File("rb"))
+@click.argument("log", metavar="FILE|-", type=LogFile("rb"))
 @json_option
 def command(log: BinaryIO, *, as_json: bool) -> None:
     """Explain the log of a job: known messages come out as cause and command.

@@ -16,7 +16,7 @@ from envbuild.cli.output import json_option, print_json, print_text
 from envbuild.cli.wrapper import wrapper_options
 from envbuild.context import Context
 from envbuild.errors import UsageError
-from envbuild.job.request.intent import Flags
+from envbuild.job.request.intent import Flags, check_flags
 
 
 @click.command("kernel")
@@ -50,6 +50,7 @@ def command(
     """
     node_site = given.pop("node_site")
     flags = Flags(**given)
+    check_flags(flags)
     if node_site is None and flags != Flags():
         raise UsageError("job options need --on SITE", hint="envbuild site list")
     if remove:

@@ -14,6 +14,7 @@ from envbuild.app.image import FoundImage
 from envbuild.base.digests import known_digest
 from envbuild.check.report import find_last_report
 from envbuild.cli.output import json_option, print_json, print_table, print_text
+from envbuild.cli.terminal import short_path
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError
 from envbuild.lock.read import read_lock
@@ -89,7 +90,7 @@ def recipe_row(path: Path, context: Context) -> RecipeRow:
     try:
         source = find_recipe(str(path), context.settings)
     except EnvbuildError as error:
-        return RecipeRow(recipe=path.stem, image="-", summary=f"broken: {error}")
+        return RecipeRow(recipe=path.stem, image="-", summary=f"broken: {short_path(str(error))}")
     recipe = source.recipe
     row = RecipeRow(
         recipe=recipe.name,

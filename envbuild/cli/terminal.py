@@ -35,13 +35,18 @@ def plain_text(text: str) -> str:
     return ACTING.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
+LONG_WORD = re.compile(r"([\w.-]{60})[\w.-]{140,}")
+"""A word, or a part of a path, that an error shows only the beginning of."""
+
+
 def show_error(error: EnvbuildError, stream: TextIO | None = None) -> None:
     """Print an error: what happened, to which value, what to do."""
     out = stream or sys.stderr
     if isinstance(error, CheckFailedError) and error.details:
         click.echo(plain_text(short_path(error.details)), file=out)
     head = click.style("envbuild: error:", fg="red", bold=True)
-    click.echo(f"{head} {plain_text(short_path(str(error)))}", file=out)
+    text = LONG_WORD.sub(r"\1…", plain_text(short_path(str(error))))
+    click.echo(f"{head} {text}", file=out)
     if error.hint:
         for number, line in enumerate(plain_text(short_path(error.hint)).splitlines()):
             click.echo(

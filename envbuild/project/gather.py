@@ -81,7 +81,10 @@ def gather_findings(place: Path) -> ProjectFindings:
     if place.is_dir():
         return _gather_folder(place)
     if not place.exists():
-        raise UsageError("there is no such file or folder", where=as_printable(str(place)))
+        hint = "name the folder of your project; without a name, init reads this folder"
+        raise UsageError(
+            "there is no such file or folder", where=as_printable(str(place)), hint=hint
+        )
     return _gather_file(place)
 
 

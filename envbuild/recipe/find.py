@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from pathlib import Path
 
 from envbuild.errors import UsageError
@@ -31,9 +32,13 @@ def recipe_files(settings: Settings) -> dict[str, Path]:
     """Return every recipe by name; an earlier folder hides a later one."""
     found: dict[str, Path] = {}
     for folder in recipe_folders(settings):
-        for path in sorted(folder.glob("*.toml")):
+        for path in _files_of(folder):
             found.setdefault(path.stem, path)
     return found
+
+
+def _files_of(folder: Path) -> list[Path]:
+    return [path for path in sorted(folder.glob("*.toml")) if not path.is_dir()]
 
 
 def find_recipe(name: str | None, settings: Settings) -> Source:
@@ -61,7 +66,7 @@ def lock_path(path: Path, platform: str, settings: Settings) -> Path:
 
 
 def _only_recipe(settings: Settings) -> Path:
-    local = sorted((settings.cwd / RECIPES).glob("*.toml"))
+    local = _files_of(settings.cwd / RECIPES)
     if len(local) == 1:
         return local[0]
     if local:
@@ -79,14 +84,17 @@ def _find_named(name: str, settings: Settings) -> Path:
         if path.is_file():
             return path
         raise UsageError(
-            "there is no such recipe file",
+            "this is a folder, not a recipe" if path.is_dir() else "there is no such recipe file",
             where=name,
             hint=_suggest_name(Path(name).stem, settings),
         )
     known = recipe_files(settings)
     if name in known:
         return known[name]
-    raise UsageError(f'there is no recipe called "{name}"', hint=_suggest_name(name, settings))
+    what = f'there is no recipe called "{name}"'
+    if os.path.isdir(settings.cwd / name):  # noqa: PTH112 - Path refuses long names
+        what = f'"{name}" is a folder, not a recipe'
+    raise UsageError(what, hint=_suggest_name(name, settings))
 
 
 def _suggest_name(name: str, settings: Settings) -> str:

@@ -34,6 +34,9 @@ def parse_recipe(text: str, path: Path) -> Recipe:
 
 
 def _convert_recipe(data: dict[str, Any], text: str, path: Path) -> Recipe:
+    if not data:
+        hint = "docs/recipe.md shows what it holds; envbuild init writes one from a project"
+        raise UsageError("this recipe is empty", where=path, hint=hint)
     recipe = convert(data, Recipe, text=text, where=str(path))
     _check_name(recipe, path, text)
     _check_base(recipe, path, text)

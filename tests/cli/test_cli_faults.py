@@ -95,6 +95,40 @@ class TestCommandLine:
         assert result.stdout.startswith("# keras-bert: BERT in Keras")
         assert result.stderr == ""
 
+    @pytest.mark.parametrize(
+        ("line", "text"),
+        [
+            ("lock recipes", '"recipes" is a folder, not a recipe'),
+            ("lock recipes/x.toml", "recipes/x.toml: this is a folder, not a recipe"),
+            ("check .", '"." is a folder, not a recipe'),
+            ("explain .", ".: this is a folder, not a log"),
+            ("init nothere", "name the folder of your project"),
+            ("lock empty", "recipes/empty.toml: this recipe is empty"),
+            ("lock " + 300 * "a", f'there is no recipe called "{60 * "a"}…"'),
+        ],
+    )
+    def test_what_is_no_recipe(self, line: str, text: str, project: Project) -> None:
+        (project.folder / "recipes/x.toml").mkdir()
+        project.write("recipes/empty.toml", "# nothing yet\n")
+        told(project.run(*line.split()), 2, text)
+
+    def test_list_passes_over_folders_and_names_files_as_typed(self, project: Project) -> None:
+        (project.folder / "recipes/x.toml").mkdir()
+        project.write("recipes/empty.toml", "")
+        listed = project.run("list").stdout.splitlines()
+        assert [line.split()[0] for line in listed][1:3] == ["empty", "small"]
+        assert listed[1].endswith("broken: recipes/empty.toml: this recipe is empty")
+
+    def test_output_in_a_folder_of_another(self, project: Project, tmp_path: Path) -> None:
+        other = tmp_path / "other"
+        other.mkdir(mode=0o500)
+        if may_be_root():
+            pytest.skip("root writes everywhere")
+        text = "other: you may not write in this folder"
+        result = project.run("make", "small", "-o", str(other / "x.sif"))
+        told(result, 2, text)
+        assert not (project.folder / "lockfiles").exists()
+
     def test_output_in_a_folder_that_is_not_there(self, project: Project) -> None:
         told(
             project.run("make", "keras-bert", "-o", "nowhere/x.sif", "--dry-run"),

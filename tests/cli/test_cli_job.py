@@ -122,6 +122,31 @@ def test_what_goes_wrong(
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["job", "nothing", "--gpus", "two"], "two: --gpus takes a number, or TYPE:NUMBER"),
+        (["submit", "nothing", "--on", "local", "--walltime", "3"], "--walltime: '3' is no time"),
+        (["notebook", "nothing", "--memory", "9"], "--memory: "),
+        (["kernel", "nothing", "--on", "amane", "--gpus", "x"], "x: --gpus takes a number"),
+    ],
+)
+@pytest.mark.usefixtures("project")
+def test_a_wrong_value_is_told_before_an_image_is_asked_for(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_cli(arguments) == 2
+    told = capsys.readouterr().err
+    assert message in told
+    assert "nothing" not in told
+
+
+@pytest.mark.usefixtures("project")
+def test_the_walltime_of_a_recipe_counts_for_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["job", "thing", "--on", "local", "--warn", "5m", "--", "true"]) == 0
+    assert "300" in capsys.readouterr().out
+
+
 def submitted(
     project: Path,
     job: str,

@@ -37,7 +37,7 @@ from envbuild.job.compose import (
     read_env_file,
 )
 from envbuild.job.model import Image, Intent, Job
-from envbuild.job.request.intent import Flags, make_intent
+from envbuild.job.request.intent import Flags, check_flags, make_intent
 from envbuild.job.request.table import fill_rows, plan_table
 from envbuild.job.schedulers import features_of
 from envbuild.job.schedulers.protocol import log_pattern
@@ -72,6 +72,10 @@ class JobRequest:
     packages: tuple[str, ...] = ()
     interactive: bool = False
     alone: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse wrong values of the flags, before an image is asked for."""
+        check_flags(self.flags)
 
 
 def plan_job(request: JobRequest, context: Context) -> tuple[Job, Site, FoundImage]:

@@ -109,6 +109,12 @@ def make_intent(wanted: JobSection, flags: Flags) -> Intent:
     )
 
 
+def check_flags(flags: Flags) -> None:
+    """Raise UsageError for a flag whose value is wrong whatever the recipe says."""
+    # these two are right or wrong by the walltime, which the recipe may give
+    make_intent(JobSection(), replace(flags, warn=None, requeue=None))
+
+
 def _warning(
     warn: tuple[str | None, str], requeue: tuple[object, str], walltime: int | None
 ) -> int | None:
