@@ -363,7 +363,10 @@ USE_SICK = (
     sick(
         "torch 2.4 without NVIDIA's wheels",
         TORCH_STACK,
-        of("--no-deps torch==2.4.1", "numpy<2 filelock jinja2 networkx sympy fsspec typing-extensions"),
+        of(
+            "--no-deps torch==2.4.1",
+            "numpy<2 filelock jinja2 networkx sympy fsspec typing-extensions",
+        ),
         "import torch",
         r"lib\w+\.so\.\d+",
         "torch",
