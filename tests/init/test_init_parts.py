@@ -256,6 +256,7 @@ def test_what_a_notebook_installs(tmp_path: Path) -> None:
     [
         ("1.15.0-py3", "1.15.0-gpu-py3"),
         ("2.4.1-devel", "2.4.1-devel-gpu"),
+        ("latest-jupyter", "latest-gpu-jupyter"),
         ("latest-devel-gpu-py3", None),
         ("2.1.0-custom-op-ubuntu16", None),
         ("2.4.1@sha256:" + "0" * 64, None),  # the digest names the image, whatever its tag says
@@ -265,6 +266,12 @@ def test_the_twin_with_cuda_of_an_image_of_tensorflow(tag: str, taken: str | Non
     found = propose_base(BaseNeeds(image=f"docker://tensorflow/tensorflow:{tag}"))
     assert found.base.image == f"docker://tensorflow/tensorflow:{taken or tag}"
     assert any("its twin with CUDA" in note for note in found.notes) == (taken is not None)
+
+
+@pytest.mark.parametrize("maker", ["", "docker.io/", "index.docker.io/"])
+def test_an_image_of_tensorflow_without_a_tag_is_the_latest(maker: str) -> None:
+    found = propose_base(BaseNeeds(image=f"docker://{maker}tensorflow/tensorflow"))
+    assert found.base.image == f"docker://{maker}tensorflow/tensorflow:latest-gpu"
 
 
 def test_bases_that_are_proposed() -> None:

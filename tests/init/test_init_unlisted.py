@@ -198,3 +198,17 @@ def test_tensorflows_image_for_the_cpu_becomes_its_twin(tmp_path: Path) -> None:
     made = drafted(tmp_path)
     assert made.recipe.base.image == "docker://tensorflow/tensorflow:1.13.2-gpu-py3"
     assert made.recipe.python.dependencies == ("einops",)
+
+
+@pytest.mark.parametrize(
+    ("tag", "kept"), [("cuda12-python-3.12", True), ("cuda-latest", True), ("latest", False)]
+)
+def test_images_of_jupyter_with_cuda_are_bases(tmp_path: Path, tag: str, kept: bool) -> None:
+    image = f"quay.io/jupyter/pytorch-notebook:{tag}"
+    write(tmp_path, {"Dockerfile": f"FROM {image}\nRUN pip install einops\n"})
+    assert drafted(tmp_path).recipe.base.image == (f"docker://{image}" if kept else None)
+
+
+def test_pytests_old_command_in_a_list_is_pytest(tmp_path: Path) -> None:
+    write(tmp_path, {"requirements.txt": "py.test>=3\nnumpy\n"})
+    assert dependencies(tmp_path) == ["numpy", "pytest>=3"]

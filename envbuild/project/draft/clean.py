@@ -29,6 +29,10 @@ COMPANIONS = {"torchvision", "torchaudio", "torchtext", "torchdata"}
 NAME = re.compile(r"[\w.-]+")
 BACKPORTS = ("dataclasses", "contextvars")
 """Modules of Python that the oldest bases' Python has not yet."""
+OTHER_RELEASES = {
+    "sklearn", "umap", "pil", "pycrypto", "nvidia-ml-py3", "pynvml", "bs4", "opencv", "yaml",
+}  # fmt: skip
+"""Wrong names whose bounds are about releases of something else."""
 
 
 @dataclass(slots=True)
@@ -82,23 +86,7 @@ def _rename_wrong(requirement: Requirement, found: Cleaned) -> Requirement:
     found.notes.append(
         f"{requirement.where}: {requirement.name} is written as {wrong.use}: {wrong.why}"
     )
-    # the bounds are about the wrong one's releases, unless only the spelling was wrong
-    bounds = (
-        ""
-        if requirement.name
-        in (
-            "sklearn",
-            "umap",
-            "pil",
-            "pycrypto",
-            "nvidia-ml-py3",
-            "pynvml",
-            "bs4",
-            "opencv",
-            "yaml",
-        )
-        else bounds_of(requirement)
-    )
+    bounds = "" if requirement.name in OTHER_RELEASES else bounds_of(requirement)
     return Requirement(
         text=f"{wrong.use}{bounds}", name=canonicalize_name(wrong.use), where=requirement.where
     )

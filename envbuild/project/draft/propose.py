@@ -26,8 +26,8 @@ BARE = {"3.9": "debian:bullseye", "3.11": "debian:bookworm", "3.13": "debian:tri
 NO_PYTHON = re.compile(r"docker://(docker\.io/|nvcr\.io/)?nvidia/(cuda|cudagl|opengl)\b")
 """Images that hold CUDA, and no Python."""
 WITHOUT_CUDA = re.compile(
-    r"(docker://(?:docker\.io/)?tensorflow/tensorflow:(?:latest|\d[\d.]*(?:rc\d+)?)(?:-devel)?)"
-    r"(?![\w.]|-devel|-gpu|-custom|\S*@)"
+    r"(docker://(?:(?:index\.)?docker\.io/)?tensorflow/tensorflow"
+    r":(?:latest|nightly|\d[\d.]*(?:rc\d+)?)(?:-devel)?)(?![\w.]|-devel|-gpu|-custom|\S*@)"
 )
 """Images of TensorFlow for the CPU: each release has a second one whose tag says -gpu.
 
@@ -73,7 +73,9 @@ def propose_base(wanted: BaseNeeds) -> ProposedBase:
     the pinned packages, then the CUDA version.
     """
     notes: list[str] = []
-    twin = WITHOUT_CUDA.sub(r"\1-gpu", wanted.image or "")
+    # an image without a tag is the latest one
+    tagged = re.sub(r"(/tensorflow/tensorflow)$", r"\1:latest", wanted.image or "")
+    twin = WITHOUT_CUDA.sub(r"\1-gpu", tagged)
     if wanted.image and twin != wanted.image:
         notes.append(f"base: {wanted.image} has no CUDA; its twin with CUDA is taken")
         wanted = replace(wanted, image=twin)

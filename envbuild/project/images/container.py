@@ -27,7 +27,7 @@ PLAIN = re.compile(
     r"(docker\.io/)?((library/)?(ubuntu|debian|python|pypy|centos|rockylinux|almalinux|fedora"
     r"|alpine|busybox)|continuumio/\w+"
     r"|condaforge/\w+|mambaorg/\w+|mcr\.microsoft\.com/devcontainers/\S+|(quay\.io/)?jupyter/"
-    r"(base|minimal|scipy|datascience|tensorflow|pytorch)-notebook"
+    r"(base|minimal|scipy|datascience|tensorflow|pytorch)-notebook(?!:cuda)"
     r"|ghcr\.io/astral-sh/uv|gcr\.io/google-appengine/\w+)(:|$|@)"
 )
 """Images that bring no framework for a GPU, or conda alone: a bootstrap does the same."""
