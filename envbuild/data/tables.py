@@ -35,7 +35,8 @@ class Framework(TableRow, frozen=True):
     one is gone; ``opens_before`` is the release since which it finds them in wheels by a way of its
     own (entry_points.toml tries it); ``linked`` are linked libraries whose version counts,
     ``openers`` the objects that open them (shell patterns below site-packages, the first that is
-    there counts), and ``before`` the objects that are loaded before.
+    there counts), and ``before`` the objects that are loaded before.  ``with_cuda`` is the
+    requirement that brings it with CUDA; with ``keras`` Keras computes with it.
     """
 
     name: str
@@ -52,7 +53,9 @@ class Framework(TableRow, frozen=True):
     openers: tuple[str, ...] = ()
     before: tuple[str, ...] = ()
     code: tuple[str, ...] = ()
+    with_cuda: str | None = None
     greater: bool = False
+    keras: bool = False
 
 
 class EntryPoint(TableRow, frozen=True):
@@ -104,6 +107,25 @@ class ImportLineTable(TableRow, frozen=True):
 
     schema: int
     line: tuple[ImportLine, ...]
+
+
+class Variable(TableRow, frozen=True):
+    """A variable that keeps packages from the GPU, or makes them slow (variables.toml)."""
+
+    name: str
+    values: tuple[str, ...]
+    what: str
+    source: str
+    packages: tuple[str, ...] = ()
+    framework: str | None = None
+    compiles: bool = False
+    slow: bool = False
+
+
+class VariableTable(TableRow, frozen=True):
+    """The whole of variables.toml."""
+
+    variable: tuple[Variable, ...]
 
 
 class WheelBuild(TableRow, frozen=True):
@@ -362,6 +384,7 @@ load_catalogue = table_loader("catalogue.toml", Catalogue)
 load_cuda = table_loader("cuda.toml", CudaTable)
 load_cuda_sources = table_loader("gpu.toml", CudaSourceTable)
 load_entry_points = table_loader("entry_points.toml", EntryPointTable)
+load_variables = table_loader("variables.toml", VariableTable)
 load_import_lines = table_loader("import_lines.toml", ImportLineTable)
 load_frameworks = table_loader("frameworks.toml", FrameworkTable)
 load_log_rules = table_loader("explain.toml", LogTable)

@@ -19,10 +19,6 @@ from envbuild.check.checks.toolkit import cudnn_of, is_cpu_build, toolkit_of
 from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed, skipped
 from envbuild.data import lookup
 
-CUDA_BUILDS = {"tensorflow": "tensorflow[and-cuda]", "torch": "torch", "jax": "jax[cuda12]"}
-"""What to ask for to get a framework's build with CUDA."""
-
-
 OWN_CUDNN = re.compile(r"/(?:site|dist)-packages/nvidia/cudnn/")
 """Where the wheel of cuDNN lies; a copy of it elsewhere comes from a variable or the loader's cache."""
 
@@ -96,7 +92,7 @@ def _ask_for_cuda(evidence: Evidence) -> str:
     """Say which distribution of a framework, or which build of it, computes on the GPU."""
     framework = evidence.framework
     assert framework is not None  # noqa: S101  (cuda_match asks for one)
-    wanted = CUDA_BUILDS.get(framework.name)
+    wanted = framework.with_cuda
     if wanted is None:
         return f"ask for a build of {framework.name} with CUDA"
     owners = evidence.installed.owners.get(framework.module, ())

@@ -9,60 +9,12 @@ from envbuild.check.checks.frameworks import advise_on_keras
 from envbuild.check.checks.sources import VARIABLE
 from envbuild.check.contaminated_home import PATH_MODULE, USER_MODULE
 from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed
+from envbuild.data.tables import Variable, load_variables
 
 LIBRARIES_OF_RUNTIME = "/.singularity.d/libs"
 """Where --nv puts the host's driver; appended to LD_LIBRARY_PATH."""
 WRONG_VARIABLES = ("PYTHONHOME", "PYTHONUSERBASE")
 """Variables that move where Python finds its packages; no image needs them."""
-JAX_CHOICES = ("JAX_PLATFORMS", "JAX_PLATFORM_NAME")
-YES = ("1", "true", "yes", "on", "y", "t")
-NO = ("0", "false", "no", "off", "n", "f")
-SWITCHES: dict[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {
-    "ACCELERATE_USE_CPU": (
-        YES,
-        ("accelerate", "transformers", "torch"),
-        "Accelerate computes on the CPU",
-    ),
-    "NUMBA_ENABLE_CUDASIM": (
-        ("1",),
-        ("numba", "numba-cuda", "torch"),
-        "Numba simulates CUDA on the CPU",
-    ),
-    "NUMBA_DISABLE_CUDA": (("1",), ("numba", "numba-cuda"), "Numba sees no GPU"),
-    "TRITON_INTERPRET": (
-        YES,
-        ("triton", "pytorch-triton"),
-        "Triton's kernels run in NumPy on the CPU",
-    ),
-    "KERAS_BACKEND": (
-        ("numpy",),
-        ("keras",),
-        "Keras computes in NumPy on the CPU, and trains nothing",
-    ),
-    "DS_ACCELERATOR": (("cpu",), ("deepspeed",), "DeepSpeed computes on the CPU"),
-    "PJRT_DEVICE": (("cpu",), ("torch-xla",), "PyTorch/XLA computes on the CPU"),
-    "XLA_PYTHON_CLIENT_PLATFORM": (("cpu",), ("jax",), "JAX computes on the CPU"),
-    "JAX_SKIP_CUDA_PLUGIN": (YES, ("jax",), "JAX leaves its CUDA plug-in out"),
-    "CUPY_ACCELERATORS_DISABLE": (YES, ("cupy",), "CuPy leaves its accelerators out"),
-}
-"""Variables that keep a package from the GPU: values (in lower case), packages that read them, what
-they do.
-
-Sources: accelerate/state.py; Numba's documentation, environment variables; triton-lang.org,
-debugging; keras.io, backends. """
-LEFT_OUT = {"USE_TORCH": "torch", "USE_TF": "tensorflow", "USE_FLAX": "jax"}
-"""Variables that make transformers leave a framework out, which is a fault where that one is asked
-for (transformers/utils/import_utils.py)."""
-SLOW: dict[str, tuple[str, str]] = {
-    "CUDA_LAUNCH_BLOCKING": ("1", "every kernel is waited for"),
-    "CUDA_FORCE_PTX_JIT": (
-        "1",
-        "all GPU code is compiled anew, and what has no portable code fails",
-    ),
-    "NVIDIA_TF32_OVERRIDE": ("0", "tensor cores are not used for float32"),
-}
-"""Variables of debugging that make programs slow (CUDA C++ programming guide, environment
-variables)."""
 
 
 def user_site_off(evidence: Evidence) -> Verdict:
@@ -219,14 +171,11 @@ def gpus_left(evidence: Evidence) -> Verdict:
             else "whatever GPUs the scheduler gives to the job"
         )
         faults.append(f'the image sets {VARIABLE} to "{chosen}": {what}')
-    if evidence.installed.dist("jax") is not None:
-        for name in JAX_CHOICES:
-            platforms = [
-                word.strip().lower() for word in env.get(name, "").split(",") if word.strip()
-            ]
-            if platforms and platforms[0] == "cpu":
-                faults.append(f'the image sets {name} to "{env[name]}": JAX computes on the CPU')
-    faults += _switched_off(evidence)
+    faults += [
+        f'the image sets {row.name} to "{env[row.name]}": {row.what}'
+        for row in _variables_that_count(evidence)
+        if not row.slow
+    ]
     if faults:
         return failed(
             listing(faults, 3),
@@ -234,25 +183,26 @@ def gpus_left(evidence: Evidence) -> Verdict:
             faults=faults,
         )
     slow = [
-        f"{name}={value}: {what}" for name, (value, what) in SLOW.items() if env.get(name) == value
+        f"{row.name}={env[row.name]}: {row.what}"
+        for row in _variables_that_count(evidence)
+        if row.slow
     ]
     note = f"; slow: {listing(slow)}" if slow else ""
     return passed(f"no variable of the image hides a GPU{note}", slow=slow)
 
 
-def _switched_off(evidence: Evidence) -> list[str]:
-    """Return variables of the image that keep a package which it holds from the GPU."""
-    env, found = evidence.installed.environment, []
-    for name, (values, packages, what) in SWITCHES.items():
-        here = any(evidence.installed.dist(package) for package in packages)
-        if env.get(name, "").strip().lower() in values and env.get(name) and here:
-            found.append(f'the image sets {name} to "{env[name]}": {what}')
-    for name, framework in LEFT_OUT.items():
-        asked = evidence.framework is not None and evidence.framework.name == framework
-        word = env.get(name, "")
-        if asked and word.lower() in NO and evidence.installed.dist("transformers"):
-            what = f"transformers leaves {framework} out"
-            found.append(f'the image sets {name} to "{word}": {what}')
+def _variables_that_count(evidence: Evidence) -> list[Variable]:
+    """Return the known variables that the image sets to a value that does something to its packages."""
+    env, installed = evidence.installed.environment, evidence.installed
+    found = []
+    for row in load_variables().variable:
+        words = env.get(row.name, "").lower().replace(",", " ").split()
+        is_set = bool(words) and words[0] in row.values
+        is_here = not row.packages or any(installed.dist(name) for name in row.packages)
+        is_asked = row.framework in (None, evidence.framework and evidence.framework.name)
+        is_used = not row.compiles or bool(evidence.sources and evidence.sources.inductor)
+        if is_set and is_here and is_asked and is_used:
+            found.append(row)
     return found
 
 

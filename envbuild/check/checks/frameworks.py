@@ -10,8 +10,6 @@ from envbuild.data import lookup
 from envbuild.data.tables import Framework, load_frameworks
 
 KERAS_BACKEND = "KERAS_BACKEND"
-BACKENDS = ("tensorflow", "torch", "jax")
-"""Frameworks that Keras computes with on a GPU (keras.io, getting started)."""
 
 
 def frameworks_to_check(evidence: Evidence) -> tuple[Framework, ...]:
@@ -52,8 +50,8 @@ def advise_on_keras(evidence: Evidence) -> str | None:
     """Say what Keras can be set to where its variable names a backend that is not in the image."""
     found = evidence.installed
     chosen = found.environment.get(KERAS_BACKEND)
-    here = [item.name for item in load_frameworks().framework if _is_installed(found, item)]
-    possible = [name for name in BACKENDS if name in here]
+    backends = [item for item in load_frameworks().framework if item.keras]
+    possible = [item.name for item in backends if _is_installed(found, item)]
     if not chosen or chosen in possible or not possible:
         return None
     return (

@@ -14,9 +14,10 @@ from packaging.version import InvalidVersion
 
 from envbuild.check.answers import Imported
 from envbuild.check.checks import libraries
-from envbuild.check.checks.frameworks import BACKENDS, advise_on_keras
+from envbuild.check.checks.frameworks import advise_on_keras
 from envbuild.check.evidence import Evidence, given
 from envbuild.data import lookup
+from envbuild.data.tables import load_frameworks
 from envbuild.project.names import distribution_of
 from envbuild.recipe.requirement import NO_REQUIREMENT
 
@@ -125,7 +126,7 @@ def cure_import(evidence: Evidence, module: str, answer: Imported) -> str:
 
 def _cure_of_kind(evidence: Evidence, module: str, answer: Imported) -> str | None:
     """Say what mends an import that fails in a way of which the cause is known."""
-    if answer.kind == "ModuleNotFoundError":
+    if "ModuleNotFoundError" in f"{answer.kind} {answer.error}":
         return _cure_of_module(evidence, answer.error)
     if re.search(r"_pytorch_\d[\d.]*\.so", answer.error):
         return (
@@ -177,6 +178,17 @@ def cure_of_name(evidence: Evidence, module: str) -> str | None:
         f'"{held}" on a package index is another package than the one most code means by import '
         f'{module}: put "{usual}" into [python] dependencies in its place'
     )
+
+
+def cure_of_cpu_build(evidence: Evidence, module: str, error: str) -> str | None:
+    """Say which build has the GPU's part of a package, where the image has the one without."""
+    held = _holder_of(evidence, module)
+    if not held.endswith("-cpu") or not re.search("gpu|cuda", error, re.IGNORECASE):
+        return None
+    for row in load_frameworks().exclusive:
+        if held in row.dists:
+            return f'"{held}" has no part for the GPU: ask for "{row.dists[-1]}" in its place'
+    return None
 
 
 def cure_of_variable(evidence: Evidence, error: str) -> str | None:
@@ -310,10 +322,10 @@ def _cure_of_module(evidence: Evidence, error: str) -> str:
     if lacking is None:
         return "add the missing package to the recipe's dependencies, lock and build again"
     module = lacking[1]
-    if module.partition(".")[0] in BACKENDS:
-        set_otherwise = advise_on_keras(evidence)
-        if set_otherwise:
-            return set_otherwise
+    framework = lookup.framework_of(module.partition(".")[0])
+    other_backend = advise_on_keras(evidence) if framework and framework.keras else None
+    if other_backend:
+        return other_backend
     same = canonicalize_name(module.partition(".")[0])
     name = distribution_of(module) or same
     every = _requirements(chain.from_iterable(evidence.installed.requires.values()))

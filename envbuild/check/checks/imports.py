@@ -10,6 +10,7 @@ from envbuild.check.answers import Imported
 from envbuild.check.checks import libraries
 from envbuild.check.checks.import_cures import (
     cure_import,
+    cure_of_cpu_build,
     cure_of_library,
     cure_of_name,
     cure_of_requirements,
@@ -150,7 +151,7 @@ def _cure_of_project(evidence: Evidence, broken: dict[str, Imported]) -> str | N
     lacks = lacking_module(answer.error)
     if cure_of_variable(evidence, answer.error) or (lacks is None and not gone):
         return None  # the package says in words of its own what it is about
-    usual = cure_of_name(evidence, module)
+    usual = cure_of_name(evidence, module) or cure_of_cpu_build(evidence, module, answer.error)
     if usual:
         return usual
     if lacks is not None and lacks.partition(".")[0] != package:
