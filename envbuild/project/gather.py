@@ -25,7 +25,7 @@ from envbuild.project.lists.requirements import read_requirements
 from envbuild.project.lists.setup_py import read_setup_py
 from envbuild.project.model import FileFindings, ImportedModule, Requirement
 from envbuild.project.shell.notebook import read_notebook
-from envbuild.project.shell.readme import read_readme
+from envbuild.project.shell.readme import read_readme, read_script
 from envbuild.project.tree import (
     ProjectTree,
     is_aside,
@@ -142,14 +142,14 @@ def _names_packages(all_findings: list[FileFindings]) -> bool:
 def _fallback_findings(
     tree: ProjectTree, deployed: list[Path], notes: list[str]
 ) -> list[FileFindings]:
-    """Return what a project without lists says in its service, its README or its notebooks.
+    """Return what a project without lists says in its service, README, scripts or notebooks.
 
     Each is read only where those before it name no package.
     """
     found = _read_all(tuple(deployed[:1]), tree.root, notes)
     if _names_packages(found):
         return found
-    instructions = read_readme(tree.root)
+    instructions = read_readme(tree.root) or read_script(tree.root)
     if instructions is not None:
         found.append(instructions)
     if _names_packages(found):

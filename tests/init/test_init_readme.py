@@ -150,3 +150,15 @@ def test_old_code_beside_a_newer_python_is_not_tensorflow_1(
     base = drafted(tmp_path).recipe.base
     assert (base.framework or "").partition("==")[0] == (framework or "")
     assert dependencies(tmp_path) == ["numpy"]
+
+
+def test_a_script_that_installs_is_read_where_nothing_else_names_packages(tmp_path: Path) -> None:
+    script = (
+        "conda create -n a python=3.9\npip install torch==2.0.1 \\\n  einops\n# pip install timm\n"
+    )
+    write(tmp_path, {"scripts/requirements.sh": script, "train.py": "import einops, torch\n"})
+    made = drafted(tmp_path)
+    assert made.recipe.base.framework == "torch==2.0.1"
+    assert made.recipe.python.dependencies == ("einops",)
+    write(tmp_path, {"requirements.txt": "torch==2.5.*\nrich\n"})
+    assert drafted(tmp_path).recipe.base.framework == "torch==2.5.*"

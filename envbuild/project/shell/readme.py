@@ -1,4 +1,4 @@
-"""Read what a README tells its reader to install: pip and conda lines of its code blocks."""
+"""Read what a README or a script for it installs: lines with pip and conda."""
 
 from __future__ import annotations
 
@@ -9,30 +9,51 @@ from pathlib import Path
 from envbuild.project.lists.readme import BLOCK, NAMES
 from envbuild.project.model import FileFindings
 from envbuild.project.shell.installs import read_lines
-from envbuild.project.tree import read_text, shown_path
+from envbuild.project.tree import is_inside, read_text, shown_path
 
 LINE = re.compile(
     r"^[ \t]*[$%>]?[ \t]*((?:sudo[ \t]+)?(?:\S*python[\d.]*[ \t]+-m[ \t]+)?(?:pip|conda|mamba)\d*[ \t]+"
     r"(?:install|create)\b[^\n]*)$",
     re.MULTILINE,
 )
+SCRIPT = re.compile(r"(install|set[-_]?up|env|environment|requirements?|dependencies)\b[\w.-]*\.sh")
+"""Scripts of the shell that install what a project needs."""
 
 
 def read_readme(root: Path) -> FileFindings | None:
     """Read the installing lines of a project's README; None where it has none."""
     for path in (root / name for name in NAMES):
-        text = re.sub(r"\\\n", " ", read_text(path) or "")
-        blocks = (block[2] for block in BLOCK.finditer(text))
-        lines = list(chain.from_iterable(map(LINE.findall, blocks)))
-        file = shown_path(path, root)
-        found = read_lines(lines, file)
-        if found.requirements:
-            return FileFindings(
-                file=file,
-                requirements=tuple(found.requirements),
-                aside=tuple(found.aside),
-                python=found.python,
-                cuda=found.cuda,
-                from_readme=True,
-            )
+        blocks = [block[2] for block in BLOCK.finditer(_joined_lines(path))]
+        findings = _read_installs(blocks, shown_path(path, root))
+        if findings is not None:
+            return findings
     return None
+
+
+def read_script(root: Path) -> FileFindings | None:
+    """Read the first script that installs packages; None where there is none."""
+    for path in (*sorted(root.glob("*.sh")), *sorted(root.glob("*/*.sh"))):
+        if SCRIPT.fullmatch(path.name) and is_inside(path, root):
+            findings = _read_installs([_joined_lines(path)], shown_path(path, root))
+            if findings is not None:
+                return findings
+    return None
+
+
+def _joined_lines(path: Path) -> str:
+    return re.sub(r"\\\n", " ", read_text(path) or "")
+
+
+def _read_installs(texts: list[str], file: str) -> FileFindings | None:
+    lines = list(chain.from_iterable(map(LINE.findall, texts)))
+    found = read_lines(lines, file)
+    if not found.requirements:
+        return None
+    return FileFindings(
+        file=file,
+        requirements=tuple(found.requirements),
+        aside=tuple(found.aside),
+        python=found.python,
+        cuda=found.cuda,
+        from_readme=True,
+    )
