@@ -162,3 +162,9 @@ def test_a_script_that_installs_is_read_where_nothing_else_names_packages(tmp_pa
     assert made.recipe.python.dependencies == ("einops",)
     write(tmp_path, {"requirements.txt": "torch==2.5.*\nrich\n"})
     assert drafted(tmp_path).recipe.base.framework == "torch==2.5.*"
+
+
+def test_a_readme_names_another_package_with_the_imported_module(tmp_path: Path) -> None:
+    readme = "```sh\npip install torch==1.5.0 mmcv-full==1.1.5\n```\n"
+    write(tmp_path, {"README.md": readme, "train.py": "import mmcv, torch\n"})
+    assert dependencies(tmp_path) == ["mmcv-full==1.1.5"]

@@ -212,3 +212,10 @@ def test_images_of_jupyter_with_cuda_are_bases(tmp_path: Path, tag: str, kept: b
 def test_pytests_old_command_in_a_list_is_pytest(tmp_path: Path) -> None:
     write(tmp_path, {"requirements.txt": "py.test>=3\nnumpy\n"})
     assert dependencies(tmp_path) == ["numpy", "pytest>=3"]
+
+
+def test_what_ubuntus_own_python_holds_is_not_taken_from_a_dump() -> None:
+    names = ("launchpadlib", "ssh-import-id", "wadllib", "peft", "pyserial")
+    listed = tuple(filter(None, (parse_requirement(f"{name}==1.0", "list") for name in names)))
+    kept = freeze.guess_roots(listed, frozenset({"pyserial"}))
+    assert [one.name for one in kept] == ["peft", "pyserial"]

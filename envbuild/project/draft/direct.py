@@ -97,6 +97,8 @@ def _needed_ones(
     if not findings.from_readme:
         return list(findings.requirements)
     imported = used | {canonicalize_name(one.module) for one in builder.gathered.imports}
+    for same_files in map(set, load_aliases().exclusive.values()):
+        imported |= same_files if imported & same_files else set()
     needless = sorted({one.name for one in findings.requirements} - imported)
     if needless:
         why = f"{findings.file} installs what no code imports, so it is not taken"
