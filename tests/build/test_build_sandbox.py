@@ -14,11 +14,16 @@ from envbuild.build.modes.sandbox import (
     ManualChanges,
     SandboxNote,
     find_manual_changes,
+    packing_sandbox,
     read_note,
     recipe_lines,
 )
+from envbuild.context import open_context
 from envbuild.errors import UsageError
 from envbuild.lock.model import Packer
+from envbuild.progress import Silent
+from envbuild.settings import load_settings
+from tests.support import ScriptedRunner
 
 SITE = "/usr/lib/python3/dist-packages"
 
@@ -126,3 +131,15 @@ def test_a_folder_that_is_no_sandbox_is_refused(tmp_path: Path) -> None:
     (tmp_path / NOTE).write_text("{")
     with pytest.raises(UsageError, match="is damaged: "):
         read_note(tmp_path)
+
+
+def test_no_name_of_a_folder_adds_a_line_to_a_definition(tmp_path: Path) -> None:
+    """A section %setup would run on this machine."""
+    folder = tmp_path / "a\n%setup\nid"
+    folder.mkdir()
+    context = open_context(load_settings({"HOME": str(tmp_path)}), ScriptedRunner({}), Silent())
+    with (
+        pytest.raises(UsageError, match="would add lines to a definition"),
+        packing_sandbox(folder, tmp_path / "a.sif", note(), context),
+    ):
+        pass

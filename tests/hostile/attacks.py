@@ -43,6 +43,7 @@ from envbuild.resolve.sources.sdists import read_sdist
 from envbuild.store.layout import Store
 from tests.conda.archives import PLACEHOLDER, Archive
 from tests.hostile import squash
+from tests.hostile.index_parsers import read_image_file
 
 ZSTD = Codec(compressor="zstd", level=1, library="here")
 GIB, MIB = 1 << 30, 1 << 20
@@ -463,23 +464,41 @@ def source_archive(folder: Path, name: str, data: bytes) -> None:
     read_sdist(path, name)
 
 
-@attack
-def source_archive_whose_old_lzma_asks_for_gigabytes(folder: Path) -> None:
+def old_lzma_of_gigabytes() -> bytes:
     # its header is the properties, the dictionary's bytes and the content's, -1 for unknown
     header = struct.pack("<BIq", 0x5D, 2**32 - 1, -1)
-    source_archive(
-        folder, "a-1.tar.gz", header + lzma.compress(bytes(1000), lzma.FORMAT_ALONE)[13:]
-    )
+    return header + lzma.compress(bytes(1000), lzma.FORMAT_ALONE)[13:]
 
 
-@attack
-def source_archive_whose_xz_asks_for_gigabytes(folder: Path) -> None:
+def xz_of_gigabytes() -> bytes:
     data = bytearray(lzma.compress(bytes(10 * 1024)))
     # the first block's header is at byte 12; its last property is the dictionary: 40 is 4 GiB - 1
     block = data[12 : 12 + 8]
     block[4] = 40
     data[12 : 12 + 12] = block + struct.pack("<I", zlib.crc32(block))
-    source_archive(folder, "a-1.tar.xz", bytes(data))
+    return bytes(data)
+
+
+def image_archive(folder: Path, data: bytes) -> None:
+    path = folder / "image.tar"
+    path.write_bytes(data)
+    read_image_file(path)
+
+
+ATTACKS |= {
+    "source_archive_whose_old_lzma_asks_for_gigabytes": lambda folder: source_archive(
+        folder, "a-1.tar.gz", old_lzma_of_gigabytes()
+    ),
+    "source_archive_whose_xz_asks_for_gigabytes": lambda folder: source_archive(
+        folder, "a-1.tar.xz", xz_of_gigabytes()
+    ),
+    "image_archive_whose_old_lzma_asks_for_gigabytes": lambda folder: image_archive(
+        folder, old_lzma_of_gigabytes()
+    ),
+    "image_archive_whose_xz_asks_for_gigabytes": lambda folder: image_archive(
+        folder, xz_of_gigabytes()
+    ),
+}
 
 
 # --- locks

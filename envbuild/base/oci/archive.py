@@ -33,7 +33,7 @@ from envbuild.net.partial import is_complete
 from envbuild.store.atomic import commit_file, os_errors_as, write_bytes
 from envbuild.store.hashing import digest_of
 from envbuild.store.layout import Store
-from envbuild.tarread import members, open_tar
+from envbuild.tarread import opened_members
 
 CONFIG_KIND = "application/vnd.oci.image.config.v1+json"
 LAYER_KIND = "application/vnd.oci.image.layer.v1.tar"
@@ -140,16 +140,14 @@ def _tag_of(reference: BaseReference) -> str | None:
 @contextmanager
 def _open_tar(path: Path, reference: BaseReference) -> Iterator[Opener]:
     try:
-        raw = path.open("rb")
+        path.open("rb").close()
     except OSError as error:
         raise UsageError(f"cannot be read: {error.strerror or error}", where=path) from error
-    size = path.stat().st_size
     with (
-        raw,
         reading("is no whole tar archive", reference.text),
-        open_tar(raw, size, mode="r:*") as tar,
+        opened_members(path) as (tar, listed),
     ):
-        found = {member.name.removeprefix("./"): member for member in members(tar, size)}
+        found = {member.name.removeprefix("./"): member for member in listed}
 
         def from_tar(name: str) -> IO[bytes]:
             member = found[name]
