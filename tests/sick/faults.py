@@ -1017,7 +1017,7 @@ SICK: list[Sick] = [
     (
         xgboost_over_its_cpu_build,
         {
-            "exclusive": "xgboost and xgboost-cpu are both installed; they write the same files (xgboost/__init__.py)"
+            "exclusive": "xgboost and xgboost-cpu are both installed; they share the files of xgboost"
         },
     ),
     (
