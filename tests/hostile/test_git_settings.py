@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from envbuild.errors import UsageError
 from envbuild.job.compose import git_commit
 from envbuild.run import LocalRunner
 from envbuild.settings import load_settings
+from tests.lock.test_lock_trees import Desk, desk, index
+
+__all__ = ["desk", "index"]
+"""Fixtures of another folder."""
 
 
 @pytest.fixture
@@ -81,3 +88,24 @@ def test_a_git_around_us_names_no_other_repository(folder: Path) -> None:
         {"HOME": str(folder), "PATH": os.defpath, "GIT_DIR": str(folder.parent / "none")}, folder
     )
     assert git_commit(settings, LocalRunner()) == git(folder, "rev-parse", "HEAD")
+
+
+@pytest.mark.parametrize("place", ["../own", "OWN", "our/..", "door"])
+def test_no_file_of_the_users_is_packed_that_its_index_names(place: str, desk: Desk) -> None:
+    """The list of a repository's files may be written by hand, or be older than a link."""
+    own = desk.project.parent / "own"
+    own.mkdir()
+    (own / "key.py").write_text("secret")
+    named = place.replace("OWN", str(own))
+    stand_in = "a" * len(named)
+    desk.write(f"{stand_in}/key.py", "theirs")
+    git(desk.project, "init", "-q")
+    git(desk.project, "add", ".")
+    shutil.rmtree(desk.project / stand_in)
+    (desk.project / "door").symlink_to(own)
+    path = desk.project / ".git/index"
+    listed = path.read_bytes()[:-20].replace(f"{stand_in}/".encode(), f"{named}/".encode())
+    path.write_bytes(listed + hashlib.sha1(listed).digest())  # noqa: S324  (git's own)
+    (desk.project / "key.py").write_text("mine")
+    with pytest.raises(UsageError, match="is outside of the tree, or a link leads there"):
+        desk.lock(".")

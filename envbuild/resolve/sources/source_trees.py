@@ -220,9 +220,12 @@ def _walk_files(folder: Path) -> Iterable[str]:
 def _followed_file(folder: Path, name: str) -> Path:
     """Return the file that a name stands for; a link may lead to another one of the tree."""
     path = folder / name
-    if path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
+    # git's index, which may have come with the folder, can name "../x" and files behind links
+    if ".." in name.split("/") or not path.resolve().is_relative_to(folder.resolve()):
         raise UsageError(
-            "is a link that leaves the tree", where=path, hint="copy the file into the tree"
+            "is outside of the tree, or a link leads there",
+            where=path,
+            hint="copy the file into the tree",
         )
     if not stat.S_ISREG(path.stat().st_mode):
         raise UsageError("is not an ordinary file", where=path)
