@@ -49,7 +49,7 @@ USE_SICK = (
         r"tensorflow.probability",
         hint="tensorflow-probability|jax",
         project="from tensorflow_probability.substrates import jax as tfp\n",
-        source="tensorflow/probability#1994",
+        source="from memory of threads of tensorflow/probability; none was opened",
     ),
     sick(
         "tensorflow-cpu 2.15 under NumPy 2",
@@ -61,7 +61,7 @@ USE_SICK = (
         IMPORTS,
         r"numpy|NumPy|_ARRAY_API",
         hint="numpy<2",
-        source="tensorflow/tensorflow#67291",
+        source="from memory of threads of tensorflow/tensorflow; none was opened",
     ),
     sick(
         "tensorflow-cpu 2.15 with Keras 3",
@@ -74,7 +74,7 @@ USE_SICK = (
         r"keras",
         hint="keras",
         project="import tensorflow as tf\nmodel = tf.keras.Sequential()\n",
-        source="keras-team/keras#18890 (of its kind)",
+        source="from memory of threads of keras-team/keras; none was opened",
     ),
     sick(
         "segmentation-models on Keras 3",
@@ -87,7 +87,7 @@ USE_SICK = (
         r"generic_utils|segmentation",
         hint="segmentation-models|keras|SM_FRAMEWORK",
         project=SEGMENTED,
-        source="qubvel/segmentation_models#374",
+        source="from memory of threads of qubvel/segmentation_models; none was opened",
     ),
     sick(
         "deepface without tf-keras",
@@ -100,7 +100,7 @@ USE_SICK = (
         r"tf.keras",
         hint="tf-keras",
         project="from deepface import DeepFace\n",
-        source="serengil/deepface#1182",
+        source="from memory of threads of serengil/deepface; none was opened",
     ),
     sick(
         "tensorflow-model-optimization on Keras 3",
@@ -113,7 +113,7 @@ USE_SICK = (
         r"tensorflow.model.optimization|TF_USE_LEGACY_KERAS",
         hint="TF_USE_LEGACY_KERAS|tf-keras|tf_keras",
         project=QUANTIZED,
-        source="tensorflow/model-optimization#1144",
+        source="from memory of threads of tensorflow/model-optimization; none was opened",
     ),
     sick(
         "onnx 1.19 writes what onnxruntime 1.21 refuses",
@@ -126,7 +126,7 @@ USE_SICK = (
         r"onnx",
         hint="onnx<|onnxruntime",
         project=EXPORTED,
-        source="microsoft/onnxruntime#25638 (of its kind)",
+        source="from memory of threads of microsoft/onnxruntime; none was opened",
     ),
     sick(
         "onnxruntime-gpu 1.18 of CUDA 11 with CUDA 12 wheels",
@@ -141,7 +141,7 @@ USE_SICK = (
         ANY,
         r"\.so\.11|CUDA 11",
         hint="cu11|onnxruntime-gpu",
-        source="microsoft/onnxruntime#21684 (of its kind)",
+        source="from memory of threads of microsoft/onnxruntime; none was opened",
     ),
     sick(
         "paddlepaddle 2.6 without setuptools",
@@ -153,7 +153,7 @@ USE_SICK = (
         IMPORTS,
         r"setuptools",
         hint="setuptools",
-        source="PaddlePaddle/Paddle#60743 (of its kind)",
+        source="from memory of threads of PaddlePaddle/Paddle; none was opened",
     ),
     sick(
         "imgaug under NumPy 2",
@@ -177,7 +177,7 @@ USE_SICK = (
         ANY,
         r"ROCm|lib(amd|hip|roc)\w*\.so",
         hint="cupy-cuda|ROCm",
-        source="cupy/cupy#8260 (of its kind)",
+        source="from memory of threads of cupy/cupy; none was opened",
     ),
     sick(
         "CuPy without fastrlock",
@@ -189,7 +189,7 @@ USE_SICK = (
         ANY,
         r"fastrlock",
         hint="fastrlock",
-        source="cupy/cupy#3317 (of its kind)",
+        source="from memory of threads of cupy/cupy; none was opened",
     ),
     sick(
         "numba told to compile nothing",
@@ -215,7 +215,7 @@ USE_SICK = (
         r"EGL|MUJOCO_GL",
         hint="libegl|MUJOCO_GL",
         project=DREAM,
-        source="google-deepmind/dm_control#258 (of its kind)",
+        source="from memory of threads of google-deepmind/dm_control; none was opened",
     ),
     sick(
         "decord of the index, asked for the GPU",
@@ -228,7 +228,7 @@ USE_SICK = (
         r"decord",
         hint="decord",
         project=VIDEO,
-        source="dmlc/decord#102",
+        source="dmlc/decord#71",
     ),
     sick(
         "faiss-cpu, and a project that takes the GPU's resources",
@@ -241,7 +241,7 @@ USE_SICK = (
         r"StandardGpuResources|faiss",
         hint="faiss-gpu",
         project=FAISS,
-        source="facebookresearch/faiss#2194 (of its kind)",
+        source="from memory of threads of facebookresearch/faiss; none was opened",
     ),
     sick(
         "spaCy required to use the GPU, without CuPy",
@@ -254,7 +254,7 @@ USE_SICK = (
         r"CuPy|cupy",
         hint="cupy|spacy\\[cuda",
         project=SPACY,
-        source="explosion/spaCy#5507 (of its kind)",
+        source="from memory of threads of explosion/spaCy; none was opened",
     ),
     sick(
         "OpenCV of the index, asked for CUDA",
@@ -267,7 +267,7 @@ USE_SICK = (
         r"cv2\.cuda|CUDA",
         hint="CUDA|opencv",
         project=BLUR,
-        source="opencv/opencv-python#530 (of its kind)",
+        source="from memory of threads of opencv/opencv-python; none was opened",
     ),
     sick(
         "T5's tokenizer without SentencePiece",
@@ -280,7 +280,7 @@ USE_SICK = (
         r"[Ss]entence[Pp]iece",
         hint="sentencepiece",
         project=T5,
-        source="huggingface/transformers#8963 (of its kind)",
+        source="huggingface/transformers#9093",
     ),
     sick(
         "pandas reads Parquet without an engine",
@@ -293,7 +293,7 @@ USE_SICK = (
         r"pyarrow|read_parquet",
         hint="pyarrow",
         project=PARQUET,
-        source="pandas-dev/pandas#37886 (of its kind)",
+        source="from memory of threads of pandas-dev/pandas; none was opened",
     ),
     sick(
         "torch's SummaryWriter without tensorboard",
@@ -306,7 +306,7 @@ USE_SICK = (
         r"tensorboard",
         hint="tensorboard",
         project=WRITER,
-        source="pytorch/pytorch#22676",
+        source="from memory of threads of pytorch/pytorch; none was opened",
     ),
     sick(
         "torchrl of another torch",
@@ -318,7 +318,7 @@ USE_SICK = (
         ANY,
         r"torchrl",
         hint="torchrl",
-        source="pytorch/rl#2318 (of its kind)",
+        source="from memory of threads of pytorch/rl; none was opened",
     ),
     sick(
         "torchdata has no datapipes",
@@ -331,7 +331,7 @@ USE_SICK = (
         r"datapipes",
         hint="torchdata<|torchdata",
         project=PIPES,
-        source="pytorch/data#1196",
+        source="from memory of threads of pytorch/data; none was opened",
     ),
     sick(
         "bitsandbytes told of a CUDA that it has no library for",
@@ -344,7 +344,7 @@ USE_SICK = (
         r"BNB_CUDA_VERSION|cuda103",
         hint="BNB_CUDA_VERSION",
         driver=True,
-        source="bitsandbytes-foundation/bitsandbytes#1020 (of its kind)",
+        source="from memory of threads of bitsandbytes-foundation/bitsandbytes; none was opened",
     ),
     sick(
         "PyG samples neighbours without pyg-lib and torch-sparse",
@@ -358,7 +358,7 @@ USE_SICK = (
         r"pyg-lib|torch-sparse",
         hint="pyg-lib|pyg_lib|torch-sparse",
         project=LOADER,
-        source="pyg-team/pytorch_geometric#7010 (of its kind)",
+        source="from memory of threads of pyg-team/pytorch_geometric; none was opened",
     ),
     sick(
         "torch 2.4 without NVIDIA's wheels",
@@ -373,7 +373,7 @@ USE_SICK = (
         ANY,
         r"lib\w+\.so\.\d+|nvidia-",
         hint="nvidia-",
-        source="pytorch/pytorch#101314",
+        source="from memory of threads of pytorch/pytorch; none was opened",
     ),
     sick(
         "torch.compile switched off by a variable",
@@ -399,7 +399,7 @@ USE_SICK = (
         r"torchaudio|soundfile|backend",
         hint="soundfile|sox|ffmpeg",
         project=LOADED,
-        source="pytorch/audio#3912 (of its kind)",
+        source="from memory of threads of pytorch/audio; none was opened",
     ),
 )
 
