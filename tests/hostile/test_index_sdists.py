@@ -168,6 +168,12 @@ def test_tarfiles_filter_of_the_host_changes_no_lock(
 
 
 SLEEPING = "import time\ntime.sleep(600)\n"
+WITH_BUILDS = ["-q", "lock", "x.toml", "--facts", "facts.json", "--json", "--allow-host-builds"]
+
+
+def ask_for_sleeper(folder: Path) -> None:
+    recipe = folder / "x.toml"
+    recipe.write_text(recipe.read_text().replace('["legacy", "needing"]', '["sleeper"]'))
 
 
 def test_a_build_that_never_ends_is_named(
@@ -180,12 +186,10 @@ def test_a_build_that_never_ends_is_named(
     index.sdist(
         "sleeper", "1.0", files={"setup.py": SLEEPING + SETUP, "PKG-INFO": "Name: sleeper\n"}
     )
-    recipe = (tmp_path / "x.toml").read_text().replace('["legacy", "needing"]', '["sleeper"]')
-    (tmp_path / "x.toml").write_text(recipe)
+    ask_for_sleeper(tmp_path)
     monkeypatch.setattr(pep517, "BACKEND_SECONDS", 3.0)
     started = time.monotonic()
-    asked = ["-q", "lock", "x.toml", "--facts", "facts.json", "--json", "--allow-host-builds"]
-    assert run_cli(asked) == 5
+    assert run_cli(WITH_BUILDS) == 5
     assert time.monotonic() - started < 60
     said = capsys.readouterr().err
     assert "sleeper: its build backend did not answer within 3 s on this machine" in said
@@ -204,11 +208,9 @@ def test_a_build_of_uvs_own_that_never_ends_is_named(
     running = tmp_path / "running"
     told = f"import os, pathlib\npathlib.Path({str(running)!r}).write_text(str(os.getpid()))\n"
     index.sdist("sleeper", "1.0", files={"pyproject.toml": project, "own.py": told + SLEEPING})
-    recipe = (tmp_path / "x.toml").read_text().replace('["legacy", "needing"]', '["sleeper"]')
-    (tmp_path / "x.toml").write_text(recipe)
+    ask_for_sleeper(tmp_path)
     monkeypatch.setattr(limits, "QUESTION_SECONDS", 5.0)
-    asked = ["-q", "lock", "x.toml", "--facts", "facts.json", "--json", "--allow-host-builds"]
-    assert run_cli(asked) == 5
+    assert run_cli(WITH_BUILDS) == 5
     said = capsys.readouterr().err
     assert "the build of sleeper==1.0 did not end on this machine" in said
     assert "without --allow-host-builds" in said

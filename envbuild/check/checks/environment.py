@@ -171,9 +171,10 @@ def gpus_left(evidence: Evidence) -> Verdict:
             else "whatever GPUs the scheduler gives to the job"
         )
         faults.append(f'the image sets {VARIABLE} to "{chosen}": {what}')
+    known = _variables_that_count(evidence)
     faults += [
         f'the image sets {row.name} to "{env[row.name]}": {row.what}'
-        for row in _variables_that_count(evidence)
+        for row in known
         if not row.slow
     ]
     if faults:
@@ -182,24 +183,21 @@ def gpus_left(evidence: Evidence) -> Verdict:
             advise_on_keras(evidence) or "take it out of the base's or the recipe's environment",
             faults=faults,
         )
-    slow = [
-        f"{row.name}={env[row.name]}: {row.what}"
-        for row in _variables_that_count(evidence)
-        if row.slow
-    ]
+    slow = [f"{row.name}={env[row.name]}: {row.what}" for row in known if row.slow]
     note = f"; slow: {listing(slow)}" if slow else ""
     return passed(f"no variable of the image hides a GPU{note}", slow=slow)
 
 
 def _variables_that_count(evidence: Evidence) -> list[Variable]:
     """Return the known variables that the image sets to a value that does something to its packages."""
-    env, installed = evidence.installed.environment, evidence.installed
+    installed = evidence.installed
+    framework = evidence.framework.name if evidence.framework is not None else None
     found = []
     for row in load_variables().variable:
-        words = env.get(row.name, "").lower().replace(",", " ").split()
+        words = installed.environment.get(row.name, "").lower().replace(",", " ").split()
         is_set = bool(words) and words[0] in row.values
         is_here = not row.packages or any(installed.dist(name) for name in row.packages)
-        is_asked = row.framework in (None, evidence.framework and evidence.framework.name)
+        is_asked = row.framework in (None, framework)
         is_used = not row.compiles or bool(evidence.sources and evidence.sources.inductor)
         if is_set and is_here and is_asked and is_used:
             found.append(row)

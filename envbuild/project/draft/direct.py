@@ -97,8 +97,10 @@ def _needed_ones(
     if not findings.from_readme:
         return list(findings.requirements)
     imported = used | {canonicalize_name(one.module) for one in builder.gathered.imports}
-    for same_files in map(set, load_aliases().exclusive.values()):
-        imported |= same_files if imported & same_files else set()
+    # each of these packages has the module that is imported (opencv-python, its headless build)
+    for same_files in load_aliases().exclusive.values():
+        if imported.intersection(same_files):
+            imported |= set(same_files)
     needless = sorted({one.name for one in findings.requirements} - imported)
     if needless:
         why = f"{findings.file} installs what no code imports, so it is not taken"
