@@ -174,12 +174,11 @@ def _credentials_hook(settings: Settings) -> Callable[[httpx.Request], httpx.Req
         with contextlib.suppress(httpx.InvalidURL):
             index = httpx.URL(address)
             if index.username or index.password:
-                origin = (index.scheme, index.host, index.port)
-                known[origin] = basic_login(index.username, index.password)
+                known[origin_of(index)] = basic_login(index.username, index.password)
 
     def add(request: httpx.Request) -> httpx.Request:
         url = request.url
-        origin = (url.scheme, url.host, url.port)
+        origin = origin_of(url)
         user, password = url.username, url.password
         if not user and origin not in known and url.host in secrets and is_safe(url):
             user, password = secrets[url.host]
@@ -192,6 +191,11 @@ def _credentials_hook(settings: Settings) -> Callable[[httpx.Request], httpx.Req
         return request
 
     return add
+
+
+def origin_of(url: httpx.URL) -> tuple[str, str, int | None]:
+    """Return what a password belongs to: scheme, host and port."""
+    return (url.scheme, url.host, url.port)
 
 
 def is_safe(url: httpx.URL) -> bool:

@@ -12,7 +12,6 @@ import httpx
 import pytest
 
 from envbuild import limits
-from envbuild.base.oci.auth import RegistryAuth
 from envbuild.base.oci.credentials import find_credentials
 from envbuild.errors import IntegrityError, NetworkError
 from envbuild.net import web
@@ -144,18 +143,6 @@ class TestCredentials:
             user_settings, environment=HUB_LOGIN, registries={"mine.invalid": Registry()}
         )
         assert (find_credentials(host, told, LocalRunner()) is not None) is known
-
-    def test_a_token_of_identity_follows_no_redirect(
-        self, fake: FakeRegistry, reached: Settings
-    ) -> None:
-        from envbuild.base.oci.credentials import Credentials
-
-        with serving(FakeRegistry()) as thief, make_client(reached) as client:
-            fake.spoil = lambda _path, _answer: (307, {"Location": f"{thief.url}/token"}, b"")
-            known = Credentials(user="<token>", password="identity", token=True)
-            auth = RegistryAuth(client, known, "repository:x:pull")
-            assert auth._token(f"{fake.url}/token", "ci") is None
-            assert thief.asked == []
 
     @pytest.mark.parametrize(
         ("url", "safe"),

@@ -12,7 +12,7 @@ import msgspec
 from envbuild import limits
 from envbuild.base.oci.credentials import Credentials
 from envbuild.net.saved_logins import basic_login
-from envbuild.net.web import is_safe, read_bounded
+from envbuild.net.web import is_safe, origin_of, read_bounded
 
 CLIENT = "envbuild"
 
@@ -44,25 +44,27 @@ class RegistryAuth(httpx.Auth):
         if response.status_code == 401:
             with self._lock:
                 if self._header == used:  # no other thread has learned it meanwhile
-                    self._header = self._learn(response)
+                    self._header = self._learn(request, response)
             if self._header:
                 request.headers["Authorization"] = self._header
                 response = yield request
         if response.status_code in (401, 403):
             self.refused = response.status_code
 
-    def _learn(self, response: httpx.Response) -> str | None:
+    def _learn(self, request: httpx.Request, response: httpx.Response) -> str | None:
         challenge = response.headers.get("WWW-Authenticate", "")[: limits.CHALLENGE]
         scheme, _, rest = challenge.partition(" ")
         parameters = dict(re.findall(r'(\w+)="([^"]*)"', rest))
-        known = self._credentials
-        if scheme.lower() == "basic" and known and is_safe(response.request.url):
+        # a server that the registry only redirects to does not get the registry's password
+        is_registry = origin_of(response.request.url) == origin_of(request.url)
+        known = self._credentials if is_registry else None
+        if scheme.lower() == "basic" and known and is_safe(request.url):
             return basic_login(known.user, known.password)
         if scheme.lower() == "bearer" and re.match(r"https?://", parameters.get("realm", "")):
-            return self._token(parameters["realm"], parameters.get("service", ""))
+            return self._token(parameters["realm"], parameters.get("service", ""), known)
         return None
 
-    def _token(self, address: str, service: str) -> str | None:
+    def _token(self, address: str, service: str, credentials: Credentials | None) -> str | None:
         """Fetch a token (distribution's token and OAuth 2 specifications); None where it is denied.
 
         Pulling from this repository is all that is asked for, whatever the registry would have us
@@ -71,7 +73,7 @@ class RegistryAuth(httpx.Auth):
         question = {"service": service, "scope": self._scope}
         try:
             realm = httpx.URL(address)
-            known = self._credentials if is_safe(realm) else None
+            known = credentials if is_safe(realm) else None
             if known and known.token:
                 form = {
                     **question,
