@@ -37,16 +37,18 @@ EARLY = (
 """A starter of ranks with a variable that only a rank has."""
 QUIET = (
     r"(?:echo|date|printf|conda\s+deactivate|deactivate|module\s+(?:unload|purge)|"
-    r"rm|sacct|squeue|qstat|seff|scontrol\s+show|nvidia-smi|hostname|sleep|exit\s*$)\b"
+    r"rm|sacct|squeue|qstat|seff|scontrol\s+show|nvidia-smi|hostname|sleep|exit(?:\s+0)?\s*$)\b|"
+    r"\w+=(?:\"[^\"]*\"|'[^']*'|\$\(.*\)|[^\s\"'$]*);?$"
 )
 """Last commands that succeed whatever became of the work."""
 
 
 def find_no_folder(script: BatchScript) -> Iterator[LintFinding]:
     """Find relative paths in a job that starts in the home folder, as on PBS and Grid Engine."""
-    start = script.dialect.home_start if script.dialect else None
-    if script.dialect is None or start is None:
+    dialect = script.dialect
+    if dialect is None or dialect.home_start is None:
         return
+    start = dialect.home_start
     is_set = script.find_option(*start.options) or {*start.resources} & {*script.resources()}
     relative = script.find_command(RELATIVE)
     if is_set or script.find_command(start.pattern) or relative is None:
@@ -54,7 +56,7 @@ def find_no_folder(script: BatchScript) -> Iterator[LintFinding]:
     yield LintFinding(
         kind="no-folder",
         line=relative.line,
-        reason=f"{script.dialect.title} starts the job in your home folder",
+        reason=f"{dialect.title} starts the job in your home folder",
         fix=start.fix,
     )
 
@@ -174,7 +176,7 @@ def find_foreign_variables(script: BatchScript) -> Iterator[LintFinding]:
     for command in script.commands:
         found = re.search(script.dialect.foreign, command.text)
         guarded = re.search(r":-|:=|\[\[? |\bif\b|-z|-n ", command.text)
-        if found and not guarded:
+        if found and not guarded and f"{found[1]}=" not in script.body:
             reason = f"{script.dialect.title} sets no {found[1]}: it is empty"
             fix = script.dialect.variables
             yield LintFinding(kind="foreign-variable", line=command.line, reason=reason, fix=fix)
@@ -184,7 +186,8 @@ def find_foreign_variables(script: BatchScript) -> Iterator[LintFinding]:
 def find_own_paths(script: BatchScript) -> Iterator[LintFinding]:
     """Find the script's own folder by $0: what runs is a copy in the scheduler's folder."""
     found = script.find_command(r"(?:dirname|realpath|readlink)\b[^|;]*(?:\$0|\$\{?BASH_SOURCE)")
-    if found is None or script.dialect is None:
+    # folder and name together are the copy itself, which is there
+    if found is None or script.dialect is None or "basename" in found.text:
         return
     fix = script.dialect.submit_folder
     # a script that asks whether it is a job has another way for it
@@ -205,13 +208,9 @@ def find_installs(script: BatchScript) -> Iterator[LintFinding]:
         and "$SLURM_TMPDIR" not in script.body
         and not re.search(r"virtualenv|-m venv|conda create", script.body)
     ):
-        user = " --user" in found.text
         reason = "every run may install other versions, and two jobs at once spoil each other's"
-        reason = (
-            "what it puts into ~/.local changes every other environment of yours"
-            if user
-            else reason
-        )
+        if " --user" in found.text:
+            reason = "what it puts into ~/.local changes every other environment of yours"
         yield LintFinding(
             kind="install-in-job",
             line=found.line,
@@ -238,7 +237,7 @@ def find_moving_images(script: BatchScript) -> Iterator[LintFinding]:
 def find_conda(script: BatchScript) -> Iterator[LintFinding]:
     """Find "conda activate" in a shell that does not know the function of conda (Slurm's)."""
     found = script.find_command(r"^(?:conda|mamba)\s+activate\b")
-    login = script.lines and re.match(r"#!.*\s-\w*[li]|#!.*--login", script.lines[0])
+    login = re.match(r"#!.*\s-\w*[li]|#!.*--login", script.lines[0])
     if not found or login or re.search(HOOKS, script.body):
         return
     reason = "a job's shell does not read .bashrc, so conda activate fails"
@@ -264,13 +263,13 @@ def find_lost_code(script: BatchScript) -> Iterator[LintFinding]:
     watched = re.search(r"\bset\s+-\w*e|errexit|\btrap\b|\$\{?\?|PIPESTATUS", "\n".join(asked))
     if watched or re.match(r"#!.*\s-\w*e", script.lines[0]):
         return
-    # exit alone hands on the code of the command before it
-    commands = [one for one in script.commands if one.text != "exit"]
+    # exit alone hands on the code of the command before it, as the end of a loop does
+    commands = [one for one in script.commands if one.text not in ("exit", "done")]
     work = [one for one in commands if not re.match(QUIET, one.text)]
     if not work or work[-1] is commands[-1]:
         return
     last, before = commands[-1], work[-1]
-    if _is_work(before) and not before.text.endswith("&"):
+    if _is_work(before) and not re.search(r"&$|\|\|", before.text):
         reason = f"the job ends with the code of {last.text.split()[0]}: a failed run looks well"
         yield LintFinding(kind="lost-code", line=last.line, reason=reason, fix="set -e, at the top")
 
@@ -278,7 +277,7 @@ def find_lost_code(script: BatchScript) -> Iterator[LintFinding]:
 def _is_work(command: ScriptCommand) -> bool:
     words = (
         r"(?:\S*python\d?(?:\.\d+)?|srun|mpirun|mpiexec|torchrun|singularity|apptainer|time|"
-        r"Rscript|\./\S+|bash|matlab|julia|accelerate|deepspeed)\b"
+        r"Rscript|\./\S+|bash|matlab|julia|accelerate|deepspeed)\b|\$\{?\w+\}?\s"
     )
     return re.match(words, command.text) is not None
 

@@ -28,7 +28,7 @@ STARTERS = r"\b(?:srun|mpirun|mpiexec|mpiexec\.hydra|prun|aprun|ibrun|jsrun|para
 
 def find_shebang(script: BatchScript) -> Iterator[LintFinding]:
     """Find a first line that is no interpreter: sbatch refuses it (sbatch(1))."""
-    first = script.lines[0] if script.lines else ""
+    first = script.lines[0]
     is_needed = script.dialect is not None and script.dialect.needs_shebang
     if re.match(r"#!\s*/\S+", first) or not (first.startswith("#!") or is_needed):
         return
@@ -188,14 +188,14 @@ def _is_too_little(amount: int, unit: str) -> bool:
 
 def find_logs(script: BatchScript, folder: Path | None) -> Iterator[LintFinding]:
     """Find logs in folders that are not there, and logs that several tasks share."""
-    if script.dialect is None:
+    dialect = script.dialect
+    if dialect is None:
         return
     for name in ("--output", "-o"):
-        found = script.find_option(name)
-        if found is None or not found[1] or found[1] == "/dev/null":
+        line, path = script.find_option(name) or (0, "")
+        if path in ("", "/dev/null"):
             continue
-        line, path = found
-        has_host = script.dialect.log_has_host
+        has_host = dialect.log_has_host
         path = path.rpartition(":")[2] if has_host else path
         is_folder = has_host and path.endswith("/")
         parent = path.rstrip("/") if is_folder else str(Path(path).parent)
@@ -203,7 +203,7 @@ def find_logs(script: BatchScript, folder: Path | None) -> Iterator[LintFinding]
             there = folder is not None and (folder / parent).is_dir()
             if not there:
                 reason = (
-                    f"without the folder {parent}, {script.dialect.log_loss};"
+                    f"without the folder {parent}, {dialect.log_loss};"
                     " mkdir in the script is too late"
                 )
                 yield LintFinding(
@@ -212,17 +212,11 @@ def find_logs(script: BatchScript, folder: Path | None) -> Iterator[LintFinding]
                     reason=reason,
                     fix=f"mkdir -p {parent}, before submitting",
                 )
-        yield from _shared_log(script, line, path)
+        shared = dialect.shared_log
+        is_array = script.find_option(dialect.array_option) is not None
+        if shared and is_array and re.match(shared.pattern, path):
+            yield LintFinding(kind="shared-log", line=line, reason=shared.reason, fix=shared.fix)
         return
-
-
-def _shared_log(script: BatchScript, line: int, path: str) -> Iterator[LintFinding]:
-    shared = script.dialect.shared_log if script.dialect else None
-    if script.dialect is None or shared is None:
-        return
-    is_array = script.find_option(script.dialect.array_option) is not None
-    if is_array and re.match(shared.pattern, path):
-        yield LintFinding(kind="shared-log", line=line, reason=shared.reason, fix=shared.fix)
 
 
 def find_mixed_pbs(script: BatchScript) -> Iterator[LintFinding]:
