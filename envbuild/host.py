@@ -6,6 +6,7 @@ import os
 import platform
 import pwd
 import re
+import stat
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,6 +64,11 @@ class Host:
     def crippled_root(self) -> bool:
         """Tell whether this is root without the full capability set, whom Apptainer refuses outside a namespace."""
         return self.uid == 0 and bool(self.missing_capabilities)
+
+    @property
+    def maps_ids(self) -> bool:
+        """Tell whether Debian roots are made with other ids than the user's own."""
+        return self.uid != 0 or self.subuid is not None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -140,6 +146,31 @@ def root_is_mapped(root: Path = Path("/")) -> bool:
     """Tell whether user 0 is somebody else outside: root of a namespace that an ordinary user made."""
     first = _text(root / "proc/self/uid_map").split()
     return len(first) >= 2 and first[0] == "0" and first[1] != "0"
+
+
+def require_tmpdir(folder: Path) -> None:
+    """Raise HostError for a TMPDIR in which nothing can be written, or no program can be started."""
+    if not os.access(folder, os.W_OK | os.X_OK):
+        hint = "export TMPDIR=/tmp, or name another folder that you may write in"
+        raise HostError("TMPDIR is no folder that you may write in", where=folder, hint=hint)
+    # a build starts programs there
+    if os.statvfs(folder).f_flag & os.ST_NOEXEC:
+        hint = "export TMPDIR=/var/tmp, or name another folder where programs may run"
+        raise HostError(
+            "TMPDIR is a folder where no program can be started (noexec)", where=folder, hint=hint
+        )
+
+
+def closed_above(folder: Path) -> Path | None:
+    """Return the folder itself or the first above it that other users may not enter.
+
+    None where they may.
+    """
+    real = folder.resolve()
+    for place in (real, *real.parents):
+        if place.is_dir() and not place.stat().st_mode & stat.S_IXOTH:
+            return place
+    return None
 
 
 def network_namespaces_work() -> bool:

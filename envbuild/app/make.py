@@ -24,6 +24,7 @@ from envbuild.build.modes import MODES
 from envbuild.check.model import Report
 from envbuild.context import Context
 from envbuild.errors import HostError, UsageError
+from envbuild.host import require_tmpdir
 from envbuild.lock.model import Lock
 from envbuild.recipe.model import Source
 from envbuild.store.hashing import short_digest
@@ -80,6 +81,7 @@ def make(name: str | None, request: MakeRequest, context: Context) -> MakeResult
     started = time.monotonic()
     entry = find_entry(name, context)
     source = find_source(name, entry, context)
+    require_tmpdir(context.settings.tmpdir)
     _target_of(source, choose_mode(request.mode), request, context)  # a wrong one ends it here
     lock = _provide_lock(source, request, context)
     spec = _plan_image(source, lock, entry, request, context)

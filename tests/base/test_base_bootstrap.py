@@ -7,7 +7,8 @@ import hashlib
 import os
 import shlex
 import tarfile
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -119,19 +120,21 @@ class FakeMmdebstrap:
 
 
 @pytest.fixture
-def here(user_settings: Settings, tmp_path: Path) -> Settings:
+def here(user_settings: Settings, tmp_path: Path) -> Iterator[Settings]:
     programs = tmp_path / "bin"
     programs.mkdir()
     (programs / "mmdebstrap").write_text("")
     (programs / "mmdebstrap").chmod(0o755)
-    (tmp_path / "tmp").mkdir()
     environment = {
         "PATH": str(programs),
         "PIP_INDEX_URL": "x",
         "PYTHONDONTWRITEBYTECODE": "1",
         "TZ": "Asia/Tokyo",
     }
-    return dataclasses.replace(user_settings, environment=environment, tmpdir=tmp_path / "tmp")
+    # the folders of pytest are closed to other users, with whose ids a root is made
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield dataclasses.replace(user_settings, environment=environment, tmpdir=Path(folder))
 
 
 BOOTSTRAP = Bootstrap(
@@ -168,6 +171,18 @@ def test_the_root_and_its_facts_are_kept_once(here: Settings) -> None:
         == facts
     )
     assert len(runner.calls) == count
+
+
+def test_no_root_is_made_in_a_tmpdir_that_is_closed_to_others(
+    here: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("envbuild.base.debian.bootstrap.read_host", lambda: read_host(uid=1000))
+    here.tmpdir.chmod(0o700)
+    runner = FakeMmdebstrap()
+    with pytest.raises(HostError, match="other users may not enter") as raised:
+        make(here, runner, kept=False)
+    assert raised.value.hint == f"chmod o+x {here.tmpdir}\nor: export TMPDIR=/tmp"
+    assert [call.argv[1] for call in runner.calls] == ["--version"]
 
 
 def test_nothing_of_the_callers_environment_reaches_the_root(here: Settings) -> None:

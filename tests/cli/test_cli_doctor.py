@@ -24,7 +24,7 @@ from envbuild.app.doctor.places import judge_space
 from envbuild.cli import doctor, run_cli
 from envbuild.context import open_context
 from envbuild.errors import HostError
-from envbuild.host import Host, Space, read_host
+from envbuild.host import Host, Space, closed_above, read_host
 from envbuild.progress import Silent
 from envbuild.quota import Quota, parse_quota, quotas_of, read_quotas, tightest
 from envbuild.run import Command, LocalRunner, Result
@@ -152,8 +152,8 @@ def test_a_tmpdir_without_programs_or_closed_to_others(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     (closed / "below").mkdir(parents=True)
     closed.chmod(0o700)
-    assert places.closed_above(closed / "below") == closed
-    assert places.closed_above(Path("/usr/bin")) is None
+    assert closed_above(closed / "below") == closed
+    assert closed_above(Path("/usr/bin")) is None
     found = places.judge_entry(fine, space(), closed=closed)
     assert (found.verdict, found.mend.splitlines()[0]) == ("differs", f"chmod o+x {closed}")
     store = judge_space("store", space(), writable=True)

@@ -119,6 +119,29 @@ class TestCommandLine:
         assert [line.split()[0] for line in listed][1:3] == ["empty", "small"]
         assert listed[1].endswith("broken: recipes/empty.toml: this recipe is empty")
 
+    @pytest.mark.parametrize("verb", ["lock", "make"])
+    def test_a_tmpdir_that_is_not_there(self, verb: str, project: Project) -> None:
+        project.env["TMPDIR"] = "/nowhere"
+        told(
+            project.run(verb),
+            7,
+            "/nowhere: TMPDIR is no folder that you may write in",
+            "TMPDIR=/tmp",
+        )
+        assert not (project.folder / "lockfiles").exists()
+
+    @pytest.mark.parametrize("verb", ["lock", "make"])
+    def test_a_tmpdir_where_no_program_starts(self, verb: str, project: Project) -> None:
+        place = project.folder / "noexec"
+        place.mkdir()
+        line = f"mount -t tmpfs -o noexec none {place} || exit 99; exec {sys.executable} -m envbuild {verb}"
+        inside = ("unshare", "--map-root-user", "--mount", "sh", "-c", line)
+        env = {**project.env, "TMPDIR": str(place)}
+        result = LocalRunner()(Command(argv=inside, cwd=project.folder, env=env), check=False)
+        if result.code == 99 or "unshare" in result.stderr:
+            pytest.skip("no mount can be made here")
+        told(result, 7, "noexec: TMPDIR is a folder where no program can be started")
+
     def test_output_in_a_folder_of_another(self, project: Project, tmp_path: Path) -> None:
         other = tmp_path / "other"
         other.mkdir(mode=0o500)

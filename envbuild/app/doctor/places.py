@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from envbuild.app.doctor.finding import GB, Finding, broken, differs, fine
-from envbuild.host import Host, Space, read_space
+from envbuild.host import Host, Space, closed_above, read_space
 from envbuild.quota import Quota, quotas_of, tightest
 from envbuild.run import Runner
 from envbuild.settings import Settings
@@ -57,10 +56,8 @@ def probes(
                 home=settings.home,
                 better=better,
             )
-            rooted = host.uid == 0 and not host.crippled_root
-            yield judge_entry(
-                found, space, closed=None if rooted else closed_above(folder), better=better
-            )
+            closed = closed_above(folder) if host.maps_ids else None
+            yield judge_entry(found, space, closed=closed, better=better)
 
         return look
 
@@ -127,17 +124,6 @@ def judge_entry(
         value = f"{found.value}; other users may not enter {closed}, and a build without root works with other ids"
         return differs(found.name, value, f"chmod o+x {closed}\nor: {move}")
     return found
-
-
-def closed_above(folder: Path) -> Path | None:
-    """Return the folder itself or the first above it that other users may not enter.
-
-    None where they may.
-    """
-    for place in (folder, *folder.parents):
-        if place.is_dir() and not place.stat().st_mode & stat.S_IXOTH:
-            return place
-    return None
 
 
 def candidates(name: str, settings: Settings, user: str) -> Iterator[Path]:

@@ -17,7 +17,7 @@ from envbuild.base.facts import cached_facts, keep_facts, probe_text, read_probe
 from envbuild.base.model import BaseFacts, DebianPackage
 from envbuild.context import Context
 from envbuild.errors import HostError, IntegrityError, ToolFailedError
-from envbuild.host import read_host
+from envbuild.host import closed_above, read_host
 from envbuild.net.fetch import Artifact, fetch_artifacts
 from envbuild.progress import Stage
 from envbuild.run import Command, Runner
@@ -41,9 +41,12 @@ def bootstrap_facts(bootstrap: Bootstrap, context: Context) -> BaseFacts:
     """
     facts = cached_facts(bootstrap.digest, context.store)
     if facts is None:
-        fetch_packages(bootstrap, context)
         machine = machine_of(bootstrap)
-        if machine not in (None, read_host().architecture):
+        is_foreign = machine not in (None, read_host().architecture)
+        if not is_foreign:
+            require_root_maker(context.settings, context.runner)
+        fetch_packages(bootstrap, context)
+        if is_foreign:
             with context.report.stage(
                 f"read Debian {bootstrap.suite} for {machine} from its packages"
             ):
@@ -61,6 +64,17 @@ def bootstrap_facts(bootstrap: Bootstrap, context: Context) -> BaseFacts:
             where=str(context.store.facts(bootstrap.digest)),
         )
     return facts
+
+
+def require_root_maker(settings: Settings, runner: Runner) -> None:
+    """Raise HostError where no Debian root can be made: no mmdebstrap, or a TMPDIR closed to the build's ids."""
+    find_tool("mmdebstrap", settings, runner)
+    closed = closed_above(settings.tmpdir)
+    if closed is not None and read_host().maps_ids:
+        raise HostError(
+            f"other users may not enter {closed} (TMPDIR), and a Debian root is made with their ids",
+            hint=f"chmod o+x {closed}\nor: export TMPDIR=/tmp",
+        )
 
 
 def fetch_packages(bootstrap: Bootstrap, context: Context) -> None:
@@ -89,7 +103,7 @@ def make_root(bootstrap: Bootstrap, context: Context) -> Path:
         if is_sealed(final) and cached_facts(digest, context.store) is not None:
             return final
         final = context.store.own(final)
-        find_tool("mmdebstrap", context.settings, context.runner)
+        require_root_maker(context.settings, context.runner)
         with context.store.work("base") as work, _report_stage(bootstrap, context) as stage:
             output = _run_mmdebstrap(bootstrap, work / "root.tar", context, stage)
             facts = read_probe(
@@ -117,9 +131,8 @@ def _report_stage(bootstrap: Bootstrap, context: Context) -> AbstractContextMana
 
 def _run_mmdebstrap(bootstrap: Bootstrap, target: Path, context: Context, stage: Stage) -> str:
     """Make the root and return what the probe printed in it."""
-    host = read_host()
     # maintainer scripts are foreign code: root's own namespace leaves them the machine
-    mode = "root" if host.uid == 0 and host.subuid is None else "unshare"
+    mode = "unshare" if read_host().maps_ids else "root"
     with context.store.outside(context.settings.tmpdir) as folder:
         with os_errors_as(folder):
             folder.chmod(0o755)  # root of a user namespace is another user to the outside

@@ -37,9 +37,6 @@ def explain_failure(error: ToolFailedError, settings: Settings, store: Store) ->
     elif packages:
         what = f"dpkg could not install {', '.join(packages)}"
         hint = "leave out of [system] what brings a package that cannot be installed"
-    elif "Permission denied" in text:
-        what = "mmdebstrap could not make the Debian base"
-        hint = f"it worked in {settings.tmpdir}, which every user must be able to enter (TMPDIR names another)"
     else:
         what, hint = "mmdebstrap could not make the Debian base", ""
     lines = _dpkg_lines(text) if packages else _error_lines(error)

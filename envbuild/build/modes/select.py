@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
+from envbuild.base.debian.bootstrap import require_root_maker
 from envbuild.build.fetch import locked_bootstrap
 from envbuild.build.modes import MODES, ROWS
 from envbuild.build.modes.perform import with_build_cage
@@ -80,7 +81,10 @@ class MissingPrograms(Mapping[str, str]):
 
     def _look_for(self, name: str) -> str:
         try:
-            find_tool(name, self._settings, self._runner)
+            if name == "mmdebstrap":
+                require_root_maker(self._settings, self._runner)
+            else:
+                find_tool(name, self._settings, self._runner)
         except HostError as error:
             return error.what
         return ""

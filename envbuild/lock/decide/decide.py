@@ -10,6 +10,7 @@ from msgspec import structs
 from envbuild.base.model import BaseFacts
 from envbuild.conda.model import CondaSolution
 from envbuild.context import Context
+from envbuild.host import require_tmpdir
 from envbuild.lock.decide.assemble import assemble_lock
 from envbuild.lock.decide.base import choose_base, given_base
 from envbuild.lock.decide.base_description import BaseDescription, framework_packages
@@ -51,6 +52,7 @@ def decide_lock(
 
     Raises NoSolutionError in the user's words, NetworkError, HostError, UsageError.
     """
+    require_tmpdir(context.settings.tmpdir)
     task = LockTask(source, options, context, today)
     _refuse_early(task, facts)
     base, conda = _choose_base(task, facts)

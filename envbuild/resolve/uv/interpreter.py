@@ -8,14 +8,12 @@ before any code of a package ran, and uv names the archive.
 
 from __future__ import annotations
 
-import os
 import shlex
 import shutil
 import sys
 from pathlib import Path
 
 from envbuild.base.model import BaseFacts
-from envbuild.errors import HostError
 from envbuild.resolve.platform import python_minor
 from envbuild.settings import Settings
 from envbuild.store.atomic import os_errors_as
@@ -40,10 +38,7 @@ def build_python(facts: BaseFacts, settings: Settings) -> str:
 
 
 def write_mute(folder: Path, python: str) -> Path:
-    """Write the interpreter: it answers uv's one question as ``python`` would.
-
-    Raises HostError where no program may be started from that folder.
-    """
+    """Write the interpreter: it answers uv's one question as ``python`` would."""
     path = folder / "python"
     answer = f"import sys; sys.executable = sys._base_executable = {str(path)!r}; exec(sys.argv[1])"
     # uv's question about the interpreter gets a true answer, everything else a refusal
@@ -57,13 +52,6 @@ def write_mute(folder: Path, python: str) -> Path:
         "exit 1\n"
     )
     with os_errors_as(folder):
-        # uv starts it as a program, which a mount may forbid
-        if os.statvfs(folder).f_flag & os.ST_NOEXEC:
-            raise HostError(
-                "no program can be started from this folder (noexec)",
-                where=folder,
-                hint="set TMPDIR to a folder where programs may run",
-            )
         path.write_text(script, "utf-8")
         path.chmod(0o700)
     return path
