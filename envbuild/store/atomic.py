@@ -15,9 +15,9 @@ from typing import IO
 
 from envbuild.errors import HostError, SpaceError
 
-FICLONE = 0x40049409
 COPIED = 4 * 1024 * 1024
 """Bytes of a file that are copied at once."""
+FICLONE = 0x40049409
 """ioctl that shares a file's blocks copy-on-write (linux/fs.h, ioctl_ficlone(2))."""
 
 
@@ -111,14 +111,23 @@ def make_folder(path: Path) -> None:
 
 def _make_shared(folder: Path) -> None:
     """Make a folder with its parent's mode at once, so that members can write to it."""
-    made = Path(tempfile.mkdtemp(prefix=".", dir=folder.parent))
-    made.chmod(stat.S_IMODE(folder.parent.stat().st_mode))
+    parent = os.open(folder.parent, os.O_DIRECTORY)
     try:
-        made.rename(folder)
-    except OSError:
-        made.rmdir()
-        if not folder.is_dir():
-            raise
+        with contextlib.suppress(OSError):  # a network file system may lock no folders
+            fcntl.flock(parent, fcntl.LOCK_EX)
+        # a rename takes the place of an empty folder, in which another process makes a file now
+        if folder.is_dir():
+            return
+        made = Path(tempfile.mkdtemp(prefix=".", dir=folder.parent))
+        made.chmod(stat.S_IMODE(os.fstat(parent).st_mode))
+        try:
+            made.rename(folder)
+        except OSError:
+            made.rmdir()
+            if not folder.is_dir():
+                raise
+    finally:
+        os.close(parent)
 
 
 def make_empty(path: Path, mode: int) -> None:

@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from envbuild.errors import EnvbuildError, HostError, SpaceError
-from envbuild.store.atomic import commit_file, copy_out, error_of_os, write_bytes, write_text
+from envbuild.store.atomic import (
+    commit_file,
+    copy_out,
+    error_of_os,
+    make_folder,
+    write_bytes,
+    write_text,
+)
 
 
 def _mode(path: Path) -> int:
@@ -78,6 +85,23 @@ def test_what_the_system_refuses_is_told(number: int, kind: type[EnvbuildError],
     error = error_of_os(OSError(number, os.strerror(number)), Path("/x"))
     assert type(error) is kind
     assert str(error) == text
+
+
+def test_a_folder_that_another_process_made_meanwhile_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o2775)
+    folder = tmp_path / "locks"
+    made: list[int] = []
+
+    def wait_for_another(*_: object) -> None:
+        folder.mkdir()
+        made.append(folder.stat().st_ino)
+
+    monkeypatch.setattr("envbuild.store.atomic.fcntl.flock", wait_for_another)
+    make_folder(folder)
+    assert made == [folder.stat().st_ino]
+    assert list(tmp_path.iterdir()) == [folder]
 
 
 def test_a_folder_in_the_way_is_named(tmp_path: Path) -> None:
