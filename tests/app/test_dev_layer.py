@@ -203,15 +203,46 @@ class TestRealLayer:
         made.run("dev", "small", "--clear")
 
     def test_over_an_image_elsewhere(self, made: Project, tmp_path: Path) -> None:
-        site = tmp_path / "site.sif"
+        site = tmp_path / "site, of: all.sif"
         shutil.copy(made.folder / "small.sif", site)
+        site.chmod(0o444)
         user = Project(tmp_path / "user", made.store)
         added = user.run("add", "--dev", "--over", str(site), "ours", "humanize==4.9.0")
         assert added.code == 0, added.stderr
-        code = "import humanize, six; print(humanize.__version__)"
-        assert python(user, code, name="ours") == "4.9.0"
+        code = "import humanize, six; print(humanize.__version__, six.__version__)"
+        assert python(user, code, name="ours") == "4.9.0 1.16.0"
         assert not list(user.folder.glob("*.sif"))
+        both = "import humanize, toolz; print(humanize.__version__, toolz.__version__)"
+        assert python(user, both, "--with", "toolz==1.0.0", name="ours") == "4.9.0 1.0.0"
+        job = ("submit", "--on", "local", "--wait", "ours", "--", "python3", "-c", code)
+        submitted = user.run(*job)
+        assert submitted.code == 0, submitted.stderr
+        assert "\n4.9.0 1.16.0\n" in submitted.stdout
         assert "is taken" in made.run("add", "--dev", "--over", str(site), "small", "x").stderr
+
+    def test_a_site_changes_the_image_below(self, made: Project, tmp_path: Path) -> None:
+        site, user = tmp_path / "site.sif", Project(tmp_path / "user", made.store)
+        site.write_bytes(b"no image at all")
+        add = ("add", "--dev", "--over", str(site), "ours", "humanize==4.9.0")
+        assert "this is not an image" in user.run(*add).stderr
+        shutil.copy(made.folder / "small.sif", site)
+        assert user.run(*add).code == 0
+        site.unlink()
+        assert user.run("exec", "ours", "--", "true").code == 125
+        other = Project(tmp_path / "other", made.store)
+        other.write("recipes/small.toml", RECIPE.replace("1.16.0", "1.17.0"))
+        assert other.run("make", "small", "--no-proof", "--no-check").code == 0
+        shutil.copy(other.folder / "small.sif", site)
+        changed = user.run("submit", "--on", "local", "ours", "--", "true")
+        assert changed.code == 4
+        assert "made over another image" in changed.stderr
+        assert user.run("add", "--dev", "ours").code == 0
+        assert python(user, "import humanize; print(humanize.__version__)", name="ours") == "4.9.0"
+        site.unlink()
+        gone = user.run("exec", "ours", "--", "true")
+        assert gone.code == 125
+        assert "the image below the layer ours is gone" in gone.stderr
+        assert user.run("dev", "ours", "--clear").code == 0
 
     def test_without_fuse_a_whole_image_is_made(self, made: Project, tmp_path: Path) -> None:
         runtime = tmp_path / "apptainer"

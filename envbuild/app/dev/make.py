@@ -117,7 +117,7 @@ def find_place(name: str, over: Path | None, context: Context) -> LayerPlace:
             hint="take another name",
         )
     require_name(name)
-    found = replace(find_image(f"./{over}" if not over.is_absolute() else str(over), context))
+    found = find_image(str(folder / over), context)
     found = replace(found, path=found.path.resolve())
     return LayerPlace(found=found, record=record_path(folder, name), over=True)
 
