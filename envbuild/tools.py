@@ -6,6 +6,7 @@ import functools
 import re
 import shutil
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,27 +81,31 @@ def find_tool(name: str, settings: Settings, runner: Runner) -> Tool:
     path = _uv() if name == "uv" else None
     path = path or _on_path(name, settings)
     if path is None:
-        raise HostError(f"{name} was not found on PATH", hint=install_hint(name))
+        raise HostError(f"{name} was not found on PATH", hint=install_hint(name, settings))
     version = _version(path, kind, settings, runner)
     if version < kind.minimum:
         least = join_numbers(kind.minimum)
         raise HostError(
             f"{name} {'.'.join(map(str, version))} is too old: {least} or newer is needed",
             where=path,
-            hint=install_hint(name),
+            hint=install_hint(name, settings),
         )
     return Tool(name=name, path=path, version=version)
 
 
-def install_hint(name: str) -> str:
-    """Tell how to get a program: on Debian as root, and on a login node where nobody is root."""
+def install_hint(name: str, settings: Settings) -> str:
+    """Tell how to get one of KINDS."""
     if name == "uv":
         return "install envbuild together with what it needs: uv tool install envbuild, or pip install --user envbuild"
-    package = KINDS[name].package
-    return (
-        f"on Debian or Ubuntu, as root: apt-get install {package}\n"
-        f"on a login node: module avail, or ask its staff for {package}"
-    )
+    return package_hint(KINDS[name].package, settings.environment)
+
+
+def package_hint(package: str, environment: Mapping[str, str]) -> str:
+    """Tell how to get a Debian package: as root of this system, and on a login node where nobody is root."""
+    install = f"apt-get install {package}"
+    if shutil.which("apt-get", path=environment.get("PATH")) is None:
+        install = f"install what Debian has in its package {package}"
+    return f"as root: {install}\non a login node: module avail, or ask its staff for {package}"
 
 
 def _on_path(name: str, settings: Settings) -> Path | None:
@@ -130,7 +135,7 @@ def _version(path: Path, kind: Kind, settings: Settings, runner: Runner) -> tupl
         raise HostError(
             f"it printed no version: {result.last_lines(3) or 'no output'}",
             where=str(command),
-            hint=install_hint(path.name),
+            hint=install_hint(path.name, settings),
         )
     return tuple(map(int, found[1].split(".")))
 

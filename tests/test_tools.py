@@ -11,7 +11,7 @@ from envbuild.cli.make import name_runtime
 from envbuild.errors import HostError
 from envbuild.run import LocalRunner
 from envbuild.settings import Settings
-from envbuild.tools import KINDS, find_tool, install_hint
+from envbuild.tools import KINDS, find_tool, install_hint, package_hint
 from tests.support import ScriptedRunner, needs, settings_with
 
 
@@ -52,7 +52,7 @@ def test_missing(tmp_path: Path) -> None:
         find_tool("mksquashfs", settings_with(tmp_path), ScriptedRunner({}))
     assert str(caught.value) == "mksquashfs was not found on PATH"
     assert caught.value.hint == (
-        "on Debian or Ubuntu, as root: apt-get install squashfs-tools\n"
+        "as root: install what Debian has in its package squashfs-tools\n"
         "on a login node: module avail, or ask its staff for squashfs-tools"
     )
 
@@ -79,7 +79,17 @@ def test_one_that_does_not_start(tmp_path: Path) -> None:
 def test_uv_comes_with_envbuild(tmp_path: Path) -> None:
     tool = find_tool("uv", settings_with(tmp_path), LocalRunner())
     assert tool.version >= KINDS["uv"].minimum
-    assert "pip install --user envbuild" in install_hint("uv")
+    assert "pip install --user envbuild" in install_hint("uv", settings_with(tmp_path))
+
+
+def test_the_systems_own_installer_is_advised(tmp_path: Path) -> None:
+    with_apt, other = settings_with(tmp_path, "apt-get"), {"PATH": "/nowhere"}
+    staff = "\non a login node: module avail, or ask its staff for uidmap"
+    assert install_hint("newuidmap", with_apt) == f"as root: apt-get install uidmap{staff}"
+    assert (
+        package_hint("uidmap", other)
+        == f"as root: install what Debian has in its package uidmap{staff}"
+    )
 
 
 @pytest.mark.live

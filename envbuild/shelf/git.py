@@ -30,6 +30,7 @@ from envbuild.shelf.backend import (
 from envbuild.shelf.model import SLOT
 from envbuild.store.atomic import os_errors_as
 from envbuild.store.hashing import hash_text
+from envbuild.tools import package_hint
 
 BRANCH = "refs/heads/main"
 OnLine = Callable[[str], None] | None
@@ -276,7 +277,7 @@ class GitBackend:
         try:
             return self._runner(command, check=check)
         except ToolMissingError as error:
-            hint = "on Debian or Ubuntu, as root: apt-get install git\non a login node: module load git"
+            hint = package_hint("git", self._settings.environment)
             raise HostError("a git shelf needs git", hint=hint) from error
 
 

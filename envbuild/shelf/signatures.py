@@ -13,6 +13,7 @@ from pathlib import Path
 
 from envbuild.errors import EnvbuildError, HostError, IntegrityError, UsageError
 from envbuild.run import Command, Result, Runner
+from envbuild.tools import package_hint
 
 NAMESPACE = "envbuild"
 """A signature that the same key made for git, mail or files is none for a shelf."""
@@ -126,7 +127,7 @@ class SignatureVerifier:
                 Command(argv=argv, env=env, stdin=data.decode(), timeout=SECONDS), check=False
             )
         except HostError as error:
-            hint = "on Debian or Ubuntu, as root: apt-get install openssh-client"
+            hint = package_hint("openssh-client", self.environment)
             raise HostError(f"signatures need ssh-keygen: {error.what}", hint=hint) from error
 
 

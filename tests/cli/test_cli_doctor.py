@@ -469,7 +469,7 @@ def test_squashfuse(tmp_path: Path) -> None:
     lacking = programs.examine_squashfuse(settings, runner, USER)
     assert (lacking.verdict, lacking.mend.splitlines()[0]) == (
         "differs",
-        "on Debian or Ubuntu, as root: apt-get install squashfuse",
+        "as root: install what Debian has in its package squashfuse",
     )
     assert programs.examine_squashfuse(settings, runner, ROOT).value.startswith("not needed")
     setuid = ScriptedRunner({**answers, "buildcfg": (0, "APPTAINER_SUID_INSTALL=1\n", "")})
@@ -571,7 +571,7 @@ def test_a_machine_that_lacks_everything(tmp_path: Path, server: str) -> None:
         "Debian mirror",
     } <= broken
     assert {"Python", "uv", "package index"}.isdisjoint(broken)
-    assert "→ on Debian or Ubuntu, as root: apt-get install squashfs-tools" in text
+    assert "→ as root: install what Debian has in its package squashfs-tools" in text
 
 
 def test_json_says_the_same(tmp_path: Path, server: str) -> None:

@@ -40,6 +40,7 @@ def examine_machine(
         ("squashfuse", partial(programs.examine_squashfuse, settings, runner, facts)),
         ("mksquashfs", partial(programs.examine_packer, settings, runner)),
         ("unsquashfs", partial(programs.examine_tool, "unsquashfs", settings, runner)),
+        ("apt-get", partial(programs.examine_tool, "apt-get", settings, runner)),
         ("mmdebstrap", partial(programs.examine_tool, "mmdebstrap", settings, runner)),
         ("engine", partial(programs.examine_engine, settings, runner)),
         *places.probes(settings, runner, facts),

@@ -11,7 +11,7 @@ from envbuild.host import Host
 from envbuild.run import Command, Runner
 from envbuild.runtime_search import find_runtime, find_squashfuse, is_setuid
 from envbuild.settings import Settings
-from envbuild.tools import find_tool
+from envbuild.tools import find_tool, package_hint
 
 GPU_SECONDS = 5.0
 """How long nvidia-smi may take: it wakes a GPU that sleeps."""
@@ -71,8 +71,7 @@ def examine_squashfuse(settings: Settings, runner: Runner, host: Host) -> Findin
     if found:
         return fine(name, found)
     value = "not found: images are unpacked before each run, and overlay partitions are refused"
-    mend = "on Debian or Ubuntu, as root: apt-get install squashfuse\non a login node: ask its staff for squashfuse"
-    return differs(name, value, mend)
+    return differs(name, value, package_hint(name, settings.environment))
 
 
 def examine_engine(settings: Settings, runner: Runner) -> Finding:

@@ -15,7 +15,6 @@ from envbuild.errors import (
 )
 from envbuild.net.redact import redact
 from envbuild.net.web import CERTIFICATE_HINT, UNTRUSTED
-from envbuild.tools import install_hint
 
 FULL = re.compile(r"No space left on device|Disk quota exceeded")
 TOO_MANY_FILES = re.compile(r"Too many open files")
@@ -69,7 +68,7 @@ def install_error(error: ToolFailedError, wanted: list[str], suite: str) -> Envb
             where=f"{suite}: {' '.join(wanted[:12])}",
             hint="leave out one of the packages under [system], or take another release",
         )
-    return HostError(error.what, where=f"apt-get install ({suite})", hint=install_hint("apt-get"))
+    return HostError(error.what, where=f"apt-get install ({suite})")
 
 
 def _full_error(error: ToolFailedError) -> SpaceError:

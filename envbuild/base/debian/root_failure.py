@@ -27,7 +27,7 @@ def explain_failure(error: ToolFailedError, settings: Settings, store: Store) ->
         # so this comes before the disk
         what = "mmdebstrap cannot make a user namespace, which it needs to make a Debian base without root"
         hint = (
-            "root can mend it: apt-get install uidmap; sysctl user.max_user_namespaces=10000; and the lines in\n"
+            "root can mend it: install newuidmap (Debian's package uidmap); sysctl user.max_user_namespaces=10000; and the lines in\n"
             "/etc/subuid and /etc/subgid that envbuild doctor names\n"
             "or make the image on another machine and copy the .sif here"
         )
