@@ -323,7 +323,7 @@ def test_a_folder_that_hands_its_group_on_counts_for_that_group(tmp_path: Path) 
 def test_a_quota_counts_where_it_is_less_than_the_disk() -> None:
     quota = Quota(used=18 * GB, limit=20 * GB, files_used=90_000, files_limit=None)
     found = judge_space("current folder", space(), writable=True, quota=quota)
-    assert (found.verdict, found.mend) == ("differs", "work in another folder")
+    assert (found.verdict, found.mend) == ("differs", "cd /another/folder")
     assert found.value.startswith(
         "/scratch (ext4): 2.0 GB free of your quota of 20.0 GB, 10,000,000 inodes free; "
     )
@@ -565,12 +565,12 @@ def test_a_machine_that_lacks_everything(tmp_path: Path, server: str) -> None:
     assert {
         "container runtime",
         "newuidmap",
-        "mksquashfs",
-        "unsquashfs",
+        "apt-get",
         "mmdebstrap",
         "Debian mirror",
     } <= broken
-    assert {"Python", "uv", "package index"}.isdisjoint(broken)
+    assert {"Python", "uv", "package index", "mksquashfs", "unsquashfs"}.isdisjoint(broken)
+    assert "mksquashfs was not found on PATH: no --mode fakeroot and docker;" in text
     assert "→ as root: install what Debian has in its package squashfs-tools" in text
 
 

@@ -15,6 +15,11 @@ from envbuild.run import Runner
 from envbuild.settings import Settings
 
 Probe = Callable[[], Finding | Iterable[Finding]]
+OPTIONAL = {
+    "mksquashfs": "no --mode fakeroot and docker; --mode flat packs without it",
+    "unsquashfs": "no image can be unpacked where /dev/fuse or squashfuse is missing",
+}
+"""Programs without which ``make`` works all the same: what does not."""
 
 
 def examine_machine(
@@ -28,6 +33,9 @@ def examine_machine(
     def judge_namespaces() -> Finding:
         return rights.judge_namespaces(facts, works=user_namespaces_work(runner))
 
+    def look_for(tool: str) -> tuple[str, Probe]:
+        return tool, partial(programs.examine_tool, tool, settings, runner)
+
     probes: list[tuple[str, Probe]] = [
         ("Python", programs.examine_python),
         ("uv", lambda: uv),
@@ -35,13 +43,13 @@ def examine_machine(
         ("rights", partial(rights.judge_rights, facts)),
         ("user namespaces", judge_namespaces),
         ("subuid, subgid", partial(rights.judge_ids, facts)),
-        ("newuidmap", partial(programs.examine_tool, "newuidmap", settings, runner)),
+        look_for("newuidmap"),
         ("/dev/fuse", partial(rights.judge_fuse, facts)),
         ("squashfuse", partial(programs.examine_squashfuse, settings, runner, facts)),
         ("mksquashfs", partial(programs.examine_packer, settings, runner)),
-        ("unsquashfs", partial(programs.examine_tool, "unsquashfs", settings, runner)),
-        ("apt-get", partial(programs.examine_tool, "apt-get", settings, runner)),
-        ("mmdebstrap", partial(programs.examine_tool, "mmdebstrap", settings, runner)),
+        look_for("unsquashfs"),
+        look_for("apt-get"),
+        look_for("mmdebstrap"),
         ("engine", partial(programs.examine_engine, settings, runner)),
         *places.probes(settings, runner, facts),
         ("GPU", partial(programs.examine_gpu, settings, runner, facts)),
@@ -56,10 +64,11 @@ def _guarded(name: str, probe: Probe) -> list[Finding]:
     try:
         found = probe()
         return [found] if isinstance(found, Finding) else list(found)
-    except EnvbuildError as error:
-        return [broken(name, str(error), error.hint or "")]
-    except OSError as error:
-        return [broken(name, str(error))]
+    except (EnvbuildError, OSError) as error:
+        hint = getattr(error, "hint", None) or ""
+        if name in OPTIONAL:
+            return [differs(name, f"{error}: {OPTIONAL[name]}", hint)]
+        return [broken(name, str(error), hint)]
     except Exception as error:  # noqa: BLE001  (a bug here must not hide what others found)
         value = f"this line could not be found out: {type(error).__name__}: {error}"
         return [differs(name, value)]

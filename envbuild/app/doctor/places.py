@@ -21,7 +21,12 @@ INODES = (200_000, 20_000)
 twice while built."""
 SMALL_HOME = 40 * GB
 """A home that may hold less than this is no place for a store: universities give 15 to 25 GB."""
-VARIABLES = {"TMPDIR": "TMPDIR", "store": "ENVBUILD_STORE"}
+EXPORTS = {
+    "TMPDIR": ("export TMPDIR=", "/a/folder/on/a/local/disk"),
+    "store": ("export ENVBUILD_STORE=", "/another/folder"),
+    "current folder": ("cd ", "/another/folder"),
+}
+"""How another folder is taken, and one that stands for it where none was found."""
 WORK = ("SCRATCH", "WORK", "SCRATCHDIR", "WORKDIR", "PROJECT", "GROUP_HOME")
 """Variables in which sites name large folders."""
 LOCAL = ("SLURM_TMPDIR", "SGE_LOCALDIR", "PBS_LOCALDIR", "PBS_JOBFS", "T4TMPDIR", "LOCAL_SCRATCH")
@@ -91,8 +96,7 @@ def judge_space(
         return broken(name, value, mend)
     if name == "TMPDIR" and space.slow:
         value += "; builds are slow there, and may fail for lack of extended attributes"
-        mend = f"export TMPDIR={better or '/a/folder/on/a/local/disk'}"
-        return differs(name, value, mend)
+        return differs(name, value, move)
     if name == "store" and home is not None and _in_small_home(space, quota, home):
         value += "; a home of this size fills up after a few images"
         return differs(name, value, move)
@@ -104,10 +108,8 @@ def judge_space(
 
 def _move_away(name: str, better: Path | None) -> str:
     """Return how to take another folder in the place of one."""
-    variable = VARIABLES.get(name)
-    if variable is None:
-        return "work in another folder"
-    return f"export {variable}={better or '/another/folder'}"
+    command, example = EXPORTS[name]
+    return command + str(better or example)
 
 
 def judge_entry(
@@ -116,7 +118,7 @@ def judge_entry(
     """Judge whether programs start in TMPDIR, and whether the other ids of a build may enter it (``closed``: not)."""
     if found.name != "TMPDIR" or found.verdict == "broken":
         return found
-    move = f"export TMPDIR={better or '/a/folder/on/a/local/disk'}"
+    move = _move_away(found.name, better)
     if "noexec" in space.options:
         value = f"{found.value}; no program can be started there (noexec), and builds start some"
         return broken(found.name, value, move)
