@@ -219,6 +219,11 @@ FAILURES: list[tuple[str, type[EnvbuildError], str]] = [
     ),
     ("dpkg: error: cannot write: No space left on device\n", SpaceError, "the disk is full"),
     (
+        "E: You don't have enough free space in /tmp/mmdebstrap.jtPE9MHwJU/var/cache/apt/archives/.\n",
+        SpaceError,
+        "the disk is full",
+    ),
+    (
         "E: Failed to fetch copy:/x Failed to stat - stat (13: Permission denied)\n",
         ToolFailedError,
         (

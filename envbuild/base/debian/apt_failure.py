@@ -16,7 +16,7 @@ from envbuild.errors import (
 from envbuild.net.redact import redact
 from envbuild.net.web import CERTIFICATE_HINT, UNTRUSTED
 
-FULL = re.compile(r"No space left on device|Disk quota exceeded")
+FULL = re.compile(r"No space left on device|Disk quota exceeded|enough free space in")
 TOO_MANY_FILES = re.compile(r"Too many open files")
 UNSIGNED = re.compile(r"NO_PUBKEY|is not signed|signatures? (?:couldn't be verified|were invalid)")
 NO_SUITE = re.compile(r"404\s+Not Found|does not have a Release file")

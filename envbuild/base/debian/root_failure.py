@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from envbuild.base.debian.apt_failure import FULL
 from envbuild.errors import EnvbuildError, SpaceError, ToolFailedError
 from envbuild.settings import Settings
 from envbuild.store.atomic import os_errors_as
@@ -31,7 +32,7 @@ def explain_failure(error: ToolFailedError, settings: Settings, store: Store) ->
             "/etc/subuid and /etc/subgid that envbuild doctor names\n"
             "or make the image on another machine and copy the .sif here"
         )
-    elif "No space left on device" in text or "Disk quota exceeded" in text:
+    elif FULL.search(text):
         hint = "1 GB is needed in each: point TMPDIR or ENVBUILD_STORE to a larger file system"
         return SpaceError("the disk is full", where=f"{settings.tmpdir} or {store.root}", hint=hint)
     elif packages:
