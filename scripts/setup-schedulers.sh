@@ -15,6 +15,7 @@
 # wait, and one made-up GPU.  A job that is told to end has 30 seconds, as on clusters.  Slurm takes the nodes of jobs
 # in the partition "spare" for those of "gpu", after 30 seconds.  DIR/small holds a disk of 1 MB for each of them.
 # With a PID they are stopped when that process has ended, however it ended.
+# NODE_BASH=PROGRAM is the nodes' /bin/bash, such as the old one of a cluster.
 # Configuration and state of both are below DIR; a Slurm or Grid Engine that is already set up here is left alone.
 set -euo pipefail
 
@@ -114,13 +115,14 @@ write_clients() {
 
 # PBS and Grid Engine begin jobs with a login shell.  What this machine does at a login is no part of the tests: pyenv,
 # for one, takes a lock, and a job that is killed meanwhile leaves it behind, so that every later login waits a minute.
-write_hide_logins() {
+write_node_mounts() {
   local dir=$1 home
   home=$(getent passwd "$user" | cut -d : -f 6)
   : >"$dir/empty"
   # shellcheck disable=SC2016  # the nodes' shell expands it
   printf 'for file in .bash_profile .bash_login .profile; do\n  [ ! -e "%s/$file" ] || mount --bind "%s" "%s/$file"\ndone\n' \
-    "$home" "$dir/empty" "$home" >"$dir/hide-logins"
+    "$home" "$dir/empty" "$home" >"$dir/node-mounts"
+  [ -z "${NODE_BASH-}" ] || printf 'mount --bind "%s" "%s"\n' "$NODE_BASH" "$(realpath /bin/bash)" >>"$dir/node-mounts"
 }
 
 start_slurm() {
@@ -178,7 +180,7 @@ CONF
   for node in node1 node2; do
     # shellcheck disable=SC2016  # the inner shell expands its own arguments
     alive "$dir/slurm/$node.pid" || inside unshare --uts --mount sh -c \
-      'hostname "$1" && mount --bind "$2/hosts" /etc/hosts && exec /usr/sbin/slurmd -f "$2/slurm.conf"' sh "$node" "$dir"
+      'hostname "$1" && mount --bind "$2/hosts" /etc/hosts && . "$2/node-mounts" && exec /usr/sbin/slurmd -f "$2/slurm.conf"' sh "$node" "$dir"
   done
   wait_for sh -c "[ \"\$('$dir/bin/sinfo' -h -N -p gpu -o %T | grep -cE '^(idle|mixed|allocated)$')\" = 2 ]"
 }
@@ -218,7 +220,7 @@ start_grid_engine() {
   wait_for qconf -sh
   configure_grid_engine "$dir" >>"$dir/grid.log"
   # shellcheck disable=SC2016  # the inner shell expands its own arguments
-  runs sge_execd || inside SGE_ROOT="$dir/grid/root" unshare --mount sh -c '. "$1/hide-logins" && exec /usr/sbin/sge_execd' sh "$dir"
+  runs sge_execd || inside SGE_ROOT="$dir/grid/root" unshare --mount sh -c '. "$1/node-mounts" && exec /usr/sbin/sge_execd' sh "$dir"
   wait_for sh -c "qstat -f | grep -q 'all.q@localhost.* lx-amd64 *$'"
 }
 
@@ -278,7 +280,7 @@ start_pbs() {
   mount_small_disk "$dir/small/pbs"
   mkdir -p "$pbs_dir/bin" "$home"
   write_enter "$dir"
-  write_hide_logins "$dir"
+  write_node_mounts "$dir"
   # qsub leaves a process behind that serves the next one; it is found by a name in this folder, and must be this PBS's own
   install -d -m 1777 "$home/tmp"
   printf '%s\n' '127.0.0.1 localhost' '10.96.0.1 pbs1' '10.96.0.2 pbs2' >"$pbs_dir/hosts"
@@ -294,7 +296,7 @@ start_pbs() {
       PBS_START_COMM=$server PBS_START_MOM=1 PBS_HOME="$home/$number" PBS_CORE_LIMIT=0 PBS_SCP=/bin/cp PBS_TMPDIR="$home/tmp" >"$pbs_dir/$node.conf"
     # shellcheck disable=SC2016  # the inner shell expands its own arguments
     setsid nsenter --net="/run/netns/$space-$number" unshare --uts --mount sh -c \
-      'hostname "$1" && mount --bind "$2/hosts" /etc/hosts && mount --bind "$2/$1.conf" /etc/pbs.conf && mount --bind "$2/passwd" /etc/passwd && . "$3/hide-logins" &&
+      'hostname "$1" && mount --bind "$2/hosts" /etc/hosts && mount --bind "$2/$1.conf" /etc/pbs.conf && mount --bind "$2/passwd" /etc/passwd && . "$3/node-mounts" &&
        mount -t tmpfs tmpfs /run/postgresql && chmod 1777 /run/postgresql && exec sleep infinity' sh "$node" "$pbs_dir" "$dir" \
       </dev/null >/dev/null 2>&1 &
     echo $! >"$pbs_dir/$node.pid"
@@ -357,7 +359,7 @@ start() {
     ip -n "$space" address add 10.98.0.2/32 dev lo
   fi
   write_enter "$dir"
-  write_hide_logins "$dir"
+  write_node_mounts "$dir"
   write_clients "$dir"
   start_slurm "$dir"
   start_grid_engine "$dir"
@@ -395,7 +397,7 @@ empty() {
   ip netns delete "$space"
 }
 
-if [ "$(id -u)" != 0 ]; then exec sudo -n OPENPBS_PREFIX="$prefix" bash "${BASH_SOURCE[0]}" "$@"; fi
+if [ "$(id -u)" != 0 ]; then exec sudo -n OPENPBS_PREFIX="$prefix" NODE_BASH="${NODE_BASH-}" bash "${BASH_SOURCE[0]}" "$@"; fi
 case ${1-} in
   install)
     install_packages
@@ -405,6 +407,11 @@ case ${1-} in
   start | start-pbs | stop)
     dir=$(realpath -m "${2:?a folder is missing}")
     space=$(name_of "$dir")
+    # two at once would start each daemon twice, and a second slurmctld ends the first; daemons do not hold the lock
+    if [ "$1" != stop ] && [ "${LOCKED_FOLDER-}" != "$dir" ]; then
+      mkdir -p "$dir"
+      LOCKED_FOLDER=$dir exec flock --close "$dir/lock" bash "${BASH_SOURCE[0]}" "$@"
+    fi
     "${1//-/_}" "$dir" "${3-}"
     ;;
   *) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}" >&2; exit 2 ;;

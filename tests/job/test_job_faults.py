@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from envbuild.job.compose import check_name, name_of_file
 from envbuild.job.model import Job, Record
 from envbuild.job.preflight import check_client, check_predecessors
 from envbuild.job.schedulers import SCHEDULERS, scheduler_of
-from envbuild.job.schedulers.protocol import check_owned
+from envbuild.job.schedulers.protocol import check_owned, script_text
 from envbuild.job.sites.find import load_site
 from envbuild.job.submit import submit
 from envbuild.job.track.cancel import Cancelled, cancel_job
@@ -773,9 +774,76 @@ def test_the_code_of_a_stopped_job_is_that_of_its_signal(
     signal: str, code: int, expected: int, tmp_path: Path
 ) -> None:
     """Slurm sends CONT with TERM, and a runtime may report the last signal that it passed on."""
+    assert finished(f"signal={signal} own=", code, tmp_path) == expected
+
+
+@pytest.mark.parametrize(("code", "expected"), [(2, 2), (125, 125), (146, 143), (255, 143)])
+def test_the_code_of_a_stopped_command_is_its_own_where_nobody_else_has_it(
+    code: int, expected: int, tmp_path: Path
+) -> None:
+    """146 and 255 may be the runtime's."""
+    assert finished(f"signal=TERM own={code}", code, tmp_path) == expected
+
+
+def finished(state: str, code: int, folder: Path) -> int:
+    """End a job's script in a state, and return its code, which is that of its receipt."""
     report = Path(envbuild.job.__file__).with_name("scripts") / "report.sh"
-    head = "id=1 task= name=x site=x reason= started= digest= lock= commit= gpus= driver= watch="
-    script = f"{head} receipt={tmp_path}/receipt signal={signal}; . {report}; trap finish EXIT; exit {code}"
-    done = LocalRunner()(Command(argv=("bash", "-c", script)), check=False)
-    assert done.code == expected
-    assert json.loads((tmp_path / "receipt").read_text())["code"] == expected
+    head = "set -u; id=1 task= name=x site=x node=x reason= started= digest= lock= commit= gpus= driver= watch=()"
+    head += " runs=1 requeue=0 use=use used= sampler="
+    text = f"{head} receipt={folder}/receipt {state}; stop_sampling() {{ :; }}; . {report}; trap finish EXIT; exit {code}"
+    done = LocalRunner()(Command(argv=("bash", "-c", text), cwd=folder), check=False)
+    assert json.loads((folder / "receipt").read_text())["code"] == done.code
+    return done.code
+
+
+QSTAT = "job-ID prior name user state submit/start at queue slots ja-task-ID\n---\n"
+BUSY = 'echo >>asked; [ "$(wc -l <asked)" -gt 2 ] || exit 1'
+ROW = " 7 0.5 tiny you {state} 11/24/2026 10:00:00 {place}\n"
+
+
+@pytest.mark.parametrize(
+    ("rows", "task", "expected"),
+    [
+        (ROW.format(state="Rq", place="1"), "", True),
+        (ROW.format(state="r", place="all.q@node1.campus.example.a 1"), "", False),
+        (ROW.format(state="Rr", place="all.q@node1.campus.example.a 1"), "", False),
+        (ROW.format(state="Rt", place="all.q@node2.campus.example.a 1"), "", True),
+        (ROW.format(state="qw", place="1 3"), "3", True),
+        (ROW.format(state="qw", place="1 3"), "2", False),
+        (ROW.format(state="dr", place="all.q@node1.campus.example.a 1"), "", False),
+        ("", "", False),
+    ],
+)
+@pytest.mark.parametrize("trouble", [":", BUSY, "kill -USR2 $$", "exit 1"])
+def test_a_job_of_grid_engine_knows_that_it_starts_again(
+    rows: str, task: str, expected: bool, trouble: str, tmp_path: Path
+) -> None:
+    """Also where its server is too busy at first, or the client gets the job's signal, too."""
+    (tmp_path / "answer").write_text(QSTAT + rows)
+    qstat = tmp_path / "qstat"
+    qstat.write_text(f"#!/bin/sh\n{trouble}\ncat answer\n")
+    qstat.chmod(0o755)
+    features = SCHEDULERS["gridengine"].features
+    parts = ("set -u\nreason=\n", f"task='{task}'\n", script_text("report.sh"))
+    # with status 0 before it, which a bare "return" of the handler would give
+    handler = (
+        "sleep() { :; }\ntrap 'if preempted; then exit 8; fi; exit 9' USR1\ntrue\nkill -USR1 $$\n"
+    )
+    environment = {
+        "PATH": "/usr/bin:/bin",
+        "SGE_O_PATH": str(tmp_path),
+        "JOB_ID": "7",
+        "QUEUE": "all.q",
+        "HOSTNAME": "node1.campus.example.ac.jp",
+    }
+    argv = ("bash", "-c", "".join((*parts, features.shell.preempted, handler)))
+    told = LocalRunner()(Command(argv=argv, cwd=tmp_path, env=environment), check=False)
+    assert told.code == (8 if expected and trouble != "exit 1" else 9), told.stderr
+
+
+def test_handlers_of_signals_say_what_they_return() -> None:
+    """A bare "return" gives the status from before the handler, which is often that of a success."""
+    shells = [SCHEDULERS[name].features.shell for name in SCHEDULERS]
+    texts = [shell.preempted + shell.tell_ranks + shell.kill_later for shell in shells]
+    texts += [script_text("report.sh"), script_text("supervise.sh")]
+    assert not re.findall(r"^.*\breturn *(?:$|[;|&}].*)", "\n".join(texts), flags=re.MULTILINE)

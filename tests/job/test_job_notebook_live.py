@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import platform
 import re
-import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,18 +21,28 @@ from selenium.webdriver.support.wait import WebDriverWait
 
 from envbuild.run import Command, LocalRunner
 from tests.browser import open_browser
-from tests.job.conftest import ON_SCHEDULERS, Project
+from tests.job.conftest import ON_SCHEDULERS, Project, make_project
 from tests.job.tunnel import tunnel
 from tests.project import small_project
-from tests.support import needs
+from tests.support import needs, wait_until
 from tests.wrap.jupyter_image import put_jupyter_image
 
 pytestmark = [
     *ON_SCHEDULERS,
     needs("mmdebstrap", "chromium", "chromedriver"),
 ]
-ADDRESSES = {"node1": "10.98.0.1", "node2": "10.98.0.2"}
-"""As scripts/setup-schedulers.sh names them."""
+ADDRESSES = {
+    "slurm": {"node1": "10.98.0.1", "node2": "10.98.0.2"},
+    "gridengine": {platform.node(): "127.0.0.1"},
+    "pbs": {"pbs1": "10.96.0.1", "pbs2": "10.96.0.2"},
+}
+"""The nodes of each scheduler, as scripts/setup-schedulers.sh names them."""
+SHOW_JOB = {
+    "slurm": ("scontrol", "show", "job", "-dd"),
+    "gridengine": ("qstat", "-j"),
+    "pbs": ("qstat", "-f"),
+}
+"""All that a scheduler tells of a job."""
 
 
 @pytest.fixture
@@ -81,41 +91,49 @@ def arguments_of_all() -> str:
     return LocalRunner()(command).stdout
 
 
-def test_a_cell_computes_on_a_node(project: Project, clients: Path, browser: Chrome) -> None:
+@pytest.mark.parametrize("scheduler", ADDRESSES)
+def test_a_cell_computes_on_a_node(
+    scheduler: str, request: pytest.FixtureRequest, tmp_path: Path, browser: Chrome
+) -> None:
+    clients = request.getfixturevalue("pbs_clients" if scheduler == "pbs" else "clients")
+    project = make_project(tmp_path, clients)
     put_jupyter_image(project.folder)
-    result = project.run("notebook", "nb", "--on", "slurm")
+    result = project.run("notebook", "nb", "--on", scheduler)
     assert result.code == 0, result.stderr
-    line = re.search(r"ssh -N -L (\d+):(node\d):(\d+) \w+@\S+$", result.stdout, re.MULTILINE)
+    line = re.search(r"ssh -N -L (\d+):(\S+):(\d+) \w+@\S+$", result.stdout, re.MULTILINE)
     url = re.search(r"http://127\.0\.0\.1:\d+(/lab\?token=(\S+))", result.stdout)
-    job = re.search(r"job (\d+) on node", result.stderr)
+    job = re.search(r"job (\d+) on ", result.stderr)
     assert line, result.stdout
     assert url, result.stdout
     assert job, result.stderr
     try:
-        with tunnel(clients, (ADDRESSES[line[2]], int(line[3]))) as port:
+        with tunnel(clients, (ADDRESSES[scheduler][line[2]], int(line[3]))) as port:
             cell = "import os, six; print(six.__version__, os.uname().nodename, 6 * 7)"
             printed = compute(browser, f"http://127.0.0.1:{port}{url[1]}", cell)
             assert printed == f"1.16.0 {line[2]} 42"
         token = url[2]
         assert len(token) >= 40
         assert token not in arguments_of_all()
-        asked = ("scontrol", "show", "job", "-dd", job[1])
-        command = Command(argv=asked, env=project.environment, timeout=20)
-        assert token not in LocalRunner()(command).stdout
+        command = Command(argv=(*SHOW_JOB[scheduler], job[1]), env=project.environment, timeout=20)
+        told = LocalRunner()(command).stdout
+        assert job[1] in told
+        assert token not in told
         seen = [path for path in readable_by_others(project.folder) if path.stat().st_size < 2**20]
         assert any(path.suffix == ".log" for path in seen)
         assert not [path for path in seen if token.encode() in path.read_bytes()]
-        again = project.run("notebook", "nb", "--on", "slurm", "--json")
+        again = project.run("notebook", "nb", "--on", scheduler, "--json")
         assert json.loads(again.stdout)["url"].endswith(token)
     finally:
         project.run("cancel", job[1])
-    deadline = time.monotonic() + 60
-    while token in "".join(
-        path.read_text() for path in project.folder.glob(".envbuild/jobs/*.notebook/token")
-    ):
-        assert time.monotonic() < deadline, "the job has not ended"
-        time.sleep(1)
-        project.run("notebook", "nb", "--on", "slurm", "--partition", "nowhere")  # removes the old
+
+    def is_removed() -> bool:
+        project.run(
+            "notebook", "nb", "--on", scheduler, "--partition", "nowhere"
+        )  # removes the old
+        kept = project.folder.glob(".envbuild/jobs/*.notebook/token")
+        return token not in "".join(path.read_text() for path in kept)
+
+    wait_until(is_removed, "the job has ended, and its folder is removed")
 
 
 def test_a_layer_brings_jupyterlab_where_the_image_has_none(project: Project) -> None:

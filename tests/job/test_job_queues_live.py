@@ -155,7 +155,7 @@ def wait_until_gone(process: Path) -> None:
 def start_daemons(place: Place, folder: Path, *options: str) -> None:
     if place.scheduler != "pbs":
         line = ("bash", str(SCRIPT), "start", str(folder))
-        LocalRunner()(Command(argv=line, timeout=60), check=False)
+        LocalRunner()(Command(argv=line, timeout=90))
         return
     for node in ("pbs1", "pbs2"):
         number = (folder / f"pbs/{node}.pid").read_text().strip()

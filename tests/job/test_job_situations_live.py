@@ -163,7 +163,7 @@ def start_server(scheduler: str, folder: Path) -> None:
             f"PATH={PBS_PATH}",
         ]
         argv += ["LANG=C.UTF-8", str(PBS / "libexec/pbs_init.d"), "start"]
-    LocalRunner()(Command(argv=tuple(argv), timeout=60), check=False)
+    LocalRunner()(Command(argv=tuple(argv), timeout=90))
 
 
 def wait_for_pbs_nodes(place: Place) -> None:
@@ -202,16 +202,18 @@ def wait_through_a_stop(scheduler: str, clients: Path, parent: Path) -> None:
 
 
 def test_servers_that_stop_while_a_job_is_waited_for(
-    clients: Path, pbs_clients: Path, tmp_path: Path
+    clients: Path, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    """The real ones: slurmctld, sge_qmaster and PBS's server."""
+    """The real ones: slurmctld, sge_qmaster and, where it is installed, PBS's server."""
     tiny_image()
-    with concurrent.futures.ThreadPoolExecutor(len(KINDS)) as pool:
+    folders = {"slurm": clients, "gridengine": clients}
+    if HAS_PBS:
+        folders["pbs"] = request.getfixturevalue("pbs_clients")
+    with concurrent.futures.ThreadPoolExecutor(len(folders)) as pool:
         tasks = []
-        for scheduler in KINDS:
+        for scheduler, found in folders.items():
             folder = tmp_path / scheduler
             folder.mkdir()
-            found = pbs_clients if scheduler == "pbs" else clients
             tasks.append(pool.submit(wait_through_a_stop, scheduler, found, folder))
         for task in tasks:
             task.result()

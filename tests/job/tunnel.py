@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shlex
 import socket
 import subprocess
 import sys
@@ -30,11 +31,11 @@ threading.Event().wait(30)
 """What carries bytes between its input and output and an address; it is run in the network of the nodes."""
 
 
-def enter_words(clients: Path) -> tuple[str, str, str]:
-    """Return what starts a program in the network of the nodes."""
-    enter = re.search(r"exec (\S+) (--net=\S+)", (clients / "sbatch").read_text())
+def enter_words(clients: Path) -> tuple[str, ...]:
+    """Return what starts a program in the network of the nodes; of PBS, on the node with its server."""
+    enter = re.search(r"exec (.+? --) env ", (clients / "qsub").read_text())
     assert enter is not None
-    return enter[1], enter[2], "--"
+    return tuple(shlex.split(enter[1]))
 
 
 @contextlib.contextmanager

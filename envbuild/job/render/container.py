@@ -90,7 +90,7 @@ def enter_function(job: Job, site: Site, scheduler: Scheduler) -> str:
         '  begun= && : >"$scratch/.begun" && exec 6<"$scratch/.begun" && begun=/dev/fd/6',
         "  # shellcheck disable=SC2016  # the image's shell expands it",
     ]
-    lines += [f"  {_exec_line(job, site, scheduler)}", "  code=$?"]
+    lines += [f"  {_exec_line(job, site, scheduler)}", "  code=$? own=$code"]
     lines += [*(f"  {line}" for line in NOT_STARTED.splitlines()), "  exec 6<&-"]
     lines += ['  rm -rf -- "$scratch"']
     lines += ['  [ -z "$staged" ] || unstage'] if job.intent.stage else []

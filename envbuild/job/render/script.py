@@ -131,7 +131,7 @@ def _start(job: Job, site: Site, scheduler: Scheduler) -> str:
     }
     lines = [
         *(f"{key}={shlex.quote(value)}" for key, value in values.items()),
-        "signal='' reason='' child='' early='' begun='' ranks='' watch=() sampler='' used='' gpus='' driver=''",
+        "signal='' reason='' child='' early='' begun='' ranks='' watch=() sampler='' used='' gpus='' driver='' own=''",
         f'cd "{features.shell.folder}" || exit 125',
         features.shell.id,
         features.shell.task,

@@ -58,15 +58,24 @@ PUT_BACK = """\
 put_back() { code=99; }
 """
 PREEMPTED = """\
-# what is to start again (qmod -rj, or suspended in an environment of checkpoint(5)) waits already
+# what is to start again (qmod -rj, or suspended in an environment of checkpoint(5)) waits already, or runs on another
+# node (R); of the queue's name and node, qstat shows the first 30 letters
 preempted() {
-  local PATH=${SGE_O_PATH:-}:$PATH
-  qstat 2>/dev/null |
-    awk -v job="$JOB_ID" -v task="$task" '
-      $1 == job && $5 ~ /q/ && (task == "" || $NF == task) { found = 1 }
-      END { exit !found }' || return
-  reason='Grid Engine stops it and starts it again'
-  put_back() { :; }
+  local PATH=${SGE_O_PATH:-}:$PATH answer row
+  ask_scheduler qstat || return 1
+  while read -ra row; do
+    [[ ${#row[@]} -gt 7 && ${row[0]} = "$JOB_ID" ]] || continue
+    [[ -z $task || ${row[*]: -1} = "$task" ]] || continue
+    case ${row[4]} in
+    *q*) ;;
+    *R*) [[ ${QUEUE-}@${HOSTNAME-} != "${row[7]}"* ]] || continue ;;
+    *) continue ;;
+    esac
+    reason='Grid Engine stops it and starts it again'
+    put_back() { :; }
+    return 0
+  done <<<"$answer"
+  return 1
 }
 """
 QUEUES = 20

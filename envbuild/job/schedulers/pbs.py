@@ -76,8 +76,9 @@ PREEMPTED = """\
 # that it starts a job again, for another one or an operator (qrerun(8B)), PBS says by its substate
 # (pbs_job_attributes(7B); seen with 23.06.06)
 preempted() {
-  local PATH=${PBS_O_PATH:-}:$PATH
-  qstat -f "$PBS_JOBID" 2>/dev/null | grep -q '^ *substate = 60$' || return
+  local PATH=${PBS_O_PATH:-}:$PATH answer
+  ask_scheduler qstat -f "$PBS_JOBID" || return 1
+  case $answer in *$'\\n    substate = 60\\n'*) ;; *) return 1 ;; esac
   reason='PBS stops it and starts it again'
   put_back() { :; }
 }

@@ -87,9 +87,9 @@ PREEMPTED = """\
 # that another job is to take its place, Slurm tells the steps of a job; its script hears of it
 # when the time that is given is over (slurm.conf(5), GraceTime; seen with 22.05.8)
 preempted() {
-  local state
-  state=$(scontrol show job --oneliner "$SLURM_JOB_ID" 2>/dev/null)
-  [[ $state == *' JobState=RUNNING '*' PreemptTime=2'* ]]
+  local answer
+  ask_scheduler scontrol show job --oneliner "$SLURM_JOB_ID" || return 1
+  [[ $answer == *' JobState=RUNNING '*' PreemptTime=2'* ]]
 }
 """
 AWAIT_PREEMPTION = """\

@@ -21,7 +21,7 @@ lock=sha256:2222222222222222222222222222222222222222222222222222222222222222
 walltime=43200
 margin=130
 requeue=0
-signal='' reason='' child='' early='' begun='' ranks='' watch=() sampler='' used='' gpus='' driver=''
+signal='' reason='' child='' early='' begun='' ranks='' watch=() sampler='' used='' gpus='' driver='' own=''
 cd "${SLURM_SUBMIT_DIR:-$PWD}" || exit 125
 id=${SLURM_ARRAY_JOB_ID:-${SLURM_JOB_ID:-$$}}
 task=${SLURM_ARRAY_TASK_ID:-}
@@ -57,9 +57,11 @@ finish() {
   case $signal in
   TERM | INT | USR2)
     case $code in
-    # the runtime may report 128 + SIGCONT, which Slurm sends with TERM, or 255 of a container that has gone; 125 is this
-    # script's own, of a program that the signal has ended, and 2 that of bash 5.2 which was looking for the end of $(
-    2 | 125 | 146 | 255) code=143 ;;
+    # the runtime may report 128 + SIGCONT, which Slurm sends with TERM, or 255 of a container that has gone
+    146 | 255) code=143 ;;
+    # unless they are the command's: 125 is this script's, of a program that the signal has ended, and 2 that of bash 5.2
+    # which was looking for the end of $(
+    2 | 125) [ "$code" = "$own" ] || code=143 ;;
     0)
       printf 'envbuild: the command ended with 0 after signal %s: it was stopped, so the job has not succeeded\n' "$signal"
       code=143
@@ -70,6 +72,8 @@ finish() {
   # the scheduler kills some seconds after its signal, and on a busy node each program takes long: until
   # the receipt is there, only mv runs
   TZ=UTC printf -v ended '%(%FT%TZ)T' -1
+  # bash 4.2 does not look at TZ again once it runs
+  case $BASH_VERSION in 4.2*) ended=$(date -u +%FT%TZ) ;; esac
   printf -v text \
     '{"schema":1,"job":"%s","task":"%s","name":"%s","site":"%s","code":%d,"signal":"%s","reason":"%s","node":"%s",' \
     "$id" "$task" "$name" "$site" "$code" "$signal" "$reason" "$node"
@@ -90,6 +94,17 @@ finish() {
     notify
   fi
   exit "$code"
+}
+
+# Ask from a handler of signals: schedulers signal all processes of a job, and may do so again, so the client ignores
+# them.  Functions here say what they return: in a handler "return" alone is the status from before it (bash 5).
+ask_scheduler() {
+  local tries=0
+  # shellcheck disable=SC2006  # a signal that comes while bash 5.2 looks for the end of $( is a syntax error
+  until answer=`trap '' TERM INT USR1 USR2 && "$@" 2>/dev/null`; do
+    [ $((tries += 1)) -lt 3 ] || return 1
+    sleep 1
+  done
 }
 
 # a warning comes up to two minutes before the end (sbatch(1), --signal), the end itself when it is due
@@ -374,7 +389,7 @@ enter() {
     --bind "${TMPDIR:-/tmp}:${TMPDIR:-/tmp}:rw" \
     --bind "$PWD:$PWD:rw" ${records[@]+"${records[@]}"} \
     "$image" sh -c 'echo >"$1"; shift; exec "$@"' sh "$scratch"/.begun "$@" 7<&-
-  code=$?
+  code=$? own=$code
   if [ "$code" -ne 0 ] && [ -n "$begun" ] && [ ! -s "$begun" ]; then
     printf 'envbuild: error: the container did not start: see above\n' >&2
     code=125

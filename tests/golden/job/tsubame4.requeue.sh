@@ -22,7 +22,7 @@ lock=sha256:2222222222222222222222222222222222222222222222222222222222222222
 walltime=86400
 margin=310
 requeue=3
-signal='' reason='' child='' early='' begun='' ranks='' watch=() sampler='' used='' gpus='' driver=''
+signal='' reason='' child='' early='' begun='' ranks='' watch=() sampler='' used='' gpus='' driver='' own=''
 cd "${SGE_O_WORKDIR:-$PWD}" || exit 125
 id=${JOB_ID:-$$}
 task=${SGE_TASK_ID:-}
@@ -61,9 +61,11 @@ finish() {
   case $signal in
   TERM | INT | USR2)
     case $code in
-    # the runtime may report 128 + SIGCONT, which Slurm sends with TERM, or 255 of a container that has gone; 125 is this
-    # script's own, of a program that the signal has ended, and 2 that of bash 5.2 which was looking for the end of $(
-    2 | 125 | 146 | 255) code=143 ;;
+    # the runtime may report 128 + SIGCONT, which Slurm sends with TERM, or 255 of a container that has gone
+    146 | 255) code=143 ;;
+    # unless they are the command's: 125 is this script's, of a program that the signal has ended, and 2 that of bash 5.2
+    # which was looking for the end of $(
+    2 | 125) [ "$code" = "$own" ] || code=143 ;;
     0)
       printf 'envbuild: the command ended with 0 after signal %s: it was stopped, so the job has not succeeded\n' "$signal"
       code=143
@@ -74,6 +76,8 @@ finish() {
   # the scheduler kills some seconds after its signal, and on a busy node each program takes long: until
   # the receipt is there, only mv runs
   TZ=UTC printf -v ended '%(%FT%TZ)T' -1
+  # bash 4.2 does not look at TZ again once it runs
+  case $BASH_VERSION in 4.2*) ended=$(date -u +%FT%TZ) ;; esac
   printf -v text \
     '{"schema":1,"job":"%s","task":"%s","name":"%s","site":"%s","code":%d,"signal":"%s","reason":"%s","node":"%s",' \
     "$id" "$task" "$name" "$site" "$code" "$signal" "$reason" "$node"
@@ -94,6 +98,17 @@ finish() {
     notify
   fi
   exit "$code"
+}
+
+# Ask from a handler of signals: schedulers signal all processes of a job, and may do so again, so the client ignores
+# them.  Functions here say what they return: in a handler "return" alone is the status from before it (bash 5).
+ask_scheduler() {
+  local tries=0
+  # shellcheck disable=SC2006  # a signal that comes while bash 5.2 looks for the end of $( is a syntax error
+  until answer=`trap '' TERM INT USR1 USR2 && "$@" 2>/dev/null`; do
+    [ $((tries += 1)) -lt 3 ] || return 1
+    sleep 1
+  done
 }
 
 # a warning comes up to two minutes before the end (sbatch(1), --signal), the end itself when it is due
@@ -416,7 +431,7 @@ enter() {
     --bind "/gs:/gs:rw" \
     --bind "/apps:/apps:rw" \
     "$image" sh -c 'trap "" USR1 USR2; echo >"$1"; shift; exec "$@"' sh /tmp/.begun "$@" 7<&-
-  code=$?
+  code=$? own=$code
   if [ "$code" -ne 0 ] && [ -n "$begun" ] && [ ! -s "$begun" ]; then
     printf 'envbuild: error: the container did not start: see above\n' >&2
     code=125
@@ -443,15 +458,24 @@ tell_at_end() {
   done
   kill -TERM $$
 }
-# what is to start again (qmod -rj, or suspended in an environment of checkpoint(5)) waits already
+# what is to start again (qmod -rj, or suspended in an environment of checkpoint(5)) waits already, or runs on another
+# node (R); of the queue's name and node, qstat shows the first 30 letters
 preempted() {
-  local PATH=${SGE_O_PATH:-}:$PATH
-  qstat 2>/dev/null |
-    awk -v job="$JOB_ID" -v task="$task" '
-      $1 == job && $5 ~ /q/ && (task == "" || $NF == task) { found = 1 }
-      END { exit !found }' || return
-  reason='Grid Engine stops it and starts it again'
-  put_back() { :; }
+  local PATH=${SGE_O_PATH:-}:$PATH answer row
+  ask_scheduler qstat || return 1
+  while read -ra row; do
+    [[ ${#row[@]} -gt 7 && ${row[0]} = "$JOB_ID" ]] || continue
+    [[ -z $task || ${row[*]: -1} = "$task" ]] || continue
+    case ${row[4]} in
+    *q*) ;;
+    *R*) [[ ${QUEUE-}@${HOSTNAME-} != "${row[7]}"* ]] || continue ;;
+    *) continue ;;
+    esac
+    reason='Grid Engine stops it and starts it again'
+    put_back() { :; }
+    return 0
+  done <<<"$answer"
+  return 1
 }
 tell_at_end 86100 >/dev/null 2>&1 &
 watch+=($!)
