@@ -15,70 +15,10 @@ from pathlib import Path
 
 from envbuild.host import ID_COUNT, Host
 from envbuild.run import Command, Runner
+from envbuild.script_files import read_script
 
 STASHES = ("/mnt", "/media", "/srv", "/opt")
 """Folders that every Linux has (FHS 3.0); a run covers one in its own mount namespace."""
-SCRIPT = """\
-set -eu
-# The ids of this run may enter no closed folder: what it needs is shown under its own name,
-# over empty folders.
-# Arguments: owner of what it may write, folder to stash things in, folder to start in, KIND:PATH…
-owner=$1 stash=$2 start=$3; shift 3
-mount -t tmpfs -o mode=755,size=1m envbuild "$stash"
-mkdir "$stash/home" "$stash/tmp"
-chown "$owner" "$stash/home" "$stash/tmp"
-count=0
-while [ "$1" != -- ]; do
-    kind=${1%%:*} path=${1#*:}
-    shift
-    if [ "$kind" = cover ]; then mount -t tmpfs -o mode=755,size=1m envbuild "$path"; continue; fi
-    count=$((count + 1))
-    eval "path$count=\\$path kind$count=\\$kind"
-    if [ "$kind" = rw ]; then chown "$owner" "$path"; fi
-    if [ -d "$path" ]; then mkdir "$stash/$count"; else : >"$stash/$count"; fi
-    mount --rbind "$path" "$stash/$count"
-done
-shift
-number=0
-while [ $number -lt $count ]; do
-    number=$((number + 1))
-    eval "path=\\$path$number"
-    if [ ! -e "$path" ]; then
-        if [ -d "$stash/$number" ]; then
-            mkdir -p "$path"
-        else
-            mkdir -p "${path%/*}"
-            : >"$path"
-        fi
-    fi
-    mount --rbind "$stash/$number" "$path"
-done
-# once for all: each program that starts costs a run two milliseconds
-if [ $count -gt 0 ]; then umount -l "$stash"/[0-9]*; fi
-cd "$start"
-"""
-ENTER = 'exec "$@"\n'
-ENTER_NESTED = """\
-# An ordinary user's namespace may map its own ids further, which newuidmap does not know of.
-trap : INT TERM
-mkfifo "$stash/pid" "$stash/go"
-{
-    read -r pid <"$stash/pid"
-    for map in uid_map gid_map; do echo "0 1 IDS" >"/proc/$pid/$map"; done
-    echo go >"$stash/go"
-} &
-code=0
-unshare --user --keep-caps sh -c \
-    'echo $$ >"$1/pid"; read -r _ <"$1/go"; shift; exec "$@"' sh "$stash" "$@" || code=$?
-# what was written is the caller's again: nobody else could remove it
-number=0
-while [ $number -lt $count ]; do
-    number=$((number + 1))
-    eval "path=\\$path$number kind=\\$kind$number"
-    if [ "$kind" = rw ]; then chown -R -h 0:0 "$path"; fi
-done
-exit "$code"
-""".replace("IDS", str(ID_COUNT))
 ALWAYS_CLOSED = ("/root", "/home")
 FOLDERS_OF_ROOT = ("_CACHEDIR", "_CONFIGDIR", "_TMPDIR")
 """Endings of variables that name folders of root's."""
@@ -120,12 +60,18 @@ class Cage:
         # the user is 0 of the first namespace, his ids begin with 1
         owner = "1:1" if self.nested else f"{self.uids[0]}:{self.gids[0]}"
         first = self.map_ids(1, "--map-root-user") if self.nested else ()
-        script = SCRIPT + (ENTER_NESTED if self.nested else ENTER)
+        script = read_script("envbuild", "host_scripts/show_paths.sh") + self._enter()
         arguments = (owner, stash, str(command.cwd or "/"), *listed)
         outer = (self.program, *first, "--mount", "sh", "-c", script, "envbuild-cage", *arguments)
         env = _own_folders(command.env or {}, stash, named)
         argv = (*outer, "--", *self._namespaces(), "--", *command.argv)
         return replace(command, argv=argv, cwd=None, env=env)
+
+    def _enter(self) -> str:
+        """Return the script's last part, which starts the command."""
+        if not self.nested:
+            return 'exec "$@"\n'
+        return read_script("envbuild", "host_scripts/enter_nested.sh", ids=str(ID_COUNT))
 
     def _namespaces(self) -> tuple[str, ...]:
         """Return what starts a command as root of these ids, in namespaces of its own."""

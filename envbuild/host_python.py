@@ -18,6 +18,7 @@ from envbuild.errors import HostError
 from envbuild.limits import UNREADABLE
 from envbuild.run import Command, Runner
 from envbuild.runtime import Bind
+from envbuild.script_files import read_script
 from envbuild.store.atomic import os_errors_as
 from envbuild.store.layout import Store
 
@@ -27,24 +28,6 @@ PACKAGES = "site-packages"
 """The user's own packages: in the standard library's folder where a Python is not a distribution's.
 
 They are not the image's, and it does not see them.
-"""
-SCRIPT = """\
-import json, os, re, sys
-for name in ("bz2", "ctypes", "hashlib", "lzma", "ssl", "zlib"):
-    try:
-        __import__(name)
-    except ImportError:
-        pass
-found = sorted(set(re.findall(r"(/\\S*\\.so\\S*)$", open("/proc/self/maps").read(), re.M)))
-stdlib = os.path.dirname(os.__file__)
-libraries = [path for path in found if not path.startswith(stdlib)]
-program = os.path.realpath("/proc/self/exe")
-print(json.dumps({"program": program, "stdlib": stdlib, "libraries": libraries}))
-"""
-LAUNCHER = """\
-#!/bin/sh
-home=${0%/*}/..
-exec "$home/lib/loader" --argv0 "$0" --library-path "$home/lib" "$home/bin/python" "$@"
 """
 """Starts it again from inside: sys.executable of the first start."""
 
@@ -106,7 +89,8 @@ def open_host_python(store: Store, runner: Runner) -> Iterator[HostPython]:
 
 
 def _find_parts(runner: Runner) -> _PythonFiles:
-    result = runner(Command(argv=(sys.executable, "-I", "-S", "-c", SCRIPT)), check=False)
+    script = read_script("envbuild", "host_scripts/find_python_files.py")
+    result = runner(Command(argv=(sys.executable, "-I", "-S", "-c", script)), check=False)
     try:
         found = msgspec.json.decode(result.stdout, type=_PythonFiles)
     except UNREADABLE:
@@ -138,7 +122,9 @@ def _lay_out(found: _PythonFiles, folder: Path) -> None:
         assert found.loader is not None  # noqa: S101  (asked for before)
         shutil.copyfile(found.loader, folder / "lib/loader")
         shutil.copyfile(found.program, folder / "bin/python")
-        (folder / "bin/python3").write_text(LAUNCHER)
+        # sys.executable of the first start: what starts it again from inside
+        launcher = read_script("envbuild", "host_scripts/start_python.sh")
+        (folder / "bin/python3").write_text(launcher)
         # root runs an image as another user
         for path in (folder, *folder.rglob("*")):
             path.chmod(0o755)

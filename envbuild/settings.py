@@ -7,40 +7,12 @@ from __future__ import annotations
 
 import os
 import pwd
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from envbuild.errors import UsageError
-from envbuild.toml import closest, place_of, read_toml
-
-SECTIONS: dict[str, tuple[str, ...] | None] = {
-    "store": ("path", "below"),
-    "recipes": ("folders",),
-    "indexes": None,  # names are the user's
-    "channels": None,  # the same
-    "conda": ("allow", "deny-licenses", "vendor"),
-    "mirrors": ("debian", "ubuntu"),
-    "registries": None,  # names are hosts
-    "build": ("tmpdir", "downloads"),
-    "runtime": ("program",),
-    "caches": ("folder",),
-}
-DOWNLOADS = 6
-"""Files fetched at the same time unless [build] downloads says otherwise."""
-
-
-REGISTRY_KEYS = ("mirrors", "plain-http")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Registry:
-    """How a container registry is reached: ``mirrors`` are URLs that are asked first, in order."""
-
-    mirrors: tuple[str, ...] = ()
-    plain_http: bool = False
+from envbuild.settings_file import DOWNLOADS, Registry, SettingsFile, read_settings_file
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,32 +72,24 @@ class _Sources:
 
     env: Mapping[str, str]
     config: Path
-    data: Mapping[str, Any]
+    written: SettingsFile
     home: Path
     cwd: Path
     origin: dict[str, str] = field(default_factory=dict)
 
-    def pick(self, key: str, variable: str, place: tuple[str, str]) -> str | None:
-        """Return the value of a variable, else of a section's key in the file."""
+    def pick(self, key: str, variable: str, written: str | None) -> str | None:
+        """Return the value of a variable, else what is written in the file."""
         if self.env.get(variable):
             self.origin[key] = variable
             return self.env[variable]
-        section, name = place
-        value = self.data.get(section, {}).get(name)
-        self.origin[key] = "default" if value is None else str(self.config)
-        return None if value is None else str(value)
+        self.origin[key] = "default" if written is None else str(self.config)
+        return written
 
-    def list_of(self, section: str, key: str, what: str) -> tuple[str, ...] | None:
-        """Return a list of texts of the file; None where it has no such key.
-
-        ``what`` says what the list is of, for the UsageError about anything else.
-        """
-        found = self.data.get(section, {}).get(key)
-        if found is None:
-            return None
-        if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
-            raise UsageError(f"[{section}] {key} takes a list of {what}", where=self.config)
-        return tuple(found)
+    def pick_folders(self, variable: str, written: Sequence[str]) -> tuple[Path, ...]:
+        """Return the folders that a variable lists, separated by ":", else those of the file."""
+        listed = self.env.get(variable)
+        folders = listed.split(":") if listed else written
+        return tuple(self.absolute(folder) for folder in folders if folder)
 
     def absolute(self, text: str) -> Path:
         """Return a path as the user means it: "~" is home, others begin in the current folder."""
@@ -146,35 +110,34 @@ def load_settings(
     Raises UsageError for a settings file that does not parse or has unknown keys.
     """
     sources = _open_sources(environment, cwd)
-    pick, absolute, data, config = sources.pick, sources.absolute, sources.data, sources.config
+    pick, absolute, written = sources.pick, sources.absolute, sources.written
     cache = Path(sources.env.get("XDG_CACHE_HOME") or sources.home / ".cache")
-    store = pick("store", "ENVBUILD_STORE", ("store", "path")) or str(cache / "envbuild")
-    caches = pick("caches", "ENVBUILD_CACHES", ("caches", "folder"))
+    store = pick("store", "ENVBUILD_STORE", written.store.path) or str(cache / "envbuild")
+    caches = pick("caches", "ENVBUILD_CACHES", written.caches.folder)
     caches = caches or str(cache / "envbuild-caches")
-    tmpdir = pick("tmpdir", "TMPDIR", ("build", "tmpdir")) or "/tmp"  # noqa: S108  (documented)
-    folders = [str(folder) for folder in _recipe_folders(sources.env, data) if folder]
+    tmpdir = pick("tmpdir", "TMPDIR", written.build.tmpdir) or "/tmp"  # noqa: S108  (documented)
     return Settings(
         store=absolute(store),
-        recipe_folders=tuple(map(absolute, folders)),
+        recipe_folders=sources.pick_folders("ENVBUILD_RECIPES", written.recipes.folders),
         shipped=shipped_folder(),
         tmpdir=absolute(tmpdir),
         home=sources.home,
         cwd=sources.cwd,
         indexes=_indexes(sources),
-        registries=_registries(data, config),
-        channels=_channels(data, config),
-        channels_allowed=sources.list_of("conda", "allow", 'channels: ["conda-forge"]'),
-        conda_vendor=_conda_vendor(data, config),
-        licenses_denied=sources.list_of("conda", "deny-licenses", 'patterns: ["AGPL-*"]') or (),
-        ubuntu_mirror=pick("ubuntu_mirror", "ENVBUILD_UBUNTU_MIRROR", ("mirrors", "ubuntu")),
-        debian_mirror=pick("debian_mirror", "ENVBUILD_DEBIAN_MIRROR", ("mirrors", "debian")),
+        registries=written.registries,
+        channels=_channels(written),
+        channels_allowed=written.conda.allow,
+        conda_vendor=written.conda.vendor,
+        licenses_denied=written.conda.deny_licenses,
+        ubuntu_mirror=pick("ubuntu_mirror", "ENVBUILD_UBUNTU_MIRROR", written.mirrors.ubuntu),
+        debian_mirror=pick("debian_mirror", "ENVBUILD_DEBIAN_MIRROR", written.mirrors.debian),
         certificates=_certificates(sources.env),
-        downloads=_downloads(data, config),
-        runtime=pick("runtime", "ENVBUILD_RUNTIME", ("runtime", "program")),
+        downloads=written.build.downloads,
+        runtime=pick("runtime", "ENVBUILD_RUNTIME", written.runtime.program),
         environment=sources.env,
         origin=sources.origin,
-        stores_below=tuple(map(absolute, _stores_below(sources))),
-        config=config,
+        stores_below=sources.pick_folders("ENVBUILD_STORE_BELOW", written.store.below),
+        config=sources.config,
         caches=None if caches == "none" else absolute(caches),
     )
 
@@ -184,19 +147,22 @@ def _open_sources(environment: Mapping[str, str] | None, cwd: Path | None) -> _S
     home = Path(env.get("HOME") or _home_of_user())
     folder = Path(env.get("XDG_CONFIG_HOME") or home / ".config")
     config = Path(env.get("ENVBUILD_CONFIG") or folder / "envbuild/config.toml")
-    data = _read_config(config) if config.is_file() else {}
-    return _Sources(env=env, config=config, data=data, home=home, cwd=cwd or _current_folder())
+    written = read_settings_file(config)
+    return _Sources(
+        env=env, config=config, written=written, home=home, cwd=cwd or _current_folder()
+    )
 
 
 def _indexes(sources: _Sources) -> dict[str, str]:
-    indexes = dict(sources.data.get("indexes", {}))
-    default = sources.pick("index", "ENVBUILD_INDEX", ("indexes", "default"))
+    indexes = sources.written.indexes
+    default = sources.pick("index", "ENVBUILD_INDEX", indexes.get("default"))
     return {**indexes, "default": default} if default else indexes
 
 
-def _registries(data: Mapping[str, Any], config: Path) -> dict[str, Registry]:
-    tables = data.get("registries", {})
-    return {host: _registry(host, table, config) for host, table in tables.items()}
+def _channels(written: SettingsFile) -> dict[str, tuple[str, ...]]:
+    return {
+        name: (urls,) if isinstance(urls, str) else urls for name, urls in written.channels.items()
+    }
 
 
 def _certificates(env: Mapping[str, str]) -> Path | None:
@@ -204,71 +170,10 @@ def _certificates(env: Mapping[str, str]) -> Path | None:
     return Path(bundle) if bundle else None
 
 
-def _downloads(data: Mapping[str, Any], config: Path) -> int:
-    downloads = data.get("build", {}).get("downloads", DOWNLOADS)
-    if not isinstance(downloads, int) or not 1 <= downloads <= 32:
-        raise UsageError("[build] downloads takes a whole number from 1 to 32", where=config)
-    return downloads
-
-
-def _channels(data: Mapping[str, Any], config: Path) -> dict[str, tuple[str, ...]]:
-    found = {}
-    for name, value in data.get("channels", {}).items():
-        urls = [value] if isinstance(value, str) else value
-        if not isinstance(urls, list) or not urls or not all(isinstance(url, str) for url in urls):
-            raise UsageError(
-                f"[channels] {name} takes a URL, or a list of them, best first", where=config
-            )
-        found[name] = tuple(urls)
-    return found
-
-
-def _conda_vendor(data: Mapping[str, Any], config: Path) -> bool:
-    vendor = data.get("conda", {}).get("vendor", False)
-    if not isinstance(vendor, bool):
-        raise UsageError("[conda] vendor takes true or false", where=config)
-    return vendor
-
-
-def _recipe_folders(env: Mapping[str, str], data: Mapping[str, Any]) -> Sequence[Any]:
-    if env.get("ENVBUILD_RECIPES"):
-        return env["ENVBUILD_RECIPES"].split(":")
-    folders: Sequence[Any] = data.get("recipes", {}).get("folders", [])
-    return folders
-
-
-def _stores_below(sources: _Sources) -> Sequence[str]:
-    written = sources.env.get("ENVBUILD_STORE_BELOW")
-    if written:
-        return [path for path in written.split(":") if path]
-    return sources.list_of("store", "below", 'folders: ["/shared/envbuild"]') or ()
-
-
 def shipped_folder() -> Path:
     """Return the folder of shipped ``recipes`` and ``lockfiles``: in the wheel or source tree."""
     package = Path(__file__).resolve().parent
     return package / "shipped" if (package / "shipped").is_dir() else package.parent
-
-
-def _registry(host: str, written: Any, config: Path) -> Registry:
-    where = f'{config}, [registries."{host}"]'
-    if not isinstance(written, dict):
-        raise UsageError(
-            "must be a table", where=where, hint='write: mirrors = ["https://…"], plain-http = true'
-        )
-    for key in written:
-        if key not in REGISTRY_KEYS:
-            raise UsageError(f"unknown key {key!r}{closest(key, REGISTRY_KEYS)}", where=where)
-    mirrors, plain = written.get("mirrors", []), written.get("plain-http", False)
-    if not isinstance(mirrors, list) or not all(
-        re.fullmatch(r"https?://[^\s@]+", str(url)) for url in mirrors
-    ):
-        raise UsageError(
-            'mirrors takes a list of URLs: ["https://…", "http://127.0.0.1:5000"]', where=where
-        )
-    if not isinstance(plain, bool):
-        raise UsageError("plain-http takes true or false", where=where)
-    return Registry(mirrors=tuple(url.rstrip("/") for url in mirrors), plain_http=plain)
 
 
 def _current_folder() -> Path:
@@ -286,23 +191,3 @@ def _home_of_user() -> str:
         return pwd.getpwuid(os.getuid()).pw_dir
     except KeyError:
         return "/"
-
-
-def _read_config(path: Path) -> dict[str, Any]:
-    data, text = read_toml(path)
-    for section, content in data.items():
-        if section not in SECTIONS:
-            raise UsageError(
-                f"unknown section [{section}]{closest(section, SECTIONS)}",
-                where=place_of(path, text, section),
-            )
-        if not isinstance(content, dict):
-            raise UsageError(f"{section} must be a section", where=place_of(path, text, section))
-        known = SECTIONS[section]
-        for key in content:
-            if known is not None and key not in known:
-                raise UsageError(
-                    f"unknown key {key!r} in [{section}]{closest(key, known)}",
-                    where=place_of(path, text, section, key),
-                )
-    return data

@@ -18,6 +18,16 @@ from envbuild.errors import UsageError
 from envbuild.limits import read_whole
 
 T = TypeVar("T")
+OTHER_SECTION = re.compile(r"^\s*\[[^\]\"']*\]\s*(#.*)?$")
+KINDS = {
+    "array": "a list",
+    "bool": "true or false",
+    "float": "a number",
+    "int": "a whole number",
+    "object": "a table",
+    "str": "text",
+}
+"""Names of JSON's kinds, as msgspec has them, in TOML's words (https://toml.io/en/v1.0.0)."""
 BIGGEST_FILE = 16 * 1024 * 1024
 """Bytes; a recipe or lock above this is refused unread."""
 LONG_NUMBER = re.compile(r"\b0[xob][0-9A-Fa-f_]{3000}")
@@ -86,25 +96,34 @@ def line_of(text: str, path: Sequence[str | int]) -> int:
     for depth, part in enumerate(path):
         if isinstance(part, int):
             break  # which item of a list is at fault is not known: its first line is told
-        pattern = _key(part)
-        if depth == 0:
-            header = re.compile(rf"^\s*\[\[?\s*[\"']?{re.escape(part)}[\"']?\s*(\.|\]|$)")
-            number = next(
-                (n for n, line in enumerate(lines) if header.match(line) or pattern.match(line)),
-                None,
-            )
-        else:
-            number = next((n for n in range(start, len(lines)) if pattern.search(lines[n])), None)
-            number = (
-                None if number is not None and _leaves_section(lines, start, number) else number
-            )
+        number = _find_top(lines, part) if depth == 0 else _find_inside(lines, start, part)
         if number is None:
             break
-        found, start = (
-            number,
-            number + 1 if depth == 0 and lines[number].lstrip().startswith("[") else number,
-        )
+        found = start = number
+        if lines[number].lstrip().startswith("["):
+            start += 1
     return found + 1
+
+
+def _find_top(lines: Sequence[str], name: str) -> int | None:
+    """Return the place of a section's header, or of a key that stands before all sections."""
+    header = re.compile(rf"^\s*\[\[?\s*[\"']?{re.escape(name)}[\"']?\s*(\.|\]|$)")
+    key = _key(name)
+    for number, line in enumerate(lines):
+        if header.match(line) or key.match(line):
+            return number
+    return None
+
+
+def _find_inside(lines: Sequence[str], start: int, name: str) -> int | None:
+    """Return the place of a key in the section that goes on at ``start``."""
+    key = _key(name)
+    for number in range(start, len(lines)):
+        if key.search(lines[number]):
+            return number
+        if OTHER_SECTION.match(lines[number]):
+            return None
+    return None
 
 
 def place_of(where: str | Path, text: str, *keys: str | int) -> str:
@@ -116,10 +135,6 @@ def _key(name: str) -> re.Pattern[str]:
     """Match a line that sets the key, alone or inside an inline table."""
     quoted = rf"[\"']?{re.escape(name)}[\"']?\s*="
     return re.compile(rf"^\s*(?:[\w\"'-]+\.)*{quoted}|[{{,]\s*{quoted}")
-
-
-def _leaves_section(lines: list[str], start: int, number: int) -> bool:
-    return any(re.match(r"^\s*\[[^\]\"']*\]\s*(#.*)?$", lines[n]) for n in range(start, number))
 
 
 def convert(data: Any, kind: type[T], *, text: str, where: str) -> T:
@@ -148,10 +163,24 @@ def convert(data: Any, kind: type[T], *, text: str, where: str) -> T:
             raise UsageError(
                 f"{missing[1]!r} is missing{inside}", where=place_of(where, text, *path)
             ) from error
-        what = f"{section}: {message[:1].lower()}{message[1:]}" if section else message
+        message = _in_words_of_toml(message)
+        what = f"{section}: {message}" if section else message
         raise UsageError(
             what, where=place_of(where, text, *path), hint=_described_as(kind, path)
         ) from error
+
+
+def _in_words_of_toml(message: str) -> str:
+    """Say a message of msgspec, "Expected `array | null`, got `str`", as "takes a list, not text"."""
+
+    def name_kinds(found: re.Match[str]) -> str:
+        kinds = found[1].split(" | ")
+        return " or ".join(KINDS.get(kind, kind) for kind in kinds if kind != "null")
+
+    said = re.sub(r"`([^`]+)`", name_kinds, message)
+    said = said.replace(" matching regex ", " that matches ").replace(", got ", ", not ")
+    said = said.replace("Expected ", "takes ")
+    return said[:1].lower() + said[1:]
 
 
 def _refuse_controls(data: Any, text: str, where: str, path: Sequence[str | int]) -> None:

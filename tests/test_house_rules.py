@@ -18,6 +18,9 @@ from pathlib import Path
 
 import pytest
 
+from envbuild.run import Command, LocalRunner
+from tests.support import needs
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "envbuild"
 STAGES = (
@@ -55,6 +58,7 @@ FOUNDATIONS = (
     "run",
     "runtime",
     "runtime_search",
+    "script_files",
     "host_python",
     "settings",
     "store",
@@ -70,6 +74,8 @@ INSIDE = (
     "plan/scripts/",
     "job/scripts/",
     "wrap/scripts/",
+    "host_scripts/",
+    "resolve/sources/scripts/",
 )
 """Scripts that run inside images, with nothing but the standard library: rules about our own process are not theirs."""
 STARTERS = {"system", "popen", "fork", "forkpty", "posix_spawn", "posix_spawnp", "startfile"}
@@ -382,3 +388,11 @@ def test_no_module_is_too_long_and_no_folder_too_wide() -> None:
     assert {str(name) for name, size in sizes.items() if size > 400} == set()
     counts = Counter(str(name.parent) for name in modules if name.name != "__init__.py")
     assert {folder for folder, count in counts.items() if count > 15} == WIDE_FOLDERS
+
+
+@needs("shellcheck")
+def test_shellcheck_has_nothing_to_say_of_scripts() -> None:
+    scripts = [str(path) for path in PACKAGE.rglob("*.sh")]
+    assert len(scripts) > 15
+    result = LocalRunner()(Command(argv=("shellcheck", *scripts), timeout=120), check=False)
+    assert result.stdout == ""

@@ -116,7 +116,8 @@ LIMITS: list[tuple[Callable[[], float], float]] = [
     (shared_class_names, 6),
     (late_imports, 90),
     (wide_lines, 490),
-    (expressions_per_line, 4.40),
+    # programs in strings are files now: their lines, which had no expressions, count no more
+    (expressions_per_line, 4.41),
     (code_lines, 58_500),
 ]
 """What was reached; a limit only goes down."""

@@ -8,24 +8,13 @@ from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock
 from envbuild.plan.shell import SUPPLIED
 from envbuild.recipe.model import Recipe
-
-SCRIPT = """\
-#!/bin/sh
-# Build NAME.sif with Apptainer (or Singularity) alone; nothing is downloaded.
-set -eu
-cd "$(dirname "$0")"
-sha256sum --check --quiet SHA256SUMS
-runtime=$(command -v apptainer || command -v singularity) ||
-    { echo "neither apptainer nor singularity is here" >&2; exit 1; }
-export ENVBUILD_FILES="$PWD/files/envbuild" ENVBUILD_ROOT="$PWD/base/root.tar.gz"
-[ -e "$ENVBUILD_ROOT" ] || unset ENVBUILD_ROOT
-exec "$runtime" build --fakeroot --bind "$PWD/files:BIND:ro" NAME.sif NAME.def
-"""
+from envbuild.script_files import read_script
 
 
 def build_script(recipe: Recipe) -> str:
     """Return the script that builds with the container runtime alone."""
-    return SCRIPT.replace("BIND", SUPPLIED.rsplit("/", 1)[0]).replace("NAME", recipe.name)
+    files = SUPPLIED.rsplit("/", 1)[0]
+    return read_script("envbuild.bundle", "scripts/build.sh", files=files, name=recipe.name)
 
 
 def readme(recipe: Recipe, lock: Lock, *, pythons: Sequence[str]) -> str:

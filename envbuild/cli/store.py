@@ -56,9 +56,12 @@ def du_command(context: Context, *, as_json: bool) -> None:
     if as_json:
         print_json({"path": str(context.store.root), "bytes": sizes, "total": sum(sizes.values())})
         return
-    for name, size in sorted(sizes.items(), key=lambda pair: -pair[1]):
-        print_text(f"{human_bytes(size):>10}  {name:<10}  {KEPT.get(name, '')}".rstrip())
-    print_text(f"{human_bytes(sum(sizes.values())):>10}  in all, in {context.store.root}")
+    for name in sorted(names, key=sizes.__getitem__, reverse=True):
+        size = human_bytes(sizes[name])
+        line = f"{size:>10}  {name:<10}  {KEPT.get(name, '')}"
+        print_text(line.rstrip())
+    total = human_bytes(sum(sizes.values()))
+    print_text(f"{total:>10}  in all, in {context.store.root}")
 
 
 @command.command("gc")

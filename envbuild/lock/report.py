@@ -61,10 +61,13 @@ def summarize_lock(lock: Lock) -> list[str]:
     """Return what to know of a new lock, one line each; counts and size first."""
     # what a build needs, too, is there twice and downloaded once
     python = {package.sha256: package.size for package in lock.python}
-    sizes = [*python.values(), *(p.size for p in lock.debian), *(p.size for p in lock.conda)]
-    conda = f", {count_noun(len(lock.conda), 'conda package')}" if lock.conda else ""
-    counts = f"{len(python)} Python and {len(lock.debian)} Debian packages{conda}"
-    lines = [f"{counts}, {human_bytes(sum(sizes))}"]
+    size = sum(python.values())
+    size += sum(package.size for package in lock.debian)
+    size += sum(package.size for package in lock.conda)
+    counts = f"{len(python)} Python and {len(lock.debian)} Debian packages"
+    if lock.conda:
+        counts += f", {count_noun(len(lock.conda), 'conda package')}"
+    lines = [f"{counts}, {human_bytes(size)}"]
     if lock.base.framework:
         lines.append(
             f"framework: {lock.base.framework} on {lock.base.reference}, Python {lock.base.python}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 
 from envbuild import __version__
@@ -16,6 +15,7 @@ from envbuild.job.sites.site import Site
 from envbuild.names import Pairs
 from envbuild.plan.quoting import quote_literal, text_line
 from envbuild.runtime import HOME, IMAGE_FOLDERS, Bind, bind_flags, overlay_flags
+from envbuild.script_files import read_script
 
 DIRECT = "in-image"
 """The name under which a wrapper runs the command that its arguments name."""
@@ -74,8 +74,7 @@ def render_wrapper(wrapper: Wrapper) -> str:
 
 def own_text(name: str) -> str:
     """Return a file of wrap/scripts without its first comment, which speaks to shellcheck."""
-    path = resources.files("envbuild.wrap").joinpath("scripts").joinpath(name)
-    return path.read_text("utf-8").split("\n", 1)[1]
+    return read_script("envbuild.wrap", f"scripts/{name}")
 
 
 def _head(wrapper: Wrapper) -> str:

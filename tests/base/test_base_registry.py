@@ -19,7 +19,8 @@ from envbuild.net import web
 from envbuild.net.web import SERVER_HINT, GoneError
 from envbuild.progress import Silent
 from envbuild.run import LocalRunner
-from envbuild.settings import Registry, Settings
+from envbuild.settings import Settings
+from envbuild.settings_file import Registry
 from envbuild.store.layout import Store
 from tests.base.ociimages import Image, digest_of, image_of, index_of, tar_of
 from tests.base.registry_server import Answer, FakeRegistry, serving
@@ -300,23 +301,27 @@ def test_names_are_taken_apart_as_docker_does(text: str, name: ImageName) -> Non
 def test_settings_of_registries_are_checked(tmp_path: Path) -> None:
     from envbuild.settings import load_settings
 
+    pattern = r"^https?://[^\s@]+\Z"
     config = tmp_path / "config.toml"
     env = {"HOME": str(tmp_path), "ENVBUILD_CONFIG": str(config)}
     config.write_text('[registries."docker.io"]\nmirrors = ["http://127.0.0.1:5000/"]\n')
     assert load_settings(env, tmp_path).registries == {
-        "docker.io": Registry(mirrors=("http://127.0.0.1:5000",))
+        "docker.io": Registry(mirrors=("http://127.0.0.1:5000/",))
     }
     for text, what in (
-        ('mirror = ["http://x"]', "unknown key 'mirror'; did you mean \"mirrors\"?"),
-        ('mirrors = ["x"]', 'mirrors takes a list of URLs: ["https://…", "http://127.0.0.1:5000"]'),
+        (
+            'mirror = ["http://x"]',
+            "unknown key 'mirror' in [registries]; did you mean \"mirrors\"?",
+        ),
+        ('mirrors = ["x"]', f"registries.mirrors: takes text that matches {pattern!r}"),
         (
             'mirrors = ["https://user:pw@x"]',
-            'mirrors takes a list of URLs: ["https://…", "http://127.0.0.1:5000"]',
+            f"registries.mirrors: takes text that matches {pattern!r}",
         ),
-        ("plain-http = 1", "plain-http takes true or false"),
+        ("plain-http = 1", "registries.plain-http: takes true or false, not a whole number"),
     ):
         config.write_text(f'[registries."docker.io"]\n{text}\n')
         with pytest.raises(UsageError) as caught:
             load_settings(env, tmp_path)
         assert caught.value.what == what
-        assert caught.value.where == f'{config}, [registries."docker.io"]'
+        assert caught.value.where == f"{config}, line 1"

@@ -257,18 +257,16 @@ def test_every_option_of_lock_is_documented() -> None:
 
 def test_settings_of_the_pages_are_known() -> None:
     """TOML blocks that are settings, not recipes, use sections and keys that there are."""
-    from envbuild.settings import SECTIONS
+    from envbuild.settings_file import SettingsFile
+    from envbuild.toml import convert
 
     for page in PAGES:
         for block in blocks(page.read_text("utf-8"), "toml"):
             for name, content in tomli.loads(block).items():
-                keys = SECTIONS.get(name) if name in SECTIONS else None
-                if keys is not None:
-                    assert set(content) <= set(keys), f"{page.name}: [{name}]"
+                if name in SettingsFile.__struct_fields__:
+                    convert({name: content}, SettingsFile, text=block, where=page.name)
                 else:
-                    assert name in SECTIONS or name in Recipe.__struct_fields__, (
-                        f"{page.name}: [{name}]"
-                    )
+                    assert name in Recipe.__struct_fields__, f"{page.name}: [{name}]"
 
 
 def test_decisions_are_in_the_order_of_their_days() -> None:

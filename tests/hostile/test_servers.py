@@ -17,7 +17,8 @@ from envbuild.errors import IntegrityError, NetworkError
 from envbuild.net import web
 from envbuild.net.web import GoneError, make_client
 from envbuild.run import LocalRunner
-from envbuild.settings import Registry, Settings
+from envbuild.settings import Settings
+from envbuild.settings_file import Registry
 from tests.base.ociimages import image_of, tar_of
 from tests.base.registry_server import Answer, FakeRegistry, serving
 from tests.base.test_base_registry import log_in, pull

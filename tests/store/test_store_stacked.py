@@ -78,5 +78,5 @@ def test_settings_name_the_stores_below(tmp_path: Path) -> None:
     assert settings.stores_below == (Path("/a"), Path("/b"))
     assert dataclasses.replace(settings, stores_below=()).stores_below == ()
     config.write_text('[store]\nbelow = "/shared/envbuild"\n')
-    with pytest.raises(UsageError, match=r"\[store\] below takes a list of folders"):
+    with pytest.raises(UsageError, match=r"store.below: takes a list, not text"):
         load_settings(env, tmp_path)

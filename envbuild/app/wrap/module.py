@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import Path
 
 import msgspec
@@ -36,7 +35,7 @@ from envbuild.wrap.modulefile import (
     render_lua,
     render_tcl,
 )
-from envbuild.wrap.script import DIRECT, PIPS, Wrapper
+from envbuild.wrap.script import DIRECT, PIPS, Wrapper, own_text
 
 COMMAND = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
 SYSTEM_FOLDERS = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
@@ -188,10 +187,7 @@ def _choose_commands(
 
 def _commands_inside(found: FoundImage, context: Context) -> list[str]:
     """Ask the image which commands it has: Python's, and those of its direct packages."""
-    scripts = resources.files("envbuild.wrap").joinpath("scripts")
-    shell, python = (
-        scripts.joinpath(f"list_commands.{kind}").read_text("utf-8") for kind in ("sh", "py")
-    )
+    shell, python = own_text("list_commands.sh"), own_text("list_commands.py")
     words = ("sh", "-c", shell, python, *_direct_packages(found))
     layer = find_layer(found, context)
     runtime = layer.on_runtime(context.runtime) if layer else context.runtime

@@ -50,8 +50,8 @@ from envbuild.net.web import (
     with_retries,
 )
 from envbuild.run import Runner
-from envbuild.settings import Registry as Reached
 from envbuild.settings import Settings
+from envbuild.settings_file import Registry as Reached
 from envbuild.store.atomic import write_bytes
 from envbuild.store.hashing import digest_of, short_digest
 from envbuild.store.layout import Store

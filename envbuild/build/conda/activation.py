@@ -30,32 +30,11 @@ from envbuild.plan.conda import ACTIVATION, history_text
 from envbuild.plan.quoting import quote_literal
 from envbuild.plan.scripts.activate_conda import NAME, changed_variables
 from envbuild.runtime import ExecOptions
+from envbuild.script_files import read_script
 
 SECONDS = 300.0
+START, ACTIVATE = "start_activation.sh", "activate.sh"
 SCRIPTS, VARIABLES = "/etc/conda/activate.d/", "/etc/conda/env_vars.d/"
-OUTER = f"""\
-for file in {GIVEN}/base/*; do
-    if [ -f "$file" ]; then . "$file"; fi
-done
-. {GIVEN}/variables.sh
-shell=/bin/sh
-for found in "$CONDA_PREFIX/bin/bash" /bin/bash; do
-    if [ -x "$found" ]; then shell=$found; break; fi
-done
-exec "$shell" {GIVEN}/inner.sh
-"""
-INNER = f"""\
-env -0 >{INSIDE}/before
-for file in "$CONDA_PREFIX"/etc/conda/activate.d/*.sh; do
-    if [ -f "$file" ]; then echo "$file" >{INSIDE}/current; . "$file"; fi
-done
-env -0 >{INSIDE}/after
-if [ -n "${{BASH_VERSION:-}}" ]; then
-    compgen -A function >{INSIDE}/functions
-    alias >>{INSIDE}/functions
-fi
-exit 0
-"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,6 +43,14 @@ class Activation:
 
     lines: tuple[str, ...] = ()
     not_kept: tuple[str, ...] = ()
+
+
+def activation_scripts() -> dict[str, str]:
+    """Return the scripts that activate an environment in the container, by their names there."""
+    return {
+        name: read_script("envbuild.build.in_base", f"scripts/{name}", given=GIVEN, results=INSIDE)
+        for name in (START, ACTIVATE)
+    }
 
 
 def needs_activation(parts: Sequence[CachedPart], prefix: CondaPrefix) -> bool:
@@ -114,13 +101,13 @@ def capture_activation(
     exports = [f"export {name}={quote_literal(value)}" for name, value in first.items()]
     exports.append('export PATH="$CONDA_PREFIX/bin:$PATH"')
     with open_exchange(inside.folder) as between:
-        for name, script in config.environment:
-            between.write(f"base/{name}", script.encode())
+        for name, text in config.environment:
+            between.write(f"base/{name}", text.encode())
         between.write("variables.sh", ("\n".join(exports) + "\n").encode())
-        between.write("outer.sh", OUTER.encode())
-        between.write("inner.sh", INNER.encode())
+        for name, text in activation_scripts().items():
+            between.write(name, text.encode())
         clean = 'exec env -i PATH="$PATH" HOME=/root /bin/sh "$0"'
-        argv = ("/bin/sh", "-c", clean, f"{GIVEN}/outer.sh")
+        argv = ("/bin/sh", "-c", clean, f"{GIVEN}/{START}")
         runtime, runner = inside.context.runtime, inside.context.runner
         command = runtime.exec_command(
             inside.image, argv, ExecOptions(binds=between.binds(), timeout=SECONDS, network=False)

@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 
 from envbuild.build.assembly_plan import PlannedPart, State
 from envbuild.build.conda.activation import (
-    INNER,
-    OUTER,
     Activation,
+    activation_scripts,
     capture_activation,
     declared_variables,
     environment_contents,
@@ -159,7 +158,7 @@ def plan_environment(
         below=keys,
         base=dict(seen.config.environment) if keys else {},
         recipe=list(seen.set_by_recipe) if keys else [],
-        script=[OUTER, INNER],
+        script=[*activation_scripts().values()],
         history=history_text(lock),
         packer=codec.key,
     )

@@ -13,6 +13,8 @@ from envbuild.formats.squashfs_reader import SquashImage, read_tree
 from envbuild.host import count_processors
 
 SHOWN = 12
+BLOCK = 4 * 1024 * 1024
+"""Bytes that are read at once."""
 
 
 def describe_difference(one: Path, two: Path) -> str:
@@ -81,15 +83,16 @@ def _compare_packing(one: Mapping[str, TreeEntry], two: Mapping[str, TreeEntry])
 
 
 def _same_bytes(one: tuple[Path, SifObject], two: tuple[Path, SifObject]) -> bool:
-    if one[1].size != two[1].size:
+    (path, item), (other_path, other) = one, two
+    if item.size != other.size:
         return False
-    with one[0].open("rb") as first, two[0].open("rb") as second:
-        first.seek(one[1].offset)
-        second.seek(two[1].offset)
-        left = one[1].size
+    with path.open("rb") as first, other_path.open("rb") as second:
+        first.seek(item.offset)
+        second.seek(other.offset)
+        left = item.size
         while left:
-            a, b = first.read(min(left, 1 << 22)), second.read(min(left, 1 << 22))
-            if a != b or not a:
+            block = first.read(min(left, BLOCK))
+            if not block or block != second.read(len(block)):
                 return False
-            left -= len(a)
+            left -= len(block)
     return True

@@ -15,28 +15,18 @@ from envbuild.formats.block_codec import STORED
 from envbuild.formats.file_copy import write_at
 from envbuild.formats.file_tree import Part, TreeEntry
 from envbuild.formats.squashfs_writer import Copy
+from envbuild.script_files import read_script
 from envbuild.store.hashing import hash_bytes
 
 SCRIPT = ".singularity.d/env/00-envbuild-layers.sh"
 """Sourced first by every way to start: exec, run, shell, test, instances."""
 MARKS = ".envbuild"
-TEXT = """\
-#!/bin/sh
-for envbuild_layer in {keys}; do
-    if [ ! -e "/.envbuild/layer/$envbuild_layer" ]; then
-        echo "envbuild: a layer of this image is missing or damaged ($envbuild_layer)" >&2
-        echo "  what to do: start it without --unsquash and --underlay, or make it one partition where it is whole:" >&2
-        echo "              envbuild flatten IMAGE" >&2
-        exit 78
-    fi
-done
-unset envbuild_layer
-"""
 
 
 def guard_part(keys: Sequence[str]) -> tuple[Part, Copy]:
     """Return the part that refuses to start without the layers of these keys."""
-    return _plain_part({SCRIPT: (TEXT.format(keys=" ".join(keys)).encode(), 0o755)})
+    text = read_script("envbuild.build.image", "scripts/require_layers.sh", keys=" ".join(keys))
+    return _plain_part({SCRIPT: (text.encode(), 0o755)})
 
 
 def mark_part(key: str) -> tuple[Part, Copy]:

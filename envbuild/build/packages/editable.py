@@ -128,10 +128,15 @@ def _module_root(folder: Path, data: Mapping[str, Any]) -> Path:
     hatch = inner_table(data, "tool", "hatch", "build", "targets", "wheel").get("packages")
     where = inner_table(setuptools, "packages", "find").get("where")
     named = [inner_table(setuptools, "package-dir").get("")]
-    named += where[:1] if isinstance(where, list) else []
-    named += [str(Path(str(one)).parent) for one in hatch[:1]] if isinstance(hatch, list) else []
-    for name in (*filter(lambda one: isinstance(one, str), named), "src"):
-        root = (folder / str(name)).resolve()
+    if isinstance(where, list):
+        named += where[:1]
+    if isinstance(hatch, list):
+        named += [str(Path(str(package)).parent) for package in hatch[:1]]
+    named.append("src")
+    for name in named:
+        if not isinstance(name, str):
+            continue
+        root = (folder / name).resolve()
         if root.is_dir() and root.is_relative_to(folder):
             return root
     return folder

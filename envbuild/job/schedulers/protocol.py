@@ -7,7 +7,6 @@ import re
 import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import PurePosixPath
 from typing import Protocol
 
@@ -15,6 +14,7 @@ from envbuild.errors import ToolFailedError, UsageError
 from envbuild.job.model import Job, Status
 from envbuild.job.sites.site import Site
 from envbuild.run import Result
+from envbuild.script_files import read_script
 
 Words = tuple[str, ...]
 """One option of a scheduler with its value: a line of the script, or words of a command line."""
@@ -254,9 +254,7 @@ def job_name(name: str) -> str:
 
 def script_text(name: str) -> str:
     """Return a file of job/scripts without its first comment, which speaks to shellcheck."""
-    text = resources.files("envbuild.job").joinpath("scripts").joinpath(name).read_text("utf-8")
-    lines = text.splitlines(keepends=True)
-    return "".join(lines[1:] if lines[0].startswith("# shellcheck") else lines)
+    return read_script("envbuild.job", f"scripts/{name}")
 
 
 def quote_word(word: str) -> str:

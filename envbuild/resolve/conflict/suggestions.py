@@ -361,10 +361,10 @@ def _other_pythons(trials: Trials, conflict: ConflictError) -> Iterable[str]:
 
 
 def _describe_loosened(direct: Direct, problem: Problem, fit: FittingRelease) -> str:
-    stubs = problem.stubs
-    if stubs.hard(direct.name):
-        whose = "the framework's" if stubs.by_name[direct.name].chosen else "the base's"
-        return f"loosen {direct.written}: {whose} {stubs.by_name[direct.name].public} is then taken"
+    if problem.stubs.hard(direct.name):
+        stub = problem.stubs.by_name[direct.name]
+        whose = "the framework's" if stub.chosen else "the base's"
+        return f"loosen {direct.written}: {whose} {stub.public} is then taken"
     day = f" of {fit.uploaded}" if fit.uploaded else ""
     others = "" if fit.alone else ", once the others named here are loosened too"
     if _is_ancient(fit, problem) and not is_newer(fit.version, direct.specifier):

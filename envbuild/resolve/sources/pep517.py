@@ -31,22 +31,12 @@ from envbuild.resolve.stubs import parse_requirements
 from envbuild.resolve.uv.session import Session
 from envbuild.resolve.uv.time_limit import WITHOUT_BUILDS
 from envbuild.run import Command
+from envbuild.script_files import read_script
 from envbuild.store.atomic import write_bytes
 from envbuild.store.layout import Store
 from envbuild.toml import read_toml
 
 MARK = "build requirements: "
-SCRIPT = f"""\
-import importlib, json, sys
-backend, path = json.loads(sys.argv[1])
-sys.path[:0] = path
-module, _, attribute = backend.partition(":")
-found = importlib.import_module(module)
-for name in filter(None, attribute.split(".")):
-    found = getattr(found, name)
-ask = getattr(found, "get_requires_for_build_wheel", None)
-print({MARK!r} + json.dumps([str(text) for text in (ask({{}}) if ask else [])]))
-"""
 
 
 def backend_of(project: Mapping[str, Any]) -> tuple[str, list[str]] | None:
@@ -170,7 +160,8 @@ def _ask_backend(session: Session, package: str, archive: Path, place: Path) -> 
         "TMPDIR": str(place),
         "LC_ALL": "C.UTF-8",
     }
-    argv = (session.python, "-c", SCRIPT, json.dumps(backend))
+    script = read_script("envbuild.resolve.sources", "scripts/ask_backend.py", mark=MARK)
+    argv = (session.python, "-c", script, json.dumps(backend))
     result = session.context.runner(
         Command(argv=argv, cwd=top, env=env, timeout=BACKEND_SECONDS), check=False
     )
