@@ -2,8 +2,7 @@
 
 A stage imports only those before it: recipe, base, conda, resolve, project, lock, plan, build, bundle, check, shelf, job,
 wrap, app.
-Foundations (context, errors, failures, interrupts, limits, names, cage, run, progress, settings, toml, tarread, runtime, runtime_search, host_python, host, quota, tools,
-data, formats, store, net) are for everybody and know no stage; cli knows all.
+Foundations (FOUNDATIONS below, one file or folder each) are for everybody and know no stage; cli knows all.
 """
 
 from __future__ import annotations
@@ -61,6 +60,7 @@ FOUNDATIONS = (
     "script_files",
     "host_python",
     "settings",
+    "settings_file",
     "store",
     "tarread",
     "toml",

@@ -412,5 +412,5 @@ def test_a_license_that_the_lab_denies_is_refused(tmp_path: Path) -> None:
             UsageError, match=r'AGPL-3.0-only, which the settings deny \("agpl-\*"\)'
         ):
             choose(context, name, channels=("ch",))
-    with pytest.raises(UsageError, match="conda.deny-licenses: takes a list"):
+    with pytest.raises(UsageError, match=r"conda\.deny-licenses: takes a list"):
         user_of(tmp_path, '[conda]\ndeny-licenses = "MIT"\n')
