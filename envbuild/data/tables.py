@@ -36,7 +36,10 @@ class Framework(TableRow, frozen=True):
     own (entry_points.toml tries it); ``linked`` are linked libraries whose version counts,
     ``openers`` the objects that open them (shell patterns below site-packages, the first that is
     there counts), and ``before`` the objects that are loaded before.  ``with_cuda`` is the
-    requirement that brings it with CUDA; with ``keras`` Keras computes with it.
+    requirement that brings it with CUDA; with ``keras`` Keras computes with it.  ``plugins`` are
+    the distributions that are its CUDA part, where that is no part of itself.  ``compiles`` are the
+    tools that it needs to compile for the GPU, which it does in every program if
+    ``always_compiles``.
     """
 
     name: str
@@ -56,6 +59,9 @@ class Framework(TableRow, frozen=True):
     with_cuda: str | None = None
     greater: bool = False
     keras: bool = False
+    plugins: tuple[str, ...] = ()
+    compiles: tuple[str, ...] = ("ptxas", "libdevice.10.bc")
+    always_compiles: bool = False
 
 
 class EntryPoint(TableRow, frozen=True):

@@ -128,10 +128,9 @@ def _wrong_parts(evidence: Evidence, versions: dict[str, str]) -> list[tuple[str
     }
     wrong: list[tuple[str, str]] = []
     holders = {owner.name: env for owner in installed.owners.get(framework.module, ())}
-    if framework.name == "jax":
-        # the plug-in's extra names the CUDA wheels that it was built with
-        plugins = [name for name in installed.requires if name.startswith("jax-cuda")]
-        holders |= {name: {**env, "extra": "with-cuda"} for name in plugins}
+    # a plug-in's extra names the CUDA wheels that it was built with
+    plugins = [name for name in installed.requires if lookup.matches(name, framework.plugins)]
+    holders |= {name: {**env, "extra": "with-cuda"} for name in plugins}
     for holder, env in holders.items():
         for line in installed.requires.get(holder, ()):
             with contextlib.suppress(*NO_REQUIREMENT):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from envbuild.check.checks.toolkit import is_cpu_build, toolkit_of
+from envbuild.check.checks.frameworks import computes_on_cpu
+from envbuild.check.checks.toolkit import toolkit_of
 from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed, skipped
 from envbuild.data import lookup
 
@@ -17,9 +18,8 @@ def compiler_tools(evidence: Evidence) -> Verdict:
     XLA and triton call ptxas; XLA links libdevice (tensorflow#58859, jax#6323).
     """
     framework, tools = evidence.framework, given(evidence.libraries).tools
-    if framework is None or not (
-        framework.name == "jax" or (evidence.sources and evidence.sources.compiles)
-    ):
+    project_compiles = evidence.sources is not None and evidence.sources.compiles
+    if framework is None or not (framework.always_compiles or project_compiles):
         return skipped(
             "nothing here is known to compile for the GPU (XLA, torch.compile)", tools=tools
         )
@@ -31,9 +31,9 @@ def compiler_tools(evidence: Evidence) -> Verdict:
             'add to the recipe: [system] packages = ["gcc", "g++", "python3-dev"]',
             tools=tools,
         )
-    if _without_gpu_part(evidence):
+    if computes_on_cpu(evidence.installed, framework):
         return skipped(f"{framework.name} has no CUDA part that could compile", tools=tools)
-    needed = ["ptxas"] if framework.name == "torch" else ["ptxas", "libdevice.10.bc"]
+    needed = framework.compiles
     lost = [name for name in needed if not tools.get(name)]
     if lost:
         major = lookup.numbers(toolkit_of(evidence) or "12")[0]
@@ -46,12 +46,3 @@ def compiler_tools(evidence: Evidence) -> Verdict:
     return passed(
         f"{' and '.join(needed)} {'is' if len(needed) == 1 else 'are'} there", tools=tools
     )
-
-
-def _without_gpu_part(evidence: Evidence) -> bool:
-    """Tell whether the framework computes on the CPU only, which cuda_match tells."""
-    jaxlib = evidence.installed.dist("jaxlib")
-    plugged = any(dist.name.startswith("jax-cuda") for dist in evidence.installed.dists)
-    is_jax = evidence.framework is not None and evidence.framework.name == "jax"
-    bare_jax = is_jax and not plugged and not (jaxlib and "+cuda" in jaxlib.version)
-    return bare_jax or evidence.built_for.is_cuda is False or is_cpu_build(evidence)

@@ -31,7 +31,7 @@ def cuda_match(evidence: Evidence) -> Verdict:
         return _chainer_alone(evidence) or nothing
     if evidence.built_for.is_cuda is False or is_cpu_build(evidence):
         return _without_cuda(evidence)
-    if framework.name == "jax":
+    if framework.plugins:
         return _jax_plugin(evidence)
     toolkit = toolkit_of(evidence)
     if toolkit is None:

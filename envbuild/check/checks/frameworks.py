@@ -65,16 +65,21 @@ def computes_on_cpu(found: Static, item: Framework) -> bool:
     owners = found.owners.get(item.module, ())
     if owners and all(lookup.matches(owner.name, item.cpu) for owner in owners):
         return True
-    if item.name == "jax":
-        return not has_jax_plugin(found)
+    if item.plugins:
+        return not has_cuda_part(found, item)
     return found.builds.get(item.module) is not None and found.builds[item.module].is_cuda is False
 
 
-def has_jax_plugin(found: Static) -> bool:
-    """Tell whether JAX has a CUDA part: a plug-in, or a jaxlib of before 0.4.26 with one inside."""
-    jaxlib = found.dist("jaxlib")
-    plugged = any(dist.name.startswith("jax-cuda") for dist in found.dists if not dist.shadowed)
-    return plugged or (jaxlib is not None and "+cuda" in jaxlib.version)
+def has_cuda_part(found: Static, item: Framework) -> bool:
+    """Tell whether a framework has its plug-in, or a part with CUDA inside (jaxlib < 0.4.26)."""
+    for dist in found.dists:
+        if dist.shadowed:
+            continue
+        if lookup.matches(dist.name, item.plugins):
+            return True
+        if dist.name in item.parts and "+cuda" in dist.version:
+            return True
+    return False
 
 
 def for_framework(evidence: Evidence, item: Framework) -> Evidence:

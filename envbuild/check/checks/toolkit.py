@@ -19,7 +19,7 @@ def toolkit_of(evidence: Evidence) -> str | None:
     """
     if evidence.framework is None:
         return None
-    if evidence.framework.name == "jax":
+    if evidence.framework.plugins:
         return _toolkit_of_plugin(evidence)
     row = evidence.build
     seen = evidence.built_for.cuda
