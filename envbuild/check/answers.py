@@ -175,7 +175,7 @@ class Region(_Record, frozen=True):
 
 
 class CodeFile(_Record, frozen=True):
-    """One shared object with GPU code; ``path`` is relative to site-packages."""
+    """GPU code of a shared object (a path relative to site-packages) or of a conda package (its name)."""
 
     path: str
     regions: tuple[Region, ...]

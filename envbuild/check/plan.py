@@ -12,6 +12,7 @@ from envbuild.check.contaminated_home import CONDA, PATH_MODULE, USER_MODULE
 from envbuild.check.expected import Expected, frameworks_patterns
 from envbuild.check.model import Level
 from envbuild.data import lookup
+from envbuild.data.package_tables import load_conda
 from envbuild.data.tables import (
     EntryPoint,
     Framework,
@@ -177,7 +178,7 @@ def imports_request(
 
 
 def code_request(expected: Expected, *, gpu: bool) -> ProbeRequest | None:
-    """Ask for which GPUs the framework holds code; above "quick" all packages.
+    """Ask for which GPUs the framework holds code; above "quick", or without one, all packages.
 
     None where no GPU is in question.
     """
@@ -187,10 +188,18 @@ def code_request(expected: Expected, *, gpu: bool) -> ProbeRequest | None:
     files: list[str] = []
     for item in _candidates(expected):
         files += item.code
-    if expected.level != "quick":
+    # nothing of a known framework stands for the other packages
+    has_none = expected.framework is None and not expected.alone
+    if expected.level != "quick" or has_none:
         files += OTHER_CODE
     limit = 240
-    parameters = {"files": tuple(files), "limit": limit}
+    parameters = {
+        "files": tuple(files),
+        "prefix": expected.conda_prefix if has_none else "",
+        # CUDA's own libraries are judged by their version
+        "left_out": sorted(load_conda().libraries),
+        "limit": limit,
+    }
     return ProbeRequest(name="fatbin_probe", parameters=parameters, limit=limit + 30.0)
 
 

@@ -13,6 +13,7 @@ import msgspec
 from envbuild.check.model import Report
 from envbuild.check.target import read_target
 from envbuild.lock.model import CondaPackage
+from tests.check import fatbin
 from tests.check.elf import library_probe, shared_object
 from tests.check.tree import Tree, make_lock, make_recipe
 from tests.conda.archives import Archive
@@ -301,6 +302,33 @@ def conda_package_for_another_python(root: Path) -> Report:
     return tree.check()
 
 
+def kernels_tree(root: Path, *capabilities: int) -> CondaTree:
+    """Return an environment without a known framework: one package has GPU code for these cards."""
+    tree = CondaTree(root)
+    code = [fatbin.region([("sass", one)]) for one in capabilities]
+    tree.add("kernels", "1.0", "cuda12_0", {"lib/libkernels.so.1": fatbin.library(code)})
+    return tree
+
+
+def code_of_conda_for_another_card(root: Path) -> Report:
+    return kernels_tree(root, 70).check(gpu="H100")
+
+
+def code_of_own_extension_for_another_card(root: Path) -> Report:
+    tree = CondaTree(root)
+    tree.tree.write("kernels/ops.so", fatbin.library([fatbin.region([("sass", 70)])]))
+    return tree.check(gpu="H100")
+
+
+def code_of_conda_for_several_cards(root: Path) -> Report:
+    """One of its libraries is for another card alone, and CUDA's own is judged by its version."""
+    tree = kernels_tree(root, 80, 90)
+    other = fatbin.library([fatbin.region([("sass", 80)])])
+    tree.add("libcublas", "12.6.1", "h1_0", {"lib/libcublas.so": other})
+    tree.add("cuda-version", "12.6", "h1_3", {"share/cuda": b""})
+    return tree.check(gpu="H100")
+
+
 def conda_module_built_for_another_python(root: Path) -> Report:
     tree = CondaTree(root)
     tree.add("python", "3.11.9", "h1_0", {"bin/python3.11": b""})
@@ -372,6 +400,14 @@ CONDA_SICK = [
         },
     ),
     (
+        code_of_conda_for_another_card,
+        {"target-architecture": "kernels: no code for H100 (capability 9.0)"},
+    ),
+    (
+        code_of_own_extension_for_another_card,
+        {"target-architecture": "kernels/ops.so: no code for H100 (capability 9.0)"},
+    ),
+    (
         rpath_out_of_the_environment,
         {
             "conda-libraries": "libstdc++.so.6 of ROOT/usr/local/old is loaded in the place of conda's"
@@ -430,6 +466,7 @@ CONDA_HEALTHY = [
     gpu_build_of_conda,
     gpu_build_of_conda_by_its_flag,
     cuda_of_conda_for_the_node,
+    code_of_conda_for_several_cards,
     library_by_the_rpath_of_its_python,
     library_that_only_the_system_has,
     library_path_after_rpath,

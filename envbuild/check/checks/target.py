@@ -16,10 +16,8 @@ from envbuild.store.units import join_numbers
 def target_architecture(evidence: Evidence) -> Verdict:
     """Check whether the framework and every other package have code for the GPU of the node."""
     target = _target(evidence)
-    if target.capability is None or evidence.framework is None:
-        return _conda_compiles(evidence, target) or skipped(
-            "no GPU was named (--gpu), or no known framework is installed"
-        )
+    if evidence.framework is None or target.capability is None:
+        return _judge_packages(evidence, target)
     (sass, ptx, exact), source = code_of(evidence)
     name, gpu = _name(evidence), describe_target(target)
     shown = {"sass": list(sass), "ptx": list(ptx), "source": source, **_scanned(evidence)}
@@ -37,14 +35,9 @@ def target_architecture(evidence: Evidence) -> Verdict:
             "take a release of it that was built for this GPU, or a node with another GPU",
             **shown,
         )
-    others = _others_without(evidence, target.capability)
-    if others:
-        return failed(
-            f"{listing(others)}: no code for {gpu}",
-            "take a release of the package that was built for this GPU",
-            without=others,
-            **shown,
-        )
+    others = _others_without(evidence, target)
+    if others is not None:
+        return others
     if how == "ptx" and _cannot_compile(evidence, target.capability):
         return failed(
             f"{name} has only portable code for {gpu}, and what it compiles from it is refused there "
@@ -55,6 +48,18 @@ def target_architecture(evidence: Evidence) -> Verdict:
     what = "machine code" if how == "sass" else "portable code"
     when = "" if how == "sass" else ", compiled at first use (minutes, once)"
     return passed(f"{name} has {what} for {gpu}{when}", **shown)
+
+
+def _judge_packages(evidence: Evidence, target: Target) -> Verdict:
+    """Judge the GPU code of an image without a known framework."""
+    verdict = _others_without(evidence, target) or _conda_compiles(evidence, target)
+    if verdict is not None:
+        return verdict
+    files = [one.path for one in given(evidence.code).files]
+    if not files:
+        return skipped("no known framework and no other GPU code is installed")
+    gpu = describe_target(target)
+    return passed(f"{listing(files)}: code for {gpu}", **_scanned(evidence))
 
 
 def _conda_compiles(evidence: Evidence, target: Target) -> Verdict | None:
@@ -224,15 +229,25 @@ def _scanned(evidence: Evidence) -> dict[str, Any]:
     }
 
 
-def _others_without(evidence: Evidence, capability: int) -> list[str]:
-    """Return files of other packages that hold GPU code and none for a capability."""
-    if evidence.framework is None or evidence.code is None:
-        return []
+def _others_without(evidence: Evidence, target: Target) -> Verdict | None:
+    """Return a failure where other packages hold GPU code and none for the node's GPU."""
+    if evidence.code is None or target.capability is None:
+        return None
+    own = evidence.framework.code if evidence.framework else ()
     others: list[str] = []
     for one in given(evidence.code).files:
-        if lookup.matches(one.path, evidence.framework.code):
+        if lookup.matches(one.path, own):
             continue
-        how = [lookup.runs_on(capability, item.sass, item.ptx, item.exact) for item in one.regions]
-        if not any(how):
+        for code in one.regions:
+            if lookup.runs_on(target.capability, code.sass, code.ptx, code.exact):
+                break
+        else:
             others.append(one.path)
-    return others
+    if not others:
+        return None
+    return failed(
+        f"{listing(others)}: no code for {describe_target(target)}",
+        "take a release of the package that was built for this GPU",
+        without=others,
+        **_scanned(evidence),
+    )

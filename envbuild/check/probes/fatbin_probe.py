@@ -6,12 +6,14 @@ header size, size, and the capability times ten at byte 28, and flags at byte 40
 the "a" of sm_90a and bit 21 the "f" of sm_100f (as nvcc 13.0 writes them and cuobjdump reads them).
 Of an ELF file with a section of such regions only that is read, and of a region only its headers.
 
-Parameters: ``files`` (shell patterns over paths relative to site-packages), ``limit`` (seconds for
-all).
+Parameters: ``files`` (shell patterns over paths relative to site-packages), ``prefix`` (a conda
+environment whose packages are read too, each as one; "" for none), ``left_out`` (names of packages
+that are not), ``limit`` (seconds for all).
 """
 
 import collections
 import fnmatch
+import glob
 import site
 import struct
 import time
@@ -20,7 +22,7 @@ MAGIC = b"\x50\xed\x55\xba"
 PTX, SASS, EXACT, FAMILY = 1, 2, 3, 4
 ONE_GPU, ONE_FAMILY = 1 << 20, 1 << 21
 PIECE = 4 << 20
-MOST = 500
+MOST = 20000
 
 
 def fatbin_sections(fd, size):
@@ -132,6 +134,27 @@ def find_files(patterns):
     return found
 
 
+def find_conda_files(prefix, left_out):
+    """Shared objects and programs of conda packages, by the package's name."""
+    found = []
+    for record in sorted(glob.glob(os.path.join(prefix, "conda-meta/*.json"))):
+        try:
+            with open(record, encoding="utf-8") as text:
+                package = json.load(text)
+            name, paths = package["name"], package["files"]
+        except (OSError, ValueError, TypeError, KeyError):
+            continue
+        if name in left_out:
+            continue
+        for path in paths:
+            if ".so" not in path and not path.startswith("bin/"):
+                continue
+            full = os.path.join(prefix, path)
+            if os.path.isfile(full) and not os.path.islink(full):
+                found.append((name, full))
+    return found
+
+
 def describe_code(code, count):
     """The capabilities in a region by the kind of code, and how many such regions there are."""
     sass = {number for kind, number in code if kind in (SASS, FAMILY)}
@@ -143,18 +166,24 @@ def describe_code(code, count):
 def main():
     started = time.time()
     deadline = started + PARAMETERS["limit"]
-    files, total, unread = [], 0, []
-    for relative, path in find_files(PARAMETERS["files"])[:MOST]:
+    codes, total, unread = {}, 0, []
+    files = find_files(PARAMETERS["files"])
+    if PARAMETERS["prefix"]:
+        files += find_conda_files(PARAMETERS["prefix"], PARAMETERS["left_out"])
+    for name, path in files[:MOST]:
         if time.time() > deadline:
-            unread.append(relative)
+            unread.append(name)
             continue
         size, counts = scan_file(path, deadline)
         total += size
+        if counts:
+            codes.setdefault(name, collections.Counter()).update(counts)
+    found = []
+    for name, counts in codes.items():
         regions = [describe_code(code, count) for code, count in counts.most_common(50)]
-        if regions:
-            files.append({"path": relative, "regions": regions})
+        found.append({"path": name, "regions": regions})
     took = time.time() - started
-    answer({"files": files, "unread": unread, "bytes": total, "seconds": round(took, 3)})
+    answer({"files": found, "unread": unread, "bytes": total, "seconds": round(took, 3)})
 
 
 main()
