@@ -65,11 +65,6 @@ class Host:
         """Tell whether this is root without the full capability set, whom Apptainer refuses outside a namespace."""
         return self.uid == 0 and bool(self.missing_capabilities)
 
-    @property
-    def maps_ids(self) -> bool:
-        """Tell whether Debian roots are made with other ids than the user's own."""
-        return self.uid != 0 or self.subuid is not None
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Space:

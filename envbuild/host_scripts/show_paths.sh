@@ -1,5 +1,6 @@
 # shellcheck shell=sh
 set -eu
+umask 022  # other ids must reach what is shown, whatever the caller's is
 # The ids of this run may enter no closed folder: what it needs is shown under its own name,
 # over empty folders.
 # Arguments: owner of what it may write, folder to stash things in, folder to start in, KIND:PATH…

@@ -61,7 +61,7 @@ def probes(
                 home=settings.home,
                 better=better,
             )
-            closed = closed_above(folder) if host.maps_ids else None
+            closed = closed_above(folder) if host.uid != 0 else None
             yield judge_entry(found, space, closed=closed, better=better)
 
         return look

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -15,6 +16,7 @@ from envbuild.base.debian.package_set import Bootstrap
 from envbuild.base.debian.root_failure import explain_failure
 from envbuild.base.facts import cached_facts, keep_facts, probe_text, read_probe
 from envbuild.base.model import BaseFacts, DebianPackage
+from envbuild.cage import find_cage
 from envbuild.context import Context
 from envbuild.errors import HostError, IntegrityError, ToolFailedError
 from envbuild.host import closed_above, read_host
@@ -31,7 +33,7 @@ from envbuild.tools import find_tool
 ROOT_SECONDS = 1800.0
 DPKG_STEPS = ("Unpacking ", "Setting up ")
 """What dpkg says once of every package."""
-PROBE, FACTS = "/tmp/envbuild-probe.py", "/tmp/envbuild-facts"  # noqa: S108  (in the new root, cleaned by mmdebstrap)
+PROBE = "/tmp/envbuild-probe.py"  # noqa: S108  (in the new root, cleaned by mmdebstrap)
 
 
 def bootstrap_facts(bootstrap: Bootstrap, context: Context) -> BaseFacts:
@@ -70,7 +72,7 @@ def require_root_maker(settings: Settings, runner: Runner) -> None:
     """Raise HostError where no Debian root can be made: no mmdebstrap, or a TMPDIR closed to the build's ids."""
     find_tool("mmdebstrap", settings, runner)
     closed = closed_above(settings.tmpdir)
-    if closed is not None and read_host().maps_ids:
+    if closed is not None and read_host().uid != 0:
         raise HostError(
             f"other users may not enter {closed} (TMPDIR), and a Debian root is made with their ids",
             hint=f"chmod o+x {closed}\nor: export TMPDIR=/tmp",
@@ -131,8 +133,10 @@ def _report_stage(bootstrap: Bootstrap, context: Context) -> AbstractContextMana
 
 def _run_mmdebstrap(bootstrap: Bootstrap, target: Path, context: Context, stage: Stage) -> str:
     """Make the root and return what the probe printed in it."""
-    # maintainer scripts are foreign code: root's own namespace leaves them the machine
-    mode = "unshare" if read_host().maps_ids else "root"
+    host, env = read_host(), _clean_environment(bootstrap, context.settings)
+    # started by root, both modes of mmdebstrap leave maintainer scripts the machine
+    cage = find_cage(host, context.runner, Command(argv=("true",), env=env))
+    mode = "root" if host.uid == 0 and cage is None else "unshare"
     with context.store.outside(context.settings.tmpdir) as folder:
         with os_errors_as(folder):
             folder.chmod(0o755)  # root of a user namespace is another user to the outside
@@ -146,25 +150,33 @@ def _run_mmdebstrap(bootstrap: Bootstrap, target: Path, context: Context, stage:
         probe.write_text(probe_text(), encoding="utf-8")
         hooks = (
             f"upload {shlex.quote(str(probe))} {PROBE}",
-            f'chroot "$1" env -i PATH=/usr/bin:/bin python3 -s -B {PROBE} > "$1"{FACTS}',
-            f"download {FACTS} {shlex.quote(str(facts))}",
+            f'chroot "$1" env -i PATH=/usr/bin:/bin python3 -s -B {PROBE} >&3',
         )
-        program, *arguments = mmdebstrap_arguments(
+        arguments = mmdebstrap_arguments(
             bootstrap.added,
             repository=quote(str(repository)),
-            target=str(target),
+            target="-",
             mode=mode,
             hooks=hooks,
             over=over,
         )
+        made = folder / "made"
+        with os_errors_as(made):
+            made.mkdir()
+            made.chmod(0o755)
         command = Command(
             # dpkg's lines while they come tell how far it is
-            argv=(program, "--verbose", *arguments),
-            env=_clean_environment(bootstrap, context.settings),
-            cwd=target.parent,
+            argv=(arguments[0], "--verbose", *arguments[1:]),
+            env={**env, "TMPDIR": str(made)},
+            cwd=folder,
             timeout=ROOT_SECONDS,
             on_line=lambda line: stage.advance(line.startswith(DPKG_STEPS)),
         )
+        if cage is not None:
+            command = cage.around(command, show=(folder,), write=(made,))
+        # results come through open files: the scripts reach no folder of ours
+        written = ("sh", "-c", 'exec "$@" >"$0"/root.tar 3>"$0"/facts', str(target.parent))
+        command = replace(command, argv=(*written, *command.argv))
         try:
             context.runner(command)
         except ToolFailedError as error:
@@ -178,7 +190,6 @@ def _clean_environment(bootstrap: Bootstrap, settings: Settings) -> dict[str, st
     return {
         "PATH": ":".join(filter(None, (path, "/usr/sbin:/usr/bin:/sbin:/bin"))),
         "HOME": str(settings.home),
-        "TMPDIR": str(settings.tmpdir),
         "LC_ALL": "C.UTF-8",
         "TZ": "UTC",
         "SOURCE_DATE_EPOCH": str(bootstrap.epoch),

@@ -29,7 +29,7 @@ def mmdebstrap_arguments(
 ) -> tuple[str, ...]:
     """Return the command that makes a root from .deb files and their Packages file.
 
-    ``target`` ends with ".tar" or is a folder; ``mode`` is "root" or "unshare"; ``hooks`` run in
+    ``target`` ends with ".tar", or is "-" (a tar at the standard output) or a folder; ``mode`` is "root" or "unshare"; ``hooks`` run in
     the finished root before it is cleaned; ``over`` is the tar of a root to start from.
     SOURCE_DATE_EPOCH has to be in the environment.  ``repository`` is a folder's path as part of a
     URL; others have to be able to read both in mode "unshare".
@@ -53,7 +53,7 @@ def mmdebstrap_arguments(
         f"--mode={mode}",
         f"--variant={'minbase' if over is None else 'custom'}",
         *begin,
-        "--format=tar" if target.endswith(".tar") else "--format=directory",
+        "--format=tar" if target.endswith((".tar", "-")) else "--format=directory",
         f"--include={','.join(names)}",
         # device nodes cannot be unpacked without root, and every runtime mounts its own
         "--skip=output/dev",

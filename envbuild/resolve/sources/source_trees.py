@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import email.parser
+import functools
 import hashlib
 import os
 import re
-import stat
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -168,20 +168,16 @@ def _pack_tree(line: TreeLine, folder: Path, source: str, places: SourceTreeCont
 
 def _write_archive(folder: Path, top: str, target: Path, places: SourceTreeContext) -> str:
     """Write a folder's archive: in order, stored, without times.  Returns its sha256."""
-    files = sorted(_tree_files(folder, places))
-    total = 0
+    files = _require_inside(folder, sorted(_tree_files(folder, places)))
+    if sum(found.st_size for found in files.values()) > LARGEST:
+        raise _too_large(folder, files)
     with os_errors_as(target), zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as out:
-        for name in files:
-            path = _followed_file(folder, name)
-            found = path.stat()
-            total += found.st_size
-            if total > LARGEST:
-                raise _too_large(folder, files)
+        for name, found in files.items():
             # no times, no owners, two modes: the same files give the same bytes
             member = zipfile.ZipInfo(f"{top}/{name}", TIME)
             member.create_system = 3
             member.external_attr = (0o100755 if found.st_mode & 0o100 else 0o100644) << 16
-            out.writestr(member, path.read_bytes())
+            out.writestr(member, (folder / name).read_bytes())
     with target.open("rb") as file:
         digest = hashlib.sha256()
         while chunk := file.read(1 << 20):
@@ -217,23 +213,27 @@ def _walk_files(folder: Path) -> Iterable[str]:
                 yield (Path(top) / name).relative_to(folder).as_posix()
 
 
-def _followed_file(folder: Path, name: str) -> Path:
-    """Return the file that a name stands for; a link may lead to another one of the tree."""
-    path = folder / name
-    # git's index, which may have come with the folder, can name "../x" and files behind links
-    if ".." in name.split("/") or not path.resolve().is_relative_to(folder.resolve()):
-        raise UsageError(
-            "is outside of the tree, or a link leads there",
-            where=path,
-            hint="copy the file into the tree",
-        )
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise UsageError("is not an ordinary file", where=path)
-    return path
+def _require_inside(folder: Path, names: Iterable[str]) -> dict[str, os.stat_result]:
+    """Return what each name stands for; a link may lead to another file of the tree."""
+    top = Path(os.path.realpath(folder))
+    real_folder = functools.cache(os.path.realpath)
+    files = {}
+    for name in names:
+        path = folder / name
+        place = os.path.realpath(path) if path.is_symlink() else real_folder(path.parent)
+        # git's index, which may have come with the folder, can name "../x" and files behind links
+        if ".." in name.split("/") or not Path(place).is_relative_to(top):
+            raise UsageError(
+                "is outside of the tree, or a link leads there",
+                where=path,
+                hint="copy the file into the tree",
+            )
+        files[name] = path.stat()
+    return files
 
 
-def _too_large(folder: Path, files: Iterable[str]) -> UsageError:
-    size, name = max((_followed_file(folder, name).stat().st_size, name) for name in files)
+def _too_large(folder: Path, files: Mapping[str, os.stat_result]) -> UsageError:
+    size, name = max((found.st_size, name) for name, found in files.items())
     return UsageError(
         f"holds more than {human_bytes(LARGEST)}; the largest file is {name} ({human_bytes(size)})",
         where=folder,
