@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import re
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 import tomli
 from packaging.requirements import Requirement
 
+from envbuild import settings
 from envbuild.base.model import DebianPackage
 from envbuild.cli import VERBS, main_group
 from envbuild.lock.model import (
@@ -28,7 +30,8 @@ from envbuild.lock.model import (
 )
 from envbuild.recipe.model import Recipe
 from envbuild.recipe.read import read_recipe
-from envbuild.toml import json_schema
+from envbuild.settings_file import Registry, SettingsFile
+from envbuild.toml import convert, json_schema
 from tests.docs.pages import PAGES, ROOT, anchors, blocks, rows, section, without_code
 
 RECIPE = (ROOT / "docs/recipe.md").read_text("utf-8")
@@ -257,9 +260,6 @@ def test_every_option_of_lock_is_documented() -> None:
 
 def test_settings_of_the_pages_are_known() -> None:
     """TOML blocks that are settings, not recipes, use sections and keys that there are."""
-    from envbuild.settings_file import SettingsFile
-    from envbuild.toml import convert
-
     for page in PAGES:
         for block in blocks(page.read_text("utf-8"), "toml"):
             for name, content in tomli.loads(block).items():
@@ -267,6 +267,33 @@ def test_settings_of_the_pages_are_known() -> None:
                     convert({name: content}, SettingsFile, text=block, where=page.name)
                 else:
                     assert name in Recipe.__struct_fields__, f"{page.name}: [{name}]"
+
+
+def test_every_setting_is_documented() -> None:
+    """Keys and variables of the page are those that envbuild reads."""
+    page = (ROOT / "docs/settings.md").read_text("utf-8")
+    listed = rows(section(page, "## Keys"))
+    assert sorted(row[0].strip("`") for row in listed) == sorted(_setting_keys())
+    variables = set(re.findall(r"`(ENVBUILD_[A-Z_]+|TMPDIR)`", page))
+    read = set(re.findall(r'"(ENVBUILD_[A-Z_]+|TMPDIR)"', inspect.getsource(settings)))
+    assert variables == read | {"ENVBUILD_INDEX_NAME"}
+
+
+def _setting_keys() -> list[str]:
+    found = []
+    for part in msgspec.structs.fields(SettingsFile):
+        match part.name:
+            case "indexes":
+                found += ["[indexes] default", "[indexes] NAME"]
+            case "channels":
+                found.append("[channels] NAME")
+            case "registries":
+                keys = msgspec.structs.fields(Registry)
+                found += [f"[registries.HOST] {key.encode_name}" for key in keys]
+            case name:
+                keys = msgspec.structs.fields(part.type)
+                found += [f"[{name}] {key.encode_name}" for key in keys]
+    return found
 
 
 def test_decisions_are_in_the_order_of_their_days() -> None:
