@@ -273,12 +273,19 @@ def bind_flags(bind: Bind) -> tuple[str, str]:
         f"destination={target}",
         *([] if writable else ["ro"]),
     ]
-    return "--mount", ",".join('"' + text.replace('"', '""') + '"' for text in fields)
+    return "--mount", ",".join(map(_quote_field, fields))
+
+
+def _quote_field(text: str) -> str:
+    """Write a value of the runtime's options, which it reads as CSV."""
+    doubled = text.replace('"', '""')
+    return f'"{doubled}"'
 
 
 def overlay_flags(layer: Path) -> tuple[str, str]:
     """Write a squashfs that is laid over an image.  UsageError for a path that it would split."""
-    if re.search(r"[,:\n]", str(layer)):
-        what = "no comma, colon or line end can be in the path of a layer over an image"
+    if re.search(r"[:\n]", str(layer)):
+        what = "no colon or line end can be in the path of a layer over an image"
         raise UsageError(what, where=layer, hint="rename the folder, or work in another one")
-    return "--overlay", f"{layer}:ro"
+    text = f"{layer}:ro"
+    return "--overlay", _quote_field(text) if re.search(r"[,\"]", text) else text

@@ -18,7 +18,7 @@ from envbuild.errors import EnvbuildError, HostError, SpaceError, ToolFailedErro
 from envbuild.failures import explain_failure
 from envbuild.host import Host
 from envbuild.run import Command, LocalRunner, Result
-from envbuild.runtime import BuildOptions, ExecOptions, Runtime, bind_flags
+from envbuild.runtime import BuildOptions, ExecOptions, Runtime, bind_flags, overlay_flags
 from envbuild.runtime_search import find_runtime, parse_version
 from envbuild.settings import load_settings
 from tests.support import ScriptedRunner, needs, settings_with
@@ -228,6 +228,18 @@ def test_the_open_command_has_no_seal() -> None:
             "id",
         ),
     )
+
+
+@pytest.mark.parametrize("path", ["/a b/l.sqfs", "/a,b/l.sqfs", '/"a" b/l.sqfs', "/a'$(b)/l"])
+def test_the_runtime_reads_the_path_of_a_layer_as_one(path: str) -> None:
+    option, value = overlay_flags(Path(path))
+    assert (option, *csv.reader([value])) == ("--overlay", [f"{path}:ro"])
+
+
+@pytest.mark.parametrize("path", ["/a:b/l.sqfs", "/a\nb/l.sqfs"])
+def test_a_layer_whose_path_would_be_cut_is_refused(path: str) -> None:
+    with pytest.raises(UsageError, match="no colon or line end"):
+        overlay_flags(Path(path))
 
 
 def test_without_a_network_no_proxy_of_the_caller_is_handed_in() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -66,17 +67,21 @@ def command(
     if as_json:
         print_json({"kernel": folder.name, "folder": str(folder)})
     else:
-        _print_kernel(folder, name, node_site)
+        _print_kernel(folder, request)
 
 
-def _print_kernel(folder: Path, name: str | None, site: str | None) -> None:
+def _print_kernel(folder: Path, request: KernelRequest) -> None:
     """Print what was installed, how it is chosen in Jupyter, and how it goes away."""
     title = json.loads((folder / "kernel.json").read_bytes())["display_name"]
-    words = ["envbuild kernel", *filter(None, (name,)), *(("--on", site) if site else ())]
     print_text(f'kernel "{title}" in {folder}')
     print_text(
         "  choose   reload Jupyter's page: it is in the launcher, and in Kernel, Change Kernel"
     )
     print_text(f"  or       jupyter console --kernel {folder.name}")
-    if name:
-        print_text(f"  remove   {' '.join(words)} --remove")
+    if request.image:
+        words = ["envbuild", "kernel", request.image]
+        if request.site:
+            words += ["--on", request.site]
+        if request.prefix:
+            words += ["--prefix", str(request.prefix)]
+        print_text(f"  remove   {shlex.join(words)} --remove")

@@ -220,6 +220,16 @@ class TestRealLayer:
         assert "\n4.9.0 1.16.0\n" in submitted.stdout
         assert "is taken" in made.run("add", "--dev", "--over", str(site), "small", "x").stderr
 
+    def test_a_folder_whose_name_the_runtime_would_split(
+        self, made: Project, tmp_path: Path
+    ) -> None:
+        user = Project(tmp_path / 'user, "one"', made.store)
+        user.env["HOME"] = str(tmp_path)
+        add = ("add", "--dev", "--over", str(made.folder / "small.sif"), "ours", "humanize==4.9.0")
+        added = user.run(*add)
+        assert added.code == 0, added.stderr
+        assert python(user, "import humanize; print(humanize.__version__)", name="ours") == "4.9.0"
+
     def test_a_site_changes_the_image_below(self, made: Project, tmp_path: Path) -> None:
         site, user = tmp_path / "site.sif", Project(tmp_path / "user", made.store)
         site.write_bytes(b"no image at all")

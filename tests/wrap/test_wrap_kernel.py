@@ -70,6 +70,8 @@ def test_a_kernel_is_written_and_removed(project: Path) -> None:
     spec = json.loads((folder / "kernel.json").read_text())
     assert spec["argv"][0] == str(folder / "in-image")
     assert os.access(folder / "in-image", os.X_OK)
+    lab = envbuild(project, "kernel", "tiny", "--prefix", "the lab's")
+    assert "remove   envbuild kernel tiny --prefix 'the lab'\"'\"'s' --remove" in lab.stdout
     (project / "tiny.sif").unlink()
     assert envbuild(project, "kernel", "tiny", "--remove").code == 0
     assert not folder.exists()
