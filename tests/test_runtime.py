@@ -514,6 +514,14 @@ FAILURES: Mapping[str, tuple[str, type[EnvbuildError], str]] = {
         ToolFailedError,
         "the container runtime gets too little memory, or too few processes, to start",
     ),
+    "another primary group": (
+        (
+            "newuidmap: Target process 3332 is owned by a different user: uid:4242 pw_uid:4242 "
+            "st_uid:4242, gid:4343 pw_gid:4242 st_gid:4343\n"
+        ),
+        ToolFailedError,
+        "this shell has another primary group than the login, so newuidmap gives it no ids",
+    ),
     "missing command": (
         'FATAL:   "nosuchcmd": executable file not found in $PATH\n',
         UsageError,

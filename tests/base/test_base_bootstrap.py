@@ -217,6 +217,18 @@ FAILURES: list[tuple[str, type[EnvbuildError], str]] = [
             "E: failed to parse /etc/subuid and /etc/subgid"
         ),
     ),
+    (
+        (
+            "newuidmap: Target process 3490 is owned by a different user: uid:4242 pw_uid:4242 st_uid:4242, "
+            "gid:4343 pw_gid:4242 st_gid:4343\nE: E: newuidmap 3490  0 200000 65536\n failed: \n"
+            "E: E: failed to unshare the user namespace\n"
+        ),
+        ToolFailedError,
+        (
+            "this shell has another primary group than the login, so newuidmap gives it no ids\n"
+            "E: E: newuidmap 3490  0 200000 65536\nE: E: failed to unshare the user namespace"
+        ),
+    ),
     ("dpkg: error: cannot write: No space left on device\n", SpaceError, "the disk is full"),
     (
         "E: You don't have enough free space in /tmp/mmdebstrap.jtPE9MHwJU/var/cache/apt/archives/.\n",

@@ -12,6 +12,8 @@ from envbuild.store.atomic import os_errors_as
 from envbuild.store.layout import Store
 
 DPKG_ERROR = re.compile(r"dpkg: error processing (?:package|archive) (\S+)")
+OTHER_GROUP = re.compile(r"owned by a different user: .* gid:(\d+) pw_gid:(?!\1 )")
+"""What newuidmap says of a process whose group is not the one of /etc/passwd."""
 MOST_PACKAGES = 3
 """Of how many failed packages the error shows the lines."""
 LONGEST_LINE = 240
@@ -23,7 +25,10 @@ def explain_failure(error: ToolFailedError, settings: Settings, store: Store) ->
     text = error.stderr + error.stdout
     log = _keep_log(text, store)
     packages = [*dict.fromkeys(DPKG_ERROR.findall(text))]
-    if re.search(r"newuidmap|subuid|unshare\(\) failed|invalid mapping", text):
+    if OTHER_GROUP.search(text):
+        what = "this shell has another primary group than the login, so newuidmap gives it no ids"
+        hint = "leave the shell that newgrp or sg started, then start again"
+    elif re.search(r"newuidmap|subuid|unshare\(\) failed|invalid mapping", text):
         # the kernel says "No space left on device" to one namespace too many,
         # so this comes before the disk
         what = "mmdebstrap cannot make a user namespace, which it needs to make a Debian base without root"
