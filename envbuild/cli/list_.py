@@ -30,7 +30,7 @@ class RecipeRow(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     """What a recipe is at.
 
     ``lock`` is fits, stale, none or broken; ``image`` is current, old, unknown, none or "no image file";
-    ``image_bytes`` is the size of ./NAME.sif; ``layer`` are the packages and projects of its
+    ``image_size`` is the size of ./NAME.sif; ``layer`` are the packages and projects of its
     development layer, as they were asked for; ``verdict`` and ``checked`` (UTC, ISO 8601) are those
     of its last check.
     """
@@ -38,7 +38,7 @@ class RecipeRow(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     recipe: str
     lock: str = "-"
     image: str = "none"
-    image_bytes: int | None = None
+    image_size: int | None = None
     layer: tuple[str, ...] = ()
     verdict: str | None = None
     checked: str | None = None
@@ -49,8 +49,8 @@ class RecipeRow(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
         """Size and state of the image, for people."""
         return (
             self.image
-            if self.image_bytes is None
-            else f"{human_bytes(self.image_bytes)}, {self.image}"
+            if self.image_size is None
+            else f"{human_bytes(self.image_size)}, {self.image}"
         )
 
     @property
@@ -58,7 +58,7 @@ class RecipeRow(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
         """The last verdict and its day, for people."""
         if self.verdict is not None:
             return f"{self.verdict} {(self.checked or '')[:10]}"
-        return "-" if self.image_bytes is None else "not checked"
+        return "-" if self.image_size is None else "not checked"
 
 
 @click.command("list")
@@ -130,8 +130,8 @@ def _with_image(row: RecipeRow, image: Path, source: Source, context: Context) -
     try:
         report = find_last_report(known_digest(image, context.store), context.store)
     except EnvbuildError:
-        return structs.replace(row, image="no image file", image_bytes=size)
-    row = structs.replace(row, image=state, image_bytes=size)
+        return structs.replace(row, image="no image file", image_size=size)
+    row = structs.replace(row, image=state, image_size=size)
     if report is None:
         return row
     return structs.replace(row, verdict=report.verdict, checked=report.when)

@@ -176,7 +176,7 @@ def _print_published(published: Published, context: Context, *, as_json: bool) -
     name, number = stored.entry.name, stored.entry.number
     if as_json:
         row = {"shelf": shelf, "name": name, "digest": stored.digest, "new": published.added}
-        print_json({**row, "bytes": published.size})
+        print_json({**row, "size": published.size})
         return
     title = f"{shelf}/{name}@{short_digest(stored.digest)}"
     if not published.added:

@@ -54,7 +54,7 @@ def du_command(context: Context, *, as_json: bool) -> None:
     names = sorted(path.name for path in top.iterdir() if path.is_dir()) if top.is_dir() else []
     sizes = {name: tree_size(top / name) for name in names}
     if as_json:
-        print_json({"path": str(context.store.root), "bytes": sizes, "total": sum(sizes.values())})
+        print_json({"path": str(context.store.root), "size": sizes, "total": sum(sizes.values())})
         return
     for name in sorted(names, key=sizes.__getitem__, reverse=True):
         size = human_bytes(sizes[name])
@@ -90,7 +90,7 @@ def gc_command(context: Context, *, days: float | None, dry_run: bool, as_json: 
     gone = [removal for removal in found if dry_run or remove(removal)]
     if as_json:
         print_json(
-            [{"path": str(item.path), "bytes": item.size, "reason": item.reason} for item in gone]
+            [{"path": str(item.path), "size": item.size, "reason": item.reason} for item in gone]
         )
         return
     for item in gone:
@@ -121,7 +121,7 @@ def verify_command(context: Context, *, as_json: bool) -> int:
         for path in item.parts:
             path.unlink(missing_ok=True)
     if as_json:
-        print_json({"files": len(items), "bytes": size, "damaged": [str(i.path) for i in damaged]})
+        print_json({"files": len(items), "size": size, "damaged": [str(i.path) for i in damaged]})
     else:
         for item in damaged:
             print_text(f"damaged, removed: {item.path}")

@@ -163,4 +163,4 @@ def test_the_last_verdict_is_listed_by_what_the_image_holds(
     assert listed(context)["thing"]["verdict"] is None
     (context.settings.cwd / "thing.sif").unlink()
     assert listed(context)["thing"]["image"] == "none"
-    assert listed(context)["thing"]["image-bytes"] is None
+    assert listed(context)["thing"]["image-size"] is None

@@ -15,8 +15,16 @@ import pytest
 from benchmarks.forty import make_place
 from envbuild.cli import VERBS, main_group, run_cli
 
+ROOT = Path(__file__).parents[2]
+BEGIN = "<!-- keys: written by tests/cli/test_cli_json.py --update-golden -->\n"
+END = "<!-- end of keys -->\n"
+PAGES = {
+    "docs/json.md": "| command | answer | keys |\n",
+    "docs/ja/json.md": "| コマンド | 答え | キー |\n",
+}
+TYPES: dict[type, str] = {list: ": []", dict: ": {}"}
 KEY = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-MEASURED = {"size", "seconds", "count", "bytes", "days", "jobs", "tasks", "gpus", "files"}
+MEASURED = {"size", "image-size", "seconds", "count", "days", "jobs", "tasks", "gpus", "files"}
 """Keys whose values are numbers wherever they are a single value."""
 ANSWERS = """\
 list
@@ -67,7 +75,9 @@ def missing_names(command: click.Command) -> list[str]:
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = make_place("image", tmp_path)
-    (folder / "job.sh").write_text("#!/bin/sh\n#SBATCH --gres=gpu:1\npython train.py\n")
+    (folder / "job.sh").write_text(
+        "#!/bin/sh\n#SBATCH --gres=gpu:1\napptainer exec x.sif python train.py\n"
+    )
     (folder / "job.log").write_text("CUDA out of memory\n")
     monkeypatch.chdir(folder)
     for name in ("ENVBUILD_SITE", "ENVBUILD_STORE", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"):
@@ -94,7 +104,7 @@ def faults_of(value: Any, key: str = "") -> Iterator[str]:
 def test_an_answer_is_json_alone(line: str, capfd: pytest.CaptureFixture[str]) -> None:
     code = run_cli([*shlex.split(line), "--json"])
     told = capfd.readouterr()
-    assert code == 0, told.err
+    assert code == line.startswith("job lint"), told.err  # it finds something
     assert list(faults_of(json.loads(told.out))) == []
 
 
@@ -113,6 +123,36 @@ def test_a_dry_run_counts_the_parts_and_names_them_when_asked(
     run_cli(["make", "torch-mnist", "--dry-run", "-v"])
     told = capfd.readouterr().err
     assert [part["what"] for part in parts if part["what"] not in told] == []
+
+
+def keys_row(line: str, answer: Any) -> str:
+    """Return the row of a command: each key and the JSON type of its value."""
+    first = answer[0] if isinstance(answer, list) and answer else answer
+    keys = first if isinstance(first, dict) else {}
+    signs = [f"`{key}{TYPES.get(type(value), '')}`" for key, value in keys.items()]
+    kind = "`[…]`" if isinstance(answer, list) else "`{…}`"
+    return f"| `{line}` | {kind} | {', '.join(signs)} |\n"
+
+
+@pytest.mark.usefixtures("place")
+def test_the_pages_name_the_keys(
+    capfd: pytest.CaptureFixture[str], request: pytest.FixtureRequest
+) -> None:
+    rows = []
+    for line in ANSWERS.splitlines():
+        run_cli([*shlex.split(line), "--json"])
+        answer = json.loads(capfd.readouterr().out)
+        if answer:
+            rows.append(keys_row(line, answer))
+    for name, head in PAGES.items():
+        page = ROOT / name
+        before, rest = page.read_text("utf-8").split(BEGIN)
+        table, after = rest.split(END)
+        written = "".join([head, "|---|---|---|\n", *rows])
+        if request.config.getoption("--update-golden"):
+            page.write_text(before + BEGIN + written + END + after, "utf-8")
+            continue
+        assert table == written, "run pytest tests/cli --update-golden and read the diff"
 
 
 def test_a_fault_of_style_is_seen() -> None:

@@ -100,7 +100,7 @@ def read_lists(
 ) -> AptLists:
     """Refresh the store's private apt lists of a suite (as it was released) and read them.
 
-    The stage counts the percent that apt has fetched.
+    The stage counts the percent that apt has fetched, as 100 of 125.
     Raises NetworkError when the mirror does not answer or lacks the suite, HostError without apt or
     Debian's keys.
     """
@@ -117,7 +117,7 @@ def read_lists(
             folder, source, context.settings, context.runner, architecture=architecture
         )
         private = with_passwords(config, url, own, apt_network(context.settings, context.runner))
-        stage.expect(100)
+        stage.expect(125)  # after the lists are fetched, they are unpacked, and packages chosen
         options = ("-o", "APT::Update::Error-Mode=any", "-o", "APT::Status-Fd=1")
         argv = ("apt-get", "update", *options)
         count = _PercentCounter(stage)
