@@ -199,11 +199,17 @@ class NameList(TableRow, frozen=True):
 
 
 class NameTable(TableRow, frozen=True):
-    """The whole of names.toml; ``compiled`` are built for the GPU from source."""
+    """The whole of names.toml; ``compiled`` are built for the GPU from source.
+
+    ``asked`` are modules by what stands in code that needs them and does not import them, and
+    ``written`` kinds of code by what stands in it.
+    """
 
     schema: int
     source: str
     module: dict[str, str]
+    asked: dict[str, str]
+    written: dict[str, str]
     same: SameNames
     wrong: dict[str, WrongName]
     system: dict[str, SystemNeeds]

@@ -19,15 +19,17 @@ from envbuild.project.conda.environment import read_conda, read_printed
 from envbuild.project.conda.pixi import read_pixi, read_project_table
 from envbuild.project.images.cog import read_cog
 from envbuild.project.images.container import read_container
+from envbuild.project.lists.choose import choose_lists, is_container, is_requirements
 from envbuild.project.lists.declared import read_pipfile, read_setup_cfg
 from envbuild.project.lists.readme import framework_releases
 from envbuild.project.lists.requirements import read_requirements
 from envbuild.project.lists.setup_py import read_setup_py
 from envbuild.project.model import FileFindings, ImportedModule, Requirement
 from envbuild.project.shell.notebook import read_notebook
-from envbuild.project.shell.readme import read_readme, read_script
+from envbuild.project.shell.readme import install_scripts, read_readme, read_script
 from envbuild.project.tree import (
     ProjectTree,
+    is_about_developing,
     is_aside,
     is_inside,
     read_text,
@@ -37,20 +39,14 @@ from envbuild.project.tree import (
 from envbuild.resolve.sources.project_name import name_and_version
 from envbuild.store.units import as_printable
 
-PLAIN_LISTS = (
-    "requirements.in",
-    "requirements.txt",
-    "requirement.txt",
-    "pip_requirements.txt",
-    "pip-requirements.txt",
-)
-"""Lists that are taken alone, without their variants (requirements-gpu.txt)."""
 INSTALLS_PROJECT = re.compile(
     r"\.ya?ml\b|\b(install|sync)\b[^\n]*\s(-r|-e|--requirement|--editable|\.)"
     r"|\b(poetry|uv|pdm|pipenv)\s+(install|sync)\b|^%files|^(COPY|ADD)\s+\.",
     re.MULTILINE,
 )
 """What a definition of the project has and one that only serves its models has not."""
+TABLES = ("pyproject.toml", "setup.cfg", "setup.py")
+ABOUT_FRAMEWORK = re.compile(r"[-_.](torch|pytorch|tensorflow|tf|jax|cuda|gpu)\b")
 MOST_PARTS = 100
 """Projects inside a project whose names are read."""
 
@@ -98,15 +94,18 @@ def _gather_folder(root: Path) -> ProjectFindings:
     deployed = [path for path in tree.lists if path.name == "cog.yaml"]
     chosen, left = choose_lists(tuple(path for path in tree.lists if path not in deployed))
     apart = tuple(path for path in chosen if _installs_another(path, root))
-    all_findings = _read_all(tuple(path for path in chosen if path not in apart), root, notes)
+    chosen, others = _of_one_framework(tuple(path for path in chosen if path not in apart), tree)
+    left = (*left, *others)
+    all_findings = _read_all(chosen, root, notes)
     if not any(findings.complete for findings in all_findings):
         all_findings += _read_all(apart, root, notes)
     else:
         left = (*left, *apart)
-    about = _framework_lists(left, all_findings)
-    for path in about or _framework_beside(chosen, left, all_findings, root):
+    for path in _framework_list(chosen, left, all_findings, root):
         all_findings += _read_all((path,), root, notes)
         left = tuple(one for one in left if one != path)
+    parts = _own_parts(tree)
+    all_findings += _member_findings(tree, parts, all_findings, notes)
     if not _names_packages(all_findings):
         all_findings += _fallback_findings(tree, deployed, notes)
     aside = (*left, *tree.aside)
@@ -130,8 +129,8 @@ def _gather_folder(root: Path) -> ProjectFindings:
         imports=found,
         tree=tree,
         notes=(*notes, *import_notes),
-        own=_own_names(tree),
-        releases=framework_releases(root),
+        own=frozenset(parts),
+        releases=framework_releases(root, install_scripts(root)),
     )
 
 
@@ -163,7 +162,7 @@ def _fallback_findings(
 
 def _installs_another(path: Path, root: Path) -> bool:
     """Whether a definition below the root never installs the project or one of its lists."""
-    if len(path.parts) == 1 or not _is_container(path):
+    if len(path.parts) == 1 or not is_container(path):
         return False
     text = read_text(root / path) or ""
     cloned = re.findall(r"git\s+clone\s[^\n]*?/([\w.-]+?)(?:\.git)?(?:\s|$)", text)
@@ -171,14 +170,43 @@ def _installs_another(path: Path, root: Path) -> bool:
     return not ours and INSTALLS_PROJECT.search(text) is None
 
 
-def _own_names(tree: ProjectTree) -> frozenset[str]:
-    """Return what the projects inside this one call themselves."""
-    found: set[str] = set()
+def _own_parts(tree: ProjectTree) -> dict[str, Path]:
+    """Return the folders of the projects inside this one, by what those call themselves."""
+    found: dict[str, Path] = {}
     for folder in sorted(tree.parts)[:MOST_PARTS]:
         with suppress(EnvbuildError):  # of a pyproject.toml that is no TOML nothing is to be told
             name = name_and_version(tree.root / folder)
-            found |= {canonicalize_name(name[0])} if name and name[0] else set()
-    return frozenset(found)
+            if name and name[0]:
+                found.setdefault(canonicalize_name(name[0]), folder)
+    return found
+
+
+def _member_findings(
+    tree: ProjectTree, parts: dict[str, Path], listed: list[FileFindings], notes: list[str]
+) -> list[FileFindings]:
+    """Return what parts of the project need that its lists name, or all where these are empty."""
+    todo = _names_of(listed)
+    if not _names_packages(listed) or any(one.members for one in listed):
+        todo |= {name for name, folder in parts.items() if not is_about_developing(folder / "x")}
+    found: list[FileFindings] = []
+    seen: set[str] = set()
+    while wanted := (todo & parts.keys()) - seen:
+        seen |= wanted
+        for name in sorted(wanted):
+            tables = (parts[name] / table for table in TABLES)
+            there = tuple(path for path in tables if (tree.root / path).is_file())
+            found += _read_all(there, tree.root, notes)
+        todo |= _names_of(found)
+    return found
+
+
+def _names_of(all_findings: list[FileFindings]) -> set[str]:
+    """Return the names of requirements, of those too that a recipe cannot express."""
+    found: list[str] = []
+    for findings in all_findings:
+        found += [one.name for one in findings.requirements]
+        found += [text for text, _ in findings.aside]
+    return set(map(canonicalize_name, found))
 
 
 def _path_name(path: Path) -> str:
@@ -198,32 +226,48 @@ def _read_all(paths: tuple[Path, ...], root: Path, notes: list[str]) -> list[Fil
     return found
 
 
-def _framework_lists(left: tuple[Path, ...], all_findings: list[FileFindings]) -> tuple[Path, ...]:
-    """Return the list about the framework (requirements-jax.txt), where the others name none."""
+def _of_one_framework(
+    chosen: tuple[Path, ...], tree: ProjectTree
+) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+    """Return the lists without those for another framework, and those.
+
+    Where each example has a list, the framework that most files import is the project's.
+    """
+    named: dict[Path, str] = {}
+    for path in filter(is_requirements, chosen):
+        for findings in _read_all((path,), tree.root, []):
+            for one in findings.requirements:
+                if name := framework_name(one.name, greater=True):
+                    named.setdefault(path, name)
+    if len(set(named.values())) <= 1:
+        return chosen, ()
+    files = {one.module: one.files for one in imported_modules(tree)[0]}
+    first = max(named.values(), key=lambda name: files.get(name, 0))
+    others = tuple(path for path in chosen if named.get(path, first) != first)
+    return tuple(path for path in chosen if path not in others), others
+
+
+def _framework_list(
+    chosen: tuple[Path, ...], left: tuple[Path, ...], all_findings: list[FileFindings], root: Path
+) -> tuple[Path, ...]:
+    """Return a list that names the framework (requirements-jax.txt), where the others name none.
+
+    Of several with one name in folders side by side, another one will do.
+    """
+    names = {path.name for path in chosen if len(path.parts) > 1 and is_requirements(path)}
+    beside = names if len(names) == len(chosen) else set()
     if _has_framework(all_findings):
         return ()
-    about = (
-        path
-        for path in left
-        if re.search(r"[-_.](torch|pytorch|tensorflow|tf|jax|cuda|gpu)\b", path.name.lower())
-    )
-    return tuple(path for path in about if _is_requirements(path))[:1]
+    for path in filter(is_requirements, left):
+        about = ABOUT_FRAMEWORK.search(path.name.lower())
+        if about or (path.name in beside and _has_framework(_read_all((path,), root, []))):
+            return (path,)
+    return ()
 
 
 def _has_framework(all_findings: list[FileFindings]) -> bool:
     named = chain.from_iterable(findings.requirements for findings in all_findings)
     return any(framework_name(requirement.name, greater=True) for requirement in named)
-
-
-def _framework_beside(
-    chosen: tuple[Path, ...], left: tuple[Path, ...], all_findings: list[FileFindings], root: Path
-) -> tuple[Path, ...]:
-    """Return a list that names the framework, of several with one name in folders side by side."""
-    names = {path.name for path in chosen if len(path.parts) > 1 and _is_requirements(path)}
-    if len(names) < len(chosen) or _has_framework(all_findings):
-        return ()
-    beside = (path for path in left if path.name in names)
-    return tuple(path for path in beside if _has_framework(_read_all((path,), root, [])))[:1]
 
 
 def _gather_file(path: Path) -> ProjectFindings:
@@ -296,94 +340,3 @@ def read_list(path: Path, root: Path) -> FileFindings | None:
     ):
         return read_container(path, root)
     return read_printed(path, root) or read_requirements(path, root)
-
-
-def choose_lists(lists: tuple[Path, ...]) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
-    """Return the lists to read and those to leave: the nearest to the root, no variants."""
-    chosen: list[Path] = []
-    at_root = any(len(path.parts) == 1 for path in lists)
-    near = [path for path in lists if not at_root or _is_near(path)]
-    for kind in (_is_table, _is_requirements, _is_conda, _is_container):
-        of_kind = [path for path in near if kind(path)]
-        level = min((len(path.parts) for path in of_kind), default=0)
-        nearest = [path for path in of_kind if len(path.parts) == level]
-        if kind is _is_table:
-            chosen += [path for path in nearest if level == 1]
-        elif kind is _is_requirements:
-            chosen += _plain_lists(nearest)
-        elif nearest:
-            chosen.append(
-                min(
-                    nearest,
-                    key=lambda path: (
-                        _is_variant(path),
-                        _is_docker(path),
-                        not _is_for_gpu(path),
-                        path.stem != "environment",
-                        len(path.name),
-                        path.name,
-                    ),
-                )
-            )
-    left = [path for path in lists if path not in chosen]
-    return tuple(chosen), tuple(path for path in left if len(path.parts) == 1 or not _is_near(path))
-
-
-NEAR = re.compile(
-    r"$|req|env|conda|docker|container|singularity|apptainer|install|setup|config|build|deploy"
-)
-"""Folders that are there for lists."""
-
-
-def _is_near(path: Path) -> bool:
-    """Whether a list is at the root, or in a folder that is there for lists."""
-    folder = path.parts[0].lower() if len(path.parts) > 1 else ""
-    return NEAR.match(folder) is not None
-
-
-def _is_docker(path: Path) -> bool:
-    """Whether a definition is Docker's: one of Apptainer beside it comes first."""
-    return "ockerfile" in path.name or path.name == "Containerfile"
-
-
-def _plain_lists(lists: list[Path]) -> list[Path]:
-    by_name = {path.name: path for path in lists}
-    found = [by_name[name] for name in PLAIN_LISTS if name in by_name]
-    in_folder = [
-        path
-        for path in lists
-        if path.stem in ("base", "main", "common", "runtime", "prod", "default", "core")
-    ]
-    return found or in_folder or [path for path in lists if not _is_variant(path)] or lists[:1]
-
-
-def _is_variant(path: Path) -> bool:
-    return bool(
-        re.search(
-            r"cpu|mac|osx|win|arm|rocm|amd|tpu|colab|optional|extra|full|dev|test|lock|frozen",
-            path.name.lower(),
-        )
-    )
-
-
-def _is_for_gpu(path: Path) -> bool:
-    """Whether a list is the one for a GPU: environment_gpu.yml beside environment.yml."""
-    return re.search(r"gpu|cuda", path.name.lower()) is not None
-
-
-def _is_table(path: Path) -> bool:
-    return path.name in ("pyproject.toml", "setup.cfg", "setup.py", "Pipfile")
-
-
-def _is_conda(path: Path) -> bool:
-    return path.suffix in (".yml", ".yaml") or path.name == "pixi.toml"
-
-
-def _is_container(path: Path) -> bool:
-    return (
-        not _is_table(path) and not _is_conda(path) and path.suffix not in (".txt", ".in", ".pip")
-    )
-
-
-def _is_requirements(path: Path) -> bool:
-    return path.suffix in (".txt", ".in", ".pip")

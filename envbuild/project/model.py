@@ -34,6 +34,7 @@ class FileFindings:
     that are not taken, as (text, reason); ``complete`` tells that a list is kept with care,
     because others install by it; ``title`` is what an environment is called; ``conda_only`` are
     conda packages that nothing is known of outside of conda;
+    ``members`` tells that the projects inside this one belong to it;
     ``from_readme`` marks what a README names: it counts only where the code imports it.
     """
 
@@ -57,6 +58,7 @@ class FileFindings:
     title: str | None = None
     from_readme: bool = False
     conda_only: tuple[str, ...] = ()
+    members: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

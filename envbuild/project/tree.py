@@ -100,7 +100,9 @@ def scan_project(root: Path) -> ProjectTree:
         (path.relative_to(root) for path in found), key=lambda path: (len(path.parts), path.parts)
     )
     code = [path for path in relative if path.suffix == ".py"]
-    packages = {path.parent.name for path in code if path.name == "__init__.py"}
+    folders = {path.parent for path in code if path.name == "__init__.py"}
+    # animus/torch/__init__.py is imported as animus.torch: it hides no torch
+    packages = {folder.name for folder in folders if folder.parent not in folders}
     # Python takes an installed package before a folder without __init__.py: jax/ holds scripts
     modules -= {name for name in modules - packages if framework_name(name, greater=True)}
     modules.update(path.stem for path in code if not _describes(path))

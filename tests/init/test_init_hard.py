@@ -145,16 +145,79 @@ def test_an_installed_environment_is_not_the_projects(tmp_path: Path) -> None:
 
 
 def test_projects_inside_a_project(tmp_path: Path) -> None:
-    """What they are called is never looked for on an index, what they need does not count."""
+    """What they are called is never looked for on an index; what a listed one needs counts."""
     files = {
+        "other/setup.py": "from setuptools import setup\nsetup(name='other', install_requires=['dash'])\n",
         "setup.py": "from setuptools import setup\nsetup(name='big', install_requires=['torch', 'se3-part'])\n",
         "part/setup.py": "from setuptools import setup\nsetup(name='se3-part', install_requires=['flask'])\n",
         "part/se3/__init__.py": "import flask\n",
         "big/__init__.py": "import numpy\n",
     }
     folder = write(tmp_path, files)
-    assert dependencies(folder) == ["numpy"]
+    assert dependencies(folder) == ["flask", "numpy"]
     assert "not taken: se3-part: part of this project" in comments(folder)
+
+
+def test_members_of_a_repository_without_a_list_of_its_own(tmp_path: Path) -> None:
+    table = "[tool.poetry]\nname = '{}'\n[tool.poetry.dependencies]\npython = '>=3.9'\n"
+    files = {
+        "pyproject.toml": "[tool.poetry]\n[tool.poetry.dev-dependencies]\nblack = '^23'\n",
+        "libs/base/pyproject.toml": table.format("corp-base") + "numpy = '>=1.21'\n",
+        "libs/fancy/pyproject.toml": table.format("corp-fancy") + "corp-base = '*'\n",
+    }
+    assert dependencies(write(tmp_path, files)) == ["numpy>=1.21"]
+
+
+def test_lists_of_examples_for_other_frameworks_are_not_joined(tmp_path: Path) -> None:
+    files = {
+        "requirements/requirements_jax.txt": "jax\nflax\n",
+        "requirements/requirements_torch.txt": "torch\ntqdm\n",
+        "requirements/requirements_common.txt": "numpy\n",
+        "lab/torch/__init__.py": "import torch\n",
+        "lab/__init__.py": "import torch\n",
+        "examples/jax_dl.py": "import jax\n",
+    }
+    folder = write(tmp_path, files)
+    assert dependencies(folder) == ["numpy", "tqdm"]
+    assert "requirements/requirements_jax.txt" in comments(folder)
+
+
+@pytest.mark.parametrize(
+    ("code", "module"),
+    [
+        ("from torch.utils.tensorboard import SummaryWriter\n", "tensorboard"),
+        (
+            "from transformers import AutoModel\nAutoModel.from_pretrained('x', device_map='auto')\n",
+            "accelerate",
+        ),
+        ("import pandas as pd\npd.DataFrame().to_parquet('x')\n", "pyarrow"),
+        ("import pandas as pd\npd.read_csv('x')\n", None),
+    ],
+)
+def test_what_code_needs_and_does_not_import(tmp_path: Path, code: str, module: str | None) -> None:
+    there = {"tensorboard", "accelerate", "pyarrow"} & set(
+        dependencies(write(tmp_path, {"train.py": "import torch\n" + code}))
+    )
+    assert there == ({module} if module else set())
+
+
+@pytest.mark.parametrize(
+    "line", ["from keras.layers.convolutional import Conv2D", "model.compile(Adam(lr=0.1))"]
+)
+def test_keras_2_code_gets_a_tensorflow_with_keras_2(tmp_path: Path, line: str) -> None:
+    folder = write(tmp_path, {"train.py": f"import keras\n{line}\n"})
+    assert "made for Keras 2" in comments(folder)
+
+
+def test_a_script_that_installs_tells_the_release(tmp_path: Path) -> None:
+    files = {
+        "train.py": "import torch, einops\n",
+        "requirements.txt": "einops\n",
+        "init_setup_linux.sh": "pip install torch==1.8.2+cu111 torchvision==0.9.2+cu111\n",
+    }
+    assert "init_setup_linux.sh, which installs it: torch==1.8.2 is taken" in comments(
+        write(tmp_path, files)
+    )
 
 
 def test_a_project_of_nothing_but_scripts(tmp_path: Path) -> None:

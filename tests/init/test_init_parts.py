@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from envbuild.project.code.imports import (
-    compiling_file,
+    file_written_for,
     imported_modules,
     needed_modules,
     notebook_cells,
-    old_tensorflow,
     top_module,
 )
 from envbuild.project.draft.propose import (
@@ -131,9 +130,9 @@ def test_what_is_imported_at_every_start_is_certain(tmp_path: Path) -> None:
 
 def test_code_that_compiles_when_it_runs(tmp_path: Path) -> None:
     write(tmp_path, {"a.py": "# torch.compile is slow\n", "b.py": "model = torch.compile(model)\n"})
-    assert compiling_file(scan_project(tmp_path)) == "b.py"
+    assert file_written_for(scan_project(tmp_path), "compiling") == "b.py"
     (tmp_path / "b.py").unlink()
-    assert compiling_file(scan_project(tmp_path)) is None
+    assert file_written_for(scan_project(tmp_path), "compiling") is None
 
 
 def test_cells_and_names() -> None:
@@ -320,9 +319,9 @@ def test_comments_are_no_code_for_tensorflow_1(tmp_path: Path) -> None:
     write(
         tmp_path, {"net.py": "import tensorflow as tf\n# tf.contrib.rnn has it\nx = tf.ones(3)\n"}
     )
-    assert old_tensorflow(scan_project(tmp_path)) is None
+    assert file_written_for(scan_project(tmp_path), "tensorflow-1") is None
     (tmp_path / "net.py").write_text("import tensorflow as tf\n\nx = 1 + tf.flags.N\n", "utf-8")
-    assert old_tensorflow(scan_project(tmp_path)) == "net.py"
+    assert file_written_for(scan_project(tmp_path), "tensorflow-1") == "net.py"
 
 
 def imports(folder: Path) -> tuple[ImportedModule, ...]:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from envbuild.base.suggest import framework_name
+from envbuild.data.package_tables import load_names
 from envbuild.errors import UsageError
 from envbuild.project.code.reach import has_programs, is_started, loaded_files, own_files
 from envbuild.project.model import ImportedModule
@@ -21,17 +22,6 @@ from envbuild.store.units import as_printable
 LINE = re.compile(r"^[ \t]*(?:import|from)[ \t]+(\.*[A-Za-z_][\w.]*)([^\n]*)", re.MULTILINE)
 MEASURED = re.compile(r"(\s*%%(capture|time|timeit|prun|memit)\b[^\n]*(\n|$))+")
 """Magics over a cell that is Python all the same."""
-COMPILING = re.compile(r"^[^#\n]*\btorch\.compile\b|^\s*(?:import|from) triton\b", re.MULTILINE)
-EXTENDING = "torch.utils.cpp_extension.load"
-"""The start of functions that call ninja when a program runs."""
-OLD = re.compile(
-    r"^[^#\n]*(?:\btf\.(placeholder|Session|InteractiveSession|contrib|flags|app\.run|get_variable"
-    r"|layers|variable_scope|ConfigProto|set_random_seed|summary\.FileWriter|train\.\w+Optimizer"
-    r"|(global|local)_variables_initializer|(get|reset)_default_graph)\b"
-    r"|\btensorflow\.contrib\b)",
-    re.MULTILINE,
-)
-"""What TensorFlow 1 has and TensorFlow 2 has not, under the name tf."""
 DOTTED = ("google", "ruamel", "mpl_toolkits")
 """Modules that several distributions share: the second part of the name counts."""
 
@@ -49,14 +39,13 @@ def imported_modules(
     notes: list[str] = []
     named: dict[Path, frozenset[str]] = {}
     for path in (*tree.code, *tree.notebooks):
-        text = source_text(tree.root / path, notes, as_printable(path.as_posix()))
-        named[path] = frozenset(modules_of_lines(text or ""))
+        text = source_text(tree.root / path, notes, as_printable(path.as_posix())) or ""
+        named[path] = frozenset((*modules_of_lines(text), *_asked_by(text)))
     own = loaded_files(tree, named) if listed else own_files(tree)
     found: dict[str, ImportedModule] = {}
     files: Counter[str] = Counter()
     for path in sorted(named, key=lambda path: path not in own):
         names = {top_module(name) for name in named[path] if not name.startswith(".")}
-        names |= {"ninja" for name in named[path] if name.startswith(EXTENDING)}
         files.update(names)
         certain_ones = {name for name, one in found.items() if one.certain}
         new = {name for name in names - certain_ones if not _is_own(name, tree)}
@@ -83,18 +72,20 @@ def needed_modules(root: Path) -> dict[str, str]:
         modules, _ = imported_modules(scan_project(root))
     except UsageError:
         return {}
+    asked = load_names().asked
     return {
         one.module: one.where
         for one in modules
-        if one.certain and distribution_of(one.module) != ""
+        if one.certain and distribution_of(one.module) != "" and one.module not in asked
     }
 
 
-def compiling_file(tree: ProjectTree) -> str | None:
-    """Return the first file that uses torch.compile or Triton: they compile at run time."""
+def file_written_for(tree: ProjectTree, kind: str) -> str | None:
+    """Return the first file of a kind of code (names.toml, written), None without one."""
+    pattern = re.compile(load_names().written[kind])
     for path in (*tree.code, *tree.notebooks):
-        text = source_text(tree.root / path, [], path.as_posix())
-        if text and not is_aside(path) and COMPILING.search(text):
+        text = source_text(tree.root / path, [], "")
+        if text and not is_aside(path) and pattern.match(text):
             return as_printable(path.as_posix())
     return None
 
@@ -120,19 +111,6 @@ def _is_program(notebook: Path, tree: ProjectTree) -> bool:
     if has_programs(tree):
         return False
     return not is_aside(notebook) or all(map(is_aside, (*tree.code, *tree.notebooks)))
-
-
-def old_tensorflow(tree: ProjectTree) -> str | None:
-    """Return the first file that calls what TensorFlow 2 has no more, None without one."""
-    for path in tree.code:
-        text = read_text(tree.root / path) or ""
-        if (
-            "tensorflow" in text
-            and OLD.search(text)
-            and not re.search(r"compat\.v1|compat import v1", text)
-        ):
-            return as_printable(path.as_posix())
-    return None
 
 
 def modules_of_lines(text: str) -> Iterable[str]:
@@ -202,9 +180,16 @@ def _at_top(text: str, *, started: bool) -> set[str]:
     """
     try:
         body = ast.parse(text).body
-        return set(_imported_by(body if started else filter(_is_run_by_import, body)))
+        return _asked_by(text).union(
+            _imported_by(body if started else filter(_is_run_by_import, body))
+        )
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return set(map(top_module, modules_of_lines(text)))
+
+
+def _asked_by(text: str) -> set[str]:
+    """Return the modules that code needs when it runs, and does not import itself."""
+    return {name for name, call in load_names().asked.items() if re.search(call, text)}
 
 
 def _is_run_by_import(node: ast.stmt) -> bool:
@@ -217,8 +202,6 @@ def _imported_by(body: Iterable[ast.stmt]) -> Iterable[str]:
             yield from (top_module(alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
             yield top_module(node.module)
-            if any(f"{node.module}.{alias.name}".startswith(EXTENDING) for alias in node.names):
-                yield "ninja"
             yield from (
                 top_module(f"{node.module}.{alias.name}")
                 for alias in node.names

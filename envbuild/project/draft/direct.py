@@ -114,6 +114,8 @@ def _frameworks_of(dump: FileFindings, direct: list[Requirement]) -> list[Requir
     Where a direct list bounds PyTorch by a companion, the dump is of another time.
     """
     named = {framework_name(one.name) for one in direct} - {None}
+    if not named:
+        return [one for one in dump.requirements if framework_name(one.name, greater=True)]
     if any(torch_bounds(one) for one in direct):
         named.discard("torch")
     return [one for one in dump.requirements if framework_name(one.name) in named]

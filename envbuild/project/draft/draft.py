@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from packaging.utils import canonicalize_name
 from envbuild.base.suggest import framework_name
 from envbuild.data.lookup import NVCC_BASE
 from envbuild.data.package_tables import load_names
-from envbuild.project.code.imports import compiling_file
+from envbuild.project.code.imports import file_written_for
 from envbuild.project.draft.age import newest_pin, shared_pythons
 from envbuild.project.draft.builder import DraftBuilder, name_few
 from envbuild.project.draft.clean import (
@@ -57,15 +58,9 @@ COMPILERS = ("gcc", "g++", "python3-dev")
 MOST_REFUSED = 12
 """Lines of definitions that are named as not taken."""
 FOLDER_VARIABLES = {
-    "PYTHONPATH",
-    "HOME",
-    "USER",
-    "PWD",
-    "CUDA_HOME",
-    "CONDA_DIR",
-    "CONDA_VERSION",
+    "PYTHONPATH", "HOME", "USER", "PWD", "CUDA_HOME", "CONDA_DIR", "CONDA_VERSION",
     "PIP_DOWNLOAD_CACHE",
-}
+}  # fmt: skip
 """Variables of definitions that name folders of another image."""
 
 
@@ -151,14 +146,8 @@ def without_proposals(made: RecipeDraft, refused: Sequence[Proposal]) -> RecipeD
             recipe = structs.replace(recipe, system=system)
         else:
             recipe, below = _without_base(recipe, proposal, below)
-    return RecipeDraft(
-        recipe=recipe,
-        head=made.head,
-        beside=made.beside,
-        below=below,
-        proposals=tuple(proposal for proposal in made.proposals if proposal not in refused),
-        sources=made.sources,
-    )
+    proposals = tuple(proposal for proposal in made.proposals if proposal not in refused)
+    return replace(made, recipe=recipe, below=below, proposals=proposals)
 
 
 def _without_base(
@@ -292,7 +281,7 @@ def _choose_system(builder: DraftBuilder, cleaned: Cleaned, base: BaseSection) -
         for note in notes:
             builder.note("system", note)
     run, wanted = propose_system(builder.requirements)
-    if file := compiling_file(builder.gathered.tree):
+    if file := file_written_for(builder.gathered.tree, "compiling"):
         run = {**run, **dict.fromkeys(COMPILERS, f"torch.compile or Triton in {file}")}
     added = {name: why for name, why in run.items() if name not in named}
     posts = chain.from_iterable(findings.post for findings in all_findings)

@@ -9,7 +9,7 @@ from pathlib import Path
 from packaging.specifiers import SpecifierSet
 
 from envbuild.base.suggest import framework_name
-from envbuild.project.code.imports import old_tensorflow
+from envbuild.project.code.imports import file_written_for
 from envbuild.project.draft.age import keras_2_only, torch_bounds
 from envbuild.project.draft.builder import DraftBuilder, name_few
 from envbuild.project.draft.clean import (
@@ -118,17 +118,15 @@ def _upper_bound(
                 return bounds, f"{requirement.text} ({requirement.where}) goes with torch{bounds}"
     if framework_name(framework.name) != "tensorflow":
         return "", ""
-    where = old_tensorflow(builder.gathered.tree)
+    where = file_written_for(builder.gathered.tree, "tensorflow-1")
     if where is not None and not _is_newer_than_tensorflow_1(builder):
         return "<2", f"{where} is written for TensorFlow 1: a release before 2 is taken"
     if _is_for_python_2(builder):
         return "<2", "Python 2 is of the time of TensorFlow 1: a release before 2 is taken"
-    old = keras_2_only(cleaned.requirements, builder.releases)
-    return (
-        ("<2.16", f"{name_few(old)}: made for Keras 2, which TensorFlow has before 2.16")
-        if old
-        else ("", "")
-    )
+    file = file_written_for(builder.gathered.tree, "keras-2")
+    old = keras_2_only(cleaned.requirements, builder.releases) or ([file] if file else [])
+    why = f"{name_few(old)}: made for Keras 2, which TensorFlow has before 2.16"
+    return ("<2.16", why) if old else ("", "")
 
 
 def _is_newer_than_tensorflow_1(builder: DraftBuilder) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import configparser
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +30,6 @@ from envbuild.resolve.sources.declared import (
     write_extras,
 )
 from envbuild.toml import parse_toml
-
-MOST_MEMBERS = 100
-"""Members of a workspace that are read."""
 
 
 def split_requirements(
@@ -76,12 +73,7 @@ def read_pyproject(path: Path, root: Path) -> FileFindings | None:
         return _read_poetry(poetry, file)
     requirements, aside = split_requirements(_list_of(project.get("dependencies")), file)
     notes: list[str] = []
-    members = _read_workspace(data, path.parent, root)
-    requirements, elsewhere = _without_sources(
-        requirements, data, {one.project for one in members}, file
-    )
-    for member in members:
-        requirements = (*requirements, *member.requirements)
+    requirements, elsewhere = _without_sources(requirements, data, file)
     aside = (*aside, *elsewhere)
     dynamic = inner_table(data, "tool", "setuptools", "dynamic", "dependencies").get("file")
     if "dependencies" in _list_of(project.get("dynamic")) and dynamic:
@@ -110,6 +102,7 @@ def read_pyproject(path: Path, root: Path) -> FileFindings | None:
         notes=tuple(notes),
         project=canonicalize_name(str(project.get("name", ""))) or None,
         complete=bool(requirements),
+        members=bool(inner_table(data, "tool", "uv", "workspace")),
     )
 
 
@@ -151,25 +144,9 @@ def _optional_framework(
     return ()
 
 
-def _read_workspace(data: Mapping[str, Any], folder: Path, root: Path) -> list[FileFindings]:
-    """Read the members of a uv workspace: they are parts of the project."""
-    found: list[FileFindings] = []
-    for pattern in _list_of(inner_table(data, "tool", "uv", "workspace").get("members")):
-        if (
-            isinstance(pattern, str)
-            and not pattern.startswith("/")
-            and ".." not in Path(pattern).parts
-        ):
-            for path in sorted(folder.glob(f"{pattern}/pyproject.toml"))[:MOST_MEMBERS]:
-                member = read_pyproject(path, root)
-                found += [member] if member is not None else []
-    return found
-
-
 def _without_sources(
     requirements: tuple[Requirement, ...],
     data: Mapping[str, Any],
-    own: Collection[str | None],
     file: str,
 ) -> tuple[tuple[Requirement, ...], Pairs]:
     """Take out what comes from no index: on a public one, that name could be anybody's."""
@@ -190,9 +167,6 @@ def _without_sources(
             )
         elif any({"git", "path", "url", "file"} & set(row) for row in rows):
             reasons[canonicalize_name(name)] = NO_ADDRESS
-    reasons |= {
-        name: "part of this project, whose folder is bound when it runs" for name in own if name
-    }
     kept = tuple(requirement for requirement in requirements if requirement.name not in reasons)
     return kept, tuple(
         (requirement.text, f"{file}: {reasons[requirement.name]}")

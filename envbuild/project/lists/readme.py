@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
 
@@ -44,13 +45,13 @@ def own_extras(root: Path) -> tuple[str, ...]:
     return ()
 
 
-def framework_releases(root: Path) -> tuple[Requirement, ...]:
-    """Return the frameworks whose release the README names among what the project needs.
+def framework_releases(root: Path, scripts: Iterable[Path] = ()) -> tuple[Requirement, ...]:
+    """Return the frameworks whose release the README names, or ``scripts`` install.
 
     "TensorFlow 1.15" is read as tensorflow==1.15.*, "PyTorch >= 1.6" says nothing of the newest.
     """
     found: list[Requirement] = []
-    for path in (root / name for name in NAMES):
+    for path in (*(root / name for name in NAMES), *scripts):
         text = re.sub(r"\[([^\]\n]*)\]\([^)\n]*\)", r"\1", read_text(path) or "")
         for match in RELEASE.finditer(re.sub(r"[`*]{1,2}(?=\w)|(?<=\w)[`*]{1,2}", "", text)):
             name = framework_name(match["name"].lower().replace("pytorch", "torch"))
@@ -64,9 +65,10 @@ def framework_releases(root: Path) -> tuple[Requirement, ...]:
 
 
 def _installed_frameworks(path: Path, root: Path) -> list[Requirement]:
-    """Return the frameworks that a README's blocks install at one release, whatever the machine."""
+    """Return the frameworks that a README's blocks or a script install at one release."""
     text = re.sub(r"\\\n", " ", read_text(path) or "")
-    matches = chain.from_iterable(PINNED.finditer(block[2]) for block in BLOCK.finditer(text))
+    blocks = [text] if path.name not in NAMES else [block[2] for block in BLOCK.finditer(text)]
+    matches = chain.from_iterable(map(PINNED.finditer, blocks))
     pins: dict[str, set[str]] = {}
     for match in matches:
         name = framework_name(match["name"].replace("pytorch", "torch"))

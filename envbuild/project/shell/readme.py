@@ -16,7 +16,10 @@ LINE = re.compile(
     r"(?:install|create)\b[^\n]*)$",
     re.MULTILINE,
 )
-SCRIPT = re.compile(r"(install|set[-_]?up|env|environment|requirements?|dependencies)\b[\w.-]*\.sh")
+SCRIPT = re.compile(
+    r"(?!.*(cpu|windows|win|mac|rocm))(.*[-_.])?(init|install|set[-_]?up|env|environment"
+    r"|requirements?|deps|dependencies|bootstrap|prepare)([-_.].*)?\.sh|[Mm]akefile"
+)
 """Scripts of the shell that install what a project needs."""
 
 
@@ -32,12 +35,21 @@ def read_readme(root: Path) -> FileFindings | None:
 
 def read_script(root: Path) -> FileFindings | None:
     """Read the first script that installs packages; None where there is none."""
-    for path in (*sorted(root.glob("*.sh")), *sorted(root.glob("*/*.sh"))):
-        if SCRIPT.fullmatch(path.name) and is_inside(path, root):
-            findings = _read_installs([_joined_lines(path)], shown_path(path, root))
-            if findings is not None:
-                return findings
+    for path in install_scripts(root):
+        findings = _read_installs([_joined_lines(path)], shown_path(path, root))
+        if findings is not None:
+            return findings
     return None
+
+
+def install_scripts(root: Path) -> list[Path]:
+    """Return the scripts and makefiles that may install what a project needs."""
+    found = (
+        *sorted(root.glob("*.sh")),
+        *sorted(root.glob("[Mm]akefile")),
+        *sorted(root.glob("*/*.sh")),
+    )
+    return [path for path in found if SCRIPT.fullmatch(path.name) and is_inside(path, root)]
 
 
 def _joined_lines(path: Path) -> str:
