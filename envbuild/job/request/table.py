@@ -10,7 +10,7 @@ from pathlib import Path
 
 from envbuild.errors import UsageError
 from envbuild.job.model import ParameterTable
-from envbuild.toml import closest
+from envbuild.toml import CONTROL, closest
 
 MOST_ROWS = 10_000
 """Rows of one table: each becomes a line of the script, which schedulers take up to about 4 MB."""
@@ -102,7 +102,7 @@ def _check_rows(table: ParameterTable, where: str) -> None:
                 f"has {len(row)} values for {len(table.names)} columns",
                 where=f"{where}, row {number}",
             )
-        if any(re.search(r"[\x00-\x1f\x7f]", value) for value in row):
+        if any(re.search(r"[\t\n]", value) or CONTROL.search(value) for value in row):
             raise UsageError("has a value with a control character", where=f"{where}, row {number}")
 
 
