@@ -78,7 +78,7 @@ def plan_here(request: JobRequest, context: Context, *, dry_run: bool = False) -
         raise UsageError("job options need --on SITE", hint="envbuild site list")
     found = find_image(request.image, context)
     warn_of_old_image(found, context)
-    packages = _packages(found, request, context)
+    packages = choose_packages(found, "jupyterlab", request.packages, context)
     found = found if dry_run else lay_packages(found, packages, context)
     argv = (*_lab_words(), "--ip=127.0.0.1")
     return plan_entry(
@@ -89,10 +89,6 @@ def plan_here(request: JobRequest, context: Context, *, dry_run: bool = False) -
         variables=request.variables,
         dry_run=dry_run,
     )
-
-
-def _packages(found: FoundImage, request: JobRequest, context: Context) -> tuple[str, ...]:
-    return choose_packages(found, "jupyterlab", request.packages, context)
 
 
 def _lab_words() -> tuple[str, ...]:
@@ -117,7 +113,7 @@ def submit_notebook(
             context.report.say(f"job {plain_id(record.id)} is a notebook of this image already")
             return record, site
     refuse_old_image(found, f"envbuild notebook ./{found.path.name} takes it as it is")
-    packages = _packages(found, request, context)
+    packages = choose_packages(found, "jupyterlab", request.packages, context)
     request = replace(request, name=_job_name(found), packages=packages)
     folder = _new_folder(request, context)
     _fill_folder(folder)
@@ -139,7 +135,7 @@ def preview_notebook(
     """
     site = find_site(request.site, context)
     found = find_image(request.image, context)
-    _packages(found, request, context)
+    choose_packages(found, "jupyterlab", request.packages, context)
     request = replace(request, name=_job_name(found), packages=())
     folder = _new_folder(request, context)
     request = _lab_request(request, folder, site, through_node=through_node)

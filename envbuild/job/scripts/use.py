@@ -104,14 +104,9 @@ class SampledCard:
 
     def __init__(self, library, handle):
         self.library, self.handle = library, handle
-        self.busy, self.seconds, self.highest, self.memory, self.total, self.used = (
-            0.0,
-            0.0,
-            0,
-            0,
-            0,
-            False,
-        )
+        self.busy = self.seconds = 0.0
+        self.highest = self.memory = self.total = 0
+        self.used = False
         self.listed = False
 
     def look(self, family, seconds, alone):
