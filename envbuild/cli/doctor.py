@@ -13,6 +13,9 @@ from envbuild.cli.output import print_json, print_text, terminal_width, wrap_lin
 from envbuild.context import Context
 from envbuild.errors import HostError
 
+NARROW = 80
+"""Columns of a terminal below which values do not get a column of their own."""
+
 
 @click.command()
 @flag("--json as_json", "Print the findings as JSON.")
@@ -40,8 +43,11 @@ def _print_finding(finding: Finding) -> None:
         "broken": ("red", "broken"),
     }[finding.verdict]
     room = terminal_width()
-    first, *more = wrap_line(f"{word:<17}  {finding.name:<16}  {finding.value}", 37, room)
+    # in a narrow terminal the column of values would be a strip of a few words
+    indent = 37 if room is None or room >= NARROW else 4
+    first, *more = wrap_line(f"{word:<17}  {finding.name:<16}  {finding.value}", indent, room)
     print_text(click.style(first[:17], fg=colour) + first[17:])
-    mends = [wrap_line(f"{'':<37}→ {line}", 39, room) for line in finding.mend.splitlines()]
+    arrow = " " * indent + "→ "
+    mends = [wrap_line(arrow + line, len(arrow), room) for line in finding.mend.splitlines()]
     for line in chain(more, *mends):
         print_text(line)
