@@ -129,10 +129,10 @@ def run_as_root(*argv: str) -> str:
 
 
 SERVERS = (
-    *("slurmctld", "munged", "sge_qmaster", "pbs_server.bin", "pbs_sched", "pbs_comm"),
-    *("pbs_ds_monitor", "postgres"),
+    *("slurmctld", "slurmscriptd", "munged", "sge_qmaster"),
+    *("pbs_server.bin", "pbs_sched", "pbs_comm", "pbs_ds_monitor", "postgres"),
 )
-"""What goes on when nodes crash."""
+"""What goes on when nodes crash; a slurmctld without its slurmscriptd never ends when it is told to."""
 
 
 def kill_processes(place: Place, folder: Path, dies: Callable[[str], bool]) -> None:
