@@ -213,7 +213,7 @@ def gather_evidence(
     used = find_uses(expected.project, attributes=True) if expected.project else Uses()
     sources = survey_project(expected.project) if expected.project else None
     compiles = sources is not None and sources.inductor
-    written = sources.written if sources else ()
+    written = sources.written if sources else {}
     static = plan.static_request(expected)
     imports = plan.imports_request(
         expected, uses=used.names, gpu=inside.gpu, compiles=compiles, written=written

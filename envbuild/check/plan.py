@@ -44,7 +44,7 @@ FAMILIES = (*(f"lib{name}.so.*" for name in _FAMILIES), "libcuda.so*")
 """Libraries of which every copy in the image is listed."""
 
 
-IMPORT_PARTS = ("preamble", "distributions", "errors", "child")
+IMPORT_PARTS = ("preamble", "distributions", "errors", "child", "beginnings")
 """What the probe of imports needs of ``probes/shared/``."""
 TOOLKITS = ("/usr/local/cuda*",)
 """Where images have a CUDA toolkit beside the wheels."""
@@ -133,7 +133,7 @@ def imports_request(
     *,
     gpu: bool = False,
     compiles: bool = False,
-    written: tuple[str, ...] = (),
+    written: Mapping[str, tuple[str, ...]] | None = None,
 ) -> ProbeRequest:
     """Ask whether the framework, the direct requirements and the recipe's own list import.
 
@@ -142,9 +142,9 @@ def imports_request(
     under one that can do nothing (stub_driver), unless this machine has a real one (``gpu``).
     ``compiles`` tells that the project uses torch.compile or Triton, which have programs too;
     others are for names that the project takes, for packages that were asked for, or for what the
-    project has in its text (``written``).
+    project has in its text (``written``: the expression and what it found).
     """
-    used = dict(uses or {})
+    used, found = dict(uses or {}), dict(written or {})
     deep = expected.level != "quick"
     stub = deep and not gpu
     entries: list[EntryPoint] = []
@@ -152,7 +152,7 @@ def imports_request(
         # each mark of a row narrows when it is tried
         if (entry.full and not deep) or (entry.driver and not stub):
             continue
-        if (entry.compiles and not compiles) or (entry.written and entry.written not in written):
+        if (entry.compiles and not compiles) or (entry.written and entry.written not in found):
             continue
         is_used = not entry.takes or bool({*entry.takes} & {*used.get(entry.module, ())})
         is_asked = not entry.asked or bool({*entry.dists} & {*expected.direct})
@@ -169,6 +169,7 @@ def imports_request(
             "uses": used,
             "needed": sorted(expected.needed),
             "entries": msgspec.to_builtins(entries),
+            "found": found,
             "lines": msgspec.to_builtins(lines),
             "limit": limit,
         },

@@ -415,6 +415,69 @@ def test_what_the_project_takes_from_a_package_that_loads_late(tmp_path: Path) -
     )
 
 
+BEGINNINGS = """\
+import functools
+HAS_PLOTS, HAS_CUDA = False, False
+def has_parts():
+    return False
+class Kind:
+    @classmethod
+    def from_saved(cls, path):
+        return cls()
+    def load(self, path):
+        if not HAS_PLOTS:
+            raise ValueError("the backend plots is required")
+def draw(data):
+    import gone_part
+def write(data):
+    try:
+        import gone_part
+    except ImportError as error:
+        raise ImportError("pip install gone-part") from error
+def _check_parts():
+    if not has_parts():
+        raise ImportError("gone_part is missing")
+@functools.cache
+def fit():
+    _check_parts()
+def move():
+    if not HAS_CUDA:
+        raise RuntimeError("a GPU is required")
+def guess(data=None):
+    if data is None:
+        return 0
+    import gone_part
+def choose(kind):
+    import_named(kind)
+def import_named(kind):
+    raise ImportError(kind)
+"""
+CALLS = {
+    "draw(1)": "ModuleNotFoundError: No module named 'gone_part'",
+    "write(1)": "ImportError: pip install gone-part",
+    "fit()": "ImportError: gone_part is missing",
+    "move()": "",
+    "guess()": "",
+    "choose(1)": "",
+    "Kind().load(1)": "",
+    "kind = parts.Kind.from_saved(1)\nkind.load(1)": "ValueError: the backend plots is required",
+}
+
+
+def test_what_a_function_needs_whenever_it_is_called(tmp_path: Path) -> None:
+    tree = Tree(tmp_path / "image").install("parts", "1", {"parts.py": BEGINNINGS})
+    project = tmp_path / "project"
+    project.mkdir()
+    for call, said in CALLS.items():
+        line = call if "parts." in call else f"parts.{call}"
+        (project / "train.py").write_text(f"import parts\n{line}\n")
+        told = failures(tree.check(make_recipe("parts"), project=project))
+        expected = (
+            {"project-imports": f"the project's source imports parts: {said}"} if said else {}
+        )
+        assert told == expected, call
+
+
 def test_what_a_script_that_may_never_run_takes_is_a_note(tmp_path: Path) -> None:
     tree = Tree(tmp_path / "image").install("parts", "1", {"parts.py": "wheel = 1\n"})
     project = tmp_path / "project"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envbuild.check.checks.sources import Survey, join_cells, look_through, survey_project
+from envbuild.check.checks.sources import Survey, look_through, survey_project
 from tests.check.tree import Tree, failures, make_recipe
 
 
@@ -66,7 +66,7 @@ def test_ordinary_code_is_not_accused(line: str) -> None:
     assert look_through(f"import os\n{line}\n", "a.py") == []
 
 
-def test_notebooks_are_read_without_the_lines_of_the_shell() -> None:
+def test_notebooks_are_read_without_the_lines_of_the_shell(tmp_path: Path) -> None:
     notebook = {
         "cells": [
             {"cell_type": "markdown", "source": "print(torch.cuda.is_available)"},
@@ -76,10 +76,11 @@ def test_notebooks_are_read_without_the_lines_of_the_shell() -> None:
             },
         ]
     }
-    assert [one.line for one in look_through(join_cells(json.dumps(notebook)), "a.ipynb")] == [3]
+    (tmp_path / "a.ipynb").write_text(json.dumps(notebook))
+    assert [one.line for one in survey_project(tmp_path).suspects] == [3]
 
 
-def test_environments_hidden_folders_and_large_files_are_left_out(tmp_path: Path) -> None:
+def test_environments_and_hidden_folders_are_left_out(tmp_path: Path) -> None:
     bad = "import torch\nprint(torch.cuda.is_available)\n"
     for name in (
         ".git/a.py",
@@ -92,7 +93,6 @@ def test_environments_hidden_folders_and_large_files_are_left_out(tmp_path: Path
         (tmp_path / name).write_text(bad)
     (tmp_path / "env/pyvenv.cfg").touch()
     (tmp_path / "conda/conda-meta").mkdir()
-    (tmp_path / "large.py").write_text(bad + "#" * (1 << 20))
     (tmp_path / "data.txt").write_text(bad)
     assert survey_project(tmp_path) == Survey(files=0, unread=(), suspects=())
 

@@ -79,7 +79,7 @@ def test_what_each_program_takes_in_files_of_its_own_is_needed(tmp_path: Path) -
     (tmp_path / "score.py").write_text(text.format("pipeline"))
     needed = find_uses(tmp_path, attributes=True).needed
     both = {("transformers", ""), ("transformers", "AdamW"), ("numpy", ""), ("numpy", "float")}
-    assert needed == both
+    assert needed == both | {("numpy", "float()")}
 
 
 def test_a_module_longer_than_a_file_name_is_no_file(tmp_path: Path) -> None:
@@ -111,11 +111,11 @@ tqdm.write("of the class")
 def test_attributes_that_are_read_of_whole_modules(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(ATTRIBUTES)
     found = find_uses(tmp_path, attributes=True).names
-    assert found["torch"] == ("compile",)
+    assert found["torch"] == ("compile()", "compile")
     assert found["numpy"] == found["wandb"] == found["cv2"] == found["einops"] == ()
     assert found["tqdm"] == ("tqdm",)
     (tmp_path / "train.py").write_text("import numpy as np\nx = np.float(3)\n")
-    assert find_uses(tmp_path, attributes=True).names == {"numpy": ("float",)}
+    assert find_uses(tmp_path, attributes=True).names == {"numpy": ("float()", "float")}
     (tmp_path / "compat.py").write_text("import numpy as np\nnp.float = float\n")
     assert find_uses(tmp_path, attributes=True).names == {"numpy": ()}
 
@@ -198,14 +198,37 @@ def test_attributes_of_modules_inside_modules(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(CHAINS)
     found = find_uses(tmp_path, attributes=True).names
     assert found == {
-        "torch": ("backends.cudnn.enabled", "ones"),
-        "torch.nn": ("functional.relu6",),
+        "torch": ("backends.cudnn.enabled", "ones()", "ones"),
+        "torch.nn": ("functional.relu6()", "functional.relu6"),
         "torchvision.models": ("resnet18",),
         "numpy": (),
         "os.path": (),
         "PIL": ("Image", "Image.ANTIALIAS"),
-        "scipy": ("integrate", "integrate.simps"),
+        "scipy": ("integrate", "integrate.simps()", "integrate.simps"),
     }
+
+
+RESULTS = """\
+import kit, other
+from kit import Kind
+pipe = Kind.from_saved("a")
+pipe.load("b")
+twice = kit.Kind()
+twice = other.Kind()
+twice.load()
+given = kit.Kind()
+def late(given):
+    given.load()
+if pipe:
+    pipe.show()
+"""
+
+
+def test_what_is_called_of_a_result_is_told_with_its_maker(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(RESULTS)
+    found = find_uses(tmp_path, attributes=True).names
+    calls = {name for taken in found.values() for name in taken if name.endswith("()")}
+    assert calls == {"Kind()", "Kind.from_saved()", "Kind.from_saved().load()"}
 
 
 def test_a_folder_without_python_uses_nothing(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from envbuild.recipe.requirement import NO_REQUIREMENT
 
 NAME_GONE = re.compile(
     r"(?:cannot import name '\w+' from (?:partially initialized module )?|module )"
-    r"'(?P<module>[\w.]+)'"
+    r"'?(?!named\b)(?P<module>[\w.]+)'?"
 )
 """What Python says of a name that a module does not have."""
 REMOVED = re.compile(r"\b(?P<module>[a-z]\w*)\.[\w.]+`? was removed (?:in|from)\b")
@@ -126,7 +126,7 @@ def cure_import(evidence: Evidence, module: str, answer: Imported) -> str:
 
 def _cure_of_kind(evidence: Evidence, module: str, answer: Imported) -> str | None:
     """Say what mends an import that fails in a way of which the cause is known."""
-    if "ModuleNotFoundError" in f"{answer.kind} {answer.error}":
+    if "ModuleNotFoundError" in f"{answer.kind} {answer.error}" or MISSING.search(answer.error):
         return _cure_of_module(evidence, answer.error)
     if re.search(r"_pytorch_\d[\d.]*\.so", answer.error):
         return (
@@ -355,10 +355,7 @@ def _requirements(lines: Iterable[str]) -> list[Requirement]:
 
 
 RELEASES = (
-    (
-        r"requires `([\w.-]+[<>=!~]=?[\d.]+)`",
-        'put "{0}" into [python] dependencies',
-    ),
+    (r"requires `([\w.-]+[<>=!~]=?[\d.]+)`", 'put "{0}" into [python] dependencies'),
     (
         r"([\w-]+) version \(\S+\) does not match [\w-]+ version \(([\w.]+)\)",
         'put "{0}=={1}" into [python] dependencies: both have to be of one release',
@@ -383,6 +380,8 @@ RELEASES = (
         r"_ARRAY_API|numpy\.core\.multiarray failed|numpy\.dtype size",
         'it was compiled for another NumPy: add "numpy<2" to the dependencies, or take a newer release of it',
     ),
+    (r"PEFT backend is required", 'add "peft" to [python] dependencies'),
+    (r"\bpip3? install [`'\"]?([A-Za-z][\w.[,\]-]*\b\]?)", 'add "{0}" to [python] dependencies'),
 )
 """Messages that say which release is asked for, and what mends them ({0} is their first group)."""
 

@@ -5,7 +5,7 @@ shared by the processes of the others, because several of them need it and it is
 (distributions whose modules are imported; None: those that no other one asks for and that hold
 compiled code or use a framework), ``modules`` (further import names), ``entries`` (programs for
 packages that open more when they run, data/entry_points.toml; those that want a driver get the one
-of stub_driver), ``uses`` (module -> names in it that
+of stub_driver), ``found`` (what the expressions of such rows found in the project), ``uses`` (module -> names in it that
 the project takes; tried where a distribution has that module or what it lies in), ``lines``
 (what packages print where their import is good for nothing, data/import_lines.toml),
 ``limit`` (seconds for each), ``needed`` (modules of the project, of which those that are not
@@ -59,6 +59,9 @@ def attempt_import(name, say):
 
 def take_name(module, name, wanted):
     """Take a name as "from module import name" does, and what is read of a module ("linalg.svd")."""
+    if "()" in wanted:
+        try_call(module, wanted)
+        return
     first, _, rest = wanted.partition(".")
     take_part(module, name, first)
     part = getattr(module, first, None)
@@ -98,7 +101,7 @@ def note_emptied(records, names):
 def attempt_entry(entry, say):
     """Run one program and say how it went."""
     started = time.time()
-    scope = {"note": ""}
+    scope = {"note": "", "found": PARAMETERS["found"].get(entry["written"], ())}
     try:
         if entry["driver"] and not load_stub_driver():
             raise NameError("no driver can be played here")

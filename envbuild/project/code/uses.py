@@ -40,6 +40,8 @@ MOST_USES = 400
 """Modules that are tried at most; those of the first files."""
 PATCHED = "="
 """Begins a name that the project sets itself, or asks for; alone it stands for the whole module."""
+CALL = "()"
+"""Ends a name that the project calls."""
 IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 
 Name = tuple[str, str]
@@ -94,7 +96,8 @@ def find_uses(project: Path, *, attributes: bool = False) -> Uses:
             taken = [name for name in _taken(part) if not _is_own(name[0], own)]
             _note(taken, shown, files, taken_here)
             if attributes:
-                _note(_attributes(part, _module_names(source.tree)), shown, read, taken_here)
+                known = _with_results(source.tree, _module_names(source.tree))
+                _note(_attributes(part, known), shown, read, taken_here)
     modules = list(dict.fromkeys(module for module, _ in files))[:MOST_USES]
     patched = {name for name in read if name[1].startswith(PATCHED)}
     sure = {
@@ -130,7 +133,7 @@ def _taken_by_each(runs: Iterable[Iterable[Path]], live: Mapping[Path, set[Name]
 
 def _is_patched(name: Name, patched: Iterable[Name]) -> bool:
     """Tell whether the project itself sets or asks for an attribute, or one that it is read of."""
-    module, attribute = name
+    module, attribute = name[0], name[1].removesuffix(CALL)
     ways = {one.removeprefix(PATCHED) for holder, one in patched if holder == module}
     return any(not way or f"{attribute}.".startswith(f"{way}.") for way in ways)
 
@@ -224,7 +227,8 @@ def _taken(tree: ast.Module) -> Iterator[Name]:
 def _attributes(tree: ast.Module, modules: Mapping[str, Name]) -> Iterator[Name]:
     """Yield modules and the attributes that are read of them without a condition.
 
-    ``modules`` are the names that may stand for one. "np.random.rand" reads random.rand of numpy.
+    ``modules`` are the names that may stand for one. "np.random.rand" reads random.rand of numpy,
+    and where it is called random.rand() as well.
     """
     optional: set[ast.AST] = set()
     inner: set[ast.AST] = set()
@@ -244,6 +248,23 @@ def _attributes(tree: ast.Module, modules: Mapping[str, Name]) -> Iterator[Name]
             case ast.Call(func=ast.Name(id="hasattr" | "getattr" | "setattr"), args=[asked, *_]):
                 module, name = _whole_name(asked, modules)
                 yield module, PATCHED + name
+            case ast.Call(func=function) if node not in optional:
+                module, name = _whole_name(function, modules)
+                yield module, name + CALL
+
+
+def _with_results(tree: ast.Module, modules: Mapping[str, Name]) -> Mapping[str, Name]:
+    """Add the names that are bound once, to what a call returns: "Kind()" of a module."""
+    stored: list[str] = []
+    results: dict[str, Name] = {}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
+                stored.append(name)
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=function)):
+                module, called = _whole_name(function, modules)
+                results[name] = (module, called + CALL)
+    return {name: one for name, one in results.items() if stored.count(name) == 1} | {**modules}
 
 
 def _whole_name(node: ast.expr, modules: Mapping[str, Name]) -> Name:
