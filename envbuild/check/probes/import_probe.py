@@ -5,7 +5,8 @@ shared by the processes of the others, because several of them need it and it is
 (distributions whose modules are imported; None: those that no other one asks for and that hold
 compiled code or use a framework), ``modules`` (further import names), ``entries`` (programs for
 packages that open more when they run, data/entry_points.toml; those that want a driver get the one
-of stub_driver), ``found`` (what the expressions of such rows found in the project), ``uses`` (module -> names in it that
+of stub_driver), ``found`` (what the expressions of such rows found in the project),
+``uses`` (module -> names in it that
 the project takes; tried where a distribution has that module or what it lies in), ``lines``
 (what packages print where their import is good for nothing, data/import_lines.toml),
 ``limit`` (seconds for each), ``needed`` (modules of the project, of which those that are not

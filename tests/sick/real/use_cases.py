@@ -141,7 +141,7 @@ USE_SICK = (
         ANY,
         r"\.so\.11|CUDA 11",
         hint="cu11|onnxruntime-gpu",
-        source="from memory of threads of microsoft/onnxruntime; none was opened",
+        source="commaai/openpilot#31708",
     ),
     sick(
         "paddlepaddle 2.6 without setuptools",
@@ -306,7 +306,7 @@ USE_SICK = (
         r"tensorboard",
         hint="tensorboard",
         project=WRITER,
-        source="from memory of threads of pytorch/pytorch; none was opened",
+        source="pytorch/pytorch#63862",
     ),
     sick(
         "torchrl of another torch",
@@ -358,7 +358,7 @@ USE_SICK = (
         r"pyg-lib|torch-sparse",
         hint="pyg-lib|pyg_lib|torch-sparse",
         project=LOADER,
-        source="from memory of threads of pyg-team/pytorch_geometric; none was opened",
+        source="pyg-team/pytorch_geometric#7240",
     ),
     sick(
         "torch 2.4 without NVIDIA's wheels",
