@@ -18,15 +18,22 @@ from envbuild.store.layout import Store
 SIGNS: dict[Outcome, str] = {"passed": "+ passed ", "failed": "X FAILED ", "skipped": "- skipped"}
 """Signs that read without colour and in any encoding."""
 WIDTH = 110
+NARROWEST = 40
+"""Columns below which reasons do not get a column of their own."""
 Style = Callable[[str, Outcome], str]
 
 
-def format_report(report: Report, *, style: Style = lambda text, _: text) -> str:
-    """Write a report as an aligned table with reasons and hints; ``style`` colours an outcome."""
+def format_report(
+    report: Report, *, style: Style = lambda text, _: text, columns: int = WIDTH
+) -> str:
+    """Write a report as an aligned table with reasons and hints; ``style`` colours an outcome.
+
+    Lines of ``columns`` characters at most.
+    """
     width = max((len(finding.title) for finding in report.findings), default=0)
     lines: list[str] = []
     for finding in report.findings:
-        lines += _finding_lines(finding, width, style)
+        lines += _finding_lines(finding, width, columns, style)
     counts = [f"{report.count(outcome)} {outcome}" for outcome in ("passed", "failed", "skipped")]
     where = f" on {', '.join(report.gpu)}, driver {report.driver}" if report.gpu else ""
     where += f" for {report.target}" if report.target else ""
@@ -85,17 +92,20 @@ def require_verdict(report: Report) -> None:
         )
 
 
-def _finding_lines(finding: Finding, width: int, style: Style) -> list[str]:
-    sign = style(SIGNS[finding.outcome], finding.outcome)
-    margin = " " * (len(SIGNS["passed"]) + width + 4)
-    room = WIDTH - len(margin)
-    reason, *more = textwrap.wrap(finding.reason, max(room, 40)) or [""]
-    lines = [f"{sign}  {finding.title:<{width}}  {reason}"]
-    lines += [f"{margin}{line}" for line in more]
+def _finding_lines(finding: Finding, width: int, columns: int, style: Style) -> list[str]:
+    head = f"{style(SIGNS[finding.outcome], finding.outcome)}  {finding.title:<{width}}"
+    indent = len(SIGNS["passed"]) + width + 4
+    is_narrow = columns - indent < NARROWEST
+    if is_narrow:
+        indent = 4
+    margin, room = " " * indent, columns - indent
+    reason = textwrap.wrap(finding.reason, room)
+    lines = [head.rstrip() if is_narrow or not reason else f"{head}  {reason.pop(0)}"]
+    lines += [f"{margin}{line}" for line in reason]
     if finding.outcome != "failed":
         return lines
     for hint in (finding.hint or "").splitlines():
-        start, *rest = textwrap.wrap(hint, max(room - 2, 40)) or [""]
+        start, *rest = textwrap.wrap(hint, room - 2) or [""]
         lines.append(f"{margin}> {start}")
         lines += [f"{margin}  {line}" for line in rest]
     return lines

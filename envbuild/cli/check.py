@@ -11,12 +11,12 @@ from envbuild.app.job.remote import read_report, submit_check, target_of_site
 from envbuild.app.source import require_place
 from envbuild.check.html_report import format_page
 from envbuild.check.model import Level, Outcome
-from envbuild.check.report import format_report, require_verdict, save_report, to_json
+from envbuild.check.report import WIDTH, format_report, require_verdict, save_report, to_json
 from envbuild.check.target import read_target
 from envbuild.cli.complete import complete_image
 from envbuild.cli.follow import follow_job
 from envbuild.cli.options import flag, path_option, site_option, value_option
-from envbuild.cli.output import print_text
+from envbuild.cli.output import print_text, terminal_width
 from envbuild.cli.terminal import short_path
 from envbuild.context import Context
 from envbuild.errors import CheckFailedError, UsageError
@@ -88,7 +88,8 @@ def command(
     if as_json:
         print_text(to_json(report))
     else:
-        print_text(short_path(format_report(report, style=_colour_text)))
+        columns = min(WIDTH, terminal_width() or WIDTH)
+        print_text(short_path(format_report(report, style=_colour_text, columns=columns)))
     if report.verdict == "failed":
         raise CheckFailedError(f"the check failed: {failed_checks(report)}", where=report.image)
     require_verdict(report)

@@ -67,6 +67,10 @@ def test_the_table_is_aligned_and_reads_without_colour(golden: Callable[[str, st
     golden("check/report.txt", format_report(REPORT) + "\n")
 
 
+def test_a_narrow_terminal_gets_whole_lines(golden: Callable[[str, str], None]) -> None:
+    golden("check/report-60.txt", format_report(REPORT, columns=60) + "\n")
+
+
 def test_colour_changes_no_column() -> None:
     marked = format_report(REPORT, style=lambda text, _: f"<{text}>")
     assert marked.replace("<", "").replace(">", "") == format_report(REPORT).replace(">", "")
