@@ -97,11 +97,13 @@ finish() {
   exit "$code"
 }
 
-# a server that is busy just now does not make a job another one
+# Ask from a handler of signals: schedulers signal all processes of a job, and may do so again, so the client ignores
+# them.  Functions here say what they return: in a handler "return" alone is the status from before it (bash 5).
 ask_scheduler() {
   local tries=0
-  until "$@" 2>/dev/null; do
-    [ $((tries += 1)) -lt 3 ] || return
+  # shellcheck disable=SC2006  # a signal that comes while bash 5.2 looks for the end of $( is a syntax error
+  until answer=`trap '' TERM INT USR1 USR2 && "$@" 2>/dev/null`; do
+    [ $((tries += 1)) -lt 3 ] || return 1
     sleep 1
   done
 }
@@ -276,14 +278,9 @@ class SampledCard:
 
     def __init__(self, library, handle):
         self.library, self.handle = library, handle
-        self.busy, self.seconds, self.highest, self.memory, self.total, self.used = (
-            0.0,
-            0.0,
-            0,
-            0,
-            0,
-            False,
-        )
+        self.busy = self.seconds = 0.0
+        self.highest = self.memory = self.total = 0
+        self.used = False
         self.listed = False
 
     def look(self, family, seconds, alone):
