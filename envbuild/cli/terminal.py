@@ -25,9 +25,10 @@ SELDOM = 60.0
 
 
 ACTING = re.compile(
-    r"\x1b(?!\[[0-9;]{0,20}m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
+    r"\x1b(?!\[[0-9;]{0,20}m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]"
+    r"|[\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
 )
-"""Characters that do something to a terminal: all controls but tab, line end and colours."""
+"""Controls but tab, line end and colours; and characters that nobody sees."""
 
 
 def plain_text(text: str) -> str:
