@@ -41,18 +41,7 @@ def read_given(source: Source, path: Path) -> tuple[GivenArchive, ...]:
         raise UsageError(
             "the recipe has no [conda] dependencies", where="--from", hint=f"envbuild init {path}"
         )
-    found = read_conda_list(path, BY_PLATFORM[source.recipe.base.platform].conda)
-    return tuple(
-        GivenArchive(
-            name=item.name,
-            version=item.version,
-            build=item.build,
-            file=item.file,
-            sha256=item.sha256,
-            md5=item.md5,
-        )
-        for item in found.archives
-    )
+    return read_conda_list(path, BY_PLATFORM[source.recipe.base.platform].conda).archives
 
 
 def _cards_of(site: Site, partition: str | None) -> set[int]:

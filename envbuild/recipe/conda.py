@@ -13,6 +13,8 @@ PLAIN = re.compile(
     rf"[a-z0-9_]+([.-][a-z0-9_]+)*(( ?==?| ){NUMBER}([.][*])?| ?(>=|<=|>|<){NUMBER}(,<{NUMBER})?)?"
 )
 """Lines that every solver takes: they need not be asked of rattler, which is slow to import."""
+ADDRESS = re.compile(r"\[.*\b(url|channel)\s*=")
+"""Keys of a match spec that lead to another place: "libcurl=8.1" has none of them."""
 HINT = 'write a name with bounds, such as "numpy 1.26.*", "pytorch >=2.5" or "r-base"'
 
 
@@ -34,12 +36,8 @@ def _check_line(line: str) -> None:
         return
     from rattler import MatchSpec, exceptions
 
-    if (
-        not spec_name(line)
-        or "/" in line.split("[", maxsplit=1)[0]
-        or "url=" in line
-        or "channel=" in line
-    ):
+    is_address = "/" in line.split("[", maxsplit=1)[0] or ADDRESS.search(line)
+    if is_address or not spec_name(line):
         what = f"{line!r} names no package"
         raise UsageError(f"{what}; addresses and files are not allowed here", hint=HINT)
     try:

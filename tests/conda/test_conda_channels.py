@@ -255,6 +255,8 @@ SPECS = {
     "https://x.invalid/a-1-0.conda": "names no package",
     "./a-1-0.conda": "names no package",
     "numpy[url=https://x.invalid/a]": "names no package",
+    "numpy[ url = https://x.invalid/a]": "names no package",
+    "numpy >=1[build=0, channel=other]": "names no package",
     "numpy >=": "is not a match spec",
     "numpy >>1": "is not a match spec",
     "": "names no package",
@@ -265,6 +267,11 @@ SPECS = {
 def test_a_line_that_is_no_match_spec(spec: str) -> None:
     with pytest.raises(UsageError, match=SPECS[spec]):
         check_conda(CondaSection(channels=("forge",), dependencies=(spec,)))
+
+
+@pytest.mark.parametrize("spec", ["libcurl=8.18.0=h4e3cde8_0", "r-curl=6.0", "channel=1.0"])
+def test_a_name_that_ends_like_a_key_is_a_name(spec: str) -> None:
+    check_conda(CondaSection(channels=("forge",), dependencies=(spec,)))
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,66 @@ def test_a_framework_asks_for_its_nodes(tmp_path: Path) -> None:
     assert draft_conda_recipe(path, "lab:gpu").recipe.target.sites == ("lab:gpu",)
 
 
+@pytest.mark.parametrize("wheel", ["torch==2.4.1", "jax[cuda12]"])
+def test_a_framework_of_pip_is_one_for_the_gpu_too(wheel: str, tmp_path: Path) -> None:
+    path = tmp_path / "environment.yml"
+    path.write_text(f"dependencies: [samtools, pip, {{pip: ['{wheel}']}}]\n")
+    assert not draft_conda_recipe(path, None).recipe.base.cpu
+
+
+def test_a_channel_that_a_line_names_is_asked_after_the_others(tmp_path: Path) -> None:
+    path = tmp_path / "environment.yml"
+    path.write_text(
+        "channels: [default]\ndependencies: ['nvidia::cuda-nvcc=12.4', 'a::b', samtools, samtools]\n"
+    )
+    made = draft_conda_recipe(path, None)
+    assert made.recipe.conda.channels == ("conda-forge", "nvidia", "a")
+    assert made.recipe.conda.dependencies == ("nvidia::cuda-nvcc=12.4", "a::b", "samtools")
+    assert any("conda's defaults" in note for note in made.below["conda"])
+
+
+ARCHIVE = "https://x.invalid/{}/linux-64/{}-1-0.conda"
+CHANNELS = {
+    "conda-lock.yml": """\
+metadata: {{channels: [{{url: second}}, {{url: "https://x.invalid/first/"}}, {{url: unused}}]}}
+package:
+- {{name: a, version: 1, platform: linux-64, manager: conda, url: "{a}"}}
+- {{name: b, version: 1, platform: linux-64, manager: conda, url: "{b}"}}
+""",
+    "pixi.lock": """\
+version: 6
+environments:
+  default:
+    channels: [{{url: "https://x.invalid/second/"}}, {{url: "https://x.invalid/first/"}}]
+    packages:
+      linux-64: [{{conda: "{a}"}}, {{conda: "{b}"}}]
+packages:
+- {{conda: "{a}"}}
+- {{conda: "{b}"}}
+""",
+}
+
+
+@pytest.mark.parametrize("name", sorted(CHANNELS))
+def test_channels_keep_the_order_of_the_lock(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    archives = {"a": ARCHIVE.format("first", "a"), "b": ARCHIVE.format("second", "b")}
+    path.write_text(CHANNELS[name].format_map(archives))
+    assert draft_conda_recipe(path, None).recipe.conda.channels == ("second", "first")
+
+
+def test_what_conda_lock_writes_for_pip_is_taken(tmp_path: Path) -> None:
+    path = tmp_path / "conda-linux-64.lock"
+    files = "https://x.invalid/p"
+    path.write_text(
+        f"@EXPLICIT\n{ARCHIVE.format('forge', 'a')}\n"
+        f"# pip antlr4-python3-runtime @ {files}/antlr4-python3-runtime-4.9.3.tar.gz#sha256=f2\n"
+        f"# pip six @ {files}/six-1.16.0-py2.py3-none-any.whl#sha256=f2\n"
+    )
+    wheels = draft_conda_recipe(path, None).recipe.python.dependencies
+    assert wheels == ("antlr4-python3-runtime==4.9.3", "six==1.16.0")
+
+
 def test_init_writes_a_recipe_that_can_be_read(project: Project, run: Run) -> None:  # noqa: F811
     (project.folder / "environment.yml").write_text(ENVIRONMENT)
     code, _, err = run("init", "--conda", "--offline")

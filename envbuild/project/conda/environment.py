@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,13 +28,11 @@ def read_conda(path: Path, root: Path) -> FileFindings | None:
     """
     file = shown_path(path, root)
     data = parse_yaml(read_text(path) or "", file)
-    if not isinstance(data, dict) or not ({"dependencies", "channels"} & set(data)):
-        named = isinstance(data, dict) and "name" in data
-        return (
-            FileFindings(file=file, notes=(f"{file} names an environment, but no packages",))
-            if named
-            else None
-        )
+    if not isinstance(data, dict):
+        return None
+    if not {"dependencies", "channels"} & set(data):
+        note = f"{file} names an environment, but no packages"
+        return FileFindings(file=file, notes=(note,)) if "name" in data else None
     entries = data.get("dependencies")
     reader = CondaReader(file, root, path)
     for entry in entries if isinstance(entries, list) else []:
@@ -42,10 +41,17 @@ def read_conda(path: Path, root: Path) -> FileFindings | None:
         reader.notes.append(f"{file} lists no packages")
     name = data.get("name")
     reader.title = name if isinstance(name, str) and name not in ("", "base") else None
-    variables = data.get("variables")
-    if isinstance(variables, dict):
-        reader.environment = tuple((str(key), str(value)) for key, value in variables.items())
+    reader.environment = variables_of(data)
     return reader.findings()
+
+
+def variables_of(data: Mapping[str, object]) -> Pairs:
+    """Return the variables of an environment file, without those that no shell could set."""
+    table = data.get("variables")
+    if not isinstance(table, dict):
+        return ()
+    pairs = [(str(name), str(value)) for name, value in table.items()]
+    return tuple(pair for pair in pairs if NAME.fullmatch(pair[0]) and pair[1].isprintable())
 
 
 def read_printed(path: Path, root: Path) -> FileFindings | None:
@@ -134,8 +140,6 @@ class CondaReader:
             self.notes.append(
                 f"{self.file}: of these conda packages nothing is known outside of conda: {names}"
             )
-        named = (pair for pair in self.environment if NAME.fullmatch(pair[0]))
-        variables = tuple(pair for pair in named if pair[1].isprintable())
         direct = self._direct() if frozen else frozenset()
         return FileFindings(
             file=self.file,
@@ -143,7 +147,7 @@ class CondaReader:
             aside=(*self.aside, *unknown),
             system=() if frozen else tuple(dict.fromkeys(self.system)),
             python=self.python,
-            environment=variables,
+            environment=self.environment,
             frozen=frozen,
             direct=direct,
             notes=tuple(self.notes),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from envbuild.conda.model import GivenArchive
 from envbuild.errors import UsageError
 from envbuild.limits import read_whole
 from envbuild.net.redact import without_token
@@ -20,34 +21,32 @@ ARCHIVE = re.compile(
     r"(?P<channel>.*)/(?P<subdir>[a-z0-9-]+)/(?P<file>(?P<name>[a-z0-9_][a-z0-9_.-]*)"
     r"-(?P<version>[^-/]+)-(?P<build>[^-/]+)\.(conda|tar\.bz2))(#(?P<hash>\S+))?"
 )
+PIP_LINE = re.compile(
+    r"^# pip ([\w.-]+) @ \S*/[^\s#/]*?-(\d[\w.+!]*?)(-[\w.-]*\.whl|\.tar\.gz|\.zip)(#|$)",
+    re.MULTILINE | re.ASCII,
+)
+"""What conda-lock writes for pip into a list with @EXPLICIT: its name and its version."""
 EXPLICIT = re.compile(r"^\s*@EXPLICIT\s*$", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Archive:
-    """One conda package of a list; ``channel`` is an address, hashes may not be known."""
+class Archive(GivenArchive):
+    """One conda package of a list; ``channel`` is an address."""
 
-    name: str
-    version: str
-    build: str
     subdir: str
-    file: str
     channel: str
-    sha256: str | None = None
-    md5: str | None = None
     requires: tuple[str, ...] = ()
-
-    @property
-    def channel_name(self) -> str:
-        """The short name of its channel: the last part of its address."""
-        return self.channel.rstrip("/").rpartition("/")[2]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CondaList:
-    """A locked environment: its archives for one platform, and wheels as requirements."""
+    """A locked environment for one platform; ``wheels`` are requirements.
+
+    ``channels`` are names, best first; empty where the list does not tell.
+    """
 
     archives: tuple[Archive, ...]
+    channels: tuple[str, ...] = ()
     wheels: tuple[str, ...] = ()
 
     @property
@@ -57,6 +56,11 @@ class CondaList:
         for archive in self.archives:
             needed |= set(archive.requires)
         return tuple(archive for archive in self.archives if archive.name not in needed)
+
+
+def channel_name(address: str) -> str:
+    """Return the short name of a channel: the last part of its address."""
+    return address.rstrip("/").rpartition("/")[2]
 
 
 def is_conda_list(path: Path) -> bool:
@@ -73,7 +77,8 @@ def read_conda_list(path: Path, platform: str) -> CondaList:
     """
     text = _read_whole(path)
     if EXPLICIT.search(text):
-        found = CondaList(archives=tuple(_explicit_archives(text, path)))
+        wheels = tuple(f"{pip[1]}=={pip[2]}" for pip in PIP_LINE.finditer(text))
+        found = CondaList(archives=tuple(_explicit_archives(text, path)), wheels=wheels)
     elif re.search(r"^package:", text, re.MULTILINE):
         found = _read_conda_lock(text, platform, path)
     elif re.search(r"^environments:", text, re.MULTILINE):
@@ -130,7 +135,11 @@ def _read_conda_lock(text: str, platform: str, path: Path) -> CondaList:
     ours = [row for row in rows if row.get("platform") == platform]
     conda = [row for row in ours if row.get("manager") == "conda"]
     wheels = [row for row in ours if row.get("manager") == "pip"]
+    channels = _table(data.get("metadata")).get("channels")
+    listed = channels if isinstance(channels, list) else []
+    urls = [str(_table(row).get("url")) for row in listed]
     return CondaList(
+        channels=tuple(map(channel_name, urls)),
         archives=tuple(_locked_row(row, path) for row in conda),
         wheels=tuple(f"{row.get('name')}=={row.get('version')}" for row in wheels),
     )
@@ -174,5 +183,7 @@ def _read_pixi_lock(path: Path, platform: str) -> CondaList:
         archives.append(replace(archive, sha256=sha256, md5=md5, requires=requires))
     wheels = environment.pypi_packages_for_platform(nodes[0]) or []
     return CondaList(
-        archives=tuple(archives), wheels=tuple(f"{p.name}=={p.version}" for p in wheels)
+        archives=tuple(archives),
+        channels=tuple(map(channel_name, map(str, environment.channels()))),
+        wheels=tuple(f"{p.name}=={p.version}" for p in wheels),
     )

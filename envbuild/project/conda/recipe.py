@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from envbuild.base.suggest import framework_name
 from envbuild.data.package_tables import load_conda
 from envbuild.errors import UsageError
 from envbuild.names import Pairs
-from envbuild.project.conda.environment import NAME
-from envbuild.project.conda.locked_lists import is_conda_list, read_conda_list
+from envbuild.project.conda.environment import variables_of
+from envbuild.project.conda.locked_lists import channel_name, is_conda_list, read_conda_list
 from envbuild.project.lists.requirements import read_pip_lines
 from envbuild.project.model import FileFindings, RecipeDraft
 from envbuild.project.tree import read_text
@@ -82,7 +83,7 @@ def draft_conda_recipe(
     found = _locked_environment(path) if is_conda_list(path) else _read_environment(path)
     if not found.specs:
         raise UsageError("lists no conda packages", where=path)
-    on_gpu = bool({spec_name(spec) for spec in found.specs} & load_conda().frameworks)
+    on_gpu = _asks_for_gpu(found)
     below = {"conda": found.notes} if found.notes else {}
     if on_gpu and site is None:
         below["target"] = ('name the nodes that the image is for: gpu = ["A100"], driver = "550"',)
@@ -101,16 +102,24 @@ def draft_conda_recipe(
     return RecipeDraft(recipe=recipe, head=head, below=below, sources=(path.name,))
 
 
+def _asks_for_gpu(found: _Environment) -> bool:
+    """Tell whether conda or pip is asked for a GPU framework."""
+    names = set(map(spec_name, found.specs))
+    return bool(names & load_conda().frameworks) or any(map(framework_name, found.wheels))
+
+
 def _recipe_name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._")[:64] or "environment"
 
 
 def _locked_environment(path: Path) -> _Environment:
     found = read_conda_list(path, "linux-64")
-    channels = dict.fromkeys(archive.channel_name for archive in found.archives)
+    used = [channel_name(archive.channel) for archive in found.archives]
+    ranked = [name for name in found.channels if name in used]
     specs = tuple(f"{archive.name} =={archive.version}" for archive in found.roots)
     note = f"envbuild lock NAME --from {path.name} takes its very archives"
-    return _Environment(channels=tuple(channels), specs=specs, wheels=found.wheels, notes=(note,))
+    channels = tuple(dict.fromkeys((*ranked, *used)))
+    return _Environment(channels=channels, specs=specs, wheels=found.wheels, notes=(note,))
 
 
 def _read_environment(path: Path) -> _Environment:
@@ -124,15 +133,15 @@ def _read_environment(path: Path) -> _Environment:
         pip += [str(line) for line in section] if isinstance(section, list) else []
     wheels = read_pip_lines(pip, path, path.parent, path.name)
     left = tuple(f"not taken: {text} ({reason})" for text, reason in wheels.aside)
-    name, variables = data.get("name"), data.get("variables")
-    channels = _channels_of(data.get("channels"))
+    name = data.get("name")
+    channels = _channels_of(data.get("channels"), lines)
     lines, foreign = _without_other_systems(lines)
     return replace(
         channels,
         title=name if isinstance(name, str) and name != "base" else None,
-        specs=tuple(filter(spec_name, lines)),
+        specs=tuple(dict.fromkeys(filter(spec_name, lines))),
         wheels=tuple(requirement.text for requirement in wheels.requirements),
-        variables=_variables_of(variables),
+        variables=variables_of(data),
         notes=(*channels.notes, *foreign, *wheels.notes, *left),
     )
 
@@ -151,24 +160,22 @@ def _without_other_systems(lines: list[str]) -> tuple[list[str], tuple[str, ...]
     return kept, (note,)
 
 
-def _channels_of(listed: Any) -> _Environment:
-    """Return the names of channels; conda's own defaults are the vendor's, and replaced."""
+def _channels_of(listed: Any, lines: list[str]) -> _Environment:
+    """Return the names of channels, last those that only a line names ("nvidia::cuda").
+
+    conda's own defaults are the vendor's, and replaced.
+    """
     names: list[str] = []
     notes: list[str] = []
-    for entry in listed if isinstance(listed, list) else ["defaults"]:
+    entries = listed if isinstance(listed, list) else ["defaults"]
+    named = [line.rpartition("::")[0] for line in lines if "::" in line]
+    for entry in (*entries, *named):
         text = str(entry)
-        name = text.rstrip("/").rpartition("/")[2] if "://" in text else text
+        name = channel_name(text) if "://" in text else text
         if name == "nodefaults":
             continue
-        if name == "defaults" or not CHANNEL.fullmatch(name):
+        if name in ("default", "defaults") or not CHANNEL.fullmatch(name):
             notes.append("conda's defaults are Anaconda Inc.'s channels: conda-forge is taken")
             name = "conda-forge"
         names.append(name)
     return _Environment(channels=tuple(dict.fromkeys(names)), notes=tuple(dict.fromkeys(notes)))
-
-
-def _variables_of(variables: Any) -> Pairs:
-    if not isinstance(variables, dict):
-        return ()
-    pairs = [(str(name), str(value)) for name, value in variables.items()]
-    return tuple(pair for pair in pairs if NAME.fullmatch(pair[0]) and pair[1].isprintable())
