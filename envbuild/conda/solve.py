@@ -37,6 +37,7 @@ from envbuild.errors import IntegrityError, NetworkError, NoSolutionError, Usage
 from envbuild.names import BY_MACHINE
 from envbuild.net.channels import channel_headers, channel_urls, is_vendor_url
 from envbuild.net.redact import mask_users, without_user
+from envbuild.store.units import as_printable
 
 SOLVE_SECONDS = 300
 NO_HOST = "https://mirror.invalid/base"
@@ -123,6 +124,7 @@ class Solver:
         if record.sha256 is None or record.size is None:
             hint = "a channel of today has both; ask who keeps it to index it anew"
             raise IntegrityError("the channel gives no sha256 or size", where=file, hint=hint)
+        license_text = as_printable(record.license or "")[:300] or None
         return CondaFound(
             name=record.name.normalized,
             version=str(record.version),
@@ -134,7 +136,7 @@ class Solver:
             sha256=record.sha256.hex(),
             md5=record.md5.hex() if record.md5 else None,
             noarch=_noarch(record),
-            license=_printable(record.license),
+            license=license_text,
             depends=tuple(record.depends),
             flags=tuple(record.flags),
         )
@@ -260,9 +262,3 @@ def _noarch(record: RepoDataRecord) -> Any:
     if record.noarch.python:
         return "python"
     return "generic" if record.noarch.generic else None
-
-
-def _printable(text: str | None) -> str | None:
-    if text is None:
-        return None
-    return "".join(char if char.isprintable() else " " for char in text)[:300]

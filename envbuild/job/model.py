@@ -15,6 +15,7 @@ SCHEMA = 1
 Phase = Literal["queued", "running", "ended", "unknown"]
 JobId = Annotated[str, Meta(pattern=r"^[0-9][A-Za-z0-9_.\[\]-]*\Z", max_length=200)]
 """A word of a scheduler's command line: never an option."""
+TaskNumber = Annotated[int, Meta(ge=0, lt=1 << 31)]
 SiteName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+:@-]*\Z", max_length=100)]
 
 
@@ -22,9 +23,9 @@ SiteName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+:@-]*\Z", max_
 class Array:
     """The tasks of an array: first, last, step, and how many may run at once (None: all)."""
 
-    first: int
-    last: int
-    step: int = 1
+    first: TaskNumber
+    last: TaskNumber
+    step: Annotated[int, Meta(gt=0)] = 1
     limit: int | None = None
 
     @property
@@ -210,14 +211,29 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     script: str
     log: str
-    receipt: str
+    receipt: Annotated[str, Meta(pattern=r"^[^\x00]*[^\x00/]\.json\Z")]
     submitted: str
-    tasks: tuple[int, ...] = ()
+    tasks: Annotated[tuple[TaskNumber, ...], Meta(max_length=100_000)] = ()
     purpose: str = "command"
     subject: str = ""
     job: Job | None = None
     cancelled: bool = False
     schema: int = SCHEMA
+
+    def __post_init__(self) -> None:
+        """Raise ValueError where its parts do not fit: a copied folder brings anybody's records."""
+        if self.job is None:
+            return
+        array, table = self.job.intent.array, self.job.table
+        every = array.numbers if array else range(0)
+        count = len(every) or 1
+        fits = [task in every for task in self.tasks]
+        fits.append(len(self.job.repeats) in (0, count))
+        if table is not None:
+            fits.append(len(table.rows) == count)
+            fits += [len(row) == len(table.names) for row in table.rows]
+        if not all(fits):
+            raise ValueError("tasks, table and repetitions do not fit together")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

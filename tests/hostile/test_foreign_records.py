@@ -17,7 +17,12 @@ from envbuild.app.wrap.notebook import PURPOSE, TOLD
 from envbuild.cli import run_cli
 from envbuild.context import open_context
 from envbuild.errors import IntegrityError, UsageError
-from envbuild.job.track.records import load_own_records, load_records
+from envbuild.job.track.records import (
+    load_own_records,
+    load_records,
+    receipt_files,
+    result_file,
+)
 from envbuild.progress import Silent
 from envbuild.recipe.find import find_recipe
 from envbuild.recipe.undo import Undo, undo_path
@@ -174,6 +179,74 @@ def test_what_is_no_plain_file_is_passed_over(plant: Plant, no_account: Path) ->
     (folder / "device.json").symlink_to("/dev/zero")
     (folder / "folder.json").mkdir()
     assert [found.id for found in load_records(no_account)] == ["77"]
+
+
+TWO_TASKS = {"first": 1, "last": 2}
+LOOKING = (["status"], ["status", "--table", "77"], ["status", "--json"], ["logs", "77"])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"receipt": name} for name in ("", "/", ".", "a\0b.json", "/dev/zero", "\ud800")),
+        *({"log": name} for name in ("a\0b", "/dev/zero", "a" * 5000)),
+        *({"tasks": tasks} for tasks in ([5], [-1], [2**70], list(range(200_000)))),
+        *({"site": name} for name in ("../../x", "a\0b", "plai\x1b[2J")),
+        *({"submitted": name} for name in ("\x1b]0;x\x07", "\u202e\u200b\u2028")),
+        {"tasks": [1, 2], "job": {"repeats": [1]}},
+        {"job": {"table": {"names": ["a"], "rows": []}}},
+        {"job": {"table": {"names": ["a", "b"], "rows": [["1"]]}}},
+        {"job": {"table": {"names": ["a\x1b[2J"], "rows": [["\u2028"]]}}},
+    ],
+    ids=lambda changes: ascii(changes)[:40],
+)
+def test_one_whose_parts_do_not_fit_is_no_record(
+    changes: dict[str, Any], plant: Plant, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plant(**changes)
+    capsys.readouterr()
+    for words in (*LOOKING, ["submit", "--again", "77"]):
+        assert run_cli(words) in (0, 2, 6, 7)
+    told = capsys.readouterr()
+    assert all(char.isprintable() or char == "\n" for char in told.out + told.err)
+
+
+@pytest.mark.parametrize("change", [{"first": 1, "last": 10**30}, {"step": 0}, {"step": -1}])
+def test_an_array_without_end_is_no_record(change: dict[str, int], plant: Plant) -> None:
+    path = plant(tasks=[1])
+    record = json.loads(path.read_bytes())
+    record["job"]["intent"]["array"] = {**TWO_TASKS, **change}
+    path.write_text(json.dumps(record))
+    assert load_records(path.parents[2]) == ()
+
+
+@pytest.mark.parametrize("place", ["record", "receipt", "values"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 1_000_000,
+        '{"a":' * 300_000,
+        " " * 17_000_000,
+        f'{{"schema":{"9" * 300_000}}}',
+        "[1]",
+        "NaN",
+        "\udcff",
+    ],
+    ids=("deep list", "deep table", "17 MB", "long number", "list", "NaN", "no UTF-8"),
+)
+def test_what_is_no_record_is_passed_over(text: str, place: str, plant: Plant) -> None:
+    path = plant()
+    [record] = load_records(path.parents[2])
+    places = {
+        "record": path.with_name("plai-78.json"),
+        "receipt": receipt_files(record, path.parents[2])[0],
+        "values": result_file(record, path.parents[2], None),
+    }
+    if place == "values":
+        leave_receipt(path)
+    places[place].write_bytes(text.encode("utf-8", "surrogateescape"))
+    for words in LOOKING[:-1]:
+        assert run_cli(words) == 0
 
 
 def note_of(recipe: Path) -> Path:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import stat
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path, PurePosixPath
@@ -16,10 +15,10 @@ from msgspec import structs
 
 from envbuild.errors import HostError, IntegrityError, UsageError
 from envbuild.job.model import SCHEMA, Receipt, Record
-from envbuild.limits import UNREADABLE
+from envbuild.limits import UNREADABLE, read_whole
 from envbuild.settings import Settings
 from envbuild.store.atomic import os_errors_as, write_text
-from envbuild.store.layout import Store, open_store
+from envbuild.store.layout import open_store
 from envbuild.store.own_records import OWN_FOLDER, is_own, note_own
 
 T = TypeVar("T")
@@ -101,7 +100,8 @@ def load_own_records(settings: Settings) -> tuple[Record, ...]:
     A record names commands, folders to bind, and files to remove.
     """
     store = open_store(settings)
-    return tuple(record for record, raw in _read_folder(settings.cwd) if _is_own(raw, store))
+    found = _read_folder(settings.cwd)
+    return tuple(record for record, raw in found if is_own(_lasting_part(raw), store))
 
 
 def _read_folder(project: Path) -> list[tuple[Record, bytes]]:
@@ -112,10 +112,6 @@ def _read_folder(project: Path) -> list[tuple[Record, bytes]]:
         if record is not None:
             found.append((record, raw))
     return sorted(found, key=lambda item: item[0].submitted)
-
-
-def _is_own(raw: bytes, store: Store) -> bool:
-    return is_own(_lasting_part(raw), store)
 
 
 def _lasting_part(raw: bytes) -> bytes:
@@ -280,17 +276,9 @@ def remove_secrets(settings: Settings) -> None:
 def read_plain(path: Path) -> bytes:
     """Return the bytes of a plain file of usual size, b"" for anything else."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
+        return read_whole(path, MOST_BYTES)
+    except (OSError, UsageError):
         return b""
-    try:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            return b""
-        with open(handle, "rb", closefd=False) as file:
-            raw = file.read(MOST_BYTES + 1)
-    finally:
-        os.close(handle)
-    return raw if len(raw) <= MOST_BYTES else b""
 
 
 def _decode(raw: bytes, kind: type[T]) -> T | None:
