@@ -108,7 +108,7 @@ class CondaFound:
     @property
     def requires(self) -> tuple[str, ...]:
         """The names of the packages that it requires, virtual ones left out."""
-        names = (spec.split(maxsplit=1)[0].split("[")[0] for spec in self.depends)
+        names = (spec.strip().partition(" ")[0].split("[")[0] for spec in self.depends)
         return tuple(name for name in names if not name.startswith("__"))
 
 

@@ -331,6 +331,21 @@ HOSTILE = {
     "not an entry point": hostile(
         noarch="python", subdir="noarch", entry_points=("x = a:b();import os",)
     ),
+    "'bin/.bad-post-link.sh' is run": hostile(
+        files={"payload": b"id"}, links={"bin/.bad-post-link.sh": "../payload"}
+    ),
+    "'python-scripts/.bad-pre-link.sh' is run": hostile(
+        noarch="python", subdir="noarch", files={"python-scripts/.bad-pre-link.sh": b"id"}
+    ),
+    "'conda/./x' leads out": hostile(files={"conda/./x": b"a"}),
+    "'site-packages/../../x' leads out": hostile(
+        noarch="python", subdir="noarch", files={"site-packages/../../x": b"a"}
+    ),
+    "length <= 4096|5000 bytes|which no file system can hold": hostile(files={"a/" * 2500: b"a"}),
+    "a path of 5000 bytes": hostile(links={"a": "b" * 5000}),
+    "'.bad-post-link.sh = a:b' is not an entry point": hostile(
+        noarch="python", subdir="noarch", entry_points=(".bad-post-link.sh = a:b",)
+    ),
     "in a string that does not end": hostile(
         files={"bin/a": OLD + b"x" * (65 << 20)}, binary=("bin/a",)
     ),

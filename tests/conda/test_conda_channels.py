@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -211,7 +212,30 @@ def _no_list(_subdir: str, data: Record) -> None:
     data["packages.conda"] = ["a"]
 
 
-@pytest.mark.parametrize("change", [_traverse, _traverse_file, _no_hash, _no_list])
+def _set_field(name: str, value: object) -> Callable[[str, Record], None]:
+    def change(_subdir: str, data: Record) -> None:
+        for record in data["packages.conda"].values():
+            record[name] = value
+
+    return change
+
+
+ODD_FIELDS = {
+    "size": 2**70,
+    "timestamp": -(10**17),
+    "build_number": 2**64,
+    "depends": [""],
+    "sha256": "00",
+    "name": "a\x1b",
+    "version": "../1",
+}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [_traverse, _traverse_file, _no_hash, _no_list]
+    + [_set_field(name, value) for name, value in ODD_FIELDS.items()],
+)
 def test_a_hostile_channel_is_refused(change: Any, tmp_path: Path) -> None:
     channel = make_channel(tmp_path / "ch", [Package(name="a")], change=change)
     context = context_of(user_of(tmp_path, ch=channel.as_uri()))

@@ -193,6 +193,13 @@ def test_a_broken_list_is_refused(name: str, tmp_path: Path) -> None:
         read_conda_list(path, "linux-64")
 
 
+def test_a_package_of_a_lock_that_requires_nothing_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "pixi.lock"
+    text = CHANNELS["pixi.lock"].format(a=ARCHIVE.format("c", "a"), b=ARCHIVE.format("c", "b"))
+    path.write_text(text.replace('"}\n- {', '", depends: [""]}\n- {'))
+    assert read_conda_list(path, "linux-64").archives[0].requires == ("",)
+
+
 def test_a_token_in_a_list_is_not_told(tmp_path: Path) -> None:
     path = tmp_path / "list.txt"
     path.write_text("@EXPLICIT\nhttps://u:geheim@x.invalid/t/tk-1/forge/linux-64/a.zip\n")

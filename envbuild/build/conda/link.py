@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 
 from envbuild.build.conda.prefix import CondaPrefix
 from envbuild.build.conda.record import InstalledPath, installed_path, package_record
+from envbuild.build.conda.scripts import PHASES, script_name
 from envbuild.conda.archive import CondaArchive, open_archive, plain_name
 from envbuild.conda.metadata import CondaInfo, CondaPath
 from envbuild.conda.replace import entry_point_script, replace_in_binary, replace_in_text
@@ -82,6 +83,11 @@ class _Linking:
     archive: CondaArchive
     done: dict[str, InstalledPath] = field(default_factory=dict)
 
+    @property
+    def scripts(self) -> set[str]:
+        """Where the scripts lie that its installation runs."""
+        return {script_name(self.package.name, phase) for phase in PHASES}
+
     def run(self) -> None:
         """Lay all paths, the entry points, and the record of them."""
         info = self.archive.info
@@ -106,6 +112,9 @@ class _Linking:
 
     def _lay(self, path: CondaPath, member: tarfile.TarInfo, content: BinaryIO | None) -> None:
         target = self._target(path.path)
+        if target in self.scripts and (target != path.path or not member.isreg()):
+            # people are shown the file of that name in the archive
+            raise IntegrityError(f"{path.path!r} is run at installation, and is no plain file")
         if member.issym():
             entry = TreeEntry(f"{self.prefix.path}/{target}", "l", 0o777, target=member.linkname)
             self.writer.add(entry)

@@ -177,7 +177,7 @@ def _read_pixi_lock(path: Path, platform: str) -> CondaList:
     archives = []
     for record in records:
         archive = _archive_of(str(record.url), str(path))
-        requires = tuple(spec.split(maxsplit=1)[0] for spec in record.depends)
+        requires = tuple(spec.strip().partition(" ")[0] for spec in record.depends)
         sha256 = record.sha256.hex() if record.sha256 else None
         md5 = record.md5.hex() if record.md5 else None
         archives.append(replace(archive, sha256=sha256, md5=md5, requires=requires))
