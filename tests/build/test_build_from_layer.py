@@ -199,6 +199,21 @@ def test_hard_links_share_their_bytes_in_and_across_layers(
         merged(packed(packing, tmp_path, layer(hardlink("x", "gone"))))
 
 
+@pytest.mark.parametrize(
+    "target", ["../../etc/passwd", "/etc/passwd", "a/../../etc/passwd", "/proc/self/environ"]
+)
+def test_a_hard_link_takes_no_file_of_this_machine(
+    target: str, packing: PackContext, tmp_path: Path
+) -> None:
+    with pytest.raises(IntegrityError):
+        merged(packed(packing, tmp_path, layer(folder("a"), hardlink("x", target))))
+
+
+def test_names_that_differ_in_case_alone_are_two(packing: PackContext, tmp_path: Path) -> None:
+    found = written(tmp_path, packed(packing, tmp_path, layer(file("A", b"1"), file("a", b"2"))))
+    assert [found[name].sha256 for name in "Aa"] == [sha256(b"1"), sha256(b"2")]
+
+
 def test_owners_set_uid_times_and_capabilities_are_kept(
     packing: PackContext, tmp_path: Path
 ) -> None:

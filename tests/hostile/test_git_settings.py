@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.errors import UsageError
+from envbuild.errors import EnvbuildError, UsageError
 from envbuild.job.compose import git_commit
 from envbuild.run import LocalRunner
 from envbuild.settings import load_settings
@@ -18,6 +19,14 @@ from tests.lock.test_lock_trees import Desk, desk, index
 
 __all__ = ["desk", "index"]
 """Fixtures of another folder."""
+
+PROGRAMS = (
+    *("core.fsmonitor", "core.sshCommand", "core.gitProxy", "core.pager", "core.editor"),
+    *("core.alternateRefsCommand", "credential.helper", "gpg.program", "diff.external"),
+    *("filter.a.clean", "filter.a.smudge", "filter.a.process", "diff.a.command", "diff.a.textconv"),
+    *("uploadpack.packObjectsHook", "alias.ls-files", "alias.status"),
+)
+"""Settings of a repository that name a program."""
 
 
 @pytest.fixture
@@ -88,6 +97,31 @@ def test_a_git_around_us_names_no_other_repository(folder: Path) -> None:
         {"HOME": str(folder), "PATH": os.defpath, "GIT_DIR": str(folder.parent / "none")}, folder
     )
     assert git_commit(settings, LocalRunner()) == git(folder, "rev-parse", "HEAD")
+
+
+def test_locking_the_folder_starts_no_program_of_its_settings(desk: Desk) -> None:
+    ran = desk.project.parent / "ran"
+    desk.write(
+        "setup.cfg", "[metadata]\nname = mine\nversion = 1.0\n[options]\npy_modules = mine\n"
+    )
+    desk.write("mine.py", "1")
+    desk.write(".gitattributes", "* filter=a diff=a")
+    git(desk.project, "init", "-q")
+    git(desk.project, "add", ".")
+    harm = f"touch {ran}; cat"
+    for key in PROGRAMS:
+        git(desk.project, "config", key, harm)
+    hook = desk.project / "hooks/post-index-change"
+    hook.parent.mkdir()
+    hook.write_text(f"#!/bin/sh\ntouch {ran}\n")
+    hook.chmod(0o755)
+    git(desk.project, "config", "core.hooksPath", str(hook.parent))
+    git(desk.project, "config", f"url.ext::sh -c touch% {ran}.insteadOf", "https://")
+    desk.write("mine.py", "2")
+    for asked in (".", "-e ."):
+        with contextlib.suppress(EnvbuildError):
+            desk.lock(asked)
+        assert not ran.exists()
 
 
 @pytest.mark.parametrize("place", ["../own", "OWN", "our/..", "door"])
