@@ -6,9 +6,11 @@ import base64
 import csv
 import hashlib
 import io
+import stat
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -19,6 +21,7 @@ from envbuild.errors import IntegrityError
 from envbuild.formats.file_tree import Part
 from envbuild.parts.cache import CachedPart
 from envbuild.parts.writer import PartWriter
+from envbuild.store.sealed import require_hash
 from tests.build.packing import ZSTD, read_file_system, write_file_system
 
 SCHEME = Scheme(
@@ -143,6 +146,41 @@ def test_a_wheel_cannot_write_elsewhere(tmp_path: Path, member: str) -> None:
     wheel = make_wheel(tmp_path / "w", {**FILES, member: b"boo"})
     with pytest.raises(IntegrityError, match=r"leads out of the folder|cannot be unpacked"):
         unpacked(tmp_path, wheel)
+
+
+@pytest.mark.parametrize("kind", [stat.S_IFCHR, stat.S_IFLNK, stat.S_IFIFO, stat.S_IFSOCK])
+def test_what_a_zip_calls_a_link_or_device_is_a_plain_file(kind: int, tmp_path: Path) -> None:
+    path = make_wheel(
+        tmp_path / "demo-1.0-py3-none-any.whl", {"A.py": b"1", "a.py": b"/etc/passwd"}
+    )
+    with zipfile.ZipFile(path) as archive:
+        held = [(info, archive.read(info)) for info in archive.infolist()]
+    with zipfile.ZipFile(path, "w") as archive:
+        for info, data in held:
+            info.external_attr = (kind | 0o6777) << 16
+            archive.writestr(info, data)
+    unpacked(tmp_path, path)
+    found = read_file_system(tmp_path / "image")
+    entries = [found[f"{SITE}/{name}.py"] for name in "Aa"]
+    assert [(entry.kind, entry.mode) for entry in entries] == [("f", 0o644), ("f", 0o644)]
+    assert [entry.sha256 for entry in entries] == [sha("1"), sha("/etc/passwd")]
+
+
+def test_a_wheel_that_is_swapped_after_it_was_hashed_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A member of a group may rename another file to the name in the store."""
+    path = make_wheel(tmp_path / "demo-1.0-py3-none-any.whl", {"demo.py": b"good"})
+    swapped: list[Path] = []
+
+    def hash_and_swap(raw: BinaryIO, sha256: str | None, name: str) -> None:
+        require_hash(raw, sha256, name)
+        swapped.append(make_wheel(tmp_path / "other", {"demo.py": b"harm"}).replace(path))
+
+    monkeypatch.setattr("envbuild.build.packages.from_wheel.require_hash", hash_and_swap)
+    _, hashes = unpacked(tmp_path, path)
+    assert swapped
+    assert hashes[f"{SITE}/demo.py"] == sha("good")
 
 
 @pytest.mark.parametrize(

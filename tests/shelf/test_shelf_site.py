@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -91,6 +92,33 @@ def test_what_a_shelf_says_is_never_markup(tmp_path: Path) -> None:
         ]
         assert HOSTILE in "".join(page.said)
         assert "49" not in re.findall(r"\b7\*7\b|\b49\b", "".join(page.said))
+
+
+ADDRESS = "\"><a href=javascript:alert(1) onclick=x>'<script>alert(1)</script>"
+
+
+def harmed(value: Any) -> Any:
+    """Return a value of a page whose texts are all such an address."""
+    if isinstance(value, tuple):
+        return tuple(map(harmed, value))
+    if is_dataclass(value) and not isinstance(value, type):
+        changes = {field.name: harmed(getattr(value, field.name)) for field in fields(value)}
+        return replace(value, **changes)
+    return ADDRESS if isinstance(value, str) else value
+
+
+@pytest.mark.parametrize(
+    "name", [field.name for field in fields(EntryPage) if field.name != "name"]
+)
+def test_no_field_of_an_entry_is_an_address_of_code(name: str, tmp_path: Path) -> None:
+    leaf = full_leaf()
+    leaf = replace(leaf, **{name: harmed(getattr(leaf, name))})
+    for text in written(tmp_path, leaf).values():
+        tags = Page(text).tags
+        assert [tag for tag, _ in tags].count("script") == 1
+        for _, attributes in tags:
+            assert not (attributes.get("href") or "").startswith("javascript:")
+            assert not [attribute for attribute in attributes if attribute.startswith("on")]
 
 
 def test_pages_ask_nobody(tmp_path: Path) -> None:
