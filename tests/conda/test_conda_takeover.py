@@ -193,6 +193,15 @@ def test_a_broken_list_is_refused(name: str, tmp_path: Path) -> None:
         read_conda_list(path, "linux-64")
 
 
+def test_a_list_with_archives_of_the_vendor_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "spec-file.txt"
+    path.write_text(
+        "@EXPLICIT\nhttps://repo.anaconda.com/pkgs/main/linux-64/blas-1.0-mkl.tar.bz2\n"
+    )
+    notes = draft_conda_recipe(path, None).below["conda"]
+    assert any("Anaconda Inc." in note and "blas-1.0-mkl" in note for note in notes)
+
+
 def test_a_package_of_a_lock_that_requires_nothing_by_name(tmp_path: Path) -> None:
     path = tmp_path / "pixi.lock"
     text = CHANNELS["pixi.lock"].format(a=ARCHIVE.format("c", "a"), b=ARCHIVE.format("c", "b"))

@@ -83,11 +83,6 @@ class _Linking:
     archive: CondaArchive
     done: dict[str, InstalledPath] = field(default_factory=dict)
 
-    @property
-    def scripts(self) -> set[str]:
-        """Where the scripts lie that its installation runs."""
-        return {script_name(self.package.name, phase) for phase in PHASES}
-
     def run(self) -> None:
         """Lay all paths, the entry points, and the record of them."""
         info = self.archive.info
@@ -112,7 +107,8 @@ class _Linking:
 
     def _lay(self, path: CondaPath, member: tarfile.TarInfo, content: BinaryIO | None) -> None:
         target = self._target(path.path)
-        if target in self.scripts and (target != path.path or not member.isreg()):
+        scripts = {script_name(self.package.name, phase) for phase in PHASES}
+        if target in scripts and (target != path.path or not member.isreg()):
             # people are shown the file of that name in the archive
             raise IntegrityError(f"{path.path!r} is run at installation, and is no plain file")
         if member.issym():

@@ -39,10 +39,15 @@ def read_conda(path: Path, root: Path) -> FileFindings | None:
         reader.entry(entry)
     if not isinstance(entries, list) or not entries:
         reader.notes.append(f"{file} lists no packages")
-    name = data.get("name")
-    reader.title = name if isinstance(name, str) and name not in ("", "base") else None
+    reader.title = title_of(data)
     reader.environment = variables_of(data)
     return reader.findings()
+
+
+def title_of(data: Mapping[str, object]) -> str | None:
+    """Return the name of an environment file; "base" names conda's own installation."""
+    name = data.get("name")
+    return name if isinstance(name, str) and name not in ("", "base") else None
 
 
 def variables_of(data: Mapping[str, object]) -> Pairs:

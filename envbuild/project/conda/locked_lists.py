@@ -147,13 +147,13 @@ def _read_conda_lock(text: str, platform: str, path: Path) -> CondaList:
 
 def _locked_row(row: dict[str, Any], path: Path) -> Archive:
     archive = _archive_of(str(row.get("url", "")).partition("#")[0], str(path))
-    sums, needs = row.get("hash"), row.get("dependencies")
-    hashes = {kind: text for kind, text in _table(sums).items() if isinstance(text, str)}
+    sums = _table(row.get("hash"))
+    hashes = {kind: text for kind, text in sums.items() if isinstance(text, str)}
     return replace(
         archive,
         sha256=hashes.get("sha256") or archive.sha256,
         md5=hashes.get("md5") or archive.md5,
-        requires=tuple(map(str, _table(needs))),
+        requires=tuple(map(str, _table(row.get("dependencies")))),
     )
 
 

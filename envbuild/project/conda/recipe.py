@@ -12,7 +12,8 @@ from envbuild.base.suggest import framework_name
 from envbuild.data.package_tables import load_conda
 from envbuild.errors import UsageError
 from envbuild.names import Pairs
-from envbuild.project.conda.environment import variables_of
+from envbuild.net.channels import is_vendor_url
+from envbuild.project.conda.environment import title_of, variables_of
 from envbuild.project.conda.locked_lists import channel_name, is_conda_list, read_conda_list
 from envbuild.project.lists.requirements import read_pip_lines
 from envbuild.project.model import FileFindings, RecipeDraft
@@ -104,8 +105,8 @@ def draft_conda_recipe(
 
 def _asks_for_gpu(found: _Environment) -> bool:
     """Tell whether conda or pip is asked for a GPU framework."""
-    names = set(map(spec_name, found.specs))
-    return bool(names & load_conda().frameworks) or any(map(framework_name, found.wheels))
+    named = load_conda().frameworks.intersection(map(spec_name, found.specs))
+    return bool(named) or any(map(framework_name, found.wheels))
 
 
 def _recipe_name(text: str) -> str:
@@ -117,9 +118,12 @@ def _locked_environment(path: Path) -> _Environment:
     used = [channel_name(archive.channel) for archive in found.archives]
     ranked = [name for name in found.channels if name in used]
     specs = tuple(f"{archive.name} =={archive.version}" for archive in found.roots)
-    note = f"envbuild lock NAME --from {path.name} takes its very archives"
+    notes = [f"envbuild lock NAME --from {path.name} takes its very archives"]
+    vendor = [archive.file for archive in found.archives if is_vendor_url(archive.channel)]
+    if vendor:
+        notes.append(f"of Anaconda Inc.'s channels, which lock refuses by itself: {vendor[0]}, …")
     channels = tuple(dict.fromkeys((*ranked, *used)))
-    return _Environment(channels=channels, specs=specs, wheels=found.wheels, notes=(note,))
+    return _Environment(channels=channels, specs=specs, wheels=found.wheels, notes=tuple(notes))
 
 
 def _read_environment(path: Path) -> _Environment:
@@ -133,12 +137,11 @@ def _read_environment(path: Path) -> _Environment:
         pip += [str(line) for line in section] if isinstance(section, list) else []
     wheels = read_pip_lines(pip, path, path.parent, path.name)
     left = tuple(f"not taken: {text} ({reason})" for text, reason in wheels.aside)
-    name = data.get("name")
     channels = _channels_of(data.get("channels"), lines)
     lines, foreign = _without_other_systems(lines)
     return replace(
         channels,
-        title=name if isinstance(name, str) and name != "base" else None,
+        title=title_of(data),
         specs=tuple(dict.fromkeys(filter(spec_name, lines))),
         wheels=tuple(requirement.text for requirement in wheels.requirements),
         variables=variables_of(data),
@@ -169,8 +172,7 @@ def _channels_of(listed: Any, lines: list[str]) -> _Environment:
     notes: list[str] = []
     entries = listed if isinstance(listed, list) else ["defaults"]
     named = [line.rpartition("::")[0] for line in lines if "::" in line]
-    for entry in (*entries, *named):
-        text = str(entry)
+    for text in map(str, (*entries, *named)):
         name = channel_name(text) if "://" in text else text
         if name == "nodefaults":
             continue
