@@ -40,7 +40,7 @@ def what_failed_of_a_grid_runs_again(place: Place) -> None:
         'echo "{\\"loss\\": $1}" >"$ENVBUILD_RESULT"'
     )
     (project.folder / "ok-0.1-8").touch()
-    first = project.run(
+    first = place.run(
         *("submit", "./tiny.sif", "--on", site, "--wait", "--env", "TOKEN=s p"),
         *("--grid", "lr=0.1,0.01", "--grid", "width=8,16"),
         *("--", "sh", "-c", text, "x", "{lr}", "{width}"),
@@ -54,7 +54,7 @@ def what_failed_of_a_grid_runs_again(place: Place) -> None:
 
     for name in ("ok-0.1-16", "ok-0.01-8"):
         (project.folder / name).touch()
-    again = project.run("submit", "--again", number, "--walltime", "20m", "--wait")
+    again = place.run("submit", "--again", number, "--walltime", "20m", "--wait")
     assert again.code == 3, again.stdout + again.stderr
     assert f"3 of 4 tasks of job {number} (2, 3, 4)" in again.stderr
     rows = results(project, number)
@@ -64,7 +64,7 @@ def what_failed_of_a_grid_runs_again(place: Place) -> None:
     # one task is no array on PBS; the last submission stands for the first
     (project.folder / "ok-0.01-16").touch()
     last = str(rows[3]["job"])
-    assert project.run("submit", "--again", last, "--wait").code == 0
+    assert place.run("submit", "--again", last, "--wait").code == 0
     told = project.run("status", "--csv", number)
     table = list(csv.DictReader(io.StringIO(told.stdout)))
     assert [(row["task"], row["lr"], row["loss"], row["code"]) for row in table] == [
@@ -84,12 +84,12 @@ def a_task_of_an_array_gets_its_old_number_again(place: Place) -> None:
     text = 'n=$SLURM_ARRAY_TASK_ID$PBS_ARRAY_INDEX; [ -n "$n" ] || n=$SGE_TASK_ID; [ -e ok ] || [ $n = 4 ]; echo done-$n'
     text = text.replace("; echo", " && echo")
     words = ("submit", "./tiny.sif", "--on", site, "--array", "4-8:2", "--wait")
-    first = project.run(*words, "--", "sh", "-c", text)
+    first = place.run(*words, "--", "sh", "-c", text)
     assert first.code == 1, first.stdout + first.stderr
     assert "done-4" in first.stdout
     (project.folder / "ok").touch()
     number = str(results(project)[0]["job"])
-    again = project.run("submit", "--again", number, "--wait")
+    again = place.run("submit", "--again", number, "--wait")
     assert again.code == 0, again.stdout + again.stderr
     assert "done-6" in again.stdout
     assert "done-8" in again.stdout
@@ -102,7 +102,7 @@ def what_a_job_used_is_in_log_receipt_and_table(place: Place) -> None:
     project, site = place.project, place.scheduler
     work = "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; sleep 1"
     words = ("submit", "./tiny.sif", "--on", site, "--walltime", "10m")
-    done = project.run(*words, "--wait", "--", "sh", "-c", work)
+    done = place.run(*words, "--wait", "--", "sh", "-c", work)
     assert done.code == 0, done.stdout + done.stderr
     [line] = [line for line in done.stdout.splitlines() if line.startswith("envbuild: used ")]
     assert line.endswith("of 600 s")
@@ -190,7 +190,7 @@ def the_end_of_a_job_is_told_once_with_a_secret_that_nobody_sees(place: Place) -
     project, site = place.project, place.scheduler
     secret = "https://hooks.invalid/T0/hush-hush"
     words = ("submit", "./tiny.sif", "--on", site, "--env", "HOOK", "--notify", NOTE)
-    done = project.run(*words, "--wait", "--", "sh", "-c", "exit 3", HOOK=secret)
+    done = place.run(*words, "--wait", "--", "sh", "-c", "exit 3", variables={"HOOK": secret})
     assert done.code == 3, done.stdout + done.stderr
     lines = wait_for_lines(project.folder / "told", 1)
     assert lines == [f"tiny 3 {secret}"]
@@ -205,10 +205,10 @@ def an_array_is_told_of_once_after_its_last_task(place: Place) -> None:
     project, site = place.project, place.scheduler
     text = 'n=${SLURM_ARRAY_TASK_ID:-${PBS_ARRAY_INDEX:-$SGE_TASK_ID}}; [ "$n" != 2 ] || sleep 4; exit "$n"'
     words = ("submit", "./tiny.sif", "--on", site, "--array", "1-4", "--notify")
-    done = project.run(*words, 'echo "$ENVBUILD_CODE" >>told', "--wait", "--", "sh", "-c", text)
+    done = place.run(*words, 'echo "$ENVBUILD_CODE" >>told', "--wait", "--", "sh", "-c", text)
     assert done.code == 4, done.stdout + done.stderr
     assert wait_for_lines(project.folder / "told", 1) == ["4"]
-    failing = project.run(
+    failing = place.run(
         "submit", "./tiny.sif", "--on", site, "--notify", "exit 9", "--wait", "--", "sh", "-c", ":"
     )
     assert failing.code == 0, failing.stderr
