@@ -228,7 +228,7 @@ def scan(root: Path, content: bytes) -> Code:
     tree = Tree(root)
     tree.write("torch/lib/libtorch_cuda.so", content)
     request = ProbeRequest(
-        name="fatbin_probe", parameters={"files": ["torch/lib/*.so"], "limit": 20}
+        name="fatbin_probe", parameters={"files": ["torch/lib/*.so"], "limit": 20, "prefix": ""}
     )
     answer = (
         ProbeRunner(tree.root, tree, LocalRunner(), gpu=False).ask((request,)).answer(request, Code)
