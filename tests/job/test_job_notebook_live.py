@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from selenium.common.exceptions import TimeoutException
+from selenium.common.exceptions import StaleElementReferenceException, TimeoutException
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
@@ -68,7 +68,7 @@ def compute(browser: Chrome, url: str, cell: str) -> str:
         keys.key_down(Keys.CONTROL).send_keys("a").key_up(Keys.CONTROL).send_keys(cell)
         keys.key_down(Keys.CONTROL).send_keys(Keys.ENTER).key_up(Keys.CONTROL).perform()
         # on a busy machine the page may lose keys while it is still being built
-        with contextlib.suppress(TimeoutException):
+        with contextlib.suppress(TimeoutException, StaleElementReferenceException):
             return (
                 WebDriverWait(browser, 20).until(shown.visibility_of_element_located(output)).text
             )

@@ -68,12 +68,11 @@ NO_HISTORY = "PBS keeps no history (job_history_enable), so nobody knows how it 
 PUT_BACK = """\
 # only operators may put a job back (qrerun(8B)): the script is submitted once more
 # this job ends meanwhile: PBS signals its processes and removes its TMPDIR; -f takes no helper
-put_back() (
-  trap '' TERM INT
-  PATH=${PBS_O_PATH:-}:$PATH
-  export TMPDIR=/tmp
-  grep -v '^#PBS -W depend=' @script@ | qsub -f -v "ENVBUILD_ID=$id" >"${receipt%.json}.id"
-)
+put_back() {
+  local PATH=${PBS_O_PATH:-}:$PATH
+  grep -v '^#PBS -W depend=' @script@ |
+    (trap '' TERM INT && TMPDIR=/tmp exec qsub -f -v "ENVBUILD_ID=$id") >"${receipt%.json}.id"
+}
 """
 PREEMPTED = """\
 # that it starts a job again, for another one or an operator (qrerun(8B)), PBS says by its substate

@@ -250,12 +250,11 @@ kill_later() {
 
 # only operators may put a job back (qrerun(8B)): the script is submitted once more
 # this job ends meanwhile: PBS signals its processes and removes its TMPDIR; -f takes no helper
-put_back() (
-  trap '' TERM INT
-  PATH=${PBS_O_PATH:-}:$PATH
-  export TMPDIR=/tmp
-  grep -v '^#PBS -W depend=' "$0" | qsub -f -v "ENVBUILD_ID=$id" >"${receipt%.json}.id"
-)
+put_back() {
+  local PATH=${PBS_O_PATH:-}:$PATH
+  grep -v '^#PBS -W depend=' "$0" |
+    (trap '' TERM INT && TMPDIR=/tmp exec qsub -f -v "ENVBUILD_ID=$id") >"${receipt%.json}.id"
+}
 
 # The command of --notify: once for a job, and once for an array, after its last task.
 notify() {
