@@ -18,8 +18,8 @@ from envbuild.store.layout import Store
 SIGNS: dict[Outcome, str] = {"passed": "+ passed ", "failed": "X FAILED ", "skipped": "- skipped"}
 """Signs that read without colour and in any encoding."""
 WIDTH = 110
+# columns below which reasons do not get a column of their own
 NARROWEST = 40
-"""Columns below which reasons do not get a column of their own."""
 Style = Callable[[str, Outcome], str]
 
 

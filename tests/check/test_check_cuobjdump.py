@@ -47,7 +47,9 @@ def test_regions_are_counted_as_cuobjdump_counts_them(tmp_path: Path) -> None:
     environment = {**os.environ, "UV_CACHE_DIR": str(CACHE / "whole")}
     subprocess.run([str(UV), "pip", "install", "-q", *target, *WHEELS], check=True, env=environment)
     cuobjdump = tree.site / "nvidia/cu13/bin/cuobjdump"
-    request = ProbeRequest(name="fatbin_probe", parameters={"files": LIBRARIES, "limit": 60})
+    request = ProbeRequest(
+        name="fatbin_probe", parameters={"files": LIBRARIES, "limit": 60, "prefix": ""}
+    )
     answer = (
         ProbeRunner(tree.root, tree, LocalRunner(), gpu=False).ask((request,)).answer(request, Code)
     )

@@ -148,6 +148,7 @@ def _run_mmdebstrap(bootstrap: Bootstrap, target: Path, context: Context, stage:
                 link_or_copy(context.store.base(bootstrap.over.digest), over)
         probe, facts = folder / "probe.py", target.with_name("facts")
         probe.write_text(probe_text(), encoding="utf-8")
+        probe.chmod(0o644)  # whatever the caller's umask is
         hooks = (
             f"upload {shlex.quote(str(probe))} {PROBE}",
             f'chroot "$1" env -i PATH=/usr/bin:/bin python3 -s -B {PROBE} >&3',

@@ -13,8 +13,7 @@ from envbuild.formats.squashfs_reader import SquashImage, read_tree
 from envbuild.host import count_processors
 
 SHOWN = 12
-BLOCK = 4 * 1024 * 1024
-"""Bytes that are read at once."""
+BLOCK = 4 * 1024 * 1024  # bytes that are read at once
 
 
 def describe_difference(one: Path, two: Path) -> str:
