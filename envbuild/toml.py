@@ -32,10 +32,10 @@ BIGGEST_FILE = 16 * 1024 * 1024
 """Bytes; a recipe or lock above this is refused unread."""
 LONG_NUMBER = re.compile(r"\b0[xob][0-9A-Fa-f_]{3000}")
 """Python reads such a number, and raises ValueError where a message has it."""
-CONTROL = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
-)
-"""What acts on a terminal: all controls but tab and line end, and those of the writing's direction."""
+UNSEEN = r"\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+"""Characters that nobody sees: marks of direction, of joining and of line ends."""
+CONTROL = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{UNSEEN}]")
+"""What acts on a terminal or is not seen there: all controls but tab and line end, and UNSEEN."""
 
 
 def json_schema(kind: type[msgspec.Struct], title: str) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from envbuild.errors import CheckFailedError, EnvbuildError, HostError, UsageErr
 from envbuild.progress import Stage, Transfer
 from envbuild.store.atomic import error_of_os
 from envbuild.store.units import count_noun, human_bytes
+from envbuild.toml import UNSEEN
 
 EVERY = 5.0
 """Seconds between two plain progress lines of one download."""
@@ -24,10 +25,7 @@ SELDOM = 60.0
 """Seconds between two plain progress lines of one long stage at most; the first come more often."""
 
 
-ACTING = re.compile(
-    r"\x1b(?!\[[0-9;]{0,20}m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]"
-    r"|[\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
-)
+ACTING = re.compile(rf"\x1b(?!\[[0-9;]{{0,20}}m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f{UNSEEN}]")
 """Controls but tab, line end and colours; and characters that nobody sees."""
 
 

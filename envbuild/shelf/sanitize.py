@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-HIDING = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
+from envbuild.toml import UNSEEN
+
+HIDING = re.compile(rf"[\x00-\x1f\x7f-\x9f{UNSEEN}]")
 """Characters that move a terminal's cursor, hide text or turn its direction."""
 
 
