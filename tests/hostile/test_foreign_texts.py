@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.base.facts import load_facts
+from envbuild.check.checks.sources import survey_project
 from envbuild.check.explain import explain_log, load_rules
 from envbuild.errors import IntegrityError, UsageError
 from envbuild.job.lint.lint import lint_script
@@ -143,6 +144,25 @@ def test_brackets_of_a_requirement(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text(f"{line}\nidna\n")
     (found,) = gather_findings(tmp_path).all_findings
     assert [one.name for one in found.requirements] == ["idna"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "import pandas\n",
+        "import pandas read_excel(",
+        "transformers\n",
+        "from torch import ",
+        "from torch.utils import ",
+        "torch.utils.cpp_extension import ",
+        "\n",
+    ],
+)
+def test_code_that_begins_a_rule_again_and_again(words: str, tmp_path: Path) -> None:
+    """Rules that looked at the rest of the file from each of its beginnings took hours for 1 MB."""
+    (tmp_path / "train.py").write_text(words * (1_000_000 // len(words)))
+    gather_findings(tmp_path)
+    survey_project(tmp_path)
 
 
 @pytest.mark.parametrize(

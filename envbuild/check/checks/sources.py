@@ -34,7 +34,8 @@ CHOICE = re.compile(
 ASKING = (ast.If, ast.While, ast.IfExp, ast.Assert, ast.UnaryOp, ast.BoolOp, ast.FormattedValue)
 PRINTED = ("print", "bool", "str")
 INDUCTOR = re.compile(
-    r"^[^#\n]*\btorch\.compile\b|^\s*(?:import|from) triton\b|\bfrom torch import .*\bcompile\b",
+    r"^[^#\n]*\btorch\.compile\b|^[ \t]*(?:import|from) triton\b"
+    r"|\bfrom torch import .{0,200}\bcompile\b",
     re.MULTILINE,
 )
 """What makes Triton or Inductor build code, with a compiler of the image, when the program runs."""
