@@ -131,9 +131,6 @@ class _Assembly:
         """Make all parts that the store lacks and return all, in the order of the plan."""
         base, scheme, plan = self._base_and_plan()
         wheels = self._pack_wheels(plan, scheme)
-        named = [*base.conda.packages, *((wheel.name, wheel.kept) for wheel in wheels.values())]
-        for line in find_overlaps(named):
-            self.report.say(line)
         self._compile(plan, wheels, base, scheme)
 
         # by key: the plan names each part by what it is made from
@@ -143,6 +140,9 @@ class _Assembly:
         for planned in plan.parts:
             if planned.key not in made:
                 made[planned.key] = self._provide(planned, base, scheme, made)
+        whole = [part for part in plan.parts if part.kind in ("conda", "wheel", "files")]
+        for line in find_overlaps((part.subject, made[part.key]) for part in whole):
+            self.report.say(line)
         parts = [(planned.layer, made[planned.key]) for planned in plan.parts]
         grouped = {name: tuple(part for layer, part in parts if layer == name) for name in LAYERS}
         return Assembled(

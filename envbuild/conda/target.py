@@ -57,7 +57,7 @@ def toolkit_ranges(target: GpuTarget) -> Pairs:
         if newest[0] == int(family):
             found.append((since, min((newest[0], newest[1] + 1), until)))
     fitting = [pair for pair in dict.fromkeys(found) if pair[0] < pair[1]]
-    return tuple((_text(since), _text(until)) for since, until in reversed(fitting))
+    return tuple((join_numbers(since), join_numbers(until)) for since, until in reversed(fitting))
 
 
 def driver_too_old(target: GpuTarget) -> str | None:
@@ -83,7 +83,3 @@ def _toolkits_of_cards(
 def _whole_driver(driver: str) -> str:
     """Return a driver's version; a branch alone ("550") stands for the last of its branch."""
     return driver if "." in driver else f"{driver}.999"
-
-
-def _text(version: tuple[int, ...]) -> str:
-    return join_numbers(version)

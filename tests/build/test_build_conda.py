@@ -16,8 +16,9 @@ from envbuild.build.make import building
 from envbuild.build.stored_plan import plan_image
 from envbuild.errors import UsageError
 from envbuild.formats.file_tree import TreeEntry
-from envbuild.lock.model import Lock
+from envbuild.lock.model import Lock, LockedFiles
 from envbuild.plan.scripts.activate_conda import changed_variables
+from tests.base.ociimages import tar_of
 from tests.build.test_build_conda_link import MODULE, PYTHON, TOOL
 from tests.conda.archives import Archive
 from tests.tiny_build import TinyProject
@@ -141,18 +142,24 @@ def test_a_base_with_files_in_the_prefix_is_refused(tmp_path: Path) -> None:
         refuse_other_prefix(TinyProject(tmp_path / "p").lock, base)
 
 
-def test_two_packages_with_one_path_are_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_owners_of_one_path_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tiny = TinyProject(tmp_path / "p")
     said: list[str] = []
     monkeypatch.setattr(type(tiny.context.report), "say", lambda _, line: said.append(line))
     other = Archive(name="zother", files={"bin/plain": b"another"}, depends=("tool",))
-    make(tiny, with_conda(tiny, TOOL, other))
-    (told,) = said
-    assert told == (
+    lock = with_conda(tiny, TOOL, other)
+    own = tar_of({"opt/env/etc/tool.conf": "of the project\n"}, time=0)
+    sha256, size = tiny.keep(own)
+    files = LockedFiles(source="etc", target="/opt/env/etc", sha256=sha256, size=size)
+    make(tiny, msgspec.structs.replace(lock, files=(files,)))
+    of_package, of_project = said
+    assert of_package == (
         "tool 1.0 h1_0 and zother 1.0 h1_0 both hold /opt/env/bin/plain, with other content:"
         " that of zother 1.0 h1_0 is in the image"
+    )
+    assert of_project == (
+        "tool 1.0 h1_0 and /opt/env/etc both hold /opt/env/etc/tool.conf, with other content:"
+        " that of /opt/env/etc is in the image"
     )
 
 

@@ -49,6 +49,30 @@ class TestOverlaps:
     def test_the_same_bytes_are_nothing_to_tell(self) -> None:
         assert list(find_overlaps([wheel("one.whl", x="a"), wheel("two.whl", x="a", y="b")])) == []
 
+    def test_links_to_other_places_are_told_and_equal_ones_are_not(self) -> None:
+        def linked(name: str, target: str) -> tuple[str, CachedPart]:
+            entries = (TreeEntry("lib/x.so", "l", 0o777, target=target),)
+            part = Part(key="k", entries=entries, fragments=(), size=0, sha256="")
+            return name, CachedPart(part=part, blob=Path(name))
+
+        assert list(find_overlaps([linked("a", "x.so.1"), linked("b", "x.so.1")])) == []
+        (told,) = find_overlaps([linked("a", "x.so.1"), linked("b", "x.so.2")])
+        assert told == (
+            "a and b both hold /lib/x.so, with other content: that of b is in the image"
+        )
+
+    def test_a_folder_in_the_place_of_a_link_is_told(self) -> None:
+        link = TreeEntry("lib64", "l", 0o777, target="lib")
+        parts = (
+            Part(key="k", entries=(entry,), fragments=(), size=0, sha256="")
+            for entry in (link, TreeEntry("lib64", "d", 0o755))
+        )
+        named = [
+            (name, CachedPart(part=part, blob=Path(name)))
+            for name, part in zip("ab", parts, strict=True)
+        ]
+        assert len(list(find_overlaps(named))) == 1
+
     def test_no_more_than_a_few_lines(self) -> None:
         wheels = [wheel(f"{number}.whl", x=str(number)) for number in range(30)]
         assert len(list(find_overlaps(wheels))) == 9

@@ -56,12 +56,6 @@ class CondaParts:
     planned: tuple[PlannedPart, ...] = ()
     kept: tuple[CachedPart, ...] = ()
 
-    @property
-    def packages(self) -> tuple[tuple[str, CachedPart], ...]:
-        """The linked packages alone, by what they are called."""
-        pairs = zip(self.planned, self.kept, strict=True)
-        return tuple((part.subject, kept) for part, kept in pairs if part.kind == "conda")
-
     def and_also(self, planned: PlannedPart, kept: CachedPart) -> CondaParts:
         """Return them with one part more on top."""
         return CondaParts(planned=(*self.planned, planned), kept=(*self.kept, kept))
