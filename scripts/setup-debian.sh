@@ -35,6 +35,15 @@ as_root() {
   if [ -t 0 ]; then sudo env "${kept[@]}" "$@"; else sudo -n env "${kept[@]}" "$@"; fi
 }
 
+# Print distribution and release; for Mint, Pop!_OS and others that are made from Ubuntu: Ubuntu and its release.
+name_system() {
+  # shellcheck disable=SC1091  # the system's own file
+  . /etc/os-release
+  case " ${ID_LIKE-} " in *" ubuntu "*) ID=ubuntu ;; esac
+  case ${UBUNTU_CODENAME-} in jammy) VERSION_ID=22.04 ;; noble) VERSION_ID=24.04 ;; esac
+  echo "$ID ${VERSION_ID-}"
+}
+
 # What is different on Ubuntu: Debian's keys are not there, and what is too old is said.
 prepare_ubuntu() {
   packages+=(debian-archive-keyring software-properties-common)
@@ -177,8 +186,7 @@ else
   venv=${ENVBUILD_VENV:-$HOME/.local/share/envbuild/venv} programs=$HOME/.local/bin
 fi
 command -v apt-get >/dev/null || fail "this is for Debian and Ubuntu; elsewhere: docs/platforms.md"
-# shellcheck disable=SC1091  # the system's own file
-read -r distribution release < <(. /etc/os-release && echo "$ID ${VERSION_ID-}")
+read -r distribution release < <(name_system)
 
 if [ "$distribution" = ubuntu ]; then prepare_ubuntu; fi
 install_packages

@@ -117,7 +117,48 @@ def test_fresh_knows_the_commands_of_readme() -> None:
     assert commands == ["bash scripts/setup-debian.sh make keras-bert", "bash scripts/test.sh"]
 
 
-def set_up_ubuntu(tmp_path: Path, release: str, absent: str = "nothing") -> Result:
+JAMMY = """\
+PRETTY_NAME="Ubuntu 22.04.5 LTS"
+NAME="Ubuntu"
+VERSION_ID="22.04"
+VERSION="22.04.5 LTS (Jammy Jellyfish)"
+VERSION_CODENAME=jammy
+ID=ubuntu
+ID_LIKE=debian
+UBUNTU_CODENAME=jammy
+"""
+NOBLE = """\
+PRETTY_NAME="Ubuntu 24.04.4 LTS"
+NAME="Ubuntu"
+VERSION_ID="24.04"
+VERSION="24.04.4 LTS (Noble Numbat)"
+VERSION_CODENAME=noble
+ID=ubuntu
+ID_LIKE=debian
+UBUNTU_CODENAME=noble
+LOGO=ubuntu-logo
+"""
+MINT = """\
+NAME="Linux Mint"
+ID=linuxmint
+ID_LIKE="ubuntu debian"
+PRETTY_NAME="Linux Mint 22.3"
+VERSION_ID="22.3"
+VERSION_CODENAME=zena
+UBUNTU_CODENAME=noble
+"""
+POP = """\
+NAME="Pop!_OS"
+VERSION="22.04 LTS"
+ID=pop
+ID_LIKE="ubuntu debian"
+VERSION_ID="22.04"
+PRETTY_NAME="Pop!_OS 22.04 LTS"
+"""
+"""/etc/os-release of these systems, shortened by lines that nothing reads."""
+
+
+def set_up_ubuntu(tmp_path: Path, os_release: str, absent: str = "nothing") -> Result:
     """Run the set-up as on Ubuntu, where no command that names ``absent`` succeeds.
 
     The commands only: this machine is no Ubuntu, so those that install are replaced by ones that note their words.
@@ -144,7 +185,7 @@ def set_up_ubuntu(tmp_path: Path, release: str, absent: str = "nothing") -> Resu
             f'#!/bin/sh\necho {name} "$@" >>{calls}\ncase "$*" in *{absent}*) exit 100; esac\n'
         )
         (programs / name).chmod(0o755)
-    (tmp_path / "os-release").write_text(f'ID=ubuntu\nVERSION_ID="{release}"\n')
+    (tmp_path / "os-release").write_text(os_release)
     for name in ("subuid", "subgid"):
         (tmp_path / name).write_text("root:100000:65536\n")
     targets = {"os-release": "/etc/os-release", "subuid": "/etc/subuid", "subgid": "/etc/subgid"}
@@ -161,7 +202,7 @@ def set_up_ubuntu(tmp_path: Path, release: str, absent: str = "nothing") -> Resu
 @root_only
 @needs("unshare", "awk")
 def test_ubuntu_without_any_apptainer_says_what_to_do_by_hand(tmp_path: Path) -> None:
-    result = set_up_ubuntu(tmp_path, "22.04", absent="apptainer/ppa*|*singularity-container")
+    result = set_up_ubuntu(tmp_path, JAMMY, absent="apptainer/ppa*|*singularity-container")
     assert result.code == 1
     assert "no Apptainer could be installed on Ubuntu 22.04." in result.stderr
     assert "sudo apt-get install ./apptainer_*.deb" in result.stderr
@@ -169,15 +210,19 @@ def test_ubuntu_without_any_apptainer_says_what_to_do_by_hand(tmp_path: Path) ->
 
 @root_only
 @needs("unshare", "awk")
-@pytest.mark.parametrize("release", ["22.04", "24.04"])
-def test_what_ubuntu_gets(tmp_path: Path, release: str) -> None:
-    result, calls = set_up_ubuntu(tmp_path, release), tmp_path / "calls"
+@pytest.mark.parametrize(
+    ("os_release", "release"),
+    [(JAMMY, "22.04"), (NOBLE, "24.04"), (MINT, "24.04"), (POP, "22.04")],
+    ids=["jammy", "noble", "mint", "pop"],
+)
+def test_what_ubuntu_gets(tmp_path: Path, os_release: str, release: str) -> None:
+    result, calls = set_up_ubuntu(tmp_path, os_release), tmp_path / "calls"
     assert result.code == 0, result.stderr
     installed = [line.split() for line in calls.read_text().splitlines() if " install " in line]
     assert {"mmdebstrap", "python3-venv", "uidmap", "debian-archive-keyring"} <= set(installed[0])
     assert "add-apt-repository --yes ppa:apptainer/ppa" in calls.read_text().splitlines()
     assert installed[1][-1] == "apptainer"
-    assert "ENVBUILD_DEBIAN_MIRROR" in result.stdout
+    assert f"setup: Ubuntu {release}: bases of Debian packages need" in result.stdout
     assert ("too old for bases of Debian packages" in result.stdout) == (release == "22.04")
 
 

@@ -14,7 +14,6 @@ from envbuild.bundle.pack import write_bundle
 from envbuild.bundle.unpack import opened_bundle, unpack
 from envbuild.context import Context
 from envbuild.recipe.model import Source
-from envbuild.store.units import human_bytes
 
 
 def bundle_recipe(
@@ -41,8 +40,8 @@ def make_from_bundle(path: Path, request: MakeRequest, context: Context) -> Make
     with opened_bundle(bundle) as (_, table):
         size = sum(member.size for member in table.members)
     with context.store.work("project") as folder:
-        title = f"read {bundle.name} ({human_bytes(size)})"
-        with context.report.transfer(title, files=len(table.members), size=size) as progress:
+        files = len(table.members)
+        with context.report.transfer(f"read {bundle.name}", files=files, size=size) as progress:
             unpack(bundle, context.store, folder, progress)
         recipe = folder / "recipes" / f"{table.name}.toml"
         target = context.settings.cwd / (request.output or f"{recipe.stem}.sif")

@@ -136,8 +136,8 @@ class Lines:
 
     @contextlib.contextmanager
     def transfer(self, title: str, *, files: int, size: int) -> Iterator[Transfer]:
-        """Print a line every few seconds with files, bytes and rate."""
-        meter = _Meter(self, title, files, size)
+        """Print a line every few seconds with bytes, rate and the time left."""
+        meter = _Meter(self, size)
         self.say(f"{title}: {count_noun(files, 'file')}, {human_bytes(size)}")
         yield meter
         took = max(time.monotonic() - meter.started, 1e-6)
@@ -177,11 +177,10 @@ class _Count:
 
 
 class _Meter:
-    def __init__(self, lines: Lines, title: str, files: int, size: int) -> None:
-        self.lines, self.title, self.files, self.size = lines, title, files, size
+    def __init__(self, lines: Lines, size: int) -> None:
+        self.lines, self.size = lines, size
         self.started = self.last_printed = time.monotonic()
         self.done = 0
-        self.finished = 0
         self.lock = threading.Lock()
 
     def advance(self, count: int) -> None:
@@ -198,13 +197,9 @@ class _Meter:
             else ""
         )
         share = f"{human_bytes(self.done)} of {human_bytes(self.size)}"
-        self.lines.say(
-            f"  {share}, {self.finished} of {self.files} files, {human_bytes(round(rate))}/s{left}"
-        )
+        self.lines.say(f"  {share}, {human_bytes(round(rate))}/s{left}")
 
     def finish_file(self, name: str) -> None:
-        with self.lock:
-            self.finished += 1
         self.lines.detail(name)
 
 
