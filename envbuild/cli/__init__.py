@@ -134,12 +134,12 @@ class LazyGroup(click.Group):
         """Find the verb; an unknown one gets the nearest names."""
         known = (*VERBS, *ALIASES)
         if args and args[0] not in known and not args[0].startswith("-"):
-            from envbuild.toml import closest  # late: --help stays quick
+            from envbuild.cli.faults import explain_word  # late: --help stays quick
 
             if len(args) > 1 and args[1] in known:
                 what = f"the command comes first: envbuild {args[1]} {args[0]}"
             else:
-                what = f'there is no command "{args[0]}"{closest(args[0], VERBS, listed=False)}'
+                what = explain_word(args[0], VERBS)
             raise click.UsageError(what, ctx)
         return super().resolve_command(ctx, args)
 

@@ -51,13 +51,8 @@ def command(context: Context, *, job_id: str, argv: tuple[str, ...]) -> None:
         raise UsageError(f"it {summary}, so there is nothing to attach to", where=f"job {job_id}")
     script = write_script(job, site, settings, new_key("attach"))
     words = tuple(str(script) if word == "SCRIPT" else word for word in line)
-    hand_over(
-        words,
-        {
-            **client_environment(settings.environment),
-            "TERM": settings.environment.get("TERM", "dumb"),
-        },
-    )
+    variables = client_environment(settings.environment)
+    hand_over(words, {**variables, "TERM": settings.environment.get("TERM", "dumb")})
 
 
 def _job_beside(record: Record, argv: tuple[str, ...]) -> Job:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import click
 
@@ -11,10 +13,47 @@ from envbuild.app.site import no_site_error
 from envbuild.errors import EnvbuildError, UsageError
 from envbuild.recipe.find import RECIPES, recipe_files
 from envbuild.settings import load_settings
+from envbuild.toml import closest
+
+OTHER_WORDS = {
+    "add": "install",
+    "cancel": "qdel scancel stop",
+    "export": "freeze",
+    "init": "create env new",
+    "lock --upgrade": "update upgrade",
+    "make": "pull",
+    "notebook": "jupyter",
+    "remove": "delete rm uninstall",
+    "run": "start",
+    "shelf publish": "publish push",
+    "shell": "activate",
+    "show": "info inspect",
+    "status": "qstat queue squeue",
+    "store gc": "clean prune",
+    "submit": "qsub sbatch",
+}
+"""Commands, each with the words that pip, conda, container runtimes and schedulers have for it."""
+TYPESET = re.compile(r"^[\u2010-\u2015\u2212]|[\u2018-\u201f]")
+"""A dash before an option, or quotes, as text programs and web pages write them."""
+
+
+def explain_word(word: str, verbs: Iterable[str]) -> str:
+    """Return what is told of a word that is no command: the one of ours that does it, else the nearest."""
+    meant = [verb for verb, words in OTHER_WORDS.items() if word in words.split()]
+    question = f"; try: envbuild {meant[0]}" if meant else closest(word, verbs, listed=False)
+    return f'there is no command "{word}"{question}'
 
 
 def explain_usage(error: Exception, arguments: Sequence[str]) -> EnvbuildError | None:
-    """Return what is told of an option without its value, which click raises without its verb."""
+    """Return what is told of words that were copied from a page, and of an option without its value.
+
+    Click raises the latter without its verb.
+    """
+    own = itertools.takewhile(lambda word: word != "--", arguments)
+    copied = [word for word in own if TYPESET.search(word)]
+    if copied and isinstance(error, UsageError | click.UsageError):
+        what = f"{copied[0]}: this has a long dash or curly quotes, as copied text often has"
+        return UsageError(what, hint="type - and the quotes again on the keyboard")
     if not isinstance(error, click.BadOptionUsage) or error.ctx is not None:
         return None
     if error.option_name == "--on":

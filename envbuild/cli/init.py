@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 from msgspec import structs
 
 from envbuild.app.job.remote import target_of_site
@@ -219,14 +218,12 @@ def _ask_for_cpu(made: RecipeDraft) -> RecipeDraft:
 
 def choose_index(context: Context, *, offline: bool) -> PackageIndex:
     """Return what a draft asks the package index by, or what knows nothing of it."""
-    if offline:
-        return Offline()
-    return Online(context=context)
+    return Offline() if offline else Online(context=context)
 
 
 def _recipe_text(made: RecipeDraft, name: str) -> str:
-    about = msgspec.structs.replace(made.recipe.recipe, name=name)
-    recipe = msgspec.structs.replace(made.recipe, recipe=about)
+    about = structs.replace(made.recipe.recipe, name=name)
+    recipe = structs.replace(made.recipe, recipe=about)
     head = tuple(
         line.replace(f"envbuild lock {made.recipe.name}", f"envbuild lock {name}")
         for line in made.head

@@ -82,6 +82,8 @@ _OPTIONS = (
 )
 RESOURCES = ("gpus", "cpus", "memory", "walltime", "partition", "account", "trial", "options")
 """Of these, what a job of one process asks for."""
+AS_GIVEN = ("argv", "site", "each", "grid", "variables", "env_file", "binds", "packages")
+"""Of these, what a request has under the same name."""
 
 
 def job_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -93,17 +95,10 @@ def job_options(function: Callable[..., Any]) -> Callable[..., Any]:
         flags = Flags(**{name: options.pop(name) for name in known})
         request = JobRequest(
             image=options.pop("name"),
-            argv=options.pop("argv"),
-            site=options.pop("site"),
-            flags=flags,
             name=options.pop("job_name"),
-            each=options.pop("each"),
-            grid=options.pop("grid"),
-            variables=options.pop("variables"),
-            env_file=options.pop("env_file"),
-            binds=options.pop("binds"),
-            packages=options.pop("packages"),
+            flags=flags,
             interactive=options.get("interactive", False),
+            **{name: options.pop(name) for name in AS_GIVEN},
         )
         return function(*arguments, request=request, **options)
 

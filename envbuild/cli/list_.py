@@ -47,11 +47,9 @@ class RecipeRow(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     @property
     def image_text(self) -> str:
         """Size and state of the image, for people."""
-        return (
-            self.image
-            if self.image_size is None
-            else f"{human_bytes(self.image_size)}, {self.image}"
-        )
+        if self.image_size is None:
+            return self.image
+        return f"{human_bytes(self.image_size)}, {self.image}"
 
     @property
     def verdict_text(self) -> str:
@@ -115,13 +113,12 @@ def _layer_of(name: str, context: Context) -> tuple[str, ...]:
 
 def _row_of_layer(name: str, context: Context) -> RecipeRow:
     """Return the row of a layer over an image that has no recipe here."""
-    layer = _layer_of(name, context)
     try:
         record = read_record(record_path(context.settings.cwd, name))
     except EnvbuildError:
         record = None
     over = record.over if record else ""
-    return RecipeRow(recipe=name, image=over or f"{name}.sif", layer=layer)
+    return RecipeRow(recipe=name, image=over or f"{name}.sif", layer=_layer_of(name, context))
 
 
 def _with_image(row: RecipeRow, image: Path, source: Source, context: Context) -> RecipeRow:

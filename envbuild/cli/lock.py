@@ -9,7 +9,14 @@ import click
 
 from envbuild.app.ready_lock import require_whole_lock, write_own_lock
 from envbuild.cli.context import host_builds
-from envbuild.cli.options import flag, path_option, recipe_argument, site_option, value_option
+from envbuild.cli.options import (
+    budget_option,
+    flag,
+    path_option,
+    recipe_argument,
+    site_option,
+    value_option,
+)
 from envbuild.cli.output import print_json, print_text
 from envbuild.cli.terminal import short_path
 from envbuild.context import Context
@@ -45,12 +52,7 @@ from envbuild.recipe.find import find_recipe
     "--prove/--no-proof",
     help="Build the image, import every direct dependency, and search for versions that import.",
 )
-@click.option(
-    "--budget",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="SECONDS",
-    help=f"How long --prove may look ({PROOF_SECONDS:.0f}).",
-)
+@budget_option("How long --prove may look")
 @site_option("--for --site site", "Refuse what the driver and the GPUs of a cluster cannot run.")
 @click.option(
     "--from",

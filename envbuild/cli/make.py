@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections import Counter
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from envbuild.app.make import MakeRequest, MakeResult, make
 from envbuild.build.modes import MODES
 from envbuild.check.model import Report
 from envbuild.cli.context import host_builds
-from envbuild.cli.options import flag, path_option, recipe_argument, site_option
+from envbuild.cli.options import budget_option, flag, path_option, recipe_argument, site_option
 from envbuild.cli.output import print_json, print_table, print_text
 from envbuild.cli.terminal import human_seconds, short_path
 from envbuild.context import Context
@@ -53,12 +52,7 @@ NO_SCRIPTS = {"setup.py", "conftest.py", "__init__.py"}
     default=True,
     help="Whether a first lock is proved by import, with a search for versions that do.",
 )
-@click.option(
-    "--budget",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="SECONDS",
-    help=f"How long that search may take ({PROOF_SECONDS:.0f}).",
-)
+@budget_option("How long that search may take")
 @flag("--as-root", "As root: let a stranger's code run with root's own rights where it has to.")
 @flag("--no-check", "Do not check the image.")
 @flag("--require-gpu", "Fail when the GPU checks cannot run here.")
@@ -305,7 +299,7 @@ def _print_packed(packed: PackedSandbox, *, as_json: bool) -> None:
             "files": changes.files,
             "recipe": recipe_lines(changes),
         }
-        print_text(json.dumps(record, indent=1))
+        print_json(record)
         return
     print_text(describe_changes(changes))
     if image is not None:

@@ -54,15 +54,8 @@ def command(
         return
     module, files = write_module(request, context)
     if as_json:
-        print_json(
-            {
-                "name": module.name,
-                "version": module.version,
-                "lua": str(files.lua),
-                "tcl": str(files.tcl),
-                "commands": module.commands,
-            }
-        )
+        written = {"lua": str(files.lua), "tcl": str(files.tcl), "commands": module.commands}
+        print_json({"name": module.name, "version": module.version, **written})
         return
     context.report.say(f"commands: {', '.join(module.commands)}")
     print_text(f"module use {shlex.quote(str(top / 'modulefiles'))}")

@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar, cast
 import click
 
 from envbuild.cli.complete import complete_image, complete_recipe, complete_site
+from envbuild.lock.model import PROOF_SECONDS
 from envbuild.recipe.find import find_recipe
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -42,6 +43,12 @@ def path_option(names: str, text: str, *, metavar: str | None = None) -> Option:
     """Return an option whose value is a path."""
     kind = click.Path(path_type=Path)
     return click.option(*names.split(), type=kind, metavar=metavar, help=text)
+
+
+def budget_option(text: str) -> Option:
+    """Return the option that bounds a proof."""
+    seconds, help_text = click.FloatRange(min=0, min_open=True), f"{text} ({PROOF_SECONDS:.0f})."
+    return click.option("--budget", type=seconds, metavar="SECONDS", help=help_text)
 
 
 def site_option(names: str, text: str) -> Option:

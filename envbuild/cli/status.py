@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import sys
 from itertools import chain
 from typing import Any
@@ -49,7 +48,7 @@ def command(
     records = (find_record(job, folder),) if job else load_records(folder)[-LAST:]
     rows = [row(record, context) for record in records]
     if as_json:
-        print_text(json.dumps(rows, indent=1))
+        print_json(rows)
         return
     if not rows:
         print_text("no job was submitted from this folder")
@@ -80,12 +79,6 @@ def _cell(value: object) -> str:
 
 def row(record: Record, context: Context) -> dict[str, Any]:
     """Return a job's state as a row of the table."""
-    state = find_state(record, context)
-    return {
-        "job": plain_id(record.id),
-        "site": record.site,
-        "name": record.name,
-        "submitted": record.submitted,
-        "state": state.word,
-        "detail": state.detail,
-    }
+    state, job = find_state(record, context), plain_id(record.id)
+    values = (job, record.site, record.name, record.submitted, state.word, state.detail)
+    return dict(zip(COLUMNS, values, strict=True))

@@ -14,7 +14,7 @@ from typing import TextIO, cast
 import click
 
 from envbuild.errors import CheckFailedError, EnvbuildError, HostError, UsageError
-from envbuild.progress import Stage, Transfer
+from envbuild.progress import SilentStage, Stage, Transfer
 from envbuild.store.atomic import error_of_os
 from envbuild.store.units import count_noun, human_bytes
 from envbuild.toml import UNSEEN
@@ -248,12 +248,9 @@ class Pretty(Lines):
         ) as display:
             task = display.add_task(title, total=size)
 
-            class Bar:
-                def advance(self, count: int) -> None:
+            class Bar(SilentStage):
+                def advance(self, count: int = 1) -> None:
                     display.advance(task, count)
-
-                def finish_file(self, name: str) -> None:
-                    pass
 
             yield Bar()
         took = max(time.monotonic() - started, 1e-6)

@@ -50,6 +50,28 @@ class TestCommandLine:
             "envbuild --help",
         )
 
+    @pytest.mark.parametrize(
+        ("line", "meant"),
+        [
+            ("install numpy", "add"),
+            ("activate small", "shell"),
+            ("update", "lock --upgrade"),
+            ("squeue", "status"),
+            ("env create -f environment.yml", "init"),
+        ],
+    )
+    def test_words_of_other_tools(self, line: str, meant: str, project: Project) -> None:
+        word, *_ = line.split()
+        told(project.run(*line.split()), 2, f'no command "{word}"; try: envbuild {meant}\n')
+
+    @pytest.mark.parametrize("word", ["—help", "“small”", "\u2013mode"])
+    def test_words_copied_from_a_page(self, word: str, project: Project) -> None:
+        told(project.run("show", word), 2, f"{word}: this has a long dash or curly quotes")
+
+    def test_quotes_in_the_users_command_are_the_users(self, project: Project) -> None:
+        result = project.run("exec", "tiyn", "--", "echo", "“hello”")
+        told(result, 125, 'there is no recipe called "tiyn"')
+
     def test_unknown_option(self, project: Project) -> None:
         told(project.run("make", "--mod", "x"), 2, "no such option '--mod'", "envbuild make --help")
 

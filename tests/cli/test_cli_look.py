@@ -183,6 +183,18 @@ def test_a_long_stage_of_unknown_length_says_what_it_counted(
     assert capsys.readouterr().err.splitlines()[-2].startswith("  resolve: 14 pages, ")
 
 
+def test_a_transfer_shows_bytes_and_counts_no_files_that_nobody_reports(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("envbuild.cli.terminal.EVERY", 0.0)
+    with Lines().transfer("hash", files=3, size=4_000_000) as transfer:
+        transfer.advance(1_000_000)
+    first, share, last = capsys.readouterr().err.splitlines()
+    assert first == "hash: 3 files, 4.0 MB"
+    assert re.fullmatch(r"  1\.0 MB of 4\.0 MB, [\d.]+ \w+/s, [\d.]+ s left", share)
+    assert last.startswith("hash: 1.0 MB in ")
+
+
 def test_a_terminal_shows_the_share_from_the_first_second(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
