@@ -109,18 +109,12 @@ def find_image(name: str | None, context: Context) -> FoundImage:
         layer = record_path(cwd, stem)
         found = FoundImage(path=cwd / f"{stem}.sif", source=source, layer=layer)
         if not found.path.exists():
-            raise UsageError(
-                f"the image of {stem} is not built yet",
-                where=found.path,
-                hint=f"envbuild make {stem}",
-            )
+            what = f"the image of {stem} is not built yet"
+            raise UsageError(what, where=found.path, hint=f"envbuild make {stem}")
     # a folder is a sandbox
     if not found.path.is_dir() and not (found.path.is_file() and _is_sif(found.path)):
-        raise UsageError(
-            "this is not an image, or it is damaged",
-            where=found.path,
-            hint="copy or build it again",
-        )
+        what = "this is not an image, or it is damaged"
+        raise UsageError(what, where=found.path, hint="copy or build it again")
     return found
 
 

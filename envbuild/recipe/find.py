@@ -74,8 +74,18 @@ def _only_recipe(settings: Settings) -> Path:
         raise UsageError(f"which recipe? ./recipes holds several: {names}", hint="name one of them")
     names = ", ".join(recipe_files(settings))
     hint = f"name one of the shipped recipes: {names}\n" if names else ""
-    hint += "for a project of your own, in its folder: envbuild init"
+    hint += _folder_above(settings) or "for a project of your own, in its folder: envbuild init"
     raise UsageError("there is no recipe in ./recipes", hint=hint)
+
+
+def _folder_above(settings: Settings) -> str:
+    """Return how to go to the nearest folder above that has recipes; nothing where none has."""
+    for depth, folder in enumerate(settings.cwd.parents, 1):
+        names = ", ".join(path.stem for path in _files_of(folder / RECIPES))
+        if names:
+            up = "/".join([".."] * depth)
+            return f"{up}/{RECIPES} holds {names}. Go there first: cd {up}"
+    return ""
 
 
 def _find_named(name: str, settings: Settings) -> Path:
@@ -83,11 +93,8 @@ def _find_named(name: str, settings: Settings) -> Path:
         path = settings.cwd / name
         if path.is_file():
             return path
-        raise UsageError(
-            "this is a folder, not a recipe" if path.is_dir() else "there is no such recipe file",
-            where=name,
-            hint=_suggest_name(Path(name).stem, settings),
-        )
+        what = "this is a folder, not a recipe" if path.is_dir() else "there is no such recipe file"
+        raise UsageError(what, where=name, hint=_suggest_name(Path(name).stem, settings))
     known = recipe_files(settings)
     if name in known:
         return known[name]
@@ -103,4 +110,5 @@ def _suggest_name(name: str, settings: Settings) -> str:
     if near:
         return f"did you mean {' or '.join(near)}?"
     searched = ", ".join(str(folder) for folder in recipe_folders(settings)) or "./recipes"
-    return f"known: {', '.join(known) or 'none'} (searched {searched})"
+    hint = f"known: {', '.join(known) or 'none'} (searched {searched})"
+    return "\n".join(filter(None, (hint, _folder_above(settings))))

@@ -92,6 +92,12 @@ class TestCommandLine:
             "chainer-mnist, keras-bert",
         )
 
+    @pytest.mark.parametrize("line", ["lock", "exec small -- ls", "show small"])
+    def test_typed_in_a_folder_below(self, line: str, project: Project) -> None:
+        inner = Project(project.folder / "src/models")
+        code = 125 if line.startswith("exec") else 2
+        told(inner.run(*line.split()), code, "../../recipes holds small. Go there first: cd ../..")
+
     def test_several_recipes_and_no_name(self, project: Project) -> None:
         project.write("recipes/other.toml", SMALL.replace("small", "other"))
         told(project.run("lock"), 2, "which recipe? ./recipes holds several: other, small")
