@@ -39,9 +39,11 @@ TYPESET = re.compile(r"^[\u2010-\u2015\u2212]|[\u2018-\u201f]")
 
 def explain_word(word: str, verbs: Iterable[str]) -> str:
     """Return what is told of a word that is no command: ours that does it, else the nearest one."""
-    meant = [verb for verb, words in OTHER_WORDS.items() if word in words.split()]
-    question = f"; try: envbuild {meant[0]}" if meant else closest(word, verbs, listed=False)
-    return f'there is no command "{word}"{question}'
+    what = f'there is no command "{word}"'
+    for verb, words in OTHER_WORDS.items():
+        if word in words.split():
+            return f"{what}; try: envbuild {verb}"
+    return what + closest(word, verbs, listed=False)
 
 
 def explain_usage(error: Exception, arguments: Sequence[str]) -> EnvbuildError | None:

@@ -26,7 +26,8 @@ def command(context: Context, *, job: str | None, go_on: bool) -> int:
         return follow_job(context, record, load_site(record.site, context.settings))
     found = [path for path in log_files(record, context.settings.cwd) if path.is_file()]
     if not found:
-        what = "the job has written nothing yet"
-        raise UsageError(what, where=job, hint=f"envbuild status {job}")
+        raise UsageError(
+            "the job has written nothing yet", where=job, hint=f"envbuild status {job}"
+        )
     LogTail(tuple(found), lambda text: click.echo(text, nl=False)).move()
     return 0

@@ -47,8 +47,9 @@ def path_option(names: str, text: str, *, metavar: str | None = None) -> Option:
 
 def budget_option(text: str) -> Option:
     """Return the option that bounds a proof."""
-    seconds, help_text = click.FloatRange(min=0, min_open=True), f"{text} ({PROOF_SECONDS:.0f})."
-    return click.option("--budget", type=seconds, metavar="SECONDS", help=help_text)
+    seconds = click.FloatRange(min=0, min_open=True)
+    what = f"{text} ({PROOF_SECONDS:.0f})."
+    return click.option("--budget", type=seconds, metavar="SECONDS", help=what)
 
 
 def site_option(names: str, text: str) -> Option:

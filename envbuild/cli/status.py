@@ -79,6 +79,7 @@ def _cell(value: object) -> str:
 
 def row(record: Record, context: Context) -> dict[str, Any]:
     """Return a job's state as a row of the table."""
-    state, job = find_state(record, context), plain_id(record.id)
+    state = find_state(record, context)
+    job = plain_id(record.id)
     values = (job, record.site, record.name, record.submitted, state.word, state.detail)
     return dict(zip(COLUMNS, values, strict=True))
