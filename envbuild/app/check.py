@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from envbuild.app.dev.layer import DevRecord, merge_lock
+from envbuild.app.dev.layer import merge_lock
 from envbuild.app.image import find_image, find_layer
 from envbuild.app.source import project_folder
 from envbuild.app.verdict import check_script
@@ -58,15 +58,12 @@ def check_named(target: str | None, request: CheckRequest, context: Context) -> 
         lock = merge_lock(lock, layer.record) if lock else None
         source = asking_for(source, *layer.record.packages) if source else None
         title = f"{title} with its development layer"
-        file = ImageFile(path=layer.image_for(image), digest=_digest_with(layer.record))
+        # of both together: the report is no verdict on the image
+        digest = digest_of(f"{layer.record.image} {layer.record.layer}".encode())
+        file = ImageFile(path=layer.image_for(image), digest=digest)
     else:
         file = ImageFile(path=image, recorded=recorded_digest(image, context.store))
     return check_and_save(file, source, lock, request, context, title=title)
-
-
-def _digest_with(record: DevRecord) -> str:
-    """Return a digest for the report on an image with its layer: it is no verdict on the image."""
-    return digest_of(f"{record.image} {record.layer}".encode())
 
 
 def _recipe_of(target: str | None, context: Context) -> Source | None:

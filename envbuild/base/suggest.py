@@ -143,7 +143,8 @@ class _Matcher:
             return "has no Python 3.6 or newer"
         if entry.framework is None or (self.name and entry.framework != self.name):
             return "holds another framework" if entry.framework else "holds no framework"
-        if self.bounds is not None and not self._near(entry):
+        near = self._exact(entry) or (not entry.is_bootstrap and self._same_line(entry))
+        if self.bounds is not None and not near:
             return f"holds another version than {self.wish.framework}"
         if self.python is not None and not holds_python(self.python, entry.python):
             return f"its Python is not {self.wish.python}"
@@ -182,9 +183,6 @@ class _Matcher:
         if self.capability is not None and not has_code_for(entry, self.capability):
             return f"has no code for {wish.gpu}"
         return None
-
-    def _near(self, entry: CatalogueEntry) -> bool:
-        return self._exact(entry) or (not entry.is_bootstrap and self._same_line(entry))
 
     def _exact(self, entry: CatalogueEntry) -> bool:
         if self.bounds is None:

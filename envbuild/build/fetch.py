@@ -10,6 +10,7 @@ from datetime import datetime, timezone
 
 from msgspec import structs
 
+from envbuild.base.debian.bootstrap import debian_artifacts
 from envbuild.base.debian.distribution import DEBIAN, mirror_of, release_of
 from envbuild.base.debian.package_set import Bootstrap
 from envbuild.build.model import BuildSpec
@@ -22,12 +23,6 @@ from envbuild.net.partial import is_complete
 
 def wanted_files(lock: Lock) -> tuple[Artifact, ...]:
     """Return every file of a lock as something to fetch; source trees are packed, not fetched."""
-    debian = (
-        Artifact(
-            file=p.file, size=p.size, sha256=p.sha256, kind="debian", project=p.name, path=p.path
-        )
-        for p in lock.debian
-    )
     python = (
         Artifact(
             file=p.file, size=p.size, sha256=p.sha256, kind="python", project=p.name, index=p.index
@@ -47,7 +42,7 @@ def wanted_files(lock: Lock) -> tuple[Artifact, ...]:
         )
         for p in lock.conda
     )
-    return (*debian, *python, *conda)
+    return (*debian_artifacts(lock.debian), *python, *conda)
 
 
 def fetch_files(lock: Lock, context: Context) -> None:

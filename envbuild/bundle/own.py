@@ -30,7 +30,7 @@ from envbuild.store.units import join_numbers
 from envbuild.tools import uv_program
 
 if TYPE_CHECKING:
-    import httpx
+    pass
 
 NAME = "envbuild"
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -122,7 +122,9 @@ def _wanted(context: Context) -> tuple[tuple[Artifact, ...], tuple[str, ...]]:
             for name, link in links:
                 if link.sha256 is None:
                     raise NetworkError(f"the index gives no hash of {link.file}", where=name)
-                size = _size(link, client)
+                size = link.size
+                if size is None:
+                    size = ask_sizes([link.url], client)[link.url]
                 found[link.file] = Artifact(
                     file=link.file, size=size, sha256=link.sha256, kind="python", project=name
                 )
@@ -172,10 +174,6 @@ def _holds_for(marker: Marker | None, python: str) -> bool:
     environment: dict[str, str] = {**default_environment()}  # type: ignore[dict-item]  # a TypedDict of strings
     environment |= {"python_version": python, "python_full_version": f"{python}.0"}
     return marker is None or marker.evaluate(environment)
-
-
-def _size(link: Link, client: httpx.Client) -> int:
-    return link.size if link.size is not None else ask_sizes([link.url], client)[link.url]
 
 
 def _best(links: Sequence[Link], name: str, version: str, python: str) -> Link:

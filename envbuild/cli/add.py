@@ -78,7 +78,8 @@ def command(
             _print_layer(name, layer)
         return
     if editable or over:
-        raise UsageError("-e and --over need --dev", where="add", hint=_keep_hint(name))
+        hint = f"a project in the recipe's folder is a package too: envbuild add {name} ./lib"
+        raise UsageError("-e and --over need --dev", where="add", hint=hint)
     require_packages(name, packages)
     change = RecipeChange(section=section, add=packages, make=not options["no_make"])
     print_change(change_recipe(name, change, context), as_json=as_json)
@@ -114,10 +115,6 @@ def require_packages(name: str, packages: tuple[str, ...]) -> None:
     """Raise UsageError where no package is named."""
     if not packages:
         raise UsageError("which package?", where=name, hint=f"name it behind {name}")
-
-
-def _keep_hint(name: str) -> str:
-    return f"a project in the recipe's folder is a package too: envbuild add {name} ./lib"
 
 
 def print_change(result: ChangeResult, *, as_json: bool) -> None:

@@ -9,7 +9,7 @@ from envbuild.app.query.root_script import script_text
 from envbuild.app.ready_lock import require_lock
 from envbuild.app.source import find_named_source
 from envbuild.cli.complete import complete_recipe
-from envbuild.cli.list_ import RecipeRow, recipe_row
+from envbuild.cli.list_ import recipe_row
 from envbuild.cli.options import flag
 from envbuild.cli.output import json_option, print_json, print_text
 from envbuild.cli.terminal import short_path
@@ -40,7 +40,10 @@ def command(context: Context, *, name: str | None, script: bool, as_json: bool) 
     if as_json:
         print_json({**_recipe_facts(source), **msgspec.to_builtins(about)})
         return
-    for key, value in {**_recipe_facts(source), **_recipe_state(source, about)}.items():
+    rows = _recipe_facts(source)
+    rows["lock"] = f"{about.lock} ({source.lock})" if source.lock.is_file() else "none"
+    rows |= {"image": about.image_text, "last-verdict": about.verdict_text}
+    for key, value in rows.items():
         text = short_path("; ".join(value) if isinstance(value, list) else value)
         print_text(f"{key.replace('-', ' '):<13}  {sanitize_text(text or '-')}")
 
@@ -58,13 +61,4 @@ def _recipe_facts(source: Source) -> dict[str, str | list[str]]:
         "conda": list(recipe.conda.dependencies),
         "system": list(recipe.system.packages),
         "root-runs": list(recipe.system.post),
-    }
-
-
-def _recipe_state(source: Source, about: RecipeRow) -> dict[str, str | list[str]]:
-    """Return what there is of the recipe, for people."""
-    return {
-        "lock": f"{about.lock} ({source.lock})" if source.lock.is_file() else "none",
-        "image": about.image_text,
-        "last-verdict": about.verdict_text,
     }

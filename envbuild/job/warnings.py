@@ -8,6 +8,7 @@ from pathlib import Path
 
 from envbuild.check.checks.sources import find_sources
 from envbuild.job.model import Job
+from envbuild.job.schedulers import features_of
 from envbuild.job.sites.site import Site
 
 SQLITE = re.compile(r"sqlite(\+\w+)?:///")
@@ -45,16 +46,16 @@ def shared_sqlite(job: Job, project: Path) -> str | None:
 def lonely_lightning(job: Job, site: Site, project: Path) -> str | None:
     """Return a warning where Lightning would take a job of one task for its whole world, else None.
 
-    It reads SLURM_NTASKS where that is set (lightning, plugins/environments/slurm.py), and then
-    refuses to use several GPUs, or nodes.
+    It then refuses to use several GPUs, or nodes.
     """
-    many = job.allocation.gpus * job.allocation.nodes > 1
-    if site.site.scheduler != "slurm" or job.intent.launcher != "single" or not many:
+    features, grant = features_of(site), job.allocation
+    many = grant.gpus * grant.nodes > 1
+    if not features.lightning_counts_tasks or job.intent.launcher != "single" or not many:
         return None
     place = _in_source(project, LIGHTNING)
     if place is None:
         return None
-    needs = "on Slurm, Lightning uses several GPUs only with a task for each"
+    needs = f"on {features.title}, Lightning uses several GPUs only with a task for each"
     return f"{place}: {needs}: --launcher lightning"
 
 

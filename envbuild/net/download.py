@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 import stat
 import threading
@@ -77,7 +78,8 @@ def download_file(
         partial.adopt(download.size)
         transfer.advance(partial.have)
         try:
-            _receive_whole(download, partial, client, transfer, stop)
+            receiver = _Receiver(download, partial, client, transfer, stop)
+            receiver.receive_whole()
         except BaseException as error:
             if isinstance(error, IntegrityError) or not partial.have:
                 partial.remove()
@@ -85,76 +87,73 @@ def download_file(
         partial.finish(download.final)
 
 
-def _receive_whole(
-    download: Download,
-    partial: Partial,
-    client: httpx.Client,
-    transfer: Transfer,
-    stop: threading.Event,
-) -> None:
-    """Receive what is missing and check the hash of the whole."""
-    _fill_partial(download, partial, client, transfer, stop)
-    if partial.sha256() != download.sha256 and partial.continued:
-        # what lay there may be another's, or holes after a power cut:
-        # only a fresh copy accuses the server
-        _restart_partial(partial, transfer, download)
-        _fill_partial(download, partial, client, transfer, stop)
-    if partial.sha256() != download.sha256:
-        raise _integrity_error(
-            download, f"expected sha256 {download.sha256}, got {partial.sha256()}"
-        )
+@dataclass(frozen=True, slots=True)
+class _Receiver:
+    """A file while it is received, over as many connections as it takes."""
 
+    download: Download
+    partial: Partial
+    client: httpx.Client
+    transfer: Transfer
+    stop: threading.Event
 
-def _fill_partial(
-    download: Download,
-    partial: Partial,
-    client: httpx.Client,
-    transfer: Transfer,
-    stop: threading.Event,
-) -> None:
-    """Receive until all bytes are there, over as many connections as it takes."""
-    if partial.have < download.size:
-        deadline = time.monotonic() + limits.FILE_SECONDS + download.size / limits.SLOWEST_FILE
-        with_retries(
-            lambda: _receive_body(download, partial, client, transfer, (stop, deadline)),
-            url=download.url,
-            stop=stop,
-        )
+    def receive_whole(self) -> None:
+        """Receive what is missing and check the hash of the whole."""
+        partial, wanted = self.partial, self.download.sha256
+        self._fill_partial()
+        if partial.sha256() != wanted and partial.continued:
+            # what lay there may be another's, or holes after a power cut:
+            # only a fresh copy accuses the server
+            self._start_again()
+            self._fill_partial()
+        if partial.sha256() != wanted:
+            what = f"expected sha256 {wanted}, got {partial.sha256()}"
+            raise _integrity_error(self.download, what)
 
+    def _fill_partial(self) -> None:
+        """Receive until all bytes are there."""
+        size = self.download.size
+        if self.partial.have < size:
+            deadline = time.monotonic() + limits.FILE_SECONDS + size / limits.SLOWEST_FILE
+            receive = functools.partial(self._receive_body, (self.stop, deadline))
+            with_retries(receive, url=self.download.url, stop=self.stop)
 
-def _receive_body(
-    download: Download, partial: Partial, client: httpx.Client, transfer: Transfer, until: Until
-) -> None:
-    """Receive from one connection.  Raises PassingError unless everything came."""
-    begun = partial.have
-    try:
-        _append_all(download, partial, client, transfer, until)
-    except _CannotContinue as error:
-        _restart_partial(partial, transfer, download)
-        raise PassingError(str(error)) from error
-    except PassingError as error:
-        partial.continued = partial.have > 0
-        progressed = partial.have - begun >= PROGRESS
-        raise PassingError(
-            error.reason, wait=error.wait, progressed=progressed, hint=error.hint
-        ) from error
+    def _receive_body(self, until: Until) -> None:
+        """Receive from one connection.  Raises PassingError unless everything came."""
+        begun = self.partial.have
+        try:
+            self._append_all(until)
+        except _CannotContinue as error:
+            self._start_again()
+            raise PassingError(str(error)) from error
+        except PassingError as error:
+            self.partial.continued = self.partial.have > 0
+            progressed = self.partial.have - begun >= PROGRESS
+            raise PassingError(
+                error.reason, wait=error.wait, progressed=progressed, hint=error.hint
+            ) from error
 
+    def _append_all(self, until: Until) -> None:
+        download, partial = self.download, self.partial
+        with _watch_chunks(download, partial.have, self.client) as (start, chunks):
+            if start != partial.have:
+                self._start_again()
+            for chunk in _watch_stall(chunks, until, download):
+                if partial.have + len(chunk) > download.size:
+                    raise _size_error(download, "the server sends more")
+                partial.append(chunk)
+                self.transfer.advance(len(chunk))
+        if partial.have < download.size:
+            raise PassingError(f"ended after {partial.have} of {download.size} bytes")
 
-def _append_all(
-    download: Download, partial: Partial, client: httpx.Client, transfer: Transfer, until: Until
-) -> None:
-    with _watch_chunks(download, partial.have, client) as (start, chunks):
-        if start != partial.have:
-            _restart_partial(partial, transfer, download)
-        for chunk in _watch_stall(chunks, until, download):
-            if partial.have + len(chunk) > download.size:
-                raise _integrity_error(
-                    download, f"expected {download.size} bytes, the server sends more"
-                )
-            partial.append(chunk)
-            transfer.advance(len(chunk))
-    if partial.have < download.size:
-        raise PassingError(f"ended after {partial.have} of {download.size} bytes")
+    def _start_again(self) -> None:
+        """Start from the first byte.  Raises NetworkError where that leads nowhere."""
+        restarts = self.partial.restarts
+        if restarts >= limits.RESTARTS:
+            what = f"breaks off and does not continue where it broke off ({restarts} times)"
+            raise NetworkError(what, where=redact(self.download.url), hint=SERVER_HINT)
+        self.transfer.advance(-self.partial.have)
+        self.partial.restart()
 
 
 class _CannotContinue(Exception):  # noqa: N818  (no failure: the download starts again)
@@ -186,24 +185,16 @@ def _range_start(download: Download, response: httpx.Response, have: int) -> int
     length = response.headers.get("Content-Length", "")
     if response.status_code == 200:
         if length.isdecimal() and int(length) != download.size:
-            kind = response.headers.get("Content-Type", "")
-            page = (
-                "; a proxy's or login page may have come in its place"
-                if kind.startswith("text/html")
-                else ""
-            )
-            raise _integrity_error(
-                download,
-                f"expected {download.size} bytes, the server announces {int(length)}{page}",
-            )
+            what = f"the server announces {int(length)}"
+            if response.headers.get("Content-Type", "").startswith("text/html"):
+                what += "; a proxy's or login page may have come in its place"
+            raise _size_error(download, what)
         return 0
     found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", ""))
     if response.status_code == 416 or not found or int(found[1]) != have:
         raise _CannotContinue("does not continue where the last connection ended")
     if found[2] not in ("*", str(download.size)):
-        raise _integrity_error(
-            download, f"expected {download.size} bytes, the server announces {found[2]}"
-        )
+        raise _size_error(download, f"the server announces {found[2]}")
     return have
 
 
@@ -214,9 +205,7 @@ def _read_local(path: Path, download: Download, start: int) -> Iterator[Iterator
         if not stat.S_ISREG(found.st_mode):
             raise NetworkError("is not a regular file", where=path)
         if found.st_size != download.size:
-            raise _integrity_error(
-                download, f"expected {download.size} bytes, it has {found.st_size}"
-            )
+            raise _size_error(download, f"it has {found.st_size}")
         with path.open("rb") as file:
             file.seek(start)
             yield iter(lambda: file.read(CHUNK), b"")
@@ -249,13 +238,8 @@ def _watch_stall(chunks: Iterator[bytes], until: Until, download: Download) -> I
             since, brought = now, 0
 
 
-def _restart_partial(partial: Partial, transfer: Transfer, download: Download) -> None:
-    """Start from the first byte.  Raises NetworkError where that leads nowhere."""
-    if partial.restarts >= limits.RESTARTS:
-        what = f"breaks off and does not continue where it broke off ({partial.restarts} times)"
-        raise NetworkError(what, where=redact(download.url), hint=SERVER_HINT)
-    transfer.advance(-partial.have)
-    partial.restart()
+def _size_error(download: Download, found: str) -> IntegrityError:
+    return _integrity_error(download, f"expected {download.size} bytes, {found}")
 
 
 def _integrity_error(download: Download, what: str) -> IntegrityError:

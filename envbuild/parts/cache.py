@@ -149,7 +149,7 @@ def provide_blob(key: str, packing: PackContext, pack: Callable[[BinaryIO], Part
         found = cached_part(key, packing.store)
         if found is not None:
             return found
-        index = packing.store.own_layer(key)
+        index = packing.store.own(packing.store.layer(key))
         with packing.store.work("layer") as work:
             temporary = work / "blob"
             with os_errors_as(temporary), temporary.open("wb") as out:

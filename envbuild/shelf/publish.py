@@ -76,7 +76,7 @@ def draft_entry(
         who=who,
         when=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         envbuild=__version__,
-        recipe=keep(_recipe_text(source), "recipe"),
+        recipe=keep(source.text.encode(), "recipe"),
         lock=keep(write_lock(lock).encode(), "lock"),
         locked=lock_digest(lock),
         definition=keep(render_definition(plan_definition(recipe, lock)).encode(), "definition"),
@@ -138,10 +138,6 @@ def _report_text(report: Report, name: str) -> bytes:
     """Return a report as it is published: without the publisher's own path of the image."""
     public = structs.replace(report, image=f"{name}.sif")
     return msgspec.json.encode(public, order="sorted") + b"\n"
-
-
-def _recipe_text(source: Source) -> bytes:
-    return source.text.encode()
 
 
 def _read_script(source: Source) -> bytes:

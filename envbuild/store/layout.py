@@ -87,10 +87,6 @@ class Store:
         """Return where the record of an image that is put together from layers is kept."""
         return self._find(f"images/{file_name_of(key)}.json")
 
-    def own_record(self, key: str) -> Path:
-        """Return where this store itself keeps the record of an image."""
-        return self.root / LAYOUT / "images" / f"{file_name_of(key)}.json"
-
     def delivery(self, key: str) -> Path:
         """Return where it is noted which image was put under a name."""
         return self.root / LAYOUT / "delivered" / f"{key}.json"
@@ -102,10 +98,6 @@ class Store:
     def layer(self, key: str) -> Path:
         """Return the index of a packed tree; its bytes are beside it, as ``.blob``."""
         return self._find(f"layers/{key}.index")
-
-    def own_layer(self, key: str) -> Path:
-        """Return this store's own path of a layer, as that of a store below may be damaged."""
-        return self.root / LAYOUT / "layers" / f"{key}.index"
 
     def metadata(self, name: str) -> Path:
         """Return the path of an index file's metadata; its name begins with the sha256."""

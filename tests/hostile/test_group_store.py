@@ -19,7 +19,7 @@ for key in range({KEYS}):
     while time.time() < begin + key * 0.05:
         pass
     with store.lock(f'key-{{key}}', Silent()):
-        write_bytes(store.own_record(f'sha256:{{key}}'), b'made', mode=0o444)
+        write_bytes(store.own(store.record(f'sha256:{{key}}')), b'made', mode=0o444)
         keep(b'artifact %d' % key)
 """
 

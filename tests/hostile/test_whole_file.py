@@ -148,7 +148,7 @@ class TestAsBuilt:
         record = ImageRecord(
             digest=image_digest(path), tree=NOTE.tree, size=1, packer="p", layers=(), lock=NOTE.lock
         )
-        write_bytes(store.own_record("sha256:key"), msgspec.json.encode(record))
+        write_bytes(store.own(store.record("sha256:key")), msgspec.json.encode(record))
         record_output(path, store, "sha256:key", record.digest)
         return path, store
 

@@ -32,7 +32,7 @@ def keep(data):
     with store.work("test") as work:
         (work / "file").write_bytes(data)
         commit_file(work / "file", store.artifact(hashlib.sha256(data).hexdigest()))
-    write_bytes(store.own_record("sha256:key"), data, mode=0o444)
+    write_bytes(store.own(store.record("sha256:key")), data, mode=0o444)
 """
 
 

@@ -58,8 +58,8 @@ def test_what_is_written_goes_to_the_own_store(stacked: Store, tmp_path: Path) -
     put(tmp_path / "lab", "layers/a.index")
     put(tmp_path / "lab", "images/sha256-a.json")
     for path in (
-        stacked.own_layer("a"),
-        stacked.own_record("sha256:a"),
+        stacked.own(stacked.layer("a")),
+        stacked.own(stacked.record("sha256:a")),
         stacked.folder("tmp"),
         stacked.delivery("a"),
     ):

@@ -95,7 +95,11 @@ def find_library(context: Context, text: str) -> tuple[ShelfClient, str, str | N
     if shelf is not None:
         return open_shelf(shelf, context.settings, context.runner), name, digest
     reachable = open_reachable(context)
-    having = [library for library in reachable if _has_name(library, name)]
+    having = [
+        library
+        for library in reachable
+        if name in library.numbers or name in library.last_verified.read_heads()
+    ]
     if len(having) > 1:
         names = ", ".join(f"{library.name}/{name}" for library in having)
         raise UsageError(f'several shelves have "{name}"', hint=f"name one: {names}")
@@ -106,10 +110,6 @@ def find_library(context: Context, text: str) -> tuple[ShelfClient, str, str | N
             hint="envbuild shelf search",
         )
     return (having or reachable)[0], name, digest
-
-
-def _has_name(library: ShelfClient, name: str) -> bool:
-    return name in library.numbers or name in library.last_verified.read_heads()
 
 
 def open_entry(name: str, context: Context) -> VerifiedEntry | None:

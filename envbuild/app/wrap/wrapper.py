@@ -16,7 +16,6 @@ from envbuild.caches import image_mark
 from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.job.compose import NAME, name_of_file
-from envbuild.job.sites.site import Site
 from envbuild.recipe.model import RunSection
 from envbuild.runtime import ExecOptions
 from envbuild.store.atomic import copy_out, make_folder, os_errors_as, write_text
@@ -60,7 +59,7 @@ def plan_wrapper(
         stamp=stamp_of(path),
         mark=image_mark(path),
         command=run.command,
-        site=_wanted_site(options.site, context),
+        site=find_job_site(options.site, context) if options.site else None,
         binds=(*editable, *(parse_bind(text, settings.cwd) for text in options.binds)),
         variables=tuple(parse_variables(fixed, {}).items()),
         passed=passed,
@@ -111,10 +110,6 @@ def _check_pattern(name: str) -> None:
     """Check a variable that is handed in when the wrapper runs: it need not be set here."""
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*\*?", name):
         raise UsageError("--env takes KEY, KEY* or KEY=VALUE", where=name)
-
-
-def _wanted_site(name: str | None, context: Context) -> Site | None:
-    return find_job_site(name, context) if name is not None else None
 
 
 def _kept_folders(run: RunSection) -> tuple[str, ...] | None:

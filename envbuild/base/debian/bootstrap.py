@@ -81,13 +81,18 @@ def require_root_maker(settings: Settings, runner: Runner) -> None:
 
 def fetch_packages(bootstrap: Bootstrap, context: Context) -> None:
     """Download a bootstrap's packages into the store."""
-    wanted = [
+    mirror = debian_mirror(context.settings, context.runner)
+    fetch_artifacts(debian_artifacts(bootstrap.packages), context, debian_mirror=mirror)
+
+
+def debian_artifacts(packages: Iterable[DebianPackage]) -> tuple[Artifact, ...]:
+    """Return the files of Debian packages as something to fetch."""
+    return tuple(
         Artifact(
             file=p.file, size=p.size, sha256=p.sha256, kind="debian", project=p.name, path=p.path
         )
-        for p in bootstrap.packages
-    ]
-    fetch_artifacts(wanted, context, debian_mirror=debian_mirror(context.settings, context.runner))
+        for p in packages
+    )
 
 
 def make_root(bootstrap: Bootstrap, context: Context) -> Path:

@@ -57,7 +57,7 @@ def assembling(order: BuildSpec, context: Context) -> Iterator[UnnamedImage]:
             with os_errors_as(partial):
                 partial.chmod(0o755)
             yield UnnamedImage(path=partial, digest=record.digest, built=built)
-            write_bytes(store.own_record(key), msgspec.json.encode(record), mode=0o444)
+            write_bytes(store.own(store.record(key)), msgspec.json.encode(record), mode=0o444)
             publish(partial, order.target)
         record_output(order.target, store, key, record.digest)
 

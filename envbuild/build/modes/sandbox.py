@@ -147,7 +147,8 @@ def find_manual_changes(folder: Path, note: SandboxNote, facts: BaseFacts) -> Ma
         and path not in known
     )
     lines = chain.from_iterable(dist.requires for dist in facts.dists)
-    required = {_required_names(line) for line in lines if "extra ==" not in line}
+    always = [line for line in lines if "extra ==" not in line]
+    required = {canonicalize_name(re.split(r"[\s\[(;<>=!~@]", line)[0]) for line in always}
     direct = tuple(
         name for name, _, version in dists if version and canonicalize_name(name) not in required
     )
@@ -274,7 +275,3 @@ def _automatic_packages(folder: Path) -> set[str]:
     return set(
         re.findall(r"^Package: (\S+)\n(?:\S+: .*\n)*?Auto-Installed: 1$", text, re.MULTILINE)
     )
-
-
-def _required_names(line: str) -> str:
-    return canonicalize_name(re.split(r"[\s\[(;<>=!~@]", line, maxsplit=1)[0])

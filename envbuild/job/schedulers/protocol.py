@@ -83,6 +83,7 @@ class Features:
     ``requeues_tasks``: a task of an array may go back into the queue.  ``trusts_unknown``: it takes
     a job that it does not know for one that succeeded.  ``types_only``: several nodes, and GPUs by
     type, go with [[type]] alone.  ``starts_ranks``: it has a starter of its own for ranks, which tells each its number.
+    ``lightning_counts_tasks``: Lightning takes the tasks of a job for all of its processes.
     ``reads_logins``: a job begins with a login shell, which reads the user's login files.
     ``array_from`` and ``array_least`` are the first number and the fewest tasks of an array.
     ``unknown`` is how a client says that there is no such job: whatever else it says when it fails,
@@ -107,6 +108,7 @@ class Features:
     trusts_unknown: bool = False
     types_only: bool = False
     starts_ranks: bool = False
+    lightning_counts_tasks: bool = False
     reads_logins: bool = False
     appends_log: bool = False
     joins_options: bool = True

@@ -121,6 +121,8 @@ class Slurm:
         ),
         trusts_unknown=True,
         starts_ranks=True,
+        # it reads SLURM_NTASKS (lightning, plugins/environments/slurm.py)
+        lightning_counts_tasks=True,
         unknown=r"Invalid job id specified",
         owned=OWNED,
         accounts=("SBATCH_ACCOUNT", "SLURM_ACCOUNT"),

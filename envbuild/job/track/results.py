@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from envbuild.context import Context
@@ -69,20 +69,10 @@ def collect_results(record: Record, context: Context) -> tuple[TaskResult, ...]:
         for task in _tasks_of(again, context):
             before = found.get(task.number)
             if before is not None:
-                found[task.number] = _joined(before, task)
+                found[task.number] = replace(
+                    task, parameters=before.parameters, attempts=before.attempts + 1
+                )
     return tuple(found.values())
-
-
-def _joined(before: TaskResult, task: TaskResult) -> TaskResult:
-    return TaskResult(
-        job=task.job,
-        number=task.number,
-        parameters=before.parameters,
-        state=task.state,
-        receipt=task.receipt,
-        values=task.values,
-        attempts=before.attempts + 1,
-    )
 
 
 def _key(record: Record) -> str:
