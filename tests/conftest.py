@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from hypothesis import settings as hypothesis_settings
 
 from envbuild.run import Command, LocalRunner
 from envbuild.settings import Settings, load_settings
+from tests.support import Golden
 
 # how long an example takes says something of the machine, nothing of the law
 # in CI the examples are always the same: a change is judged by what it changes; runs by hand look for new ones
@@ -61,11 +63,16 @@ def user_settings(tmp_path: Path) -> Settings:
 
 
 @pytest.fixture
-def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
-    """Compare a whole text with its golden file; ``--update-golden`` rewrites it, a missing one fails."""
+def golden(request: pytest.FixtureRequest) -> Golden:
+    """Compare a text with its golden file; ``--update-golden`` rewrites it, a missing one fails.
 
-    def compare(name: str, text: str) -> None:
+    With ``beside`` the file has what differs from that whole text, so that no line stands twice.
+    """
+
+    def compare(name: str, text: str, *, beside: str | None = None) -> None:
         path = GOLDEN / name
+        if beside is not None:
+            text = text_differences(beside, text)
         if request.config.getoption("--update-golden"):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
@@ -75,6 +82,14 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         assert text == path.read_text(encoding="utf-8")
 
     return compare
+
+
+def text_differences(before: str, after: str) -> str:
+    """Return the lines that differ, each group with the line before and after it."""
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), n=1, lineterm="")
+    # without the numbers of lines, which change with every line that both have
+    shown = ["@@" if line.startswith("@@ ") else line for line in list(lines)[2:]]
+    return "".join(f"{line}\n" for line in shown)
 
 
 def script(*arguments: str) -> str:

@@ -79,6 +79,12 @@ class Project:
             check=False,
         )
 
+    def succeed(self, *arguments: str, timeout: float = 600, **env: str) -> Result:
+        """Run the command line; fail with all that it said where its code is not 0."""
+        done = self.run(*arguments, timeout=timeout, **env)
+        assert done.code == 0, done.stdout + done.stderr
+        return done
+
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start the command line as a terminal would, to be interrupted."""
         argv = [sys.executable, "-c", LISTENING, *arguments]

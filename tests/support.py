@@ -6,18 +6,43 @@ import functools
 import os
 import shutil
 import subprocess
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
-from envbuild.progress import SilentStage
-from envbuild.run import Command, Result, failure
+from envbuild.context import Context, open_context
+from envbuild.host import Host
+from envbuild.progress import Silent, SilentStage
+from envbuild.run import Command, LocalRunner, Result, failure
 from envbuild.settings import Settings, load_settings
 
 AS_ROOT = () if os.geteuid() == 0 else ("sudo", "-n")
 """What stands before a command that only root may run."""
+
+
+SIF = b"#!/usr/bin/env run-singularity\n\0SIF_MAGIC\0" + bytes(200)
+"""An image in name only."""
+USER = Host(
+    uid=1000,
+    user="ada",
+    architecture="x86_64",
+    missing_capabilities=frozenset(range(41)),
+    subuid=(100000, 65536),
+    subgid=(100000, 65536),
+    user_namespace_limit=1000,
+    fuse=True,
+    driver=None,
+)
+ROOT = replace(USER, uid=0, user="root", missing_capabilities=frozenset())
+CRIPPLED = replace(ROOT, missing_capabilities=frozenset({24}))
+"""An ordinary user's machine, that of root, and that of a root without all of its rights."""
 
 
 @functools.cache
@@ -45,6 +70,13 @@ def wait_until(tell: Callable[[], object], what: str) -> None:
     while not tell():
         assert time.monotonic() < end, f"not in {PATIENCE:.0f} s: {what}"
         time.sleep(0.2)
+
+
+class Golden(Protocol):
+    """Compares a text with its golden file."""
+
+    def __call__(self, name: str, text: str, *, beside: str | None = None) -> None:
+        """Compare a whole text, or what differs in it from another golden text."""
 
 
 class ScriptedRunner:
@@ -89,3 +121,26 @@ def settings_with(folder: Path, *programs: str, **variables: str) -> Settings:
         program.write_text("#!/bin/sh\n")
         program.chmod(0o755)
     return load_settings({"PATH": str(folder / "bin"), "HOME": str(folder), **variables}, folder)
+
+
+def quiet_context(settings: Settings) -> Context:
+    """Return the context of a user who sees no progress; programs are started for real."""
+    return open_context(settings, LocalRunner(), Silent())
+
+
+@contextmanager
+def http_server(handler: type[BaseHTTPRequestHandler], **options: object) -> Iterator[str]:
+    """Let a handler, which gets the options, answer on a port of 127.0.0.1; what is lent is the address."""
+
+    class Quiet(handler):  # type: ignore[valid-type,misc]
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, **options)) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()

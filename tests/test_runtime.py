@@ -21,22 +21,9 @@ from envbuild.run import Command, LocalRunner, Result
 from envbuild.runtime import BuildOptions, ExecOptions, Runtime, bind_flags, overlay_flags
 from envbuild.runtime_search import find_runtime, parse_version
 from envbuild.settings import load_settings
-from tests.support import ScriptedRunner, needs, settings_with
+from tests.support import CRIPPLED, ROOT, USER, ScriptedRunner, needs, settings_with
 from tests.tiny_image import AS_NOBODY, as_nobody, definition, open_folder, runtime, tiny_image
 
-USER = Host(
-    uid=1000,
-    user="ada",
-    architecture="x86_64",
-    missing_capabilities=frozenset(range(41)),
-    subuid=(100000, 65536),
-    subgid=(100000, 65536),
-    user_namespace_limit=1000,
-    fuse=True,
-    driver=None,
-)
-ROOT = dataclasses.replace(USER, uid=0, user="root", missing_capabilities=frozenset())
-CRIPPLED = dataclasses.replace(ROOT, missing_capabilities=frozenset({24}))
 APPTAINER = {"--version": (0, "apptainer version 1.4.5-1.el9\n", "")}
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 

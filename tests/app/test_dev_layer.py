@@ -48,8 +48,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A project whose image is made."""
     project = Project(tmp_path_factory.mktemp("dev") / "a project")
     project.write("recipes/small.toml", RECIPE)
-    result = project.run("make", "small", "--no-proof", "--no-check")
-    assert result.code == 0, result.stderr
+    project.succeed("make", "small", "--no-proof", "--no-check")
     return project
 
 
@@ -63,8 +62,7 @@ def python(project: Project, code: str, *options: str, name: str = "small") -> s
 class TestRealLayer:
     def test_a_package_is_tried_and_dropped(self, made: Project) -> None:
         before = (made.folder / "small.sif").read_bytes()
-        added = made.run("add", "--dev", "small", "humanize==4.9.0")
-        assert added.code == 0, added.stderr
+        added = made.succeed("add", "--dev", "small", "humanize==4.9.0")
         assert "humanize 4.9.0" in added.stdout
         again = made.run("add", "--dev", "six")
         assert "there    six 1.16.0: in the image already" in again.stdout, again.stderr
@@ -72,8 +70,7 @@ class TestRealLayer:
         assert python(made, code) == "4.9.0 1.16.0"
         assert "No module named" in python(made, code, name="./small.sif")
         job = ("submit", "--on", "local", "--wait", "small", "--", "python3", "-c", code)
-        submitted = made.run(*job)
-        assert submitted.code == 0, submitted.stderr
+        submitted = made.succeed(*job)
         assert "4.9.0 1.16.0" in submitted.stdout
         assert "humanize==4.9.0" in made.run("dev", "small").stdout
         assert "humanize==4.9.0" in made.run("list").stdout
@@ -94,8 +91,7 @@ class TestRealLayer:
         module = lib / "src/my_lib/__init__.py"
         module.write_text("def main(): print('first')\n", "utf-8")
         (tmp_path / "link").symlink_to(lib)
-        added = made.run("add", "--dev", "small", "-e", str(tmp_path / "link"))
-        assert added.code == 0, added.stderr
+        made.succeed("add", "--dev", "small", "-e", str(tmp_path / "link"))
         assert made.run("exec", "small", "--", "my-lib").stdout == "first\n"
         module.write_text("def main(): print('second')\n", "utf-8")
         assert made.run("exec", "small", "--", "my-lib").stdout == "second\n"
@@ -106,8 +102,7 @@ class TestRealLayer:
         made.run("dev", "small", "--clear")
 
     def test_layer_replaces_a_package_of_the_image(self, made: Project) -> None:
-        added = made.run("add", "--dev", "small", "six==1.17.0")
-        assert added.code == 0, added.stderr
+        added = made.succeed("add", "--dev", "small", "six==1.17.0")
         assert "six 1.17.0 of 1.16.0" in added.stdout
         code = (
             "import importlib.metadata as m, six; "
@@ -207,16 +202,14 @@ class TestRealLayer:
         shutil.copy(made.folder / "small.sif", site)
         site.chmod(0o444)
         user = Project(tmp_path / "user", made.store)
-        added = user.run("add", "--dev", "--over", str(site), "ours", "humanize==4.9.0")
-        assert added.code == 0, added.stderr
+        user.succeed("add", "--dev", "--over", str(site), "ours", "humanize==4.9.0")
         code = "import humanize, six; print(humanize.__version__, six.__version__)"
         assert python(user, code, name="ours") == "4.9.0 1.16.0"
         assert not list(user.folder.glob("*.sif"))
         both = "import humanize, toolz; print(humanize.__version__, toolz.__version__)"
         assert python(user, both, "--with", "toolz==1.0.0", name="ours") == "4.9.0 1.0.0"
         job = ("submit", "--on", "local", "--wait", "ours", "--", "python3", "-c", code)
-        submitted = user.run(*job)
-        assert submitted.code == 0, submitted.stderr
+        submitted = user.succeed(*job)
         assert "\n4.9.0 1.16.0\n" in submitted.stdout
         assert "is taken" in made.run("add", "--dev", "--over", str(site), "small", "x").stderr
 
@@ -226,8 +219,7 @@ class TestRealLayer:
         user = Project(tmp_path / 'user, "one"', made.store)
         user.env["HOME"] = str(tmp_path)
         add = ("add", "--dev", "--over", str(made.folder / "small.sif"), "ours", "humanize==4.9.0")
-        added = user.run(*add)
-        assert added.code == 0, added.stderr
+        user.succeed(*add)
         assert python(user, "import humanize; print(humanize.__version__)", name="ours") == "4.9.0"
 
     def test_a_site_changes_the_image_below(self, made: Project, tmp_path: Path) -> None:
@@ -261,8 +253,9 @@ class TestRealLayer:
             f'exec {shutil.which("apptainer")} "$@"\n'
         )
         runtime.chmod(0o755)
-        added = made.run("add", "--dev", "small", "humanize==4.9.0", ENVBUILD_RUNTIME=str(runtime))
-        assert added.code == 0, added.stderr
+        added = made.succeed(
+            "add", "--dev", "small", "humanize==4.9.0", ENVBUILD_RUNTIME=str(runtime)
+        )
         assert "FATAL: no squashfuse" in added.stderr
         assert "a whole image is made instead" in added.stderr
         code = "import humanize, six; print(humanize.__version__)"
@@ -287,8 +280,7 @@ class TestRealRecipe:
         self, own: Project, tmp_path: Path
     ) -> None:
         assert own.run("add", "--dev", "small", "humanize==4.9.0").code == 0
-        promoted = own.run("promote", "small")
-        assert promoted.code == 0, promoted.stderr
+        own.succeed("promote", "small")
         assert '  "six==1.16.0",  # old and small\n  "humanize==4.9.0",\n' in (
             own.folder / "recipes/small.toml"
         ).read_text("utf-8")
@@ -309,16 +301,13 @@ class TestRealRecipe:
         shutil.rmtree(own.home)
         home = str(tmp_path)  # not in the project, whose files are all locked
         assert own.run("add", "--dev", "small", "-e", ".", HOME=home).code == 0
-        promoted = own.run("promote", "small", "--no-make", HOME=home)
-        assert promoted.code == 0, promoted.stderr
+        own.succeed("promote", "small", "--no-make", HOME=home)
         assert own.run("dev", "small", "--clear", HOME=home).code == 0
-        checked = own.run("lock", "small", "--check", HOME=home)
-        assert checked.code == 0, checked.stderr
+        own.succeed("lock", "small", "--check", HOME=home)
 
     def test_add_and_remove_change_recipe_lock_and_image(self, own: Project) -> None:
         before = (own.folder / "recipes/small.toml").read_text()
-        added = own.run("add", "small", "humanize==4.9.0")
-        assert added.code == 0, added.stderr
+        added = own.succeed("add", "small", "humanize==4.9.0")
         assert "+ humanize 4.9.0" in added.stdout
         assert "proof: imported" in added.stdout
         assert 'proof = "imported"' in (own.folder / "lockfiles/small.lock").read_text()

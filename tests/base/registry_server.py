@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from urllib.parse import parse_qs, urlsplit
 
 from tests.base.ociimages import INDEX, MANIFEST, Image
+from tests.support import http_server
 
 Answer = tuple[int, dict[str, str], bytes]
 
@@ -131,17 +131,5 @@ def serving(registry: FakeRegistry) -> Iterator[FakeRegistry]:
             if told.get("Content-Length", str(len(body))) != str(len(body)):
                 self.close_connection = True
 
-        def log_message(self, *args: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    registry.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(
-        target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
-    )
-    thread.start()
-    try:
+    with http_server(Handler) as registry.url:
         yield registry
-    finally:
-        server.shutdown()
-        server.server_close()

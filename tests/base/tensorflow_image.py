@@ -92,8 +92,7 @@ def _locked_root(folder: Path) -> tuple[Lock, Context]:
     project.write(
         "recipes/root.toml", '[recipe]\nname = "root"\n[base]\nbootstrap = "debian:bookworm"\n'
     )
-    locked = project.run("lock", "root")
-    assert locked.code == 0, locked.stderr
+    project.succeed("lock", "root")
     settings, runner = load_settings(project.env, folder), LocalRunner()
     context = Context(
         settings=settings,

@@ -13,13 +13,11 @@ import pytest
 from envbuild.base.model import BaseFacts
 from envbuild.base.reference import parse_reference
 from envbuild.base.sources import describe_base, fetch_base
-from envbuild.context import open_context
 from envbuild.errors import EnvbuildError, HostError, IntegrityError, UsageError
-from envbuild.progress import Silent
-from envbuild.run import LocalRunner
 from envbuild.settings import Settings
 from tests.base.ociimages import Image, dist, image_of, tar_of, write_layout
 from tests.base.test_base_static import a_python
+from tests.support import quiet_context
 
 BASE = tar_of({**a_python(), **dist("/usr/lib/python3.11/site-packages", "torch", "2.5.1")})
 IMAGE = image_of(
@@ -28,10 +26,7 @@ IMAGE = image_of(
 
 
 def describe(text: str, settings: Settings) -> BaseFacts:
-    return describe_base(
-        parse_reference(text),
-        open_context(settings, LocalRunner(), Silent()),
-    )
+    return describe_base(parse_reference(text), quiet_context(settings))
 
 
 def archive(image: Image, folder: Path) -> Path:
@@ -83,10 +78,7 @@ def test_a_build_starts_from_the_stores_copy_even_when_the_file_is_gone(
     describe(reference.text, user_settings)
     path.unlink()
     locked = structs.replace(reference, digest=IMAGE.digest)
-    header = fetch_base(
-        locked,
-        open_context(user_settings, LocalRunner(), Silent()),
-    )
+    header = fetch_base(locked, quiet_context(user_settings))
     assert header[0] == ("Bootstrap", "oci")
     layout = Path(header[1][1])
     assert json.loads((layout / "index.json").read_text())["manifests"][0]["digest"] == IMAGE.digest
@@ -96,10 +88,7 @@ def test_a_build_starts_from_the_stores_copy_even_when_the_file_is_gone(
     (tmp_path / "again").mkdir()
     archive(IMAGE, tmp_path / "again").rename(path)
     with pytest.raises(IntegrityError, match="holds another image than was locked"):
-        fetch_base(
-            other,
-            open_context(user_settings, LocalRunner(), Silent()),
-        )
+        fetch_base(other, quiet_context(user_settings))
 
 
 def flip(path: Path) -> None:

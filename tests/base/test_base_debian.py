@@ -30,7 +30,7 @@ from envbuild.run import Command, LocalRunner, Result, Runner, failure
 from envbuild.settings import Settings
 from envbuild.store.layout import Store
 from tests.base.debian_mirror import Mirror
-from tests.support import CountingStage, ScriptedRunner, needs
+from tests.support import CountingStage, ScriptedRunner, needs, quiet_context
 
 APT = (0, "apt 2.6.1 (amd64)\n", "")
 live = [pytest.mark.live, needs("apt-get", "dpkg-deb", "gpg", "gpgv", "gpgconf")]
@@ -70,7 +70,7 @@ def at(served: Mirror, user_settings: Settings, monkeypatch: pytest.MonkeyPatch)
 def lists(settings: Settings) -> AptLists:
     return read_lists(
         "bookworm",
-        open_context(settings, LocalRunner(), Silent()),
+        quiet_context(settings),
         SilentStage(),
     )
 
@@ -81,7 +81,7 @@ def system(
     found = resolve_debian(
         lists(settings),
         packages,
-        open_context(settings, LocalRunner(), Silent()),
+        quiet_context(settings),
         group="system",
         installed=installed,
     )
@@ -93,10 +93,7 @@ class TestLive:
     pytestmark = live
 
     def test_a_bootstrap_is_what_is_needed_and_no_more(self, at: Settings, served: Mirror) -> None:
-        found = resolve_bootstrap(
-            "bookworm",
-            open_context(at, LocalRunner(), Silent()),
-        )
+        found = resolve_bootstrap("bookworm", quiet_context(at))
         assert [p.name for p in found.packages] == [
             "apt", "ca-certificates", "libc6", "python-is-python3", "python3", "python3-pip", "tar", "tzdata",
         ]  # fmt: skip
@@ -105,19 +102,10 @@ class TestLive:
         libc = found.packages[2]
         assert (libc.version, libc.architecture, libc.group) == ("2.36-9", "amd64", "base")
         assert (served.folder / libc.path).stat().st_size == libc.size
-        assert (
-            resolve_bootstrap(
-                "bookworm",
-                open_context(at, LocalRunner(), Silent()),
-            )
-            == found
-        )
+        assert resolve_bootstrap("bookworm", quiet_context(at)) == found
 
     def test_system_packages_come_on_top_of_what_is_there(self, at: Settings) -> None:
-        base = resolve_bootstrap(
-            "bookworm",
-            open_context(at, LocalRunner(), Silent()),
-        )
+        base = resolve_bootstrap("bookworm", quiet_context(at))
         assert system(at, "graphviz", installed=base.packages) == ["graphviz", "libgd"]
         assert system(at, "dot-program", installed=base.packages) == ["graphviz", "libgd"]
         assert system(at, "tar", installed=base.packages) == []
@@ -196,10 +184,7 @@ class TestLive:
 
     @pytest.mark.parametrize("name", ["wants-newer", "opponent"])
     def test_what_cannot_be_installed_names_the_chain(self, at: Settings, name: str) -> None:
-        base = resolve_bootstrap(
-            "bookworm",
-            open_context(at, LocalRunner(), Silent()),
-        )
+        base = resolve_bootstrap("bookworm", quiet_context(at))
         with pytest.raises(NoSolutionError) as caught:
             system(at, name, installed=base.packages)
         assert caught.value.where == f"bookworm: {name}"
@@ -216,14 +201,14 @@ class TestLive:
 
     def test_the_stage_counts_the_percent_of_the_lists(self, at: Settings) -> None:
         stage = CountingStage()
-        read_lists("bookworm", open_context(at, LocalRunner(), Silent()), stage)
+        read_lists("bookworm", quiet_context(at), stage)
         assert (stage.total, stage.done) == (125, 100)
 
     def test_a_missing_release_is_a_network_error(self, at: Settings) -> None:
         with pytest.raises(NetworkError) as caught:
             read_lists(
                 "trixie",
-                open_context(at, LocalRunner(), Silent()),
+                quiet_context(at),
                 SilentStage(),
             )
         assert "the mirror has no release trixie" in caught.value.what

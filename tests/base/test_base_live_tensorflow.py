@@ -51,8 +51,7 @@ def test_keras_bert_on_a_real_tensorflow_of_a_registry(
         "home/.config/envbuild/config.toml",
         f'[registries."docker.io"]\nmirrors = ["{registry}/hub"]\n',
     )
-    locked = project.run("lock", "keras-bert-hub")
-    assert locked.code == 0, locked.stderr
+    project.succeed("lock", "keras-bert-hub")
     lock = read_lock(project.folder / "lockfiles/keras-bert-hub.lock")
     own = {package.name: package.version for package in framework_wheels()}
     number = own["tensorflow"]
@@ -72,8 +71,7 @@ def test_keras_bert_on_a_real_tensorflow_of_a_registry(
     )
     assert registry not in (project.folder / "lockfiles/keras-bert-hub.lock").read_text()
 
-    made = project.run("make", "keras-bert-hub", "--no-check")
-    assert made.code == 0, made.stderr
+    made = project.succeed("make", "keras-bert-hub", "--no-check")
     assert "keras-bert-hub: mode flat: put together from the store, without root\n" in made.stderr
     told = project.run("exec", "keras-bert-hub", "--", "python3", "-c", INSIDE)
     site = "/usr/local/lib/python3.11/dist-packages"

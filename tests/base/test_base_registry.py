@@ -11,19 +11,17 @@ from pathlib import Path
 import pytest
 
 from envbuild.base.oci import registry
-from envbuild.context import open_context
 from envbuild.errors import EnvbuildError, IntegrityError, NetworkError, UsageError
 from envbuild.formats import oci
 from envbuild.formats.image_name import ImageName, parse_image_name
 from envbuild.net import web
 from envbuild.net.web import SERVER_HINT, GoneError
-from envbuild.progress import Silent
-from envbuild.run import LocalRunner
 from envbuild.settings import Settings
 from envbuild.settings_file import Registry
 from envbuild.store.layout import Store
 from tests.base.ociimages import Image, digest_of, image_of, index_of, tar_of
 from tests.base.registry_server import Answer, FakeRegistry, serving
+from tests.support import quiet_context
 
 SMALL = image_of(tar_of({"etc/one": "1"}), tar_of({"etc/two": "2"}))
 OTHER = image_of(tar_of({"etc/one": "3"}), architecture="arm64")
@@ -43,7 +41,7 @@ def settings(user_settings: Settings, fake: FakeRegistry) -> Settings:
 
 def pull(text: str, settings: Settings, platform: str = "linux/amd64") -> oci.OciImage:
     name = parse_image_name(text)
-    context = open_context(settings, LocalRunner(), Silent())
+    context = quiet_context(settings)
     image = registry.resolve_image(name, platform, context)
     registry.download_layers(name, image, context)
     return image

@@ -11,7 +11,7 @@ import pytest
 
 from envbuild.base.reference import parse_reference
 from envbuild.base.sources import describe_base
-from envbuild.context import Context, open_context
+from envbuild.context import Context
 from envbuild.errors import HostError, SpaceError, ToolFailedError, UsageError
 from envbuild.progress import Silent
 from envbuild.run import Command, LocalRunner
@@ -19,7 +19,7 @@ from envbuild.settings import Settings, load_settings
 from envbuild.store.layout import Store
 from tests.base.siffiles import partition, write_sif
 from tests.base.test_base_facts import output
-from tests.support import ScriptedRunner, needs
+from tests.support import ScriptedRunner, needs, quiet_context
 
 VERSION = (0, "apptainer version 1.4.5\n", "")
 MACHINE = b"02\0" if platform.machine() == "x86_64" else b"04\0"
@@ -165,10 +165,7 @@ def pack(image: Path, root: Path) -> None:
 @needs("apptainer", "/usr/bin/python3.11")
 def test_a_real_image_is_read(tmp_path: Path, user_settings: Settings) -> None:
     image = real_image(tmp_path, python=True)
-    facts = describe_base(
-        parse_reference(str(image)),
-        open_context(user_settings, LocalRunner(), Silent()),
-    )
+    facts = describe_base(parse_reference(str(image)), quiet_context(user_settings))
     assert facts.python_path == "/usr/bin/python3"
     assert facts.abi == "cp311"
     assert facts.apt == ()
@@ -184,7 +181,7 @@ def test_a_real_image_is_read(tmp_path: Path, user_settings: Settings) -> None:
 def test_a_real_image_without_python_or_shell_is_read_too(
     tmp_path: Path, user_settings: Settings
 ) -> None:
-    context = open_context(user_settings, LocalRunner(), Silent())
+    context = quiet_context(user_settings)
     image = real_image(tmp_path, python=False)
     with pytest.raises(UsageError, match="the image's C library is not glibc"):
         describe_base(parse_reference(str(image)), context)

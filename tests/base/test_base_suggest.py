@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from envbuild.cli.context import make_context
 from envbuild.context import Context
 from envbuild.data.tables import load_catalogue
 from envbuild.errors import NoSolutionError, UsageError
+from tests.support import Golden
 
 
 def best(**wish: Any) -> BaseMatch:
@@ -168,7 +168,7 @@ def test_wrong_wishes(wish: dict[str, Any], told: str) -> None:
     assert caught.value.what == told
 
 
-def test_the_table_for_people(golden: Callable[[str, str], None]) -> None:
+def test_the_table_for_people(golden: Golden) -> None:
     choices, refusals = suggest_bases(BaseQuery(framework="tensorflow==2.1.0"))
     golden("init/suggest.txt", describe_matches(choices, len(choices), refusals))
 

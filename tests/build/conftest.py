@@ -15,10 +15,8 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Project:
     folder = tmp_path_factory.mktemp("flat")
     folder.chmod(0o755)
     project = small_project(folder / "first")
-    locked = project.run("lock", "small")
-    assert locked.code == 0, locked.stderr
-    made = project.run("make")
-    assert made.code == 0, made.stderr
+    project.succeed("lock", "small")
+    project.succeed("make")
     assert read_sif(project.folder / "small.sif").primary is not None
     return project
 
@@ -28,7 +26,6 @@ def layered(first: Project, tmp_path_factory: pytest.TempPathFactory) -> Project
     folder = tmp_path_factory.mktemp("layered")
     folder.chmod(0o755)
     project = copy_of(first, folder / "p", layers=True)
-    made = project.run("make", "--mode", "layered")
-    assert made.code == 0, made.stderr
+    made = project.succeed("make", "--mode", "layered")
     assert "layered  for turns on this machine" in made.stdout
     return project

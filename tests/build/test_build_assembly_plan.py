@@ -27,6 +27,7 @@ from envbuild.plan.definition import plan_definition
 from envbuild.recipe.read import read_recipe
 from envbuild.store.layout import Store
 from tests.build.test_build_estimate import IMAGE, order
+from tests.support import Golden
 
 ROOT = Path(__file__).parents[2]
 CODEC = Codec(compressor="zstd", level=3, library="zstd 1.5.7")
@@ -67,7 +68,7 @@ def row(part: PlannedPart) -> str:
     return f"{part.layer:10} {part.kind:9} {part.state:8} {part.key[:16]:16} {part.subject}"
 
 
-def test_the_whole_plan(golden: Callable[[str, str], None]) -> None:
+def test_the_whole_plan(golden: Golden) -> None:
     """Keys are in it: a change packs everything anew at every user."""
     plan = planned(spec_for("keras-bert"))
     golden("build/keras-bert.plan", "\n".join(map(row, plan.parts)) + "\n")

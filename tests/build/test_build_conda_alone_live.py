@@ -55,8 +55,7 @@ def inside(image: str, folder: Path) -> str:
 
 
 def test_layers_hold_the_same_files(made: Project) -> None:
-    done = made.run("make", "env", "--mode", "layered", "-o", "layers.sif", "--no-check")
-    assert done.code == 0, done.stderr
+    made.succeed("make", "env", "--mode", "layered", "-o", "layers.sif", "--no-check")
     found = inside("layers.sif", made.folder)
     assert found == run(made, "sh", "-c", f"{LISTING}; {ACTIVATED}")
 
@@ -93,8 +92,7 @@ class TestEngine:
         self, made: Project, channel: Served, docker: Callable[..., str], tmp_path: Path
     ) -> None:
         """No file beside the Dockerfile; how this machine reaches what it needs is told by secrets."""
-        done = made.run("export", "env", "--format", "dockerfile", "-o", "context/Dockerfile")
-        assert done.code == 0, done.stderr
+        made.succeed("export", "env", "--format", "dockerfile", "-o", "context/Dockerfile")
         told = network(made, channel)
         (tmp_path / "network").write_text("".join(f"{k}={v}\n" for k, v in told.items()))
         base = read_lock(made.folder / "lockfiles/env.lock").base.digest

@@ -135,14 +135,12 @@ def project_on(folder: Path, url: str, recipe: str, *layers: bytes) -> Project:
     project.write("home/.config/envbuild/config.toml", config)
     project.write("recipes/bare.toml", RECIPE + recipe)
     for verb in ("lock", "make", "verify", "check"):
-        done = project.run(verb, "bare")
-        assert done.code == 0, done.stdout + done.stderr
+        project.succeed(verb, "bare")
     return project
 
 
 def run(project: Project, *words: str) -> str:
-    done = project.run("exec", "bare", "--", *words)
-    assert done.code == 0, done.stderr
+    done = project.succeed("exec", "bare", "--", *words)
     return done.stdout
 
 

@@ -80,14 +80,12 @@ def made(channel: Served, tmp_path_factory: pytest.TempPathFactory) -> Project:
     project.write("home/.config/envbuild/config.toml", config)
     project.write("recipes/over.toml", RECIPE)
     for verb in ("lock", "make"):
-        done = project.run(verb, "over")
-        assert done.code == 0, done.stderr
+        project.succeed(verb, "over")
     return project
 
 
 def run(project: Project, *words: str) -> str:
-    done = project.run("exec", "over", "--", *words)
-    assert done.code == 0, done.stderr
+    done = project.succeed("exec", "over", "--", *words)
     return done.stdout
 
 
@@ -112,8 +110,7 @@ def test_the_environment_of_the_base_goes_on(made: Project) -> None:
 
 def test_verify_and_check_hold(made: Project) -> None:
     for verb in ("verify", "check"):
-        done = made.run(verb, "over")
-        assert done.code == 0, done.stdout + done.stderr
+        made.succeed(verb, "over")
 
 
 def test_the_definition_extends_it_too(made: Project, tmp_path: Path) -> None:
@@ -122,8 +119,7 @@ def test_the_definition_extends_it_too(made: Project, tmp_path: Path) -> None:
     for name in ("recipes/over.toml", "lockfiles/over.lock", "home/.config/envbuild/config.toml"):
         other.write(name, (made.folder / name).read_text())
     (other.folder / "base").symlink_to(made.folder / "base")
-    done = other.run("make", "over", "--mode", "fakeroot", "--no-check")
-    assert done.code == 0, done.stderr
+    other.succeed("make", "over", "--mode", "fakeroot", "--no-check")
     assert run(other, "module") == f"{PREFIX}\n"
     find = f"cd {PREFIX} && find . -not -type d -not -name '*.pyc' -not -path '*conda-meta*' -not -path '*six*'"
     listing = f"{find} | LC_ALL=C sort | xargs sha256sum"

@@ -95,15 +95,13 @@ def made(channel: Served, tmp_path_factory: pytest.TempPathFactory) -> Project:
     project.write("home/.config/envbuild/config.toml", f"[channels]\nlab = {mirrors}\n")
     project.write("recipes/env.toml", RECIPE)
     for verb in ("lock", "make"):
-        done = project.run(verb, "env")
-        assert done.code == 0, done.stderr
+        done = project.succeed(verb, "env")
     project.write("told", done.stderr)
     return project
 
 
 def run(project: Project, *words: str) -> str:
-    done = project.run("exec", "env", "--", *words)
-    assert done.code == 0, done.stderr
+    done = project.succeed("exec", "env", "--", *words)
     return done.stdout
 
 
@@ -134,8 +132,7 @@ def test_what_activating_does_is_there_without_it(made: Project) -> None:
 
 
 def test_a_development_layer_goes_to_condas_python(made: Project) -> None:
-    added = made.run("add", "--dev", "env", "humanize==4.9.0", "six==1.17.0")
-    assert added.code == 0, added.stderr
+    added = made.succeed("add", "--dev", "env", "humanize==4.9.0", "six==1.17.0")
     assert "six 1.17.0 of 1.16.0" in added.stdout
     code = "import humanize, six; print(humanize.__version__, six.__version__, humanize.__file__)"
     site = f"/opt/env/lib/python{MINOR}/site-packages"
@@ -150,8 +147,7 @@ def test_another_user_gets_the_same_bytes(made: Project, tmp_path: Path) -> None
     (other.store / "v1").mkdir(parents=True)
     for kept in ("bases", "facts"):
         (other.store / "v1" / kept).symlink_to(made.store / "v1" / kept)
-    done = other.run("make", "env", "--no-check", LC_ALL="C", TZ="Asia/Tokyo")
-    assert done.code == 0, done.stderr
+    done = other.succeed("make", "env", "--no-check", LC_ALL="C", TZ="Asia/Tokyo")
     assert "link 4 conda packages" in done.stderr
     assert sha256(other.folder / "env.sif") == sha256(made.folder / "env.sif")
     lock = read_lock(made.folder / "lockfiles/env.lock")
@@ -164,8 +160,7 @@ def test_the_definition_gives_the_same_environment(made: Project, tmp_path: Path
     other = Project(tmp_path / "other", made.store)
     for name in ("recipes/env.toml", "lockfiles/env.lock", "home/.config/envbuild/config.toml"):
         other.write(name, (made.folder / name).read_text())
-    done = other.run("make", "env", "--mode", "fakeroot", "--no-check")
-    assert done.code == 0, done.stderr
+    other.succeed("make", "env", "--mode", "fakeroot", "--no-check")
     # Debian's Python, which plays conda's, lets uv put six into another folder
     find = "cd /opt/env && find . -not -type d -not -name '*.pyc' -not -path '*conda-meta*' -not -path '*six*'"
     listing = f"{find} | LC_ALL=C sort | xargs sha256sum"

@@ -17,16 +17,15 @@ from envbuild.build.model import BuildSpec, Estimate
 from envbuild.build.modes import MODES
 from envbuild.build.modes.estimate import check_space
 from envbuild.build.modes.sandbox import SandboxNote, packing_sandbox
-from envbuild.context import Context, open_context
+from envbuild.context import Context
 from envbuild.errors import SpaceError
 from envbuild.lock.read import read_lock
 from envbuild.plan.apptainer import render_definition
 from envbuild.plan.definition import plan_definition
-from envbuild.progress import Silent
 from envbuild.quota import Quota
 from envbuild.recipe.read import read_recipe
-from envbuild.run import LocalRunner
 from envbuild.settings import load_settings
+from tests.support import quiet_context
 
 ROOT = Path(__file__).parents[2]
 RECIPE = read_recipe(ROOT / "recipes/torch-mnist.toml")[0]
@@ -51,7 +50,7 @@ def context(tmp_path: Path) -> Context:
         "ENVBUILD_STORE": str(tmp_path / "store"),
     }
     settings = load_settings(environment, tmp_path)
-    return open_context(settings, LocalRunner(), Silent())
+    return quiet_context(settings)
 
 
 @pytest.fixture

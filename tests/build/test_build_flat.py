@@ -132,12 +132,10 @@ def test_nothing_changed_takes_no_time(first: Project) -> None:
 
 
 def test_verify_says_what_holds(first: Project, tmp_path: Path) -> None:
-    same = first.run("verify", "small")
-    assert same.code == 0, same.stderr
+    same = first.succeed("verify", "small")
     assert "the very bytes that the lock and its packer give" in same.stdout
     bare = Project(tmp_path / "bare")
-    carried = bare.run("verify", str(first.folder / "small.sif"))
-    assert carried.code == 0, carried.stderr
+    carried = bare.succeed("verify", str(first.folder / "small.sif"))
     assert "there is no recipe to compare those with" in carried.stdout
 
 
@@ -194,8 +192,7 @@ def test_killed_at_any_moment_leaves_nothing_that_counts(first: Project, tmp_pat
         image = other.folder / "small.sif"
         assert not image.exists() or sha256(image) == sha256(first.folder / "small.sif")
         image.unlink(missing_ok=True)
-    made = other.run("make", "--no-check")
-    assert made.code == 0, made.stderr
+    other.succeed("make", "--no-check")
     assert sha256(other.folder / "small.sif") == sha256(first.folder / "small.sif")
     assert other.run("store", "verify").code == 0
     assert other.run("store", "gc").code == 0
@@ -279,8 +276,7 @@ def test_a_store_below_is_used_and_never_written_to(first: Project, tmp_path: Pa
     project = small_project(tmp_path / "p", tmp_path / "own")
     shutil.copytree(first.folder / "lockfiles", project.folder / "lockfiles")
     before = {path: path.stat().st_mtime_ns for path in (shared_store() / TOP / "layers").iterdir()}
-    made = project.run("make", ENVBUILD_STORE_BELOW=str(shared_store()))
-    assert made.code == 0, made.stderr
+    made = project.succeed("make", ENVBUILD_STORE_BELOW=str(shared_store()))
     assert "the store has this image already" in made.stderr
     assert sha256(project.folder / "small.sif") == sha256(first.folder / "small.sif")
     assert {

@@ -87,8 +87,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Project:
     write_layout(base(), project.folder / "base")
     project.write("recipes/onimage.toml", RECIPE.format(base="oci:base"))
     for verb in (("lock",), ("make",)):
-        result = project.run(*verb)
-        assert result.code == 0, result.stderr
+        result = project.succeed(*verb)
     assert "built by --mode" not in result.stderr
     return project
 
@@ -125,12 +124,10 @@ def test_what_the_image_asks_for_is_kept(made: Project) -> None:
 def test_verify_holds_and_layered_has_the_same_tree(made: Project, tmp_path: Path) -> None:
     verified = made.run("verify", "onimage")
     assert (verified.code, "the very bytes" in verified.stdout) == (0, True), verified.stdout
-    layered = made.run("make", "--mode", "layered", "-o", "layered.sif")
-    assert layered.code == 0, layered.stderr
+    made.succeed("make", "--mode", "layered", "-o", "layered.sif")
     assert "six-1.15.0" not in run(made, "layered.sif", "ls", f"/{SITE}")
     assert made.run("verify", "layered.sif").code == 0
-    flat = made.run("flatten", "layered.sif", "-o", str(tmp_path / "flat.sif"))
-    assert flat.code == 0, flat.stderr
+    made.succeed("flatten", "layered.sif", "-o", str(tmp_path / "flat.sif"))
     assert "six-1.15.0" not in run(made, str(tmp_path / "flat.sif"), "ls", f"/{SITE}")
 
 
@@ -140,8 +137,7 @@ def test_another_user_gets_the_same_bytes(made: Project, tmp_path: Path) -> None
         shutil.copytree(made.folder / name, other.folder / name)
     (other.store / TOP).mkdir(parents=True)
     (other.store / TOP / "artifacts").symlink_to(made.store / TOP / "artifacts")
-    result = other.run("make", "--no-check", LC_ALL="C", TZ="Asia/Tokyo", PYTHONHASHSEED="7")
-    assert result.code == 0, result.stderr
+    other.succeed("make", "--no-check", LC_ALL="C", TZ="Asia/Tokyo", PYTHONHASHSEED="7")
     assert sha256(other.folder / "onimage.sif") == sha256(made.folder / "onimage.sif")
 
 
@@ -153,8 +149,7 @@ def test_an_image_file_is_a_base_too(made: Project) -> None:
     )
     made.write("recipes/second.toml", text.replace('imports = ["six"]', 'imports = ["iniconfig"]'))
     for verb in (("lock", "second"), ("make", "second")):
-        result = made.run(*verb)
-        assert result.code == 0, result.stderr
+        made.succeed(*verb)
     told = run(
         made,
         "second.sif",

@@ -21,7 +21,7 @@ from envbuild.lock.read import read_lock
 from envbuild.plan.shell import program_lines, requirement_lines
 from envbuild.run import Command, LocalRunner
 from tests.project import Project
-from tests.support import needs
+from tests.support import http_server, needs
 
 pytestmark = [pytest.mark.live, needs("apptainer", "mmdebstrap", "mksquashfs", "git")]
 SECRET = "a-secret-word"
@@ -62,9 +62,6 @@ class Private(http.server.SimpleHTTPRequestHandler):
     def do_HEAD(self) -> None:
         self.do_GET()
 
-    def log_message(self, *_: object) -> None:
-        pass
-
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
@@ -96,14 +93,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         ("--git-dir", "../gittool.git", "update-server-info"),
     ):
         run(Command(argv=("git", *line), cwd=work))
-    with http.server.ThreadingHTTPServer(
-        ("127.0.0.1", 0), functools.partial(Private, directory=str(folder))
-    ) as listening:
-        thread = threading.Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        yield f"127.0.0.1:{listening.server_port}"
-        listening.shutdown()
-        thread.join()
+    with http_server(Private, directory=str(folder)) as url:
+        yield url.removeprefix("http://")
 
 
 @pytest.fixture(scope="module")
@@ -126,8 +117,7 @@ def project(tmp_path_factory: pytest.TempPathFactory, server: str) -> Iterator[P
     watcher = threading.Thread(target=_watch, args=(seen, ended))
     watcher.start()
     try:
-        locked = made.run("lock", "lab")
-        assert locked.code == 0, locked.stderr
+        made.succeed("lock", "lab")
         yield made
     finally:
         ended.set()
@@ -161,10 +151,9 @@ def test_everything_is_inside_and_no_secret(
     name = "lab.sandbox" if mode == "sandbox" else f"{mode}.sif"
     engine = str(request.getfixturevalue("engine")) if mode == "docker" else ""
     path = f"/usr/bin:{os.environ['PATH']}"  # Debian's own docker builds without plugins
-    made = project.run(
+    project.succeed(
         "make", "lab", "--mode", mode, "-o", name, "--as-root", PATH=path, DOCKER_HOST=engine
     )
-    assert made.code == 0, made.stderr
     program = (
         "import importlib.metadata as m;"
         "print(*(m.version(name) for name in ('labtool', 'ourlab', 'gittool')));"
@@ -263,8 +252,7 @@ def test_another_user_makes_it_from_lock_and_project_alone(
     (other.store / "v1").mkdir(parents=True)
     for name in ("bases", "facts"):
         (other.store / "v1" / name).symlink_to(project.store / "v1" / name)
-    made = other.run("make", "lab", "--mode", "flat", "-o", "flat.sif")
-    assert made.code == 0, made.stderr
+    other.succeed("make", "lab", "--mode", "flat", "-o", "flat.sif")
     assert (other.folder / "flat.sif").read_bytes() == (project.folder / "flat.sif").read_bytes()
 
 

@@ -60,8 +60,7 @@ def test_signing_and_verifying_work(layered: Project, tmp_path: Path) -> None:
     image = tmp_path / "signed.sif"
     shutil.copyfile(layered.folder / "small.sif", image)
     signed_and_verified(image, tmp_path)
-    verified = layered.run("verify", str(image))
-    assert verified.code == 0, verified.stdout + verified.stderr
+    layered.succeed("verify", str(image))
     assert (
         apptainer(layered, "--quiet", "exec", "--userns", str(image), "hello").stdout
         == "Hello, world!\n"
@@ -206,8 +205,7 @@ def test_a_layer_added_after_signing_is_told_by_verify(layered: Project, tmp_pat
 
 def test_flatten_makes_one_partition_with_the_same_tree(layered: Project, tmp_path: Path) -> None:
     target = tmp_path / "flat.sif"
-    done = layered.run("flatten", "small", "-o", str(target))
-    assert done.code == 0, done.stderr
+    done = layered.succeed("flatten", "small", "-o", str(target))
     sif = read_sif(target)
     assert [item.partition for item in sif.objects if item.data_type == 0x4004] == [2]
     assert (

@@ -143,8 +143,7 @@ def test_debian_packages_and_lines_of_shell_over_an_image(first: Project, tmp_pa
         image_of(root.read_bytes(), created="2026-07-11T10:00:00Z"), project.folder / "base"
     )
     for verb in ("lock", "make"):
-        result = project.run(verb)
-        assert result.code == 0, result.stderr
+        project.succeed(verb)
     image = project.folder / "debian.sif"
     told = project.run(
         "exec",
@@ -156,8 +155,7 @@ def test_debian_packages_and_lines_of_shell_over_an_image(first: Project, tmp_pa
     )
     assert told.stdout.splitlines() == ["Hello, world!", "done", "/etc/issue:", "new"]
     assert project.run("verify", "debian").code == 0
-    layered = project.run("make", "--mode", "layered", "-o", "layered.sif", "--no-check")
-    assert layered.code == 0, layered.stderr
+    project.succeed("make", "--mode", "layered", "-o", "layered.sif", "--no-check")
     command = "hello; ls /usr/share/doc/bash /etc/issue"
     argv = (
         "apptainer",
@@ -175,7 +173,6 @@ def test_debian_packages_and_lines_of_shell_over_an_image(first: Project, tmp_pa
     for kept in (project.store / TOP / "layers").iterdir():
         kept.unlink()
     image.unlink()
-    again = project.run("make", "--no-check", TZ="Asia/Tokyo", LC_ALL="C")
-    assert again.code == 0, again.stderr
+    project.succeed("make", "--no-check", TZ="Asia/Tokyo", LC_ALL="C")
     assert sha256(image) == before
     assert [path.name for path in (project.store / TOP / "tmp").iterdir()] == []

@@ -265,13 +265,11 @@ def locks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     found = {}
     for name, text in (("wheel", WHEEL_ONLY), ("post", WITH_POST)):
         project.write("recipes/small.toml", text)
-        locked = project.run("lock", "small")
-        assert locked.code == 0, locked.stderr
+        project.succeed("lock", "small")
         found[name] = (project.folder / "lockfiles/small.lock").read_text()
-        made = project.run(
+        project.succeed(
             "make", "small", "--mode", "flat" if name == "wheel" else "auto", "--no-check"
         )
-        assert made.code == 0, made.stderr
     return found
 
 
@@ -332,8 +330,7 @@ def tiny(registry: str, tmp_path_factory: pytest.TempPathFactory) -> Tiny:
     project = Project(tmp_path_factory.mktemp("tiny"), tmp_path_factory.mktemp("tiny-store"))
     project.write("recipes/small.toml", recipe)
     for verb in (("lock",), ("make", "--no-check")):
-        done = project.run(*verb)
-        assert done.code == 0, done.stderr
+        project.succeed(*verb)
     return Tiny(recipe, (project.folder / "lockfiles/small.lock").read_text(), project.store)
 
 
@@ -377,8 +374,7 @@ class TestPackagesWithScripts:
         project = Project(tmp_path / "root")
         project.write("recipes/small.toml", recipe)
         for verb in (("lock",), ("make", "--no-check")):
-            done = project.run(*verb)
-            assert done.code == 0, done.stderr
+            project.succeed(*verb)
         bench, base = (
             Bench(folder, ("artifacts",)),
             read_lock(project.folder / "lockfiles/small.lock").base,

@@ -15,16 +15,14 @@ from packaging.utils import parse_wheel_filename
 from envbuild.app.spec import build_spec
 from envbuild.build.image.rebuild import compare_images, made_again
 from envbuild.bundle.own import PYTHONS, needed, write_own_wheel
-from envbuild.context import open_context
 from envbuild.lock.read import read_lock
-from envbuild.progress import Silent
 from envbuild.recipe.find import find_recipe
 from envbuild.run import Command, LocalRunner
 from envbuild.settings import load_settings
 from tests.base.interpreters import interpreter
 from tests.build.images import TOP, copy_of, sha256
 from tests.project import Project, shared_store, small_project
-from tests.support import needs
+from tests.support import needs, quiet_context
 
 pytestmark = pytest.mark.live
 THIS = f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -47,15 +45,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Project:
     folder.chmod(0o755)
     project = with_files(small_project(folder / "first"))
     for arguments in (("lock", "small"), ("make",)):
-        done = project.run(*arguments)
-        assert done.code == 0, done.stderr
+        project.succeed(*arguments)
     return project
 
 
 @pytest.fixture(scope="session")
 def bundle(made: Project) -> Path:
-    done = made.run("bundle")
-    assert done.code == 0, done.stderr
+    done = made.succeed("bundle")
     assert "small.bundle.tar" in done.stdout
     return made.folder / "small.bundle.tar"
 
@@ -135,8 +131,7 @@ def test_apptainer_alone_builds_it(bundle: Path, tmp_path: Path) -> None:
 def test_the_same_lock_gives_the_same_bundle(made: Project, bundle: Path, tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     other = with_files(copy_of(made, tmp_path / "p"))
-    done = other.run("bundle", "-o", "other.tar")
-    assert done.code == 0, done.stderr
+    other.succeed("bundle", "-o", "other.tar")
     assert sha256(bundle) == sha256(other.folder / "other.tar")
 
 
@@ -225,7 +220,7 @@ def test_made_again_it_is_the_same_and_a_difference_is_named(made: Project, tmp_
     recipe.write_text(recipe.read_text().replace("the default command", "another command"))
     assert other.run("make", "--no-check").code == 0
     settings = load_settings(made.env, made.folder)
-    context = open_context(settings, LocalRunner(), Silent())
+    context = quiet_context(settings)
     source = find_recipe("small", settings)
     order = build_spec(source, read_lock(source.lock), made.folder / "small.sif", "flat", context)
     with made_again(order, context) as (second, clean):

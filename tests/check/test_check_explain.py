@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from envbuild.check.explain import BLOCK, Explanation, explain_log, load_rules
 from envbuild.cli.explain import command
 from envbuild.data.tables import LogRule
 from envbuild.toml import read_toml
+from tests.support import Golden
 
 MESSAGES = read_toml(Path(__file__).with_name("messages.toml"))[0]["message"]
 LOGS = [
@@ -152,9 +152,7 @@ def run(*arguments: str, text: bytes | None = None) -> str:
     return result.output
 
 
-def test_the_verb_tells_line_cause_command_and_source(
-    tmp_path: Path, golden: Callable[[str, str], None]
-) -> None:
+def test_the_verb_tells_line_cause_command_and_source(tmp_path: Path, golden: Golden) -> None:
     log = tmp_path / "slurm-7.out"
     log.write_text(SILENT_FALLBACK)
     golden("check/explain.txt", run(str(log)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -29,6 +28,7 @@ from envbuild.progress import SilentStage
 from envbuild.store.layout import Store
 from envbuild.toml import json_schema
 from tests.check.tree import DIGEST, Tree, silent_context
+from tests.support import Golden
 
 REPORT = Report(
     image="keras-bert.sif",
@@ -63,11 +63,11 @@ REPORT = Report(
 )
 
 
-def test_the_table_is_aligned_and_reads_without_colour(golden: Callable[[str, str], None]) -> None:
+def test_the_table_is_aligned_and_reads_without_colour(golden: Golden) -> None:
     golden("check/report.txt", format_report(REPORT) + "\n")
 
 
-def test_a_narrow_terminal_gets_whole_lines(golden: Callable[[str, str], None]) -> None:
+def test_a_narrow_terminal_gets_whole_lines(golden: Golden) -> None:
     golden("check/report-60.txt", format_report(REPORT, columns=60) + "\n")
 
 
@@ -203,7 +203,7 @@ def test_what_is_no_image_is_refused_before_anything_runs(tmp_path: Path) -> Non
 # -- the page
 
 
-def test_the_page_is_whole_and_needs_nothing_else(golden: Callable[[str, str], None]) -> None:
+def test_the_page_is_whole_and_needs_nothing_else(golden: Golden) -> None:
     text = format_page(REPORT)
     golden("check/report.html", text)
     assert "http://" not in text

@@ -13,14 +13,15 @@ from typing import Any, Literal
 from envbuild.check.expected import CheckBasis
 from envbuild.check.model import Report
 from envbuild.check.perform import CheckHost, ImageFile, check_image
-from envbuild.context import Context, open_context
+from envbuild.context import Context
 from envbuild.lock.model import Lock, LockedBase, Packer, PythonPackage
-from envbuild.progress import Silent, SilentStage
+from envbuild.progress import SilentStage
 from envbuild.recipe.model import AboutSection, BaseSection, CheckSection, PythonSection, Recipe
-from envbuild.run import Command, LocalRunner
+from envbuild.run import Command
 from envbuild.runtime import ExecOptions
 from envbuild.settings import load_settings
 from tests.check.elf import shared_object
+from tests.support import quiet_context
 
 Content = str | bytes
 BASE_PYTHON = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
@@ -125,7 +126,7 @@ def silent_context(folder: Path) -> Context:
         {"HOME": str(folder), "ENVBUILD_STORE": str(folder / "store"), "TMPDIR": str(folder)},
         folder,
     )
-    return open_context(settings, LocalRunner(), Silent())
+    return quiet_context(settings)
 
 
 def failures(report: Report) -> dict[str, str]:

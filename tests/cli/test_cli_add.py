@@ -18,6 +18,7 @@ from envbuild.lock.digest import lock_digest
 from envbuild.lock.read import read_lock
 from envbuild.recipe.find import find_recipe
 from envbuild.settings import load_settings
+from tests.support import SIF
 
 RECIPE = """\
 [recipe]
@@ -27,7 +28,6 @@ bootstrap = "debian:bookworm"
 [python]
 dependencies = ["numpy>=1.26"]
 """
-SIF = b"#!/usr/bin/env run-singularity\n\0SIF_MAGIC\0" + bytes(200)
 
 
 @pytest.fixture(autouse=True)

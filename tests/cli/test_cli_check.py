@@ -12,13 +12,12 @@ from click.testing import CliRunner
 from envbuild.check import report as reports
 from envbuild.cli.check import command
 from envbuild.cli.list_ import command as list_command
-from envbuild.context import Context, open_context
+from envbuild.context import Context
 from envbuild.errors import CheckFailedError, UsageError
-from envbuild.progress import Silent
-from envbuild.run import LocalRunner
 from envbuild.settings import Settings
 from tests.base.siffiles import Object, partition, write_sif
 from tests.check.tree import DIGEST, Tree
+from tests.support import quiet_context
 
 
 @pytest.fixture
@@ -36,7 +35,7 @@ def context(user_settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyP
         text.replace("thing", "broken") % "nobody-has-this"
     )
     write_sif(tmp_path / "broken.sif", [partition()])
-    return open_context(user_settings, LocalRunner(), Silent())
+    return quiet_context(user_settings)
 
 
 def run(context: Context, *arguments: str) -> str:

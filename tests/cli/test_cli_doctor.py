@@ -7,7 +7,6 @@ import grp
 import http.server
 import json
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,28 +21,12 @@ from envbuild.app.doctor.examine import examine_machine
 from envbuild.app.doctor.finding import GB, Finding
 from envbuild.app.doctor.places import judge_space
 from envbuild.cli import doctor, run_cli
-from envbuild.context import open_context
 from envbuild.errors import HostError
 from envbuild.host import Host, Space, closed_above, read_host
-from envbuild.progress import Silent
 from envbuild.quota import Quota, parse_quota, quotas_of, read_quotas, tightest
 from envbuild.run import Command, LocalRunner, Result
 from envbuild.settings import Settings, load_settings
-from tests.support import ScriptedRunner, needs
-
-USER = Host(
-    uid=1000,
-    user="ada",
-    architecture="x86_64",
-    missing_capabilities=frozenset(range(41)),
-    subuid=(100000, 65536),
-    subgid=(100000, 65536),
-    user_namespace_limit=1000,
-    fuse=True,
-    driver=None,
-)
-ROOT = dataclasses.replace(USER, uid=0, user="root", missing_capabilities=frozenset())
-CRIPPLED = dataclasses.replace(ROOT, missing_capabilities=frozenset({24}))
+from tests.support import CRIPPLED, ROOT, USER, ScriptedRunner, http_server, needs, quiet_context
 
 
 def bare(host: Host) -> Host:
@@ -401,18 +384,11 @@ class _Server(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.send_error(404)  # an index that lacks the page which uv asks for
 
-    def log_message(self, *_: object) -> None:
-        pass
-
 
 @pytest.fixture
 def server() -> Iterator[str]:
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Server) as listening:
-        thread = threading.Thread(target=listening.serve_forever)
-        thread.start()
-        yield f"http://user:secret@127.0.0.1:{listening.server_port}"
-        listening.shutdown()
-        thread.join()
+    with http_server(_Server) as url:
+        yield url.replace("http://", "http://user:secret@")
 
 
 def settings_of(folder: Path, **variables: str) -> Settings:
@@ -546,7 +522,7 @@ def run(settings: Settings, *arguments: str) -> tuple[int, str]:
     @click.group()
     @click.pass_context
     def group(ctx: click.Context) -> None:
-        ctx.obj = open_context(settings, LocalRunner(), Silent())
+        ctx.obj = quiet_context(settings)
 
     group.add_command(doctor.command, "doctor")
     result = CliRunner().invoke(group, ["doctor", *arguments], standalone_mode=False)

@@ -13,7 +13,7 @@ import pytest
 
 from envbuild.cli import run_cli
 from envbuild.run import Command, LocalRunner, Result
-from tests.support import needs
+from tests.support import SIF, needs
 from tests.tiny_image import tiny_image
 
 RECIPE = """\
@@ -24,7 +24,6 @@ summary = "a tiny one"
 bootstrap = "debian:bookworm"
 framework = "tensorflow"
 """
-SIF = b"#!/usr/bin/env run-singularity\n\0SIF_MAGIC\0" + bytes(200)
 
 
 @pytest.fixture

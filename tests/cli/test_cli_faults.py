@@ -311,8 +311,7 @@ class TestTools:
 @needs("apptainer", "mmdebstrap", "apt-get")
 class TestReal:
     def locked(self, project: Project) -> Path:
-        result = project.run("lock", "small")
-        assert result.code == 0, result.stderr
+        project.succeed("lock", "small")
         return project.folder / "lockfiles" / "small.lock"
 
     def test_a_hash_that_the_index_does_not_have(self, tmp_path: Path) -> None:

@@ -29,8 +29,7 @@ def partials(folder: Path) -> list[Path]:
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, Result]:
     """The small project, locked and built once for this module."""
     project = small_project(tmp_path_factory.mktemp("small"))
-    locked = project.run("lock", "small")
-    assert locked.code == 0, locked.stderr
+    project.succeed("lock", "small")
     for image in (project.store / "v1" / "images").glob("*.sif"):
         image.unlink()  # artifacts and roots are kept between runs, the build itself is what is tested
     return project, project.run("make", "--mode", "fakeroot")

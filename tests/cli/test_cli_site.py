@@ -9,11 +9,9 @@ import pytest
 
 from envbuild.app.job.remote import target_of_site
 from envbuild.cli import run_cli
-from envbuild.context import open_context
 from envbuild.errors import UsageError
-from envbuild.progress import Silent
-from envbuild.run import LocalRunner
 from envbuild.settings import Settings
+from tests.support import quiet_context
 
 
 @pytest.fixture
@@ -109,7 +107,7 @@ def test_a_shipped_site_is_not_probed(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_a_site_as_the_target_of_a_check(user_settings: Settings) -> None:
-    context = open_context(user_settings, LocalRunner(), Silent())
+    context = quiet_context(user_settings)
     assert str(target_of_site("amane", context)) == "Tesla V100S-PCIE-32GB, driver 450.80.02"
     assert target_of_site("alliance-cedar:p100", context).capability == 60
     for text, message in (

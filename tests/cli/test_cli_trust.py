@@ -6,20 +6,17 @@ import json
 import os
 import ssl
 import sys
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 
 from envbuild.app.doctor.network import reach_index
-from envbuild.context import open_context
 from envbuild.errors import NetworkError
 from envbuild.net.index import make_client, read_links
 from envbuild.net.web import CERTIFICATE_HINT, UNTRUSTED
-from envbuild.progress import Silent
 from envbuild.resolve.model import Request
 from envbuild.resolve.stubs import write_wheel
 from envbuild.resolve.uv.resolver import UvResolver
@@ -28,7 +25,7 @@ from envbuild.settings import Settings, load_settings
 from tests.hosts import ROOT, ROOT_ONLY
 from tests.resolve.conftest import base
 from tests.resolve.loopback import Server
-from tests.support import needs
+from tests.support import http_server, needs, quiet_context
 
 pytestmark = needs("openssl")
 FAR = "index.invalid"
@@ -104,9 +101,7 @@ def settings_of(campus: Campus, folder: Path, **variables: str) -> Settings:
 
 
 def locked(settings: Settings) -> list[str]:
-    answer = UvResolver(open_context(settings, LocalRunner(), Silent()))(
-        Request(facts=base(), requirements=("demo",))
-    )
+    answer = UvResolver(quiet_context(settings))(Request(facts=base(), requirements=("demo",)))
     return [f"{package.name} {package.version}" for package in answer.packages]
 
 
@@ -220,14 +215,8 @@ def proxy(campus: Campus) -> Iterator[Proxy]:
             if send:
                 self.wfile.write(data)
 
-        def log_message(self, *args: object) -> None:
-            pass
-
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=http.serve_forever, args=(0.02,), daemon=True).start()
-    yield Proxy(f"http://127.0.0.1:{http.server_address[1]}", asked)
-    http.shutdown()
-    http.server_close()
+    with http_server(Handler) as url:
+        yield Proxy(url, asked)
 
 
 def run_python(folder: Path, *arguments: str, **variables: str) -> Result:

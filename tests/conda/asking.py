@@ -8,10 +8,9 @@ from typing import Any
 
 from envbuild.conda.choose import choose_conda
 from envbuild.conda.model import CondaRequest, CondaSolution, GpuTarget
-from envbuild.context import Context, open_context
-from envbuild.progress import Silent
-from envbuild.run import LocalRunner
+from envbuild.context import Context
 from envbuild.settings import Settings, load_settings
+from tests.support import quiet_context
 
 
 def user_of(folder: Path, text: str = "", **channels: str) -> Settings:
@@ -32,7 +31,7 @@ def user_of(folder: Path, text: str = "", **channels: str) -> Settings:
 
 def context_of(settings: Settings) -> Context:
     """Return the context of a user who is told nothing."""
-    return open_context(settings, LocalRunner(), Silent())
+    return quiet_context(settings)
 
 
 def choose(

@@ -8,17 +8,18 @@ import json
 import os
 import shutil
 import tempfile
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from http import HTTPStatus
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 from typing import Any, Literal
 
 import zstandard
+
+from tests.support import http_server
 
 PLACEHOLDER = "/opt/conda_" + "placeholder_" * 20
 """A prefix of 251 bytes, as build tools write it into files."""
@@ -186,18 +187,8 @@ def serve(folder: Path, *, token: str | None = None, scheme: str = "Bearer") -> 
                 sent.append(self.path)
             super().send_response(code, message)
 
-        def log_message(self, *args: Any) -> None:
-            """Say nothing: what was asked for is in ``asked``."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    try:
-        yield Served(url=f"http://127.0.0.1:{server.server_address[1]}", asked=asked, sent=sent)
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with http_server(Handler) as url:
+        yield Served(url=url, asked=asked, sent=sent)
 
 
 @dataclass(frozen=True, kw_only=True)

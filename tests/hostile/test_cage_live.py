@@ -125,6 +125,11 @@ class Account:
             return self._user.run(*arguments, timeout=600, **self.env)
         return self._user.run(Lack(), *arguments, timeout=600, **self.env)
 
+    def succeed(self, *arguments: str) -> Result:
+        done = self.run(*arguments)
+        assert done.code == 0, done.stdout + done.stderr
+        return done
+
 
 @pytest.fixture(params=["this user", pytest.param("an ordinary user", marks=ROOT_ONLY)])
 def account(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Account]:
@@ -177,13 +182,10 @@ def test_a_harmful_recipe_reaches_nothing(
             "PATH": f"/usr/bin:{os.environ['PATH']}",
         }
     victim = write_harm(account, listening)
-    locked = account.run("lock", "harm")
-    assert locked.code == 0, locked.stderr
+    account.succeed("lock", "harm")
     name = "harm.sandbox" if mode == "sandbox" else "harm.sif"
-    made = account.run("make", "harm", "--mode", mode, "-o", name)
-    assert made.code == 0, made.stderr
-    ran = account.run("exec", f"./{name}", "--", "python3", "-c", READ)
-    assert ran.code == 0, ran.stderr
+    account.succeed("make", "harm", "--mode", mode, "-o", name)
+    ran = account.succeed("exec", f"./{name}", "--", "python3", "-c", READ)
     built, post = json.loads(ran.stdout)
 
     # what no mode may let happen
@@ -214,8 +216,7 @@ def test_from_somebody_else_it_is_refused_where_it_would_have_these_rights(
 ) -> None:
     victim = write_harm(account, listening)
     assert account.run("lock", "harm").code == 0
-    bundled = account.run("bundle", "harm", "--no-tool")
-    assert bundled.code == 0, bundled.stderr
+    account.succeed("bundle", "harm", "--no-tool")
     made = account.run("make", "--from-bundle", "harm.bundle.tar", "--mode", "sandbox")
     assert made.code == 7, made.stderr
     why = "would run with root's own rights" if account.is_root else "could reach your home folder"

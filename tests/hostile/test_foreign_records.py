@@ -15,7 +15,6 @@ import pytest
 from envbuild.app.job.remote import START, submit_check
 from envbuild.app.wrap.notebook import PURPOSE, TOLD
 from envbuild.cli import run_cli
-from envbuild.context import open_context
 from envbuild.errors import IntegrityError, UsageError
 from envbuild.job.track.records import (
     load_own_records,
@@ -23,13 +22,13 @@ from envbuild.job.track.records import (
     receipt_files,
     result_file,
 )
-from envbuild.progress import Silent
 from envbuild.recipe.find import find_recipe
 from envbuild.recipe.undo import Undo, undo_path
 from envbuild.run import Command, LocalRunner
 from envbuild.settings import load_settings
 from tests.cli.test_cli_job import project
 from tests.cli.test_cli_submit import AMANE, client, no_account
+from tests.support import quiet_context
 
 __all__ = ["no_account", "project"]
 Plant = Callable[..., Path]
@@ -147,7 +146,7 @@ def test_a_verdict_that_came_with_the_folder_is_not_taken_up(
     plant(purpose="check", subject=subject)
     client(tmp_path, monkeypatch, "sbatch", "echo 78")
     settings = load_settings(os.environ, no_account)
-    context = open_context(settings, LocalRunner(), Silent())
+    context = quiet_context(settings)
     options: dict[str, Any] = {"level": "quick", "require_gpu": False, "account": None}
     record, _ = submit_check("plai", "./thing.sif", context, **options)
     assert record.id == "78"

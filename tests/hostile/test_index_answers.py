@@ -15,14 +15,12 @@ from pathlib import Path
 import pytest
 
 from envbuild import limits
-from envbuild.context import open_context
 from envbuild.errors import EnvbuildError, IntegrityError, NetworkError
-from envbuild.progress import Silent
 from envbuild.resolve.model import Request, Resolution
 from envbuild.resolve.uv.resolver import UvResolver
-from envbuild.run import LocalRunner
 from envbuild.settings import load_settings
 from tests.resolve.conftest import base, sdist_bytes
+from tests.support import quiet_context
 
 JSON = "application/vnd.pypi.simple.v1+json"
 WHEEL = "six-1.16.0-py3-none-any.whl"
@@ -126,7 +124,7 @@ def ask(index: Index, tmp_path: Path) -> Callable[..., Resolution]:
         "UV_HTTP_TIMEOUT": "2",
     }
     settings = load_settings({**environment, "ENVBUILD_INDEX": index.url}, tmp_path)
-    return lambda *names: UvResolver(open_context(settings, LocalRunner(), Silent()))(
+    return lambda *names: UvResolver(quiet_context(settings))(
         Request(facts=base(), requirements=names)
     )
 

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from envbuild.context import open_context
 from envbuild.errors import EnvbuildError, IntegrityError, NetworkError, NoSolutionError
-from envbuild.progress import Silent
-from envbuild.resolve.model import Request, Resolution
+from envbuild.resolve.model import Resolution
 from envbuild.resolve.sources.sdists import declared
 from envbuild.resolve.stubs import write_wheel
-from envbuild.resolve.uv.resolver import UvResolver
-from envbuild.run import LocalRunner
-from envbuild.settings import Settings
 from tests.resolve.conftest import (
     SyntheticIndex,
+    ask_server,
     base,
     index,
     resolve,
@@ -29,7 +24,7 @@ from tests.resolve.conftest import (
 )
 from tests.resolve.loopback import Server
 
-__all__ = ["index", "resolve", "server", "settings", "uv_cache"]
+__all__ = ["ask_server", "index", "resolve", "server", "settings", "uv_cache"]
 
 Resolve = Callable[..., Resolution]
 RAPIDS = """\
@@ -211,31 +206,19 @@ def test_a_project_that_deletes_its_old_releases_is_taken_across_the_date(
 # ------------------------------------------------------------------ an index that lies or refuses
 
 
-@pytest.fixture
-def ask(server: Server, settings: Settings, tmp_path: Path) -> Callable[..., Resolution]:
-    environment = {**settings.environment, "UV_HTTP_RETRIES": "0", "UV_HTTP_TIMEOUT": "2"}
-    environment["UV_CACHE_DIR"] = str(tmp_path / "uv-cache")
-    there = dataclasses.replace(
-        settings, indexes={"default": f"{server.url}/simple"}, environment=environment
-    )
-    return lambda *names: UvResolver(open_context(there, LocalRunner(), Silent()))(
-        Request(facts=base(), requirements=names)
-    )
-
-
 @pytest.mark.parametrize("status", [401, 403])
 def test_a_refused_page_is_no_spelling_mistake(
-    status: int, server: Server, ask: Callable[..., Resolution]
+    status: int, server: Server, ask_server: Callable[..., Resolution]
 ) -> None:
     server.status["simple/six/"] = status
     server.files["simple/six/"] = b""
     with pytest.raises(NetworkError) as caught:
-        ask("six")
+        ask_server("six")
     assert f"refuses access (HTTP {status})" in str(caught.value)
 
 
 def test_a_file_of_this_machine_is_no_answer(
-    server: Server, tmp_path: Path, ask: Callable[..., Resolution]
+    server: Server, tmp_path: Path, ask_server: Callable[..., Resolution]
 ) -> None:
     path = write_wheel(tmp_path, "six", "1.16.0", ())
     server.page(
@@ -243,6 +226,6 @@ def test_a_file_of_this_machine_is_no_answer(
         text=f'<!DOCTYPE html><html><body><a href="file://{path}">{path.name}</a></body></html>',
     )
     with pytest.raises((IntegrityError, NoSolutionError)) as caught:
-        ask("six")
+        ask_server("six")
     assert isinstance(caught.value, EnvbuildError)
     assert caught.value.code == 6

@@ -33,10 +33,9 @@ def project(tmp_path: Path) -> Project:
 def test_a_job(project: Project, tmp_path: Path) -> None:
     """The variables of --env are sourced again by what runs --notify."""
     given = ("--on", "local", "--wait", "--env", "KEY=x", "--notify", "true")
-    ran = project.run(
+    ran = project.succeed(
         *("submit", "./tiny.sif", *given, "--", "sh", "attack.sh", str(tmp_path / "hit"))
     )
-    assert ran.code == 0, ran.stderr
     assert (project.folder / "own").read_text() == "tried\n"
     assert "Read-only file system" in ran.stdout
     assert "written" not in ran.stdout
@@ -48,8 +47,7 @@ def test_a_job(project: Project, tmp_path: Path) -> None:
 
 def test_a_command_beside_a_job(project: Project, tmp_path: Path) -> None:
     project.run("submit", "./tiny.sif", "--on", "local", "--wait", "--", "sh", "-c", "true")
-    ran = project.run("exec", "./tiny.sif", "--", "sh", "attack.sh", str(tmp_path / "hit"))
-    assert ran.code == 0, ran.stderr
+    ran = project.succeed("exec", "./tiny.sif", "--", "sh", "attack.sh", str(tmp_path / "hit"))
     assert (project.folder / "own").read_text() == "tried\n"
     assert "Read-only file system" in ran.stderr
     assert "written" not in ran.stdout
@@ -62,7 +60,6 @@ def test_a_link_that_came_with_the_folder_is_not_bound(
     (tmp_path / "hidden/results").mkdir(parents=True)
     (project.folder / link).parent.mkdir(exist_ok=True)
     (project.folder / link).symlink_to(tmp_path / "hidden")
-    ran = project.run("exec", "./tiny.sif", "--dry-run", "--", "true")
-    assert ran.code == 0, ran.stderr
+    ran = project.succeed("exec", "./tiny.sif", "--dry-run", "--", "true")
     assert str(project.folder) in ran.stdout
     assert str(project.folder / link) not in ran.stdout

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.context import open_context
-from envbuild.progress import Silent
 from envbuild.project.draft.age import keras_2_only, newest_pin, shared_pythons, torch_bounds
 from envbuild.project.draft.draft import draft_recipe
 from envbuild.project.draft.known import look_up, top_modules
@@ -18,10 +16,9 @@ from envbuild.project.draft.package_index import Offline
 from envbuild.project.gather import gather_findings
 from envbuild.project.lists.requirements import parse_requirement, parse_wheel_address
 from envbuild.project.model import RecipeDraft, Release, Requirement
-from envbuild.run import LocalRunner
 from envbuild.settings import load_settings
 from tests.init.projects import write
-from tests.support import CountingStage
+from tests.support import CountingStage, quiet_context
 
 EVERY = tuple(f"3.{minor}" for minor in range(6, 15))
 # as the index tells them (upload times and file names, 2026-11-22)
@@ -194,7 +191,7 @@ def test_the_pages_of_an_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     pinned, gone = parse_requirement("lab-kit==1.2", "here"), parse_requirement("not-there", "here")
     assert pinned is not None
     assert gone is not None
-    context = open_context(load_settings(), LocalRunner(), Silent())
+    context = quiet_context(load_settings())
     stage = CountingStage()
     releases, modules = look_up([pinned, gone], frozenset(), context, stage)
     assert releases == {"lab-kit": Release(day=None, pythons=("3.8",), exact=True)}

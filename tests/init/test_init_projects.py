@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -28,6 +27,7 @@ from tests.init.projects import (
     text_of,
     write,
 )
+from tests.support import Golden
 
 PROJECTS: dict[str, dict[str, str]] = {
     "university": UNIVERSITY,
@@ -75,7 +75,7 @@ PROJECTS: dict[str, dict[str, str]] = {
 
 
 @pytest.mark.parametrize("name", PROJECTS)
-def test_whole_recipe(name: str, tmp_path: Path, golden: Callable[[str, str], None]) -> None:
+def test_whole_recipe(name: str, tmp_path: Path, golden: Golden) -> None:
     folder = write(tmp_path / name, PROJECTS[name])
     text = text_of(drafted(folder))
     golden(f"init/{name}.toml", text)

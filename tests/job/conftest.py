@@ -90,6 +90,18 @@ class Project:
             self.command(*words, timeout=timeout, **{**(variables or {}), **more}), check=False
         )
 
+    def succeed(
+        self,
+        *words: str,
+        timeout: float = 90,
+        variables: Mapping[str, str] | None = None,
+        **more: str,
+    ) -> Result:
+        """Run envbuild in the folder; fail with all that it said where its code is not 0."""
+        done = self.run(*words, timeout=timeout, variables=variables, **more)
+        assert done.code == 0, done.stdout + done.stderr
+        return done
+
     def command(self, *words: str, timeout: float = 90, **variables: str) -> Command:
         """Return the command line that runs envbuild in the folder."""
         argv = (*self.prefix, sys.executable, "-m", "envbuild", *words)
@@ -99,9 +111,7 @@ class Project:
 
     def submit(self, *words: str) -> str:
         """Submit and return the id."""
-        result = self.run("submit", "./tiny.sif", *words)
-        assert result.code == 0, result.stderr
-        return result.stdout.strip()
+        return self.succeed("submit", "./tiny.sif", *words).stdout.strip()
 
 
 @pytest.fixture(params=["slurm", "gridengine", "local"])

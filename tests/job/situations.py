@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from envbuild import __version__
 from envbuild.caches import Caches
 from envbuild.job.compose import JobDraft, compose_job
 from envbuild.job.model import Image, Intent, Job, Record
 from envbuild.job.render.script import render
 from envbuild.job.request.intent import Flags, make_intent
 from envbuild.job.schedulers import scheduler_of
+from envbuild.job.schedulers.protocol import script_text
 from envbuild.job.sites.find import load_site
 from envbuild.job.sites.site import Site
 from envbuild.job.track.records import save_record
@@ -68,6 +70,13 @@ SITUATIONS: dict[str, Flags] = {
     ),
     "cpu": Flags(cpus=4, walltime="30m", account="my-lab"),
 }
+WHOLE = {"amane": "slurm", "tsubame4": "gridengine", "abci3": "pbs", "local": "local"}
+"""One site of each scheduler."""
+LAUNCHERS = ("full", "torchrun", "torchrun-nodes", "lightning", "mpi", "each", "requeue")
+REFUSED = [("local", situation) for situation in ("torchrun-nodes", "lightning", "each")]
+EVERY = [(site, situation) for site in WHOLE for situation in LAUNCHERS]
+SCRIPTS = [pair for pair in EVERY if pair not in REFUSED]
+"""A site and a situation each: the scripts that are compared whole, parsed and judged."""
 ROWS = (("python", "train.py", "--lr", "0.1"), ("python", "train.py", "--lr", "0.01; rm -rf /"))
 PARTITIONS = {"neuron": "gpu1", "alliance-cedar": None}
 
@@ -128,3 +137,11 @@ def plan(
 def script(site_name: str, situation: str, settings: Settings) -> str:
     job, site = plan(site_name, situation, settings)
     return render(job, site, scheduler_of(site))
+
+
+def written(site: str, situation: str, settings: Settings) -> str:
+    """Return a script without what is the same in all of them, and without envbuild's version."""
+    text = script(site, situation, settings)
+    # tested on its own
+    text = text.replace(script_text("use.py"), "(use.py)\n")
+    return text.replace(f"envbuild {__version__} ", "envbuild VERSION ")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from envbuild.cli import run_cli
 from envbuild.run import Command, LocalRunner
 from tests.job.conftest import SITES, Project, own_network
 from tests.job.mpi_image import TORCHRUN, mpi_image
-from tests.support import needs
+from tests.support import Golden, needs
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMES = (
@@ -58,7 +57,7 @@ def test_the_script_is_what_envbuild_prints(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    golden: Callable[[str, str], None],
+    golden: Golden,
 ) -> None:
     folder = tmp_path / name
     shutil.copytree(EXAMPLES / name, folder)
@@ -152,6 +151,5 @@ def test_the_example_runs(project: Project, name: str) -> None:
     shutil.copy(mpi_image(), project.folder / f"{argv[0]}.sif")
     (project.folder / "train.py").write_text(STAND_IN)
     (project.folder / "mnist.npz").touch()
-    result = project.run("submit", "--wait", *argv)
-    assert result.code == 0, result.stdout + result.stderr
+    result = project.succeed("submit", "--wait", *argv)
     assert SAID[name] <= set(result.stdout.splitlines())

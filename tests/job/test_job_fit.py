@@ -9,17 +9,15 @@ from msgspec import structs
 
 from envbuild.app.lock import refuse_unfit
 from envbuild.cli import run_cli
-from envbuild.context import open_context
 from envbuild.errors import NoSolutionError
 from envbuild.formats.sif_writer import partition_object, write_sif
 from envbuild.formats.squashfs_writer import COMPRESSORS, MAGIC, SUPERBLOCK
 from envbuild.job.sites.find import load_site
 from envbuild.job.sites.fit import why_unfit
 from envbuild.job.sites.site import Gpu, HostFacts, Site
-from envbuild.progress import Silent
-from envbuild.run import LocalRunner
 from envbuild.settings import Settings
 from tests.cli.test_cli_current import LOCK, NAME, project
+from tests.support import quiet_context
 
 __all__ = ["project"]
 
@@ -132,7 +130,7 @@ def test_an_image_that_singularity_cannot_open(
 
 
 def test_a_lock_for_a_site(user_settings: Settings) -> None:
-    context = open_context(user_settings, LocalRunner(), Silent())
+    context = quiet_context(user_settings)
     with pytest.raises(NoSolutionError, match=r"the nodes of amane have 450\.80\.02"):
         refuse_unfit(LOCK, "amane", context)
     refuse_unfit(LOCK, "tsubame4", context)

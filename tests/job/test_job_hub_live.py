@@ -127,8 +127,7 @@ def test_a_server_of_the_hub_runs_in_the_image(project: Project, clients: Path) 
     put_jupyter_image(project.folder)
     store = {"ENVBUILD_STORE": str(shared_store())}
     words = ("export", "nb", "--format", "jupyterhub", "-o", "portal")
-    told = project.run(*words, timeout=400, variables=store)
-    assert told.code == 0, told.stderr
+    told = project.succeed(*words, timeout=400, variables=store)
     user = getpass.getuser()
     with running_hub(project, clients, told.stdout) as url:
         wait_until(f"{url}/hub/api/", "version", project)

@@ -55,8 +55,9 @@ def test_a_kernel_on_a_node_computes_and_ends_with_its_job(
 ) -> None:
     put_jupyter_image(project.folder)
     wait_until_idle(project, site)
-    made = project.run("kernel", "nb", "--on", site, "--cpus", "1", "--walltime", "10m", "--json")
-    assert made.code == 0, made.stderr
+    made = project.succeed(
+        "kernel", "nb", "--on", site, "--cpus", "1", "--walltime", "10m", "--json"
+    )
     monkeypatch.setenv("JUPYTER_DATA_DIR", jupyter_folder(made))
     manager, client = start_kernel(project, f"envbuild-nb-on-{site}")
     try:
@@ -86,8 +87,7 @@ def test_a_kernel_that_ends_by_itself_ends_its_job(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_jupyter_image(project.folder)
-    made = project.run("kernel", "nb", "--on", "slurm", "--json")
-    assert made.code == 0, made.stderr
+    made = project.succeed("kernel", "nb", "--on", "slurm", "--json")
     monkeypatch.setenv("JUPYTER_DATA_DIR", jupyter_folder(made))
     manager, client = start_kernel(project, "envbuild-nb-on-slurm")
     try:

@@ -102,8 +102,7 @@ def test_ranks_on_two_nodes_see_a_layer_on_a_shared_disk(
     (library.parent / "pyproject.toml").write_text(PROJECT)
     (library / "__init__.py").write_text("WORD = 'first'\n")
     words = ("add", "--dev", "--over", "mpi.sif", "ranks", "humanize==4.9.0", "-e", "lib")
-    added = project.run(*words, timeout=300)
-    assert added.code == 0, added.stdout + added.stderr
+    project.succeed(*words, timeout=300)
     (project.folder / "hello.py").write_text(CODE)
     nodes = () if kind == "gridengine" else ("--nodes", "2")
     job = ("submit", "ranks", "--on", kind, "--launcher", "mpi", "--tasks", "4", "--cpus", "1")
@@ -111,8 +110,7 @@ def test_ranks_on_two_nodes_see_a_layer_on_a_shared_disk(
         (library / "__init__.py").write_text(f"WORD = {word!r}\n")
         # a node that read the file for the job before may see the old one until then, as on a real network disk
         time.sleep(CACHED_SECONDS + 1)
-        done = project.run(*job, *nodes, "--wait", "--", "python3", "hello.py", timeout=200)
-        assert done.code == 0, done.stdout + done.stderr
+        done = project.succeed(*job, *nodes, "--wait", "--", "python3", "hello.py", timeout=200)
         assert f"ranks 4 saw [('4.9.0', '{word}')]" in done.stdout
         [place] = re.findall(r"^from \['(\S+)'\]$", done.stdout, re.MULTILINE)
         assert str(project.folder) not in place, "it is in the layer, not in a folder"

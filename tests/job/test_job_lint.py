@@ -13,8 +13,9 @@ from envbuild.cli import run_cli
 from envbuild.job.lint.dialects import DIALECTS, Dialect
 from envbuild.job.lint.lint import OWN_RULES, lint_script
 from envbuild.job.schedulers import SCHEDULERS
+from envbuild.settings import Settings
+from tests.job.situations import SCRIPTS, written
 
-GOLDEN = Path(__file__).parents[1] / "golden/job"
 SLURM = "#!/bin/bash\n#SBATCH --time=1:00:00\n"
 GPU = SLURM + "#SBATCH --gres=gpu:1\n"
 PBS = "#!/bin/bash\n#PBS -l select=1:ncpus=2\n"
@@ -141,11 +142,13 @@ def test_a_log_folder_that_is_there_is_none(tmp_path: Path) -> None:
     assert lint_script(text, tmp_path)[1] == ()
 
 
-@pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.sh")), ids=lambda path: path.name)
-def test_scripts_of_envbuild_have_none(path: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("site", "situation"), SCRIPTS)
+def test_scripts_of_envbuild_have_none(
+    site: str, situation: str, tmp_path: Path, user_settings: Settings
+) -> None:
     for folder in ("logs", "out"):
         (tmp_path / folder).mkdir()
-    assert lint_script(path.read_text(), tmp_path)[1] == ()
+    assert lint_script(written(site, situation, user_settings), tmp_path)[1] == ()
 
 
 @given(st.text(alphabet="#SBATCHPp$ -=ol\\\n\"'<EOF&x\r\u2013{}", max_size=400))

@@ -121,13 +121,9 @@ def test_an_image_is_built_by_a_job_whose_node_has_no_network(project: Project) 
         if key not in project.environment and key[:4] != "XDG_"
     }
     store = {"ENVBUILD_STORE": str(shared_store()), "HOME": os.environ["HOME"]}
-    made = project.run(
-        "make", "small", "--on", "slurm", timeout=300, variables={**machine, **store}
-    )
-    assert made.code == 0, made.stdout + made.stderr
+    project.succeed("make", "small", "--on", "slurm", timeout=300, variables={**machine, **store})
     assert (project.folder / "small.sif").is_file()
     assert (project.folder / "lockfiles/small.lock").is_file()
     code = "import six, docopt; print(six.__version__)"
-    run = project.run("submit", "small", "--on", "slurm", "--wait", "--", "python", "-c", code)
-    assert run.code == 0, run.stderr
+    run = project.succeed("submit", "small", "--on", "slurm", "--wait", "--", "python", "-c", code)
     assert "1.16.0" in run.stdout.splitlines()

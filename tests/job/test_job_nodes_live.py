@@ -77,8 +77,7 @@ def test_ranks_of_mpi_find_each_other_in_the_image(
     project = mpi_project(kind, request, tmp_path)
     nodes = () if kind == "gridengine" else ("--nodes", "2")
     words = ("--on", kind, "--launcher", "mpi", "--tasks", "2", "--cpus", "1", *nodes, "--wait")
-    result = project.run("submit", "./mpi.sif", *words, "--", "python3", "-c", HELLO)
-    assert result.code == 0, result.stdout + result.stderr
+    result = project.succeed("submit", "./mpi.sif", *words, "--", "python3", "-c", HELLO)
     lines = result.stdout.splitlines()
     assert "envbuild: 2 ranks found each other" in lines
     found = re.findall(r"^rank (\d) of 2 sum 1 on (\S+)$", result.stdout, flags=re.MULTILINE)
@@ -104,8 +103,7 @@ def test_torchrun_gets_ranks_hosts_and_port_from_the_allocation(
     )
     words = ("--launcher", "torchrun", "--nodes", "2", "--tasks", "4", "--cpus", "1", "--wait")
     line = ("submit", "./mpi.sif", "--on", kind, *words, "--", "python3", "-c", code)
-    result = project.run(*line)
-    assert result.code == 0, result.stdout + result.stderr
+    result = project.succeed(*line)
     form = rf"^rank (\d) of 4 on ({node}\d) threads 1$"
     found = set(re.findall(form, result.stdout, flags=re.MULTILINE))
     assert {rank for rank, _ in found} == {"0", "1", "2", "3"}
@@ -128,8 +126,7 @@ def test_one_task_per_gpu_knows_its_rank(project: Project) -> None:
         "-c",
         text,
     )
-    result = project.run("submit", "./tiny.sif", *words)
-    assert result.code == 0, result.stdout + result.stderr
+    result = project.succeed("submit", "./tiny.sif", *words)
     found = re.findall(r"^rank=(\d) of 2 at node1:(\d+) gpu=0$", result.stdout, flags=re.MULTILINE)
     assert {rank for rank, _ in found} == {"0", "1"}
     assert len({port for _, port in found}) == 1
@@ -168,8 +165,7 @@ def test_data_is_on_the_nodes_disk_at_its_own_path_and_gone_after(
         text,
     )
     two = ("--launcher", "lightning", "--gpus", "2") if site == "slurm" else ()
-    result = project.run("submit", "./tiny.sif", "--on", site, *two, *words, TMPDIR=str(local))
-    assert result.code == 0, result.stdout + result.stderr
+    result = project.succeed("submit", "./tiny.sif", "--on", site, *two, *words, TMPDIR=str(local))
     lines = result.stdout.splitlines()
     for line in ("image", "linked", "text", "read-only"):
         assert lines.count(line) == (2 if two else 1), result.stdout

@@ -98,8 +98,7 @@ def test_a_cell_computes_on_a_node(
     clients = request.getfixturevalue("pbs_clients" if scheduler == "pbs" else "clients")
     project = make_project(tmp_path, clients)
     put_jupyter_image(project.folder)
-    result = project.run("notebook", "nb", "--on", scheduler)
-    assert result.code == 0, result.stderr
+    result = project.succeed("notebook", "nb", "--on", scheduler)
     line = re.search(r"ssh -N -L (\d+):(\S+):(\d+) \w+@\S+$", result.stdout, re.MULTILINE)
     url = re.search(r"http://127\.0\.0\.1:\d+(/lab\?token=(\S+))", result.stdout)
     job = re.search(r"job (\d+) on ", result.stderr)
@@ -139,8 +138,7 @@ def test_a_cell_computes_on_a_node(
 def test_a_layer_brings_jupyterlab_where_the_image_has_none(project: Project) -> None:
     small = small_project(project.folder / "small")
     assert small.run("make", "small", "--no-check", "--no-proof").code == 0
-    result = small.run("notebook", "small", "--on", "local", "--json")
-    assert result.code == 0, result.stderr
+    result = small.succeed("notebook", "small", "--on", "local", "--json")
     told = json.loads(result.stdout)
     try:
         assert "small.sif has no jupyterlab: a layer over the image brings it" in result.stderr
@@ -154,8 +152,7 @@ def test_a_layer_brings_jupyterlab_where_the_image_has_none(project: Project) ->
 def test_a_dry_run_prints_the_script_and_writes_nothing(project: Project) -> None:
     put_jupyter_image(project.folder)
     before = set(project.folder.rglob("*"))
-    result = project.run("notebook", "nb", "--on", "slurm", "--gpus", "1", "--dry-run")
-    assert result.code == 0, result.stderr
+    result = project.succeed("notebook", "nb", "--on", "slurm", "--gpus", "1", "--dry-run")
     assert result.stdout.startswith("# sbatch --parsable SCRIPT\n#!/bin/bash\n")
     assert "-m jupyterlab" in result.stdout
     new = {path for path in set(project.folder.rglob("*")) - before if "home" not in path.parts}

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from envbuild.job.schedulers import SCHEDULERS
 from envbuild.run import Command, LocalRunner
+from envbuild.settings import Settings
+from tests.job.situations import SCRIPTS, WHOLE, written
 
-SCRIPTS = sorted((Path(__file__).parents[1] / "golden/job").glob("*.sh"))
 NODE_BASH = os.environ.get("NODE_BASH")
 NEWER = {
     "values for reading, ${x@Q} (4.4)": r"\$\{\w+(?:\[[@*]\])?@[A-Za-z]\}",
@@ -27,18 +29,21 @@ NEVER_EMPTY = {"command", "hosts", "watch"}
 
 
 def test_there_are_scripts_of_all_schedulers() -> None:
-    sites = {path.name.partition(".")[0] for path in SCRIPTS}
-    assert sites == {"amane", "tsubame4", "abci3", "local"}
+    assert set(WHOLE.values()) == set(SCHEDULERS)
 
 
-@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
-def test_an_old_bash_reads_all_scripts(path: Path) -> None:
-    text = path.read_text()
+@pytest.mark.parametrize(("site", "situation"), SCRIPTS)
+def test_an_old_bash_reads_all_scripts(
+    site: str, situation: str, tmp_path: Path, user_settings: Settings
+) -> None:
+    text = written(site, situation, user_settings)
     assert [name for name, pattern in NEWER.items() if re.search(pattern, text)] == []
     whole = set(re.findall(r"(?<!\+)\"\$\{(\w+)\[@\]\}\"", text))
     assert whole <= NEVER_EMPTY
     if NODE_BASH is None:
         return
+    path = tmp_path / "job.sh"
+    path.write_text(text)
     done = LocalRunner()(Command(argv=(NODE_BASH, "-n", str(path)), timeout=60), check=False)
     assert (done.code, done.stderr) == (0, "")
 

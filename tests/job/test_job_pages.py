@@ -53,7 +53,7 @@ def test_the_table_of_systems_is_whole_and_its_tests_exist() -> None:
     tests = "\n".join(path.read_text("utf-8") for path in (ROOT / "tests").rglob("*.py"))
     for number, state, names in rows:
         assert state in ("tested", "golden", "in part", "not ours", "not done"), number
-        found = re.findall(r"`([a-z_]+[a-z_0-9]+|[\w-]+(?:\.[\w-]+\.sh|\.txt))`", names)
+        found = re.findall(r"`([a-z_]+[a-z_0-9]+|[\w-]+(?:\.[\w-]+\.(?:sh|diff)|\.txt))`", names)
         assert found or state in ("not ours", "not done"), number
         for name in found:
             golden = (ROOT / "tests/golden/job" / name).exists()

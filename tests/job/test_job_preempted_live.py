@@ -84,14 +84,12 @@ def start(project: Project, site: str, *words: str) -> str:
 def run_urgent(project: Project, site: str, queue: str) -> None:
     words = ("--partition", queue, "--walltime", "5m", "--wait", "--", "sh", "-c", "sleep 3")
     gpu = ("--gpus", "1") if site == "pbs" else ()
-    done = project.run("submit", "./tiny.sif", "--on", site, *gpu, *words)
-    assert done.code == 0, done.stderr
+    project.succeed("submit", "./tiny.sif", "--on", site, *gpu, *words)
 
 
 def check_second_run(project: Project, job: str) -> str:
     """Follow a job that goes on, and return its log."""
-    done = project.run("logs", job, "-f", timeout=150)
-    assert done.code == 0, done.stdout + done.stderr
+    done = project.succeed("logs", job, "-f", timeout=150)
     assert "begins at 7\n" in done.stdout
     [receipt] = [
         json.loads(path.read_text())
@@ -131,8 +129,7 @@ def test_pbs_suspends_a_job_and_lets_it_go_on(pbs: Project) -> None:
         *words,
     )
     run_urgent(pbs, "pbs", "express")
-    done = pbs.run("logs", job, "-f")
-    assert done.code == 0, done.stdout + done.stderr
+    done = pbs.succeed("logs", job, "-f")
     assert "finished\n" in done.stdout
     assert "back into the queue" not in done.stdout
 
@@ -191,8 +188,7 @@ def test_grid_engine_suspends_a_job_and_lets_it_go_on(grid: Project) -> None:
         *words,
     )
     run_urgent(grid, "gridengine", "urgent.q")
-    done = grid.run("logs", job, "-f")
-    assert done.code == 0, done.stdout + done.stderr
+    done = grid.succeed("logs", job, "-f")
     assert "finished\n" in done.stdout
     assert "back into the queue" not in done.stdout
 

@@ -34,8 +34,7 @@ def test_agents_of_a_sweep_get_the_key_and_nobody_else_does(project: Project) ->
     (project.folder / "wandb").chmod(0o755)
     words = ("submit", "./tiny.sif", "--on", "slurm", "--array", "1-3%2", "--env", "WANDB_API_KEY")
     agent = ("--wait", "--", "./wandb", "agent", "--count", "1", "lab/project/abc123")
-    done = project.run(*words, *agent, WANDB_API_KEY=key)
-    assert done.code == 0, done.stdout + done.stderr
+    done = project.succeed(*words, *agent, WANDB_API_KEY=key)
     assert len((project.folder / "agents").read_text().splitlines()) == 3
     assert key not in done.stdout + done.stderr
     holders = [
@@ -58,21 +57,18 @@ SPARED = (
 def test_a_preempted_job_is_told_at_once_and_goes_on(project: Project) -> None:
     """Slurm gives it thirty seconds and tells its steps alone; the script has one that listens."""
     words = ("--partition", "spare", "--gpus", "2", "--nodes", "2", "--walltime", "10m")
-    told = project.run(
+    told = project.succeed(
         *("submit", "./tiny.sif", "--on", "slurm", *words, "--requeue", "2", "--notify"),
         *('echo "told $ENVBUILD_CODE" >>told', "--", "sh", "-c", SPARED),
     )
-    assert told.code == 0, told.stderr
     job = told.stdout.strip()
     wait_for(project, job, "begins at 0\n")
-    urgent = project.run(
+    project.succeed(
         "submit", "./tiny.sif", "--on", "slurm", "--gpus", "1", "--wait", "--", "sh", "-c", ":"
     )
-    assert urgent.code == 0, urgent.stderr
     wait_for(project, job, "back into the queue")
     Place(scheduler="slurm", project=project).start_at_once(job)
-    done = project.run("logs", job, "-f", timeout=120)
-    assert done.code == 0, done.stdout + done.stderr
+    done = project.succeed("logs", job, "-f", timeout=120)
     assert "saved\n" in done.stdout
     assert "envbuild: ended with code 143: another job takes its place" in done.stdout
     assert "envbuild: back into the queue, for run 2 of 3" in done.stdout
@@ -107,8 +103,7 @@ def test_a_preempted_job_that_is_not_told_goes_on(project: Project) -> None:
         )
         assert project.run(*urgent).code == 0
         Place(scheduler="slurm", project=project).start_at_once(job)
-        done = project.run("logs", job, "-f", timeout=120)
-        assert done.code == 0, done.stdout + done.stderr
+        done = project.succeed("logs", job, "-f", timeout=120)
         assert "begins at 7\n" in done.stdout
     finally:
         set_grace(project, 30)

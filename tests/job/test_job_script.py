@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from envbuild import __version__
 from envbuild.errors import UsageError
 from envbuild.job.compose import JobDraft, compose_job
 from envbuild.job.render.script import receipt_pattern, render
@@ -21,17 +19,20 @@ from envbuild.job.sites.find import load_site, site_files
 from envbuild.recipe.model import JobSection
 from envbuild.run import Command, LocalRunner
 from envbuild.settings import Settings, load_settings
-from tests.job.situations import IMAGE, SITUATIONS, plan, script
-from tests.support import needs
+from tests.job.situations import (
+    EVERY,
+    IMAGE,
+    REFUSED,
+    SCRIPTS,
+    SITUATIONS,
+    plan,
+    script,
+    written,
+)
+from tests.support import Golden, needs
 
 GOLDEN = Path(__file__).parents[1] / "golden/job"
 SITES = [name for name, path in site_files(load_settings({}, Path("/"))).items() if path is None]
-
-
-WHOLE = {"amane": "slurm", "tsubame4": "gridengine", "abci3": "pbs", "local": "local"}
-"""One site of each scheduler, whose scripts are compared whole; of the others, what differs between sites."""
-LAUNCHERS = ("full", "torchrun", "torchrun-nodes", "lightning", "mpi", "each", "requeue")
-NAMED = [(site, situation) for site in WHOLE for situation in LAUNCHERS]
 
 
 def refused(error: UsageError) -> str:
@@ -39,28 +40,30 @@ def refused(error: UsageError) -> str:
     return f"{error}\n{hint}\n"
 
 
-def written(site: str, situation: str, settings: Settings) -> str:
-    text = script(site, situation, settings)
-    # the same lines in every script, tested on their own
-    text = text.replace(script_text("use.py"), "(use.py)\n")
-    return text.replace(f"envbuild {__version__} ", "envbuild VERSION ")
-
-
-@pytest.mark.parametrize(("site", "situation"), NAMED)
+@pytest.mark.parametrize(("site", "situation"), SCRIPTS)
 def test_every_scheduler_with_every_launcher(
-    site: str, situation: str, user_settings: Settings, golden: Callable[[str, str], None]
+    site: str, situation: str, user_settings: Settings, golden: Golden
 ) -> None:
-    try:
-        text = written(site, situation, user_settings)
-    except UsageError as error:
-        golden(f"job/{site}.{situation}.refused", refused(error))
-        return
-    golden(f"job/{site}.{situation}.sh", text)
+    """One script of each scheduler whole, and what differs from it with each launcher."""
+    text = written(site, situation, user_settings)
+    if situation == "full":
+        golden(f"job/{site}.full.sh", text)
+    else:
+        golden(f"job/{site}.{situation}.diff", text, beside=written(site, "full", user_settings))
+
+
+@pytest.mark.parametrize(("site", "situation"), REFUSED)
+def test_a_launcher_that_a_scheduler_cannot_have(
+    site: str, situation: str, user_settings: Settings, golden: Golden
+) -> None:
+    with pytest.raises(UsageError) as error:
+        script(site, situation, user_settings)
+    golden(f"job/{site}.{situation}.refused", refused(error.value))
 
 
 @pytest.mark.parametrize("site", SITES)
 def test_what_each_site_is_asked_in_every_situation(
-    site: str, user_settings: Settings, golden: Callable[[str, str], None]
+    site: str, user_settings: Settings, golden: Golden
 ) -> None:
     """The scheduler's lines, the modules, what the image sees, and who starts the command."""
     parts = []
@@ -87,7 +90,7 @@ OF_SITE = re.compile(
 
 
 def test_no_golden_is_left_over() -> None:
-    names = {f"{site}.{situation}" for site, situation in NAMED} | set(SITES)
+    names = {f"{site}.{situation}" for site, situation in EVERY} | set(SITES)
     found = [path.name.rpartition(".")[0] for path in GOLDEN.glob("*.*")]
     assert sorted(found) == sorted(names)
 
@@ -121,25 +124,30 @@ def test_the_arguments_of_mpirun_reach_other_nodes_with_each_launcher(
         assert " --mca plm_rsh_agent pbs_tmrsh bash -c " in line
 
 
-def test_every_script_parses() -> None:
-    scripts = sorted(GOLDEN.glob("*.sh"))
-    assert len(scripts) > 15
+@pytest.fixture
+def script_files(tmp_path: Path, user_settings: Settings) -> list[str]:
+    """Every script, each in a file."""
+    for site, situation in SCRIPTS:
+        text = written(site, situation, user_settings)
+        (tmp_path / f"{site}.{situation}.sh").write_text(text)
+    return sorted(map(str, tmp_path.glob("*.sh")))
+
+
+def test_every_script_parses(script_files: list[str]) -> None:
     loop = 'for file; do bash -n "$file" || exit 1; done'
-    LocalRunner()(Command(argv=("bash", "-c", loop, "bash", *map(str, scripts)), timeout=60))
+    LocalRunner()(Command(argv=("bash", "-c", loop, "bash", *script_files), timeout=60))
 
 
 @pytest.mark.live
 @needs("shellcheck")
-def test_shellcheck_has_nothing_to_say() -> None:
-    result = LocalRunner()(
-        Command(argv=("shellcheck", *map(str, sorted(GOLDEN.glob("*.sh"))))), check=False
-    )
+def test_shellcheck_has_nothing_to_say(script_files: list[str]) -> None:
+    result = LocalRunner()(Command(argv=("shellcheck", *script_files)), check=False)
     assert result.stdout == ""
 
 
-@pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.sh")), ids=lambda path: path.name)
-def test_what_every_script_has(path: Path) -> None:
-    text = path.read_text()
+@pytest.mark.parametrize(("site", "situation"), SCRIPTS)
+def test_what_every_script_has(site: str, situation: str, user_settings: Settings) -> None:
+    text = written(site, situation, user_settings)
     lines = text.splitlines()
     head = [line for line in lines if re.match(r"#(SBATCH|PBS|\$) ", line)]
     assert lines[0] == "#!/bin/bash"
@@ -148,9 +156,7 @@ def test_what_every_script_has(path: Path) -> None:
     assert "trap finish EXIT" in lines
     assert "trap 'stop TERM' TERM" in lines
     assert "--cleanenv" in text
-    assert ("--containall --no-home" in text) == (
-        ".mpi." not in path.name and ".lightning." not in path.name
-    )
+    assert ("--containall --no-home" in text) == (situation not in ("mpi", "lightning"))
     assert "--nv" in text
     assert not [
         line

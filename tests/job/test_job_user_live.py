@@ -120,8 +120,7 @@ def test_the_page_of_a_notebook_comes_through_the_tunnel(
 ) -> None:
     put_jupyter_image(project.folder)
     hand_over(project.folder)
-    result = project.run("notebook", "nb", "--on", "slurm", "--json")
-    assert result.code == 0, result.stderr
+    result = project.succeed("notebook", "nb", "--on", "slurm", "--json")
     told = json.loads(result.stdout)
     try:
         address, _, port = told["tunnel"].split()[3].partition(":")[2].partition(":")

@@ -57,8 +57,7 @@ def test_every_task_is_an_agent_that_takes_one_run(
     words = ("submit", "./tiny.sif", "--on", "slurm", *binds, *passed, "--array", "1-2", "--wait")
     python = f"PYTHONPATH={packages} exec {Path(sys.executable).resolve()}"
     agent = f"{python} -m wandb agent --count 1 lab/project/abc123"
-    done = project.run(*words, "--", "sh", "-c", agent, timeout=300, WANDB_API_KEY=KEY)
-    assert done.code == 0, done.stdout + done.stderr
+    done = project.succeed(*words, "--", "sh", "-c", agent, timeout=300, WANDB_API_KEY=KEY)
     assert KEY not in done.stdout + done.stderr
     ran = (project.folder / "ran").read_text().splitlines()
     assert sorted(ran) == ["['--lr=0.1']", "['--lr=0.2']"]

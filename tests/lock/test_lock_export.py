@@ -6,7 +6,6 @@ import hashlib
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -26,6 +25,7 @@ from envbuild.net.web import GoneError
 from envbuild.run import LocalRunner
 from envbuild.settings import load_settings
 from tests.resolve.conftest import SyntheticIndex
+from tests.support import Golden
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ("keras-bert", "torch-mnist")
@@ -77,11 +77,11 @@ def located(lock: Lock, index: SyntheticIndex, tmp_path: Path) -> dict[str, str]
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_the_whole_requirements_file(name: str, golden: Callable[[str, str], None]) -> None:
+def test_the_whole_requirements_file(name: str, golden: Golden) -> None:
     golden(f"plan/{name}.requirements.txt", requirements_text(shipped(name), {}))
 
 
-def test_the_whole_pylock(golden: Callable[[str, str], None]) -> None:
+def test_the_whole_pylock(golden: Golden) -> None:
     lock = shipped("keras-bert")
     golden("plan/keras-bert.pylock.toml", pylock_text(lock, _invented(lock)))
 

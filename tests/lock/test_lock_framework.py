@@ -12,7 +12,6 @@ import msgspec
 import pytest
 
 from envbuild.base.model import BaseFacts, Dist
-from envbuild.context import open_context
 from envbuild.errors import NoSolutionError, UsageError
 from envbuild.lock.decide.decide import decide_lock
 from envbuild.lock.decide.framework import require_framework
@@ -20,14 +19,13 @@ from envbuild.lock.decide.options import LockOptions
 from envbuild.lock.model import Lock
 from envbuild.lock.staleness import stale_reasons
 from envbuild.plan.scripts import fetch_packages
-from envbuild.progress import Silent
 from envbuild.recipe.model import AboutSection, BaseSection, CheckSection, Recipe, Source
 from envbuild.recipe.read import read_recipe
 from envbuild.resolve.stubs import write_wheel
-from envbuild.run import LocalRunner
 from envbuild.settings import load_settings
 from tests.resolve.conftest import SyntheticIndex
 from tests.resolve.loopback import Server
+from tests.support import quiet_context
 
 BASE = '[recipe]\nname = "x"\n[base]\nbootstrap = "debian:bookworm"\ncpu = true\n'
 FACTS = BaseFacts(image="debian:bookworm", python="3.11.2", machine="x86_64", glibc="2.36")
@@ -55,7 +53,7 @@ def lock_with(tmp_path: Path, index: SyntheticIndex, cu118: str) -> Callable[[st
     environment |= {"ENVBUILD_STORE": str(tmp_path / "store"), "UV_CACHE_DIR": str(tmp_path / "uv")}
     environment["ENVBUILD_INDEX_CU118"] = cu118
     settings = load_settings(environment, tmp_path)
-    context = open_context(settings, LocalRunner(), Silent())
+    context = quiet_context(settings)
 
     def decide(text: str) -> Lock:
         path = tmp_path / "x.toml"

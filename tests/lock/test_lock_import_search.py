@@ -376,8 +376,7 @@ def test_tiny_wheels_that_fail_to_import(tmp_path: Path) -> None:
     project.write("home/.config/envbuild/config.toml", f'[indexes]\nlab = "{index.as_uri()}"\n')
     project.write("recipes/story.toml", RECIPE)
 
-    unproved = project.run("lock", "story", "--no-proof")
-    assert unproved.code == 0, unproved.stderr
+    unproved = project.succeed("lock", "story", "--no-proof")
     assert (
         "proof: not run (envbuild lock --prove, or the check of envbuild make)" in unproved.stderr
     )
@@ -389,8 +388,7 @@ def test_tiny_wheels_that_fail_to_import(tmp_path: Path) -> None:
     assert "envbuild lock --prove story" in failed.stderr
 
     lock.unlink()
-    made = project.run("make", "story")
-    assert made.code == 0, made.stderr
+    made = project.succeed("make", "story")
     text = lock.read_text()
     data = tomli.loads(text)
     assert data["proof"] == "imported"
@@ -403,8 +401,7 @@ def test_tiny_wheels_that_fail_to_import(tmp_path: Path) -> None:
     )
     tries = re.findall(r"^try \d+: .*$", made.stderr, re.MULTILINE)
     assert len(tries) == 4, made.stderr
-    again = project.run("lock", "story")
-    assert again.code == 0, again.stderr
+    project.succeed("lock", "story")
     assert lock.read_text() == text, "a lock that is proved stays proved"
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.base.model import BaseFacts
-from envbuild.context import Context, open_context
+from envbuild.context import Context
 from envbuild.errors import EnvbuildError, StaleLockError, UsageError
 from envbuild.lock.decide.decide import decide_lock
 from envbuild.lock.decide.options import LockOptions
@@ -23,12 +23,11 @@ from envbuild.lock.staleness import stale_reasons
 from envbuild.lock.write import write_lock
 from envbuild.plan.apptainer import render_definition
 from envbuild.plan.definition import plan_definition
-from envbuild.progress import Silent
 from envbuild.recipe.model import Source
 from envbuild.recipe.read import read_recipe
-from envbuild.run import LocalRunner
 from envbuild.settings import load_settings
 from tests.resolve.conftest import SyntheticIndex
+from tests.support import quiet_context
 
 FACTS = BaseFacts(
     image="docker://example/x:1",
@@ -69,7 +68,7 @@ def context(tmp_path: Path) -> Context:
     }
     environment |= {"ENVBUILD_STORE": str(tmp_path / "store"), "UV_CACHE_DIR": str(tmp_path / "uv")}
     settings = load_settings(environment, tmp_path)
-    return open_context(settings, LocalRunner(), Silent())
+    return quiet_context(settings)
 
 
 def source(project: Path, files: str) -> Source:

@@ -45,10 +45,8 @@ def project_on(base: str, version: str, folder: Path, store: Path) -> Project:
 def prove(project: Project, version: str) -> None:
     """Lock, make, check and start the image: its Python is that one, and so is the compiled code."""
     for verb in (("lock",), ("make",), ("check",), ("verify", "other")):
-        done = project.run(*verb)
-        assert done.code == 0, done.stderr
-    told = project.run("exec", "other", "--", "python", "-c", ASKED)
-    assert told.code == 0, told.stderr
+        project.succeed(*verb)
+    told = project.succeed("exec", "other", "--", "python", "-c", ASKED)
     assert told.stdout.split()[:2] == version.split(".")
     assert f"cpython-{version.replace('.', '')}" in told.stdout
 

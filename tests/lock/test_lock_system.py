@@ -12,16 +12,13 @@ import pytest
 from envbuild.base.debian import distribution
 from envbuild.base.debian.distribution import UBUNTU, release_of
 from envbuild.base.model import AptPackage, BaseFacts
-from envbuild.context import open_context
 from envbuild.errors import NoSolutionError, UsageError
 from envbuild.lock.decide.base import choose_system
 from envbuild.lock.decide.options import LockOptions, LockTask
-from envbuild.progress import Silent
 from envbuild.recipe.model import AboutSection, BaseSection, Recipe, Source, SystemSection
-from envbuild.run import LocalRunner
 from envbuild.settings import Settings
 from tests.base.debian_mirror import Mirror
-from tests.support import needs
+from tests.support import needs, quiet_context
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +54,7 @@ def chosen(
         recipe=AboutSection(name="x"), base=BaseSection(image="docker://x"), system=system
     )
     source = Source(recipe=recipe, path=Path("x.toml"), text="", lock=Path("x.lock"))
-    context = open_context(settings, LocalRunner(), Silent())
+    context = quiet_context(settings)
     found = choose_system(facts, LockTask(source, LockOptions(), context, date(2025, 1, 1)))
     return [(p.name, p.group, p.path.split("/")[1]) for p in found]
 

@@ -58,10 +58,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     """The image, whose packages and parts stay in the tests' store; the 3 GB file itself does not stay."""
     project = Project(tmp_path_factory.mktemp("torch") / "p")
     project.write("recipes/vision.toml", RECIPE)
-    proved = project.run("lock", "vision", "--prove", timeout=1200)
-    assert proved.code == 0, proved.stderr
-    built = project.run("make", "vision", "--no-check", timeout=600)
-    assert built.code == 0, built.stderr
+    project.succeed("lock", "vision", "--prove", timeout=1200)
+    built = project.succeed("make", "vision", "--no-check", timeout=600)
     assert "the store has this image already" in built.stderr, "the proof has built it"
     yield project
     (project.folder / "vision.sif").unlink()
@@ -98,8 +96,7 @@ def test_torchrun_starts_two_ranks_inside_the_image(made: Project) -> None:
         "python",
         "ranks.py",
     )
-    ran = made.run("submit", "./vision.sif", "--on", "local", *job, timeout=300)
-    assert ran.code == 0, ran.stdout + ran.stderr
+    ran = made.succeed("submit", "./vision.sif", "--on", "local", *job, timeout=300)
     for rank in (0, 1):
         assert f"rank {rank} of 2: sum 3" in ran.stdout
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import http.server
 import shutil
-import threading
 import zipfile
 from collections.abc import Callable, Iterator
 from datetime import date
+from http.server import SimpleHTTPRequestHandler
 from importlib.metadata import version
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envbuild.base.model import BaseFacts
-from envbuild.context import open_context
 from envbuild.errors import EnvbuildError, NetworkError, StaleLockError, UsageError
 from envbuild.lock.decide.decide import decide_lock
 from envbuild.lock.decide.options import LockOptions
@@ -26,7 +24,6 @@ from envbuild.lock.decide.source_trees import require_trees
 from envbuild.lock.model import Lock, PythonPackage
 from envbuild.lock.read import parse_lock
 from envbuild.lock.write import write_lock
-from envbuild.progress import Silent
 from envbuild.recipe.model import Source
 from envbuild.recipe.read import read_recipe
 from envbuild.recipe.trees import read_tree_line, submodule_address
@@ -34,7 +31,7 @@ from envbuild.resolve.sources.source_trees import SANDBOX_NOTE
 from envbuild.run import Command, LocalRunner
 from envbuild.settings import load_settings
 from tests.resolve.conftest import SyntheticIndex
-from tests.support import needs
+from tests.support import http_server, needs, quiet_context
 
 PROJECT = '[project]\nname = "Our.Lab"\nversion = "1.2"\ndependencies = ["rich>=13"]\n'
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -159,7 +156,7 @@ class Desk:
         }
         environment |= {"ENVBUILD_STORE": str(folder / "store"), "UV_CACHE_DIR": str(folder / "uv")}
         settings = load_settings(environment, self.project)
-        self.context = open_context(settings, LocalRunner(), Silent())
+        self.context = quiet_context(settings)
 
     def write(self, name: str, text: str) -> None:
         path = self.project / name
@@ -339,18 +336,9 @@ def test_a_name_asked_for_twice(desk: Desk) -> None:
 def served(tmp_path: Path) -> Iterator[str]:
     """The URL of a folder of repositories on 127.0.0.1 (git's plain HTTP transport)."""
     (tmp_path / "served").mkdir()
-
-    class Quiet(http.server.SimpleHTTPRequestHandler):
-        def log_message(self, *_: object) -> None:
-            pass
-
-    handler = functools.partial(Quiet, directory=str(tmp_path / "served"))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+    folder = str(tmp_path / "served")
+    with http_server(SimpleHTTPRequestHandler, directory=folder) as url:
+        yield url
 
 
 @pytest.fixture

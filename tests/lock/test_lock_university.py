@@ -70,8 +70,7 @@ def old_python() -> Path | None:
 def tensorflow_base(project: Project, python: Path) -> None:
     """Write base.sif: a Debian with that Python under /usr/local and TensorFlow's wheels of its day in it."""
     project.write("recipes/root.toml", ROOT)
-    made = project.run("make", "root", "--no-check")
-    assert made.code == 0, made.stderr
+    project.succeed("make", "root", "--no-check")
     copy = project.folder / "python"
     shutil.copytree(
         python, copy, symlinks=True, ignore=shutil.ignore_patterns("test", "__pycache__")
@@ -107,8 +106,7 @@ def test_the_course_on_tensorflow_2_1(tmp_path: Path) -> None:
     project = Project(tmp_path / "p")
     tensorflow_base(project, python)
     project.write("recipes/course.toml", COURSE)
-    proved = project.run("lock", "course", "--prove", "--as-of", "none", timeout=1200)
-    assert proved.code == 0, proved.stderr
+    project.succeed("lock", "course", "--prove", "--as-of", "none", timeout=1200)
     lock = tomli.loads((project.folder / "lockfiles/course.lock").read_text())
     assert lock["proof"] == "imported"
     assert lock["base"]["framework"] == "tensorflow-gpu 2.1.0"
@@ -116,8 +114,7 @@ def test_the_course_on_tensorflow_2_1(tmp_path: Path) -> None:
     assert versions["keras"] == "2.3.1"
     assert not {"tensorflow", "tensorflow-gpu", "h5py"} & set(versions), "the base's own stay"
 
-    made = project.run("make", "course", "--no-check")
-    assert made.code == 0, made.stderr
+    project.succeed("make", "course", "--no-check")
     used = project.run("exec", "course", "--", "python3", "-c", USE)
     assert "TENSORFLOW 2.1.0 KERAS 2.3.1" in used.stdout, used.stderr
     listed = project.run(

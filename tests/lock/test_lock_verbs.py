@@ -13,18 +13,17 @@ import pytest
 
 from envbuild.base.model import BaseFacts
 from envbuild.cli import run_cli
-from envbuild.context import Context, open_context
+from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.lock.changes import lock_changes
 from envbuild.lock.decide.decide import decide_lock
 from envbuild.lock.decide.options import LockOptions
 from envbuild.lock.model import Lock
-from envbuild.progress import Silent
 from envbuild.recipe.model import Source
 from envbuild.recipe.read import read_recipe
-from envbuild.run import LocalRunner
 from envbuild.settings import load_settings
 from tests.resolve.conftest import SyntheticIndex
+from tests.support import quiet_context
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -134,7 +133,7 @@ def context(tmp_path: Path, index: SyntheticIndex) -> Context:
     environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "ENVBUILD_INDEX": index.url}
     environment |= {"ENVBUILD_STORE": str(tmp_path / "store"), "UV_CACHE_DIR": str(tmp_path / "uv")}
     settings = load_settings(environment, tmp_path)
-    return open_context(settings, LocalRunner(), Silent())
+    return quiet_context(settings)
 
 
 def test_upgrade_of_one_package_changes_as_little_as_possible(

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -17,6 +16,7 @@ from envbuild.plan.model import Definition
 from envbuild.recipe.model import Recipe
 from envbuild.recipe.read import read_recipe
 from envbuild.run import Command, LocalRunner
+from tests.support import Golden
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = sorted(
@@ -45,15 +45,30 @@ def sections(text: str) -> dict[str, str]:
     return found
 
 
+LIKE = dict.fromkeys(("torch-multigpu", "lightning-sweep", "chainer-mnist"), "torch-mnist")
+"""Recipes on the same base as another one: of their definitions, what differs from that one's."""
+
+
+def definition(recipe: Recipe, lock: Lock) -> str:
+    return render_definition(plan_definition(recipe, lock))
+
+
 @pytest.mark.parametrize("name", SHIPPED)
-def test_the_whole_definition(name: str, golden: Callable[[str, str], None]) -> None:
-    golden(f"plan/{name}.def", render_definition(plan_definition(*shipped(name))))
+def test_the_whole_definition(name: str, golden: Golden) -> None:
+    if name in LIKE:
+        golden(
+            f"plan/{name}.def.diff",
+            definition(*shipped(name)),
+            beside=definition(*shipped(LIKE[name])),
+        )
+    else:
+        golden(f"plan/{name}.def", definition(*shipped(name)))
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_every_shipped_definition(name: str) -> None:
     recipe, lock = shipped(name)
-    text = render_definition(plan_definition(recipe, lock))
+    text = definition(recipe, lock)
     parts = sections(text)
     assert {"post", "environment", "labels", "test", "runscript", "help"} <= set(parts)
     assert "PYTHONNOUSERSITE=1" in parts["environment"]
@@ -62,13 +77,13 @@ def test_every_shipped_definition(name: str) -> None:
         assert f"--hash=sha256:{package.sha256}  # {package.file}" in parts["post"]
     for deb in lock.debian:
         assert deb.sha256 in text
-    assert render_definition(plan_definition(recipe, lock)) == text
+    assert definition(recipe, lock) == text
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_the_definition_never_empties_a_folder_of_the_building_machine(name: str) -> None:
     """Apptainer mounts the host's /tmp and /var/tmp while %post runs."""
-    post = sections(render_definition(plan_definition(*shipped(name))))["post"]
+    post = sections(definition(*shipped(name)))["post"]
     for line in post.splitlines():
         if re.search(r"\b(rm|find|rmdir|unlink|shred)\b", line):
             assert not re.search(
@@ -80,7 +95,7 @@ def test_the_definition_never_empties_a_folder_of_the_building_machine(name: str
 @pytest.mark.parametrize("section", ["setup", "post", "test", "runscript"])
 def test_shellcheck_accepts_the_scripts(section: str, tmp_path: Path) -> None:
     script = tmp_path / f"{section}.sh"
-    body = sections(render_definition(plan_definition(*shipped("keras-bert"))))[section]
+    body = sections(definition(*shipped("keras-bert")))[section]
     script.write_text("#!/bin/sh\n" + re.sub(r"(?m)^    ", "", body))
     # SC1091: a file that exists only in the build; SC2016: $1 is for mmdebstrap's hooks; SC2086: $offline is a prefix of words on purpose
     result = LocalRunner()(
@@ -97,20 +112,18 @@ def with_post(*lines: str) -> tuple[Recipe, Lock]:
 
 
 def test_lines_of_the_recipe_come_last_without_a_network() -> None:
-    post = sections(render_definition(plan_definition(*with_post("echo 'a  b'", "test -d /opt"))))[
-        "post"
-    ]
+    post = sections(definition(*with_post("echo 'a  b'", "test -d /opt")))["post"]
     assert "    $offline /bin/sh -eu <<'RECIPE'\necho 'a  b'\ntest -d /opt\nRECIPE\n" in post
 
 
 def test_a_line_that_ends_the_heredoc_is_refused() -> None:
     with pytest.raises(UsageError, match="RECIPE"):
-        render_definition(plan_definition(*with_post("RECIPE", "rm -rf /opt")))
+        definition(*with_post("RECIPE", "rm -rf /opt"))
 
 
 def test_a_line_that_begins_a_section_is_refused() -> None:
     with pytest.raises(UsageError, match=r"^\[system\] post: '%runscript' starts with %"):
-        render_definition(plan_definition(*with_post("%runscript")))
+        definition(*with_post("%runscript"))
 
 
 def test_environment_values_are_quoted_once() -> None:
@@ -119,7 +132,7 @@ def test_environment_values_are_quoted_once() -> None:
     recipe = msgspec.structs.replace(
         recipe, run=msgspec.structs.replace(recipe.run, environment=environment)
     )
-    part = sections(render_definition(plan_definition(recipe, lock)))["environment"]
+    part = sections(definition(recipe, lock))["environment"]
     script = f'{part}\nprintf \'%s|%s\' "$GREETING" "$EMPTY"'
     result = LocalRunner()(Command(argv=("/bin/sh", "-c", script)))
     assert result.stdout == 'it\'s "{{ name }}" $HOME `id`|'
@@ -129,9 +142,7 @@ def test_environment_values_are_quoted_once() -> None:
 def test_a_summary_cannot_break_out_of_its_place() -> None:
     recipe, lock = shipped("torch-mnist")
     about = msgspec.structs.replace(recipe.recipe, summary="%post rm -rf / # ☃ \"'")
-    parts = sections(
-        render_definition(plan_definition(msgspec.structs.replace(recipe, recipe=about), lock))
-    )
+    parts = sections(definition(msgspec.structs.replace(recipe, recipe=about), lock))
     assert set(parts) == {"", "setup", "post", "environment", "labels", "test", "runscript", "help"}
     assert "rm -rf / #" not in parts["post"]
 
@@ -150,7 +161,7 @@ def test_runscript_hands_on_words_unchanged() -> None:
     recipe = msgspec.structs.replace(
         recipe, run=msgspec.structs.replace(recipe.run, command=("echo", "a  b", "$x"))
     )
-    script = sections(render_definition(plan_definition(recipe, lock)))["runscript"]
+    script = sections(definition(recipe, lock))["runscript"]
     run = LocalRunner()
     assert run(Command(argv=("/bin/sh", "-c", script, "runscript"))).stdout == "a  b $x\n"
     assert (

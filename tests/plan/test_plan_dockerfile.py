@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +24,7 @@ from envbuild.store.layout import Store
 from tests.hosts import RECIPE as SMALL_RECIPE
 from tests.hosts import ROOT_ONLY, Bench, Lack
 from tests.project import Project
-from tests.support import needs
+from tests.support import Golden, needs
 from tests.tiny_image import open_folder
 
 SMALL = Definition(
@@ -38,7 +37,7 @@ SMALL = Definition(
 )
 
 
-def test_the_whole_text(golden: Callable[[str, str], None]) -> None:
+def test_the_whole_text(golden: Golden) -> None:
     golden("plan/small.Dockerfile", render_dockerfile(SMALL, files="files"))
 
 
@@ -51,7 +50,7 @@ def test_a_bootstrap_starts_from_its_tar() -> None:
 
 
 def test_a_bootstrap_without_a_tar_makes_its_root_in_a_stage(
-    golden: Callable[[str, str], None],
+    golden: Golden,
 ) -> None:
     told = replace(SMALL, header=(("Bootstrap", "scratch"),), setup=("set -eu", "mkdir /target"))
     golden("plan/staged.Dockerfile", render_dockerfile(told))
@@ -111,8 +110,7 @@ def test_an_engine_builds_what_export_writes_of_a_bootstrap(engine: str, tmp_pat
     project = Project(tmp_path / "project")
     project.write("recipes/small.toml", RECIPE)
     for verb in (("lock",), ("export", "--format", "dockerfile", "-o", "context/Dockerfile")):
-        done = project.run(*verb)
-        assert done.code == 0, done.stderr
+        project.succeed(*verb)
     user, runner = load_settings(project.env, tmp_path), LocalRunner()
     lines = [
         f"DEBIAN_MIRROR={debian_mirror(user, runner)}",
@@ -186,8 +184,7 @@ def test_an_ordinary_user_builds_it_without_an_engine(tmp_path: Path) -> None:
     project = Project(tmp_path / "project")
     project.write("recipes/small.toml", RECIPE)
     for verb in (("lock",), ("export", "--format", "dockerfile", "-o", "Dockerfile")):
-        done = project.run(*verb)
-        assert done.code == 0, done.stderr
+        project.succeed(*verb)
     user, runner = load_settings(project.env, tmp_path), LocalRunner()
     base = read_lock(project.folder / "lockfiles/small.lock").base.digest
     folder = open_folder() / "host"

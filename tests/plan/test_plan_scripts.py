@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
-import http.server
-import threading
 from collections.abc import Iterator
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 
 from envbuild.plan.scripts import fetch_debian, fetch_packages
+from tests.support import http_server
 
 DATA = b"the file"
 SUM = hashlib.sha256(DATA).hexdigest()
@@ -28,18 +27,8 @@ def server(tmp_path: Path) -> Iterator[str]:
         f"<a href='other.whl'>x</a><a class='y' href='../../pool/{FILE}?a=1#sha256={SUM}'>{FILE}</a>"
     )
     (top / "pool" / FILE).write_bytes(DATA)
-
-    class Quiet(http.server.SimpleHTTPRequestHandler):
-        def log_message(self, *_: object) -> None:
-            pass
-
-    handler = functools.partial(Quiet, directory=str(top))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as listening:
-        thread = threading.Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        yield f"http://127.0.0.1:{listening.server_port}"
-        listening.shutdown()
-        thread.join()
+    with http_server(SimpleHTTPRequestHandler, directory=str(top)) as url:
+        yield url
 
 
 def listed(folder: Path, *, sha256: str = SUM, file: str = FILE) -> str:

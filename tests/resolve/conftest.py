@@ -7,20 +7,19 @@ import html
 import io
 import tarfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from envbuild.base.model import BaseFacts, Dist
-from envbuild.context import open_context
-from envbuild.progress import Silent
 from envbuild.resolve.model import Request, Resolution
 from envbuild.resolve.stubs import write_wheel
 from envbuild.resolve.uv.resolver import UvResolver
-from envbuild.run import LocalRunner
 from envbuild.settings import Settings, load_settings
 from tests.resolve.loopback import Server
+from tests.support import quiet_context
 
 
 class SyntheticIndex:
@@ -134,7 +133,7 @@ def settings(tmp_path: Path, index: SyntheticIndex, uv_cache: Path) -> Settings:
 @pytest.fixture
 def resolve(settings: Settings) -> Callable[..., Resolution]:
     """Resolve requirements against a base on the synthetic index."""
-    resolver = UvResolver(open_context(settings, LocalRunner(), Silent()))
+    resolver = UvResolver(quiet_context(settings))
 
     def ask(facts: BaseFacts, *requirements: str, **other: object) -> Resolution:
         return resolver(Request(facts=facts, requirements=requirements, **other))  # type: ignore[arg-type]
@@ -149,6 +148,16 @@ def server() -> Iterator[Server]:
     served.ended.set()
     served.http.shutdown()
     served.http.server_close()
+
+
+@pytest.fixture
+def ask_server(server: Server, settings: Settings, tmp_path: Path) -> Callable[..., Resolution]:
+    """Resolve names on the server, with short patience; uv's cache is new, as its server is."""
+    environment = {**settings.environment, "UV_HTTP_RETRIES": "0", "UV_HTTP_TIMEOUT": "1"}
+    environment["UV_CACHE_DIR"] = str(tmp_path / "uv-cache")
+    there = replace(settings, indexes={"default": f"{server.url}/simple"}, environment=environment)
+    resolver = UvResolver(quiet_context(there))
+    return lambda *names: resolver(Request(facts=base(), requirements=names))
 
 
 def versions(resolution: Resolution) -> dict[str, str]:

@@ -23,10 +23,8 @@ from packaging.utils import (
 )
 from packaging.version import Version
 
-from envbuild.context import open_context
 from envbuild.net.index import Link, index_url, read_links
 from envbuild.net.web import GoneError, open_response, with_retries
-from envbuild.progress import Silent
 from envbuild.resolve.pylock import Candidate
 from envbuild.resolve.sources.artifacts import RANGE, describe_files, stored_file
 from envbuild.resolve.sources.metadata import TAIL, Remote
@@ -34,6 +32,7 @@ from envbuild.run import LocalRunner
 from envbuild.settings import Settings
 from envbuild.store.atomic import write_text
 from envbuild.store.layout import Store
+from tests.support import quiet_context
 
 LARGEST_EXTENSION = 1_200_000
 """Compressed bytes of an extension module that is still fetched."""
@@ -94,9 +93,9 @@ class Published:
             return ()
         candidate = _candidate(link)
         with self._lock(link.sha256):
-            return describe_files(
-                [candidate], open_context(self.settings, LocalRunner(), Silent())
-            )[candidate.sha256].requires
+            return describe_files([candidate], quiet_context(self.settings))[
+                candidate.sha256
+            ].requires
 
     def text(self, name: str, version: Version, member: str) -> str | None:
         """Return the files of a release whose path matches, one after the other; None where there is none."""

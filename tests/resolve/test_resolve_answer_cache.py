@@ -10,15 +10,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from envbuild.context import open_context
 from envbuild.errors import NetworkError, NoSolutionError
-from envbuild.progress import Silent
 from envbuild.resolve.answer_cache import FRESH_SECONDS, CachedAnswer, CachedResolver
 from envbuild.resolve.model import Found, FoundFile, Request, Resolution
-from envbuild.run import LocalRunner
 from envbuild.settings import Settings
 from envbuild.store.layout import Store
 from tests.resolve.conftest import base
+from tests.support import quiet_context
 
 RICH = Resolution(
     packages=(
@@ -66,7 +64,7 @@ def answers(settings: Settings) -> list[Path]:
 
 
 def ask(settings: Settings, backend: Backend, request: Request = REQUEST) -> Resolution:
-    return CachedResolver(open_context(settings, LocalRunner(), Silent()), lambda: backend)(request)
+    return CachedResolver(quiet_context(settings), lambda: backend)(request)
 
 
 def test_same_question_is_put_once(remote: Settings) -> None:

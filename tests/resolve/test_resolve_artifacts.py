@@ -11,18 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envbuild.context import open_context
 from envbuild.errors import IntegrityError, NetworkError
-from envbuild.progress import Silent
 from envbuild.resolve.pylock import Candidate
 from envbuild.resolve.sources.artifacts import About, describe_files, note_built
 from envbuild.resolve.sources.metadata import Headers, Remote, headers, wheel_headers
 from envbuild.resolve.stubs import write_wheel
-from envbuild.run import LocalRunner
 from envbuild.settings import Settings
 from envbuild.store.layout import Store
 from tests.resolve.conftest import sdist_bytes
 from tests.resolve.loopback import Server
+from tests.support import quiet_context
 
 
 def wheel_bytes(folder: Path, *, padding: int = 0, at_end: bool = False) -> bytes:
@@ -44,9 +42,7 @@ def test_one_request_gives_size_and_metadata_of_a_large_wheel(
 ) -> None:
     data = wheel_bytes(tmp_path, padding=3_000_000)
     candidate = server.put("a-1.0-py3-none-any.whl", data)
-    about = describe_files([candidate], open_context(settings, LocalRunner(), Silent()))[
-        candidate.sha256
-    ]
+    about = describe_files([candidate], quiet_context(settings))[candidate.sha256]
     assert about == About(size=len(data), requires=("six>=1.10",))
     assert server.requests == [("GET", "/a-1.0-py3-none-any.whl", "bytes=-65536")]
 
@@ -57,9 +53,7 @@ def test_metadata_elsewhere_takes_further_requests_but_never_the_whole(
     candidate = server.put(
         "a-1.0-py3-none-any.whl", wheel_bytes(tmp_path, padding=3_000_000, at_end=True)
     )
-    about = describe_files([candidate], open_context(settings, LocalRunner(), Silent()))[
-        candidate.sha256
-    ]
+    about = describe_files([candidate], quiet_context(settings))[candidate.sha256]
     assert about.requires == ("six>=1.10",)
     assert [request[2] for request in server.requests] == ["bytes=-65536", "bytes=0-65535"]
 
@@ -68,12 +62,12 @@ def test_what_is_known_is_not_asked_again(
     server: Server, settings: Settings, tmp_path: Path
 ) -> None:
     candidate = server.put("a-1.0-py3-none-any.whl", wheel_bytes(tmp_path))
-    first = describe_files([candidate, candidate], open_context(settings, LocalRunner(), Silent()))
-    assert describe_files([candidate], open_context(settings, LocalRunner(), Silent())) == first
+    first = describe_files([candidate, candidate], quiet_context(settings))
+    assert describe_files([candidate], quiet_context(settings)) == first
     assert len(server.requests) == 1
     kept = next((settings.store / "v1/metadata").glob(f"{candidate.sha256}-*.json"))
     kept.write_text('{"size": 1')
-    assert describe_files([candidate], open_context(settings, LocalRunner(), Silent())) == first
+    assert describe_files([candidate], quiet_context(settings)) == first
     assert len(server.requests) == 2
 
 
@@ -81,9 +75,7 @@ def test_server_without_ranges(server: Server, settings: Settings, tmp_path: Pat
     server.ranges = False
     data = wheel_bytes(tmp_path, padding=100_000)
     candidate = server.put("a-1.0-py3-none-any.whl", data)
-    about = describe_files([candidate], open_context(settings, LocalRunner(), Silent()))[
-        candidate.sha256
-    ]
+    about = describe_files([candidate], quiet_context(settings))[candidate.sha256]
     assert about == About(size=len(data), requires=("six>=1.10",))
 
 
@@ -94,9 +86,7 @@ def test_sdist_is_fetched_into_the_store_once(server: Server, settings: Settings
     }
     data = sdist_bytes("a-1.0", files)
     candidate = server.put("a-1.0.tar.gz", data)
-    about = describe_files([candidate], open_context(settings, LocalRunner(), Silent()))[
-        candidate.sha256
-    ]
+    about = describe_files([candidate], quiet_context(settings))[candidate.sha256]
     assert about == About(
         size=len(data),
         requires=("six",),
@@ -118,18 +108,18 @@ def test_what_a_build_gave_stands_above_what_an_author_packed(
     written = server.put("b-1.0.tar.gz", sdist_bytes("b-1.0", {"PKG-INFO": "Requires-Dist: six\n"}))
     store = Store(settings.store)
     both = [candidate, written]
-    first = describe_files(both, open_context(settings, LocalRunner(), Silent()))
+    first = describe_files(both, quiet_context(settings))
     assert [first[one.sha256].read_from for one in both] == ["packed", "pkg-info"]
 
     for one in both:
         note_built(one.sha256, ("six", "pillow>=9"), store)
-    after = describe_files(both, open_context(settings, LocalRunner(), Silent()))
+    after = describe_files(both, quiet_context(settings))
     assert after[candidate.sha256].requires == ("six", "pillow>=9")
     assert after[candidate.sha256].read_from == "built"
     assert after[written.sha256] == first[written.sha256]
 
     (settings.store / f"v1/metadata/{candidate.sha256}-built.json").write_text("{")
-    assert describe_files(both, open_context(settings, LocalRunner(), Silent())) == first
+    assert describe_files(both, quiet_context(settings)) == first
 
 
 def test_sdist_with_other_content_than_the_index_says(server: Server, settings: Settings) -> None:
@@ -138,7 +128,7 @@ def test_sdist_with_other_content_than_the_index_says(server: Server, settings: 
         IntegrityError,
         match=r"a-1\.0\.tar\.gz is not the file that was locked: expected sha256 0000",
     ):
-        describe_files([candidate], open_context(settings, LocalRunner(), Silent()))
+        describe_files([candidate], quiet_context(settings))
     assert not Store(settings.store).artifact(candidate.sha256).exists()
 
 
@@ -156,7 +146,7 @@ def test_file_that_is_no_wheel(data: bytes, text: str, server: Server, settings:
     server.ranges = False
     candidate = server.put("a-1.0-py3-none-any.whl", data)
     with pytest.raises(IntegrityError) as caught:
-        describe_files([candidate], open_context(settings, LocalRunner(), Silent()))
+        describe_files([candidate], quiet_context(settings))
     assert str(caught.value) == text
 
 
@@ -166,7 +156,7 @@ def test_size_that_the_index_and_the_server_disagree_about(
     data = wheel_bytes(tmp_path)
     candidate = server.put("a-1.0-py3-none-any.whl", data, size=len(data) + 1)
     with pytest.raises(IntegrityError) as caught:
-        describe_files([candidate], open_context(settings, LocalRunner(), Silent()))
+        describe_files([candidate], quiet_context(settings))
     assert str(caught.value) == (
         f"{candidate.url}: the index says that a-1.0-py3-none-any.whl has {len(data) + 1} bytes, its server that it has "
         f"{len(data)}"
@@ -178,7 +168,7 @@ def test_file_that_is_gone(server: Server, settings: Settings) -> None:
         file="a-1.0-py3-none-any.whl", url=f"{server.url}/a-1.0-py3-none-any.whl", sha256="1" * 64
     )
     with pytest.raises(NetworkError) as caught:
-        describe_files([candidate], open_context(settings, LocalRunner(), Silent()))
+        describe_files([candidate], quiet_context(settings))
     assert str(caught.value) == f"{candidate.url}: is not there (HTTP 404)"
 
 
@@ -187,7 +177,7 @@ def test_index_that_gives_no_hash(settings: Settings) -> None:
         file="a-1.0.tar.gz", url="https://u:p@mirror.invalid/a-1.0.tar.gz", sha256="md5"
     )
     with pytest.raises(IntegrityError) as caught:
-        describe_files([candidate], open_context(settings, LocalRunner(), Silent()))
+        describe_files([candidate], quiet_context(settings))
     assert str(caught.value) == "the index gives no sha256 for a-1.0.tar.gz"
     assert (
         caught.value.hint

@@ -42,6 +42,5 @@ def test_a_lock_is_made_in_a_home_without_hard_links(mounted: Path) -> None:
     with pytest.raises(OSError, match="not permitted"):
         os.link(mounted / "one", mounted / "two")
     project = small_project(mounted / "project")
-    done = project.run("lock", "small", "--no-proof", TMPDIR=str(mounted.parent))
-    assert done.code == 0, done.stderr
+    project.succeed("lock", "small", "--no-proof", TMPDIR=str(mounted.parent))
     assert "six" in next((project.folder / "lockfiles").glob("*.lock")).read_text()

@@ -9,16 +9,14 @@ import msgspec
 import pytest
 
 from envbuild.base.model import BaseFacts, Dist
-from envbuild.context import open_context
 from envbuild.errors import NoSolutionError
-from envbuild.progress import Silent
 from envbuild.resolve.couplings import protected_names
 from envbuild.resolve.framework import with_framework
 from envbuild.resolve.model import Request, Resolution
 from envbuild.resolve.uv.resolver import UvResolver
-from envbuild.run import LocalRunner
 from envbuild.settings import Settings, load_settings
 from tests.resolve.conftest import versions
+from tests.support import quiet_context
 
 pytestmark = pytest.mark.live
 CASES = Path(__file__).parent / "cases"
@@ -60,7 +58,7 @@ def resolve(
     settings: Settings, facts: BaseFacts, *requirements: str, **other: object
 ) -> Resolution:
     request = Request(facts=facts, requirements=requirements, **other)  # type: ignore[arg-type]
-    return UvResolver(open_context(settings, LocalRunner(), Silent()))(request)
+    return UvResolver(quiet_context(settings))(request)
 
 
 def assert_framework_survives(facts: BaseFacts, resolution: Resolution) -> None:

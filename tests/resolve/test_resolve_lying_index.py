@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from envbuild.context import open_context
 from envbuild.errors import EnvbuildError, IntegrityError, NetworkError, NoSolutionError
-from envbuild.progress import Silent
-from envbuild.resolve.model import Request, Resolution
+from envbuild.resolve.model import Resolution
 from envbuild.resolve.stubs import write_wheel
-from envbuild.resolve.uv.resolver import UvResolver
-from envbuild.run import LocalRunner
-from envbuild.settings import Settings
-from tests.resolve.conftest import base, sdist_bytes
+from tests.resolve.conftest import sdist_bytes
 from tests.resolve.loopback import Server
 
 WHEEL = "six-1.16.0-py3-none-any.whl"
@@ -25,19 +19,6 @@ SETUP = {
     "PKG-INFO": "Metadata-Version: 2.1\nName: six\nVersion: 1.16.0\n",
     "setup.py": "import nothing\n",
 }
-
-
-@pytest.fixture
-def ask(server: Server, settings: Settings, tmp_path: Path) -> Callable[[], Resolution]:
-    """Resolve ``six`` on the server, with short patience; uv's cache is new, as its server is."""
-    environment = {**settings.environment, "UV_HTTP_RETRIES": "0", "UV_HTTP_TIMEOUT": "1"}
-    environment["UV_CACHE_DIR"] = str(tmp_path / "uv-cache")
-    there = dataclasses.replace(
-        settings, indexes={"default": f"{server.url}/simple"}, environment=environment
-    )
-    return lambda: UvResolver(open_context(there, LocalRunner(), Silent()))(
-        Request(facts=base(), requirements=("six",))
-    )
 
 
 def wheel(tmp_path: Path) -> bytes:
@@ -125,27 +106,31 @@ def test_lie_is_told_and_nothing_is_left(
     told: tuple[type[EnvbuildError], str],
     server: Server,
     tmp_path: Path,
-    ask: Callable[[], Resolution],
+    ask_server: Callable[..., Resolution],
 ) -> None:
     lie(server, tmp_path)
     with pytest.raises(told[0]) as caught:
-        ask()
+        ask_server("six")
     assert told[1] in str(caught.value)
     assert caught.value.hint
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("envbuild")] == []
 
 
 def test_page_of_a_login_is_suspected(
-    server: Server, tmp_path: Path, ask: Callable[[], Resolution]
+    server: Server, tmp_path: Path, ask_server: Callable[..., Resolution]
 ) -> None:
     show_login(server, tmp_path)
     with pytest.raises(NoSolutionError) as caught:
-        ask()
+        ask_server("six")
     assert caught.value.hint == (
         "look at what the index answers for six: a login or error page of a proxy offers nothing either"
     )
 
 
-def test_honest_index(server: Server, tmp_path: Path, ask: Callable[[], Resolution]) -> None:
+def test_honest_index(
+    server: Server, tmp_path: Path, ask_server: Callable[..., Resolution]
+) -> None:
     server.page("six", server.put(WHEEL, wheel(tmp_path)))
-    assert [(package.name, package.version) for package in ask().packages] == [("six", "1.16.0")]
+    assert [(package.name, package.version) for package in ask_server("six").packages] == [
+        ("six", "1.16.0")
+    ]

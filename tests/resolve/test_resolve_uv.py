@@ -12,15 +12,14 @@ import msgspec
 import pytest
 
 from envbuild.base.model import BaseFacts
-from envbuild.context import open_context
 from envbuild.errors import NetworkError, NoSolutionError, UsageError
-from envbuild.progress import Silent, SilentStage
+from envbuild.progress import SilentStage
 from envbuild.resolve.model import HeldBack, Moved, Provided, Request, Resolution
 from envbuild.resolve.uv.resolver import UvResolver
-from envbuild.run import LocalRunner
 from envbuild.settings import Settings, load_settings
 from tests.resolve.conftest import SyntheticIndex, base, versions
 from tests.resolve.loopback import Server
+from tests.support import quiet_context
 
 Resolve = Callable[..., Resolution]
 NGC = base("torch==2.4.0a0+f70bd71a48.nv24.6", "numpy==1.24.4", requires={"torch": ("numpy",)})
@@ -720,9 +719,7 @@ def test_unreachable_index(index: SyntheticIndex, settings: Settings) -> None:
         environment={**settings.environment, "UV_HTTP_RETRIES": "0"},
     )
     with pytest.raises(NetworkError) as caught:
-        UvResolver(open_context(away, LocalRunner(), Silent()))(
-            Request(facts=base(), requirements=("rich",))
-        )
+        UvResolver(quiet_context(away))(Request(facts=base(), requirements=("rich",)))
     assert str(caught.value) == (
         "http://127.0.0.1:9/simple/rich/: the package index did not answer: Connection refused (os error 111)"
     )
@@ -811,16 +808,12 @@ def test_a_build_backend_is_asked_what_else_it_needs_where_the_user_allows_it(
     facts = msgspec.structs.replace(NGC, python=here)
     for _ in range(2):  # the second answer is remembered
         allowed = dataclasses.replace(settings, host_builds=True)
-        answer = UvResolver(open_context(allowed, LocalRunner(), Silent()))(
-            Request(facts=facts, requirements=("ext",))
-        )
+        answer = UvResolver(quiet_context(allowed))(Request(facts=facts, requirements=("ext",)))
         assert [(item.name, item.version, item.via) for item in answer.build] == [
             ("cython", "3.0.11", ("ext",)),
             ("tool", "3.0", ("ext",)),
         ]
-    answer = UvResolver(open_context(settings, LocalRunner(), Silent()))(
-        Request(facts=facts, requirements=("ext",))
-    )
+    answer = UvResolver(quiet_context(settings))(Request(facts=facts, requirements=("ext",)))
     assert [item.name for item in answer.build] == ["tool"]
 
 
@@ -829,9 +822,7 @@ def test_a_backend_that_fails_here_adds_nothing(index: SyntheticIndex, settings:
         "ext", "1.0", files={**EXT, "conf/own.py": "raise OSError('only on the cluster')\n"}
     )
     index.wheel("tool", "3.0")
-    resolver = UvResolver(
-        open_context(dataclasses.replace(settings, host_builds=True), LocalRunner(), Silent())
-    )
+    resolver = UvResolver(quiet_context(dataclasses.replace(settings, host_builds=True)))
     answer = resolver(Request(facts=base(), requirements=("ext",)))
     assert [item.name for item in (*answer.packages, *answer.build)] == ["ext", "tool"]
 
@@ -911,7 +902,7 @@ def test_named_index_is_asked_first_and_remembered(
     index.wheel("rich", "14.0")
     other.wheel("torch", "2.5.1+cu121")
     both = dataclasses.replace(settings, indexes={**settings.indexes, "cu121": other.url})
-    resolver = UvResolver(open_context(both, LocalRunner(), Silent()))
+    resolver = UvResolver(quiet_context(both))
     answer = resolver(Request(facts=base(), requirements=("torch", "rich"), indexes=("cu121",)))
     assert versions(answer) == {"rich": "14.0", "torch": "2.5.1+cu121"}
     assert {package.name: package.file.index for package in answer.packages} == {
@@ -1077,7 +1068,7 @@ def test_builds_of_a_named_index_as_pytorch_serves_them(
     index.wheel("torch", "2.0.1", "2.1.0")
     index.wheel("rich", "13.0")
     environment = {**settings.environment, "ENVBUILD_INDEX_CU118": f"{server.url}/whl/cu118"}
-    context = open_context(load_settings(environment, tmp_path), LocalRunner(), Silent())
+    context = quiet_context(load_settings(environment, tmp_path))
     asked = Request(facts=base(), requirements=("torch==2.0.1+cu118", "rich"), indexes=("cu118",))
     stage = PageCounter()
     answer = UvResolver(context, stage)(asked)

@@ -13,11 +13,10 @@ from pathlib import Path
 
 from envbuild.app.shelf.publish import gather_publication, publish, refuse_failed
 from envbuild.cli import run_cli
-from envbuild.context import Context, open_context
+from envbuild.context import Context
 from envbuild.lock.digest import recipe_digest
 from envbuild.lock.model import Lock, LockedBase, Packer, PythonPackage
 from envbuild.lock.write import write_lock
-from envbuild.progress import Silent
 from envbuild.recipe.read import read_recipe
 from envbuild.run import LocalRunner, Result
 from envbuild.settings import Settings, load_settings
@@ -25,6 +24,7 @@ from envbuild.shelf.client import ShelfClient
 from envbuild.shelf.config import ShelfConfig, add_shelf, backend_of, normal_url, open_shelf
 from envbuild.shelf.fetch import VerifiedEntry, fetch_entry
 from tests.project import Project
+from tests.support import quiet_context
 
 RECIPE = """\
 [recipe]
@@ -119,9 +119,7 @@ class User(Project):
 
     def ok(self, *arguments: str, **env: str) -> str:
         """Run a command that must succeed; return what it printed."""
-        result = self.run(*arguments, timeout=120, **env)
-        assert result.code == 0, result.stderr
-        return result.stdout
+        return self.succeed(*arguments, timeout=120, **env).stdout
 
     def refused(self, code: int, *arguments: str, **env: str) -> str:
         """Run a command that must fail with this code and without a traceback; return what it said."""
@@ -159,7 +157,7 @@ class Member:
 
     @property
     def context(self) -> Context:
-        return open_context(self.settings, LocalRunner(), Silent())
+        return quiet_context(self.settings)
 
     @property
     def library(self) -> ShelfClient:

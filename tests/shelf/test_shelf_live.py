@@ -24,8 +24,7 @@ post = [
 def empty(folder: Path, shelf: Path) -> Project:
     """Somebody who has nothing but the shelf."""
     project = Project(folder)
-    added = project.run("shelf", "add", "lab", str(shelf))
-    assert added.code == 0, added.stderr
+    project.succeed("shelf", "add", "lab", str(shelf))
     return project
 
 
@@ -33,18 +32,14 @@ def test_an_image_is_taken_checked_and_built_again_to_the_same_bytes(tmp_path: P
     ann = small_project(tmp_path / "ann")
     assert ann.run("shelf", "add", "lab", str(tmp_path / "shelf")).code == 0
     assert ann.run("lock", "small").code == 0
-    made = ann.run("make", "small", "--mode", "flat")
-    assert made.code == 0, made.stderr
-    published = ann.run("shelf", "publish", "small", "--image")
-    assert published.code == 0, published.stderr
+    ann.succeed("make", "small", "--mode", "flat")
+    ann.succeed("shelf", "publish", "small", "--image")
     bob = empty(tmp_path / "bob", tmp_path / "shelf")
-    taken = bob.run("make", "lab/small")
-    assert taken.code == 0, taken.stderr
+    taken = bob.succeed("make", "lab/small")
     assert "take small from the shelf" in taken.stderr
     assert "checks passed: " in taken.stdout
     assert (bob.folder / "small.sif").read_bytes() == (ann.folder / "small.sif").read_bytes()
-    built = bob.run("make", "lab/small", "--mode", "flat", "-o", "again.sif")
-    assert built.code == 0, built.stderr
+    built = bob.succeed("make", "lab/small", "--mode", "flat", "-o", "again.sif")
     assert "the same bytes as published" in built.stderr
     assert (bob.folder / "again.sif").read_bytes() == (ann.folder / "small.sif").read_bytes()
     assert not (bob.folder / "recipes").exists(), (
@@ -67,15 +62,13 @@ def test_lines_of_a_stranger_s_recipe_are_told_and_see_nothing_of_the_host(
     eve.write("recipes/small.toml", SMALL.replace('packages = ["hello-traditional"]', lines))
     eve.write("recipes/check.py", "import six\n")
     assert eve.run("shelf", "add", "lab", str(tmp_path / "shelf")).code == 0
-    locked = eve.run("lock", "small")
-    assert locked.code == 0, locked.stderr
+    eve.succeed("lock", "small")
     assert eve.run("shelf", "publish", "small").code == 0
     bob = empty(tmp_path / "bob", tmp_path / "shelf")
     canary.write_text("secret")
     shown = bob.run("show", "lab/small", "--script")
     assert f"cat {canary} >> /seen" in shown.stdout
-    result = bob.run("make", "lab/small")
-    assert result.code == 0, result.stderr
+    result = bob.succeed("make", "lab/small")
     assert f"  runs as root in its build: cat {canary} >> /seen" in result.stderr
     seen = bob.run("exec", "small.sif", "--", "cat", "/seen").stdout
     assert "No such file or directory" in seen

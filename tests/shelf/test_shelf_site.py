@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -21,6 +20,7 @@ from envbuild.shelf.site.treemap import HEIGHT, WIDTH, lay_out_treemap
 from envbuild.shelf.site.write import write_site
 from tests.shelf.leaves import HOSTILE, ROOT, full_leaf, many
 from tests.shelf.people import user
+from tests.support import Golden
 
 
 class Page(HTMLParser):
@@ -55,7 +55,7 @@ def written(folder: Path, *found: EntryPage) -> dict[str, str]:
     }
 
 
-def test_the_whole_pages(tmp_path: Path, golden: Callable[[str, str], None]) -> None:
+def test_the_whole_pages(tmp_path: Path, golden: Golden) -> None:
     small = replace(
         full_leaf(),
         sizes=full_leaf().sizes[:3],

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from envbuild.run import Command, LocalRunner, Result
+from tests.support import SIF
 
-SIF = b"#!/usr/bin/env run-singularity\n\0SIF_MAGIC\0" + bytes(200)
 RECIPE = """\
 [recipe]
 name = "tiny"

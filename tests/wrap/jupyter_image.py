@@ -33,8 +33,7 @@ def _made() -> Path:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     project = Project(folder)
     project.write("recipes/nb.toml", RECIPE)
-    result = project.run("make", "nb", "--no-check", "--no-proof")
-    assert result.code == 0, result.stderr
+    project.succeed("make", "nb", "--no-check", "--no-proof")
     return folder
 
 

@@ -6,7 +6,6 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +22,17 @@ from envbuild.wrap.kernel import (
     render_node_kernel,
     render_start,
 )
-from tests.support import PATIENCE, needs, wait_until
+from tests.support import PATIENCE, Golden, needs, wait_until
 from tests.wrap.conftest import envbuild
 from tests.wrap.jupyter_image import put_jupyter_image
 
 
-def test_the_spec_is_as_expected(golden: Callable[[str, str], None]) -> None:
+def test_the_spec_is_as_expected(golden: Golden) -> None:
     golden("wrap/kernel.json", render_kernel("a-b.c", "/data/it's 日本/in-image", '/i "1".sif'))
 
 
 def test_the_files_of_a_kernel_on_a_node_are_as_expected(
-    golden: Callable[[str, str], None], user_settings: Settings
+    golden: Golden, user_settings: Settings
 ) -> None:
     site = load_site("tsubame4", user_settings)
     words = ("qrsh", "-now", "n", "bash", "/data/it's 日本/start-on-node")

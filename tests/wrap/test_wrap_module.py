@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,8 +16,8 @@ from envbuild.settings import load_settings
 from envbuild.wrap.modulefile import Modulefile, render_default, render_lua, render_tcl
 from envbuild.wrap.script import Wrapper, render_wrapper
 from tests.project import shared_store
-from tests.support import needs
-from tests.wrap.conftest import SIF, call, envbuild, environment, inside
+from tests.support import SIF, Golden, needs
+from tests.wrap.conftest import call, envbuild, environment, inside
 from tests.wrap.jupyter_image import put_jupyter_image
 
 WRAPPER = Wrapper(
@@ -52,16 +51,17 @@ def write(project: Path, *words: str) -> Path:
     return project.parent / "modules/programs/tiny/1"
 
 
-def test_the_files_are_as_expected(golden: Callable[[str, str], None]) -> None:
+def test_the_files_are_as_expected(golden: Golden) -> None:
     site = load_site("tsubame4", load_settings({}, Path("/")))
-    for name, wrapper in {
-        "wrapper": WRAPPER,
-        "wrapper-tsubame4": Wrapper(
-            name="a", verb="kernel", image="/a.sif", stamp="1 2", mark="0", site=site, kept=None
-        ),
-    }.items():
-        text = render_wrapper(wrapper).replace(f"envbuild {__version__} ", "envbuild VERSION ")
-        golden(f"wrap/{name}.sh", text)
+    of_site = Wrapper(
+        name="a", verb="kernel", image="/a.sif", stamp="1 2", mark="0", site=site, kept=None
+    )
+    texts = [
+        render_wrapper(wrapper).replace(f"envbuild {__version__} ", "envbuild VERSION ")
+        for wrapper in (WRAPPER, of_site)
+    ]
+    golden("wrap/wrapper.sh", texts[0])
+    golden("wrap/wrapper-tsubame4.diff", texts[1], beside=texts[0])
     golden("wrap/module.lua", render_lua(MODULE))
     golden("wrap/module.tcl", render_tcl(MODULE))
     golden("wrap/module.version", render_default(MODULE.version))

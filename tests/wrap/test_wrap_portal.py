@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import chain
@@ -22,14 +22,14 @@ from envbuild.plan.quoting import quote_erb
 from envbuild.run import Command, LocalRunner
 from envbuild.wrap.portal import hub_lines, ondemand_files, render_start_server, vscode_lines
 from tests.project import Project, shared_store
-from tests.support import needs, wait_until
+from tests.support import Golden, needs, wait_until
 from tests.wrap.conftest import envbuild
 from tests.wrap.jupyter_image import put_jupyter_image
 
 NATIVE = ("--nodes=1", "--gpus=1", '-l <%= `id` %> "x"')
 
 
-def test_the_files_are_as_expected(golden: Callable[[str, str], None]) -> None:
+def test_the_files_are_as_expected(golden: Golden) -> None:
     golden("wrap/start-server", render_start_server("/shared/envbuild/jupyterhub/nb"))
     golden("wrap/jupyterhub.txt", hub_lines("/shared/envbuild/jupyterhub/nb"))
     golden("wrap/vscode.txt", vscode_lines("nb", "/shared/envbuild/vscode/nb", "login1", "me"))
@@ -63,8 +63,7 @@ def test_an_app_of_a_portal_is_written(tmp_path: Path) -> None:
     words = ("export", "nb", "--format", "ondemand", "-o", "app")
     missing = project.run(*words)
     assert (missing.code, "for which cluster?" in missing.stderr) == (2, True)
-    result = project.run(*words, "--for", "amane")
-    assert result.code == 0, result.stderr
+    result = project.succeed(*words, "--for", "amane")
     app = tmp_path / "app"
     assert result.stdout == f"{app}\n"
     made = {str(path.relative_to(app)) for path in app.rglob("*") if path.is_file()}

@@ -113,13 +113,11 @@ def a_second_command_beside_a_running_job(place: Place) -> None:
 
 @situation
 def a_site_describes_itself_and_is_probed(place: Place) -> None:
-    made = place.run("site", "init", "mine", "--scheduler", place.scheduler)
-    assert made.code == 0, made.stderr
+    place.succeed("site", "init", "mine", "--scheduler", place.scheduler)
     text = (place.folder / "sites/mine.toml").read_text()
     assert re.search(r"^array = \d+$", text, re.MULTILINE), text
     assert "[[partition]]" in text
-    probed = place.run("site", "probe", "--on", "mine")
-    assert probed.code == 0, probed.stdout + probed.stderr
+    place.succeed("site", "probe", "--on", "mine")
     assert re.search(
         r'^glibc = "\d\.\d+"$', (place.folder / "sites/mine.toml").read_text(), re.MULTILINE
     )

@@ -154,8 +154,7 @@ def the_commit_is_that_of_the_start(place: Place) -> None:
             slurm=f"scontrol release {job}", gridengine=f"qrls {job}", pbs=f"qrls {job}"
         ).split()
     )
-    followed = place.run("logs", job, "-f")
-    assert followed.code == 0, followed.stderr
+    followed = place.succeed("logs", job, "-f")
     [receipt] = place.receipts()
     assert receipt["commit"] == head
     assert "the commit has changed since the job was submitted" in followed.stdout

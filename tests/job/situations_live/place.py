@@ -43,10 +43,13 @@ class Place:
     ) -> Result:
         return self.project.run(*words, timeout=timeout, variables=variables)
 
+    def succeed(
+        self, *words: str, timeout: float = 200, variables: dict[str, str] | None = None
+    ) -> Result:
+        return self.project.succeed(*words, timeout=timeout, variables=variables)
+
     def submit(self, *words: str, image: str = "./tiny.sif") -> str:
-        result = self.run("submit", image, "--on", self.scheduler, *words)
-        assert result.code == 0, result.stderr
-        return result.stdout.strip()
+        return self.succeed("submit", image, "--on", self.scheduler, *words).stdout.strip()
 
     def wait(
         self,

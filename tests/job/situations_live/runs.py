@@ -17,8 +17,7 @@ from tests.support import wait_until
 
 
 def results(project: Project, *words: str) -> list[dict[str, object]]:
-    told = project.run("status", "--table", "--json", *words)
-    assert told.code == 0, told.stderr
+    told = project.succeed("status", "--table", "--json", *words)
     rows: list[dict[str, object]] = json.loads(told.stdout)
     return rows
 
@@ -89,8 +88,7 @@ def a_task_of_an_array_gets_its_old_number_again(place: Place) -> None:
     assert "done-4" in first.stdout
     (project.folder / "ok").touch()
     number = str(results(project)[0]["job"])
-    again = place.run("submit", "--again", number, "--wait")
-    assert again.code == 0, again.stdout + again.stderr
+    again = place.succeed("submit", "--again", number, "--wait")
     assert "done-6" in again.stdout
     assert "done-8" in again.stdout
     assert "done-4" not in again.stdout
@@ -102,8 +100,7 @@ def what_a_job_used_is_in_log_receipt_and_table(place: Place) -> None:
     project, site = place.project, place.scheduler
     work = "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; sleep 1"
     words = ("submit", "./tiny.sif", "--on", site, "--walltime", "10m")
-    done = place.run(*words, "--wait", "--", "sh", "-c", work)
-    assert done.code == 0, done.stdout + done.stderr
+    done = place.succeed(*words, "--wait", "--", "sh", "-c", work)
     [line] = [line for line in done.stdout.splitlines() if line.startswith("envbuild: used ")]
     assert line.endswith("of 600 s")
     [receipt] = [json.loads(path.read_text()) for path in receipt_paths(project)]
@@ -132,13 +129,11 @@ def a_job_goes_on_after_its_time_limit(place: Place) -> None:
     walltime, warn = ("1m", "42s") if site == "slurm" else ("40s", "22s")
     limits = ("--walltime", walltime, "--warn", warn, "--requeue", "3")
     words = ("submit", "./tiny.sif", "--on", site, *limits)
-    told = project.run(*words, "--checkpoint", "train", "--", "sh", "-c", TRAINING)
-    assert told.code == 0, told.stderr
+    told = project.succeed(*words, "--checkpoint", "train", "--", "sh", "-c", TRAINING)
     if site == "slurm":
         wait_for(project, told.stdout.strip(), "back into the queue")
         place.start_at_once(told.stdout.strip())
-    done = project.run("logs", told.stdout.strip(), "-f", timeout=300)
-    assert done.code == 0, done.stdout + done.stderr
+    done = project.succeed("logs", told.stdout.strip(), "-f", timeout=300)
     assert "begins at 0\n" in done.stdout
     assert "envbuild: back into the queue, for run 2 of 4" in done.stdout
     assert done.stdout.count("begins at ") == 2
@@ -172,8 +167,7 @@ def the_tasks_of_an_array_share_one_study(place: Place) -> None:
     binds = [f"--bind={path}:{path}:ro" for path in ("/usr", str(packages))]
     words = ("submit", "./tiny.sif", "--on", site, *binds, "--array", "1-4", "--wait")
     python = f"PYTHONPATH={packages} exec {Path(sys.executable).resolve()} tune.py"
-    done = project.run(*words, "--", "sh", "-c", python, timeout=180)
-    assert done.code == 0, done.stdout + done.stderr
+    done = project.succeed(*words, "--", "sh", "-c", python, timeout=180)
     assert "SQLite" not in done.stderr
     backend = optuna.storages.journal.JournalFileBackend(str(project.folder / "study.journal"))
     storage = optuna.storages.JournalStorage(backend)
@@ -208,10 +202,9 @@ def an_array_is_told_of_once_after_its_last_task(place: Place) -> None:
     done = place.run(*words, 'echo "$ENVBUILD_CODE" >>told', "--wait", "--", "sh", "-c", text)
     assert done.code == 4, done.stdout + done.stderr
     assert wait_for_lines(project.folder / "told", 1) == ["4"]
-    failing = place.run(
+    place.succeed(
         "submit", "./tiny.sif", "--on", site, "--notify", "exit 9", "--wait", "--", "sh", "-c", ":"
     )
-    assert failing.code == 0, failing.stderr
     said = "the command of --notify failed (code 9)"
     logs = project.folder / "logs"
     wait_until(lambda: any(said in path.read_text() for path in logs.iterdir()), said)

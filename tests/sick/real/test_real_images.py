@@ -59,8 +59,7 @@ def test_the_verdict_of_an_image_is_that_of_its_tree(name: str, mode: str, tmp_p
     (project.folder / "recipes").mkdir()
     (project.folder / "recipes/sick.toml").write_text(RECIPE)
     for words in (("lock", "sick"), ("make", "sick", "--mode", mode, "--no-check")):
-        done = project.run(*words)
-        assert done.code == 0, done.stderr
+        project.succeed(*words)
     away = tmp_path / "away.sif"
     (project.folder / "sick.sif").rename(away)
     checked = Project(tmp_path / "q").run("check", str(away), "--json")
