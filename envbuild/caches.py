@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from envbuild.data.tables import load_caches
 from envbuild.errors import UsageError
-from envbuild.names import Pairs
+from envbuild.names import Pairs, Texts
 from envbuild.settings import Settings
 from envbuild.store.hashing import hash_bytes
 
@@ -38,14 +38,14 @@ class Caches:
     folders: Pairs = ()
     variables: Pairs = ()
     given: Pairs = ()
-    made: tuple[str, ...] = ()
+    made: Texts = ()
 
 
 def plan_caches(
     image: Path,
     settings: Settings,
     *,
-    wanted: bool | tuple[str, ...] = True,
+    wanted: bool | Texts = True,
     taken: Collection[str] = (),
 ) -> Caches:
     """Decide what is kept for an image.

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from envbuild.host import ID_COUNT, Host
+from envbuild.names import Texts
 from envbuild.run import Command, Runner
 from envbuild.script_files import read_script
 
@@ -25,7 +26,7 @@ FOLDERS_OF_ROOT = ("_CACHEDIR", "_CONFIGDIR", "_TMPDIR")
 
 REMOVE_SECONDS = 600.0
 
-WORKING: set[tuple[Cage, tuple[str, ...]]] = set()
+WORKING: set[tuple[Cage, Texts]] = set()
 """Cages and commands that were tried in this process, and worked."""
 
 
@@ -73,14 +74,14 @@ class Cage:
             return 'exec "$@"\n'
         return read_script("envbuild", "host_scripts/enter_nested.sh", ids=str(ID_COUNT))
 
-    def _namespaces(self) -> tuple[str, ...]:
+    def _namespaces(self) -> Texts:
         """Return what starts a command as root of these ids, in namespaces of its own."""
         maps = () if self.nested else self.map_ids(0)
         root = ("--setuid", "0", "--setgid", "0")
         processes = ("--pid", "--fork", "--kill-child", "--mount-proc")
         return (self.program, *maps, *root, "--mount", *processes)
 
-    def map_ids(self, inside: int, *more: str) -> tuple[str, ...]:
+    def map_ids(self, inside: int, *more: str) -> Texts:
         """Return the options for a namespace in which the ids begin with ``inside``."""
         users = f"--map-users={self.uids[0]},{inside},{ID_COUNT}"
         return ("--user", *more, users, f"--map-groups={self.gids[0]},{inside},{ID_COUNT}")
@@ -108,7 +109,7 @@ def _own_folders(env: Mapping[str, str], stash: str, named: Mapping[Path, str]) 
     return {**kept, **own}
 
 
-def closed_folders(shown: Iterable[Path], home: str = "") -> tuple[str, ...]:
+def closed_folders(shown: Iterable[Path], home: str = "") -> Texts:
     """Return the folders to cover: homes, and the outermost closed one on the way to a path."""
     found = {
         place for place in (*ALWAYS_CLOSED, home.rstrip("/")) if place and Path(place).is_dir()

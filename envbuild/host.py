@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.errors import HostError
+from envbuild.names import Texts
 from envbuild.run import Command, Runner
 
 CAP_SYS_RESOURCE = 24
@@ -58,7 +59,7 @@ class Host:
     fuse: bool
     driver: str | None
     free_ids: int = FIRST_ID
-    switches: tuple[str, ...] = ()
+    switches: Texts = ()
 
     @property
     def crippled_root(self) -> bool:
@@ -81,7 +82,7 @@ class Space:
     total: int = 0
     device: str = ""
     mount: str = ""
-    options: tuple[str, ...] = ()
+    options: Texts = ()
 
     @property
     def slow(self) -> bool:
@@ -248,7 +249,7 @@ def _free_ids(root: Path) -> int:
     return free
 
 
-def _switches(root: Path) -> tuple[str, ...]:
+def _switches(root: Path) -> Texts:
     """Return "NAME=VALUE" for each setting that this kernel has and that keeps user namespaces from people."""
     off: list[str] = []
     for name, (closed, opened) in SWITCHES.items():

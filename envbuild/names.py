@@ -24,6 +24,8 @@ ChannelName = Annotated[
     ),
 ]
 
+Texts = tuple[str, ...]
+"""Texts in their order, such as names or the words of a command."""
 Pairs = tuple[tuple[str, str], ...]
 """Two texts that belong together, such as names and values, in their order."""
 DIRECT = "(direct)"

@@ -17,6 +17,7 @@ from typing import IO, NoReturn, Protocol
 
 from envbuild.errors import HostError, ToolFailedError, ToolMissingError
 from envbuild.interrupts import ASKED_TO_END
+from envbuild.names import Texts
 
 CAPTURE_LIMIT = 8 * 1024 * 1024
 """Bytes kept of each stream; a child that prints more is drained but only its last part is kept."""
@@ -41,7 +42,7 @@ class Command:
     every complete line of either stream.
     """
 
-    argv: tuple[str, ...]
+    argv: Texts
     cwd: Path | None = None
     env: Mapping[str, str] | None = None
     stdin: str | None = None
@@ -60,7 +61,7 @@ class Result:
     ``seconds`` is wall time, ``timed_out`` tells that the time limit ended it.
     """
 
-    argv: tuple[str, ...]
+    argv: Texts
     code: int
     stdout: str
     stderr: str
@@ -335,7 +336,7 @@ def failure(result: Result, *, timeout: float | None = None) -> ToolFailedError:
 
 
 def beside(
-    argv: tuple[str, ...], env: Mapping[str, str], tick: Callable[[int], object], *, every: float
+    argv: Texts, env: Mapping[str, str], tick: Callable[[int], object], *, every: float
 ) -> int:
     """Run a command with our own terminal, calling ``tick(pid)`` every so many seconds; return its exit code.
 
@@ -372,7 +373,7 @@ def _ended(process: subprocess.Popen[bytes], patience: float) -> int | None:
     return None
 
 
-def hand_over(argv: tuple[str, ...], env: Mapping[str, str]) -> NoReturn:
+def hand_over(argv: Texts, env: Mapping[str, str]) -> NoReturn:
     """Replace this process by the command: its exit code, signals and terminal become the user's."""
     try:
         os.execvpe(argv[0], argv, dict(env))  # noqa: S606

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from envbuild.errors import UsageError
+from envbuild.names import Texts
 from envbuild.settings_file import DOWNLOADS, Registry, SettingsFile, read_settings_file
 
 
@@ -42,10 +43,10 @@ class Settings:
     cwd: Path
     indexes: Mapping[str, str] = field(default_factory=dict)
     registries: Mapping[str, Registry] = field(default_factory=dict)
-    channels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    channels_allowed: tuple[str, ...] | None = None
+    channels: Mapping[str, Texts] = field(default_factory=dict)
+    channels_allowed: Texts | None = None
     conda_vendor: bool = False
-    licenses_denied: tuple[str, ...] = ()
+    licenses_denied: Texts = ()
     debian_mirror: str | None = None
     ubuntu_mirror: str | None = None
     certificates: Path | None = None
@@ -159,7 +160,7 @@ def _indexes(sources: _Sources) -> dict[str, str]:
     return {**indexes, "default": default} if default else indexes
 
 
-def _channels(written: SettingsFile) -> dict[str, tuple[str, ...]]:
+def _channels(written: SettingsFile) -> dict[str, Texts]:
     return {
         name: (urls,) if isinstance(urls, str) else urls for name, urls in written.channels.items()
     }

@@ -8,13 +8,12 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from envbuild.names import Texts
 from envbuild.toml import convert, read_toml
 
 DOWNLOADS = 6
 """Files fetched at the same time unless [build] downloads says otherwise."""
-Folders = Annotated[
-    tuple[str, ...], Meta(description='A list of folders: ["/shared/envbuild", "~/own"].')
-]
+Folders = Annotated[Texts, Meta(description='A list of folders: ["/shared/envbuild", "~/own"].')]
 MirrorUrl = Annotated[
     str,
     Meta(
@@ -25,7 +24,7 @@ MirrorUrl = Annotated[
 ChannelUrls = (
     str
     | Annotated[
-        tuple[str, ...],
+        Texts,
         Meta(min_length=1, description="A URL, or a list of them, best first."),
     ]
 )
@@ -51,12 +50,8 @@ class RecipesSettings(_Settings, frozen=True):
 class CondaSettings(_Settings, frozen=True):
     """Which conda channels and packages may be used."""
 
-    allow: (
-        Annotated[tuple[str, ...], Meta(description='A list of channels: ["conda-forge"].')] | None
-    ) = None
-    deny_licenses: Annotated[
-        tuple[str, ...], Meta(description='A list of patterns: ["AGPL-*"].')
-    ] = ()
+    allow: Annotated[Texts, Meta(description='A list of channels: ["conda-forge"].')] | None = None
+    deny_licenses: Annotated[Texts, Meta(description='A list of patterns: ["AGPL-*"].')] = ()
     vendor: bool = False
 
 

@@ -21,7 +21,7 @@ from envbuild.lock.decide.options import LockOptions
 from envbuild.lock.model import EVERYTHING, Lock
 from envbuild.lock.read import read_lock
 from envbuild.lock.report import summarize_lock
-from envbuild.names import Pairs
+from envbuild.names import Pairs, Texts
 from envbuild.recipe.model import Source
 
 
@@ -36,7 +36,7 @@ class LockRequest:
     packages are taken as they are.
     """
 
-    upgrade: tuple[str, ...] = ()
+    upgrade: Texts = ()
     upgrade_system: bool = False
     as_of: str | None = None
     facts: Path | None = None

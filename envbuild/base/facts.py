@@ -15,7 +15,7 @@ from envbuild.base.model import SCHEMA, AptPackage, BaseFacts, Dist, InstalledCo
 from envbuild.errors import HostError, UsageError
 from envbuild.formats.fields import FOLDER
 from envbuild.limits import UNREADABLE, read_whole
-from envbuild.names import Pairs
+from envbuild.names import Pairs, Texts
 from envbuild.store.layout import Store
 from envbuild.store.sealed import read_sealed, write_sealed
 
@@ -37,7 +37,7 @@ class _Probed(msgspec.Struct, frozen=True):
     prefix: str
     machine: str
     glibc: str | None
-    site: tuple[str, ...]
+    site: Texts
     externally_managed: bool
     release: dict[str, str]
     created: int | None
@@ -55,13 +55,13 @@ class _Probed(msgspec.Struct, frozen=True):
 class _ProbedDist(msgspec.Struct, frozen=True):
     name: str
     version: str
-    requires: tuple[str, ...]
+    requires: Texts
     requires_python: str | None
     location: str
     record: str | None
     installer: str | None
-    modules: tuple[str, ...]
-    notes: tuple[str, ...]
+    modules: Texts
+    notes: Texts
 
 
 def probe_text() -> str:

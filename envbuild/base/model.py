@@ -9,7 +9,7 @@ from msgspec import Meta
 from packaging.utils import canonicalize_name
 
 from envbuild.formats.fields import Sha256, Size
-from envbuild.names import BaseKind, Pairs
+from envbuild.names import BaseKind, Pairs, Texts
 from envbuild.store.hashing import digest_of
 
 SCHEMA = 1
@@ -48,12 +48,12 @@ class Dist(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     name: str
     version: str
-    requires: tuple[str, ...] = ()
+    requires: Texts = ()
     requires_python: str | None = None
     location: str | None = None
     record: str | None = None
     installer: str | None = None
-    modules: tuple[str, ...] = ()
+    modules: Texts = ()
     note: str | None = None
 
 
@@ -102,8 +102,8 @@ class InstalledConda(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     channel: str = ""
     subdir: str = ""
     number: int = 0
-    depends: tuple[str, ...] = ()
-    constrains: tuple[str, ...] = ()
+    depends: Texts = ()
+    constrains: Texts = ()
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -135,7 +135,7 @@ class BaseFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     python_path: str | None = None
     abi: str | None = None
     prefix: str | None = None
-    site: tuple[str, ...] = ()
+    site: Texts = ()
     externally_managed: bool = False
     cuda: str | None = None
     cudnn: str | None = None
@@ -145,7 +145,7 @@ class BaseFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     apt: tuple[AptPackage, ...] = ()
     constraints: str | None = None
     environment: dict[str, str] = {}
-    stubs: tuple[str, ...] = ()
+    stubs: Texts = ()
     conda_prefix: str | None = None
     conda: tuple[InstalledConda, ...] = ()
     off_path: bool = False

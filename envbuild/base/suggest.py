@@ -16,6 +16,7 @@ from envbuild.base.gpu_names import capability_of
 from envbuild.data.lookup import compiles_for, framework_called, numbers, released, runs_on
 from envbuild.data.tables import load_cuda, load_frameworks
 from envbuild.errors import UsageError
+from envbuild.names import Texts
 from envbuild.recipe.requirement import NO_REQUIREMENT
 from envbuild.store.units import join_numbers
 
@@ -51,7 +52,7 @@ class BaseQuery(msgspec.Struct, frozen=True, kw_only=True):
     driver: str | None = None
     glibc: str | None = None
     node_glibc: str | None = None
-    pythons: tuple[str, ...] = ()
+    pythons: Texts = ()
     until: dt.date | None = None
 
 
@@ -61,8 +62,8 @@ class BaseMatch(msgspec.Struct, frozen=True, kw_only=True):
     entry: CatalogueEntry
     framework: str | None
     driver: str | None
-    reasons: tuple[str, ...]
-    cautions: tuple[str, ...]
+    reasons: Texts
+    cautions: Texts
 
 
 class RejectionCounts(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,6 +21,7 @@ from envbuild.build.in_base.sdists import BuildNeeds, wheel_key
 from envbuild.build.model import BuildSpec
 from envbuild.formats.block_codec import Codec
 from envbuild.lock.model import Lock, LockedFiles, PythonPackage
+from envbuild.names import Texts
 from envbuild.parts.cache import part_key
 from envbuild.plan.definition import is_before_cuda_key
 from envbuild.plan.model import Definition
@@ -45,7 +46,7 @@ class AssemblySpec:
     codec: Codec
     definition: Definition | None = None
     text: str = ""
-    post: tuple[str, ...] = ()
+    post: Texts = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class PlannedPart:
     kind: str
     subject: str
     key: str
-    inputs: tuple[str, ...] = ()
+    inputs: Texts = ()
     state: State = "to pack"
 
 
@@ -76,7 +77,7 @@ class PlannedBase:
     parts: tuple[PlannedPart, ...] = ()
     scheme: Scheme | None = None
     config: BaseConfig | None = None
-    hidden: tuple[str, ...] = ()
+    hidden: Texts = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,7 +102,7 @@ def spec_of(order: BuildSpec) -> AssemblySpec:
     )
 
 
-def set_by_recipe(spec: AssemblySpec) -> tuple[str, ...]:
+def set_by_recipe(spec: AssemblySpec) -> Texts:
     """Return the names of the variables that a recipe sets."""
     return tuple(name for name, _ in spec.definition.environment) if spec.definition else ()
 

@@ -20,6 +20,7 @@ from envbuild.cli.terminal import human_seconds, short_path
 from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.lock.digest import lock_digest
+from envbuild.names import Texts
 from envbuild.recipe.edit import ListSection, requirement_name
 from envbuild.recipe.find import find_recipe, recipe_files
 from envbuild.store.units import human_bytes
@@ -46,9 +47,7 @@ from envbuild.store.units import human_bytes
 )
 @flag("--json as_json", "Print what was changed as JSON.")
 @click.pass_obj
-def command(
-    context: Context, /, *, name: str | None, packages: tuple[str, ...], **options: Any
-) -> None:
+def command(context: Context, /, *, name: str | None, packages: Texts, **options: Any) -> None:
     """Add packages to a recipe, its lock and its image; with --dev to a layer over the image.
 
     \b
@@ -86,8 +85,8 @@ def command(
 
 
 def recipe_and_packages(
-    name: str | None, packages: tuple[str, ...], verb: str, context: Context
-) -> tuple[str, tuple[str, ...]]:
+    name: str | None, packages: Texts, verb: str, context: Context
+) -> tuple[str, Texts]:
     """Return a recipe and packages: without a word, or with one that is no recipe, the only recipe's.
 
     Of several words the first is always the recipe: a wrong one must not become a package.
@@ -111,7 +110,7 @@ def recipe_and_packages(
         raise
 
 
-def require_packages(name: str, packages: tuple[str, ...]) -> None:
+def require_packages(name: str, packages: Texts) -> None:
     """Raise UsageError where no package is named."""
     if not packages:
         raise UsageError("which package?", where=name, hint=f"name it behind {name}")

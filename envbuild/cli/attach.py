@@ -41,7 +41,7 @@ def command(context: Context, *, job_id: str, argv: tuple[str, ...]) -> None:
     job = _job_beside(record, argv)
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
     line = scheduler_of(site).attach("SCRIPT", plain_id(record.id), terminal=terminal)
-    status = status_of(record, site, settings, context.runner)
+    status = status_of(record, site, context)
     if status.phase != "running":
         summary = {
             "queued": "waits",

@@ -35,6 +35,7 @@ from envbuild.cli.output import (
 )
 from envbuild.context import Context
 from envbuild.errors import NoSolutionError, UsageError
+from envbuild.names import Texts
 from envbuild.store.units import as_printable, count_noun, human_bytes
 
 
@@ -152,14 +153,14 @@ DEFECT_MARK = "!"
 ENTRY_COLUMNS = ("base", "framework", "Python", "CUDA", "driver", "status", "beware")
 
 
-def _entry_row(entry: CatalogueEntry) -> tuple[str, ...]:
+def _entry_row(entry: CatalogueEntry) -> Texts:
     driver = oldest_driver(entry)
     beware = entry.defect or entry.note or ""
     cells = (entry.reference, entry.holds, entry.python, entry.cuda, driver, entry.status, beware)
     return tuple(cell or "-" for cell in cells)
 
 
-def suite_rows(entries: Sequence[CatalogueEntry]) -> list[tuple[str, ...]]:
+def suite_rows(entries: Sequence[CatalogueEntry]) -> list[Texts]:
     """Return a row for each suite and framework, with its oldest and newest version."""
     rows = []
     for _, group in groupby(entries, lambda entry: (entry.reference, entry.framework)):
@@ -172,7 +173,7 @@ def suite_rows(entries: Sequence[CatalogueEntry]) -> list[tuple[str, ...]]:
     return rows
 
 
-def _image_row(entry: CatalogueEntry) -> tuple[str, ...]:
+def _image_row(entry: CatalogueEntry) -> Texts:
     version = (entry.version or "-").partition("+")[0]
     if entry.defect:
         version += f" {DEFECT_MARK}"

@@ -19,6 +19,7 @@ from envbuild.context import Context
 from envbuild.errors import EnvbuildError
 from envbuild.lock.read import read_lock
 from envbuild.lock.staleness import stale_reasons
+from envbuild.names import Texts
 from envbuild.recipe.find import find_recipe, recipe_files
 from envbuild.recipe.model import Source
 from envbuild.store.units import human_bytes
@@ -39,7 +40,7 @@ class RecipeRow(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     lock: str = "-"
     image: str = "none"
     image_size: int | None = None
-    layer: tuple[str, ...] = ()
+    layer: Texts = ()
     verdict: str | None = None
     checked: str | None = None
     summary: str = ""
@@ -78,7 +79,7 @@ def command(context: Context, *, as_json: bool) -> None:
     print_table(COLUMNS, [_cells_of(row) for row in rows])
 
 
-def _cells_of(row: RecipeRow) -> tuple[str, ...]:
+def _cells_of(row: RecipeRow) -> Texts:
     layer = ", ".join(row.layer) or "-"
     return (row.recipe, row.lock, row.image_text, layer, row.verdict_text, row.summary)
 
@@ -100,7 +101,7 @@ def recipe_row(path: Path, context: Context) -> RecipeRow:
     return _with_image(row, image, source, context) if image.is_file() else row
 
 
-def _layer_of(name: str, context: Context) -> tuple[str, ...]:
+def _layer_of(name: str, context: Context) -> Texts:
     """Return what the development layer of a name holds; it need not fit the image any more."""
     try:
         record = read_record(record_path(context.settings.cwd, name))

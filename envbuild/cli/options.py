@@ -12,6 +12,7 @@ import click
 
 from envbuild.cli.complete import complete_image, complete_recipe, complete_site
 from envbuild.lock.model import PROOF_SECONDS
+from envbuild.names import Texts
 from envbuild.recipe.find import find_recipe
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -96,9 +97,9 @@ class CommandAfterDashes(click.Command):
 class EntryOptions:
     """How to enter an image: what is bound and set, and packages for this one run."""
 
-    binds: tuple[str, ...] = ()
-    variables: tuple[str, ...] = ()
-    packages: tuple[str, ...] = ()
+    binds: Texts = ()
+    variables: Texts = ()
+    packages: Texts = ()
     dry_run: bool = False
 
 

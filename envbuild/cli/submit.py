@@ -84,8 +84,8 @@ def command(
     if dry_run:
         show_submission(job, site)
         return 0
-    check_client(site, context.settings, context.runner)
-    job = check_predecessors(job, site, context.settings, context.runner)
+    check_client(site, context)
+    job = check_predecessors(job, site, context)
     job, key = hand_variables(job, request, context)
     if interactive:
         _replace_by_client(job, site, context, key)

@@ -21,6 +21,7 @@ from envbuild.data.tables import (
     load_releases,
     load_sonames,
 )
+from envbuild.names import Texts
 
 NVCC_BASE = "a base with nvcc (pytorch/pytorch:…-devel, nvcr.io/nvidia/pytorch)"
 """What people are told to take where GPU code is compiled."""
@@ -32,7 +33,7 @@ def numbers(version: str) -> tuple[int, ...]:
     return tuple(map(int, found[0].split("."))) if found else ()
 
 
-def matches(name: str, patterns: tuple[str, ...]) -> bool:
+def matches(name: str, patterns: Texts) -> bool:
     """Tell whether a name matches one of the shell patterns."""
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
@@ -84,7 +85,7 @@ def released(framework: str | None, version: str | None) -> dt.date | None:
     return days.get(line)
 
 
-def cuda_libraries(toolkit: str) -> tuple[str, ...]:
+def cuda_libraries(toolkit: str) -> Texts:
     """Return the sonames that a toolkit's programs open; empty for an older toolkit."""
     wanted = (*numbers(toolkit), 0)[:2]  # "12" stands for all of 12
     fitting = [row for row in load_cuda().libraries if numbers(row.since) <= wanted]
@@ -92,7 +93,7 @@ def cuda_libraries(toolkit: str) -> tuple[str, ...]:
 
 
 @cache
-def opened_by(framework: Framework) -> tuple[str, ...]:
+def opened_by(framework: Framework) -> Texts:
     """Return every soname that a release of a framework opens or links, for any toolkit."""
     names = set(itertools.chain.from_iterable(row.names for row in load_cuda().libraries))
     names |= {

@@ -7,6 +7,7 @@ import functools
 from importlib import resources
 
 from envbuild.data.tables import TableRow, table_loader
+from envbuild.names import Texts
 
 
 class PublishedCheck(TableRow, frozen=True):
@@ -54,7 +55,7 @@ class CouplingRule(TableRow, frozen=True):
     rows: tuple[CouplingRow, ...]
     look: PublishedCheck | None = None
     package: str | None = None
-    packages: tuple[str, ...] = ()
+    packages: Texts = ()
     unless: str | None = None
     built_from: str | None = None
 
@@ -77,7 +78,7 @@ class ExtraRule(TableRow, frozen=True):
 class LossyAlias(TableRow, frozen=True):
     """What stands for a distribution though it holds less, best first, and what is missing then."""
 
-    by: tuple[str, ...]
+    by: Texts
     missing: str
 
 
@@ -88,17 +89,17 @@ class ProtectedNames(TableRow, frozen=True, rename={"but": "except"}):
     that run on the GPU themselves.
     """
 
-    lesser: tuple[str, ...]
-    companions: tuple[str, ...]
-    cuda: tuple[str, ...]
-    plugins: tuple[str, ...] = ()
-    but: tuple[str, ...] = ()
+    lesser: Texts
+    companions: Texts
+    cuda: Texts
+    plugins: Texts = ()
+    but: Texts = ()
 
 
 class Impostors(TableRow, frozen=True):
     """Canonical names that are something else on a public index, and how that was found."""
 
-    names: tuple[str, ...]
+    names: Texts
     source: str
 
 
@@ -107,10 +108,10 @@ class AliasTable(TableRow, frozen=True):
 
     schema: int
     source: str
-    alias: dict[str, tuple[str, ...]]
-    interchangeable: dict[str, tuple[str, ...]]
+    alias: dict[str, Texts]
+    interchangeable: dict[str, Texts]
     lossy: dict[str, LossyAlias]
-    exclusive: dict[str, tuple[str, ...]]
+    exclusive: dict[str, Texts]
     extras: dict[str, ExtraRule]
     same_extra: dict[str, dict[str, str]]
     elsewhere: dict[str, str]
@@ -122,7 +123,7 @@ class BackendNeeds(TableRow, frozen=True):
     """What a build backend asks for; ``of`` limits it to a source package, ``where`` to tools."""
 
     name: str
-    asks: tuple[str, ...]
+    asks: Texts
     source: str
     of: str | None = None
     where: str | None = None
@@ -174,7 +175,7 @@ class PythonTable(TableRow, frozen=True):
 class SameNames(TableRow, frozen=True):
     """Modules called as their distribution, but for some."""
 
-    names: tuple[str, ...]
+    names: Texts
     but: dict[str, str]
 
 
@@ -188,14 +189,14 @@ class WrongName(TableRow, frozen=True):
 class SystemNeeds(TableRow, frozen=True):
     """Debian packages to run with, and to build with."""
 
-    packages: tuple[str, ...] = ()
-    build: tuple[str, ...] = ()
+    packages: Texts = ()
+    build: Texts = ()
 
 
 class NameList(TableRow, frozen=True):
     """Distributions by their canonical names."""
 
-    names: tuple[str, ...]
+    names: Texts
 
 
 class NameTable(TableRow, frozen=True):
@@ -217,7 +218,7 @@ class NameTable(TableRow, frozen=True):
     transitive: NameList
     conda: dict[str, str]
     conda_same: NameList
-    implies: dict[str, tuple[str, ...]]
+    implies: dict[str, Texts]
     debian: dict[str, str]
 
 
@@ -238,7 +239,7 @@ class CondaNameTable(TableRow, frozen=True):
     """The whole of conda_names.toml: distributions by conda's name."""
 
     schema: int
-    distributions: dict[str, tuple[str, ...]]
+    distributions: dict[str, Texts]
 
 
 load_conda = table_loader("conda.toml", CondaTable)

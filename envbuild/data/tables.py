@@ -15,6 +15,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 
+from envbuild.names import Texts
 from envbuild.toml import convert, parse_toml
 
 T = TypeVar("T")
@@ -44,23 +45,23 @@ class Framework(TableRow, frozen=True):
 
     name: str
     module: str
-    dists: tuple[str, ...]
+    dists: Texts
     probe: str | None = None
-    parts: tuple[str, ...] = ()
-    called: tuple[str, ...] = ()
-    cpu: tuple[str, ...] = ()
-    protected: tuple[str, ...] = ()
-    opens: tuple[str, ...] = ()
+    parts: Texts = ()
+    called: Texts = ()
+    cpu: Texts = ()
+    protected: Texts = ()
+    opens: Texts = ()
     opens_before: str | None = None
-    linked: tuple[str, ...] = ()
-    openers: tuple[str, ...] = ()
-    before: tuple[str, ...] = ()
-    code: tuple[str, ...] = ()
+    linked: Texts = ()
+    openers: Texts = ()
+    before: Texts = ()
+    code: Texts = ()
     with_cuda: str | None = None
     greater: bool = False
     keras: bool = False
-    plugins: tuple[str, ...] = ()
-    compiles: tuple[str, ...] = ("ptxas", "libdevice.10.bc")
+    plugins: Texts = ()
+    compiles: Texts = ("ptxas", "libdevice.10.bc")
     always_compiles: bool = False
 
 
@@ -68,17 +69,17 @@ class EntryPoint(TableRow, frozen=True):
     """A program that makes a package open its libraries (entry_points.toml)."""
 
     name: str
-    dists: tuple[str, ...]
+    dists: Texts
     module: str
     code: str
     cure: str
     source: str
-    beside: tuple[str, ...] = ()
+    beside: Texts = ()
     when: str = ""
     after: str = ""
     strict: bool = False
     asked: bool = False
-    takes: tuple[str, ...] = ()
+    takes: Texts = ()
     written: str = ""
     compiles: bool = False
     full: bool = False
@@ -119,10 +120,10 @@ class Variable(TableRow, frozen=True):
     """A variable that keeps packages from the GPU, or makes them slow (variables.toml)."""
 
     name: str
-    values: tuple[str, ...]
+    values: Texts
     what: str
     source: str
-    packages: tuple[str, ...] = ()
+    packages: Texts = ()
     framework: str | None = None
     compiles: bool = False
     slow: bool = False
@@ -150,7 +151,7 @@ class ExclusiveGroup(TableRow, frozen=True):
     """Distributions that write the same files; ``keep`` says which one people usually want."""
 
     module: str
-    dists: tuple[str, ...]
+    dists: Texts
     keep: str
 
 
@@ -166,7 +167,7 @@ class ToolkitLibraries(TableRow, frozen=True):
     """Sonames of the CUDA libraries since one toolkit."""
 
     since: str
-    names: tuple[str, ...]
+    names: Texts
 
 
 class GpuModel(TableRow, frozen=True):
@@ -201,15 +202,15 @@ class CudaTable(TableRow, frozen=True):
 class CudaSource(TableRow, frozen=True):
     """Where the CUDA libraries of a framework's wheels come from."""
 
-    dists: tuple[str, ...]
+    dists: Texts
     source: str
-    libraries: tuple[str, ...] = ()
+    libraries: Texts = ()
     within: str | None = None
     plugin: str | None = None
     never: bool = False
     only: bool = False
     instead: str | None = None
-    extras: tuple[str, ...] = ()
+    extras: Texts = ()
     since: str = "0"
     wheels: bool = False
     cuda: str = "12"
@@ -241,8 +242,8 @@ class LibraryProvider(TableRow, frozen=True):
 class SonameTable(TableRow, frozen=True):
     """The whole of sonames.toml."""
 
-    driver: tuple[str, ...]
-    rocm: tuple[str, ...]
+    driver: Texts
+    rocm: Texts
     optional: tuple[OptionalObject, ...]
     provider: tuple[LibraryProvider, ...]
 
@@ -271,7 +272,7 @@ class WheelLine(TableRow, frozen=True):
     framework: str
     line: str
     requirement: str
-    pythons: tuple[str, ...]
+    pythons: Texts
     source: str
 
 
@@ -326,7 +327,7 @@ class RuntimeFailure(TableRow, frozen=True):
 
     pattern: str
     what: str
-    hint: tuple[str, ...]
+    hint: Texts
     error: Literal["space", "usage"] | None = None
 
     @property
@@ -355,10 +356,10 @@ class LogRule(TableRow, frozen=True):
     name: str
     pattern: str
     cause: str
-    do: tuple[str, ...]
+    do: Texts
     source: str
     example: str
-    follows: tuple[str, ...] = ()
+    follows: Texts = ()
 
 
 class LogTable(TableRow, frozen=True):

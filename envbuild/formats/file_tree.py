@@ -17,7 +17,7 @@ from envbuild import limits
 from envbuild.errors import IntegrityError
 from envbuild.formats.oci_layer import WHITEOUT
 from envbuild.limits import Room
-from envbuild.names import Pairs
+from envbuild.names import Pairs, Texts
 
 Kind = Literal["f", "d", "l", "c", "b", "p", "h", "w", "o"]
 """File, folder, symbolic link, character device, block device, pipe.
@@ -302,7 +302,7 @@ def entry_identity(entry: TreeEntry) -> tuple[str | int | bytes, ...]:
 
 def compare_trees(
     expected: Mapping[str, TreeEntry], found: Mapping[str, TreeEntry]
-) -> tuple[tuple[str, ...], Pairs, tuple[str, ...]]:
+) -> tuple[Texts, Pairs, Texts]:
     """Compare two trees.
 
     The paths that are missing, those that changed with what did, those that are extra.

@@ -13,6 +13,7 @@ from msgspec import Meta
 from envbuild.errors import IntegrityError, UsageError
 from envbuild.formats.fields import Size
 from envbuild.limits import UNREADABLE
+from envbuild.names import Texts
 from envbuild.store.hashing import digest_of
 
 Digest = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}\Z")]
@@ -77,9 +78,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Command(msgspec.Struct, frozen=True, kw_only=True):
-    env: Annotated[tuple[str, ...] | None, Meta()] = msgspec.field(name="Env", default=None)
-    entrypoint: tuple[str, ...] | None = msgspec.field(name="Entrypoint", default=None)
-    cmd: tuple[str, ...] | None = msgspec.field(name="Cmd", default=None)
+    env: Annotated[Texts | None, Meta()] = msgspec.field(name="Env", default=None)
+    entrypoint: Texts | None = msgspec.field(name="Entrypoint", default=None)
+    cmd: Texts | None = msgspec.field(name="Cmd", default=None)
     labels: dict[str, str] | None = msgspec.field(name="Labels", default=None)
 
 
@@ -109,7 +110,7 @@ class OciConfig(msgspec.Struct, frozen=True, kw_only=True):
         return (self.config.labels if self.config else None) or {}
 
     @property
-    def command(self) -> tuple[str, ...]:
+    def command(self) -> Texts:
         """Entry point and its arguments: what the image runs when nothing else is asked for."""
         command = self.config or _Command()
         return (*(command.entrypoint or ()), *(command.cmd or ()))

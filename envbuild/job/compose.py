@@ -18,6 +18,7 @@ from envbuild.job.schedulers import features_of
 from envbuild.job.schedulers.protocol import Features, check_owned
 from envbuild.job.sites.site import Site, refuse
 from envbuild.job.track.records import find_record, plain_id, receipt_files
+from envbuild.names import Texts
 from envbuild.resolve.sources.git import git_environment
 from envbuild.run import Command, Result, Runner
 from envbuild.runtime import Bind
@@ -36,10 +37,10 @@ class JobDraft:
     """What is known of a job before its site is asked; the fields are those of Job."""
 
     name: str
-    argv: tuple[str, ...]
+    argv: Texts
     intent: Intent
     image: Image | None = None
-    rows: tuple[tuple[str, ...], ...] = ()
+    rows: tuple[Texts, ...] = ()
     table: ParameterTable | None = None
     binds: tuple[Bind, ...] = ()
     commit: str = "none"
@@ -118,7 +119,7 @@ def _usual_account(features: Features, settings: Settings) -> str | None:
     )
 
 
-def _array_of(rows: tuple[tuple[str, ...], ...], intent: Intent) -> Intent:
+def _array_of(rows: tuple[Texts, ...], intent: Intent) -> Intent:
     if intent.array is None:
         return replace(intent, array=Array(first=1, last=len(rows)))
     limit = intent.array.limit
@@ -131,7 +132,7 @@ def _array_of(rows: tuple[tuple[str, ...], ...], intent: Intent) -> Intent:
     return replace(intent, array=Array(first=1, last=len(rows), limit=limit))
 
 
-def _checked(intent: Intent, site: Site, settings: Settings) -> tuple[str, ...]:
+def _checked(intent: Intent, site: Site, settings: Settings) -> Texts:
     """Return the receipts that must tell success, where a scheduler only knows of a job's end."""
     features = features_of(site)
     if not intent.after or (features.tests_success and features.tests_arrays):
@@ -186,9 +187,7 @@ def visible_folders(site: Site, settings: Settings, binds: tuple[Bind, ...]) -> 
     return (settings.cwd, *(Path(text) for text in folders if text), *same)
 
 
-def check_visible(
-    job: Job, site: Site, settings: Settings, binds: tuple[Bind, ...]
-) -> tuple[str, ...]:
+def check_visible(job: Job, site: Site, settings: Settings, binds: tuple[Bind, ...]) -> Texts:
     """Test every task's inputs; return warnings about links of the project that lead out of it."""
     # each word once: the rows of a table share most of theirs
     words = tuple(dict.fromkeys(itertools.chain(*(job.rows or (job.argv,)))))
@@ -204,7 +203,7 @@ def check_visible(
 
 
 def collect(
-    names: tuple[str, ...], given: Mapping[str, str], environment: Mapping[str, str]
+    names: Texts, given: Mapping[str, str], environment: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the values of variables to hand on; raises UsageError naming one that is not set."""
     found = dict(given)

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from envbuild.caches import Caches
+from envbuild.names import Texts
 from envbuild.recipe.model import Launcher
 
 SCHEMA = 1
@@ -59,15 +60,15 @@ class Intent:
     partition: str | None = None
     account: str | None = None
     array: Array | None = None
-    after: tuple[str, ...] = ()
-    after_any: tuple[str, ...] = ()
+    after: Texts = ()
+    after_any: Texts = ()
     launcher: Launcher = "single"
-    environment: tuple[str, ...] = ()
+    environment: Texts = ()
     output: str | None = None
-    inputs: tuple[str, ...] = ()
-    stage: tuple[str, ...] = ()
+    inputs: Texts = ()
+    stage: Texts = ()
     trial: bool = False
-    options: tuple[str, ...] = ()
+    options: Texts = ()
     warning: int | None = None
     requeue: int = 0
     checkpoint: str | None = None
@@ -108,8 +109,8 @@ class Image:
 class ParameterTable:
     """Parameters of an array's tasks: a row of values for each, under the names of the columns."""
 
-    names: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+    names: Texts
+    rows: tuple[Texts, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -127,15 +128,15 @@ class Job:
     """
 
     name: str
-    argv: tuple[str, ...]
+    argv: Texts
     intent: Intent
     allocation: Allocation
     image: Image | None
-    rows: tuple[tuple[str, ...], ...] = ()
+    rows: tuple[Texts, ...] = ()
     binds: tuple[tuple[str, str, bool], ...] = ()
     commit: str = "none"
     secrets: str | None = None
-    checked: tuple[str, ...] = ()
+    checked: Texts = ()
     interactive: bool = False
     key: str | None = None
     caches: Caches | None = None
@@ -187,7 +188,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     image: str = ""
     lock: str = ""
     commit: str = ""
-    gpus: tuple[str, ...] = ()
+    gpus: Texts = ()
     driver: str = ""
     reason: str = ""
     use: ResourceUse | None = None

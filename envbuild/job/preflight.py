@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from envbuild.context import Context
 from envbuild.errors import HostError, UsageError
 from envbuild.job.model import Job, Record
 from envbuild.job.schedulers import features_of, scheduler_of
@@ -12,16 +13,15 @@ from envbuild.job.sites.site import Site
 from envbuild.job.submit import ask
 from envbuild.job.track.monitor import exit_code, is_stopped
 from envbuild.job.track.records import find_record, plain_id, read_receipts
-from envbuild.run import Runner
 from envbuild.settings import Settings
 
 
-def check_client(site: Site, settings: Settings, runner: Runner) -> None:
+def check_client(site: Site, context: Context) -> None:
     """Raise HostError where the clients on PATH are of another scheduler than the site's."""
     features = features_of(site)
     for stranger in features.strangers:
         try:
-            result = ask(stranger.argv, settings, runner, patience=10)
+            result = ask(stranger.argv, context, patience=10)
         except HostError:
             continue  # the submission itself tells what is missing
         output = f"{result.stdout}\n{result.stderr}"
@@ -34,21 +34,21 @@ def check_client(site: Site, settings: Settings, runner: Runner) -> None:
         )
 
 
-def check_predecessors(job: Job, site: Site, settings: Settings, runner: Runner) -> Job:
+def check_predecessors(job: Job, site: Site, context: Context) -> Job:
     """Return the job without the predecessors that have ended as they should, the others by their whole ids.
 
     A scheduler forgets jobs that have ended, and then deletes what follows them (PBS without
     history) or starts it (Slurm).  Raises UsageError for a job to follow that has failed already,
     or that the scheduler has forgotten.
     """
-    after = []
+    settings, after = context.settings, []
     for number in job.intent.after:
         record = _find_record(number, site, settings)
         if record is not None and _succeeded(record, settings):
             continue
         # afterok of a job that Slurm has purged (slurm.conf(5), MinJobAge) counts as fulfilled
         unsure = features_of(site).trusts_unknown
-        if unsure and not _known(number, site, settings, runner):
+        if unsure and not _known(number, site, context):
             raise UsageError(
                 f"{features_of(site).title} does not know job {number}, and would take it for one that succeeded",
                 where="--after",
@@ -99,10 +99,10 @@ def _succeeded(record: Record, settings: Settings) -> bool:
     return True
 
 
-def _known(job: str, site: Site, settings: Settings, runner: Runner) -> bool:
+def _known(job: str, site: Site, context: Context) -> bool:
     for question in scheduler_of(site).questions(job):
         try:
-            result = ask(question.argv, settings, runner, patience=30)
+            result = ask(question.argv, context, patience=30)
         except HostError:
             continue
         if result.timed_out or question.read(result, job) is not None:

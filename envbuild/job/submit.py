@@ -23,7 +23,7 @@ from envbuild.job.track.records import (
     require_record_folder,
     save_own_record,
 )
-from envbuild.run import Command, Result, Runner
+from envbuild.run import Command, Result
 from envbuild.settings import Settings
 from envbuild.store.atomic import os_errors_as, sync_folder, write_text
 
@@ -105,18 +105,12 @@ def client_environment(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def ask(
-    argv: tuple[str, ...], settings: Settings, runner: Runner, *, patience: float = PATIENCE
-) -> Result:
+def ask(argv: tuple[str, ...], context: Context, *, patience: float = PATIENCE) -> Result:
     """Run a client of the scheduler; its failure is for the caller to read."""
-    command = Command(
-        argv=argv,
-        env=client_environment(settings.environment),
-        cwd=settings.cwd,
-        timeout=patience,
-        stdin=None,
-    )
-    return runner(command, check=False)
+    settings = context.settings
+    env = client_environment(settings.environment)
+    command = Command(argv=argv, env=env, cwd=settings.cwd, timeout=patience, stdin=None)
+    return context.runner(command, check=False)
 
 
 def write_script(job: Job, site: Site, settings: Settings, key: str) -> Path:
@@ -220,7 +214,7 @@ def submit(
     script = write_script(job, site, settings, key)
     argv = scheduler.submit(str(script), job, site)
     try:
-        result = ask(argv, settings, context.runner)
+        result = ask(argv, context)
     except ToolMissingError as error:
         raise missing(site, argv) from error
     # a client may hang after it has printed the id: then the job is there

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from envbuild.errors import UsageError
-from envbuild.names import Pairs
+from envbuild.names import Pairs, Texts
 from envbuild.plan.model import Definition
 from envbuild.plan.quoting import INDENT, STAGE, label_line, quote_word, text_line
 
@@ -30,7 +30,7 @@ def render_definition(definition: Definition) -> str:
     return "\n".join(block for block in blocks if block)
 
 
-def export_lines(definition: Definition) -> tuple[str, ...]:
+def export_lines(definition: Definition) -> Texts:
     """Return the lines of shell that set a definition's variables."""
     lines = [f"export {name}={quote_word(value)}" for name, value in definition.environment]
     if definition.path:

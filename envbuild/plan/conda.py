@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from envbuild.lock.model import CondaPackage, Lock
+from envbuild.names import Texts
 from envbuild.plan.quoting import quote_word, quote_words, text_line
 from envbuild.plan.shell import BUILD, program_lines, write_heredoc
 
@@ -25,7 +26,7 @@ def history_text(lock: Lock) -> str:
     return "\n".join(("==> 1970-01-01 00:00:00 <==", *installed, *update)) + "\n"
 
 
-def fetch_conda(packages: Sequence[CondaPackage], python: str) -> tuple[str, ...]:
+def fetch_conda(packages: Sequence[CondaPackage], python: str) -> Texts:
     """Return %post lines that download conda packages where the build was not given them."""
     if not packages:
         return ()
@@ -39,7 +40,7 @@ def fetch_conda(packages: Sequence[CondaPackage], python: str) -> tuple[str, ...
     )
 
 
-def list_conda(packages: Sequence[CondaPackage]) -> tuple[str, ...]:
+def list_conda(packages: Sequence[CondaPackage]) -> Texts:
     """Return %post lines that write the list of conda packages: sha256, channel, path in it."""
     if not packages:
         return ()
@@ -47,13 +48,13 @@ def list_conda(packages: Sequence[CondaPackage]) -> tuple[str, ...]:
     return (f"mkdir -p {BUILD}", *write_heredoc(f"cat >{BUILD}/conda.txt", "LOCKED", rows))
 
 
-def refuse_no_python() -> tuple[str, ...]:
+def refuse_no_python() -> Texts:
     """Return %post lines that end a build on a base without Python."""
     reason = f"the base has no Python to start {LINKER}, which installs conda"
     return (f"echo {quote_word(f'{reason}: build with envbuild make')} >&2", "exit 1")
 
 
-def install_conda(lock: Lock, set_by_recipe: Sequence[str]) -> tuple[str, ...]:
+def install_conda(lock: Lock, set_by_recipe: Sequence[str]) -> Texts:
     """Return %post lines that install a lock's conda packages from files.
 
     Their own scripts run, without a network where that can be. The base's Python starts py-rattler,

@@ -11,7 +11,7 @@ from envbuild.base.reference import parse_reference
 from envbuild.formats.image_name import parse_image_name
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock, LockedBase
-from envbuild.names import Pairs
+from envbuild.names import Pairs, Texts
 from envbuild.plan import root, shell
 from envbuild.plan.conda import fetch_conda, install_conda, list_conda, refuse_no_python
 from envbuild.plan.model import Definition
@@ -67,7 +67,7 @@ def plan_dockerfile(recipe: Recipe, lock: Lock) -> Definition:
         "    --secret id=network,src=FILE       with lines as PIP_INDEX_URL=..., DEBIAN_MIRROR=...",
         "    --secret id=certificates,src=FILE  a bundle of certificates",
     )
-    setup: tuple[str, ...] = ()
+    setup: Texts = ()
     if bootstrapped:
         about = (*about, "    --build-arg BUILDER=IMAGE          a Debian to make the root on")
         setup = root.root_stage(lock.base_packages, lock.system_packages, lock.base.epoch)
@@ -93,7 +93,7 @@ def image_header(lock: Lock) -> Pairs:
     return (("Bootstrap", kind.agent), ("From", source))
 
 
-def _comment_lines(recipe: Recipe, lock: Lock) -> tuple[str, ...]:
+def _comment_lines(recipe: Recipe, lock: Lock) -> Texts:
     tools = "apptainer, mmdebstrap and apt" if recipe.base.bootstrap else "apptainer"
     return (
         f"{recipe.name}: {recipe.recipe.summary}".rstrip(": "),
@@ -104,12 +104,12 @@ def _comment_lines(recipe: Recipe, lock: Lock) -> tuple[str, ...]:
     )
 
 
-def _setup_lines(lock: Lock) -> tuple[str, ...]:
+def _setup_lines(lock: Lock) -> Texts:
     base, others = lock.base_packages, lock.system_packages
     return root.bootstrap_root(base, others, lock.base.epoch, conda=bool(lock.conda))
 
 
-def _post_lines(recipe: Recipe, lock: Lock, *, bootstrapped: bool) -> tuple[str, ...]:
+def _post_lines(recipe: Recipe, lock: Lock, *, bootstrapped: bool) -> Texts:
     packages = lock.installed
     build = lock.build_only
     system = lock.system_packages
@@ -166,7 +166,7 @@ def _label_pairs(recipe: Recipe, lock: Lock) -> Pairs:
     )
 
 
-def _test_lines(recipe: Recipe, lock: Lock) -> tuple[str, ...]:
+def _test_lines(recipe: Recipe, lock: Lock) -> Texts:
     if not lock.python_version:
         return ("exit 0",)
     locked = [f"{p.name} {p.version}" for p in lock.installed]
@@ -194,7 +194,7 @@ def _minor_version(lock: Lock) -> tuple[int, ...]:
     return tuple(map(int, lock.python_version.split(".")[:2]))
 
 
-def _version_function(lock: Lock) -> tuple[tuple[str, ...], str]:
+def _version_function(lock: Lock) -> tuple[Texts, str]:
     """Return lines that import, and the function that tells a distribution's version then."""
     if _minor_version(lock) >= (3, 8):
         return ("import importlib.metadata, sys",), "importlib.metadata.version"
@@ -204,14 +204,14 @@ def _version_function(lock: Lock) -> tuple[tuple[str, ...], str]:
     ), "version"
 
 
-def _runscript_lines(recipe: Recipe) -> tuple[str, ...]:
+def _runscript_lines(recipe: Recipe) -> Texts:
     if recipe.base.image is not None and not recipe.run.command:
         return ()  # the image's own entry point stays
     default = quote_words(recipe.run.command) if recipe.run.command else "python3"
     return ('if [ "$#" -gt 0 ]; then', '    exec "$@"', "fi", f"exec {default}")
 
 
-def _help_lines(recipe: Recipe, lock: Lock) -> tuple[str, ...]:
+def _help_lines(recipe: Recipe, lock: Lock) -> Texts:
     direct = ", ".join(lock.direct) or "none"
     framework = lock.base.framework or "no framework"
     return (

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from envbuild.names import Pairs
+from envbuild.names import Pairs, Texts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -20,13 +20,13 @@ class Definition:
     PATH; ``comment`` and ``help`` are text.
     """
 
-    comment: tuple[str, ...]
+    comment: Texts
     header: Pairs
-    setup: tuple[str, ...] = ()
-    post: tuple[str, ...] = ()
+    setup: Texts = ()
+    post: Texts = ()
     environment: Pairs = ()
-    path: tuple[str, ...] = ()
+    path: Texts = ()
     labels: Pairs = ()
-    test: tuple[str, ...] = ()
-    runscript: tuple[str, ...] = ()
-    help: tuple[str, ...] = ()
+    test: Texts = ()
+    runscript: Texts = ()
+    help: Texts = ()

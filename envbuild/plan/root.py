@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from envbuild.base.debian.mmdebstrap import mmdebstrap_arguments
 from envbuild.base.model import DebianPackage
+from envbuild.names import Texts
 from envbuild.plan.quoting import quote_word
 from envbuild.plan.shell import BUILD, conda_variables, network_for_post, write_heredoc
 
@@ -24,7 +25,7 @@ def bootstrap_root(
     epoch: int,
     *,
     conda: bool = False,
-) -> tuple[str, ...]:
+) -> Texts:
     """Return %setup lines that fill the root.
 
     The other Debian packages are put where %post finds them.
@@ -51,9 +52,7 @@ def bootstrap_root(
     )
 
 
-def root_stage(
-    base: Sequence[DebianPackage], others: Sequence[DebianPackage], epoch: int
-) -> tuple[str, ...]:
+def root_stage(base: Sequence[DebianPackage], others: Sequence[DebianPackage], epoch: int) -> Texts:
     """Return the lines that make the same root in a stage of a Dockerfile, on an image of Debian.
 
     The root is TARGET then, and the other locked packages lie in STAGED.  ``epoch`` is in seconds.
@@ -89,7 +88,7 @@ def root_stage(
     )
 
 
-def take_secrets(*, staged: bool) -> tuple[str, ...]:
+def take_secrets(*, staged: bool) -> Texts:
     """Return the lines that let %post find what the engine gives to one step of a Dockerfile only.
 
     ``staged`` says that another stage has the Debian packages.
@@ -106,7 +105,7 @@ def take_secrets(*, staged: bool) -> tuple[str, ...]:
     return (*take, f"mkdir -p {BUILD}/files", f"cp -r {SUPPLIED_DEBIAN} {BUILD}/files/debian")
 
 
-def _fill_root(base: Sequence[DebianPackage], others: Sequence[DebianPackage]) -> tuple[str, ...]:
+def _fill_root(base: Sequence[DebianPackage], others: Sequence[DebianPackage]) -> Texts:
     """Return lines that download into a folder $work, and fill $root with the base."""
     return (
         *_download_debian(base, others),
@@ -134,9 +133,7 @@ def _mmdebstrap_call(base: Sequence[DebianPackage]) -> str:
     )
 
 
-def _download_debian(
-    base: Sequence[DebianPackage], others: Sequence[DebianPackage]
-) -> tuple[str, ...]:
+def _download_debian(base: Sequence[DebianPackage], others: Sequence[DebianPackage]) -> Texts:
     listing = [f"base {p.sha256} {p.path}" for p in base]
     listing += [f"others {p.sha256} {p.path}" for p in others]
     return (

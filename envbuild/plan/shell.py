@@ -9,6 +9,7 @@ from pathlib import Path
 from envbuild.base.model import DebianPackage
 from envbuild.errors import UsageError
 from envbuild.lock.model import LockedFiles, PythonPackage
+from envbuild.names import Texts
 from envbuild.plan.quoting import quote_word, quote_words, text_line
 
 BUILD = "/.envbuild"
@@ -23,12 +24,12 @@ SCRIPTS = Path(__file__).parent / "scripts"
 
 
 @functools.cache
-def program_lines(name: str) -> tuple[str, ...]:
+def program_lines(name: str) -> Texts:
     """Return the lines of a program that the definition carries."""
     return tuple((SCRIPTS / f"{name}.py").read_text("utf-8").splitlines())
 
 
-def write_heredoc(command: str, end: str, lines: Iterable[str]) -> tuple[str, ...]:
+def write_heredoc(command: str, end: str, lines: Iterable[str]) -> Texts:
     """Return a command with its literal input.
 
     Raises UsageError for a line that would end it early.
@@ -41,7 +42,7 @@ def write_heredoc(command: str, end: str, lines: Iterable[str]) -> tuple[str, ..
     return (f"{command} <<'{end}'", *body, end)
 
 
-def pass_network(*, debian: bool = False, conda: bool = False) -> tuple[str, ...]:
+def pass_network(*, debian: bool = False, conda: bool = False) -> Texts:
     """Return the %setup lines of an image as base.
 
     Only what a build without envbuild needs to download. ``debian`` says that it needs Debian
@@ -63,7 +64,7 @@ def conda_variables(*, conda: bool) -> str:
     return "ENVBUILD_CHANNEL_[A-Z0-9_]+|" if conda else ""
 
 
-def network_for_post(more: str = "") -> tuple[str, ...]:
+def network_for_post(more: str = "") -> Texts:
     """Return %setup lines that tell %post how this machine reaches its package index."""
     proxies = "https?_proxy|HTTPS?_PROXY|no_proxy|NO_PROXY"
     wanted = f"^({more}PIP_INDEX_URL|ENVBUILD_INDEX_[A-Z0-9_]+|{proxies})="
@@ -85,7 +86,7 @@ def network_for_post(more: str = "") -> tuple[str, ...]:
     )
 
 
-def requirement_lines(packages: Iterable[PythonPackage]) -> tuple[str, ...]:
+def requirement_lines(packages: Iterable[PythonPackage]) -> Texts:
     """Return a requirements file with hashes.
 
     The file name, and the name of an extra index, follow as a comment.
@@ -105,7 +106,7 @@ def supply_files(
     own: Sequence[LockedFiles] = (),
     *,
     fetching: Sequence[str] = (),
-) -> tuple[str, ...]:
+) -> Texts:
     """Return %post lines that set ``files`` (a folder) and ``offline`` (a prefix of commands).
 
     ``debian`` are packages that are downloaded here and not before; ``own`` are files of the
@@ -156,7 +157,7 @@ def supply_files(
     )
 
 
-def _fetch_debian(packages: Sequence[DebianPackage], python: str) -> tuple[str, ...]:
+def _fetch_debian(packages: Sequence[DebianPackage], python: str) -> Texts:
     if not packages:
         return ()
     return (
@@ -171,7 +172,7 @@ def _fetch_debian(packages: Sequence[DebianPackage], python: str) -> tuple[str, 
     )
 
 
-def lay_files(files: Sequence[LockedFiles]) -> tuple[str, ...]:
+def lay_files(files: Sequence[LockedFiles]) -> Texts:
     """Return %post lines that unpack the files of the recipe.
 
     A folder that is there keeps its mode and owner.
@@ -191,7 +192,7 @@ def lay_files(files: Sequence[LockedFiles]) -> tuple[str, ...]:
     )
 
 
-def install_debian(packages: Sequence[DebianPackage]) -> tuple[str, ...]:
+def install_debian(packages: Sequence[DebianPackage]) -> Texts:
     """Return %post lines that install locked Debian packages from files."""
     if not packages:
         return ()
@@ -206,7 +207,7 @@ def install_debian(packages: Sequence[DebianPackage]) -> tuple[str, ...]:
     )
 
 
-def install_python(python: str, *, break_system: bool, compiles: bool = True) -> tuple[str, ...]:
+def install_python(python: str, *, break_system: bool, compiles: bool = True) -> Texts:
     """Return %post lines that install the locked packages.
 
     Exact files, hashes required, no resolving, bytecode made. The installer is uv, itself one of
@@ -243,7 +244,7 @@ def install_python(python: str, *, break_system: bool, compiles: bool = True) ->
     )
 
 
-def compile_by_time(python: str, epoch: int) -> tuple[str, ...]:
+def compile_by_time(python: str, epoch: int) -> Texts:
     """Return %post lines that make bytecode with a Python of before 3.7, which has no hashes in it.
 
     Such bytecode counts as long as its source keeps its time, so times that packing would clamp to
@@ -266,7 +267,7 @@ def compile_by_time(python: str, epoch: int) -> tuple[str, ...]:
     return write_heredoc(f"{quote_word(python)} -s -", "PYTHON", program)
 
 
-def remove_debian(packages: Iterable[DebianPackage]) -> tuple[str, ...]:
+def remove_debian(packages: Iterable[DebianPackage]) -> Texts:
     """Return %post lines that remove the packages that only the build needed."""
     names = [package.name for package in packages]
     if not names:
@@ -274,7 +275,7 @@ def remove_debian(packages: Iterable[DebianPackage]) -> tuple[str, ...]:
     return ("# needed for building only", f"dpkg --purge {quote_words(names)} >/dev/null")
 
 
-def switch_off_cuda_sources() -> tuple[str, ...]:
+def switch_off_cuda_sources() -> Texts:
     """Return %post lines that let apt update its lists in images of before NVIDIA's new key.
 
     Since 2022-04-28 the lists are signed by a key that those images do not have
@@ -296,7 +297,7 @@ def switch_off_cuda_sources() -> tuple[str, ...]:
     )
 
 
-def clean_up() -> tuple[str, ...]:
+def clean_up() -> Texts:
     """Return %post lines that leave no cache, log or trace of the build.
 
     /tmp and /var/tmp are never touched: Apptainer mounts the host's own there while %post runs.

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, structs
 
-from envbuild.names import ChannelName, Platform
+from envbuild.names import ChannelName, Platform, Texts
 
 Name = Annotated[
     str,
@@ -102,7 +102,7 @@ class SystemSection(_Section, frozen=True):
 
     packages: tuple[DebianName, ...] = ()
     build_packages: tuple[DebianName, ...] = ()
-    post: tuple[str, ...] = ()
+    post: Texts = ()
 
 
 class CondaSection(_Section, frozen=True):
@@ -165,7 +165,7 @@ class RunSection(_Section, frozen=True):
     HOME to keep.
     """
 
-    command: tuple[str, ...] = ()
+    command: Texts = ()
     environment: dict[Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\Z")], str] = {}
     caches: bool | tuple[HomeFolder, ...] = True
 

@@ -18,6 +18,7 @@ from envbuild.base.reference import parse_reference
 from envbuild.errors import EnvbuildError, IntegrityError, UsageError
 from envbuild.lock.model import Lock
 from envbuild.lock.staleness import stale_reasons
+from envbuild.names import Texts
 from envbuild.plan.apptainer import render_definition
 from envbuild.plan.definition import plan_definition
 from envbuild.recipe.model import Recipe
@@ -56,7 +57,7 @@ def refuse_recipe(text: str, where: str) -> None:
             )
 
 
-def _refuse_value(keys: tuple[str, ...], value: str, where: str, text: str) -> None:
+def _refuse_value(keys: Texts, value: str, where: str, text: str) -> None:
     if keys[:2] == ("base", "image"):
         _refuse_base(value, where, text)
     elif keys[:2] in (("python", "dependencies"), ("base", "framework")):
@@ -99,7 +100,7 @@ def _refuse_base(value: str, where: str, text: str) -> None:
         raise _policy_error(where, text, ("base", "image"), f"{value!r} {refused}")
 
 
-def _refuse_requirement(keys: tuple[str, ...], value: str, where: str, text: str) -> None:
+def _refuse_requirement(keys: Texts, value: str, where: str, text: str) -> None:
     try:
         requirement = Requirement(value)
     except NO_REQUIREMENT:
@@ -116,7 +117,7 @@ def _refuse_requirement(keys: tuple[str, ...], value: str, where: str, text: str
         raise _policy_error(where, text, keys, f"{value!r} has a character that a shell would read")
 
 
-def _policy_error(where: str, text: str, keys: tuple[str, ...], what: str) -> UsageError:
+def _policy_error(where: str, text: str, keys: Texts, what: str) -> UsageError:
     hint = "a recipe on a shelf must work everywhere: paths and settings of one machine stay in the recipe of that machine"
     key = " ".join((f"[{keys[0]}]", *keys[1:2]))
     return UsageError(
@@ -158,7 +159,7 @@ def refuse_lock(recipe: Recipe, lock: Lock, where: str) -> None:
         ) from error
 
 
-def _string_values(value: Any, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+def _string_values(value: Any, keys: Texts) -> Iterator[tuple[Texts, str]]:
     """Yield every string of a document, the writer's own table keys included."""
     if isinstance(value, str):
         yield keys, value

@@ -12,7 +12,7 @@ from envbuild.job.render.container import MPI, PASSED, RANKS
 from envbuild.job.schedulers import SCHEDULERS
 from envbuild.job.schedulers.protocol import script_text
 from envbuild.job.sites.site import Site
-from envbuild.names import Pairs
+from envbuild.names import Pairs, Texts
 from envbuild.plan.quoting import quote_literal, text_line
 from envbuild.runtime import HOME, IMAGE_FOLDERS, Bind, bind_flags, overlay_flags
 from envbuild.script_files import read_script
@@ -41,12 +41,12 @@ class Wrapper:
     image: str
     stamp: str
     mark: str
-    command: tuple[str, ...] = ()
+    command: Texts = ()
     site: Site | None = None
     binds: tuple[Bind, ...] = ()
     variables: Pairs = ()
-    passed: tuple[str, ...] = ()
-    kept: tuple[str, ...] | None = ()
+    passed: Texts = ()
+    kept: Texts | None = ()
     layer: str | None = None
 
 

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 import envbuild.job
-from envbuild.context import open_context
+from envbuild.context import Context, open_context
 from envbuild.errors import EnvbuildError, HostError, ToolFailedError, UsageError
 from envbuild.job.compose import check_name, name_of_file
 from envbuild.job.model import Job, Record
@@ -65,6 +65,10 @@ class Fake:
             path.write_text(f"#!/bin/sh\n{text}\n")
             path.chmod(0o755)
 
+    @property
+    def context(self) -> Context:
+        return open_context(self.settings, self, Silent())
+
     def __call__(self, command: Command, *, check: bool = True) -> Result:
         self.asked.append(command)
         limit = None if command.timeout is None else min(command.timeout, 0.5)
@@ -78,7 +82,7 @@ def fake(user_settings: Settings, tmp_path: Path) -> Fake:
 
 def hand_in(fake: Fake, site_name: str) -> Record:
     job, site = plan(site_name, "single", fake.settings)
-    return submit(job, site, open_context(fake.settings, fake, Silent()), key="key")
+    return submit(job, site, fake.context, key="key")
 
 
 def test_a_submission_leaves_script_record_and_log_folder(
@@ -310,7 +314,7 @@ def test_garbage_and_silence_are_no_answers(fake: Fake, site_name: str) -> None:
         "printf '|||||\\n'",
     ):
         fake.client(text, "squeue", "sacct", "scontrol", "qstat", "qacct")
-        found = status_of(record, site, fake.settings, fake)
+        found = status_of(record, site, fake.context)
         assert found.phase in ("unknown", "ended"), text
         assert found.code is None
 
@@ -552,17 +556,17 @@ def test_the_qsub_of_another_scheduler(
     fake.client(f"echo '{said}'", client)
     site = load_site(NAMES[site_name], fake.settings)
     if told is None:
-        check_client(site, fake.settings, fake)
+        check_client(site, fake.context)
         return
     with pytest.raises(HostError) as error:
-        check_client(site, fake.settings, fake)
+        check_client(site, fake.context)
     assert error.value.what == told
 
 
 def follower(fake: Fake, site_name: str) -> Job:
     job, site = plan(site_name, "single", fake.settings)
     job = replace(job, intent=replace(job.intent, after=("42",)))
-    return check_predecessors(job, site, fake.settings, fake)
+    return check_predecessors(job, site, fake.context)
 
 
 def test_a_job_that_slurm_has_forgotten_is_not_one_that_succeeded(fake: Fake) -> None:
@@ -630,7 +634,7 @@ def test_a_scheduler_that_does_not_answer_is_waited_for(fake: Fake, site_name: s
 def test_a_job_is_not_called_cancelled_where_nobody_answers(fake: Fake, site_name: str) -> None:
     fake.client(f"echo '{DOWN[site_name]}' >&2; exit 1", "scancel", "qdel")
     watch = Watch(fake, site_name)
-    context = open_context(fake.settings, fake, Silent())
+    context = fake.context
     with pytest.raises(HostError) as told:
         cancel_job("42", context)
     assert DOWN[site_name] in told.value.what

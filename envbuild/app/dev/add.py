@@ -20,7 +20,7 @@ from envbuild.context import Context
 from envbuild.errors import CheckFailedError, EnvbuildError, NoSolutionError, UsageError
 from envbuild.lock.decide.conda import find_in_channels
 from envbuild.lock.model import Lock
-from envbuild.names import Pairs
+from envbuild.names import Pairs, Texts
 from envbuild.project.names import distribution_of
 from envbuild.recipe.conda import spec_name
 from envbuild.recipe.edit import ListSection, add_requirements, remove_requirements
@@ -43,8 +43,8 @@ class RecipeChange:
     """
 
     section: ListSection = "python"
-    add: tuple[str, ...] = ()
-    remove: tuple[str, ...] = ()
+    add: Texts = ()
+    remove: Texts = ()
     keep: Pairs = ()
     make: bool = True
     check: bool = True
@@ -127,7 +127,7 @@ def _with_conda_hint(
     return f"{hint}\nor {way}" if hint else way
 
 
-def _refuse_checked(source: Source, lock: Lock, removed: tuple[str, ...]) -> None:
+def _refuse_checked(source: Source, lock: Lock, removed: Texts) -> None:
     """Raise UsageError for a removed package that [check] imports names and nothing else brings."""
     there = {package.name for package in lock.installed}
     there |= {package.name for package in lock.conda}

@@ -10,7 +10,7 @@ from itertools import chain
 from envbuild.app.doctor import network, places, programs, rights
 from envbuild.app.doctor.finding import Finding, broken, differs
 from envbuild.errors import EnvbuildError
-from envbuild.host import Host, read_host, user_namespaces_work
+from envbuild.host import read_host, user_namespaces_work
 from envbuild.run import Runner
 from envbuild.settings import Settings
 
@@ -22,11 +22,9 @@ OPTIONAL = {
 """Programs without which ``make`` works all the same: what does not."""
 
 
-def examine_machine(
-    settings: Settings, runner: Runner, host: Host | None = None
-) -> tuple[Finding, ...]:
+def examine_machine(settings: Settings, runner: Runner) -> tuple[Finding, ...]:
     """Examine this machine, all slow parts in parallel; a failed probe becomes a broken finding."""
-    facts = host or read_host()
+    facts = read_host()
     # uv's finder reads Python's configuration, which two threads at once cannot the first time
     uv = _guarded("uv", partial(programs.examine_tool, "uv", settings, runner))
 

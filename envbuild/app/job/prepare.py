@@ -45,6 +45,7 @@ from envbuild.job.sites.fit import why_unfit
 from envbuild.job.sites.site import Site
 from envbuild.job.submit import check_project, copy_secrets, new_key, write_secrets
 from envbuild.job.warnings import lonely_lightning, shared_sqlite
+from envbuild.names import Texts
 from envbuild.recipe.model import JobSection, RunSection
 from envbuild.settings import Settings
 
@@ -60,16 +61,16 @@ class JobRequest:
     """
 
     image: str | None
-    argv: tuple[str, ...] = ()
+    argv: Texts = ()
     site: str | None = None
     flags: Flags = field(default_factory=Flags)
     name: str | None = None
     each: Path | None = None
-    grid: tuple[str, ...] = ()
-    variables: tuple[str, ...] = ()
+    grid: Texts = ()
+    variables: Texts = ()
     env_file: Path | None = None
-    binds: tuple[str, ...] = ()
-    packages: tuple[str, ...] = ()
+    binds: Texts = ()
+    packages: Texts = ()
     interactive: bool = False
     alone: bool = False
 
@@ -188,7 +189,7 @@ def hand_variables(job: Job, request: JobRequest, context: Context) -> tuple[Job
     return replace(job, secrets=secrets, intent=intent), key
 
 
-def _recipe_command(found: FoundImage, name: str) -> tuple[str, ...]:
+def _recipe_command(found: FoundImage, name: str) -> Texts:
     if found.source is None or not found.source.recipe.run.command:
         raise UsageError(
             "which command?",
@@ -299,7 +300,7 @@ def _overlay_of_job(layer: MountedLayer | None, context: Context) -> str | None:
     return None if overlay is None else _shown_path(overlay, context)
 
 
-def _with_packages(found: FoundImage, packages: tuple[str, ...], context: Context) -> FoundImage:
+def _with_packages(found: FoundImage, packages: Texts, context: Context) -> FoundImage:
     from envbuild.app.dev.make import with_packages  # late: most jobs resolve nothing
 
     return with_packages(found, packages, context)

@@ -26,6 +26,7 @@ from envbuild.job.submit import new_key, submit
 from envbuild.job.track.monitor import status_of
 from envbuild.job.track.records import job_folder, load_own_records, read_receipts
 from envbuild.limits import UNREADABLE
+from envbuild.names import Texts
 from envbuild.recipe.find import find_recipe
 from envbuild.recipe.model import JobSection as Wanted
 from envbuild.run import OWN_PATH
@@ -105,7 +106,7 @@ def _unfinished(site: Site, subject: str, context: Context) -> Record | None:
             continue
         if (settings.cwd / record.script).with_suffix(".seen").exists():
             return None
-        alive = status_of(record, site, settings, context.runner).phase in ("queued", "running")
+        alive = status_of(record, site, context).phase in ("queued", "running")
         return record if alive or read_receipts(record, settings.cwd) else None
     return None
 
@@ -127,8 +128,8 @@ def read_report(record: Record, site: Site, context: Context) -> Report:
 
 def submit_builds(
     site_text: str,
-    names: tuple[str, ...],
-    options: tuple[str, ...],
+    names: Texts,
+    options: Texts,
     context: Context,
     *,
     account: str | None,
@@ -148,7 +149,7 @@ def submit_builds(
     return record, site
 
 
-def require_built(record: Record, names: tuple[str, ...], site: Site, context: Context) -> None:
+def require_built(record: Record, names: Texts, site: Site, context: Context) -> None:
     """Raise CheckFailedError naming the recipes whose task of a job failed."""
     receipts = read_receipts(record, context.settings.cwd)
     codes = {receipt.task or "1": receipt.code for receipt in receipts}
@@ -204,7 +205,7 @@ def _build_intent(site_text: str, site: Site, account: str | None) -> Intent:
 
 
 def _submit_words(
-    words: tuple[tuple[str, ...], ...],
+    words: tuple[Texts, ...],
     intent: Intent,
     site: Site,
     context: Context,
@@ -224,9 +225,7 @@ def _submit_words(
     return record
 
 
-def _on_node(
-    words: tuple[str, ...], key: str, context: Context, *, report: bool
-) -> tuple[str, ...]:
+def _on_node(words: Texts, key: str, context: Context, *, report: bool) -> Texts:
     """Return the command that runs envbuild on a node with this store.
 
     A report goes into a file beside the script.

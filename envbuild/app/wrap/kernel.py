@@ -126,7 +126,7 @@ def _plan_node_kernel(request: KernelRequest, folder: Path, context: Context) ->
     refuse_unfit(found, job.intent, site)
     script = str(folder / START)
     words = scheduler_of(site).interactive(script, job, site, terminal=False)
-    check_client(site, context.settings, context.runner)
+    check_client(site, context)
     return NodeKernel(folder=str(folder), site=site, words=words)
 
 

@@ -25,6 +25,7 @@ from envbuild.check.expected import requirement_name
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, HostError, UsageError
 from envbuild.limits import UNREADABLE
+from envbuild.names import Texts
 from envbuild.runtime import ExecOptions
 from envbuild.settings import Settings
 from envbuild.store.atomic import make_folder, os_errors_as, write_text
@@ -53,7 +54,7 @@ class ModuleRequest:
     image: str | None
     folder: Path | None = None
     version: str | None = None
-    commands: tuple[str, ...] = ()
+    commands: Texts = ()
     options: WrapperOptions = field(default_factory=WrapperOptions)
 
 
@@ -160,9 +161,7 @@ def _is_old_default(path: Path) -> bool:
     return found is not None and _is_ours(path.with_name(f"{found[1]}.lua"))
 
 
-def _choose_commands(
-    found: FoundImage, request: ModuleRequest, context: Context
-) -> tuple[str, ...]:
+def _choose_commands(found: FoundImage, request: ModuleRequest, context: Context) -> Texts:
     """Return the names of the wrappers: Python, pip, direct packages' commands, those asked for.
 
     A package's command that would hide one of the machine's own is left out, and told.
@@ -204,7 +203,7 @@ def _commands_inside(found: FoundImage, context: Context) -> list[str]:
         ) from error
 
 
-def _direct_packages(found: FoundImage) -> tuple[str, ...]:
+def _direct_packages(found: FoundImage) -> Texts:
     """Return the names of Python's packages that the recipe names, and the records of conda's."""
     lock = found.lock
     if lock is None:
@@ -223,9 +222,7 @@ def _direct_packages(found: FoundImage) -> tuple[str, ...]:
     return tuple(name for name in (*named, *trees, *records) if name)
 
 
-def _write_programs(
-    folder: Path, wrapper: Wrapper, commands: tuple[str, ...], context: Context
-) -> None:
+def _write_programs(folder: Path, wrapper: Wrapper, commands: Texts, context: Context) -> None:
     """Write the wrapper and a link for each command."""
     with replaced_folder(folder, context) as new:
         write_wrapper(wrapper, new, folder)
@@ -235,7 +232,7 @@ def _write_programs(
             link.symlink_to(f"../{DIRECT}")
 
 
-def remove_module(name: str, version: str | None, top: Path) -> tuple[str, ...]:
+def remove_module(name: str, version: str | None, top: Path) -> Texts:
     """Remove one version of a module, or all; return the versions.  Raises UsageError for none."""
     folder = top / "modulefiles" / name
     there = sorted(path.name.removesuffix(".lua") for path in folder.glob("[!.]*.lua"))

@@ -120,7 +120,7 @@ def submit_notebook(
     request = _lab_request(request, folder, site, through_node=through_node)
     job, site, found = plan_job(request, context)
     refuse_unfit(found, job.intent, site)
-    check_client(site, settings, context.runner)
+    check_client(site, context)
     job, key = hand_variables(job, request, context)
     record = submit(job, site, context, key=key, purpose=PURPOSE, subject=digest)
     return record, site
@@ -189,7 +189,7 @@ def _is_alive(record: Record, site: Site, context: Context) -> bool:
     if read_receipts(record, settings.cwd):
         return False
     folder = _folder_of(record, context)
-    phase = status_of(record, site, settings, context.runner).phase
+    phase = status_of(record, site, context).phase
     return folder is not None and folder.is_dir() and phase in ("queued", "running")
 
 
@@ -239,7 +239,7 @@ def _read_server(folder: Path) -> tuple[str, int] | None:
 def _look_after(record: Record, site: Site, context: Context, shown: str) -> str:
     """Say what the job waits for where that is new; raise HostError where it will never listen."""
     settings = context.settings
-    status = status_of(record, site, settings, context.runner)
+    status = status_of(record, site, context)
     number = plain_id(record.id)
     where = f"site {site.name}, job {number}"
     if read_receipts(record, settings.cwd) or (status.phase == "ended" and status.answered):

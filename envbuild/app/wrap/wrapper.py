@@ -16,6 +16,7 @@ from envbuild.caches import image_mark
 from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.job.compose import NAME, name_of_file
+from envbuild.names import Texts
 from envbuild.recipe.model import RunSection
 from envbuild.runtime import ExecOptions
 from envbuild.store.atomic import copy_out, make_folder, os_errors_as, write_text
@@ -30,9 +31,9 @@ class WrapperOptions:
     """What the command line says; ``packages`` are laid over the image."""
 
     site: str | None = None
-    binds: tuple[str, ...] = ()
-    variables: tuple[str, ...] = ()
-    packages: tuple[str, ...] = ()
+    binds: Texts = ()
+    variables: Texts = ()
+    packages: Texts = ()
 
 
 def plan_wrapper(
@@ -68,9 +69,7 @@ def plan_wrapper(
     )
 
 
-def choose_packages(
-    found: FoundImage, package: str, asked: tuple[str, ...], context: Context
-) -> tuple[str, ...]:
+def choose_packages(found: FoundImage, package: str, asked: Texts, context: Context) -> Texts:
     """Return the packages to lay over an image: those that were asked for, and one it must have.
 
     ``package`` has a module of its own name; it is among them where the image has none.
@@ -81,7 +80,7 @@ def choose_packages(
     return (*asked, package)
 
 
-def lay_packages(found: FoundImage, packages: tuple[str, ...], context: Context) -> FoundImage:
+def lay_packages(found: FoundImage, packages: Texts, context: Context) -> FoundImage:
     """Return the image with packages laid over it, where there are any."""
     if not packages:
         return found
@@ -112,7 +111,7 @@ def _check_pattern(name: str) -> None:
         raise UsageError("--env takes KEY, KEY* or KEY=VALUE", where=name)
 
 
-def _kept_folders(run: RunSection) -> tuple[str, ...] | None:
+def _kept_folders(run: RunSection) -> Texts | None:
     if run.caches is False:
         return None
     return run.caches if isinstance(run.caches, tuple) else ()

@@ -228,9 +228,9 @@ def _keep_choice(file: Path, chosen: Sequence[DebianPackage]) -> None:
         write_bytes(file, msgspec.json.encode(chosen))
 
 
-def resolve_bootstrap(suite: str, context: Context, *, machine: str = "x86_64") -> Bootstrap:
+def resolve_bootstrap(suite: str, context: Context) -> Bootstrap:
     """Decide which packages a base of this suite is made of, as of now."""
-    return choose_bootstrap(read_lists(suite, context, SilentStage(), machine=machine), context)
+    return choose_bootstrap(read_lists(suite, context, SilentStage()), context)
 
 
 def choose_bootstrap(lists: AptLists, context: Context) -> Bootstrap:

@@ -44,7 +44,7 @@ from envbuild.formats.squashfs_reader import SquashImage, read_tree
 from envbuild.host import count_processors
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock
-from envbuild.names import Pairs
+from envbuild.names import Pairs, Texts
 from envbuild.parts.counters import FORMATS
 from envbuild.store.layout import Store
 
@@ -73,10 +73,10 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     compared: str
     tree: str
     why: str = ""
-    missing: tuple[str, ...] = ()
+    missing: Texts = ()
     changed: Pairs = ()
-    extra: tuple[str, ...] = ()
-    outside: tuple[str, ...] = ()
+    extra: Texts = ()
+    outside: Texts = ()
 
 
 def recorded_digest(image: Path, store: Store) -> str | None:

@@ -30,7 +30,7 @@ from envbuild.failures import explain_failure
 from envbuild.formats.block_codec import Codec
 from envbuild.host_python import PLACE, open_host_python
 from envbuild.lock.model import LockedBase
-from envbuild.names import Pairs
+from envbuild.names import Pairs, Texts
 from envbuild.parts.cache import CachedPart, PackContext, cached_part, part_key, provide_part
 from envbuild.parts.from_layer import fill_layer
 from envbuild.plan import shell
@@ -65,7 +65,7 @@ class OverlayScript:
     """A shell script, its variables, and its files below /mnt/in/files (name, place, sha256)."""
 
     name: str
-    script: tuple[str, ...]
+    script: Texts
     files: tuple[tuple[str, Path, str], ...] = ()
     environment: Pairs = ()
     hint: str = ""

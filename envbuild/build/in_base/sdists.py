@@ -33,6 +33,7 @@ from envbuild.build.in_base.exchange import (
 from envbuild.errors import IntegrityError, ToolFailedError, UsageError
 from envbuild.limits import reading
 from envbuild.lock.model import PythonPackage
+from envbuild.names import Texts
 from envbuild.parts.cache import part_key
 from envbuild.progress import Stage
 from envbuild.store.atomic import os_errors_as
@@ -84,7 +85,7 @@ def build_wheels(
     inside: BaseContainer,
     store: Store,
     stage: Stage,
-) -> dict[str, tuple[str, ...]]:
+) -> dict[str, Texts]:
     """Build the wheels of source archives and keep them under their keys.
 
     Return what they require beyond what their archives say, by package. What building needs and is
@@ -137,7 +138,7 @@ def _build_order(tools: Sequence[PythonPackage], store: Store) -> list[PythonPac
 
 def _build_sdist(
     package: PythonPackage, needs: BuildNeeds, inside: BaseContainer, store: Store
-) -> tuple[str, ...]:
+) -> Texts:
     with open_exchange(inside.folder) as between:
         archive = between.given / "archives" / package.file
         give_file(store.artifact(package.sha256), archive, package.sha256)
@@ -235,7 +236,7 @@ def _read_top(archive: Path, name: str, file: str) -> str | None:
     return None
 
 
-def _keep_wheel(package: PythonPackage, key: str, out: Path, store: Store) -> tuple[str, ...]:
+def _keep_wheel(package: PythonPackage, key: str, out: Path, store: Store) -> Texts:
     """Keep a built wheel; return the names that it requires and its archive does not say."""
     from envbuild.resolve.sources.artifacts import note_built  # late: only source packages need it
     from envbuild.resolve.sources.metadata import wheel_headers

@@ -28,6 +28,7 @@ from envbuild.failures import explain_failure
 from envbuild.limits import UNREADABLE
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Packer
+from envbuild.names import Texts
 from envbuild.quota import quotas_of
 from envbuild.resolve.sources.source_trees import SANDBOX_NOTE
 from envbuild.run import Runner
@@ -71,9 +72,9 @@ class ManualChanges:
 
     dists: tuple[tuple[str, str | None, str | None], ...]
     apt: tuple[tuple[str, str | None, str | None], ...]
-    files: tuple[str, ...]
-    direct: tuple[str, ...]
-    asked_for: tuple[str, ...]
+    files: Texts
+    direct: Texts
+    asked_for: Texts
 
 
 def make_sandbox(order: BuildSpec, context: Context) -> None:
@@ -159,7 +160,7 @@ def find_manual_changes(folder: Path, note: SandboxNote, facts: BaseFacts) -> Ma
     return ManualChanges(dists=dists, apt=apt, files=files, direct=direct, asked_for=asked)
 
 
-def recipe_lines(done: ManualChanges) -> tuple[str, ...]:
+def recipe_lines(done: ManualChanges) -> Texts:
     """Return the lines that would do in a recipe what was done by hand."""
     versions = {name: version for name, _, version in done.dists}
     lines: list[str] = []

@@ -18,7 +18,7 @@ from packaging.version import InvalidVersion, Version
 
 from envbuild.build.packages.wheel_writer import write_wheel
 from envbuild.errors import UsageError
-from envbuild.names import Pairs
+from envbuild.names import Pairs, Texts
 from envbuild.resolve.sources.declared import inner_table
 from envbuild.resolve.sources.project_name import name_and_version
 from envbuild.resolve.sources.sdists import declared
@@ -45,7 +45,7 @@ class EditableProject:
     version: str
     folder: Path
     root: Path
-    requires: tuple[str, ...] = ()
+    requires: Texts = ()
     scripts: Pairs = ()
 
 

@@ -9,6 +9,7 @@ from functools import cached_property
 
 from envbuild.job.lint.dialects import DIALECTS, Dialect
 from envbuild.limits import split_words
+from envbuild.names import Texts
 
 OTHERS = {
     "#PJM": "Fujitsu's Technical Computing Suite",
@@ -53,7 +54,7 @@ class ScriptCommand:
 class BatchScript:
     """A script: ``dialect`` is that of most of its directives, None where it has none."""
 
-    lines: tuple[str, ...]
+    lines: Texts
     dialect: Dialect | None
     directives: tuple[Directive, ...]
     commands: tuple[ScriptCommand, ...]
@@ -126,7 +127,7 @@ def read_batch(text: str) -> BatchScript:
     )
 
 
-def _text_lines(lines: tuple[str, ...]) -> frozenset[int]:
+def _text_lines(lines: Texts) -> frozenset[int]:
     """Return the numbers of lines that are text: behind <<, or in quotes that hold a script."""
     found, end = set(), ""
     for number, line in enumerate(lines, 1):
@@ -143,7 +144,7 @@ def _text_lines(lines: tuple[str, ...]) -> frozenset[int]:
     return frozenset(found)
 
 
-def _commands(lines: tuple[str, ...], inside: frozenset[int]) -> Iterator[ScriptCommand]:
+def _commands(lines: Texts, inside: frozenset[int]) -> Iterator[ScriptCommand]:
     """Yield the commands, without comments, text behind << and marks of templates."""
     start = 0
     parts: list[str] = []

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from envbuild.job.schedulers import SCHEDULERS
+from envbuild.names import Texts
 
 SBATCH_SHORT = {
     "-t": "--time", "-o": "--output", "-e": "--error", "-a": "--array", "-n": "--ntasks",
@@ -24,8 +25,8 @@ class HomeStart:
     ``options`` and ``resources`` (of -l) of the scheduler do, and commands that ``pattern`` finds.
     """
 
-    options: tuple[str, ...]
-    resources: tuple[str, ...] = ()
+    options: Texts
+    resources: Texts = ()
     pattern: str
     fix: str
 
@@ -62,12 +63,12 @@ class Dialect:
     needs_shebang: bool = False
     instead_of_variables: str = ""
     log_variables_with: str = ""
-    time_options: tuple[str, ...] = ()
-    time_resources: tuple[str, ...] = ()
+    time_options: Texts = ()
+    time_resources: Texts = ()
     bare_time: str = "seconds"
     short_time: int = 500
-    memory_options: tuple[str, ...] = ()
-    memory_resources: tuple[str, ...] = ()
+    memory_options: Texts = ()
+    memory_resources: Texts = ()
     bare_memory: str = "bytes"
     array_option: str
     log_has_host: bool = True

@@ -12,6 +12,7 @@ from envbuild.errors import UsageError
 from envbuild.job.model import Array, Intent
 from envbuild.job.request.units import parse_memory, parse_walltime
 from envbuild.job.schedulers.protocol import check_quotes
+from envbuild.names import Texts
 from envbuild.recipe.model import JobSection, Launcher
 from envbuild.toml import closest
 
@@ -39,15 +40,15 @@ class Flags:
     partition: str | None = None
     account: str | None = None
     array: str | None = None
-    after: tuple[str, ...] = ()
-    after_any: tuple[str, ...] = ()
+    after: Texts = ()
+    after_any: Texts = ()
     launcher: str | None = None
-    environment: tuple[str, ...] = ()
+    environment: Texts = ()
     output: str | None = None
-    inputs: tuple[str, ...] = ()
-    stage: tuple[str, ...] = ()
+    inputs: Texts = ()
+    stage: Texts = ()
     trial: bool = False
-    options: tuple[str, ...] = ()
+    options: Texts = ()
     warn: str | None = None
     requeue: int | None = None
     checkpoint: str | None = None
@@ -182,7 +183,7 @@ def _word(text: str | None, place: str) -> str | None:
     return text
 
 
-def _ids(texts: tuple[str, ...], place: str) -> tuple[str, ...]:
+def _ids(texts: Texts, place: str) -> Texts:
     ids = tuple(part for part in ",".join(texts).split(",") if part)
     for job in ids:
         if not re.fullmatch(r"\d+(\[\])?(\.[\w.-]+)?", job):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from envbuild.errors import UsageError
 from envbuild.job.model import ParameterTable
+from envbuild.names import Texts
 from envbuild.toml import CONTROL, closest
 
 MOST_ROWS = 10_000
@@ -23,7 +24,7 @@ PLACE = re.compile(
 """In a command: ${shell}, which stays, {{literal}} and {column}."""
 
 
-def plan_table(each: Path | None, grid: tuple[str, ...]) -> ParameterTable | None:
+def plan_table(each: Path | None, grid: Texts) -> ParameterTable | None:
     """Return the table of a CSV file, of a grid, or of each row with each point of the grid.
 
     Raises UsageError for a table that cannot be read, a name that comes twice, and too many rows.
@@ -85,7 +86,7 @@ def read_table(path: Path) -> ParameterTable:
     return table
 
 
-def _check_names(names: tuple[str, ...], where: str) -> None:
+def _check_names(names: Texts, where: str) -> None:
     double = sorted({name for name in names if names.count(name) > 1})
     if double:
         raise UsageError(f"has two columns {double[0]!r}", where=where)
@@ -106,9 +107,7 @@ def _check_rows(table: ParameterTable, where: str) -> None:
             raise UsageError("has a value with a control character", where=f"{where}, row {number}")
 
 
-def fill_rows(
-    table: ParameterTable, argv: tuple[str, ...], where: str
-) -> tuple[tuple[str, ...], ...]:
+def fill_rows(table: ParameterTable, argv: Texts, where: str) -> tuple[Texts, ...]:
     """Return a command for each row: {column} in ``argv`` becomes the row's value.
 
     Raises UsageError for a column that the command does not use, and for one that is not there.
@@ -117,7 +116,7 @@ def fill_rows(
     return tuple(_fill_in(argv, dict(zip(table.names, row, strict=True))) for row in table.rows)
 
 
-def _check_columns(names: list[str], argv: tuple[str, ...], where: str) -> None:
+def _check_columns(names: list[str], argv: Texts, where: str) -> None:
     """Raise UsageError for a {…} of the command that is no column, and for an unused column."""
     used = list(itertools.chain.from_iterable(map(_named, argv)))
     if not set(used) & set(names):
@@ -146,7 +145,7 @@ def _named(word: str) -> list[str]:
     return [found["name"] for found in PLACE.finditer(word) if found["name"]]
 
 
-def _fill_in(argv: tuple[str, ...], values: dict[str, str]) -> tuple[str, ...]:
+def _fill_in(argv: Texts, values: dict[str, str]) -> Texts:
     def value(found: re.Match[str]) -> str:
         if found["name"]:
             return values[found["name"]]

@@ -48,7 +48,7 @@ def cancel_job(job: str, context: Context) -> Cancelled:
     scheduler = scheduler_of(site)
     argv = scheduler.cancel(current_id(record, settings.cwd), task)
     try:
-        result = ask(argv, settings, context.runner)
+        result = ask(argv, context)
     except ToolMissingError as error:
         raise missing(site, argv) from error
     # stopped and not put back into the queue, or ended at this moment

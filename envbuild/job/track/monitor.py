@@ -20,8 +20,6 @@ from envbuild.job.sites.site import Site
 from envbuild.job.submit import ask
 from envbuild.job.track.records import current_id, log_files, plain_id, read_receipt, receipt_files
 from envbuild.job.track.tail import LogTail, list_sizes
-from envbuild.run import Runner
-from envbuild.settings import Settings
 
 GRACE = 60.0
 """Seconds in which a job that the scheduler does not know, or that has ended, may still hand in its
@@ -55,16 +53,16 @@ class Clock:
     sleep: Callable[[float], None] = time.sleep
 
 
-def status_of(record: Record, site: Site, settings: Settings, runner: Runner) -> Status:
+def status_of(record: Record, site: Site, context: Context) -> Status:
     """Ask the scheduler about a job; "unknown" is what it is, and never means that the job has ended.
 
     ``answered`` is False where the scheduler itself could not be asked: then nobody knows anything.
     """
     scheduler = scheduler_of(site)
     silence, reason = "", ""
-    record = structs.replace(record, id=current_id(record, settings.cwd))
+    record = structs.replace(record, id=current_id(record, context.settings.cwd))
     for number, question in enumerate(scheduler.questions(record.id)):
-        found, failure = _answer(question, record, site, settings, runner)
+        found, failure = _answer(question, record, site, context)
         if failure and number == 0:
             silence = failure
         if found is None:
@@ -74,7 +72,7 @@ def status_of(record: Record, site: Site, settings: Settings, runner: Runner) ->
             reason = found.reason if found.answered or number == 0 else reason
             continue
         why = scheduler.why(record.id) if found.phase == "queued" else None
-        better = _answer(why, record, site, settings, runner)[0] if why else None
+        better = _answer(why, record, site, context)[0] if why else None
         return replace(found, reason=better.reason) if better else found
     if silence:
         text = f"the scheduler does not answer: {silence}"
@@ -83,14 +81,14 @@ def status_of(record: Record, site: Site, settings: Settings, runner: Runner) ->
 
 
 def _answer(
-    question: StateQuestion, record: Record, site: Site, settings: Settings, runner: Runner
+    question: StateQuestion, record: Record, site: Site, context: Context
 ) -> tuple[Status | None, str]:
     """Ask one question; return what it says of the job, and why there is no answer where there is none.
 
     A client that fails with other words than that it knows no such job says nothing about it.
     """
     try:
-        result = ask(question.argv, settings, runner, patience=30)
+        result = ask(question.argv, context, patience=30)
     except ToolMissingError as error:
         return Status(phase="unknown", reason=error.what, answered=False), ""
     except HostError as error:
@@ -181,7 +179,7 @@ def wait(
         if hand.now() < due:
             hand.sleep(look)
             continue
-        status = status_of(record, site, context.settings, context.runner)
+        status = status_of(record, site, context)
         # a scheduler serves all users of a site: it is asked less and less often
         due, pause = hand.now() + pause, min(LAST, pause * 1.5)
         if (line := _line(status)) != shown:

@@ -115,7 +115,7 @@ def _state(receipt: Receipt | None, open_word: str) -> str:
 
 def _ask_for_word(record: Record, context: Context) -> str:
     site = load_site(record.site, context.settings)
-    status = status_of(record, site, context.settings, context.runner)
+    status = status_of(record, site, context)
     if status.phase in ("queued", "running"):
         return status.phase
     return "lost" if status.answered else "unknown"

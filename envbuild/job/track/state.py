@@ -36,7 +36,7 @@ def find_state(record: Record, context: Context) -> JobState:
         site = load_site(record.site, context.settings)
     except EnvbuildError as error:
         return JobState(word="unknown", detail=str(error))
-    status = status_of(record, site, context.settings, context.runner)
+    status = status_of(record, site, context)
     if whole and status.phase not in ("queued", "running"):
         return _ended(receipts, reason_of_end(status))
     count = f"{len(receipts)} of {len(record.tasks)} tasks ended" if record.tasks else ""

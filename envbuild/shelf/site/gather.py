@@ -8,7 +8,7 @@ from envbuild.errors import EnvbuildError
 from envbuild.lock.changes import lock_changes
 from envbuild.lock.model import Lock, PythonPackage
 from envbuild.lock.read import parse_lock
-from envbuild.names import DIRECT
+from envbuild.names import DIRECT, Texts
 from envbuild.shelf.client import ShelfClient, StoredEntry
 from envbuild.shelf.fetch import VerifiedEntry, fetch_entry
 from envbuild.shelf.model import Entry
@@ -126,7 +126,7 @@ def list_history(history: Sequence[StoredEntry], library: ShelfClient) -> Iterat
 
     for number in range(len(history) - 1, -1, -1):
         stored, before = history[number], history[number - 1] if number else None
-        notes: tuple[str, ...] = ()
+        notes: Texts = ()
         if before is not None and before.entry.locked != stored.entry.locked:
             notes = tuple(
                 str(change) for change in lock_changes(lock_of(before.entry), lock_of(stored.entry))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from envbuild.names import Texts
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckProof:
@@ -49,7 +51,7 @@ class HistoryEntry:
     digest: str
     day: str
     who: str
-    changes: tuple[str, ...]
+    changes: Texts
     same_lock: bool = False
 
 
@@ -81,7 +83,7 @@ class EntryPage:
     size_of: str = ""
     lock: str = ""
     image: str = ""
-    direct: tuple[str, ...] = ()
+    direct: Texts = ()
     proofs: tuple[CheckProof, ...] = ()
     roots: tuple[DependencyNode, ...] = ()
     tiles: tuple[TreemapTile, ...] = ()
@@ -89,7 +91,7 @@ class EntryPage:
     history: tuple[HistoryEntry, ...] = ()
     commands: tuple[PageCommand, ...] = ()
     recipe: str = ""
-    post: tuple[str, ...] = ()
+    post: Texts = ()
     refused: str = ""
 
     @property
