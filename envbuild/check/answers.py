@@ -51,7 +51,7 @@ class Verified(_Record, frozen=True):
 class Overlap(_Record, frozen=True):
     """Two distributions that claim the same files, of which ``different`` have two contents.
 
-    ``of`` is how many files the smaller one has.
+    ``of`` is how many the smaller one has, ``lost`` are those whose content of a file is not there.
     """
 
     dists: tuple[str, str]
@@ -59,6 +59,7 @@ class Overlap(_Record, frozen=True):
     of: int
     different: int
     example: str
+    lost: tuple[str, ...] = ()
 
 
 class UserSite(_Record, frozen=True):

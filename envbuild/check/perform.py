@@ -218,28 +218,22 @@ def gather_evidence(
     imports = plan.imports_request(
         expected, uses=used.names, gpu=inside.gpu, compiles=compiles, written=written
     )
-    libraries, driver = plan.libraries_request(), plan.driver_request()
+    libraries = plan.libraries_request()
+    driver = plan.driver_request() if inside.gpu else None
     code = plan.code_request(expected, gpu=inside.gpu)
     conda = plan.conda_request(expected) if expected.conda_prefix is not None else None
-    files = [libraries, static]
-    if conda:
-        files.append(conda)
-    if code:
-        files.append(code)
-    if inside.gpu:
-        files.append(driver)
+    asked = (libraries, static, conda, code, driver)
+    files = [one for one in asked if one is not None]
     stage.expect(1 + len(files))
     run_script = _script_run(expected.script, inside, report, stage)
 
     def count_probe(name: str) -> None:
-        report.detail(f"{format_probe_name(name)} done")
+        report.detail(f"{name.replace('_', ' ')} done")
         stage.advance()
 
     with ThreadPoolExecutor(1, "recipe-script") as pool:
         beside = pool.submit(run_script) if not inside.gpu else None
         visit = inside.ask((imports,), files, heard=count_probe)
-    code_answer = visit.answer(code, Code) if code else None
-    driver_answer = visit.answer(driver, Driver) if inside.gpu else None
     survey = visit.answer(conda, CondaSurvey) if conda else None
     # "" is an environment that the image may have; this one has none
     if expected.conda_prefix == "" and survey and survey.data and survey.data.prefix is None:
@@ -251,8 +245,8 @@ def gather_evidence(
         libraries=visit.answer(libraries, LibrarySurvey),
         imports=visit.answer(imports, Imports),
         conda=survey,
-        code=code_answer,
-        driver=driver_answer,
+        code=visit.answer(code, Code) if code else None,
+        driver=visit.answer(driver, Driver) if driver else None,
         sources=sources,
         uses=used,
         gpu=inside.gpu,
@@ -302,8 +296,3 @@ def gather_gpu(evidence: Evidence, inside: ProbeRunner, report: Reporter, stage:
         stage.advance()
     first = next(iter(answers.values()), None)
     return replace(evidence, compute=first, computes=answers)
-
-
-def format_probe_name(name: str) -> str:
-    """Write a probe's name for people."""
-    return name.replace("_", " ")

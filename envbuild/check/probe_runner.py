@@ -120,21 +120,23 @@ class ProbeRunner:
             for lane in lanes
         ]
         limit = max(sum(one.limit for one in lane) for lane in lanes) + START_LIMIT
-        command = self.container.exec_command(
-            self.image,
-            (*self.python, "-c", _text("supervisor")),
-            ExecOptions(
-                binds=self.binds,
-                env=self.env,
-                gpu=self.gpu,
-                stdin=msgspec.json.encode({"lanes": jobs}).decode(),
-                timeout=limit,
-                network=self.network,
-            ),
-        )
+        document = msgspec.json.encode({"lanes": jobs}).decode()
+        command = self._sealed(("-c", _text("supervisor")), document, limit)
         if heard is not None:
             command = replace(command, on_line=_listener(heard))
         return ProbeResults(self.runner(command, check=False), limit)
+
+    def _sealed(self, words: tuple[str, ...], stdin: str, limit: float) -> Command:
+        """Return the command that runs the image's Python as envbuild exec does."""
+        options = ExecOptions(
+            binds=self.binds,
+            env=self.env,
+            gpu=self.gpu,
+            stdin=stdin,
+            timeout=limit,
+            network=self.network,
+        )
+        return self.container.exec_command(self.image, (*self.python, *words), options)
 
     def ask_plainly(self, request: ProbeRequest, kind: type[T], folder: Path) -> Answer[T]:
         """Run one probe unsealed, as a user with a poisoned home folder, made in an empty ``folder``.
@@ -163,18 +165,8 @@ class ProbeRunner:
 
     def run_script(self, script: Path) -> Answer[ScriptRun]:
         """Run the recipe's own check script."""
-        command = self.container.exec_command(
-            self.image,
-            (*self.python, "-c", START_SCRIPT, script.name),
-            ExecOptions(
-                binds=self.binds,
-                env=self.env,
-                gpu=self.gpu,
-                stdin=script.read_text("utf-8"),
-                timeout=SCRIPT_LIMIT,
-                network=self.network,
-            ),
-        )
+        text = script.read_text("utf-8")
+        command = self._sealed(("-c", START_SCRIPT, script.name), text, SCRIPT_LIMIT)
         result = self.runner(command, check=False)
         noise = last_lines(result)
         if result.timed_out:

@@ -76,10 +76,8 @@ def find_last_report(digest: str, store: Store) -> Report | None:
     None where there is none.
     """
     reports = kept_reports(digest, store)
-    return next(
-        (report for report in reversed(reports) if report.target is None),
-        reports[-1] if reports else None,
-    )
+    own = [report for report in reports if report.target is None]
+    return next(reversed(own or reports), None)
 
 
 def require_verdict(report: Report) -> None:

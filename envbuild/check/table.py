@@ -19,7 +19,7 @@ from envbuild.check.checks import (
     target,
 )
 from envbuild.check.checks.frameworks import for_framework, join_verdicts
-from envbuild.check.evidence import Evidence, Verdict, passed
+from envbuild.check.evidence import Evidence, Verdict, failed, passed, skipped
 from envbuild.check.expected import Expected
 from envbuild.check.model import Finding
 
@@ -304,26 +304,20 @@ def _verdict(check: Check, evidence: Evidence) -> Verdict:
 def _kept_back(check: Check, evidence: Evidence) -> Verdict | None:
     """Return what is said instead of a judgement: no GPU, no started image, or no answer."""
     if check.gpu and not evidence.gpu:
-        return Verdict(outcome="skipped", reason=NO_GPU, hint=NO_GPU_HINT)
+        return skipped(NO_GPU, NO_GPU_HINT)
     started = evidence.static is not None and evidence.static.data is not None
     if check.name != "start" and not started:
-        return Verdict(outcome="skipped", reason="the image did not start")
+        return skipped("the image did not start")
     if "compute" in check.needs:
         if evidence.framework is None:
-            return Verdict(outcome="skipped", reason="no known GPU framework is installed")
+            return skipped("no known GPU framework is installed")
         if evidence.framework.probe is None:
-            reason = f"envbuild has no GPU test of {evidence.framework.name}"
-            return Verdict(outcome="skipped", reason=reason)
+            return skipped(f"envbuild has no GPU test of {evidence.framework.name}")
     for need in check.needs:
         answer = getattr(evidence, need)
         if answer is not None and answer.data is None:
             noise = {"output": list(answer.noise)} if answer.noise else {}
-            return Verdict(
-                outcome="failed",
-                reason=answer.fault,
-                hint=answer.hint or _hint(check),
-                evidence=noise,
-            )
+            return failed(answer.fault, answer.hint or _hint(check), **noise)
     return None
 
 

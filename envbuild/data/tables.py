@@ -148,11 +148,12 @@ class WheelBuild(TableRow, frozen=True):
 
 
 class ExclusiveGroup(TableRow, frozen=True):
-    """Distributions that write the same files; ``keep`` says which one people usually want."""
+    """Distributions of the same files: ``keep`` says which is wanted, ``fuller`` have all of it."""
 
     module: str
     dists: Texts
     keep: str
+    fuller: Texts = ()
 
 
 class FrameworkTable(TableRow, frozen=True):

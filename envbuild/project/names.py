@@ -30,6 +30,11 @@ def distribution_of(module: str) -> str | None:
     return same if found is None and same in load_names().transitive.names else found
 
 
+def likely_distribution(module: str) -> str:
+    """Return the distribution of a module, or that of its own name where no table has it."""
+    return distribution_of(module) or canonicalize_name(module.partition(".")[0])
+
+
 def is_standard(module: str) -> bool:
     """Whether a top-level module is Python's own, or was (distutils and imp went in 3.12)."""
     return module in sys.stdlib_module_names or module in GONE

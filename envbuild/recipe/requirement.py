@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
-from packaging.requirements import InvalidRequirement
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.version import InvalidVersion
 
 NO_REQUIREMENT = (InvalidRequirement, RecursionError)
 """The second one for a thousand brackets in each other."""
+
+
+def allows(wish: Requirement, version: str) -> bool:
+    """Tell whether a requirement takes a version; one that is none cannot be compared, and is."""
+    try:
+        return wish.specifier.contains(version, prereleases=True)
+    except InvalidVersion:
+        return True
+
+
+def marker_values(python: str) -> dict[str, str]:
+    """Return the values that markers of requirements (PEP 508) have for a release of Python."""
+    minor = ".".join(python.split(".")[:2])
+    return {"extra": "", "python_full_version": python, "python_version": minor}

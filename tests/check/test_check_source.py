@@ -47,6 +47,18 @@ def test_a_choice_of_gpus_in_the_source_is_found(line: str) -> None:
     assert (suspect.kind, suspect.line, suspect.text) == ("chosen", 2, line)
 
 
+def test_a_choice_of_gpus_over_several_lines_is_found() -> None:
+    text = "os.environ.update({\n    'A': str(1),  # ours\n    'CUDA_VISIBLE_DEVICES': '1',\n})\n"
+    (suspect,) = look_through(f"import os\n{text}", "a.py")
+    assert suspect.line == 2
+    assert suspect.text == "os.environ.update({'A': str(1), 'CUDA_VISIBLE_DEVICES': '1'})"
+
+
+def test_a_choice_of_gpus_in_a_text_is_none() -> None:
+    text = '"""os.environ[\'CUDA_VISIBLE_DEVICES\'] = \'0\' is wrong."""\n'
+    assert look_through(text, "a.py") == []
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -136,7 +148,7 @@ def test_the_check_names_file_line_and_what_to_write(tmp_path: Path) -> None:
 def test_the_check_names_a_choice_in_the_source(tmp_path: Path) -> None:
     text = 'import os\nos.environ["CUDA_VISIBLE_DEVICES"] = "3"\nprint(torch.cuda.is_available)\n'
     assert check(tmp_path, text) == {
-        "sources": 'train.py:2: os.environ["CUDA_VISIBLE_DEVICES"] = "3": takes the choice of GPUs from the scheduler '
+        "sources": "train.py:2: os.environ['CUDA_VISIBLE_DEVICES'] = '3': takes the choice of GPUs from the scheduler "
         "(and 1 more)"
     }
 

@@ -198,7 +198,10 @@ def test_attributes_of_modules_inside_modules(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(CHAINS)
     found = find_uses(tmp_path, attributes=True).names
     assert found == {
-        "torch": ("backends.cudnn.enabled", "ones()", "ones"),
+        "torch": (
+            *("backends.cudnn.enabled", "ones().cuda().mean"),
+            *("ones().cuda()", "ones().cuda", "ones()", "ones"),
+        ),
         "torch.nn": ("functional.relu6()", "functional.relu6"),
         "torchvision.models": ("resnet18",),
         "numpy": (),

@@ -139,6 +139,13 @@ def two_opencvs(root: Path) -> Report:
     return tree.check(recipe, lock)
 
 
+def opencv_over_its_contrib_of_one_release(root: Path) -> Report:
+    tree = torch_tree(root)
+    tree.install("opencv-contrib-python", "4.10.0.84", {"cv2/__init__.py": "", "cv2/a.py": "a = 1"})
+    tree.install("opencv-python", "4.10.0.84", {"cv2/__init__.py": "", "cv2/a.py": "a = 2"})
+    return tree.check(make_recipe("opencv-python", framework="torch==2.5.*"))
+
+
 def onnxruntime_over_its_gpu_build(root: Path) -> Report:
     tree, recipe, lock = tensorflow_tree(root)
     tree.install("onnxruntime-gpu", "1.20.0", {"onnxruntime/__init__.py": "one = 1\n"})
@@ -828,6 +835,12 @@ SICK: list[Sick] = [
         two_opencvs,
         {
             "exclusive": "opencv-python and opencv-python-headless are both installed; they share the files of cv2"
+        },
+    ),
+    (
+        opencv_over_its_contrib_of_one_release,
+        {
+            "exclusive": "opencv-contrib-python and opencv-python are both installed; they share the files of cv2"
         },
     ),
     (

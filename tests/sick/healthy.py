@@ -9,7 +9,14 @@ from envbuild.check.target import read_target
 from tests.check import fatbin
 from tests.check.conda_tree import CONDA_HEALTHY
 from tests.check.elf import shared_object
-from tests.check.tree import Tree, install_cuda, make_lock, make_recipe, tensorflow_tree
+from tests.check.tree import (
+    Tree,
+    install_cuda,
+    make_lock,
+    make_recipe,
+    tensorflow_files,
+    tensorflow_tree,
+)
 from tests.sick.faults import (
     TORCH_PARTS,
     install_c_compilers,
@@ -217,6 +224,32 @@ def one_opencv(root: Path) -> Report:
     return tree.install(
         "opencv-contrib-python-headless", "4.10.0.84", {"cv2/__init__.py": ""}
     ).check(recipe, lock)
+
+
+def two_opencvs_of_one_release(root: Path) -> Report:
+    tree = torch_tree(root)
+    tree.install("opencv-python", "4.10.0.84", {"cv2/__init__.py": "", "cv2/version.py": "a = 1\n"})
+    tree.install(
+        "opencv-contrib-python-headless",
+        "4.10.0.82",
+        {"cv2/__init__.py": "", "cv2/version.py": "a = 2\n"},
+    )
+    return tree.check(make_recipe("opencv-python", framework="torch==2.5.*"))
+
+
+def tensorflow_over_its_cpu_build_of_one_release(root: Path) -> Report:
+    files = tensorflow_files(build_info="is_cuda_build = False\n")
+    tree = Tree(root).install("tensorflow-cpu", "2.15.1", files)
+    tree.install("tensorflow", "2.15.1", tensorflow_files())
+    install_cuda(tree)
+    return tree.check(make_recipe("tensorflow-cpu", framework="tensorflow==2.15.*"))
+
+
+def part_that_lies_over_its_package(root: Path) -> Report:
+    tree = torch_tree(root)
+    tree.install("md", "8", {"md/a.py": "a = 1\n"}, requires=['md-cuda; extra == "cuda"'])
+    tree.install("md-cuda", "8", {"md/a.py": "a = 2\n"})
+    return tree.check(make_recipe("torch", framework="torch==2.5.*"))
 
 
 def programs_beside_the_packages(root: Path) -> Report:
@@ -505,6 +538,9 @@ def torch_without_its_wheels_over_a_toolkit(root: Path) -> Report:
 
 HEALTHY = [
     *CONDA_HEALTHY,
+    two_opencvs_of_one_release,
+    part_that_lies_over_its_package,
+    tensorflow_over_its_cpu_build_of_one_release,
     gpus_chosen_by_the_scheduler,
     jax_with_the_cpu_as_its_second_choice,
     torch_with_a_variable_for_jax,

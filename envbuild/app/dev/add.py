@@ -21,7 +21,7 @@ from envbuild.errors import CheckFailedError, EnvbuildError, NoSolutionError, Us
 from envbuild.lock.decide.conda import find_in_channels
 from envbuild.lock.model import Lock
 from envbuild.names import Pairs, Texts
-from envbuild.project.names import distribution_of
+from envbuild.project.names import likely_distribution
 from envbuild.recipe.conda import spec_name
 from envbuild.recipe.edit import ListSection, add_requirements, remove_requirements
 from envbuild.recipe.find import LOCKS, RECIPES, find_recipe, recipe_files
@@ -133,7 +133,7 @@ def _refuse_checked(source: Source, lock: Lock, removed: Texts) -> None:
     there |= {package.name for package in lock.conda}
     gone = {canonicalize_name(name) for name in removed} - there
     for module in source.recipe.check.imports:
-        name = distribution_of(module) or canonicalize_name(module.partition(".")[0])
+        name = likely_distribution(module)
         if name in gone:
             raise UsageError(
                 f'[check] imports names "{module}", which would not be in the image any more',

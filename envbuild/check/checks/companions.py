@@ -13,7 +13,7 @@ from packaging.version import InvalidVersion
 from envbuild.check.checks.toolkit import toolkit_of
 from envbuild.check.evidence import Evidence, Verdict, failed, listing, passed, skipped
 from envbuild.data import lookup
-from envbuild.recipe.requirement import NO_REQUIREMENT
+from envbuild.recipe.requirement import NO_REQUIREMENT, allows, marker_values
 from envbuild.resolve.couplings import rows_for
 from envbuild.store.units import count_noun
 
@@ -31,7 +31,8 @@ def check_companions(evidence: Evidence) -> Verdict:
     broken = [
         row
         for row in rows
-        if row.package in versions and not _fits(row.constraint, versions[row.package])
+        if row.package in versions
+        and not allows(Requirement(row.constraint), versions[row.package])
     ]
     if broken:
         return _report_broken(evidence, broken, versions)
@@ -120,12 +121,7 @@ def _wrong_parts(evidence: Evidence, versions: dict[str, str]) -> list[tuple[str
     """
     framework, installed = evidence.framework, evidence.installed
     assert framework is not None  # noqa: S101  (its caller asks)
-    python = installed.python
-    env = {
-        "extra": "",
-        "python_full_version": python,
-        "python_version": ".".join(python.split(".")[:2]),
-    }
+    env = marker_values(installed.python)
     wrong: list[tuple[str, str]] = []
     holders = {owner.name: env for owner in installed.owners.get(framework.module, ())}
     # a plug-in's extra names the CUDA wheels that it was built with
@@ -143,7 +139,7 @@ def _wrong_parts(evidence: Evidence, versions: dict[str, str]) -> list[tuple[str
                 # nothing else brings triton
                 if name not in versions and name != "triton":
                     continue
-                if name not in versions or not _fits(f"{name}{wish.specifier}", versions[name]):
+                if name not in versions or not allows(wish, versions[name]):
                     wrong.append((name, f"{name}{wish.specifier}"))
     return wrong
 
@@ -168,14 +164,6 @@ def _rows(versions: dict[str, str]) -> list[Coupling]:
         ):  # a rule about what is not installed has nothing to fill in
             rows += [row for row in rows_for([name], versions) if row.binding]
     return rows
-
-
-def _fits(constraint: str, version: str) -> bool:
-
-    try:
-        return Requirement(constraint).specifier.contains(version, prereleases=True)
-    except InvalidVersion:
-        return True  # a version that is none cannot be compared
 
 
 def _wanted(constraint: str) -> str | None:

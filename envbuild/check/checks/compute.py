@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import structs
 
 from envbuild.check.answers import Computed
@@ -46,10 +48,10 @@ def check_training(evidence: Evidence) -> Verdict:
     shown = {"results": [result_shown(one) for one in results]}
     if not results:
         return skipped(f"{name}'s probe has no training step")
+    failure = _first_failure(name, results, shown)
+    if failure is not None:
+        return failure
     for one in results:
-        fault = fault_of(_as_right(one), 0.0)
-        if fault:
-            return failed(f"{name} on GPU {one.index}: {fault}", cure_of(one), **shown)
         if not one.losses or not one.losses[-1] < FALLING * one.losses[0]:
             losses = f"{one.losses[0]:.4f} to {one.losses[-1]:.4f}" if one.losses else "none"
             return failed(
@@ -123,10 +125,9 @@ def check_speed(evidence: Evidence) -> Verdict:
     shown = {"results": [result_shown(one) for one in results]}
     if not results:
         return skipped(f"{name}'s probe measures no speed")
-    for one in results:
-        fault = fault_of(_as_right(one), 0.0)
-        if fault:
-            return failed(f"{name} on GPU {one.index}: {fault}", cure_of(one), **shown)
+    failure = _first_failure(name, results, shown)
+    if failure is not None:
+        return failure
     slowest = min(results, key=_ratio)
     ratio = _ratio(slowest)
     if ratio < SLOW:
@@ -216,9 +217,13 @@ def _compiles(evidence: Evidence) -> bool:
     return used or evidence.framework.always_compiles
 
 
-def _as_right(one: Computed) -> Computed:
-    """Return a result without a matrix as one that only its device and failure speak against."""
-    return structs.replace(one, error=0.0)
+def _first_failure(name: str, results: list[Computed], shown: dict[str, Any]) -> Verdict | None:
+    """Return the failure of results without a matrix: one failed, or was computed elsewhere."""
+    for one in results:
+        fault = fault_of(structs.replace(one, error=0.0), 0.0)
+        if fault:
+            return failed(f"{name} on GPU {one.index}: {fault}", cure_of(one), **shown)
+    return None
 
 
 def _ratio(one: Computed) -> float:

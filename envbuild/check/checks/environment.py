@@ -110,11 +110,7 @@ def check_leaks(evidence: Evidence) -> Verdict:
             "take it out of the base's or the recipe's environment",
             faults=faults,
         )
-    before = (
-        folders[: folders.index(LIBRARIES_OF_RUNTIME)]
-        if LIBRARIES_OF_RUNTIME in folders
-        else folders
-    )
+    before = _before_runtime(folders)
     compat = [folder for folder in before if "compat" in PurePosixPath(folder).parts]
     note = (
         f"; {listing(compat)} comes before the host's driver, which only data-centre GPUs support"
@@ -122,6 +118,11 @@ def check_leaks(evidence: Evidence) -> Verdict:
         else ""
     )
     return passed(f"nothing points outside the image{note}", library_path=folders)
+
+
+def _before_runtime(folders: list[str]) -> list[str]:
+    """Return the folders that come before those that --nv brings."""
+    return folders[: [*folders, LIBRARIES_OF_RUNTIME].index(LIBRARIES_OF_RUNTIME)]
 
 
 def _drivers(evidence: Evidence, folders: list[str]) -> list[str]:
@@ -135,14 +136,9 @@ def _drivers(evidence: Evidence, folders: list[str]) -> list[str]:
         evidence.libraries.data.copies if evidence.libraries and evidence.libraries.data else {}
     )
     own = {str(PurePosixPath(path).parent) for path in copies.get("libcuda.so*", ())}
-    before = (
-        folders[: folders.index(LIBRARIES_OF_RUNTIME)]
-        if LIBRARIES_OF_RUNTIME in folders
-        else folders
-    )
     return [
         folder
-        for folder in before
+        for folder in _before_runtime(folders)
         if folder.rstrip("/") in own
         and "compat" not in PurePosixPath(folder).parts
         and not _stubs(folder)

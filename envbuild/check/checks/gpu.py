@@ -96,7 +96,7 @@ def check_architecture(evidence: Evidence) -> Verdict:
         return skipped(
             f"which GPUs this build of {evidence.framework.name} has code for is not known"
         )
-    name = f"{evidence.framework.name} {evidence.release or ''}".strip()
+    name = evidence.title
     shown = {"sass": list(sass), "ptx": list(ptx), "source": source}
     slow = []
     for device in found:

@@ -10,7 +10,6 @@ from itertools import chain
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion
 
 from envbuild.check.answers import Imported
 from envbuild.check.checks import libraries
@@ -18,15 +17,17 @@ from envbuild.check.checks.frameworks import advise_on_keras
 from envbuild.check.evidence import Evidence, given
 from envbuild.data import lookup
 from envbuild.data.tables import load_frameworks
-from envbuild.project.names import distribution_of
-from envbuild.recipe.requirement import NO_REQUIREMENT
+from envbuild.project.names import distribution_of, likely_distribution
+from envbuild.recipe.requirement import NO_REQUIREMENT, allows, marker_values
 
 NAME_GONE = re.compile(
     r"(?:cannot import name '\w+' from (?:partially initialized module )?|module )"
     r"'?(?!named\b)(?P<module>[\w.]+)'?"
 )
 """What Python says of a name that a module does not have."""
-REMOVED = re.compile(r"\b(?P<module>[a-z]\w*)\.[\w.]+`? was removed (?:in|from)\b")
+REMOVED = re.compile(
+    r"\b(?P<module>[A-Za-z]\w*)\.\w[\w.]*[`'\"]? (?:was|were|ha(?:s|ve) been) (?:re)?moved\b"
+)
 """What packages say themselves of a name that a release has no more (JAX, NumPy)."""
 MISSING = re.compile(r"No module named '(?P<module>[\w.]+)'")
 QUOTED = ("MPLBACKEND", "KERAS_BACKEND", "DGLBACKEND", "MATPLOTLIBRC")
@@ -62,11 +63,10 @@ def cure_of_requirements(evidence: Evidence, module: str, error: str) -> str | N
     """
     found = evidence.installed
     named = _named_other(evidence, module, error)
-    top = module.partition(".")[0]
-    python = {"extra": "", "python_full_version": found.python}
-    python["python_version"] = ".".join(found.python.split(".")[:2])
+    top = _top(module)
+    python = marker_values(found.python)
     for holder, modules in found.imports.items():
-        if top not in {name.partition(".")[0] for name in modules}:
+        if top not in set(map(_top, modules)):
             continue
         for wish in _requirements(found.requires.get(holder, ())):
             dist = found.dist(canonicalize_name(wish.name))
@@ -74,7 +74,7 @@ def cure_of_requirements(evidence: Evidence, module: str, error: str) -> str | N
                 continue
             if dist is None or (named is not None and dist.name != named):
                 continue
-            if not _is_met(wish, dist.version):
+            if not allows(wish, dist.version):
                 asked = f'put "{wish.name}{wish.specifier}" into [python] dependencies'
                 return f"{asked}: {holder} asks for it, and {dist.name} {dist.version} is there"
     return None
@@ -93,20 +93,16 @@ def _named_other(evidence: Evidence, module: str, error: str) -> str | None:
     """Return the distribution that an error finds missing or too old, if not the module's own."""
     missing = MISSING.search(error)
     gone = missing["module"] if missing else lacking_module(error)
-    stem = gone.partition(".")[0] if gone else ""
-    if gone is None or stem == module.partition(".")[0]:
+    if gone is None or _top(gone) == _top(module):
         return None
-    name, found = distribution_of(gone) or canonicalize_name(stem), evidence.installed
-    asked = _requirements(chain.from_iterable(found.requires.values()))
-    known = found.dist(name) or any(canonicalize_name(wish.name) == name for wish in asked)
-    return name if known or distribution_of(gone) else None
+    name = likely_distribution(gone)
+    asked = {canonicalize_name(wish.name) for wish in _all_requirements(evidence)}
+    known = evidence.installed.dist(name) or name in asked or distribution_of(gone)
+    return name if known else None
 
 
-def _is_met(wish: Requirement, version: str) -> bool:
-    try:
-        return wish.specifier.contains(version, prereleases=True)
-    except InvalidVersion:
-        return True  # a version that is none cannot be compared
+def _top(module: str) -> str:
+    return module.partition(".")[0]
 
 
 def cure_import(evidence: Evidence, module: str, answer: Imported) -> str:
@@ -163,7 +159,7 @@ def _cure_of_object(evidence: Evidence, module: str, answer: Imported) -> str | 
 def cure_of_name(evidence: Evidence, module: str) -> str | None:
     """Say that the package called like a module is not the one that most code takes it from."""
     held, usual = _holder_of(evidence, module), distribution_of(module)
-    top = module.partition(".")[0]
+    top = _top(module)
     for both in evidence.installed.overlaps:
         if (
             held in both.dists
@@ -230,7 +226,7 @@ def _cure_of_strange(evidence: Evidence, module: str) -> str | None:
 def _cure_of_python(evidence: Evidence, error: str, module: str) -> str | None:
     """Say that a package asks its Python for what this release of Python does not have."""
     gone = lacking_module(error)
-    own = gone is not None and gone.partition(".")[0] in sys.stdlib_module_names
+    own = gone is not None and _top(gone) in sys.stdlib_module_names
     if "circular import" in error or not (own or OLD_PYTHON.search(error)):
         return None  # a file that hides a module of Python is told by the check of sources
     held, found = _holder_of(evidence, module), evidence.installed
@@ -250,8 +246,7 @@ def _cure_of_two(evidence: Evidence, module: str, lacking: str) -> str:
     """
     found = evidence.installed
     asks = _holder_of(evidence, module)
-    stem = lacking.partition(".")[0]
-    other = distribution_of(lacking) or canonicalize_name(stem)
+    other = likely_distribution(lacking)
     dist = found.dist(other)
     if dist is None or other == asks:
         return (
@@ -291,9 +286,9 @@ def _cure_of_symbol(evidence: Evidence, error: str, module: str) -> str:
 
 def _holder_of(evidence: Evidence, module: str) -> str:
     """Return the distribution that a module is of; the module's own name where none says so."""
-    top = module.partition(".")[0]
+    top = _top(module)
     held = [name for name, modules in evidence.installed.imports.items() if top in modules]
-    return held[0] if held else distribution_of(module) or canonicalize_name(top)
+    return held[0] if held else likely_distribution(module)
 
 
 def cure_of_library(evidence: Evidence, error: str, module: str = "") -> str | None:
@@ -322,25 +317,27 @@ def _cure_of_module(evidence: Evidence, error: str) -> str:
     if lacking is None:
         return "add the missing package to the recipe's dependencies, lock and build again"
     module = lacking[1]
-    framework = lookup.framework_of(module.partition(".")[0])
+    framework = lookup.framework_of(_top(module))
     other_backend = advise_on_keras(evidence) if framework and framework.keras else None
     if other_backend:
         return other_backend
-    same = canonicalize_name(module.partition(".")[0])
-    name = distribution_of(module) or same
-    every = _requirements(chain.from_iterable(evidence.installed.requires.values()))
+    known = distribution_of(module)
+    name = likely_distribution(module)
+    every = _all_requirements(evidence)
     wishes = [wish for wish in every if canonicalize_name(wish.name) == name]
     if evidence.installed.dist(name) is not None:
         return (
             f"{name} is here in a release without {module}: take another release of it, or of the "
             "package that asks for it; envbuild lock --prove looks for releases that import"
         )
-    if wishes:
-        wish = f"{wishes[0].name}{wishes[0].specifier}"
+    wish = f"{wishes[0].name}{wishes[0].specifier}" if wishes else known
+    if wish:
         return f'add "{wish}" to [python] dependencies: it has the module {module}'
-    if distribution_of(module):
-        return f'add "{name}" to [python] dependencies: it has the module {module}'
     return f"add the package that has the module {module} to [python] dependencies"
+
+
+def _all_requirements(evidence: Evidence) -> list[Requirement]:
+    return _requirements(chain.from_iterable(evidence.installed.requires.values()))
 
 
 def _requirements(lines: Iterable[str]) -> list[Requirement]:

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from envbuild.check.answers import Imported
+from envbuild.check.answers import Imported, Tried
 from envbuild.check.checks import libraries
 from envbuild.check.checks.import_cures import (
     cure_import,
@@ -21,7 +21,7 @@ from envbuild.check.checks.import_cures import (
 from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed, skipped
 from envbuild.data import lookup
 from envbuild.data.tables import EntryPoint, load_entry_points
-from envbuild.project.names import distribution_of
+from envbuild.project.names import distribution_of, likely_distribution
 from envbuild.store.units import count_noun
 
 
@@ -30,17 +30,18 @@ def direct_imports(evidence: Evidence) -> Verdict:
     answers = given(evidence.imports).modules
     modules = {name: answer for name, answer in answers.items() if answer.ok or not answer.used}
     broken = {name: answer for name, answer in modules.items() if not answer.ok}
-    needs_driver = {name for name, answer in broken.items() if _waits_for_driver(evidence, answer)}
     shown = {
         "seconds": {name: answer.seconds for name, answer in sorted(modules.items())},
         "errors": {name: answer.error for name, answer in sorted(broken.items())},
     }
-    real = {name: answer for name, answer in broken.items() if name not in needs_driver}
+    real = {
+        name: answer for name, answer in broken.items() if not _waits_for_driver(evidence, answer)
+    }
     if real:
         return _broken_import(evidence, real, "import", shown)
-    if needs_driver:
+    if broken:
         return skipped(
-            f"{listing(sorted(needs_driver))} can only be imported where an NVIDIA driver is; the others import",
+            f"{listing(sorted(broken))} can only be imported where an NVIDIA driver is; the others import",
             "check again on a machine with a GPU",
             **shown,
         )
@@ -79,7 +80,8 @@ def project_imports(evidence: Evidence) -> Verdict:
         for name, one in broken.items()
         if one.used and not _waits_for_driver(evidence, one)
     }
-    shown = {"modules": tried, "errors": {name: one.error for name, one in broken.items()}}
+    errors = {name: one.error for name, one in broken.items()}
+    shown = {"modules": tried, "errors": errors, "absent": list(absent)}
     needed = {name: one for name, one in real.items() if (name, one.taking) in evidence.uses.needed}
     if needed:
         verdict = _broken_import(evidence, needed, "the project's source imports", shown)
@@ -93,7 +95,6 @@ def project_imports(evidence: Evidence) -> Verdict:
             aside,
             reason=f"{aside.reason}; {lacking.reason}",
             hint=f"{aside.hint}\n{lacking.hint}",
-            evidence={**lacking.evidence, **aside.evidence},
         )
     if lacking is not None:
         return lacking
@@ -132,7 +133,6 @@ def _lacking(evidence: Evidence, absent: tuple[str, ...], shown: dict[str, Any])
     return skipped(
         f"nothing in the image has {first}, which the project imports{also}",
         f"add {package} to the recipe (envbuild add), or leave it if that file runs elsewhere",
-        absent=list(absent),
         **shown,
     )
 
@@ -147,14 +147,15 @@ def _cure_of_project(evidence: Evidence, broken: dict[str, Imported]) -> str | N
         return None
     if cure_of_library(evidence, answer.error) or cure_of_version(answer.error):
         return None
-    package = module.partition(".")[0]
+    top = module.partition(".")[0]
+    package = likely_distribution(top)
     lacks = lacking_module(answer.error)
     if cure_of_variable(evidence, answer.error) or (lacks is None and not gone):
         return None  # the package says in words of its own what it is about
     usual = cure_of_name(evidence, module) or cure_of_cpu_build(evidence, module, answer.error)
     if usual:
         return usual
-    if lacks is not None and lacks.partition(".")[0] != package:
+    if lacks is not None and lacks.partition(".")[0] != top:
         return None  # two packages of the image do not go together: no line of the project mends it
     return (
         f"the image's {package} does not have it: change that line of the project, or bound "
@@ -184,9 +185,9 @@ def entry_points(evidence: Evidence) -> Verdict:
         return skipped("no package is known to open more when it runs")
     rows = {entry.name: entry for entry in load_entry_points().entry}
     shown = {"seconds": {name: one.seconds for name, one in tried.items()}}
-    broken = {name: one for name, one in tried.items() if not one.ok}
-    if not evidence.gpu:
-        broken = {name: one for name, one in broken.items() if not _names_driver(one.error)}
+    broken = {
+        name: one for name, one in tried.items() if not (one.ok or _waits_for_driver(evidence, one))
+    }
     if broken:
         reasons = [f"{name}: {useful_line(one.error, one.noise)}" for name, one in broken.items()]
         hints = [_entry_cure(evidence, rows[name], broken[name].error) for name in broken]
@@ -212,11 +213,6 @@ def _entry_cure(evidence: Evidence, entry: EntryPoint, error: str) -> str:
     return f"{advice}; {entry.cure}"
 
 
-def _names_driver(error: str) -> bool:
-    words = error.replace(":", " ").replace("'", " ").split()
-    return any(lookup.from_driver(word) for word in words)
-
-
 USELESS = re.compile(r"^[\W_]*$|^\[?(?:end|start) of|^\^+$|^={3,}|^-{3,}", re.IGNORECASE)
 """Last lines of messages that say nothing: rules, brackets, "end of traceback"."""
 
@@ -230,13 +226,14 @@ def useful_line(error: str, noise: tuple[str, ...] = ()) -> str:
     return likely[-1] if likely else error
 
 
-def _waits_for_driver(evidence: Evidence, answer: Imported) -> bool:
+def _waits_for_driver(evidence: Evidence, answer: Imported | Tried) -> bool:
     return not evidence.gpu and lacks_driver(answer)
 
 
-def lacks_driver(answer: Imported) -> bool:
-    """Whether an import failed for want of the NVIDIA driver only, which no image holds."""
-    return _names_driver(answer.error)
+def lacks_driver(answer: Imported | Tried) -> bool:
+    """Whether something failed for want of the NVIDIA driver only, which no image holds."""
+    words = answer.error.replace(":", " ").replace("'", " ").split()
+    return any(lookup.from_driver(word) for word in words)
 
 
 def _absent(evidence: Evidence) -> list[str]:

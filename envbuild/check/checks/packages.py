@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
 from packaging.version import InvalidVersion, Version
 
 from envbuild.check.answers import Owner, killed_by
 from envbuild.check.checks.sources import VARIABLE
 from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed, skipped
+from envbuild.check.expected import requirement_name
 from envbuild.data import lookup
 from envbuild.data.tables import load_frameworks
 from envbuild.store.units import count_noun
@@ -70,6 +73,9 @@ def one_framework(evidence: Evidence) -> Verdict:
             "keep one: the copy that comes first on sys.path hides the others",
             owners=names,
         )
+    kept = _find_whole(evidence, [owner.name for owner in owners])
+    if kept and (evidence.built_for.is_cuda or evidence.expected.wants_cpu):
+        return passed(f"{' and '.join(names)} are of one release, and the files are {kept}'s")
     return failed(
         f"{len(owners)} distributions provide {framework.module}: {', '.join(names)}; the one installed last "
         "has written over the other's files",
@@ -81,18 +87,28 @@ def one_framework(evidence: Evidence) -> Verdict:
 def check_exclusive(evidence: Evidence) -> Verdict:
     """Check whether distributions are installed together that write the same files."""
     installed = {dist.name for dist in evidence.installed.dists if not dist.shadowed}
+    notes: list[str] = []
     for group in load_frameworks().exclusive:
         if any(group.module == framework.module for framework in evidence.frameworks):
             continue  # one_framework says it better
         together = sorted(name for name in installed if lookup.matches(name, group.dists))
-        if len(together) > 1:
+        names = " and ".join(together)
+        kept = _find_whole(evidence, together)
+        fuller = [name for name in together if lookup.matches(name, group.fuller)]
+        if len(together) < 2:
+            continue
+        if group.fuller == () or kept not in (fuller or together):
             return failed(
-                f"{' and '.join(together)} are both installed; they share the files of {group.module}",
+                f"{names} are both installed; they share the files of {group.module}",
                 f"keep one of them: {group.keep}",
                 dists=together,
             )
+        installed -= {*together}
+        notes.append(f"{names} are of one release, and the files are {kept}'s")
     for both in evidence.installed.overlaps:
-        if both.different and 2 * both.files > both.of and not _is_told(evidence, both.dists):
+        if not {*both.dists} <= installed or _is_told(evidence, both.dists):
+            continue
+        if both.different and 2 * both.files > both.of:
             return failed(
                 f"{' and '.join(both.dists)} are both installed; they write the same files "
                 f"({both.example})",
@@ -106,15 +122,29 @@ def check_exclusive(evidence: Evidence) -> Verdict:
             "an uninstall or upgrade was cut short; " + REBUILD,
             dists=twice,
         )
-    return passed("no two packages write the same files")
+    return passed(notes[0] if notes else "no two packages write the same files", notes=notes)
+
+
+def _find_whole(evidence: Evidence, names: Collection[str]) -> str | None:
+    """Return which of distributions of the same files is whole, if all are of one release."""
+    dists = [dist for dist in evidence.installed.dists if dist.name in names]
+    releases = {lookup.numbers(dist.version)[:3] for dist in dists}
+    whole = {*names}
+    for both in evidence.installed.overlaps:
+        if {*both.dists} <= {*names}:
+            whole -= {*both.lost}
+    return min(whole, default=None) if len(releases) == 1 else None
 
 
 def _is_told(evidence: Evidence, dists: tuple[str, ...]) -> bool:
-    """Tell whether another check says it better: one distribution twice, or one framework's two."""
+    """Tell whether two are no fault, or another check says it better (a framework's two)."""
     for owners in evidence.installed.owners.values():
         if {*dists} <= {owner.name for owner in owners}:
             return True
-    return len({*dists}) == 1
+    asks = evidence.installed.requires
+    pairs = (dists, dists[::-1])
+    # what one asks for itself, be it by an extra, is made to lie over it
+    return any(one == two or two in map(requirement_name, asks.get(one, ())) for one, two in pairs)
 
 
 def base_files(evidence: Evidence) -> Verdict:
@@ -136,6 +166,9 @@ def base_files(evidence: Evidence) -> Verdict:
             replaced=replaced,
         )
     bad = {name: one for name, one in verified.items() if one.changed_count or one.missing_count}
+    for both in evidence.installed.overlaps:
+        if _find_whole(evidence, both.dists):  # the two checks above have judged that pair
+            bad = {name: one for name, one in bad.items() if name not in both.lost}
     if bad:
         name, one = max(bad.items(), key=lambda item: item[1].changed_count + item[1].missing_count)
         example = (*one.changed, *one.missing)[0]
@@ -168,10 +201,12 @@ def base_files(evidence: Evidence) -> Verdict:
 def _cure_of_files(evidence: Evidence, name: str) -> str:
     """Say what mends files that are not as installed: perhaps another package has them too."""
     for overlap in evidence.installed.overlaps:
-        if name in overlap.dists and overlap.different:
-            one, other = overlap.dists
-            files = f"the same files ({overlap.example})"
-            return f"{one} and {other} write {files}: ask for one of them only"
+        others = [one for one in overlap.dists if one != name]
+        if len(others) == 1 and overlap.different:
+            return (
+                f"take {others[0]} out, and build the image again: it has written over files of "
+                f"{name} ({overlap.example})"
+            )
     return (
         "something removed or wrote over them after they were installed; see the two checks above, then "
         + REBUILD

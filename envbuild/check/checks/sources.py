@@ -26,11 +26,11 @@ PROBES = {
 """Functions people ask for a GPU, and the name before each (tf.test, torch.cuda, tf.config)."""
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 CHOICE = re.compile(
-    rf"""\benviron\[["']{VARIABLE}["']\]\s*=\s*["']"""
-    rf"""|\bputenv\(["']{VARIABLE}["'],\s*["']"""
-    rf"""|\benviron\.update\(.*\b{VARIABLE}["']?\s*[:=]\s*["']"""
+    rf"""[\w.]*\benviron\[["']{VARIABLE}["']\] = ["']"""
+    rf"""|[\w.]*\bputenv\(["']{VARIABLE}["'], ["']"""
+    rf"""|[\w.]*\benviron\.update\(.*\b{VARIABLE}["']?[:=]\s*["']"""
 )
-"""What sets the variable to a text."""
+"""A statement, written in one line, that sets the variable to a text."""
 ASKING = (ast.If, ast.While, ast.IfExp, ast.Assert, ast.UnaryOp, ast.BoolOp, ast.FormattedValue)
 PRINTED = ("print", "bool", "str")
 INDUCTOR = re.compile(
@@ -208,9 +208,10 @@ def look_through(text: str, name: str) -> list[Suspect]:
     found = [
         (node.lineno, "uncalled", ast.unparse(node)) for node in _asked(tree) if _is_probe(node)
     ]
-    for number, line in enumerate(text.splitlines(), 1):
-        if CHOICE.search(line.partition("#")[0]):
-            found.append((number, "chosen", line.strip()[:100]))
+    nodes = ast.walk(tree) if VARIABLE in text else ()
+    statements = [node for node in nodes if isinstance(node, (ast.Assign, ast.Expr))]
+    lines = [(node.lineno, ast.unparse(node)) for node in statements]
+    found += [(line, "chosen", shown[:100]) for line, shown in lines if CHOICE.match(shown)]
     return [
         Suspect(path=name, line=line, kind=kind, text=shown)
         for line, kind, shown in sorted(set(found))

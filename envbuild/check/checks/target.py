@@ -19,7 +19,7 @@ def target_architecture(evidence: Evidence) -> Verdict:
     if evidence.framework is None or target.capability is None:
         return _judge_packages(evidence, target)
     (sass, ptx, exact), source = code_of(evidence)
-    name, gpu = _name(evidence), describe_target(target)
+    name, gpu = evidence.title, describe_target(target)
     shown = {"sass": list(sass), "ptx": list(ptx), "source": source, **_scanned(evidence)}
     if not sass and not ptx:
         return skipped(
@@ -100,7 +100,7 @@ def target_driver(evidence: Evidence) -> Verdict:
         return skipped(
             "no known framework is installed, or what it was built for could not be read"
         )
-    name, supported = _name(evidence), lookup.cuda_of_driver(target.driver)
+    name, supported = evidence.title, lookup.cuda_of_driver(target.driver)
     shown = {"driver": target.driver, "supports": supported, "built_for": toolkit}
     row = next((row for row in load_cuda().gpu if row.capability == target.capability), None)
     first = load_cuda().drivers.get(row.since) if row and row.since else None
@@ -160,7 +160,7 @@ def _portable_code(
         return None
     own = load_cuda().drivers.get(join_numbers(lookup.numbers(toolkit)[:2]))
     return failed(
-        f"{_name(evidence)} has only portable code for {describe_target(target)}; "
+        f"{evidence.title} has only portable code for {describe_target(target)}; "
         f"driver {target.driver} (CUDA {supported}) "
         f"cannot compile what CUDA {toolkit} made",
         f"take a node with driver {own or 'of that CUDA'} or newer, or a release built for this GPU",
@@ -210,11 +210,6 @@ def _target(evidence: Evidence) -> Target:
     return target
 
 
-def _name(evidence: Evidence) -> str:
-    assert evidence.framework is not None  # noqa: S101  (checks skip before)
-    return f"{evidence.framework.name} {evidence.release or ''}".strip()
-
-
 def _scanned(evidence: Evidence) -> dict[str, Any]:
     """Return what the scan read, for the evidence; empty where none was made."""
     if evidence.code is None:
@@ -238,10 +233,11 @@ def _others_without(evidence: Evidence, target: Target) -> Verdict | None:
     for one in given(evidence.code).files:
         if lookup.matches(one.path, own):
             continue
-        for code in one.regions:
-            if lookup.runs_on(target.capability, code.sass, code.ptx, code.exact):
-                break
-        else:
+        ways = [
+            lookup.runs_on(target.capability, code.sass, code.ptx, code.exact)
+            for code in one.regions
+        ]
+        if not any(ways):
             others.append(one.path)
     if not others:
         return None

@@ -108,15 +108,9 @@ def attempt_entry(entry, say):
             raise NameError("no driver can be played here")
         exec(compile(entry["code"], "<%s>" % entry["name"], "exec"), scope)
         document = {"ok": True, "note": scope["note"] or ""}
-    except UNKNOWN_NAME as error:
-        document = {
-            "ok": not entry["strict"],
-            "error": format_error(error),
-            "kind": type(error).__name__,
-        }
     except BaseException as error:
         document = {
-            "ok": False,
+            "ok": isinstance(error, UNKNOWN_NAME) and not entry["strict"],
             "error": format_error(error),
             "kind": type(error).__name__,
         }
@@ -229,11 +223,11 @@ def wanted_modules(records):
     for name in direct:
         names += named.get(name, ())
     used = [name for name in PARAMETERS["uses"] if is_held(records, name)]
-    for name in found[:1] + names + PARAMETERS["modules"] + used:
+    asked = found[:1] + names + PARAMETERS["modules"]
+    for name in asked + used:
         if name not in every:
             every.append(name)
-    asked = set(found[:1] + names + PARAMETERS["modules"])
-    return (found[0] if found else None), every, asked, set(names) if alone else set()
+    return (found[0] if found else None), every, asked, names if alone else ()
 
 
 def is_held(records, name):
@@ -320,16 +314,18 @@ def main():
     note_emptied(records, names)
     limit = PARAMETERS["limit"]
     entries = entries_to_try(records)
-    late = [entry for entry in entries if entry["after"] and entry["after"] == framework]
+    late = [entry for entry in entries if framework and entry["after"] == framework]
     first = framework if len(names) > 1 or late else None
     rest = [name for name in names if name != first]
     answers = with_first(first, rest, limit, late) if first else {}
     left = [name for name in rest if name not in answers]
     answers.update(import_all(left, limit))
+    if first and not answers[first]["ok"]:
+        entries = [entry for entry in entries if entry not in late]
     early = [entry for entry in entries if "entry:" + entry["name"] not in answers]
-    broken = first is not None and not answers[first]["ok"]
-    answers.update(try_entries([one for one in early if not (broken and one in late)], limit))
-    tried = {name: answers.pop(name) for name in list(answers) if name.startswith("entry:")}
+    answers.update(try_entries(early, limit))
+    tried = [name for name in answers if name.startswith("entry:")]
+    programs = {name.partition(":")[2]: answers.pop(name) for name in tried}
     for name in set(answers) - set(PARAMETERS["modules"]):
         doubtful = name in guessed or has_working_sibling(records, name, answers)
         if doubtful and lacks_optional_module(records, name, answers[name]):
@@ -337,12 +333,7 @@ def main():
     for name, document in answers.items():
         if not document["ok"]:
             document["used"] = document.get("used", False) or name not in asked
-            blamed = find_blamed(records, document.get("blame", ()), name, document["error"])
-            printed = document.pop("printed", None)
-            if printed:
-                blamed = [printed, *(one for one in blamed if one != printed)]
-            document["blame"] = blamed
-    programs = {name.partition(":")[2]: document for name, document in tried.items()}
+            document["blame"] = find_blamed(records, name, document)
     absent = [name for name in PARAMETERS["needed"] if is_absent(records, name)]
     answer({"modules": answers, "entries": programs, "absent": absent})
 

@@ -62,7 +62,7 @@ def shared_objects(folders):
 
 def find_compilers():
     """What Triton and Inductor build code with at run time: compilers on PATH, Python's header."""
-    folders = [folder for folder in os.environ.get("PATH", "").split(":") if folder]
+    folders = listed_folders("PATH")
 
     def first(*names):
         for name in names:
@@ -71,9 +71,7 @@ def find_compilers():
                     return [place]
         return []
 
-    includes = [sysconfig.get_paths()["include"]] + [
-        place for place in os.environ.get("CPATH", "").split(":") if place
-    ]
+    includes = [sysconfig.get_paths()["include"]] + listed_folders("CPATH")
     headers = [os.path.join(place, "Python.h") for place in includes]
     return {
         "gcc": first("gcc", "clang", "cc"),
@@ -88,9 +86,7 @@ def other_tools(tools):
     for pattern in PARAMETERS["toolkits"]:
         roots += glob.glob(pattern)
     roots.sort()
-    places = [
-        os.path.join(folder, "ptxas") for folder in os.environ.get("PATH", "").split(":") if folder
-    ]
+    places = [os.path.join(folder, "ptxas") for folder in listed_folders("PATH")]
     places += [os.path.join(root, "bin/ptxas") for root in roots]
     places += [os.path.join(root, "nvvm/libdevice/libdevice.10.bc") for root in roots]
     for place in places:

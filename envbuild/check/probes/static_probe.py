@@ -12,8 +12,8 @@ import fnmatch
 import glob
 import site
 import stat
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 SHOWN = 20
 WORKERS = 4
@@ -98,56 +98,60 @@ def shared_starts(records):
 def verify_files(item, rows, hashed, limit, shared):
     """Compare a distribution's files with its RECORD; returns counts and the first faults."""
     jobs = list(rows_to_verify(rows, hashed, shared))
-    outcomes = [None] * len(jobs)
+    paths = {"hashed": [], "sized": [], "changed": [], "missing": []}
 
     def work(first):
-        for at in range(first, len(jobs), WORKERS):
-            outcomes[at] = compare_file(item["folder"], jobs[at], limit)
+        for job in jobs[first::WORKERS]:
+            paths[compare_file(item["folder"], job, limit)].append(job[0])
 
-    threads = [
-        threading.Thread(target=work, args=(first,)) for first in range(min(WORKERS, len(jobs)))
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    result = {"files": len(jobs)}
-    for kind in ("hashed", "sized"):
-        result[kind] = outcomes.count(kind)
+    with ThreadPoolExecutor(WORKERS) as pool:
+        list(pool.map(work, range(WORKERS)))
+    result = {"files": len(jobs), "hashed": len(paths["hashed"]), "sized": len(paths["sized"])}
     for kind in ("changed", "missing"):
-        bad = [job[0] for job, outcome in zip(jobs, outcomes) if outcome == kind]
-        result[kind + "_count"], result[kind] = len(bad), bad[:SHOWN]
+        result[kind + "_count"], result[kind] = len(paths[kind]), sorted(paths[kind])[:SHOWN]
     return result
 
 
 def find_overlaps(records):
     """Pairs of distributions of a folder that claim the same files: how many, how many differ.
 
-    ``of`` is how many files the smaller one has.  A package's __init__.py may be many's.
+    ``of`` is how many files the smaller one has, ``lost`` are those of the two whose own content
+    of a file is not there.  A package's __init__.py may be many's.
     """
     first, pairs, counts = {}, {}, {}
     for index, (item, rows) in enumerate(records):
-        for path, digest, _ in rows or ():
+        for path, digest, size in rows or ():
             if not digest or path.startswith((".", "/")) or ".dist-info/" in path:
                 continue
             if path.split("/")[0] in PRIVATE:
                 continue
             counts[index] = counts.get(index, 0) + 1
-            other = first.setdefault((item["folder"], path), (index, digest))
-            if other[0] != index:
-                entry = pairs.setdefault(
-                    (other[0], index), {"files": 0, "different": 0, "example": path}
-                )
-                entry["files"] += 1
-                entry["different"] += other[1] != digest and not path.endswith("/__init__.py")
-    return [
-        dict(
-            entry,
-            of=min(counts[a], counts[b]),
-            dists=[records[a][0]["name"], records[b][0]["name"]],
-        )
-        for (a, b), entry in sorted(pairs.items())
-    ]
+            row = (path, digest, size)
+            other, theirs = first.setdefault((item["folder"], path), (index, row))
+            if other == index:
+                continue
+            entry = pairs.setdefault(
+                (other, index), {"files": 0, "different": 0, "example": path, "lost": set()}
+            )
+            entry["files"] += 1
+            if theirs != row:
+                entry["different"] += not path.endswith("/__init__.py")
+                entry["lost"].update(lost_owners(records, {other: theirs, index: row}))
+    for (a, b), entry in pairs.items():
+        entry["of"] = min(counts[a], counts[b])
+        entry["dists"] = [records[a][0]["name"], records[b][0]["name"]]
+        entry["lost"] = sorted(entry["lost"])
+    return [pairs[both] for both in sorted(pairs)]
+
+
+def lost_owners(records, rows):
+    """Names of the owners whose row of a file says something else than the file."""
+    same_size = len({size for _, _, size in rows.values()}) == 1
+    for index, row in rows.items():
+        item = records[index][0]
+        # a size that one of them has alone tells whose file it is
+        if compare_file(item["folder"], row + (same_size,), None) in ("changed", "missing"):
+            yield item["name"]
 
 
 def tensorflow_build(folder):
@@ -340,8 +344,10 @@ def main():
     holders.update(PARAMETERS["direct"])
     for module in PARAMETERS["frameworks"]:
         holders.update(one["name"] for one in document["owners"].get(module, ()))
-    document["requires"] = read_requirements(records, holders)
     document["overlaps"] = find_overlaps(records)
+    for both in document["overlaps"]:
+        holders.update(both["dists"])
+    document["requires"] = read_requirements(records, holders)
     document["dists"] = [
         {
             key: item[key]

@@ -270,13 +270,17 @@ def _with_results(tree: ast.Module, modules: Mapping[str, Name]) -> Mapping[str,
 def _whole_name(node: ast.expr, modules: Mapping[str, Name]) -> Name:
     """Return the module that attributes are read of, and these, joined; else NOTHING."""
     attributes: list[str] = []
-    while isinstance(node, ast.Attribute):
-        attributes.insert(0, node.attr)
-        node = node.value
+    called = ""
+    while isinstance(node, (ast.Attribute, ast.Call)):
+        if isinstance(node, ast.Call):
+            node, called = node.func, CALL
+        else:
+            attributes.insert(0, node.attr + called)
+            node, called = node.value, ""
     if not isinstance(node, ast.Name) or node.id not in modules:
         return NOTHING
     module, part = modules[node.id]
-    return module, ".".join(filter(None, (part, *attributes)))
+    return module, ".".join(filter(None, (part + called, *attributes)))
 
 
 def _module_names(tree: ast.Module) -> dict[str, Name]:

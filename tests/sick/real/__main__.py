@@ -25,6 +25,7 @@ from tests.sick.real.blind_cases import BLIND_HEALTHY, BLIND_SICK
 from tests.sick.real.cases import HEALTHY, SICK, Case
 from tests.sick.real.first_cases import FIRST_HEALTHY, FIRST_SICK
 from tests.sick.real.follow import follow_hints
+from tests.sick.real.fourth_cases import FOURTH_HEALTHY, FOURTH_SICK
 from tests.sick.real.judge import check_tree
 from tests.sick.real.mends import MENDS
 from tests.sick.real.more_cases import MORE_HEALTHY, MORE_SICK
@@ -48,17 +49,17 @@ EVERY = (
     *(*SIGHT_SICK, *ORDER_SICK, *ROUND_SICK, *BLIND_SICK, *WIDE_SICK, *FIRST_SICK),
     *(*HEALTHY, *MORE_HEALTHY, *THREAD_HEALTHY, *SIGHT_HEALTHY, *ORDER_HEALTHY),
     *(*ROUND_HEALTHY, *BLIND_HEALTHY, *WIDE_HEALTHY, *FIRST_HEALTHY),
-    *(*USE_SICK, *USE_HEALTHY, *THIRD_SICK, *THIRD_HEALTHY),
+    *(*USE_SICK, *USE_HEALTHY, *THIRD_SICK, *THIRD_HEALTHY, *FOURTH_SICK, *FOURTH_HEALTHY),
 )
 
 NEW_SICK = (
     *(*SIGHT_SICK, *ORDER_SICK, *ROUND_SICK, *BLIND_SICK, *WIDE_SICK, *FIRST_SICK),
-    *(*USE_SICK, *THIRD_SICK),
+    *(*USE_SICK, *THIRD_SICK, *FOURTH_SICK),
 )
 """Trees that are proved and followed in one go."""
 NEW_HEALTHY = (
     *(*SIGHT_HEALTHY, *ORDER_HEALTHY, *ROUND_HEALTHY, *BLIND_HEALTHY, *WIDE_HEALTHY),
-    *(*FIRST_HEALTHY, *USE_HEALTHY, *THIRD_HEALTHY),
+    *(*FIRST_HEALTHY, *USE_HEALTHY, *THIRD_HEALTHY, *FOURTH_HEALTHY),
 )
 
 

@@ -13,12 +13,22 @@ def try_call(module, wanted):
     for name in wanted.split("."):
         if kind is not None and getattr(part, "__self__", None) is kind:
             part = kind  # a class method such as from_pretrained makes one of its class
+        elif isinstance(part, types.FunctionType):
+            part = find_result(inspect.unwrap(part))
         part = getattr(part, name.replace("()", ""), None)
         kind = part if isinstance(part, type) else kind
     function = getattr(part, "__init__", None) if part is kind else part
     function = inspect.unwrap(getattr(function, "__func__", function))
     if wanted.endswith("()") and isinstance(function, types.FunctionType):
         try_beginning(function)
+
+
+def find_result(function):
+    """The class that a function says it returns, the first of several; None where it does not."""
+    said = function.__annotations__.get("return")
+    name = said if isinstance(said, str) else getattr(said, "__name__", "")
+    found = function.__globals__.get(name.partition("|")[0].strip())
+    return found if isinstance(found, type) else None
 
 
 REQUIREMENT = re.compile(

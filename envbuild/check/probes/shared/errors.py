@@ -47,23 +47,23 @@ def list_files(error):
     return [path for number, path in enumerate(found) if path not in found[:number]]
 
 
-def find_blamed(records, paths, name, error):
+def find_blamed(records, name, document):
     """The distributions to look at for a failure, nearest first.
 
-    That is the owner of the module that the error names (a newer release may have taken away what
-    is wanted), then the owners of the traceback's files in its order, then those of the module
-    itself.
+    That is the one that printed it, then the owner of the module that the error names (a newer
+    release may have taken away what is wanted), then the owners of the traceback's files in its
+    order, then those of the module itself.
     """
     owner = {}
     for item, _ in records:
         for path in item["paths"]:
             owner.setdefault(os.path.join(item["folder"], path), item["name"])
-    lacking = LACKING.search(error)
-    names = []
+    lacking = LACKING.search(document["error"])
+    names = [document.pop("printed")] if "printed" in document else []
     for group in lacking.groups() if lacking else ():
         if group:
             names += nearest_owners(records, group.lower())
-    names += [owner[path] for path in paths if path in owner]
+    names += [owner[path] for path in document.get("blame", ()) if path in owner]
     names += nearest_owners(records, name)
     return [item for number, item in enumerate(names) if item not in names[:number]]
 

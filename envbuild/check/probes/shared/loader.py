@@ -35,6 +35,10 @@ def read_cache(path="/etc/ld.so.cache"):
     return found
 
 
+def listed_folders(variable):
+    return [folder for folder in os.environ.get(variable, "").split(":") if folder]
+
+
 def default_folders():
     multiarch = sysconfig.get_config_var("MULTIARCH") or "%s-linux-gnu" % platform.machine()
     return [
@@ -64,7 +68,7 @@ class Search(object):
         self.known = {}
         self.machine = Elf(os.path.realpath("/proc/self/exe")).machine
         self.cache = read_cache()
-        self.library_path = [f for f in os.environ.get("LD_LIBRARY_PATH", "").split(":") if f]
+        self.library_path = listed_folders("LD_LIBRARY_PATH")
         self.defaults = default_folders()
         self.listed = {}
         self.defined = {}
