@@ -15,7 +15,8 @@ import msgspec
 from envbuild import errors, limits
 from envbuild.conda.model import CondaFound, CondaRequest, CondaSolution, PixiQuestion
 from envbuild.context import Context
-from envbuild.errors import EnvbuildError, IntegrityError
+from envbuild.errors import EnvbuildError, IntegrityError, NetworkError
+from envbuild.net.web import NETWORK_HINT
 from envbuild.run import OWN_PATH, Command, Result
 
 START = f"{OWN_PATH}; from envbuild.conda.answer import answer_question; answer_question()"
@@ -118,10 +119,11 @@ def _ask(question: ChannelQuestion, context: Context) -> ChannelAnswer:
     return answer
 
 
-def _no_answer(result: Result, channels: Sequence[str]) -> IntegrityError:
-    what = TOO_MUCH
+def _no_answer(result: Result, channels: Sequence[str]) -> EnvbuildError:
+    where = ", ".join(channels)
     if result.timed_out:
         what = f"the lists of these channels take more than {limits.CHANNEL_SECONDS:.0f} s to read"
+        return NetworkError(what, where=where, hint=NETWORK_HINT)
     ended = f"the process that reads them ended with {result.code}"
     hint = f"{ended}: {result.last_lines(1) or 'it wrote nothing'}"
-    return IntegrityError(what, where=", ".join(channels), hint=hint)
+    return IntegrityError(TOO_MUCH, where=where, hint=hint)

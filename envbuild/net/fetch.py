@@ -29,15 +29,6 @@ from envbuild.store.units import human_bytes
 if TYPE_CHECKING:
     import httpx
 
-__all__ = [
-    "Artifact",
-    "ask_sizes",
-    "fetch_artifacts",
-    "locate_files",
-    "missing_artifacts",
-    "total_size",
-]
-
 RESERVE = 64 * 1024 * 1024
 """Bytes that a download leaves free, so that the file system is not filled to its last block."""
 LOOKUPS = 8

@@ -7,7 +7,6 @@ import functools
 import re
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -27,7 +26,14 @@ from envbuild.net.simple import (
     links_of_html,
     links_of_json,
 )
-from envbuild.net.web import GoneError, local_path, make_client, open_response, with_retries
+from envbuild.net.web import (
+    GoneError,
+    local_path,
+    make_client,
+    open_response,
+    read_bounded,
+    with_retries,
+)
 from envbuild.run import Command, Runner
 from envbuild.settings import Settings
 from envbuild.store.atomic import write_text
@@ -87,23 +93,14 @@ def read_links(
 
 
 def _read_page(page: str, client: httpx.Client) -> tuple[Link, ...]:
-    deadline = time.monotonic() + limits.ANSWER_SECONDS
     with open_response(client, page, headers={"Accept": ACCEPT}) as response:
         content_type = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         if content_type != JSON_TYPE and content_type not in HTML_TYPES:
             raise PageError(f"is {content_type[:60] or 'of no stated type'}, not an index page")
-        data = bytearray()
-        for chunk in response.iter_bytes():
-            data += chunk
-            if len(data) > limits.PAGE:
-                raise PageError(
-                    f"is larger than {limits.PAGE // 2**20} MiB: too large for an index page"
-                )
-            if time.monotonic() > deadline:
-                raise PageError(f"took longer than {limits.ANSWER_SECONDS:.0f} s to send one page")
+        data = read_bounded(response, limits.PAGE)
         base = str(response.url)
         if content_type == JSON_TYPE:
-            return links_of_json(bytes(data), base)
+            return links_of_json(data, base)
         return links_of_html(data.decode(response.charset_encoding or "utf-8", "replace"), base)
 
 

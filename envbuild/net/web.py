@@ -6,6 +6,7 @@ import contextlib
 import functools
 import ipaddress
 import netrc
+import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -241,7 +242,8 @@ def open_response(
     import httpx
 
     try:
-        with client.stream(method, url, headers=dict(headers or {})) as response:
+        request = client.build_request(method, url, headers=dict(headers or {}))
+        with contextlib.closing(_send(client, request)) as response:
             if response.status_code not in accept:
                 _raise_for_status(response, url)
             yield response
@@ -253,14 +255,37 @@ def open_response(
         _raise_plainly(error, url)
 
 
-def read_bounded(
-    response: httpx.Response, most: int, *, seconds: float = limits.ANSWER_SECONDS
-) -> bytes:
+def _send(client: httpx.Client, request: httpx.Request) -> httpx.Response:
+    """Send a request and return its answer, which is still to be read.
+
+    httpx limits the time of each read alone: headers that drip byte by byte never end.
+    """
+    answers: queue.SimpleQueue[httpx.Response | BaseException] = queue.SimpleQueue()
+
+    def send() -> None:
+        try:
+            answers.put(client.send(request, stream=True))
+        except BaseException as error:  # noqa: BLE001  (handed to the caller's thread)
+            answers.put(error)
+
+    threading.Thread(target=send, daemon=True).start()
+    try:
+        answer = answers.get(timeout=limits.ANSWER_SECONDS)
+    except queue.Empty as error:
+        what = f"took longer than {limits.ANSWER_SECONDS:.0f} s to begin an answer"
+        raise NetworkError(what, where=redact(str(request.url))) from error
+    if isinstance(answer, BaseException):
+        raise answer
+    return answer
+
+
+def read_bounded(response: httpx.Response, most: int) -> bytes:
     """Return a streamed answer's content.
 
     Raises IntegrityError for more than ``most`` bytes, NetworkError for one that takes longer than
-    so many seconds.
+    limits.ANSWER_SECONDS.
     """
+    seconds = limits.ANSWER_SECONDS
     deadline = time.monotonic() + seconds
     where = redact(str(response.url))
     body = bytearray()

@@ -95,6 +95,7 @@ def tar_contents(path: Path, sha256: str | None, stage: Stage | None = None) -> 
                 yield _read_member(tar, member, path)
                 if stage is not None:
                     stage.advance(tarfile.BLOCKSIZE + member.size)
+        require_hash(file, sha256, path.name)  # nobody wrote to it meanwhile
 
 
 def _read_member(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> Content:

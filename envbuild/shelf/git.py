@@ -43,18 +43,21 @@ GIT_URL = re.compile(
     r"git\+(file|ssh|https)://.+|ssh://.+|[A-Za-z0-9_][A-Za-z0-9._-]*@[A-Za-z0-9][A-Za-z0-9.-]*:.+"
 )
 RACE_MESSAGES = (
-    "fetch first",
-    "non-fast-forward",
-    "stale info",
-    "cannot lock ref",
-    "failed to update ref",
+    "fetch first", "non-fast-forward", "stale info", "cannot lock ref", "failed to update ref",
     "incorrect old",
-)
+)  # fmt: skip
 """Git's messages to a push that came second (receive-pack.c, refs/files-backend.c)."""
 SAFE_OPTIONS = (
     "-c", "core.hooksPath=/dev/null", "-c", "protocol.ext.allow=never", "-c", "transfer.fsckObjects=true",
     "-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "advice.detachedHead=false",
+    "-c", "http.lowSpeedLimit=1000", "-c", "http.lowSpeedTime=60",
 )  # fmt: skip
+LOCAL_GIT = (
+    "env GIT_ALLOW_PROTOCOL=none GIT_NO_LAZY_FETCH=1 git -c core.hooksPath=/dev/null "
+    "-c core.fsmonitor=false -c core.alternateRefsCommand=true -c receive.denyCurrentBranch=refuse "
+    "-c receive.autogc=false"
+)
+"""How git serves a repository of this machine: its settings and hooks would run as the user."""
 
 
 def is_git(url: str) -> bool:
@@ -134,19 +137,19 @@ class GitBackend:
     def _fetch(self) -> bool:
         """Bring the branch; return False for a repository without one."""
         self._make_mirror()
-        result = self._git(
-            "fetch",
-            "--quiet",
-            "--no-tags",
-            "--no-write-fetch-head",
-            self.url,
-            f"+{BRANCH}:{MIRROR_REF}",
-        )
+        options = ("--quiet", "--no-tags", "--no-write-fetch-head")
+        served = self._served_by("upload-pack")
+        result = self._git("fetch", *options, *served, self.url, f"+{BRANCH}:{MIRROR_REF}")
         if result.code == 0:
             return True
         if "couldn't find remote ref" in result.stderr:
             return False
         raise self._unreachable(result)
+
+    def _served_by(self, service: str) -> tuple[str, ...]:
+        """Return the option that names git's other end, where that runs on this machine."""
+        is_local = self.url.startswith(("/", "file:"))
+        return (f"--{service}={LOCAL_GIT} {service}",) if is_local else ()
 
     def _make_mirror(self) -> None:
         if (self._mirror / "HEAD").is_file():
@@ -218,7 +221,8 @@ class GitBackend:
         return author[1] if author else "envbuild <envbuild@localhost>"
 
     def _push(self, name: str) -> None:
-        result = self._git("push", "--porcelain", self.url, f"{name}:{BRANCH}")
+        served = self._served_by("receive-pack")
+        result = self._git("push", "--porcelain", *served, self.url, f"{name}:{BRANCH}")
         self._git("update-ref", "-d", name)
         if result.code == 0:
             return
@@ -282,12 +286,9 @@ class GitBackend:
 
 
 GIT_VARIABLES = (
-    "GIT_DIR",
-    "GIT_WORK_TREE",
-    "GIT_INDEX_FILE",
-    "GIT_OBJECT_DIRECTORY",
+    "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY",
     "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-)
+)  # fmt: skip
 """Variables of a git command around us, which would lead git to another repository."""
 
 

@@ -62,6 +62,25 @@ def test_a_flipped_bit_is_told(tmp_path: Path, where: float) -> None:
         fast.read("text")
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("header_offset", 7, "text has no local header"),
+        ("header_offset", 1 << 40, "text is cut off"),
+        ("compress_size", 10, "Bad CRC-32"),
+        ("file_size", len(TEXT) + 1, "Bad CRC-32"),
+        ("CRC", 1, "Bad CRC-32"),
+    ],
+)
+def test_wrong_sizes_sums_and_places_are_told(
+    field: str, value: int, said: str, tmp_path: Path
+) -> None:
+    with FastZipFile(archive(tmp_path, {"text": TEXT, "more": NOISE})) as fast:
+        setattr(fast.getinfo("text"), field, value)
+        with pytest.raises(zipfile.BadZipFile, match=said):
+            fast.read("text")
+
+
 def test_more_than_the_archive_says_is_refused(tmp_path: Path) -> None:
     path = archive(tmp_path, {"text": TEXT})
     with FastZipFile(path) as fast:

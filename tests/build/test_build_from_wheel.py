@@ -166,6 +166,29 @@ def test_what_a_zip_calls_a_link_or_device_is_a_plain_file(kind: int, tmp_path: 
     assert [entry.sha256 for entry in entries] == [sha("1"), sha("/etc/passwd")]
 
 
+def test_a_wheel_that_its_owner_writes_to_while_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a member of a group may who put it into the store."""
+    path = make_wheel(tmp_path / "demo-1.0-py3-none-any.whl", {"demo.py": b"good"})
+    tried = (
+        make_wheel(tmp_path / "other", {"demo.py": f"h{number:03}".encode()}).read_bytes()
+        for number in range(1000)
+    )
+    harm = next(data for data in tried if len(data) == path.stat().st_size)
+    checked: list[str] = []
+
+    def hash_and_write(raw: BinaryIO, sha256: str | None, name: str) -> None:
+        require_hash(raw, sha256, name)
+        checked.append(name)
+        path.write_bytes(harm)
+
+    monkeypatch.setattr("envbuild.build.packages.from_wheel.require_hash", hash_and_write)
+    with pytest.raises(IntegrityError, match="was changed in the store"):
+        unpacked(tmp_path, path)
+    assert checked == [path.name]
+
+
 def test_a_wheel_that_is_swapped_after_it_was_hashed_is_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -186,7 +186,7 @@ def layer_map_of_holes(folder: Path) -> None:
 
 @attack
 def layer_unpacks_without_end(folder: Path) -> None:
-    read_layer(packed(folder / "layer", [header(size=(1 << 33) - 1), bytes(MIB)]))
+    read_layer(packed(folder / "layer", [pax({"size": str(20 * GIB)}), header(), bytes(MIB)]))
 
 
 ATTACKS |= {
@@ -198,7 +198,7 @@ ATTACKS |= {
     "layer_mark_that_hides_its_folder": layer(header("a/.wh..")),
     "layer_mark_that_hides_the_folder_above": layer(header("a/.wh...")),
     "layer_name_of_300_bytes": layer(pax({"path": "n" * 300}), header()),
-    "layer_name_that_is_no_text": layer(header().replace(b"file", b"fi\xffe", 1)),
+    "layer_name_that_is_no_text": layer(header("fi\udcffe")),
 }
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import resource
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -14,6 +16,7 @@ from envbuild.errors import EnvbuildError
 from tests.hostile.attacks import ATTACKS
 
 ROOM = 512 * 1024 * 1024
+SECONDS = 60
 
 
 def confine() -> None:
@@ -23,9 +26,15 @@ def confine() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
+def end_attack(*_: object) -> None:
+    raise TimeoutError(f"more than {SECONDS} s of the processor")
+
+
 def outcome(name: str) -> dict[str, object]:
     folder = Path(tempfile.mkdtemp(prefix="attack-"))
     begun = time.process_time()
+    signal.signal(signal.SIGPROF, end_attack)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
     try:
         ATTACKS[name](folder)
         told = "nothing was told"
@@ -34,7 +43,9 @@ def outcome(name: str) -> dict[str, object]:
     except BaseException as error:  # noqa: BLE001  (that is the question)
         told = f"{type(error).__name__}: {error}"[:300]
     finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
         shutil.rmtree(folder)
+    told = re.sub(r"0x[0-9a-f]{6,}", "ADDRESS", told.replace(str(folder), "FOLDER"))
     return {"told": told, "seconds": time.process_time() - begun}
 
 

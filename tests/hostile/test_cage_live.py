@@ -68,6 +68,19 @@ BACKEND = """\
 import json, os, socket, zipfile
 
 
+MODULE = '''
+import os, socket
+
+if "READING" not in os.environ:
+    try:
+        socket.create_connection(("127.0.0.1", {port}), 5)
+    except OSError:
+        pass
+    else:
+        raise SystemExit("the import proof reached the network")
+'''
+
+
 def tried(action):
     try:
         return action() or True
@@ -89,7 +102,7 @@ def build_wheel(out, settings=None, metadata=None):
     os.mkfifo(out + "/fifo")
     os.symlink(victim, out + "/link")
     with zipfile.ZipFile(out + "/harm-1.0-py3-none-any.whl", "w") as wheel:
-        wheel.writestr("harm.py", "seen = " + repr(seen))
+        wheel.writestr("harm.py", MODULE + "seen = " + repr(seen))
         wheel.writestr("harm-1.0.dist-info/METADATA", "Metadata-Version: 2.1\\nName: harm\\nVersion: 1.0\\n")
         wheel.writestr(
             "harm-1.0.dist-info/WHEEL",
@@ -161,6 +174,7 @@ def write_harm(account: Account, port: int) -> Path:
 
 
 READ = (
+    "import os; os.environ['READING'] = 'yes';"
     "import harm, json, pathlib;"
     "seen = {p.name: p.read_text(errors='replace') for p in pathlib.Path('/opt/seen').iterdir()};"
     "print(json.dumps([harm.seen, seen]))"

@@ -134,10 +134,10 @@ def test_locking_runs_nothing(resolver: str, verb: Callable[..., str], trap: Tra
     assert not trap.sprung()
 
 
-def test_what_is_allowed_to_run_sees_neither_variables_nor_home(
+def test_what_is_allowed_to_run_sees_no_variables_and_may_write_to_the_home(
     verb: Callable[..., str], trap: Trap
 ) -> None:
-    """The trap is one: with the user's word it springs."""
+    """The trap is one: with the user's word it springs (docs/resolve.md)."""
     verb("lock", "x.toml", "--facts", "facts.json", "--json", "--allow-host-builds")
     assert trap.asked
     assert (trap.home / "ran").read_text() == "no secret"

@@ -46,6 +46,10 @@ def test_are_words_and_no_code(project: Path, capsys: pytest.CaptureFixture[str]
     script = capsys.readouterr().out
     for task, value in enumerate(SHELL, 1):
         assert words_given(script, task) == ["echo", value, f"--x={value}{value}"]
+    for value in SHELL:
+        given = ["--on", "tsubame4", "--grid", f"a=plain,{value}", "--", "echo", "{a}"]
+        assert run_cli(["job", "thing", *given]) == 0
+        assert words_given(capsys.readouterr().out, 2) == ["echo", value]
     assert not (project / "ran").exists()
 
 

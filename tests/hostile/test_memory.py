@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,3 +39,11 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def test_an_attack_is_told_within_the_limits(name: str, outcomes: dict[str, Any]) -> None:
     code = "2: " if name.startswith(USAGE) else "6: "
     assert outcomes[name]["told"].startswith(code)
+
+
+def test_each_is_told_for_what_it_is(
+    outcomes: dict[str, Any], golden: Callable[[str, str], None]
+) -> None:
+    """An attack that is refused for another reason would be no test of its limit."""
+    told = (f"{name}: {outcomes[name]['told']}"[:300] for name in sorted(ATTACKS))
+    golden("hostile/attacks.txt", "\n\n".join(told) + "\n")

@@ -79,11 +79,12 @@ class TestRegistry:
                 pull(f"{fake.host}/lab/app:2.0", reached)
             assert other.asked == []
 
-    def test_an_answer_that_trickles(self) -> None:
+    def test_an_answer_that_trickles(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(limits, "ANSWER_SECONDS", -1)
         asked = httpx.Request("GET", "http://127.0.0.1/v2/x/manifests/1.0")
         answer = httpx.Response(200, content=(b"{" for _ in range(1000)), request=asked)
         with pytest.raises(NetworkError, match="took longer than -1 s over one answer"):
-            web.read_bounded(answer, limits.LIST, seconds=-1)
+            web.read_bounded(answer, limits.LIST)
 
     @pytest.mark.parametrize(
         "body", [b'{"token": "' + b"x" * 2_000_000 + b'"}', b"[" * 100_000, b"\xff", b"{}"]

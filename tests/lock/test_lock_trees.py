@@ -462,8 +462,17 @@ class TestRepositories:
     def test_hooks_of_a_repository_never_run(
         self, desk: Desk, publish: Callable[..., tuple[str, str]]
     ) -> None:
-        url, _ = publish({**tool("1.0"), ".gitattributes": "* filter=evil\n", ".gitmodules": '[submodule "x"]\n\tpath = x\n\turl = ext::sh -c "touch gone"\n'}, "v1")  # fmt: skip
+        url, _ = publish({**tool("1.0"), ".gitmodules": '[submodule "x"]\n\tpath = x\n\turl = ext::sh -c "touch gone"\n'}, "v1")  # fmt: skip
+        home = desk.context.settings.home
+        for name in ("post-checkout", "post-index-change", "reference-transaction"):
+            hook = home / "template/hooks" / name
+            hook.parent.mkdir(parents=True, exist_ok=True)
+            hook.write_text(f"#!/bin/sh\ntouch {home}/ran\n")
+            hook.chmod(0o755)
+        # every new repository has these
+        (home / ".gitconfig").write_text(f"[init]\n\ttemplateDir = {home}/template\n")
         assert named(desk.lock(f"tool @ git+{url}"), "tool").version == "1.0"
+        assert not (home / "ran").exists()
 
 
 @needs("git")

@@ -101,9 +101,10 @@ class TestKilled:
         assert [path.name for path in (tmp_path / "shelf/tmp").iterdir()] == [young.name]
 
     @needs("git")
+    @pytest.mark.usefixtures("ssh_to_here")
     def test_a_push_that_was_killed_leaves_the_repository_as_it_was(self, tmp_path: Path) -> None:
         place = bare(tmp_path / "shelf.git")
-        ann = member(tmp_path / "ann", place)
+        ann = member(tmp_path / "ann", f"ssh://lab.invalid{place}")
         hook = tmp_path / "shelf.git/hooks/pre-receive"
         hook.write_text("#!/bin/sh\nkill -9 $PPID\n")
         hook.chmod(0o755)
@@ -295,9 +296,10 @@ class TestGone:
 
 @needs("git")
 class TestRefusedPush:
+    @pytest.mark.usefixtures("ssh_to_here")
     def test_by_a_hook_is_told_with_its_words(self, tmp_path: Path) -> None:
         place = bare(tmp_path / "shelf.git")
-        ann = member(tmp_path / "ann", place)
+        ann = member(tmp_path / "ann", f"ssh://lab.invalid{place}")
         hook = tmp_path / "shelf.git/hooks/pre-receive"
         hook.write_text("#!/bin/sh\necho 'closed on Sundays' >&2\nexit 1\n")
         hook.chmod(0o755)

@@ -184,15 +184,8 @@ def resolve_debian(
     with context.store.work("apt") as work:
         status = work / "status"
         write_text(status, "".join(lists.index.status_entry(package) for package in installed))
-        argv = (
-            "apt-get",
-            "--simulate",
-            "--no-remove",
-            "-o",
-            f"Dir::State::status={status}",
-            "install",
-            *wanted,
-        )
+        options = ("--simulate", "--no-remove", "-o", f"Dir::State::status={status}")
+        argv = ("apt-get", *options, "install", *wanted)
         try:
             result = context.runner(
                 Command(argv=argv, env=apt_environment(context.settings, lists.config), timeout=300)

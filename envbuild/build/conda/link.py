@@ -61,6 +61,7 @@ def link_package(
         archive = open_archive(raw, package.file, size)
         _require_same(archive.info, package)
         _Linking(package=package, prefix=prefix, writer=writer, archive=archive).run()
+        require_hash(raw, package.sha256, package.file)  # nobody wrote to it meanwhile
 
 
 def _require_same(info: CondaInfo, package: CondaPackage) -> None:

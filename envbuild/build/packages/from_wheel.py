@@ -54,6 +54,7 @@ def unpack_wheel(
     with reading("this wheel cannot be unpacked", name), file.open("rb") as raw:
         require_hash(raw, sha256, name)
         _install_wheel(raw, name, scheme, writer, size)
+        require_hash(raw, sha256, name)  # another user's file may have been written to meanwhile
 
 
 def _install_wheel(raw: BinaryIO, name: str, scheme: Scheme, writer: PartWriter, size: int) -> None:

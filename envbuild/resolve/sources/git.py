@@ -18,6 +18,7 @@ SAFE = (
     "-c", "core.hooksPath=/dev/null", "-c", "protocol.ext.allow=never", "-c", "protocol.file.allow=never",
     "-c", "core.autocrlf=false", "-c", "core.symlinks=true", "-c", "advice.detachedHead=false",
     "-c", "init.defaultBranch=main", "-c", "core.fsmonitor=false",
+    "-c", "http.lowSpeedLimit=1000", "-c", "http.lowSpeedTime=60",
 )  # fmt: skip
 """Settings under which git starts no program that a repository names, and writes the same bytes
 everywhere."""

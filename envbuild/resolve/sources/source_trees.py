@@ -271,17 +271,8 @@ def _built_name_and_version(
     with _work_folder(places.context) as out, _work_folder(places.context) as home:
         environment = building_environment(settings, home)
         environment["UV_DEFAULT_INDEX"] = index_url(settings, places.context.runner)
-        argv = (
-            uv,
-            "build",
-            "--sdist",
-            "--no-config",
-            "--python",
-            places.python,
-            "--out-dir",
-            str(out),
-            str(folder),
-        )
+        options = ("--sdist", "--no-config", "--python", places.python, "--out-dir", str(out))
+        argv = (uv, "build", *options, str(folder))
         result = places.context.runner(
             Command(argv=argv, env=environment, timeout=QUESTION_SECONDS), check=False
         )
