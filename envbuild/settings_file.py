@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from envbuild.names import Texts
-from envbuild.toml import convert, read_toml
+from envbuild.toml import TomlTable, convert, read_toml
 
 DOWNLOADS = 6
 """Files fetched at the same time unless [build] downloads says otherwise."""
@@ -30,24 +30,20 @@ ChannelUrls = (
 )
 
 
-class _Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
-    """A section of the file; its keys are written with "-"."""
-
-
-class StoreSettings(_Settings, frozen=True):
+class StoreSettings(TomlTable, frozen=True):
     """Where the store is, and which other ones are read."""
 
     path: str | None = None
     below: Folders = ()
 
 
-class RecipesSettings(_Settings, frozen=True):
+class RecipesSettings(TomlTable, frozen=True):
     """Where recipes are looked for."""
 
     folders: Folders = ()
 
 
-class CondaSettings(_Settings, frozen=True):
+class CondaSettings(TomlTable, frozen=True):
     """Which conda channels and packages may be used."""
 
     allow: Annotated[Texts, Meta(description='A list of channels: ["conda-forge"].')] | None = None
@@ -55,21 +51,21 @@ class CondaSettings(_Settings, frozen=True):
     vendor: bool = False
 
 
-class MirrorsSettings(_Settings, frozen=True):
+class MirrorsSettings(TomlTable, frozen=True):
     """URLs of the distributions' mirrors."""
 
     debian: str | None = None
     ubuntu: str | None = None
 
 
-class Registry(_Settings, frozen=True):
+class Registry(TomlTable, frozen=True):
     """How a container registry is reached: ``mirrors`` are URLs that are asked first, in order."""
 
     mirrors: tuple[MirrorUrl, ...] = ()
     plain_http: bool = False
 
 
-class BuildSettings(_Settings, frozen=True):
+class BuildSettings(TomlTable, frozen=True):
     """Where builds work, and how many files are fetched at the same time."""
 
     tmpdir: str | None = None
@@ -78,13 +74,13 @@ class BuildSettings(_Settings, frozen=True):
     )
 
 
-class RuntimeSettings(_Settings, frozen=True):
+class RuntimeSettings(TomlTable, frozen=True):
     """Which program runs containers."""
 
     program: str | None = None
 
 
-class CachesSettings(_Settings, frozen=True):
+class CachesSettings(TomlTable, frozen=True):
     """Where programs inside images keep downloads and compiled code."""
 
     folder: str | None = None

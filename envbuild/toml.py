@@ -18,6 +18,14 @@ from envbuild.errors import UsageError
 from envbuild.limits import read_whole
 
 T = TypeVar("T")
+
+
+class TomlTable(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"
+):
+    """A table of a file that is ours: frozen, known keys only, names in kebab case."""
+
+
 OTHER_SECTION = re.compile(r"^\s*\[[^\]\"']*\]\s*(#.*)?$")
 KINDS = {
     "array": "a list",

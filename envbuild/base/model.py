@@ -11,6 +11,7 @@ from packaging.utils import canonicalize_name
 from envbuild.formats.fields import Sha256, Size
 from envbuild.names import BaseKind, Pairs, Texts
 from envbuild.store.hashing import digest_of
+from envbuild.toml import TomlTable
 
 SCHEMA = 1
 Header = Pairs
@@ -57,14 +58,7 @@ class Dist(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     note: str | None = None
 
 
-class DebianPackage(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    forbid_unknown_fields=True,
-    rename="kebab",
-    omit_defaults=True,
-):
+class DebianPackage(TomlTable, frozen=True, kw_only=True, omit_defaults=True):
     """One Debian package; ``group`` is its layer: base, [system] packages, or build only."""
 
     name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9+.-]+\Z")]

@@ -11,6 +11,7 @@ from msgspec import Meta
 from envbuild.base.model import DebianPackage
 from envbuild.formats.fields import FOLDER, Sha256, Size
 from envbuild.names import DIRECT, ChannelName, CondaFolder, Machine, Platform
+from envbuild.toml import TomlTable
 
 SCHEMA = 1
 CONDA_PREFIX = "/opt/env"
@@ -44,14 +45,7 @@ CondaFile = Annotated[
 Folder = Annotated[str, Meta(pattern=rf"^{FOLDER}\Z", max_length=300)]
 
 
-class _Entry(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    forbid_unknown_fields=True,
-    rename="kebab",
-    omit_defaults=True,
-):
+class _Entry(TomlTable, frozen=True, omit_defaults=True):
     """Every table of a lock: frozen, known keys only."""
 
 
@@ -240,7 +234,7 @@ class Lock(_Entry, frozen=True):
     packer: Packer
     system: tuple[str, ...] = ()
     as_of: Annotated[str, Meta(pattern=r"^\d{4}-\d{2}-\d{2}\Z")] | None = None
-    tools: dict[str, str] = {}
+    tools: dict[str, str] = msgspec.field(default_factory=dict)
     notes: tuple[str, ...] = ()
     debian: tuple[DebianPackage, ...] = ()
     python: tuple[PythonPackage, ...] = ()

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta, structs
 
 from envbuild.names import ChannelName, Platform, Texts
+from envbuild.toml import TomlTable
 
 Name = Annotated[
     str,
@@ -25,20 +26,14 @@ Words = tuple[
 ]
 
 
-class _Section(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"
-):
-    """Every section: frozen, known keys only, names in kebab case."""
-
-
-class AboutSection(_Section, frozen=True):
+class AboutSection(TomlTable, frozen=True):
     """[recipe]: what it is called and what it is for."""
 
     name: Name
     summary: OneLine = ""
 
 
-class BaseSection(_Section, frozen=True):
+class BaseSection(TomlTable, frozen=True):
     """[base]: an existing image, or Debian packages plus a framework from wheels.
 
     Exactly one of ``image`` (a reference or the path of a ``.sif``) and ``bootstrap``
@@ -71,7 +66,7 @@ AsOf = Annotated[
 ]
 
 
-class PythonSection(_Section, frozen=True):
+class PythonSection(TomlTable, frozen=True):
     """[python]: the direct requirements (PEP 508), named extra indexes, and the date to resolve at.
 
     ``version`` is the Python that the base must have ("3.12").  ``from_source`` are names of
@@ -97,7 +92,7 @@ DebianName = Annotated[
 ]
 
 
-class SystemSection(_Section, frozen=True):
+class SystemSection(TomlTable, frozen=True):
     """[system]: Debian packages, packages for building only, and last shell lines."""
 
     packages: tuple[DebianName, ...] = ()
@@ -105,7 +100,7 @@ class SystemSection(_Section, frozen=True):
     post: Texts = ()
 
 
-class CondaSection(_Section, frozen=True):
+class CondaSection(TomlTable, frozen=True):
     """[conda]: names of channels, the first one first, and match specs (docs/conda.md).
 
     ``as_of`` takes packages as they were on a day.
@@ -116,7 +111,7 @@ class CondaSection(_Section, frozen=True):
     as_of: AsOf | None = None
 
 
-class TargetSection(_Section, frozen=True):
+class TargetSection(TomlTable, frozen=True):
     """[target]: the nodes that the image is meant for, which conda's packages are chosen for.
 
     ``sites`` are names of site files, with a partition or without ("lab:gpu"); ``gpu`` are cards
@@ -136,7 +131,7 @@ class TargetSection(_Section, frozen=True):
     ) = None
 
 
-class CheckSection(_Section, frozen=True):
+class CheckSection(TomlTable, frozen=True):
     """[check]: modules to import, a script beside the recipe, the framework to find.
 
     ``network`` lets imports and script reach the network, which they otherwise cannot.
@@ -158,7 +153,7 @@ HomeFolder = Annotated[
 ]
 
 
-class RunSection(_Section, frozen=True):
+class RunSection(TomlTable, frozen=True):
     """[run]: what ``envbuild run`` starts when no command is given, and variables set in the image.
 
     ``caches``: whether downloads and compiled code are kept for the user, or further folders of
@@ -166,7 +161,9 @@ class RunSection(_Section, frozen=True):
     """
 
     command: Texts = ()
-    environment: dict[Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\Z")], str] = {}
+    environment: dict[Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\Z")], str] = (
+        msgspec.field(default_factory=dict)
+    )
     caches: bool | tuple[HomeFolder, ...] = True
 
 
@@ -175,7 +172,7 @@ VariableName = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\Z")]
 Count = Annotated[int, Meta(ge=1, le=100_000)]
 
 
-class JobSection(_Section, frozen=True):
+class JobSection(TomlTable, frozen=True):
     """[job]: what a job needs on a cluster; flags of ``submit`` and ``job`` win (docs/job.md).
 
     ``gpus`` and ``tasks`` are in all (``gpus`` None: one for each node where the image has CUDA),
@@ -204,7 +201,7 @@ class JobSection(_Section, frozen=True):
     requeue: Annotated[int, Meta(ge=1, le=1000)] | None = None
 
 
-class Recipe(_Section, frozen=True):
+class Recipe(TomlTable, frozen=True):
     """A whole recipe file.
 
     ``files`` maps files and folders below the project's folder to absolute paths in the image.
@@ -216,7 +213,7 @@ class Recipe(_Section, frozen=True):
     system: SystemSection = SystemSection()
     conda: CondaSection = CondaSection()
     target: TargetSection = TargetSection()
-    files: dict[OneLine, OneLine] = {}
+    files: dict[OneLine, OneLine] = msgspec.field(default_factory=dict)
     check: CheckSection = CheckSection()
     run: RunSection = RunSection()
     job: JobSection = JobSection()

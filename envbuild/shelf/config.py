@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 from msgspec import Meta
 
 from envbuild.errors import UsageError
@@ -21,15 +20,13 @@ from envbuild.shelf.git import GIT_URL, GitBackend, is_git
 from envbuild.shelf.last_verified import last_verified_of
 from envbuild.shelf.signatures import SignatureVerifier, read_signers
 from envbuild.store.atomic import write_text
-from envbuild.toml import closest, convert, quote, read_toml
+from envbuild.toml import TomlTable, closest, convert, quote, read_toml
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 HEADING = "# Written by envbuild shelf add and remove.\n"
 
 
-class ShelfConfig(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"
-):
+class ShelfConfig(TomlTable, frozen=True, kw_only=True):
     """One shelf: its place, whether signers are pinned, whether unsigned entries are refused."""
 
     url: Annotated[str, Meta(min_length=1, max_length=2000, pattern=r"^[^\x00-\x1f\x7f]*\Z")]

@@ -13,6 +13,7 @@ from envbuild.errors import IntegrityError, UsageError
 from envbuild.limits import UNREADABLE
 from envbuild.lock.model import Digest
 from envbuild.recipe.model import Name, OneLine
+from envbuild.toml import TomlTable
 
 SCHEMA = 1
 Text = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]*\Z", max_length=400)]
@@ -28,13 +29,7 @@ SLOT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,63})\.(\d{6})")
 """A file of ``names/``: the name and the number of one entry of its history."""
 
 
-class _ShelfRecord(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"
-):
-    """Every part of an entry: frozen, known keys only."""
-
-
-class ImageDescriptor(_ShelfRecord, frozen=True):
+class ImageDescriptor(TomlTable, frozen=True):
     """An image.
 
     ``digest`` is over its objects without signatures (of whatever file carries them), ``sha256``
@@ -48,7 +43,7 @@ class ImageDescriptor(_ShelfRecord, frozen=True):
     pieces: Digest | None = None
 
 
-class CheckSummary(_ShelfRecord, frozen=True):
+class CheckSummary(TomlTable, frozen=True):
     """The gist of a check report about the entry's image; ``report`` names the whole one."""
 
     report: Digest
@@ -60,7 +55,7 @@ class CheckSummary(_ShelfRecord, frozen=True):
     target: Text | None = None
 
 
-class EntrySummary(_ShelfRecord, frozen=True):
+class EntrySummary(TomlTable, frozen=True):
     """What a search looks at, from recipe and lock; ``direct`` are direct requirements."""
 
     summary: Text = ""
@@ -73,7 +68,7 @@ class EntrySummary(_ShelfRecord, frozen=True):
     packages: Bytes = 0
 
 
-class Entry(_ShelfRecord, frozen=True):
+class Entry(TomlTable, frozen=True):
     """One publication of a name.
 
     ``number`` counts the name's entries from 1, ``previous`` is the digest of the one before;

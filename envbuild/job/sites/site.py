@@ -10,6 +10,7 @@ from msgspec import Meta
 from envbuild.errors import UsageError
 from envbuild.formats.block_codec import opens_zstd
 from envbuild.names import Machine
+from envbuild.toml import TomlTable
 
 OneLine = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]*\Z", max_length=300)]
 Word = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+:@/-]*\Z", max_length=100)]
@@ -25,13 +26,7 @@ Chunk = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*=[^\x00-\x20:+\x7
 Field = Literal["account", "partition", "walltime", "memory", "cpus"]
 
 
-class _SiteFileSection(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"
-):
-    """Every section: frozen, known keys only, names in kebab case."""
-
-
-class SiteSection(_SiteFileSection, frozen=True):
+class SiteSection(TomlTable, frozen=True):
     """[site]: its name, its scheduler, where the facts come from, and when it closed, if it did."""
 
     name: Word
@@ -42,7 +37,7 @@ class SiteSection(_SiteFileSection, frozen=True):
     retired: OneLine | None = None
 
 
-class Fields(_SiteFileSection, frozen=True):
+class Fields(TomlTable, frozen=True):
     """[fields]: which fields of a job must be given, and how the account and the queue are called here."""
 
     required: tuple[Field, ...] = ()
@@ -53,7 +48,7 @@ class Fields(_SiteFileSection, frozen=True):
     interactive: tuple[OneLine, ...] = ()
 
 
-class Resources(_SiteFileSection, frozen=True):
+class Resources(TomlTable, frozen=True):
     """[resources]: the dialect of GPUs, processors and memory.
 
     ``gpu`` says how GPUs are asked for: a Slurm option, a Grid Engine consumable (``gpu-name``,
@@ -73,7 +68,7 @@ class Resources(_SiteFileSection, frozen=True):
     cpus: Literal["asked", "fixed"] = "asked"
 
 
-class NodeType(_SiteFileSection, frozen=True):
+class NodeType(TomlTable, frozen=True):
     """[[type]]: a node, or a part of one, that the site hands out by name.
 
     ``most`` is how many one job may get.
@@ -87,7 +82,7 @@ class NodeType(_SiteFileSection, frozen=True):
     shared_gpu: bool = False
 
 
-class Limits(_SiteFileSection, frozen=True):
+class Limits(TomlTable, frozen=True):
     """[limits]: what one job may ask for at most; times and sizes carry their unit."""
 
     walltime: OneLine | None = None
@@ -99,7 +94,7 @@ class Limits(_SiteFileSection, frozen=True):
     trial_units: Count | None = None
 
 
-class Partition(_SiteFileSection, frozen=True):
+class Partition(TomlTable, frozen=True):
     """[[partition]]: a queue with limits of its own."""
 
     name: Word
@@ -109,15 +104,15 @@ class Partition(_SiteFileSection, frozen=True):
     gpu_types: tuple[Word, ...] = ()
 
 
-class Folders(_SiteFileSection, frozen=True):
+class Folders(TomlTable, frozen=True):
     """[folders]: node-local folders in the order of preference, scratch, and variables that point caches to it."""
 
     local: tuple[Folder, ...] = ("$TMPDIR", "/tmp")  # noqa: S108  (every node has it)
     scratch: Folder | None = None
-    caches: dict[Variable, Cache] = {}
+    caches: dict[Variable, Cache] = msgspec.field(default_factory=dict)
 
 
-class Modules(_SiteFileSection, frozen=True):
+class Modules(TomlTable, frozen=True):
     """[modules]: the line that makes ``module`` known, what to load for the runtime, and for MPI on top."""
 
     init: SourceLine | None = None
@@ -125,27 +120,27 @@ class Modules(_SiteFileSection, frozen=True):
     mpi: tuple[Word, ...] = ()
 
 
-class Containers(_SiteFileSection, frozen=True):
+class Containers(TomlTable, frozen=True):
     """[runtime]: the program, flags that every call needs here, and folders that the container gets to see."""
 
     program: Literal["apptainer", "singularity", "any"] = "any"
     flags: tuple[OneLine, ...] = ()
     binds: tuple[Folder, ...] = ()
-    environment: dict[Variable, OneLine] = {}
+    environment: dict[Variable, OneLine] = msgspec.field(default_factory=dict)
 
 
-class Mpi(_SiteFileSection, frozen=True):
+class Mpi(TomlTable, frozen=True):
     """[mpi]: who starts the ranks, options of the starter, and variables for the host side and inside."""
 
     start: Literal["mpirun", "mpiexec", "srun"] = "mpirun"
     kind: Literal["openmpi", "mpich"] = "openmpi"
     arguments: tuple[OneLine, ...] = ()
-    environment: dict[Variable, OneLine] = {}
-    inside: dict[Variable, OneLine] = {}
+    environment: dict[Variable, OneLine] = msgspec.field(default_factory=dict)
+    inside: dict[Variable, OneLine] = msgspec.field(default_factory=dict)
     binds: tuple[Folder, ...] = ()
 
 
-class Build(_SiteFileSection, frozen=True):
+class Build(TomlTable, frozen=True):
     """[build]: where images are made, and where the network is."""
 
     where: Literal["login", "job"] = "login"
@@ -158,7 +153,7 @@ class Build(_SiteFileSection, frozen=True):
     type: Word | None = None
 
 
-class Gpu(_SiteFileSection, frozen=True):
+class Gpu(TomlTable, frozen=True):
     """[[gpu]]: one kind of GPU of the site, for ``check --for``.
 
     ``capability`` is ten times CUDA's number.
@@ -170,7 +165,7 @@ class Gpu(_SiteFileSection, frozen=True):
     partition: Word | None = None
 
 
-class HostFacts(_SiteFileSection, frozen=True):
+class HostFacts(TomlTable, frozen=True):
     """[host]: what its nodes run; "" is not known.
 
     NVIDIA driver, glibc and architecture; ``runtime`` is name and version: "apptainer 1.3.6".
@@ -182,14 +177,14 @@ class HostFacts(_SiteFileSection, frozen=True):
     architecture: Machine = "x86_64"
 
 
-class GridEngineKeys(_SiteFileSection, frozen=True):
+class GridEngineKeys(TomlTable, frozen=True):
     """[gridengine]: whether qsub is asked to refuse what can never run (``-w e``), whether ``-notify`` works."""
 
     verify: bool = True
     notify: bool = True
 
 
-class PbsKeys(_SiteFileSection, frozen=True):
+class PbsKeys(TomlTable, frozen=True):
     """[pbs]: whether the node type is the queue (ABCI 3.0), keys of every chunk, and the key that names a GPU's type."""
 
     type_is_queue: bool = False
@@ -197,7 +192,7 @@ class PbsKeys(_SiteFileSection, frozen=True):
     chunk: tuple[Chunk, ...] = ()
 
 
-class Site(_SiteFileSection, frozen=True):
+class Site(TomlTable, frozen=True):
     """A whole site file."""
 
     site: SiteSection
