@@ -280,26 +280,21 @@ class TestTools:
             "bash scripts/setup-debian.sh",
         )
 
-    def test_apptainer_too_old(self, project: Project, tmp_path: Path) -> None:
+    @pytest.mark.parametrize(
+        ("said", "expected"),
+        [
+            ("apptainer version 1.0.3", "apptainer 1.0.3 is too old: 1.1 or newer is needed"),
+            ("hello", "this is not a working Apptainer or Singularity"),
+        ],
+    )
+    def test_apptainer_that_will_not_do(
+        self, said: str, expected: str, project: Project, tmp_path: Path
+    ) -> None:
         path = self.path_without(tmp_path, "apptainer", "singularity")
-        old = Path(path) / "apptainer"
-        old.write_text("#!/bin/sh\necho apptainer version 1.0.3\n")
-        old.chmod(0o755)
-        told(
-            project.run("make", "keras-bert", PATH=path),
-            7,
-            "apptainer 1.0.3 is too old: 1.1 or newer is needed",
-        )
-
-    def test_apptainer_that_is_something_else(self, project: Project, tmp_path: Path) -> None:
-        path = self.path_without(tmp_path, "apptainer", "singularity")
-        (Path(path) / "apptainer").write_text("#!/bin/sh\necho hello\n")
-        (Path(path) / "apptainer").chmod(0o755)
-        told(
-            project.run("make", "keras-bert", PATH=path),
-            7,
-            "this is not a working Apptainer or Singularity",
-        )
+        program = Path(path) / "apptainer"
+        program.write_text(f"#!/bin/sh\necho {said}\n")
+        program.chmod(0o755)
+        told(project.run("make", "keras-bert", PATH=path), 7, expected)
 
     @needs("apptainer")
     def test_no_apt_and_no_mirror(self, project: Project, tmp_path: Path) -> None:

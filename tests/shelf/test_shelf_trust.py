@@ -97,40 +97,28 @@ class TestSignatures:
             ann.publish(key=keys["eve"])
         assert not ann.library.numbers
 
-    def test_an_expired_key_is_told_from_an_unknown_one(
-        self, tmp_path: Path, keys: dict[str, Path]
+    @pytest.mark.parametrize(
+        ("options", "expected"),
+        [
+            (
+                'valid-before="20200101"',
+                'signed by ann@lab with a key that is not valid today, or not for this: valid-before="20200101"',
+            ),
+            ('valid-after="20990101"', "not valid today"),
+            ('namespaces="git"', r'not for this: namespaces="git"$'),
+        ],
+        ids=["expired", "not yet", "another purpose"],
+    )
+    def test_a_key_that_does_not_hold_is_told_from_an_unknown_one(
+        self, options: str, expected: str, tmp_path: Path, keys: dict[str, Path]
     ) -> None:
         place = str(tmp_path / "shelf")
         ann, _ = lab(tmp_path, place, keys)
         ann.recipe()
         ann.publish(key=keys["ann"])
-        signers = allowed(tmp_path / "expired", keys["ann"], options='valid-before="20200101"')
+        signers = allowed(tmp_path / "signers", keys["ann"], options=options)
         carl = member(tmp_path / "carl", place, signers=signers, require_signed=True)
-        expected = 'signed by ann@lab with a key that is not valid today, or not for this: valid-before="20200101"'
         with pytest.raises(IntegrityError, match=expected):
-            carl.take()
-
-    def test_a_key_that_is_not_valid_yet_is_refused(
-        self, tmp_path: Path, keys: dict[str, Path]
-    ) -> None:
-        place = str(tmp_path / "shelf")
-        ann, _ = lab(tmp_path, place, keys)
-        ann.recipe()
-        ann.publish(key=keys["ann"])
-        signers = allowed(tmp_path / "later", keys["ann"], options='valid-after="20990101"')
-        with pytest.raises(IntegrityError, match="not valid today"):
-            member(tmp_path / "carl", place, signers=signers).take()
-
-    def test_a_key_for_another_purpose_is_refused(
-        self, tmp_path: Path, keys: dict[str, Path]
-    ) -> None:
-        place = str(tmp_path / "shelf")
-        ann, _ = lab(tmp_path, place, keys)
-        ann.recipe()
-        ann.publish(key=keys["ann"])
-        signers = allowed(tmp_path / "git-only", keys["ann"], options='namespaces="git"')
-        carl = member(tmp_path / "carl", place, signers=signers, require_signed=True)
-        with pytest.raises(IntegrityError, match=r'not for this: namespaces="git"$'):
             carl.take()
 
     def test_an_entry_is_signed_again_with_a_new_key(
@@ -387,40 +375,30 @@ class TestContradictions:
             bob.take()
         return caught.value
 
-    def test_a_lock_of_other_requirements(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize(
+        ("part", "before", "after", "expected"),
+        [
+            ("recipe", b"six==1.16.0", b"six==1.17.0", "is no lock of this recipe: requirement"),
+            (
+                "lock",
+                b"docker://example.invalid",
+                b"docker://evil.invalid",
+                "starts from 'docker://evil.invalid/lab/torch:2.5', which the recipe does not",
+            ),
+            ("lock", b"11053", b"11054", "its card does not match its recipe and lock"),
+            ("recipe", b'name = "small"', b'name = "other"', "holds the recipe of 'other'"),
+        ],
+        ids=["other requirements", "another base", "another digest", "another name"],
+    )
+    def test_a_recipe_and_a_lock_that_do_not_belong_together(
+        self, part: str, before: bytes, after: bytes, expected: str, tmp_path: Path
+    ) -> None:
         def spoil(shelf: Path) -> None:
-            swap_object(shelf, "recipe", lambda data: data.replace(b"six==1.16.0", b"six==1.17.0"))
+            swap_object(shelf, part, lambda data: data.replace(before, after))
 
         told = self._spoilt(tmp_path, spoil)
         assert isinstance(told, IntegrityError)
-        assert "is no lock of this recipe: requirement" in told.what
-
-    def test_a_lock_that_starts_from_another_base(self, tmp_path: Path) -> None:
-        def spoil(shelf: Path) -> None:
-            swap_object(
-                shelf,
-                "lock",
-                lambda data: data.replace(b"docker://example.invalid", b"docker://evil.invalid"),
-            )
-
-        assert (
-            "starts from 'docker://evil.invalid/lab/torch:2.5', which the recipe does not"
-            in self._spoilt(tmp_path, spoil).what
-        )
-
-    def test_a_lock_with_another_digest_than_the_card_says(self, tmp_path: Path) -> None:
-        def spoil(shelf: Path) -> None:
-            swap_object(shelf, "lock", lambda data: data.replace(b"11053", b"11054"))
-
-        assert "its card does not match its recipe and lock" in self._spoilt(tmp_path, spoil).what
-
-    def test_a_recipe_of_another_name(self, tmp_path: Path) -> None:
-        def spoil(shelf: Path) -> None:
-            swap_object(
-                shelf, "recipe", lambda data: data.replace(b'name = "small"', b'name = "other"')
-            )
-
-        assert "holds the recipe of 'other'" in self._spoilt(tmp_path, spoil).what
+        assert expected in told.what
 
     @pytest.mark.parametrize("field", ["digest", "verdict"])
     def test_a_verdict_about_something_else(self, field: str, tmp_path: Path) -> None:
@@ -462,6 +440,12 @@ class TestContradictions:
         assert told.hint == "update envbuild"
 
 
+def rewrite_entry(path: Path) -> None:
+    """Let somebody else have written an entry."""
+    entry = msgspec.structs.replace(read_entry(path.read_bytes(), ""), who="mallory")
+    path.write_bytes(write_entry(entry))
+
+
 class TestHistory:
     def _two(self, tmp_path: Path) -> tuple[Member, Member, Path]:
         ann, bob = (member(tmp_path / name, str(tmp_path / "shelf")) for name in ("ann", "bob"))
@@ -490,10 +474,7 @@ class TestHistory:
     def test_a_replaced_entry_is_refused(self, tmp_path: Path) -> None:
         _, bob, shelf = self._two(tmp_path)
         bob.take()
-        path = shelf / slot_path("small.000002")
-        path.write_bytes(
-            write_entry(msgspec.structs.replace(read_entry(path.read_bytes(), ""), who="mallory"))
-        )
+        rewrite_entry(shelf / slot_path("small.000002"))
         with pytest.raises(
             IntegrityError, match="entry 2 is another one than was verified here before"
         ):
@@ -501,10 +482,7 @@ class TestHistory:
 
     def test_a_rewritten_past_is_refused(self, tmp_path: Path) -> None:
         _, bob, shelf = self._two(tmp_path)
-        path = shelf / slot_path("small.000001")
-        path.write_bytes(
-            write_entry(msgspec.structs.replace(read_entry(path.read_bytes(), ""), who="mallory"))
-        )
+        rewrite_entry(shelf / slot_path("small.000001"))
         with pytest.raises(IntegrityError, match="entry 2 does not continue entry 1"):
             bob.take()
 

@@ -224,7 +224,44 @@ class GridEngine:
 
     def site_sections(self, ask: Ask) -> list[str]:
         """Return complexes, parallel environments, queues and the size of arrays, from qconf."""
-        return _site_sections(ask)
+        complexes, words = ask("qconf", "-sc"), ask("qconf", "-spl").split()
+        environments = [word for word in words if re.fullmatch(r"[\w.-]+", word)]
+        # complex(5): name, shortcut, type, relation, requestable,
+        # consumable; RSMAP is of Univa and Altair
+        form = r"^({})\s+\S+\s+({})\s+\S+\s+(?:YES|FORCED)\s+(YES|JOB|NO|HOST)\s"
+        flags = re.MULTILINE | re.IGNORECASE
+        gpu = re.search(form.format(r"\S*gpu\S*", "INT|RSMAP"), complexes, flags)
+        memory = re.search(form.format("h_vmem", "MEMORY"), complexes, flags)
+        lines = ["[resources]", f'gpu = "{"consumable" if gpu else "none"}"']
+        if gpu:
+            per = "slot" if gpu[3] == "YES" else "job"
+            said = f"consumable {gpu[3]} in qconf -sc"
+            lines += [f"gpu-name = {quote(gpu[1])}", f'gpu-per = "{per}"  # {said}']
+        if memory:
+            # a limit that is no consumable is counted for each slot too (queue_conf(5), h_vmem)
+            per = "job" if memory[3] == "JOB" else "slot"
+            lines += ['memory = "h_vmem"', f'memory-per = "{per}"']
+        if environments:
+            usual = [name for name in environments if name in ("smp", "shm", "openmp")]
+            chosen = (usual or environments)[0]
+            lines.append(f"parallel-environment = {quote(chosen)}  # of: {' '.join(environments)}")
+        lines += ["", "[fields]", '# required = ["account", "walltime"]', '# account = "-P"']
+        most = re.search(r"^max_aj_tasks\s+(\d+)", ask("qconf", "-sconf"), re.MULTILINE)
+        lines += ["", "[limits]", f"array = {most[1]}"] if most and int(most[1]) else []
+        names = [
+            word
+            for word in ask("qconf", "-sql").split()
+            if re.fullmatch(r"[A-Za-z0-9][\w.-]*", word)
+        ]
+        for name in names[:QUEUES]:
+            lines += ["", "[[partition]]", f"name = {quote(name)}"]
+            limit = re.search(r"^h_rt\s+(\d+):(\d+):(\d+)", ask("qconf", "-sq", name), re.MULTILINE)
+            if limit:
+                hours, minutes, seconds = (int(part) for part in limit.groups())
+                lines.append(
+                    f"walltime = {quote(time_text(hours * 3600 + minutes * 60 + seconds))}"
+                )
+        return lines
 
 
 def _read_queue(result: Result, job: str) -> Status | None:
@@ -278,40 +315,3 @@ def _ended(fields: dict[str, str]) -> Status:
     if exit_code:
         reason = f"signal {exit_code - 128} ended it" if exit_code > 128 else "it failed"
     return Status(phase="ended", reason=reason, code=exit_code, node=node)
-
-
-def _site_sections(ask: Ask) -> list[str]:
-    complexes, words = ask("qconf", "-sc"), ask("qconf", "-spl").split()
-    environments = [word for word in words if re.fullmatch(r"[\w.-]+", word)]
-    # complex(5): name, shortcut, type, relation, requestable,
-    # consumable; RSMAP is of Univa and Altair
-    form = r"^({})\s+\S+\s+({})\s+\S+\s+(?:YES|FORCED)\s+(YES|JOB|NO|HOST)\s"
-    flags = re.MULTILINE | re.IGNORECASE
-    gpu = re.search(form.format(r"\S*gpu\S*", "INT|RSMAP"), complexes, flags)
-    memory = re.search(form.format("h_vmem", "MEMORY"), complexes, flags)
-    lines = ["[resources]", f'gpu = "{"consumable" if gpu else "none"}"']
-    if gpu:
-        per = "slot" if gpu[3] == "YES" else "job"
-        said = f"consumable {gpu[3]} in qconf -sc"
-        lines += [f"gpu-name = {quote(gpu[1])}", f'gpu-per = "{per}"  # {said}']
-    if memory:
-        # a limit that is no consumable is counted for each slot too (queue_conf(5), h_vmem)
-        per = "job" if memory[3] == "JOB" else "slot"
-        lines += ['memory = "h_vmem"', f'memory-per = "{per}"']
-    if environments:
-        usual = [name for name in environments if name in ("smp", "shm", "openmp")]
-        chosen = (usual or environments)[0]
-        lines.append(f"parallel-environment = {quote(chosen)}  # of: {' '.join(environments)}")
-    lines += ["", "[fields]", '# required = ["account", "walltime"]', '# account = "-P"']
-    most = re.search(r"^max_aj_tasks\s+(\d+)", ask("qconf", "-sconf"), re.MULTILINE)
-    lines += ["", "[limits]", f"array = {most[1]}"] if most and int(most[1]) else []
-    names = [
-        word for word in ask("qconf", "-sql").split() if re.fullmatch(r"[A-Za-z0-9][\w.-]*", word)
-    ]
-    for name in names[:QUEUES]:
-        lines += ["", "[[partition]]", f"name = {quote(name)}"]
-        limit = re.search(r"^h_rt\s+(\d+):(\d+):(\d+)", ask("qconf", "-sq", name), re.MULTILINE)
-        if limit:
-            hours, minutes, seconds = (int(part) for part in limit.groups())
-            lines.append(f"walltime = {quote(time_text(hours * 3600 + minutes * 60 + seconds))}")
-    return lines

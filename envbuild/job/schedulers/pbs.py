@@ -253,7 +253,33 @@ class Pbs:
 
     def site_sections(self, ask: Ask) -> list[str]:
         """Return queues, GPUs and the size of arrays, from qstat and pbsnodes."""
-        return _site_sections(ask)
+        text = ask("qstat", "-Qf")
+        server = ask("qstat", "-Bf")
+        nodes = "\n".join(ask("pbsnodes", "-a").splitlines()[:LISTED])
+        gpus = [int(n) for n in re.findall(r"resources_available\.ngpus = (\d+)", nodes)]
+        most = max(gpus, default=0)
+        lines = ["[resources]", f'gpu = "{"ngpus" if most else "none"}"', 'memory = "mem"']
+        lines += [f"gpus-per-node = {most}"] if most else []
+        lines += ["", "[fields]", '# account = "-A"  # or -P, -W']
+        default = re.search(r"default_queue = (\S+)", server)
+        lines += [f"# partition = {quote(default[1])}  # the default here"] if default else []
+        size = re.search(r"max_array_size = (\d+)", server)
+        # 10000 where nothing is set (pbs_server_attributes(7B), max_array_size)
+        lines += ["", "[limits]", f"array = {size[1] if size else 10000}"]
+        for part in re.split(r"^(?=Queue:? )", text, flags=re.MULTILINE):
+            name = re.match(r"Queue:? (\S+)", part)
+            if name is None or "queue_type = Route" in part:
+                continue
+            lines += ["", "[[partition]]", f"name = {quote(name[1])}"]
+            limit = re.search(r"resources_max\.walltime = (\d+):(\d+):(\d+)", part)
+            if limit:
+                hours, minutes, seconds = (int(number) for number in limit.groups())
+                lines.append(
+                    f"walltime = {quote(time_text(hours * 3600 + minutes * 60 + seconds))}"
+                )
+            count = re.search(r"resources_max\.nodect = (\d+)", part)
+            lines += [f"nodes = {count[1]}"] if count else []
+        return lines
 
 
 def _read_json(result: Result, job: str) -> Status | None:  # noqa: ARG001
@@ -315,31 +341,3 @@ def _ended(code: str | None, comment: str, node: str) -> Status:
             node=node,
         )
     return Status(phase="ended", reason="it failed" if number else "", code=number, node=node)
-
-
-def _site_sections(ask: Ask) -> list[str]:
-    text = ask("qstat", "-Qf")
-    server = ask("qstat", "-Bf")
-    nodes = "\n".join(ask("pbsnodes", "-a").splitlines()[:LISTED])
-    gpus = [int(n) for n in re.findall(r"resources_available\.ngpus = (\d+)", nodes)]
-    most = max(gpus, default=0)
-    lines = ["[resources]", f'gpu = "{"ngpus" if most else "none"}"', 'memory = "mem"']
-    lines += [f"gpus-per-node = {most}"] if most else []
-    lines += ["", "[fields]", '# account = "-A"  # or -P, -W']
-    default = re.search(r"default_queue = (\S+)", server)
-    lines += [f"# partition = {quote(default[1])}  # the default here"] if default else []
-    size = re.search(r"max_array_size = (\d+)", server)
-    # 10000 where nothing is set (pbs_server_attributes(7B), max_array_size)
-    lines += ["", "[limits]", f"array = {size[1] if size else 10000}"]
-    for part in re.split(r"^(?=Queue:? )", text, flags=re.MULTILINE):
-        name = re.match(r"Queue:? (\S+)", part)
-        if name is None or "queue_type = Route" in part:
-            continue
-        lines += ["", "[[partition]]", f"name = {quote(name[1])}"]
-        limit = re.search(r"resources_max\.walltime = (\d+):(\d+):(\d+)", part)
-        if limit:
-            hours, minutes, seconds = (int(number) for number in limit.groups())
-            lines.append(f"walltime = {quote(time_text(hours * 3600 + minutes * 60 + seconds))}")
-        count = re.search(r"resources_max\.nodect = (\d+)", part)
-        lines += [f"nodes = {count[1]}"] if count else []
-    return lines

@@ -240,7 +240,32 @@ class Slurm:
 
     def site_sections(self, ask: Ask) -> list[str]:
         """Return partitions, GPUs and the size of arrays, from sinfo and scontrol."""
-        return _site_sections(ask)
+        text = ask("sinfo", "-h", "-o", "%P|%l|%G|%D")
+        rows = [line.split("|") for line in text.splitlines() if line.count("|") == 3]
+        gpus = []
+        for row in rows:
+            gpus += re.findall(r"gpu:(?:([A-Za-z][\w.-]*):)?(\d+)", row[2])
+        types = sorted({kind for kind, _ in gpus if kind})
+        most = max((int(count) for _, count in gpus), default=0)
+        lines = ["[resources]", f'gpu = "{"gres" if gpus else "none"}"', 'memory = "mem"']
+        lines += [f"gpu-types = [{', '.join(map(quote, types))}]"] if types else []
+        lines += [f"gpus-per-node = {most}"] if most else []
+        default = next((row[0].rstrip("*") for row in rows if row[0].endswith("*")), None)
+        lines += ["", "[fields]"]
+        lines += [f"# partition = {quote(default)}  # the default here"] if default else []
+        lines += ['# required = ["account", "walltime"]  # where a job without one is refused']
+        # the size is one more than the highest number (slurm.conf(5), MaxArraySize)
+        size = re.search(
+            r"^MaxArraySize\s*=\s*(\d+)", ask("scontrol", "show", "config"), re.MULTILINE
+        )
+        most_tasks = int(size[1]) - 1 if size else 0
+        if most_tasks > 0:
+            lines += ["", "[limits]", f"array = {most_tasks}"]
+        for name, longest in sorted({(row[0].rstrip("*"), row[1]) for row in rows}):
+            lines += ["", "[[partition]]", f"name = {quote(name)}"]
+            limit = _walltime(longest)
+            lines += [f"walltime = {quote(limit)}"] if limit else []
+        return lines
 
 
 def _dependencies(job: Job) -> tuple[tuple[str, Words], ...]:
@@ -323,33 +348,6 @@ def _status(state: str, exit_code: str, reason: str, node: str) -> Status:
     return Status(
         phase="ended", reason=KILLED.get(word, f"its state is {word or 'empty'}"), node=node
     )
-
-
-def _site_sections(ask: Ask) -> list[str]:
-    text = ask("sinfo", "-h", "-o", "%P|%l|%G|%D")
-    rows = [line.split("|") for line in text.splitlines() if line.count("|") == 3]
-    gpus = []
-    for row in rows:
-        gpus += re.findall(r"gpu:(?:([A-Za-z][\w.-]*):)?(\d+)", row[2])
-    types = sorted({kind for kind, _ in gpus if kind})
-    most = max((int(count) for _, count in gpus), default=0)
-    lines = ["[resources]", f'gpu = "{"gres" if gpus else "none"}"', 'memory = "mem"']
-    lines += [f"gpu-types = [{', '.join(map(quote, types))}]"] if types else []
-    lines += [f"gpus-per-node = {most}"] if most else []
-    default = next((row[0].rstrip("*") for row in rows if row[0].endswith("*")), None)
-    lines += ["", "[fields]"]
-    lines += [f"# partition = {quote(default)}  # the default here"] if default else []
-    lines += ['# required = ["account", "walltime"]  # where a job without one is refused']
-    # the size is one more than the highest number (slurm.conf(5), MaxArraySize)
-    size = re.search(r"^MaxArraySize\s*=\s*(\d+)", ask("scontrol", "show", "config"), re.MULTILINE)
-    most_tasks = int(size[1]) - 1 if size else 0
-    if most_tasks > 0:
-        lines += ["", "[limits]", f"array = {most_tasks}"]
-    for name, longest in sorted({(row[0].rstrip("*"), row[1]) for row in rows}):
-        lines += ["", "[[partition]]", f"name = {quote(name)}"]
-        limit = _walltime(longest)
-        lines += [f"walltime = {quote(limit)}"] if limit else []
-    return lines
 
 
 def _walltime(text: str) -> str | None:
