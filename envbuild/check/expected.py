@@ -15,6 +15,7 @@ from envbuild.check.target import Target
 from envbuild.data import lookup
 from envbuild.data.tables import Framework, load_frameworks
 from envbuild.lock.model import Lock
+from envbuild.names import Texts
 from envbuild.recipe.model import Recipe
 from envbuild.store.hashing import digest_of
 
@@ -38,16 +39,16 @@ class Expected:
 
     framework: Framework | None = None
     version: str | None = None
-    asked: tuple[str, ...] = ()
-    direct: tuple[str, ...] = ()
-    conditional: tuple[str, ...] = ()
-    imports: tuple[str, ...] = ()
+    asked: Texts = ()
+    direct: Texts = ()
+    conditional: Texts = ()
+    imports: Texts = ()
     locked: Mapping[str, str] = field(default_factory=dict)
     conda: Mapping[str, str] = field(default_factory=dict)
     conda_prefix: str | None = None
     wheels: frozenset[str] = frozenset()
     records: Mapping[str, str] = field(default_factory=dict)
-    protected: tuple[str, ...] = ()
+    protected: Texts = ()
     script: Path | None = None
     target: Target | None = None
     project: Path | None = None
@@ -157,7 +158,7 @@ def _locked(lock: Lock) -> dict[str, str]:
     return dict(sorted(versions.items()))
 
 
-def _direct(recipe: Recipe | None, lock: Lock | None) -> tuple[str, ...]:
+def _direct(recipe: Recipe | None, lock: Lock | None) -> Texts:
     """Return the direct distributions.
 
     One that another stands for in the base comes under the other's name.
@@ -172,20 +173,20 @@ def _direct(recipe: Recipe | None, lock: Lock | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(aliases.get(name, name) for name in names))
 
 
-def _lines(recipe: Recipe | None, lock: Lock | None) -> tuple[str, ...]:
+def _lines(recipe: Recipe | None, lock: Lock | None) -> Texts:
     if recipe is not None:
         return recipe.python.dependencies
     return () if lock is None else lock.direct
 
 
-def _named(recipe: Recipe | None) -> tuple[str, ...]:
+def _named(recipe: Recipe | None) -> Texts:
     if recipe is None:
         return ()
     return tuple(text for text in (recipe.check.framework, recipe.base.framework) if text)
 
 
 def _framework(
-    recipe: Recipe | None, lock: Lock | None, locked: Mapping[str, str], direct: tuple[str, ...]
+    recipe: Recipe | None, lock: Lock | None, locked: Mapping[str, str], direct: Texts
 ) -> Framework | None:
     """Return the framework in question.
 
@@ -198,7 +199,7 @@ def _framework(
     return next(iter([*tried, *known]), None)
 
 
-def _protected(lock: Lock | None) -> tuple[str, ...]:
+def _protected(lock: Lock | None) -> Texts:
     """Return patterns of the distributions whose files must be as they were installed."""
     locked = (
         [canonicalize_name(item.name) for item in lock.python if item.group == "framework"]
@@ -208,7 +209,7 @@ def _protected(lock: Lock | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*locked, *frameworks_patterns()]))
 
 
-def frameworks_patterns() -> tuple[str, ...]:
+def frameworks_patterns() -> Texts:
     """Return the patterns of all known frameworks, for an image of which nothing else is known."""
     patterns: list[str] = []
     for item in load_frameworks().framework:

@@ -21,13 +21,14 @@ from envbuild.data.tables import (
     load_import_lines,
     load_sonames,
 )
+from envbuild.names import Texts
 
 HASH_LIMIT = 4 * 1024 * 1024
 """Bytes up to which code is hashed at level "quick"; all else is compared by size, as is said."""
 FULL = (
     "product", "memory", "convolution", "tf32", "float16", "bfloat16", "compiled", "training", "speed", "collective"
 )  # fmt: skip
-TASKS: dict[Level, tuple[str, ...]] = {
+TASKS: dict[Level, Texts] = {
     "quick": ("product",),
     "full": FULL,
     "soak": (*FULL, "endurance"),
@@ -65,7 +66,7 @@ class ProbeRequest:
 
     name: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    parts: tuple[str, ...] = ("preamble",)
+    parts: Texts = ("preamble",)
     limit: float = 120.0
 
 
@@ -129,11 +130,11 @@ def conda_request(expected: Expected) -> ProbeRequest:
 def imports_request(
     expected: Expected,
     limit: int = 180,
-    uses: Mapping[str, tuple[str, ...]] | None = None,
+    uses: Mapping[str, Texts] | None = None,
     *,
     gpu: bool = False,
     compiles: bool = False,
-    written: Mapping[str, tuple[str, ...]] | None = None,
+    written: Mapping[str, Texts] | None = None,
 ) -> ProbeRequest:
     """Ask whether the framework, the direct requirements and the recipe's own list import.
 

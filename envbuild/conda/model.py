@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from envbuild.base.model import InstalledConda
-from envbuild.names import Machine
+from envbuild.names import Machine, Texts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,8 +65,8 @@ class CondaRequest:
     specs that hold where the package is there at all.
     """
 
-    specs: tuple[str, ...]
-    channels: tuple[str, ...]
+    specs: Texts
+    channels: Texts
     machine: Machine
     glibc: str
     target: GpuTarget = NO_TARGET
@@ -76,7 +76,7 @@ class CondaRequest:
     given: tuple[GivenArchive, ...] = ()
     installed: tuple[InstalledConda, ...] = ()
     movable: frozenset[str] = frozenset()
-    bounds: tuple[str, ...] = ()
+    bounds: Texts = ()
 
     @property
     def held(self) -> frozenset[str]:
@@ -102,11 +102,11 @@ class CondaFound:
     md5: str | None
     noarch: Literal["python", "generic"] | None
     license: str | None
-    depends: tuple[str, ...]
-    flags: tuple[str, ...] = ()
+    depends: Texts
+    flags: Texts = ()
 
     @property
-    def requires(self) -> tuple[str, ...]:
+    def requires(self) -> Texts:
         """The names of the packages that it requires, virtual ones left out."""
         names = (spec.strip().partition(" ")[0].split("[")[0] for spec in self.depends)
         return tuple(name for name in names if not name.startswith("__"))
@@ -120,8 +120,8 @@ class CondaSolution:
     """
 
     packages: tuple[CondaFound, ...] = ()
-    virtual: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    virtual: Texts = ()
+    notes: Texts = ()
     replaced: tuple[InstalledConda, ...] = ()
 
     @property
@@ -148,6 +148,6 @@ class PixiQuestion:
     """
 
     platform: str
-    virtual: tuple[str, ...]
-    channels: tuple[str, ...]
+    virtual: Texts
+    channels: Texts
     wheels: tuple[LockedWheel, ...]

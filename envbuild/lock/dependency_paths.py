@@ -6,12 +6,12 @@ from collections import deque
 from collections.abc import Mapping
 
 from envbuild.lock.model import CondaPackage, Lock, PythonPackage
-from envbuild.names import DIRECT
+from envbuild.names import DIRECT, Texts
 
 MOST = 5
 
 
-def dependency_paths(lock: Lock, name: str) -> tuple[tuple[str, ...], ...]:
+def dependency_paths(lock: Lock, name: str) -> tuple[Texts, ...]:
     """Return the shortest paths from a direct requirement or the base to a package.
 
     Each begins with what the recipe asks for, or with a package of the base that requires the next
@@ -20,11 +20,11 @@ def dependency_paths(lock: Lock, name: str) -> tuple[tuple[str, ...], ...]:
     return _paths_in({package.name: package.via for package in lock.installed}, name)
 
 
-def _paths_in(via: Mapping[str, tuple[str, ...]], name: str) -> tuple[tuple[str, ...], ...]:
+def _paths_in(via: Mapping[str, Texts], name: str) -> tuple[Texts, ...]:
     """Return the shortest paths to a name; ``via`` has who requires each."""
-    found: list[tuple[str, ...]] = []
+    found: list[Texts] = []
     # breadth first, so that the shortest paths come first
-    todo: deque[tuple[str, ...]] = deque([(name,)])
+    todo: deque[Texts] = deque([(name,)])
     seen = {name}
     while todo and len(found) < MOST:
         path = todo.popleft()
@@ -96,7 +96,7 @@ def _describe_conda(lock: Lock, name: str) -> list[str]:
     return [f"{first}: {package.file}", *(f"wanted by: the recipe -> {path}" for path in named)]
 
 
-def _describe_path(path: tuple[str, ...], lock: Lock) -> str:
+def _describe_path(path: Texts, lock: Lock) -> str:
     versions: Mapping[str, str] = {p.name: p.version for p in lock.installed}
     first = locked_package(lock, path[0])
     start = "the base"
@@ -106,5 +106,5 @@ def _describe_path(path: tuple[str, ...], lock: Lock) -> str:
     return " -> ".join((start, *steps))
 
 
-def _name_list(via: tuple[str, ...]) -> str:
+def _name_list(via: Texts) -> str:
     return ", ".join("the image" if name == DIRECT else name for name in via)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from envbuild.names import Pairs
+from envbuild.names import Pairs, Texts
 from envbuild.recipe.model import Recipe
 
 
@@ -41,23 +41,23 @@ class FileFindings:
     file: str
     requirements: tuple[Requirement, ...] = ()
     aside: Pairs = ()
-    system: tuple[str, ...] = ()
-    build: tuple[str, ...] = ()
-    post: tuple[str, ...] = ()
+    system: Texts = ()
+    build: Texts = ()
+    post: Texts = ()
     image: str | None = None
     python: str | None = None
-    command: tuple[str, ...] = ()
+    command: Texts = ()
     environment: Pairs = ()
     frozen: bool = False
     direct: frozenset[str] = frozenset()
-    notes: tuple[str, ...] = ()
+    notes: Texts = ()
     project: str | None = None
     cuda: str | None = None
     refused: Pairs = ()
     complete: bool = False
     title: str | None = None
     from_readme: bool = False
-    conda_only: tuple[str, ...] = ()
+    conda_only: Texts = ()
     members: bool = False
 
 
@@ -70,7 +70,7 @@ class Release:
     """
 
     day: dt.date | None
-    pythons: tuple[str, ...]
+    pythons: Texts
     exact: bool
     latest: dt.date | None = None
 
@@ -111,7 +111,7 @@ class Proposal:
 
     kind: str
     question: str
-    values: tuple[str, ...]
+    values: Texts
     reason: str
 
 
@@ -124,8 +124,8 @@ class RecipeDraft:
     """
 
     recipe: Recipe
-    head: tuple[str, ...] = ()
+    head: Texts = ()
     beside: dict[tuple[str, str, str], str] = field(default_factory=dict)
-    below: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    below: dict[str, Texts] = field(default_factory=dict)
     proposals: tuple[Proposal, ...] = ()
-    sources: tuple[str, ...] = ()
+    sources: Texts = ()

@@ -8,14 +8,15 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 
 from envbuild.data.package_tables import load_aliases
+from envbuild.names import Texts
 from envbuild.resolve.stubs import first_match
 
 
 @functools.cache
-def stand_ins() -> Mapping[str, tuple[str, ...]]:
+def stand_ins() -> Mapping[str, Texts]:
     """Return by wanted name the patterns of its stand-ins, best first, lossy ones last."""
     data = load_aliases()
-    found: dict[str, tuple[str, ...]] = dict(data.alias)
+    found: dict[str, Texts] = dict(data.alias)
     # the last member of a group holds most, so that it is tried first
     for members in data.interchangeable.values():
         for name in members:
@@ -40,7 +41,7 @@ def caution_about(alias: str, real: str) -> str | None:
     return None
 
 
-def doubled_modules(names: Collection[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def doubled_modules(names: Collection[str]) -> tuple[tuple[str, Texts], ...]:
     """Return (module, members, best first) of the groups with several members among the names.
 
     The files of such members overwrite each other.

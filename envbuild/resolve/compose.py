@@ -12,7 +12,7 @@ from packaging.version import Version
 from envbuild.base.model import BaseFacts
 from envbuild.data.lookup import is_framework
 from envbuild.errors import NoSolutionError
-from envbuild.names import DIRECT
+from envbuild.names import DIRECT, Texts
 from envbuild.resolve.aliases import caution_about, doubled_modules
 from envbuild.resolve.conflict.explain import Problem
 from envbuild.resolve.dates import read_date
@@ -39,7 +39,7 @@ class Parts:
     """
 
     problem: Problem
-    wanted: tuple[str, ...]
+    wanted: Texts
     facts: BaseFacts
     answer: Mapping[str, Chosen]
     files: Mapping[str, Candidate]
@@ -145,7 +145,7 @@ def _find_edges(parts: Parts) -> tuple[Edge, ...]:
     )
 
 
-def _found_package(name: str, parts: Parts, via: tuple[str, ...]) -> Found:
+def _found_package(name: str, parts: Parts, via: Texts) -> Found:
     file = parts.files[name]
     about = parts.abouts[file.sha256]
     return Found(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
+from envbuild.names import Texts
 from envbuild.resolve.stubs import parse_requirements
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class Edge:
 
 def walk_requirements(
     starts: Iterable[tuple[str, str]],
-    requires: Mapping[str, tuple[str, ...]],
+    requires: Mapping[str, Texts],
     environment: Mapping[str, str],
 ) -> tuple[Edge, ...]:
     """Return all requirements in force; extras count where they are asked for.
@@ -52,9 +53,7 @@ def walk_requirements(
     return tuple(edges)
 
 
-def _in_force(
-    requires: tuple[str, ...], extra: str, environment: Mapping[str, str]
-) -> list[Requirement]:
+def _in_force(requires: Texts, extra: str, environment: Mapping[str, str]) -> list[Requirement]:
     """Return what holds with an extra and did not without it; with none, what always holds."""
     found = []
     for requirement in parse_requirements(requires):
@@ -70,7 +69,7 @@ def _in_force(
     return found
 
 
-def requiring_names(edges: Iterable[Edge]) -> dict[str, tuple[str, ...]]:
+def requiring_names(edges: Iterable[Edge]) -> dict[str, Texts]:
     """Return by target who requires it, sorted."""
     found: dict[str, set[str]] = {}
     for edge in edges:

@@ -11,6 +11,7 @@ from packaging.utils import InvalidName, canonicalize_name
 
 from envbuild.data.package_tables import load_aliases
 from envbuild.errors import UsageError
+from envbuild.names import Texts
 from envbuild.recipe.requirement import NO_REQUIREMENT
 from envbuild.resolve.stubs import Stubs
 
@@ -28,7 +29,7 @@ class Direct:
 
     name: str
     written: str
-    extras: tuple[str, ...] = ()
+    extras: Texts = ()
     specifier: str = ""
     added: str | None = None
     instead: str | None = None
@@ -46,8 +47,8 @@ class Direct:
 
 
 def read_directs(
-    requirements: tuple[str, ...], *, environment: Mapping[str, str], stubs: Stubs
-) -> tuple[tuple[Direct, ...], tuple[str, ...]]:
+    requirements: Texts, *, environment: Mapping[str, str], stubs: Stubs
+) -> tuple[tuple[Direct, ...], Texts]:
     """Return the direct requirements that apply to the base, and notes about those that do not.
 
     Raises UsageError for pip options, paths, addresses, control characters, anything that is not

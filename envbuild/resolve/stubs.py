@@ -28,6 +28,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from envbuild.base.model import BaseFacts, Dist
+from envbuild.names import Texts
 from envbuild.recipe.requirement import NO_REQUIREMENT
 from envbuild.resolve.platform import marker_environment
 from envbuild.store.hashing import hash_text
@@ -55,7 +56,7 @@ class Stub:
     name: str
     version: str
     real: str
-    requires: tuple[str, ...] = ()
+    requires: Texts = ()
     hard: bool = False
     alias_of: str | None = None
     chosen: bool = False
@@ -76,10 +77,10 @@ class Stubs:
     """All stubs of one base by canonical name, and notes about what could not be taken."""
 
     by_name: Mapping[str, Stub]
-    notes: tuple[str, ...] = ()
+    notes: Texts = ()
 
     @property
-    def roots(self) -> tuple[str, ...]:
+    def roots(self) -> Texts:
         """Names that are required in every resolution: the bounds of protected ones always hold."""
         return tuple(
             sorted(name for name, stub in self.by_name.items() if stub.hard and not stub.alias_of)
@@ -133,7 +134,7 @@ def plan_stubs(
     facts: BaseFacts,
     *,
     protected: Collection[str],
-    aliases: Mapping[str, tuple[str, ...]],
+    aliases: Mapping[str, Texts],
     whole: Collection[str] = (),
 ) -> Stubs:
     """Decide the stubs of a base: one for each distribution and each possible alias.
@@ -200,7 +201,7 @@ def base_distributions(facts: BaseFacts) -> dict[str, Dist]:
     return found
 
 
-def first_match(patterns: tuple[str, ...], present: Collection[str]) -> str | None:
+def first_match(patterns: Texts, present: Collection[str]) -> str | None:
     """Return the first name that matches; of several for one pattern the last by alphabet."""
     for pattern in patterns:
         if "*" not in pattern:
@@ -216,7 +217,7 @@ def extras_named(requires: Iterable[str]) -> list[str]:
     return sorted(set(EXTRA.findall("\n".join(requires))))
 
 
-def parse_requirements(requires: tuple[str, ...]) -> list[Requirement]:
+def parse_requirements(requires: Texts) -> list[Requirement]:
     """Parse requirement strings; what is not PEP 508 (old metadata has it) is left out."""
     return [
         requirement for text in requires if (requirement := _parse_requirement(text)) is not None
@@ -231,7 +232,7 @@ def _parse_requirement(text: str) -> Requirement | None:
         return None
 
 
-def _all_requires(dist: Dist) -> tuple[str, ...]:
+def _all_requires(dist: Dist) -> Texts:
     return tuple(
         str(requirement)
         for requirement in parse_requirements(dist.requires)
@@ -241,7 +242,7 @@ def _all_requires(dist: Dist) -> tuple[str, ...]:
 
 def _met_requires(
     dist: Dist, known: Mapping[str, str], environment: Mapping[str, str], *, own_cuda: bool
-) -> tuple[str, ...]:
+) -> Texts:
     """Keep what the base satisfies: a vendor's torch does not ask for wheels it lacks.
 
     What belongs to an extra stays, because it is only asked for by name; CUDA wheels go where the
@@ -301,7 +302,7 @@ def kept_stubs(stubs: Stubs, store: Store) -> Path:
     return final
 
 
-def write_wheel(folder: Path, name: str, version: str, requires: tuple[str, ...]) -> Path:
+def write_wheel(folder: Path, name: str, version: str, requires: Texts) -> Path:
     """Write one wheel that has metadata and no files."""
     stem = f"{name.replace('-', '_')}-{version}"
     extras = extras_named(requires)

@@ -13,6 +13,7 @@ from envbuild.check.answers import LibrarySurvey
 from envbuild.check.checks.toolkit import toolkit_of
 from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed
 from envbuild.data import lookup
+from envbuild.names import Texts
 from envbuild.store.units import count_noun
 
 FEW = 2
@@ -87,7 +88,7 @@ def cure_of_strange(evidence: Evidence, path: str) -> str:
     )
 
 
-def _is_loaded(evidence: Evidence, path: str, soname: str, below: tuple[str, ...] = ()) -> bool:
+def _is_loaded(evidence: Evidence, path: str, soname: str, below: Texts = ()) -> bool:
     """Tell whether anything loads an object: what only optional parts need may lack its libraries.
 
     What lacks one of CUDA's libraries is opened by name at run time, as torch does with
@@ -130,7 +131,7 @@ def advise_on_library(evidence: Evidence, soname: str) -> str:
     return apart or advise_provider(soname, toolkit_of(evidence))
 
 
-def advise_on_extra(evidence: Evidence, patterns: tuple[str, ...]) -> str | None:
+def advise_on_extra(evidence: Evidence, patterns: Texts) -> str | None:
     """Say which extra of a distribution brings CUDA, where the image has next to nothing of it."""
     if len(given(evidence.libraries).copies) > FEW:
         return None
@@ -217,7 +218,7 @@ def provider_wheel(soname: str) -> str | None:
     return row.wheel if row else None
 
 
-def shorten_path(path: str, folders: tuple[str, ...]) -> str:
+def shorten_path(path: str, folders: Texts) -> str:
     """Write a path relative to the site-packages folder it is in."""
     for folder in folders:
         if path.startswith(f"{folder}/"):

@@ -25,7 +25,7 @@ from envbuild.lock.decide.base_description import BaseDescription
 from envbuild.lock.decide.framework import resolve_framework
 from envbuild.lock.decide.options import LockTask
 from envbuild.lock.model import Lock
-from envbuild.names import BY_PLATFORM
+from envbuild.names import BY_PLATFORM, Texts
 from envbuild.progress import Stage
 from envbuild.recipe.model import Recipe
 from envbuild.resolve.backends import PAGE, RESOLVERS
@@ -64,9 +64,7 @@ def given_base(facts: BaseFacts, task: LockTask) -> BaseDescription:
     return add_framework(base, task)
 
 
-def add_framework(
-    base: BaseDescription, task: LockTask, *, bounds: tuple[str, ...] = ()
-) -> BaseDescription:
+def add_framework(base: BaseDescription, task: LockTask, *, bounds: Texts = ()) -> BaseDescription:
     """Return the base with the recipe's framework, if any; ``bounds`` choose its release."""
     named = task.recipe.base.framework
     if named is None:
@@ -167,7 +165,7 @@ def _resolve_system(
     return (*run, *build)
 
 
-def _system_names(recipe: Recipe) -> tuple[str, ...]:
+def _system_names(recipe: Recipe) -> Texts:
     return (*recipe.system.packages, *recipe.system.build_packages)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from packaging.utils import canonicalize_name
 
 from envbuild.base.model import BaseFacts, DebianPackage
-from envbuild.names import Pairs
+from envbuild.names import Pairs, Texts
 from envbuild.resolve.model import Found, Resolution
 from envbuild.resolve.stubs import parse_requirements
 
@@ -28,11 +28,11 @@ class BaseDescription:
     framework: Resolution | None = None
     under: BaseFacts | None = None
     bare: BaseFacts | None = None
-    protect: tuple[str, ...] = ()
+    protect: Texts = ()
     own: BaseFacts | None = None
 
 
-def brought_alone(base: BaseDescription, lines: tuple[str, ...]) -> Pairs:
+def brought_alone(base: BaseDescription, lines: Texts) -> Pairs:
     """Return what the framework brings alone: preferred, so that images share its layer.
 
     A direct requirement is left out: of that one the newest release is wanted.

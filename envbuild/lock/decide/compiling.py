@@ -17,6 +17,7 @@ from envbuild.data.package_tables import load_names
 from envbuild.errors import IntegrityError
 from envbuild.limits import reading
 from envbuild.lock.decide.base_description import BaseDescription
+from envbuild.names import Texts
 from envbuild.recipe.model import Recipe
 from envbuild.resolve.model import Found, Resolution
 from envbuild.store.layout import Store
@@ -37,7 +38,7 @@ class Compiling:
 
     package: Found
     nvcc: bool
-    imports: tuple[str, ...]
+    imports: Texts
     lacks: str | None = None
 
 
@@ -68,9 +69,7 @@ def with_compiling(
     )
 
 
-def compile_notes(
-    found: Collection[Compiling], recipe: Recipe, facts: BaseFacts
-) -> tuple[str, ...]:
+def compile_notes(found: Collection[Compiling], recipe: Recipe, facts: BaseFacts) -> Texts:
     """Return what a build will miss: nvcc, or known Debian packages.
 
     Wheels bring no nvcc: nvidia-cuda-nvcc-cu11 and -cu12 hold ptxas alone, and nvidia-cuda-nvcc 13
@@ -144,7 +143,7 @@ def _look_into(package: Found, path: Path) -> Compiling:
     )
 
 
-def _archive_members(path: Path) -> tuple[tuple[str, ...], str]:
+def _archive_members(path: Path) -> tuple[Texts, str]:
     """Return the names in an archive, and the text of its own setup.py (or pyproject.toml)."""
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:

@@ -17,7 +17,7 @@ from packaging.version import VERSION_PATTERN, Version
 
 from envbuild.errors import NoSolutionError, ToolFailedError
 from envbuild.lock.model import PROOF_SECONDS, Lock, LockedHold, PythonPackage
-from envbuild.names import DIRECT
+from envbuild.names import DIRECT, Texts
 from envbuild.resolve.couplings import runs_on_gpu
 
 MOST_CULPRITS = 4
@@ -36,7 +36,7 @@ class Failure:
 
     module: str
     error: str
-    blame: tuple[str, ...] = ()
+    blame: Texts = ()
     used: bool = False
 
 
@@ -44,7 +44,7 @@ class Failure:
 class SearchBounds:
     """What a lock is looked for with: bounds such as "keras<=2.3.1", and a date."""
 
-    constraints: tuple[str, ...] = ()
+    constraints: Texts = ()
     as_of: str | None = None
 
     def __str__(self) -> str:
@@ -79,7 +79,7 @@ class ImportTester(Protocol):
     def imports(self, lock: Lock) -> tuple[Failure, ...]:
         """Build the lock's image and import every direct dependency in it."""
 
-    def releases(self, package: PythonPackage) -> tuple[str, ...]:
+    def releases(self, package: PythonPackage) -> Texts:
         """Return the versions of a package on its index."""
 
 
@@ -89,7 +89,7 @@ class ImportSearch:
 
     lab: ImportTester
     seconds: float = PROOF_SECONDS
-    dates: tuple[str, ...] = ()
+    dates: Texts = ()
     clock: Callable[[], float] = time.monotonic
     report: Callable[[str], None] = lambda _: None
     trials: list[Attempt] = field(default_factory=list)
@@ -260,7 +260,7 @@ def _may_move(package: PythonPackage) -> bool:
     return package.group == "project"
 
 
-def older_releases(version: str, releases: tuple[str, ...]) -> tuple[str, ...]:
+def older_releases(version: str, releases: Texts) -> Texts:
     """Return the releases below a version, newest first, without pre-releases."""
     whole = re.compile(rf"\s*{VERSION_PATTERN}\s*", re.VERBOSE | re.IGNORECASE)
     known = {Version(release) for release in releases if whole.fullmatch(release)}

@@ -9,7 +9,7 @@ from envbuild.base.model import BaseFacts
 from envbuild.conda.model import NO_TARGET, CondaOptions, GivenArchive, GpuTarget
 from envbuild.context import Context
 from envbuild.lock.model import Lock
-from envbuild.names import Pairs
+from envbuild.names import Pairs, Texts
 from envbuild.recipe.model import Recipe, Source
 from envbuild.resolve.dates import default_as_of
 
@@ -26,12 +26,12 @@ class LockOptions:
     """
 
     as_of: str | None = None
-    upgrade: tuple[str, ...] = ()
+    upgrade: Texts = ()
     upgrade_all: bool = False
     upgrade_system: bool = False
     old: Lock | None = None
     keep: Pairs = ()
-    bounds: tuple[str, ...] = ()
+    bounds: Texts = ()
     resolver: str = "uv"
     target: GpuTarget = NO_TARGET
     given: tuple[GivenArchive, ...] = ()

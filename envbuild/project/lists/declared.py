@@ -11,7 +11,7 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from envbuild.base.suggest import framework_name
-from envbuild.names import Pairs
+from envbuild.names import Pairs, Texts
 from envbuild.project.lists.readme import own_extras
 from envbuild.project.lists.requirements import (
     NO_ADDRESS,
@@ -106,9 +106,7 @@ def read_pyproject(path: Path, root: Path) -> FileFindings | None:
     )
 
 
-def _group_lines(
-    project: Mapping[str, Any], taken: Iterable[str]
-) -> tuple[list[object], tuple[str, ...]]:
+def _group_lines(project: Mapping[str, Any], taken: Iterable[str]) -> tuple[list[object], Texts]:
     """Return the lines of optional groups, and the groups with those that they name themselves.
 
     "NAME[GROUP]" of the project itself stands for that group.

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
+from envbuild.names import Texts
 from envbuild.resolve.setup_py.conditions import ALWAYS, Condition
 
 
@@ -35,11 +36,11 @@ class Handed:
     keywords: Mapping[str, Value | None] = field(default_factory=dict)
     ends: bool = False
 
-    def lines(self, name: str) -> tuple[str, ...] | None:
+    def lines(self, name: str) -> Texts | None:
         """Return a keyword's list as PEP 508 strings, None where it is not known."""
         return _requirements(self.keywords.get(name, ()))
 
-    def extras(self) -> tuple[str, ...] | None:
+    def extras(self) -> Texts | None:
         """Return what extras_require says as PEP 508 strings, None where not all of it is known."""
         table = self.keywords.get("extras_require", {})
         if not isinstance(table, Mapping):
@@ -57,7 +58,7 @@ class Handed:
         return tuple(found)
 
 
-def _requirements(value: Value | None) -> tuple[str, ...] | None:
+def _requirements(value: Value | None) -> Texts | None:
     if isinstance(value, str):
         return tuple(lines_of(value))
     if not isinstance(value, tuple):

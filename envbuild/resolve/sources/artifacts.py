@@ -20,6 +20,7 @@ from packaging.utils import canonicalize_name
 from envbuild.context import Context
 from envbuild.errors import IntegrityError, NetworkError
 from envbuild.limits import UNREADABLE
+from envbuild.names import Texts
 from envbuild.net.download import Download, download_file
 from envbuild.net.fetch import ask_sizes
 from envbuild.net.parallel import for_each_parallel
@@ -58,9 +59,9 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     size: int
-    requires: tuple[str, ...] = ()
+    requires: Texts = ()
     requires_python: str | None = None
-    build: tuple[str, ...] = ()
+    build: Texts = ()
     read_from: str = "wheel"
     backend: str = ""
     stub: str | None = None
@@ -99,7 +100,7 @@ def describe_files(files: Iterable[Candidate], context: Context) -> dict[str, Ab
     return known
 
 
-def note_built(sha256: str, requires: tuple[str, ...], store: Store) -> tuple[str, ...]:
+def note_built(sha256: str, requires: Texts, store: Store) -> Texts:
     """Keep what a built wheel requires; return the names that its archive did not say.
 
     Where the archive says what holds for every build, nothing is kept.  What was resolved before is
@@ -123,9 +124,7 @@ def _as_built(about: About, sha256: str, folder: Path) -> About:
     if about.read_from not in COMPUTED:
         return about
     try:
-        requires = msgspec.json.decode(
-            (folder / f"{sha256}-built.json").read_bytes(), type=tuple[str, ...]
-        )
+        requires = msgspec.json.decode((folder / f"{sha256}-built.json").read_bytes(), type=Texts)
     except (OSError, *UNREADABLE):
         return about
     return structs.replace(about, requires=requires, read_from="built")

@@ -21,7 +21,7 @@ from packaging.requirements import Requirement
 from envbuild.data.package_tables import BackendNeeds, load_backends
 from envbuild.errors import EnvbuildError, IntegrityError, NetworkError, UsageError
 from envbuild.limits import BACKEND_SECONDS, UNREADABLE
-from envbuild.names import Pairs
+from envbuild.names import Pairs, Texts
 from envbuild.resolve.platform import python_minor
 from envbuild.resolve.pylock import Candidate, Chosen
 from envbuild.resolve.sources.artifacts import About
@@ -48,7 +48,7 @@ def backend_of(project: Mapping[str, Any]) -> tuple[str, list[str]] | None:
     return backend, [str(item) for item in path]
 
 
-def known_asks(name: str, backend: str, tools: Mapping[str, Chosen]) -> tuple[str, ...]:
+def known_asks(name: str, backend: str, tools: Mapping[str, Chosen]) -> Texts:
     """Return what the table says that a package's backend asks for, with these build tools."""
     rows = (row for row in load_backends().backend if row.name == backend)
     return tuple(chain.from_iterable(row.asks for row in rows if _row_applies(row, name, tools)))

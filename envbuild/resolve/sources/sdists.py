@@ -13,6 +13,7 @@ import msgspec
 
 from envbuild.errors import UsageError
 from envbuild.limits import reading
+from envbuild.names import Texts
 from envbuild.resolve.setup_py.handed import Handed
 from envbuild.resolve.setup_py.read import read_setup
 from envbuild.resolve.sources.declared import (
@@ -65,8 +66,8 @@ class Declared(msgspec.Struct, frozen=True, kw_only=True):
     reason why it is no release, where it is none.
     """
 
-    requires: tuple[str, ...]
-    build: tuple[str, ...]
+    requires: Texts
+    build: Texts
     read_from: str
     requires_python: str | None = None
     backend: str = LEGACY_BACKEND
@@ -144,7 +145,7 @@ def _computed_requires(
     return packed, "pkg-info" if information.requires else "egg-info"
 
 
-def _packed_requires(members: Mapping[str, str], information: Headers) -> tuple[str, ...] | None:
+def _packed_requires(members: Mapping[str, str], information: Headers) -> Texts | None:
     """Return what building gave on its author's machine, None where the archive does not say."""
     if information.requires:
         return information.requires
@@ -156,9 +157,7 @@ def _packed_requires(members: Mapping[str, str], information: Headers) -> tuple[
     return _clean_requires(egg_requires(egg.get("requires.txt", ""))) if egg else None
 
 
-def _of_setup(
-    members: Mapping[str, str], handed: Handed | None
-) -> tuple[tuple[str, ...], str] | None:
+def _of_setup(members: Mapping[str, str], handed: Handed | None) -> tuple[Texts, str] | None:
     """Return what setup.py or setup.cfg say, None where running would be needed."""
     if handed is not None and not handed.ends and "install_requires" in handed.keywords:
         needs = handed.lines("install_requires")
@@ -209,7 +208,7 @@ def _named_backend(project: Mapping[str, Any]) -> str:
     return named if isinstance(named, str) else LEGACY_BACKEND
 
 
-def _build_requires(project: Mapping[str, Any], handed: Handed | None) -> tuple[str, ...]:
+def _build_requires(project: Mapping[str, Any], handed: Handed | None) -> Texts:
     system = project.get("build-system")
     listed = system.get("requires") if isinstance(system, dict) else None
     first = _clean_requires(listed) if isinstance(listed, list) else LEGACY_BUILD
@@ -217,7 +216,7 @@ def _build_requires(project: Mapping[str, Any], handed: Handed | None) -> tuple[
     return tuple(dict.fromkeys((*first, *_clean_requires(more or ()))))
 
 
-def _clean_requires(texts: Iterable[Any]) -> tuple[str, ...]:
+def _clean_requires(texts: Iterable[Any]) -> Texts:
     return tuple(
         str(requirement)
         for requirement in parse_requirements(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from envbuild.names import Pairs
+from envbuild.names import Pairs, Texts
 from envbuild.resolve.model import Request
 from envbuild.resolve.uv.later_cutoff import LaterDate, YoungerPartners
 
@@ -29,7 +29,7 @@ class RequestAttempt:
         return replace(self.asked, as_of=as_of, younger=(*self.asked.younger, *self.younger))
 
     @property
-    def notes(self) -> tuple[str, ...]:
+    def notes(self) -> Texts:
         """What the user has to know of the differences."""
         found: list[str] = []
         if self.later is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from envbuild.names import DIRECT
+from envbuild.names import DIRECT, Texts
 from envbuild.resolve.compose import Parts, compose, pick_file
 from envbuild.resolve.graph import Edge, walk_requirements
 from envbuild.resolve.model import Request, Resolution
@@ -30,7 +30,7 @@ class SearchAnswer:
     chosen: Mapping[str, Chosen]
 
 
-def make_resolution(request: Request, answer: SearchAnswer, notes: tuple[str, ...]) -> Resolution:
+def make_resolution(request: Request, answer: SearchAnswer, notes: Texts) -> Resolution:
     """Check an answer's files against each other, and return it as the resolution of a request.
 
     Raises IntegrityError where the index and the files disagree, NoSolutionError for a name that

@@ -16,6 +16,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
 from envbuild.context import Context
+from envbuild.names import Texts
 from envbuild.net.index import read_links
 from envbuild.net.parallel import for_each_parallel
 from envbuild.net.web import GoneError, make_client
@@ -30,7 +31,7 @@ COMPILED = re.compile(r"-cp3(\d+)-[a-z0-9]+-(?:many)?linux[A-Za-z0-9_.]*\.whl$")
 
 def compiled_elsewhere(
     chosen: Iterable[Chosen], indexes: Mapping[str, str], context: Context
-) -> dict[str, tuple[str, ...]]:
+) -> dict[str, Texts]:
     """Map what comes as an sdist to the Pythons ("3.8") that its release has Linux wheels for.
 
     What was found out is kept by the sdist's sha256.  Raises NetworkError.
@@ -54,9 +55,7 @@ def compiled_elsewhere(
     return {name: pythons for name, pythons in found.items() if pythons}
 
 
-def source_note(
-    chosen: Iterable[Chosen], pythons: Mapping[str, tuple[str, ...]], series: str
-) -> str:
+def source_note(chosen: Iterable[Chosen], pythons: Mapping[str, Texts], series: str) -> str:
     """Return what is said of releases that have wheels for other Pythons than the base's."""
     sources = sorted((one for one in chosen if one.name in pythons), key=lambda one: one.name)
     shared = set.intersection(*(set(pythons[one.name]) for one in sources))
@@ -71,7 +70,7 @@ def source_note(
     )
 
 
-def _read_note(path: Path) -> tuple[str, ...]:
+def _read_note(path: Path) -> Texts:
     try:
         return tuple(path.read_text("utf-8").split())
     except OSError:
