@@ -195,8 +195,8 @@ class Imported(_Record, frozen=True):
     """One import: ``error`` is the traceback's last line, or how the process ended.
 
     ``blame`` are the distributions (canonical) that the traceback goes through, innermost first.
-    ``used`` tells that only the project's source asks for what failed, ``taking`` the name in the
-    module that it asks for ("": the module itself).
+    ``advice`` is what the message says to install, ``used`` tells that only the project's source
+    asks for what failed, ``taking`` the name that it asks for ("": the module itself).
     """
 
     ok: bool
@@ -207,6 +207,7 @@ class Imported(_Record, frozen=True):
     kind: str = ""
     noise: tuple[str, ...] = ()
     blame: tuple[str, ...] = ()
+    advice: str = ""
     used: bool = False
     taking: str = ""
 
@@ -217,7 +218,6 @@ class Tried(_Record, frozen=True):
     ok: bool
     seconds: float = 0.0
     error: str = ""
-    kind: str = ""
     note: str = ""
     noise: tuple[str, ...] = ()
 

@@ -431,6 +431,7 @@ def read(path) -> "Kind | None":
     return Kind()
 def look(path):
     return Kind()
+wrapped = functools.wraps(functools.partial(read))(lambda path: Kind())
 def draw(data):
     import gone_part
 def write(data):
@@ -466,6 +467,7 @@ CALLS = {
     "Kind().load(1)": "ValueError: the backend plots is required",
     "read(1).load(1)": "ValueError: the backend plots is required",
     "look(1).load(1)": "",
+    "wrapped(1).load(1)": "",
     "kind = parts.Kind.from_saved(1)\nkind.load(1)": "ValueError: the backend plots is required",
 }
 
@@ -482,6 +484,27 @@ def test_what_a_function_needs_whenever_it_is_called(tmp_path: Path) -> None:
             {"project-imports": f"the project's source imports parts: {said}"} if said else {}
         )
         assert told == expected, call
+
+
+@pytest.mark.parametrize(
+    ("message", "package"),
+    [
+        (
+            "It is not all there.\\n\\nPlease pip install as follows:\\n  pip install 'frames[full]' -U",
+            "frames[full]",
+        ),
+        ("Missing optional dependency 'tabs'.  Use pip or conda to install tabulate.", "tabulate"),
+        ("Tables want more: you can pip install it, or `pip install tables`.", "tables"),
+    ],
+)
+def test_what_the_message_of_a_package_says_to_install_is_the_hint(
+    message: str, package: str, tmp_path: Path
+) -> None:
+    source = f'raise ImportError("{message}")\n'
+    tree = Tree(tmp_path / "image").install("frames", "1", {"frames.py": source})
+    report = tree.check(make_recipe("frames"))
+    (broken,) = [one for one in report.findings if one.outcome == "failed"]
+    assert broken.hint == f'add "{package}" to [python] dependencies'
 
 
 def test_what_a_script_that_may_never_run_takes_is_a_note(tmp_path: Path) -> None:

@@ -112,6 +112,7 @@ def cure_import(evidence: Evidence, module: str, answer: Imported) -> str:
     named = named or cure_of_variable(evidence, error)
     named = named or _cure_of_path(evidence, module) or _cure_of_strange(evidence, module)
     named = named or cure_of_name(evidence, module) or _cure_of_python(evidence, error, module)
+    named = named or cure_of_version(answer.advice)
     named = named or _cure_of_kind(evidence, module, answer)
     if named:
         return named
@@ -378,7 +379,10 @@ RELEASES = (
         'it was compiled for another NumPy: add "numpy<2" to the dependencies, or take a newer release of it',
     ),
     (r"PEFT backend is required", 'add "peft" to [python] dependencies'),
-    (r"\bpip3? install [`'\"]?([A-Za-z][\w.[,\]-]*\b\]?)", 'add "{0}" to [python] dependencies'),
+    (
+        r"\b(?:pip3?|conda to) install [`'\"]?(?!(?:as|it|this|them)\b)([A-Za-z][\w.[,\]-]*\b\]?)",
+        'add "{0}" to [python] dependencies',
+    ),
 )
 """Messages that say which release is asked for, and what mends them ({0} is their first group)."""
 

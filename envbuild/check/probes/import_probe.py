@@ -51,6 +51,7 @@ def attempt_import(name, say):
             "error": format_error(error),
             "kind": type(error).__name__,
             "blame": list_files(error),
+            "advice": find_advice(error),
         }
         document.update(used=imported, taking=taking)
     document["seconds"] = round(time.time() - started, 3)

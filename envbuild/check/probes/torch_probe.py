@@ -2,18 +2,8 @@
 
 import torch
 
-CAN = (
-    "product",
-    "memory",
-    "convolution",
-    "tf32",
-    "float16",
-    "bfloat16",
-    "training",
-    "speed",
-    "collective",
-    "endurance",
-)
+CAN = ("product", "memory", "convolution", "tf32", "float16", "bfloat16", "training", "speed")
+CAN += ("collective", "endurance")
 CAN += ("compiled",) if hasattr(torch, "compile") else ()
 
 

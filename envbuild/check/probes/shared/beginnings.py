@@ -14,7 +14,7 @@ def try_call(module, wanted):
         if kind is not None and getattr(part, "__self__", None) is kind:
             part = kind  # a class method such as from_pretrained makes one of its class
         elif isinstance(part, types.FunctionType):
-            part = find_result(inspect.unwrap(part))
+            part = find_result(part)
         part = getattr(part, name.replace("()", ""), None)
         kind = part if isinstance(part, type) else kind
     function = getattr(part, "__init__", None) if part is kind else part
@@ -25,9 +25,13 @@ def try_call(module, wanted):
 
 def find_result(function):
     """The class that a function says it returns, the first of several; None where it does not."""
-    said = function.__annotations__.get("return")
-    name = said if isinstance(said, str) else getattr(said, "__name__", "")
-    found = function.__globals__.get(name.partition("|")[0].strip())
+    try:
+        function = inspect.unwrap(function)
+        said = function.__annotations__["return"]
+        name = said if isinstance(said, str) else said.__name__
+        found = function.__globals__[name.partition("|")[0].strip()]
+    except Exception:
+        return None  # it does not say, or what it wraps is no function
     return found if isinstance(found, type) else None
 
 

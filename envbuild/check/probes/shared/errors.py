@@ -36,6 +36,20 @@ def format_error(error):
     return ("%s: %s" % (type(error).__name__, chosen))[:500]
 
 
+INSTALL = re.compile(
+    r"\b(?:pip3?|conda to) install [`'\"]?(?!(?:it|this|them)\b)"
+    r"[A-Za-z][\w.-]*(?:\[[\w,-]+\])?(?=[`'\"]|\s+-|[.,;)]?\s*(?:#|$))",
+    re.M,
+)
+"""What a message says to install; not "pip install as follows"."""
+
+
+def find_advice(error):
+    """The words in which the message of an error says what to install; "" where it does not."""
+    found = INSTALL.search(str(error))
+    return found.group() if found else ""
+
+
 def list_files(error):
     """The files of a traceback and of those behind it, innermost first, each once."""
     found, seen = [], set()
