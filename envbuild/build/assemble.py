@@ -56,10 +56,15 @@ from envbuild.build.packages.from_wheel import unpack_wheel
 from envbuild.build.packages.overlaps import find_overlaps
 from envbuild.build.stored_plan import plan_from_store
 from envbuild.context import Context
-from envbuild.errors import IntegrityError
 from envbuild.host import count_processors
 from envbuild.lock.model import Lock, PythonPackage
-from envbuild.parts.cache import CachedPart, PackContext, cached_part, provide_part
+from envbuild.parts.cache import (
+    CachedPart,
+    PackContext,
+    cached_part,
+    provide_part,
+    require_made,
+)
 from envbuild.parts.from_tar import tar_contents
 from envbuild.plan.model import Definition
 from envbuild.progress import Reporter, Stage
@@ -273,11 +278,7 @@ class _Assembly:
     ) -> CachedPart:
         """Return a part that is neither of the base nor of a wheel; ``made`` are those below it."""
         if planned.kind == "bytecode":
-            compiled = cached_part(planned.key, self.store)
-            if compiled is None:
-                where = str(self.store.root)
-                raise IntegrityError("bytecode just made is not in the store", where=where)
-            return compiled
+            return require_made(planned.key, self.store)
         if planned.kind == "hidden":
             hidden = hidden_entries(self.lock, base, scheme, self.spec.codec)
             marks = [(entry, None) for entry in hidden]

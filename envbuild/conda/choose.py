@@ -15,6 +15,7 @@ from envbuild.conda.solve import Solver, open_solver, refuse_vendor_records
 from envbuild.conda.target import virtual_packages
 from envbuild.context import Context
 from envbuild.errors import IntegrityError, NetworkError, NoSolutionError
+from envbuild.names import Texts
 from envbuild.net.channels import channel_urls
 
 T = TypeVar("T")
@@ -62,7 +63,7 @@ def _key_of(record: RepoDataRecord) -> tuple[str, str, str]:
     return record.name.normalized, str(record.version), str(record.build)
 
 
-def _choose_records(solver: Solver) -> tuple[list[RepoDataRecord], tuple[str, ...]]:
+def _choose_records(solver: Solver) -> tuple[list[RepoDataRecord], Texts]:
     request = solver.request
     if request.given:
         return _take_given(solver)
@@ -78,7 +79,7 @@ def _choose_records(solver: Solver) -> tuple[list[RepoDataRecord], tuple[str, ..
         return solve_with_gpu(solver, keep)
 
 
-def _take_given(solver: Solver) -> tuple[list[RepoDataRecord], tuple[str, ...]]:
+def _take_given(solver: Solver) -> tuple[list[RepoDataRecord], Texts]:
     """Return the channels' records of a given environment, whose hashes they must have."""
     given = {archive.file: archive for archive in solver.request.given}
     records = solver.solve(more=[archive.spec for archive in given.values()])

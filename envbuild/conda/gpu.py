@@ -18,6 +18,7 @@ from envbuild.conda.target import cuda_of_target, driver_too_old, toolkit_ranges
 from envbuild.data.lookup import numbers
 from envbuild.data.package_tables import load_conda
 from envbuild.errors import NoSolutionError
+from envbuild.names import Texts
 from envbuild.recipe.conda import spec_name
 
 PIN = "cuda-version"
@@ -54,7 +55,7 @@ class _Builds:
         return f'{self.name}[build="^({pattern})$"]'
 
 
-def solve_with_gpu(solver: Solver, keep: Records) -> tuple[Records, tuple[str, ...]]:
+def solve_with_gpu(solver: Solver, keep: Records) -> tuple[Records, Texts]:
     """Return the records of an environment that obeys the rule, and notes.
 
     Raises NoSolutionError: no solution, or none with the GPU builds that the recipe asks for.
@@ -261,7 +262,7 @@ def _cards(capabilities: Sequence[int]) -> str:
     return ", ".join(f"{value // 10}.{value % 10}" for value in capabilities)
 
 
-def cpu_notes(records: Records) -> tuple[str, ...]:
+def cpu_notes(records: Records) -> Texts:
     """Say which frameworks will compute on the CPU."""
     names = load_conda().frameworks
     ours = [record for record in records if record.name.normalized in names]

@@ -32,14 +32,8 @@ def denied_license(expression: str, patterns: Sequence[str]) -> str | None:
     found = None
     for choice in re.split(r"\s+OR\s+", expression, flags=re.IGNORECASE):
         words = re.split(r"[\s()]+", choice.lower())
-        found = _matching(words, patterns)
-        if found is None:
+        denying = [pattern for pattern in patterns if fnmatch.filter(words, pattern.lower())]
+        if not denying:
             return None
+        found = denying[0]
     return found
-
-
-def _matching(words: Sequence[str], patterns: Sequence[str]) -> str | None:
-    for pattern in patterns:
-        if fnmatch.filter(words, pattern.lower()):
-            return pattern
-    return None

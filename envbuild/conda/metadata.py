@@ -11,13 +11,10 @@ from msgspec import Meta
 from envbuild.errors import IntegrityError
 from envbuild.formats.fields import Sha256
 from envbuild.limits import PATH, UNREADABLE, split_words
+from envbuild.names import Texts
 
-INDEX, PATHS, LINK, ABOUT = (
-    "info/index.json",
-    "info/paths.json",
-    "info/link.json",
-    "info/about.json",
-)
+INDEX, PATHS = "info/index.json", "info/paths.json"
+LINK, ABOUT = "info/link.json", "info/about.json"
 FILES, HAS_PREFIX = "info/files", "info/has_prefix"
 WANTED = (INDEX, PATHS, LINK, FILES, HAS_PREFIX)
 """Members of the archive that are read as a whole."""
@@ -56,13 +53,13 @@ class CondaIndex(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     build: str
     build_number: int = 0
-    depends: tuple[str, ...] = ()
-    constrains: tuple[str, ...] = ()
+    depends: Texts = ()
+    constrains: Texts = ()
     license: str | None = None
     license_family: str | None = None
     noarch: Literal["python", "generic"] | bool | None = None
     timestamp: int | None = None
-    track_features: str | tuple[str, ...] | None = None
+    track_features: str | Texts | None = None
     arch: str | None = None
     platform: str | None = None
     python_site_packages_path: str | None = None
@@ -73,7 +70,7 @@ class CondaInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     index: CondaIndex
     paths: tuple[CondaPath, ...]
-    entry_points: tuple[str, ...] = ()
+    entry_points: Texts = ()
 
     @property
     def is_python(self) -> bool:
@@ -88,7 +85,7 @@ class _PathsFile(msgspec.Struct, frozen=True):
 
 class _NoArchLinks(msgspec.Struct, frozen=True):
     type: str
-    entry_points: tuple[str, ...] = ()
+    entry_points: Texts = ()
 
 
 class _LinkFile(msgspec.Struct, frozen=True):
@@ -113,7 +110,7 @@ def read_info(held: Mapping[str, bytes]) -> CondaInfo:
         raise IntegrityError(f"lists more than {MOST_PATHS} files")
     index = _decode(held, INDEX, INDEX_READER)
     paths = _decode(held, PATHS, PATHS_READER).paths if PATHS in held else _old_paths(held)
-    points: tuple[str, ...] = ()
+    points: Texts = ()
     if index.noarch == "python" and LINK in held:
         points = _decode(held, LINK, LINK_READER).noarch.entry_points
     if len({path.path for path in paths}) != len(paths):

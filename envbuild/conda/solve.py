@@ -35,7 +35,12 @@ from envbuild.conda.target import virtual_packages
 from envbuild.context import Context
 from envbuild.errors import IntegrityError, NetworkError, NoSolutionError, UsageError
 from envbuild.names import BY_MACHINE
-from envbuild.net.channels import channel_headers, channel_urls, is_vendor_url
+from envbuild.net.channels import (
+    channel_headers,
+    channel_urls,
+    is_vendor_url,
+    require_vendor,
+)
 from envbuild.net.redact import mask_users, without_user
 from envbuild.store.units import as_printable
 
@@ -222,17 +227,11 @@ def _without_virtual(specs: Sequence[str]) -> list[str]:
 
 def refuse_vendor_records(records: Sequence[RepoDataRecord], context: Context) -> None:
     """Raise UsageError for a package that another host or channel than the named one delivers."""
-    if context.settings.conda_vendor:
-        return
     for record in records:
         if is_vendor_url(record.url) or is_vendor_url(record.channel):
-            raise UsageError(
-                f"{record.file_name} comes from a channel of Anaconda Inc., which the settings do "
-                "not allow",
-                where=mask_users(record.channel),
-                hint="take it from another channel, or write vendor = true under [conda] of the "
-                "settings",
-            )
+            place = mask_users(record.channel)
+            what = f"{record.file_name} comes from {place}, a channel of Anaconda Inc."
+            require_vendor(context.settings, what)
 
 
 def _virtual(request: CondaRequest) -> list[Any]:

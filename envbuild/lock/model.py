@@ -10,12 +10,14 @@ from msgspec import Meta
 
 from envbuild.base.model import DebianPackage
 from envbuild.formats.fields import FOLDER, Sha256, Size
-from envbuild.names import DIRECT, ChannelName, CondaFolder, Machine, Platform
+from envbuild.names import DIRECT, ChannelName, CondaFolder, Machine, Platform, Texts
 from envbuild.toml import TomlTable
 
 SCHEMA = 1
 CONDA_PREFIX = "/opt/env"
 """Where conda packages are installed in every image whose base has no prefix of its own."""
+LINKER = "py-rattler"
+"""What installs conda packages where envbuild does not: one of the locked wheels."""
 PROOF_SECONDS = 1800.0
 """How long a search for versions that import may take unless told otherwise."""
 EVERYTHING = "*"
@@ -101,7 +103,7 @@ class PythonPackage(_Entry, frozen=True):
         ]
         | None
     ) = None
-    via: tuple[str, ...] = ()
+    via: Texts = ()
 
     @property
     def is_direct(self) -> bool:
@@ -157,7 +159,7 @@ class CondaPackage(_Entry, frozen=True):
     noarch: Literal["python", "generic"] | None = None
     python: Annotated[str, Meta(pattern=r"^[23]\.\d{1,2}\Z")] | None = None
     license: Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]*\Z", max_length=300)] | None = None
-    via: tuple[str, ...] = ()
+    via: Texts = ()
 
     @property
     def is_direct(self) -> bool:
@@ -229,13 +231,13 @@ class Lock(_Entry, frozen=True):
     platform: Platform
     recipe_digest: Digest
     proof: Literal["imported", "not run"]
-    direct: tuple[str, ...]
+    direct: Texts
     base: LockedBase
     packer: Packer
-    system: tuple[str, ...] = ()
+    system: Texts = ()
     as_of: Annotated[str, Meta(pattern=r"^\d{4}-\d{2}-\d{2}\Z")] | None = None
     tools: dict[str, str] = msgspec.field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    notes: Texts = ()
     debian: tuple[DebianPackage, ...] = ()
     python: tuple[PythonPackage, ...] = ()
     packers: tuple[PackerFile, ...] = ()
@@ -244,8 +246,8 @@ class Lock(_Entry, frozen=True):
     held_back: tuple[LockedHold, ...] = ()
     files: tuple[LockedFiles, ...] = ()
     channels: tuple[ChannelName, ...] = ()
-    conda_direct: tuple[str, ...] = ()
-    conda_virtual: tuple[str, ...] = ()
+    conda_direct: Texts = ()
+    conda_virtual: Texts = ()
     conda: tuple[CondaPackage, ...] = ()
 
     @property

@@ -60,12 +60,12 @@ def require_allowed(settings: Settings, name: str) -> None:
             hint=f"allowed are: {', '.join(allowed) or 'none'}  ([conda] allow)",
         )
     if VENDOR_NAMES.match(name) and name not in settings.channels:
-        _require_vendor(settings, f"the channel {name} is one of Anaconda Inc.")
+        require_vendor(settings, f"the channel {name} is one of Anaconda Inc.")
 
 
 def _refuse_vendor_url(settings: Settings, name: str, url: str) -> None:
     if is_vendor_url(url):
-        _require_vendor(settings, f"the channel {name} leads to one of Anaconda Inc.")
+        require_vendor(settings, f"the channel {name} leads to one of Anaconda Inc.")
 
 
 def is_vendor_url(url: str) -> bool:
@@ -74,7 +74,8 @@ def is_vendor_url(url: str) -> bool:
     return bool(VENDOR_HOSTS.search(parts.hostname or "") or VENDOR_PATH.search(parts.path))
 
 
-def _require_vendor(settings: Settings, what: str) -> None:
+def require_vendor(settings: Settings, what: str) -> None:
+    """Raise UsageError, with what leads to the vendor, where the settings do not allow it."""
     if not settings.conda_vendor:
         raise UsageError(f"{what}, which the settings do not allow", hint=VENDOR_HINT)
 

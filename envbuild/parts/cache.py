@@ -96,6 +96,14 @@ def cached_part(key: str, store: Store) -> CachedPart | None:
     return CachedPart(part=part, blob=blob)
 
 
+def require_made(key: str, store: Store) -> CachedPart:
+    """Return a part that was just made.  Raises IntegrityError where the store has lost it."""
+    part = cached_part(key, store)
+    if part is None:
+        raise IntegrityError("bytecode just made is not in the store", where=str(store.root))
+    return part
+
+
 def is_cached(key: str, store: Store) -> bool:
     """Tell whether the store has a part, without looking at its bytes."""
     index = store.layer(key)

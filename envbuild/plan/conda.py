@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from envbuild.lock.model import CondaPackage, Lock
+from envbuild.lock.model import LINKER, CondaPackage, Lock
 from envbuild.names import Texts
 from envbuild.plan.quoting import quote_word, quote_words, text_line
 from envbuild.plan.shell import BUILD, program_lines, write_heredoc
 
-LINKER = "py-rattler"
-"""What installs conda packages where envbuild does not: one of the locked wheels."""
 ACTIVATION = "/.singularity.d/env/91-conda.sh"
 """Read after 90-environment.sh: before it there is no PATH (Apptainer's action_script.sh)."""
 

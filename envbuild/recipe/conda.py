@@ -25,12 +25,13 @@ def spec_name(spec: str) -> str:
 
 
 def check_conda(section: CondaSection) -> None:
-    """Raise UsageError, with the line as written, for what names no package."""
+    """Raise UsageError for the first line that names no package."""
     for line in section.dependencies:
-        _check_line(line)
+        check_spec(line)
 
 
-def _check_line(line: str) -> None:
+def check_spec(line: str) -> None:
+    """Raise UsageError, with the line as written, for what names no package."""
     text = line.rpartition("::")[2].strip()
     if PLAIN.fullmatch(text):
         return

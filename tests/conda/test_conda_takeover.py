@@ -48,7 +48,7 @@ def test_an_environment_file_is_kept_as_conda(tmp_path: Path) -> None:
     assert recipe.python.dependencies == ("course==1.0",)
     assert recipe.run.environment == {"LAB": "1"}
     assert recipe.base.cpu
-    assert any("conda's defaults" in note for note in made.below["conda"])
+    assert any("channels (defaults)" in note for note in made.below["conda"])
     assert any("example.invalid" in note for note in made.below["conda"])
 
 
@@ -91,7 +91,34 @@ def test_a_channel_that_a_line_names_is_asked_after_the_others(tmp_path: Path) -
     made = draft_conda_recipe(path, None)
     assert made.recipe.conda.channels == ("conda-forge", "nvidia", "a")
     assert made.recipe.conda.dependencies == ("nvidia::cuda-nvcc=12.4", "a::b", "samtools")
-    assert any("conda's defaults" in note for note in made.below["conda"])
+    assert made.below["conda"] == ("Anaconda Inc.'s channels (default): conda-forge is taken",)
+
+
+def test_what_is_no_match_spec_is_mended_or_told(tmp_path: Path) -> None:
+    path = tmp_path / "environment.yml"
+    lines = ["python=>3.11", "ray[tune]", "a=<2", "b c/d", "anaconda::numpy"]
+    path.write_text(f"channels: [main, lab]\ndependencies: {lines}\n")
+    made = draft_conda_recipe(path, None)
+    assert made.recipe.conda.channels == ("conda-forge", "lab")
+    assert made.recipe.conda.dependencies == ("python>=3.11", "ray", "a<=2", "numpy")
+    assert made.below["conda"] == (
+        "Anaconda Inc.'s channels (main): conda-forge is taken",
+        "conda has no extras: ray[tune] is taken as ray",
+        "not taken: 'b c/d' names no package; addresses and files are not allowed here",
+    )
+
+
+@pytest.mark.parametrize("line", ["jax", "lightning", "cudatoolkit", "{pip: [timm]}"])
+def test_what_requires_a_framework_is_no_draft_for_the_processor(line: str, tmp_path: Path) -> None:
+    path = tmp_path / "environment.yml"
+    path.write_text(f"dependencies: [samtools, {line}]\n")
+    assert not draft_conda_recipe(path, None).recipe.base.cpu
+
+
+def test_an_explicit_list_is_known_by_its_lines(tmp_path: Path) -> None:
+    path = tmp_path / "env.yml"
+    path.write_text(f"@EXPLICIT\n{ARCHIVE.format('lab', 'tool')}\n")
+    assert draft_conda_recipe(path, None).recipe.conda.dependencies == ("tool ==1",)
 
 
 ARCHIVE = "https://x.invalid/{}/linux-64/{}-1-0.conda"

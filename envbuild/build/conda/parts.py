@@ -28,10 +28,10 @@ from envbuild.build.in_base.bytecode import bytecode_key, compile_modules, linke
 from envbuild.build.in_base.container import BaseContainer, open_container
 from envbuild.build.in_base.overlay_run import OverlayScript, captured_key, run_captured
 from envbuild.context import Context
-from envbuild.errors import IntegrityError
 from envbuild.formats.block_codec import Codec
 from envbuild.formats.file_tree import TreeEntry
 from envbuild.lock.model import CondaPackage, Lock
+from envbuild.names import Texts
 from envbuild.parts.cache import (
     CachedPart,
     PackContext,
@@ -39,6 +39,7 @@ from envbuild.parts.cache import (
     is_cached,
     part_key,
     provide_part,
+    require_made,
 )
 from envbuild.parts.writer import PartWriter
 from envbuild.plan.conda import history_text
@@ -70,7 +71,7 @@ class SeenByActivation:
 
     below: Sequence[str]
     config: BaseConfig
-    set_by_recipe: tuple[str, ...]
+    set_by_recipe: Texts
 
 
 def plan_conda(
@@ -178,7 +179,7 @@ class CondaAssembly:
     lock: Lock
     below: tuple[CachedPart, ...]
     config: BaseConfig
-    set_by_recipe: tuple[str, ...]
+    set_by_recipe: Texts
     packing: PackContext
     feeders: Executor
     context: Context
@@ -267,7 +268,7 @@ class CondaAssembly:
                 self._container(linked.values()) as inside,
             ):
                 compile_modules(sources, inside, self.packing, self.lock.base.epoch, stage)
-        return [self._require_part(key) for key in parts]
+        return [require_made(key, self.packing.store) for key in parts]
 
     def _container(self, linked: Iterable[CachedPart]) -> AbstractContextManager[BaseContainer]:
         return open_container(
@@ -278,13 +279,6 @@ class CondaAssembly:
             lean=True,
             python=self.lock.python_path,
         )
-
-    def _require_part(self, key: str) -> CachedPart:
-        kept = cached_part(key, self.packing.store)
-        if kept is None:
-            where = str(self.packing.store.root)
-            raise IntegrityError("bytecode just made is not in the store", where=where)
-        return kept
 
 
 def _hidden_part(marks: Marks) -> PlannedPart:

@@ -24,11 +24,7 @@ from envbuild.plan.quoting import quote_literal
 from envbuild.store.units import count_noun
 
 PHASES = ("pre-link", "post-link")
-VARIABLES = (
-    ("LC_ALL", "C.UTF-8"),
-    ("PYTHONHASHSEED", "0"),
-    ("TZ", "UTC"),
-)
+VARIABLES = (("LC_ALL", "C.UTF-8"), ("PYTHONHASHSEED", "0"), ("TZ", "UTC"))
 
 
 class _BuildNumber(msgspec.Struct, frozen=True):
@@ -103,12 +99,8 @@ def _scripts_of(package: CondaPackage, part: CachedPart, prefix: str) -> Iterato
 
 def _lines_of(package: CondaPackage, phases: Sequence[str], number: int) -> Sequence[str]:
     """Return the lines that run the scripts of one package."""
-    package_fields = {
-        "PKG_NAME": package.name,
-        "PKG_VERSION": package.version,
-        "PKG_BUILDNUM": str(number),
-    }
-    variables = " ".join(f"{name}={quote_literal(value)}" for name, value in package_fields.items())
+    fields = {"NAME": package.name, "VERSION": package.version, "BUILDNUM": str(number)}
+    variables = " ".join(f"PKG_{name}={quote_literal(value)}" for name, value in fields.items())
     lines = []
     for phase in phases:
         file = f'"$PREFIX"/{quote_literal(script_name(package.name, phase))}'

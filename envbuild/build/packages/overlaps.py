@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from envbuild.formats.file_tree import TreeEntry
 from envbuild.parts.cache import CachedPart
 
 SHOWN = 8
@@ -17,18 +18,21 @@ def find_overlaps(packages: Iterable[tuple[str, CachedPart]]) -> Iterator[str]:
 
     They come by name, the lowest first.
     """
-    held: dict[str, tuple[str, tuple[str, ...]]] = {}
+    held: dict[str, tuple[str, TreeEntry]] = {}
     pairs: dict[tuple[str, str], list[str]] = {}
     for name, kept in packages:
         for entry in kept.part.entries:
+            other = held.get(entry.path)
+            held[entry.path] = (name, entry)
             # equal files are no conflict: namespace packages share theirs
-            own = (entry.kind, entry.sha256, entry.target)
-            before, content = held.get(entry.path, ("", own))
-            if content != own:
-                pairs.setdefault((before, name), []).append(entry.path)
-            held[entry.path] = (name, own)
+            if other is not None and _content_of(other[1]) != _content_of(entry):
+                pairs.setdefault((other[0], name), []).append(entry.path)
     for (before, after), paths in list(pairs.items())[:SHOWN]:
         more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
         yield f"{before} and {after} both hold /{paths[0]}{more}, with other content: that of {after} is in the image"
     if len(pairs) > SHOWN:
         yield f"{len(pairs) - SHOWN} more pairs of packages hold the same paths with other content"
+
+
+def _content_of(entry: TreeEntry) -> tuple[str, str, str]:
+    return entry.kind, entry.sha256, entry.target

@@ -13,9 +13,7 @@ from envbuild.store.units import count_noun
 
 LINEAR_ALGEBRA = ("libblas", "libcblas", "liblapack", "liblapacke")
 """Packages that all stand for one implementation (conda-forge's blas-feedstock)."""
-IMPLEMENTATION = re.compile(
-    r"_(?:h[0-9a-f]+_)?(openblas|mkl|blis|netlib|accelerate|newaccelerate)\Z"
-)
+IMPLEMENTATION = re.compile(r"_(?:h[0-9a-f]+_)?(openblas|mkl|blis|netlib|(?:new)?accelerate)\Z")
 
 
 def conda_packages(evidence: Evidence) -> Verdict:
@@ -76,9 +74,7 @@ def is_cpu_build(package: FoundConda) -> bool:
     """Tell whether build string or flags (CEP 45) say that a package is for the CPU."""
     if set(package.flags) & load_conda().flags:
         return False
-    if "cpu" in package.flags:
-        return True
-    return re.match(r"(.*_)?cpu(_|\Z)", package.build) is not None
+    return "cpu" in package.flags or re.match(r"(.*_)?cpu(_|\Z)", package.build) is not None
 
 
 def conda_owners(evidence: Evidence) -> Verdict:
@@ -91,14 +87,10 @@ def conda_owners(evidence: Evidence) -> Verdict:
             continue
         pip = f"{both.dist} {both.version}"
         files = f"{count_noun(both.files, 'file')}, for one {both.example}"
-        if both.changed:
-            return failed(
-                f"pip's {pip} was written over conda's {both.package}: {files}",
-                f"take one of them out of the recipe: [python] or [conda] {both.package}",
-                overlaps=[item.package for item in found.overlaps],
-            )
+        owners = [f"pip's {pip}", f"conda's {both.package}"]
+        above, below = owners if both.changed else reversed(owners)
         return failed(
-            f"conda's {both.package} was written over pip's {pip}: {files}",
+            f"{above} was written over {below}: {files}",
             f"take one of them out of the recipe: [python] or [conda] {both.package}",
             overlaps=[item.package for item in found.overlaps],
         )

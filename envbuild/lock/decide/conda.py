@@ -25,7 +25,7 @@ from envbuild.lock.decide.conda_base import (
     movable_packages,
     protected_names,
 )
-from envbuild.lock.model import CONDA_PREFIX, CondaPackage, Lock
+from envbuild.lock.model import CONDA_PREFIX, LINKER, CondaPackage, Lock
 from envbuild.names import BY_MACHINE, BY_PLATFORM, DIRECT
 from envbuild.recipe.conda import spec_name
 from envbuild.recipe.model import Recipe
@@ -44,7 +44,8 @@ def refuse_conda(recipe: Recipe) -> None:
             where=recipe.name,
             hint='write channels = ["conda-forge"] below [conda]',
         )
-    if recipe.base.framework is not None and _asks_python(recipe):
+    asked = [spec_name(line) for line in recipe.conda.dependencies]
+    if recipe.base.framework is not None and "python" in asked:
         raise UsageError(
             "[base] framework is installed for the base's Python, and [conda] brings another",
             where=recipe.name,
@@ -74,11 +75,6 @@ def require_channels(recipe: Recipe, context: Context) -> None:
         find_in_channels(recipe, [spec_name(line) for line in recipe.conda.dependencies], context)
 
 
-PLAIN_BASE = "debian:bookworm"
-LINKER = "py-rattler"
-"""What installs conda packages where envbuild does not."""
-
-
 def with_conda(
     base: BaseDescription, recipe: Recipe, options: CondaOptions, context: Context
 ) -> tuple[BaseDescription, CondaSolution]:
@@ -86,16 +82,19 @@ def with_conda(
 
     A base that is conda itself is extended.  Raises NoSolutionError, NetworkError, UsageError.
     """
-    if base.facts.conda_prefix is not None:
-        _refuse_over_base(base, recipe, options)
+    prefix = base.facts.conda_prefix
+    if prefix is not None and options.given and recipe.conda.dependencies:
+        raise UsageError(
+            f"the base is a conda environment ({prefix}), and --from gives a whole one",
+            where=recipe.name,
+            hint='take it on a base without conda: bootstrap = "debian:bookworm"',
+        )
     solution = solve_recipe(recipe, base.facts, options, context)
-    if base.facts.conda_prefix is not None and solution.packages:
+    if prefix is not None and solution.packages:
         brought = conda_distributions(solution)
         facts = extended_facts(base.facts, solution, brought)
         if solution.python is not None and not facts.python:
-            facts = structs.replace(
-                facts, **_place_of_python(solution.python, base.facts.conda_prefix)
-            )
+            facts = structs.replace(facts, **_place_of_python(solution.python, prefix))
         protect = protected_names(base.facts, brought)
         return replace(base, facts=facts, own=base.facts, protect=protect), solution
     if solution.python is None:
@@ -105,26 +104,13 @@ def with_conda(
     return replace(base, facts=facts, own=base.facts, protect=protect), solution
 
 
-def _refuse_over_base(base: BaseDescription, recipe: Recipe, options: CondaOptions) -> None:
-    """Raise UsageError for what a base that is conda itself cannot be given."""
-    prefix = base.facts.conda_prefix
-    if options.given and recipe.conda.dependencies:
-        raise UsageError(
-            f"the base is a conda environment ({prefix}), and --from gives a whole one",
-            where=recipe.name,
-            hint=f'take it on a base without conda: bootstrap = "{PLAIN_BASE}"',
-        )
-
-
 def find_linker(base: BaseDescription, recipe: Recipe, context: Context) -> tuple[Found, ...]:
     """Return the wheel that installs conda packages in a build from the definition.
 
     None where the base has no Python, or one too old for it; such a definition says so.
     """
-    if not recipe.conda.dependencies:
-        return ()
     facts = base.own or base.facts
-    if not facts.python:
+    if not (recipe.conda.dependencies and facts.python):
         return ()
     found = pinned_wheel(LINKER, installed_version(LINKER), facts, context)
     return () if found is None else (found,)
@@ -186,10 +172,6 @@ def solve_recipe(
     when = f" as of {request.as_of}" if request.as_of else ""
     with context.report.stage(f"choose conda's packages{when}"):
         return choose_limited(request, context)
-
-
-def _asks_python(recipe: Recipe) -> bool:
-    return any(spec_name(line) == "python" for line in recipe.conda.dependencies)
 
 
 def python_facts(facts: BaseFacts, solution: CondaSolution, python: str) -> BaseFacts:
@@ -270,6 +252,13 @@ def _checked_package(**fields: Any) -> CondaPackage:
         ) from error
 
 
+AS_FOUND = (
+    *("name", "version", "build", "subdir", "channel", "file"),
+    *("size", "sha256", "md5", "noarch", "license"),
+)
+"""What a lock says of a package in the words of its channel."""
+
+
 def locked_packages(
     solution: CondaSolution, direct: Sequence[str], held_python: str | None = None
 ) -> tuple[CondaPackage, ...]:
@@ -284,20 +273,11 @@ def locked_packages(
     rows = []
     for item in solution.packages:
         asking = sorted(via.get(item.name, ()))
+        as_found = {name: getattr(item, name) for name in AS_FOUND}
         rows.append(
             _checked_package(
-                name=item.name,
-                version=item.version,
-                build=item.build,
-                subdir=item.subdir,
-                channel=item.channel,
-                file=item.file,
-                size=item.size,
-                sha256=item.sha256,
-                md5=item.md5,
-                noarch=item.noarch,
+                **as_found,
                 python=minor if item.noarch == "python" else None,
-                license=item.license,
                 via=tuple([DIRECT, *asking] if item.name in asked else asking),
             )
         )

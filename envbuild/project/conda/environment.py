@@ -94,9 +94,7 @@ class CondaReader:
     def entry(self, entry: object) -> None:
         """Read one item of the list of dependencies."""
         if isinstance(entry, dict):
-            section = entry.get("pip") or ()
-            lines = _pip_lines(section) if isinstance(section, str) else section
-            self._pip([str(line) for line in lines] if isinstance(lines, list) else [])
+            self._pip(pip_section(entry))
         elif isinstance(entry, str):
             self.count += 1
             self._package(entry)
@@ -162,9 +160,12 @@ class CondaReader:
         )
 
     def _direct(self) -> frozenset[str]:
-        """Return the pip section of a dump, if people wrote it themselves."""
-        brought = self.direct & set(load_names().transitive.names)
-        return frozenset(self.direct) if len(brought) <= 0.1 * len(self.direct) else frozenset()
+        """Return the pip section of a dump, if people wrote it and chose nothing else."""
+        brought = set(load_names().transitive.names)
+        of_conda = {requirement.name for requirement in self.requirements} - self.direct
+        if of_conda - brought or len(self.direct & brought) > 0.1 * len(self.direct):
+            return frozenset()
+        return frozenset(self.direct)
 
 
 def compiler_note(name: str, bounds: str, where: str) -> str | None:
@@ -177,6 +178,13 @@ def compiler_note(name: str, bounds: str, where: str) -> str | None:
         f"{where}: {name}{bounds} is CUDA's compiler: the base brings CUDA; "
         "where code is compiled, take a -devel image"
     )
+
+
+def pip_section(entry: Mapping[str, object]) -> list[str]:
+    """Return the lines of pip's section, a list or a text."""
+    section = entry.get("pip")
+    lines = _pip_lines(section) if isinstance(section, str) else section
+    return [str(line) for line in lines] if isinstance(lines, list) else []
 
 
 def _pip_lines(text: str) -> list[str]:
@@ -198,8 +206,15 @@ def conda_cuda(name: str, wish: str) -> str | None:
     return cuda_of(name) or cuda_of(wish.rpartition("=")[2])
 
 
+def unswapped(wish: str) -> str:
+    """Return bounds with ">=" for "=>", which conda reads and other solvers refuse."""
+    return re.sub(r"(?<!=)=([<>])(?!=)", r"\1=", wish)
+
+
 def conda_bounds(wish: str) -> str:
     """Return conda's bounds in the form of PEP 440: "=1.2" is "==1.2.*"."""
+    keyed = re.fullmatch(r"\[version=(['\"]?)([^'\"\[\]]+)\1\]", unswapped(wish))
+    wish = keyed[2] if keyed else unswapped(wish)
     if "|" in wish or "[" in wish:
         return ""  # a choice: PEP 440 has none
     wish = re.sub(r"(?<=[<>=!~])\s+(?=\d)", "", wish)

@@ -11,6 +11,7 @@ from typing import Any
 from envbuild.conda.model import GivenArchive
 from envbuild.errors import UsageError
 from envbuild.limits import read_whole
+from envbuild.names import Texts
 from envbuild.net.redact import without_token
 from envbuild.project.tree import read_text
 from envbuild.yaml import parse_yaml
@@ -35,7 +36,7 @@ class Archive(GivenArchive):
 
     subdir: str
     channel: str
-    requires: tuple[str, ...] = ()
+    requires: Texts = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,8 +47,8 @@ class CondaList:
     """
 
     archives: tuple[Archive, ...]
-    channels: tuple[str, ...] = ()
-    wheels: tuple[str, ...] = ()
+    channels: Texts = ()
+    wheels: Texts = ()
 
     @property
     def roots(self) -> tuple[Archive, ...]:
@@ -67,7 +68,7 @@ def is_conda_list(path: Path) -> bool:
     """Tell whether a file is a locked environment, by its name or its first lines."""
     if path.name in ("pixi.lock", "conda-lock.yml", "conda-lock.yaml"):
         return True
-    return path.suffix in (".txt", ".lock") and bool(EXPLICIT.search(read_text(path) or ""))
+    return bool(EXPLICIT.search(read_text(path) or ""))
 
 
 def read_conda_list(path: Path, platform: str) -> CondaList:

@@ -11,14 +11,20 @@ from typing import Any
 from envbuild.base.suggest import framework_name
 from envbuild.data.package_tables import load_conda
 from envbuild.errors import UsageError
-from envbuild.names import Pairs
-from envbuild.net.channels import is_vendor_url
-from envbuild.project.conda.environment import title_of, variables_of
+from envbuild.names import Pairs, Texts
+from envbuild.net.channels import VENDOR_NAMES, is_vendor_url
+from envbuild.project.conda.environment import (
+    pip_section,
+    title_of,
+    unswapped,
+    variables_of,
+)
 from envbuild.project.conda.locked_lists import channel_name, is_conda_list, read_conda_list
 from envbuild.project.lists.requirements import read_pip_lines
 from envbuild.project.model import FileFindings, RecipeDraft
+from envbuild.project.names import implied_framework
 from envbuild.project.tree import read_text
-from envbuild.recipe.conda import spec_name
+from envbuild.recipe.conda import check_spec, spec_name
 from envbuild.recipe.model import (
     AboutSection,
     BaseSection,
@@ -34,6 +40,7 @@ BASE = "debian:bookworm"
 """What conda's packages are put on: they bring all but the C library."""
 LISTS = ("pixi.lock", "conda-lock.yml", "conda-lock.yaml", "environment.yml", "environment.yaml")
 BUILD = re.compile(r"^([^=\s]+==?[^=\s]+)=[^=\s]+$")
+EXTRAS = re.compile(r"(?P<name>[A-Za-z0-9_.-]+)\[[^=\]]*\]")
 CHANNEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*")
 
 
@@ -42,11 +49,11 @@ class _Environment:
     """What a file says: channels by name, match specs, wheels, variables, notes."""
 
     title: str | None = None
-    channels: tuple[str, ...] = ()
-    specs: tuple[str, ...] = ()
-    wheels: tuple[str, ...] = ()
+    channels: Texts = ()
+    specs: Texts = ()
+    wheels: Texts = ()
     variables: Pairs = ()
-    notes: tuple[str, ...] = ()
+    notes: Texts = ()
 
 
 def find_conda_file(place: Path) -> Path:
@@ -73,9 +80,7 @@ def find_conda_only(findings: Sequence[FileFindings]) -> FileFindings | None:
     return needs[0] if len(needs) == 1 and needs[0].conda_only else None
 
 
-def draft_conda_recipe(
-    path: Path, site: str | None, conda_only: tuple[str, ...] = ()
-) -> RecipeDraft:
+def draft_conda_recipe(path: Path, site: str | None, conda_only: Texts = ()) -> RecipeDraft:
     """Return the recipe of an environment.yml, pixi.lock, conda-lock.yml or @EXPLICIT list.
 
     ``site`` is the cluster that it is for, SITE[:PARTITION]; ``conda_only`` are the packages that
@@ -104,9 +109,12 @@ def draft_conda_recipe(
 
 
 def _asks_for_gpu(found: _Environment) -> bool:
-    """Tell whether conda or pip is asked for a GPU framework."""
-    named = load_conda().frameworks.intersection(map(spec_name, found.specs))
-    return bool(named) or any(map(framework_name, found.wheels))
+    """Tell whether conda or pip is asked for a GPU framework, what requires one, or CUDA."""
+    table = load_conda()
+    names = {spec_name(line) for line in (*found.specs, *found.wheels)}
+    of_gpu = table.frameworks | table.depends | table.libraries | set(table.through)
+    named = any(framework_name(name) or implied_framework(name) for name in names)
+    return named or bool(names & of_gpu)
 
 
 def _recipe_name(text: str) -> str:
@@ -133,23 +141,42 @@ def _read_environment(path: Path) -> _Environment:
     lines = [" ".join(line.split()) for line in data["dependencies"] if isinstance(line, str)]
     pip: list[str] = []
     for entry in data["dependencies"]:
-        section = entry.get("pip") if isinstance(entry, dict) else None
-        pip += [str(line) for line in section] if isinstance(section, list) else []
+        pip += pip_section(entry) if isinstance(entry, dict) else []
     wheels = read_pip_lines(pip, path, path.parent, path.name)
     left = tuple(f"not taken: {text} ({reason})" for text, reason in wheels.aside)
+    lines, unread = _readable_specs(lines)
     channels = _channels_of(data.get("channels"), lines)
     lines, foreign = _without_other_systems(lines)
     return replace(
         channels,
         title=title_of(data),
-        specs=tuple(dict.fromkeys(filter(spec_name, lines))),
+        specs=tuple(dict.fromkeys(lines)),
         wheels=tuple(requirement.text for requirement in wheels.requirements),
         variables=variables_of(data),
-        notes=(*channels.notes, *foreign, *wheels.notes, *left),
+        notes=(*channels.notes, *unread, *foreign, *wheels.notes, *left),
     )
 
 
-def _without_other_systems(lines: list[str]) -> tuple[list[str], tuple[str, ...]]:
+def _readable_specs(lines: list[str]) -> tuple[list[str], list[str]]:
+    """Return lines as match specs that can be solved for, and notes about those that are none."""
+    specs, notes = [], []
+    for line in lines:
+        channel, _, text = unswapped(line).rpartition("::")
+        with_extras = EXTRAS.fullmatch(text)
+        if with_extras:
+            notes.append(f"conda has no extras: {line} is taken as {with_extras['name']}")
+            text = with_extras["name"]
+        # the vendor's channels are replaced
+        spec = f"{channel}::{text}" if channel and not VENDOR_NAMES.match(channel) else text
+        try:
+            check_spec(spec)
+            specs.append(spec)
+        except UsageError as error:
+            notes.append(f"not taken: {error}")
+    return specs, notes
+
+
+def _without_other_systems(lines: list[str]) -> tuple[list[str], Texts]:
     """Return match specs without what only Windows or macOS has, and a note where there was any.
 
     Builds are then of that system too.
@@ -169,15 +196,16 @@ def _channels_of(listed: Any, lines: list[str]) -> _Environment:
     conda's own defaults are the vendor's, and replaced.
     """
     names: list[str] = []
-    notes: list[str] = []
+    vendor: list[str] = []
     entries = listed if isinstance(listed, list) else ["defaults"]
     named = [line.rpartition("::")[0] for line in lines if "::" in line]
     for text in map(str, (*entries, *named)):
         name = channel_name(text) if "://" in text else text
         if name == "nodefaults":
             continue
-        if name in ("default", "defaults") or not CHANNEL.fullmatch(name):
-            notes.append("conda's defaults are Anaconda Inc.'s channels: conda-forge is taken")
+        if name == "default" or VENDOR_NAMES.match(name) or not CHANNEL.fullmatch(name):
+            vendor.append(name)
             name = "conda-forge"
         names.append(name)
-    return _Environment(channels=tuple(dict.fromkeys(names)), notes=tuple(dict.fromkeys(notes)))
+    note = f"Anaconda Inc.'s channels ({', '.join(dict.fromkeys(vendor))}): conda-forge is taken"
+    return _Environment(channels=tuple(dict.fromkeys(names)), notes=(note,) if vendor else ())
