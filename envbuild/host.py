@@ -66,6 +66,18 @@ class Host:
         """Tell whether this is root without the full capability set, whom Apptainer refuses outside a namespace."""
         return self.uid == 0 and bool(self.missing_capabilities)
 
+    @property
+    def missing_ids(self) -> tuple[str, ...]:
+        """The files that give the user fewer ids of their own than a build needs."""
+        ranges = {"/etc/subuid": self.subuid, "/etc/subgid": self.subgid}
+        return tuple(file for file, found in ranges.items() if (found or (0, 0))[1] < ID_COUNT)
+
+    @property
+    def ids_remedy(self) -> str:
+        """What root may type, one line for each of these files."""
+        line = f"{self.user}:{self.free_ids}:{ID_COUNT}"
+        return "\n".join(f"root: echo {line} >>{file}" for file in self.missing_ids)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Space:

@@ -24,9 +24,6 @@ class Transfer(Protocol):
     def advance(self, count: int) -> None:
         """Count bytes that arrived (negative: bytes that have to be fetched again)."""
 
-    def finish_file(self, name: str) -> None:
-        """Tell that one file is whole and verified."""
-
 
 class Reporter(Protocol):
     """Where stages say what they do; every method may be called from any thread."""
@@ -57,9 +54,6 @@ class SilentStage:
         """Show nothing."""
 
     def advance(self, count: int = 1) -> None:
-        """Show nothing."""
-
-    def finish_file(self, name: str) -> None:
         """Show nothing."""
 
 

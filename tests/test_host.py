@@ -78,6 +78,14 @@ def test_the_missing_capability_is_named_by_its_bit(tmp_path: Path) -> None:
 def test_subuid_lines(tmp_path: Path, text: str, expected: tuple[int, int] | None) -> None:
     host = host_of(tmp_path, {"etc/subuid": text, "etc/subgid": text})
     assert (host.subuid, host.subgid) == (expected, expected)
+    assert host.missing_ids == (() if expected else ("/etc/subuid", "/etc/subgid"))
+
+
+def test_the_file_without_enough_ids_is_named_with_the_line_for_root(tmp_path: Path) -> None:
+    texts = {"etc/subuid": "ada:100000:65536\n", "etc/subgid": "ada:100000:1000\n"}
+    host = host_of(tmp_path, texts)
+    assert host.missing_ids == ("/etc/subgid",)
+    assert host.ids_remedy == "root: echo ada:165536:65536 >>/etc/subgid"
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,8 @@ def find_image(name: str | None, context: Context) -> FoundImage:
         found = FoundImage(path=cwd / name, source=None)
         if not found.path.exists():
             hint = "envbuild list shows the images of this folder"
+            if found.path.stem in recipe_files(context.settings):
+                hint = f"envbuild make {found.path.stem}"
             raise UsageError("there is no such image", where=name, hint=hint)
     elif name is not None and (elsewhere := image_elsewhere(cwd, name, context.store)):
         found = FoundImage(path=elsewhere, source=None, layer=record_path(cwd, name))

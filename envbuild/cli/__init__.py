@@ -234,8 +234,8 @@ def move_global_options(arguments: Sequence[str]) -> list[str]:
 
 
 def _as_option(arguments: Sequence[str]) -> Sequence[str]:
-    """Turn ``help`` and ``help VERB…``, which people type out of habit, into ``VERB… --help``."""
-    return [*arguments[1:], "--help"] if arguments[:1] == ["help"] else arguments
+    """Turn nothing, ``help`` and ``help VERB…``, which people type, into ``VERB… --help``."""
+    return [*arguments[1:], "--help"] if arguments[:1] in ([], ["help"]) else arguments
 
 
 def _print_error(error: Exception, arguments: Sequence[str]) -> int:

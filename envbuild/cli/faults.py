@@ -10,29 +10,24 @@ from collections.abc import Iterable, Sequence
 import click
 
 from envbuild.app.site import no_site_error
+from envbuild.cli.options import CommandAfterDashes
+from envbuild.data.tables import TableRow, table_loader
 from envbuild.errors import EnvbuildError, UsageError
 from envbuild.recipe.find import RECIPES, recipe_files
 from envbuild.settings import load_settings
 from envbuild.toml import closest
 
-OTHER_WORDS = {
-    "add": "install",
-    "cancel": "qdel scancel stop",
-    "export": "freeze",
-    "init": "create env new",
-    "lock --upgrade": "update upgrade",
-    "make": "pull",
-    "notebook": "jupyter",
-    "remove": "delete rm uninstall",
-    "run": "start",
-    "shelf publish": "publish push",
-    "shell": "activate",
-    "show": "info inspect",
-    "status": "qstat queue squeue",
-    "store gc": "clean prune",
-    "submit": "qsub sbatch",
-}
-"""Commands, each with the words that pip, conda, container runtimes and schedulers have for it."""
+
+class HabitTable(TableRow, frozen=True):
+    """The whole of habits.toml."""
+
+    schema: int
+    source: str
+    words: dict[str, str]
+    options: dict[str, str]
+
+
+load_habits = table_loader("habits.toml", HabitTable)
 TYPESET = re.compile(r"^[\u2010-\u2015\u2212]|[\u2018-\u201f]")
 """A dash before an option, or quotes, as text programs and web pages write them."""
 
@@ -40,9 +35,9 @@ TYPESET = re.compile(r"^[\u2010-\u2015\u2212]|[\u2018-\u201f]")
 def explain_word(word: str, verbs: Iterable[str]) -> str:
     """Return what is told of a word that is no command: ours that does it, else the nearest one."""
     what = f'there is no command "{word}"'
-    for verb, words in OTHER_WORDS.items():
-        if word in words.split():
-            return f"{what}; try: envbuild {verb}"
+    meant = load_habits().words.get(word)
+    if meant is not None:
+        return f"{what}; try: envbuild {meant}"
     return what + closest(word, verbs, listed=False)
 
 
@@ -56,12 +51,28 @@ def explain_usage(error: Exception, arguments: Sequence[str]) -> EnvbuildError |
     if copied and isinstance(error, UsageError | click.UsageError):
         what = f"{copied[0]}: this has a long dash or curly quotes, as copied text often has"
         return UsageError(what, hint="type - and the quotes again on the keyboard")
+    if isinstance(error, click.NoSuchOption) and error.ctx is not None:
+        return _explain_option(error, error.ctx)
     if not isinstance(error, click.BadOptionUsage) or error.ctx is not None:
         return None
     if error.option_name == "--on":
         return no_site_error(load_settings())
     verb = next((word for word in arguments if not word.startswith("-")), "")
     return UsageError(f"{error.option_name} needs a value", hint=f"envbuild {verb} --help")
+
+
+def _explain_option(error: click.NoSuchOption, context: click.Context) -> UsageError:
+    """Return what is told of an option that is none of ours."""
+    path = context.command_path
+    option = error.option_name
+    what = f"no such option '{option}'"
+    hint = load_habits().options.get(option)
+    if hint is None:
+        hint = f"{path} --help"
+        what += closest(option, error.possibilities or (), listed=False)
+    if isinstance(context.command, CommandAfterDashes):
+        hint += f"\nif it belongs to your command, put -- before that: {path} NAME -- CMD …"
+    return UsageError(what, hint=hint)
 
 
 def recipe_named(arguments: Sequence[str]) -> str:

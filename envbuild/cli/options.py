@@ -68,15 +68,11 @@ image_argument = click.argument(
 
 
 class CommandAfterDashes(click.Command):
-    """A verb that ends with a command of the user's; says so when an option of that command is taken for ours."""
+    """A verb that ends with a command of the user's."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the words; an option that is none of ours gets the hint about ``--``."""
-        try:
-            return super().parse_args(ctx, self._with_name(ctx, args))
-        except click.NoSuchOption as error:
-            hint = f"if it belongs to your command, put -- before that: envbuild {ctx.info_name} NAME -- CMD …"
-            raise click.UsageError(f"{error.format_message()}\n{hint}", ctx) from error
+        """Read the words, with a name before ``--``."""
+        return super().parse_args(ctx, self._with_name(ctx, args))
 
     def _with_name(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put the only recipe's name before ``--`` where there is none: what follows is a command, never a name."""

@@ -199,9 +199,6 @@ class _Meter:
         share = f"{human_bytes(self.done)} of {human_bytes(self.size)}"
         self.lines.say(f"  {share}, {human_bytes(round(rate))}/s{left}")
 
-    def finish_file(self, name: str) -> None:
-        self.lines.detail(name)
-
 
 class Pretty(Lines):
     """A live line on a terminal (rich, imported when the first stage starts)."""

@@ -188,7 +188,7 @@ class _Session:
             raise GoneError(
                 f"{item.file} is gone", where=redact(url), hint=_gone_hint(item)
             ) from error
-        self.transfer.finish_file(item.file)
+        self.report.detail(item.file)
 
     def urls(self, item: Artifact, stop: threading.Event) -> tuple[str, ...]:
         """Find an artifact's addresses.  Raises GoneError when its index no longer lists it."""

@@ -80,11 +80,12 @@ def _only_recipe(settings: Settings) -> Path:
 
 def _folder_above(settings: Settings) -> str:
     """Return how to go to the nearest folder above that has recipes; nothing where none has."""
-    for depth, folder in enumerate(settings.cwd.parents, 1):
+    up = ""
+    for folder in settings.cwd.parents:
+        up += "../"
         names = ", ".join(path.stem for path in _files_of(folder / RECIPES))
         if names:
-            up = "/".join([".."] * depth)
-            return f"{up}/{RECIPES} holds {names}. Go there first: cd {up}"
+            return f"{up}{RECIPES} holds {names}. Go there first: cd {up}"
     return ""
 
 
@@ -99,8 +100,9 @@ def _find_named(name: str, settings: Settings) -> Path:
     if name in known:
         return known[name]
     what = f'there is no recipe called "{name}"'
-    if os.path.isdir(settings.cwd / name):  # noqa: PTH112 - Path refuses long names
-        what = f'"{name}" is a folder, not a recipe'
+    if os.path.exists(settings.cwd / name):  # noqa: PTH110 - Path refuses long names
+        kind = "folder" if (settings.cwd / name).is_dir() else "file"
+        what = f'"{name}" is a {kind}, not a recipe'
     raise UsageError(what, hint=_suggest_name(name, settings))
 
 
@@ -111,4 +113,5 @@ def _suggest_name(name: str, settings: Settings) -> str:
         return f"did you mean {' or '.join(near)}?"
     searched = ", ".join(str(folder) for folder in recipe_folders(settings)) or "./recipes"
     hint = f"known: {', '.join(known) or 'none'} (searched {searched})"
-    return "\n".join(filter(None, (hint, _folder_above(settings))))
+    above = _folder_above(settings)
+    return f"{hint}\n{above}" if above else hint

@@ -101,7 +101,6 @@ def store_image(
         for digest, (at, size) in missing.items():
             pieces.add_piece(digest, image, at, size)
             transfer.advance(size)
-            transfer.finish_file(digest)
     listed = PieceList(1, tuple((digest, size) for digest, _, size in parts))
     return msgspec.json.encode(listed) + b"\n", new
 
@@ -143,7 +142,6 @@ def fetch_image(
                 raise IntegrityError(
                     "a piece of the image was changed on the shelf", where=source, hint=hint
                 )
-            transfer.finish_file(digest)
     if f"sha256:{whole.hexdigest()}" != weight.sha256 or image_digest(target) != weight.digest:
         raise IntegrityError(
             "the image is another one than was published", where=str(weight.pieces)

@@ -200,6 +200,23 @@ def test_nothing_of_the_callers_environment_reaches_the_root(here: Settings) -> 
     }
 
 
+def test_a_user_without_ids_is_told_before_packages_are_downloaded(
+    here: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner = FakeMmdebstrap()
+    context = Context(settings=here, runner=runner, store=Store(here.store), report=Silent())
+    nobody = read_host(root=tmp_path, uid=1000, user="ada")
+    monkeypatch.setattr("envbuild.base.debian.bootstrap.read_host", lambda: nobody)
+    anywhere = structs.replace(BOOTSTRAP.packages[0], architecture="all")
+    bootstrap = dataclasses.replace(BOOTSTRAP, packages=(anywhere,))
+    with pytest.raises(HostError, match="ada has no ids in /etc/subuid and /etc/subgid") as error:
+        bootstrap_facts(bootstrap, context)
+    assert error.value.hint is not None
+    assert error.value.hint.startswith("root: echo ada:100000:65536 >>/etc/subuid\nroot: echo ada:")
+    assert "ENVBUILD_STORE_BELOW" in error.value.hint
+    assert not any(command.argv[0] == "sh" for command in runner.calls)
+
+
 FAILURES: list[tuple[str, type[EnvbuildError], str]] = [
     (
         "I: using /tmp/x\nE: unshare() failed: No space left on device\nnewuidmap: failed\nE: chown failed\n",

@@ -215,7 +215,7 @@ def test_a_folder_of_the_image_is_not_bound_over_it(project: Path) -> None:
         (("run", "./tiny.sif"), "./tiny.sif: an image has no [run] command of its own"),
         (
             ("exec", "tiny", "ls", "-l"),
-            "if it belongs to your command, put -- before that: envbuild exec NAME -- CMD …",
+            "if it belongs to your command, put -- before that: envbuild exec tiny -- CMD …",
         ),
         (("exec", "tiny"), "missing argument '-- CMD…'"),
     ],

@@ -72,6 +72,31 @@ class TestCommandLine:
         result = project.run("exec", "tiyn", "--", "echo", "“hello”")
         told(result, 125, 'there is no recipe called "tiyn"')
 
+    @pytest.mark.parametrize(
+        ("line", "code", "hint"),
+        [
+            ("make --fakeroot small", 2, "what to do: it is called --mode fakeroot"),
+            ("exec --nv small python", 125, "leave it out: programs in the image see this"),
+            ("submit small --time 1:00:00 -- python", 2, "what to do: it is called --walltime"),
+        ],
+    )
+    def test_options_of_other_tools(
+        self, line: str, code: int, hint: str, project: Project
+    ) -> None:
+        result = project.run(*line.split())
+        told(result, code, "no such option", hint)
+        assert "Did you mean" not in result.stderr
+
+    def test_nothing_typed_shows_the_help(self, project: Project) -> None:
+        assert project.run().stdout == project.run("--help").stdout
+
+    def test_a_file_is_no_recipe(self, project: Project) -> None:
+        project.write("run.sh", "python train.py\n")
+        told(project.run("make", "run.sh"), 2, '"run.sh" is a file, not a recipe')
+
+    def test_an_image_that_is_not_made_yet(self, project: Project) -> None:
+        told(project.run("exec", "small.sif", "--", "ls"), 125, "what to do: envbuild make small\n")
+
     def test_unknown_option(self, project: Project) -> None:
         told(project.run("make", "--mod", "x"), 2, "no such option '--mod'", "envbuild make --help")
 
@@ -96,7 +121,7 @@ class TestCommandLine:
     def test_typed_in_a_folder_below(self, line: str, project: Project) -> None:
         inner = Project(project.folder / "src/models")
         code = 125 if line.startswith("exec") else 2
-        told(inner.run(*line.split()), code, "../../recipes holds small. Go there first: cd ../..")
+        told(inner.run(*line.split()), code, "../../recipes holds small. Go there first: cd ../../")
 
     def test_several_recipes_and_no_name(self, project: Project) -> None:
         project.write("recipes/other.toml", SMALL.replace("small", "other"))

@@ -64,18 +64,13 @@ def _mend_namespaces(host: Host) -> str:
 def judge_ids(host: Host) -> Finding:
     """Judge the user's ranges in /etc/subuid and /etc/subgid: builds need ID_COUNT ids of each."""
     name = "subuid, subgid"
-    ranges = {"subuid": host.subuid, "subgid": host.subgid}
-    short = [file for file, found in ranges.items() if found is None or found[1] < ID_COUNT]
-    if not short and host.subuid is not None:
+    if not host.missing_ids and host.subuid is not None:
         return fine(name, f"{host.subuid[1]} ids from {host.subuid[0]}")
-    value = f"no range of {ID_COUNT} ids for {host.user} in " + " and ".join(
-        f"/etc/{file}" for file in short
-    )
+    files = " and ".join(host.missing_ids)
+    value = f"no range of {ID_COUNT} ids for {host.user} in {files}"
     if host.uid == 0 and not host.crippled_root:
         return differs(name, f"{value}; root needs none")
-    line = f"{host.user}:{host.free_ids}:{ID_COUNT}"
-    mend = "\n".join(f"root: echo {line} >>/etc/{file}" for file in short)
-    return broken(name, value, mend)
+    return broken(name, value, host.ids_remedy)
 
 
 def judge_fuse(host: Host) -> Finding:

@@ -19,7 +19,7 @@ from envbuild.base.model import BaseFacts, DebianPackage
 from envbuild.cage import find_cage
 from envbuild.context import Context
 from envbuild.errors import HostError, IntegrityError, ToolFailedError
-from envbuild.host import closed_above, read_host
+from envbuild.host import Host, closed_above, read_host
 from envbuild.net.fetch import Artifact, fetch_artifacts
 from envbuild.progress import Stage
 from envbuild.run import Command, Runner
@@ -33,6 +33,10 @@ from envbuild.tools import find_tool
 ROOT_SECONDS = 1800.0
 DPKG_STEPS = ("Unpacking ", "Setting up ")
 """What dpkg says once of every package."""
+WITHOUT_IDS = (
+    'without root: take an image as base (image = "docker://…"), or a store that has the Debian root already\n'
+    "(ENVBUILD_STORE_BELOW=/the/lab's/store)"
+)
 PROBE = "/tmp/envbuild-probe.py"  # noqa: S108  (in the new root, cleaned by mmdebstrap)
 
 
@@ -44,9 +48,11 @@ def bootstrap_facts(bootstrap: Bootstrap, context: Context) -> BaseFacts:
     facts = cached_facts(bootstrap.digest, context.store)
     if facts is None:
         machine = machine_of(bootstrap)
-        is_foreign = machine not in (None, read_host().architecture)
+        host = read_host()
+        is_foreign = machine not in (None, host.architecture)
         if not is_foreign:
             require_root_maker(context.settings, context.runner)
+            _require_ids(host)
         fetch_packages(bootstrap, context)
         if is_foreign:
             with context.report.stage(
@@ -61,10 +67,8 @@ def bootstrap_facts(bootstrap: Bootstrap, context: Context) -> BaseFacts:
         make_root(bootstrap, context)
         facts = cached_facts(bootstrap.digest, context.store)
     if facts is None:
-        raise HostError(
-            "the facts just written cannot be read",
-            where=str(context.store.facts(bootstrap.digest)),
-        )
+        where = str(context.store.facts(bootstrap.digest))
+        raise HostError("the facts just written cannot be read", where=where)
     return facts
 
 
@@ -76,6 +80,16 @@ def require_root_maker(settings: Settings, runner: Runner) -> None:
         raise HostError(
             f"other users may not enter {closed} (TMPDIR), and a Debian root is made with their ids",
             hint=f"chmod o+x {closed}\nor: export TMPDIR=/tmp",
+        )
+
+
+def _require_ids(host: Host) -> None:
+    """Raise HostError for a user without ids: mmdebstrap gives them to the root's files."""
+    if host.uid != 0 and host.missing_ids:
+        files = " and ".join(host.missing_ids)
+        raise HostError(
+            f"{host.user} has no ids in {files}, and a Debian root is made with them",
+            hint=f"{host.ids_remedy}\n{WITHOUT_IDS}",
         )
 
 

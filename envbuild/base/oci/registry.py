@@ -148,7 +148,7 @@ def download_layers(name: ImageName, image: OciImage, context: Context) -> None:
                     report=context.report,
                     stop=stop,
                 )
-                transfer.finish_file(download.name)
+                context.report.detail(download.name)
 
             for_each_parallel(
                 sorted(todo, key=lambda blob: -blob.size), one, workers=context.settings.downloads

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from envbuild.base.debian.bootstrap import require_root_maker
+from envbuild.base.debian.bootstrap import WITHOUT_IDS, require_root_maker
 from envbuild.build.fetch import locked_bootstrap
 from envbuild.build.modes import MODES, ROWS
 from envbuild.build.modes.perform import with_build_cage
 from envbuild.errors import HostError
-from envbuild.host import ID_COUNT, Host, read_host, root_is_mapped, user_namespaces_work
+from envbuild.host import Host, read_host, root_is_mapped, user_namespaces_work
 from envbuild.lock.model import Lock
 from envbuild.names import Pairs
 from envbuild.recipe.model import Recipe
@@ -153,9 +153,7 @@ def read_capabilities(
     return HostCapabilities(
         containers=containers,
         layers=layers,
-        ids=all(
-            found is not None and found[1] >= ID_COUNT for found in (facts.subuid, facts.subgid)
-        ),
+        ids=not facts.missing_ids,
         root=facts.uid == 0,
         mapped=root_is_mapped(),
         caged=with_build_cage(runtime, runner).build_cage is not None,
@@ -309,10 +307,6 @@ def _give_advice(host: HostCapabilities, passed: list[tuple[str, str]]) -> str:
     if any("root's own rights" in why for _, why in passed):
         return ROOT_ADVICE
     if host.containers is None and any("subuid" in why for _, why in passed):
-        lines = (
-            "root can give the user ids: envbuild doctor names the two lines;",
-            'without root: take an image as base (image = "docker://…"), or a store that has the Debian root already',
-            "(ENVBUILD_STORE_BELOW=/the/lab's/store);",
-        )
-        return "\n".join((*lines, ELSEWHERE))
+        by_root = "root can give the user ids: envbuild doctor names the two lines"
+        return f"{by_root};\n{WITHOUT_IDS};\n{ELSEWHERE}"
     return ELSEWHERE
