@@ -56,9 +56,8 @@ def command(
         raise UsageError("job options need --on SITE", hint="envbuild site list")
     if remove:
         if name is None:
-            raise UsageError(
-                "which kernel?", where="--remove", hint="envbuild kernel NAME --remove"
-            )
+            hint = "envbuild kernel NAME --remove"
+            raise UsageError("which kernel?", where="--remove", hint=hint)
         folder = remove_kernel(kernel_name(name_of_word(name), node_site), prefix, context)
         context.report.say(f"removed {folder}")
         return

@@ -115,13 +115,11 @@ def command(
 def _require_sense(*, prove: bool, budget: float | None, facts: Path | None) -> None:
     """Raise UsageError for options that contradict each other."""
     if prove and facts is not None:
-        raise UsageError(
-            "--prove builds the image, which --facts does without", hint="leave one of them out"
-        )
+        what = "--prove builds the image, which --facts does without"
+        raise UsageError(what, hint="leave one of them out")
     if budget is not None and not prove:
-        raise UsageError(
-            "--budget bounds a proof, and none is asked for", where="--budget", hint="add --prove"
-        )
+        what = "--budget bounds a proof, and none is asked for"
+        raise UsageError(what, where="--budget", hint="add --prove")
 
 
 def _print_reasons(lock: Lock) -> None:

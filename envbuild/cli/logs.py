@@ -26,8 +26,7 @@ def command(context: Context, *, job: str | None, go_on: bool) -> int:
         return follow_job(context, record, load_site(record.site, context.settings))
     found = [path for path in log_files(record, context.settings.cwd) if path.is_file()]
     if not found:
-        raise UsageError(
-            "the job has written nothing yet", where=job, hint=f"envbuild status {job}"
-        )
+        hint = f"envbuild status {job}"
+        raise UsageError("the job has written nothing yet", where=job, hint=hint)
     LogTail(tuple(found), lambda text: click.echo(text, nl=False)).move()
     return 0

@@ -80,16 +80,12 @@ def init_command(
 ) -> None:
     """Write sites/NAME.toml from what this machine's scheduler says about itself."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}", name):
-        raise UsageError(
-            "is not a valid site name",
-            where=name,
-            hint="letters, digits, dot, underscore and hyphen",
-        )
+        hint = "letters, digits, dot, underscore and hyphen"
+        raise UsageError("is not a valid site name", where=name, hint=hint)
     path = context.settings.cwd / FOLDER / f"{name}.toml"
     if path.exists() and not only_print:
-        raise UsageError(
-            "is there already", where=path, hint="remove it first, or choose another name"
-        )
+        hint = "remove it first, or choose another name"
+        raise UsageError("is there already", where=path, hint=hint)
     found = detect(context.settings, context.runner, scheduler)
     text = detected_site_text(name, found, context.settings, context.runner)
     if only_print:
@@ -124,11 +120,8 @@ def probe_command(
     settings = context.settings
     path = site_files(settings).get(name)
     if path is None:
-        raise UsageError(
-            "its file is not yours to write to",
-            where=name,
-            hint=f"envbuild site show {name} > sites/{name}.toml",
-        )
+        hint = f"envbuild site show {name} > sites/{name}.toml"
+        raise UsageError("its file is not yours to write to", where=name, hint=hint)
     site = load_site(name, settings)
     require_believed(site, settings)
     flags = Flags(gpus=gpus, walltime="1m", account=account, partition=partition)

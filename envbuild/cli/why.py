@@ -38,9 +38,8 @@ def command(
     if not lines:
         known = [p.name for p in lock.python] + [p.name for p in lock.conda]
         known += [p.name for p in lock.provided]
-        raise UsageError(
-            f'"{package}" is not in the lock{closest(wanted, known)}', where=source.lock
-        )
+        what = f'"{package}" is not in the lock{closest(wanted, known)}'
+        raise UsageError(what, where=source.lock)
     if not as_json:
         # the lock alone gives these; what would change it may take minutes
         for line in lines:
