@@ -52,16 +52,8 @@ class _Probed(msgspec.Struct, frozen=True):
     off_path: bool = False
 
 
-class _ProbedDist(msgspec.Struct, frozen=True):
-    name: str
-    version: str
-    requires: Texts
-    requires_python: str | None
-    location: str
-    record: str | None
-    installer: str | None
-    modules: Texts
-    notes: Texts
+class _ProbedDist(Dist, frozen=True):
+    notes: Texts = ()
 
 
 def probe_text() -> str:
@@ -184,17 +176,9 @@ def _dist_of(probed: _ProbedDist) -> Dist:
         notes.append("no version")
     elif not is_version(version):
         notes.append("its version is not PEP 440")
-    return Dist(
-        name=probed.name,
-        version=version,
-        requires=probed.requires,
-        requires_python=probed.requires_python,
-        location=probed.location,
-        record=probed.record,
-        installer=probed.installer,
-        modules=probed.modules,
-        note="; ".join(notes) or None,
-    )
+    fields: dict[str, Any] = {name: getattr(probed, name) for name in Dist.__struct_fields__}
+    fields |= {"version": version, "note": "; ".join(notes) or None}
+    return Dist(**fields)
 
 
 def is_version(text: str) -> bool:
