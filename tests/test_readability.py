@@ -118,7 +118,7 @@ LIMITS: list[tuple[Callable[[], float], float]] = [
     (wide_lines, 488),
     # programs in strings are files now: their lines, which had no expressions, count no more
     (expressions_per_line, 4.40),
-    (code_lines, 58_430),
+    (code_lines, 58_410),
 ]
 """What was reached; a limit only goes down."""
 

@@ -32,7 +32,7 @@ from envbuild.progress import Silent, Transfer
 from envbuild.settings import Settings
 from envbuild.store.layout import Store
 from tests.store.server import Page, Server
-from tests.support import ScriptedRunner
+from tests.support import PATIENCE, ScriptedRunner
 
 BODY = bytes(range(256)) * 4096  # 1 MiB, no two pages alike in place
 WHEEL = "demo-1.0-py3-none-any.whl"
@@ -398,13 +398,14 @@ def test_a_silent_server_does_not_hold_up_another_files_error(
 
 def test_as_many_at_a_time_as_configured(server: Server, store: Store, get: Fetch) -> None:
     running, most, guard = 0, 0, threading.Lock()
+    three = threading.Barrier(3)  # each waits for two others
 
     def before() -> None:
         nonlocal running, most
         with guard:
             running += 1
             most = max(most, running)
-        time.sleep(0.05)
+        three.wait(PATIENCE)
         with guard:
             running -= 1
 
