@@ -140,6 +140,8 @@ def test_cuda_versions(text: str, cuda: str | None) -> None:
         ("pymunk", "pymunk"),
         ("h3-py", "h3"),
         ("rdkit", "rdkit"),
+        ("glfw", "system:libglfw3"),
+        ("xxhash", ""),
         ("ourlab-tools", None),
         ("r-base", None),
     ],
