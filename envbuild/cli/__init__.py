@@ -240,16 +240,17 @@ def _as_option(arguments: Sequence[str]) -> Sequence[str]:
 
 def _print_error(error: Exception, arguments: Sequence[str]) -> int:
     """Print an error for people and return its exit code."""
-    from envbuild.cli.faults import explain_usage, recipe_named  # late: only for an error
+    from envbuild.cli import faults  # late: only for an error
     from envbuild.cli.terminal import (  # late: only for an error
         explain_error,
         name_recipe,
         show_error,
     )
 
-    shown = explain_usage(error, arguments) or explain_error(error)
+    shown = faults.explain_usage(error, arguments) or explain_error(error)
+    faults.add_dashes_hint(shown, arguments)
     if shown.hint and re.search(r"\bNAME\b", shown.hint):
-        shown.hint = name_recipe(shown.hint, recipe_named(arguments))
+        shown.hint = name_recipe(shown.hint, faults.recipe_named(arguments))
     show_error(shown)
     return shown.code
 

@@ -61,6 +61,16 @@ def explain_usage(error: Exception, arguments: Sequence[str]) -> EnvbuildError |
     return UsageError(f"{error.option_name} needs a value", hint=f"envbuild {verb} --help")
 
 
+def add_dashes_hint(shown: EnvbuildError, arguments: Sequence[str]) -> None:
+    """Name ``--`` where the first word of the user's command was taken for a recipe."""
+    verb, *words = arguments or ("",)
+    if verb not in ("exec", "run", "submit") or len(words) < 2 or "--" in words:
+        return
+    if shown.what == f'there is no recipe called "{words[0]}"':
+        command = shlex.join(words)
+        shown.hint = f"if this is your command: envbuild {verb} -- {command}\n{shown.hint}"
+
+
 def _explain_option(error: click.NoSuchOption, context: click.Context) -> UsageError:
     """Return what is told of an option that is none of ours."""
     path = context.command_path

@@ -87,6 +87,10 @@ class TestCommandLine:
         told(result, code, "no such option", hint)
         assert "Did you mean" not in result.stderr
 
+    def test_a_command_is_taken_for_a_recipe(self, project: Project) -> None:
+        hint = "what to do: if this is your command: envbuild exec -- python train.py\n"
+        told(project.run("exec", "python", "train.py"), 125, hint)
+
     def test_nothing_typed_shows_the_help(self, project: Project) -> None:
         assert project.run().stdout == project.run("--help").stdout
 
