@@ -40,7 +40,7 @@ from envbuild.resolve.sources.project_name import name_and_version
 from envbuild.store.units import as_printable
 
 INSTALLS_PROJECT = re.compile(
-    r"\.ya?ml\b|\b(install|sync)\b[^\n]*\s(-r|-e|--requirement|--editable|\.)"
+    r"\.ya?ml\b|\b(install|sync)\b[^\n]{0,500}\s(-r|-e|--requirement|--editable|\.)"
     r"|\b(poetry|uv|pdm|pipenv)\s+(install|sync)\b|^%files|^(COPY|ADD)\s+\.",
     re.MULTILINE,
 )
@@ -165,7 +165,7 @@ def _installs_another(path: Path, root: Path) -> bool:
     if len(path.parts) == 1 or not is_container(path):
         return False
     text = read_text(root / path) or ""
-    cloned = re.findall(r"git\s+clone\s[^\n]*?/([\w.-]+?)(?:\.git)?(?:\s|$)", text)
+    cloned = re.findall(r"git\s+clone\s[^\n]{0,500}?/([\w.-]{1,100}?)(?:\.git)?(?:\s|$)", text)
     ours = any((root / name).is_dir() for name in cloned)
     return not ours and INSTALLS_PROJECT.search(text) is None
 

@@ -14,10 +14,10 @@ USER = re.compile(r"(?<=://)[^/@\s'\"]+@")
 KNOWN = re.compile(
     r"\b(sk-[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}"
     r"|hf_[A-Za-z0-9]{16,}"
-    r"|AKIA[A-Z0-9]{12,}|xox[abprs]-[\w-]{10,}|AIza[\w-]{20,}|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*)"
+    r"|AKIA[A-Z0-9]{12,}|xox[abprs]-[\w-]{10,}|AIza[\w-]{20,}|eyJ[\w-]{10,999}\.[\w-]{10,}\.[\w-]*)"
 )
 """Shapes of keys that services give out."""
-WORD = r"[\w-]*(?:api[_-]?key|token|secret|passw(?:or)?d|passphrase|credential)s?"
+WORD = r"[\w-]{0,40}(?:api[_-]?key|token|secret|passw(?:or)?d|passphrase|credential)s?"
 GIVEN = re.compile(
     rf"((?:--{WORD}(?:\s+|=)|\b{WORD}\s*[:=]\s*))(?![=$])[\"']?[^\s\"'&;$]{{4,}}", re.IGNORECASE
 )

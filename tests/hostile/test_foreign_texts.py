@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +15,7 @@ import pytest
 from envbuild.base.facts import load_facts
 from envbuild.check.checks.sources import survey_project
 from envbuild.check.explain import explain_log, load_rules
-from envbuild.errors import IntegrityError, UsageError
+from envbuild.errors import EnvbuildError, IntegrityError, UsageError
 from envbuild.job.lint.lint import lint_script
 from envbuild.project.conda.locked_lists import read_conda_list
 from envbuild.project.gather import gather_findings
@@ -192,3 +194,48 @@ def test_a_facts_file_that_is_none(kind: str, tmp_path: Path) -> None:
             file.truncate(1 << 36)
     with pytest.raises(UsageError, match=r"plain file|too large"):
         load_facts(path)
+
+
+N = 1_000_000
+LONG = {
+    "blanks of a requirement": ("requirements.txt", "a" + " " * N + "b"),
+    "empty lines of a list": ("requirements.txt", "\n" * N + "six==1"),
+    "commas of pip-compile": ("requirements.txt", "a==1\n  # via " + "," * N),
+    "hyphens of a word": ("requirements.txt", "a-" * (N // 2)),
+    "addresses in one word": ("requirements.txt", "https://" * (N // 8)),
+    "empty lines of a definition": ("Singularity.def", "\n" * N),
+    "an option of FROM": ("Dockerfile", "FROM a\nFROM " + "-" * N),
+    "commands that fetch": ("Dockerfile", "FROM a\nRUN " + "wget " * (N // 5)),
+    "commands that remove": ("Dockerfile", "FROM a\nRUN " + "rm " * (N // 3)),
+    "names that are fetched": (
+        "Dockerfile",
+        "FROM a\n" + "".join(f"RUN wget http://x/a{n}.tar\nRUN do {n}\n" for n in range(N // 40)),
+    ),
+    "brackets of a README": ("README.md", "[" * N),
+    "blanks of a README": ("README.md", "- torch " + " " * N + "x"),
+    "installing lines of a README": ("README.md", "```\n" + "pip install " * (N // 12) + "\n```\n"),
+    "blanks of a script": ("install.sh", " " * N + "x"),
+    "blanks of an environment": (
+        "environment.yml",
+        "dependencies:\n- pip: 'a" + " " * N + "1'\n",
+    ),
+}
+"""Files of a project, a megabyte each, in which a rule begins again and again."""
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_a_file_of_a_project_is_read_in_a_minute(name: str, tmp_path: Path) -> None:
+    file, text = LONG[name]
+    (tmp_path / file).write_text(text, "utf-8")
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            # the kernel ends what takes longer, a search of `re` as well
+            resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
+            with contextlib.suppress(EnvbuildError):
+                gather_findings(tmp_path)
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0

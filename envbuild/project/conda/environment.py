@@ -192,7 +192,7 @@ def _pip_lines(text: str) -> list[str]:
     found: list[str] = []
     for line in text.splitlines():
         plain = not re.search(r"[;@#]|^\s*-", line)
-        found += re.split(r"\s+(?=[A-Za-z])", line.strip()) if plain else [line]
+        found += re.split(r"\s(?=[A-Za-z])", line.strip()) if plain else [line]
     return found
 
 

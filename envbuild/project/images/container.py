@@ -113,9 +113,9 @@ def is_dockerfile(path: Path, text: str) -> bool:
     """Whether a definition is a Dockerfile: by its name, else by its first instruction."""
     if "ockerfile" in path.name or path.name == "Containerfile":
         return True
-    if re.search(r"^\s*bootstrap\s*:", text, re.IGNORECASE | re.MULTILINE):
+    if re.search(r"^[ \t]*bootstrap[ \t]*:", text, re.IGNORECASE | re.MULTILINE):
         return False
-    return re.search(r"^\s*FROM\s+\S+", text, re.MULTILINE) is not None
+    return re.search(r"^[ \t]*FROM\s+\S+", text, re.MULTILINE) is not None
 
 
 def _read_docker(text: str, file: str) -> _Parts:

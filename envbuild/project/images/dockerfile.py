@@ -24,7 +24,7 @@ from envbuild.project.private import is_secret_name
 INSTRUCTION = re.compile(r"\s*([A-Za-z]+)(?:\s+(.*))?$", re.DOTALL)
 HERE = re.compile(r"<<-?\s*([\"']?)(\w+)\1")
 VARIABLE = re.compile(r"\\\$|\$(?:\{(\w+)(?::([-+])([^{}]*))?\}|(\w+))")
-OPTION = re.compile(r"--[\w-]+(?:=(?:\"[^\"]*\"|'[^']*'|\S+))?\s+")
+OPTION = re.compile(r"(?<!\S)--[\w-]+(?:=(?:\"[^\"]*\"|'[^']*'|\S+))?\s+")
 WITHOUT_VARIABLES = {"run", "cmd", "entrypoint", "shell", "healthcheck", "onbuild"}
 """Instructions whose variables a shell fills in, or nobody."""
 FILLED = 256 * KIB

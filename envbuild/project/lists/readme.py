@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
@@ -14,32 +14,30 @@ from envbuild.project.tree import ASIDE, read_text, shown_path
 NAMES = ("README.md", "README.rst", "README", "readme.md", "INSTALL.md")
 BLOCK = re.compile(r"^[ \t]*(```+|~~~+)[^\n]*\n(.*?)^[ \t]*\1", re.MULTILINE | re.DOTALL)
 RELEASE = re.compile(
-    r"^[ \t]*(?:[-*+]|\d+\.)[ \t]+(?P<name>tensorflow(?:-gpu)?|pytorch|torch|jax)\b[\s(:,]*"
-    r"(?:version\s*)?(?P<sign>==|>=|≥|=|v)?\s*(?P<release>\d+\.\d+)(?P<rest>[^\n]*)",
+    r"^[ \t]*(?:[-*+]|\d+\.)[ \t]+(?P<name>tensorflow(?:-gpu)?|pytorch|torch|jax)\b[\s(:,]{0,9}"
+    r"(?:version\s{0,9})?(?P<sign>==|>=|≥|=|v)?\s{0,9}(?P<release>\d+\.\d+)(?P<rest>[^\n]*)",
     re.MULTILINE | re.IGNORECASE,
 )
 """An item of a list that begins with a framework and its release: "- PyTorch 1.3.0"."""
+INSTALLER = re.compile(r"\b(?:pip|conda|mamba|uv)\d*\s")
 PINNED = re.compile(
-    r"\b(?:pip|conda|mamba)\d*\s[^\n]*?\binstall(?=\s)[^\n]*?[\s\"']"
-    r"(?P<name>tensorflow(?:-gpu)?|pytorch|torch|jax)(?:\[[\w,-]+\])?"
+    r"[\s\"'](?P<name>tensorflow(?:-gpu)?|pytorch|torch|jax)(?:\[[\w,-]+\])?"
     r"==?(?P<release>\d+\.\d+(?:\.\d+)?)"
 )
-"""A line that installs a framework's release: pip install torch==1.12.1+cu113."""
+"""A framework's release that is installed: pip install torch==1.12.1+cu113."""
 OR_NEWER = re.compile(r"[.\d]*\s*(\+|(and|or) (later|newer|higher|above|up))", re.IGNORECASE)
 NOT_HERE = re.compile(rf"{ASIDE.pattern}|cpu|npu|tpu|xpu|rocm|amd|mps|mac|win", re.IGNORECASE)
 """Groups for changing the project, or for other machines."""
-OWN_EXTRAS = re.compile(
-    r"\b(?:pip\d?|uv)\s[^\n]*?\binstall(?=\s)[^\n]*?[\s\"']\./?(?:\[([\w\s,-]+)\])?[\"']?(?=\s|$)"
-)
-"""A line that installs the project itself, with the groups that it takes."""
+OWN_EXTRAS = re.compile(r"[\s\"']\./?(?:\[([\w\s,-]+)\])?[\"']?(?=\s|$)")
+"""The project itself among what is installed, with the groups that it takes."""
 
 
 def own_extras(root: Path) -> tuple[str, ...]:
     """Return the optional groups that the README's first installation of the project takes."""
     for path in (root / name for name in NAMES):
         for block in BLOCK.finditer(read_text(path) or ""):
-            for line in block[2].splitlines():
-                if found := OWN_EXTRAS.search(line):
+            for words in _installed_words(block[2]):
+                if found := OWN_EXTRAS.search(words):
                     names = (name.strip() for name in (found[1] or "").split(","))
                     return tuple(name for name in names if name and not NOT_HERE.search(name))
     return ()
@@ -52,7 +50,7 @@ def framework_releases(root: Path, scripts: Iterable[Path] = ()) -> tuple[Requir
     """
     found: list[Requirement] = []
     for path in (*(root / name for name in NAMES), *scripts):
-        text = re.sub(r"\[([^\]\n]*)\]\([^)\n]*\)", r"\1", read_text(path) or "")
+        text = re.sub(r"\[([^\[\]\n]*)\]\([^()\n]*\)", r"\1", read_text(path) or "")
         for match in RELEASE.finditer(re.sub(r"[`*]{1,2}(?=\w)|(?<=\w)[`*]{1,2}", "", text)):
             name = framework_name(match["name"].lower().replace("pytorch", "torch"))
             older = match["sign"] in (">=", "≥") or OR_NEWER.match(match["rest"])
@@ -64,13 +62,20 @@ def framework_releases(root: Path, scripts: Iterable[Path] = ()) -> tuple[Requir
     return tuple(found)
 
 
+def _installed_words(text: str) -> Iterator[str]:
+    """Yield what each command of pip, uv or conda installs; every sign is looked at once."""
+    for command in re.split(r"[;&|\n]+", text):
+        if found := INSTALLER.search(command):
+            yield command[found.end() :].partition("install")[2]
+
+
 def _installed_frameworks(path: Path, root: Path) -> list[Requirement]:
     """Return the frameworks that a README's blocks or a script install at one release."""
     text = re.sub(r"\\\n", " ", read_text(path) or "")
     blocks = [text] if path.name not in NAMES else [block[2] for block in BLOCK.finditer(text)]
-    matches = chain.from_iterable(map(PINNED.finditer, blocks))
+    words = chain.from_iterable(map(_installed_words, blocks))
     pins: dict[str, set[str]] = {}
-    for match in matches:
+    for match in filter(None, map(PINNED.search, words)):
         name = framework_name(match["name"].replace("pytorch", "torch"))
         if name is not None:
             pins.setdefault(name, set()).add(match["release"])

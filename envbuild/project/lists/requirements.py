@@ -25,7 +25,7 @@ MOST_FILES = 100
 NO_ADDRESS = (
     'init takes no addresses: write "NAME @ git+https://HOST/PATH@COMMIT", or put it on an index'
 )
-OPTION = re.compile(r"\s+--?[a-z].*$")
+OPTION = re.compile(r"\s--?[a-z].*$")
 EGG = re.compile(r"[#&]egg=([A-Za-z0-9._-]+)")
 ADDRESS = re.compile(
     r"[a-z+]+://|git\+|file:|\.{1,2}/|/|\.$|\.\[|[\w.\[\],-]+\s*@\s*\S+:|\S+\.(whl|tar\.gz"
@@ -33,12 +33,12 @@ ADDRESS = re.compile(
 )
 CONDA_BUILT = re.compile(r"([A-Za-z0-9][\w.-]*) @ file://\S*/[\w.-]+_\d{10,}/work(/\S*)?")
 """What pip freeze writes of a package that conda had built: a folder with the time of its build."""
-VIA = re.compile(r"#\s+via\b|^\s+#\s{1,3}(-r\s|via\b)", re.MULTILINE)
+VIA = re.compile(r"#\s+via\b|^[ \t]+#\s{1,3}(-r\s|via\b)", re.MULTILINE)
 
 
 def parse_requirement(text: str, where: str) -> Requirement | None:
     """Return the requirement in a PEP 508 line; None where it is none, or an address."""
-    cleaned = re.sub(r"\s+#.*$", "", text.strip()).strip().rstrip(";,").strip()
+    cleaned = re.sub(r"\s#.*$", "", text.strip()).strip().rstrip(";,").strip()
     try:
         requirement = Pep508(cleaned)
     except NO_REQUIREMENT:
@@ -61,7 +61,7 @@ def parse_wheel_address(text: str, where: str) -> Requirement | None:
     torch==2.0.1+cu118.  None for any other address: a wheel without a local part may hold
     anything under its name.
     """
-    match = re.search(r"://[^\s#?]*/([^/\s#?]+\.whl)", text)
+    match = re.search(r"://[^\s#?]{0,500}/([^/\s#?]{1,300}\.whl)", text)
     if match is None or cuda_of(unquote(match[1])) is None:
         return None
     try:
@@ -307,7 +307,9 @@ def called_direct(text: str) -> frozenset[str]:
         if via:
             source = via[1]
         open_via = bool(via) or continues
-        if name and re.search(r"(^|,\s*)(-r\s|\S+ \((pyproject\.toml|setup\.(py|cfg))\))", source):
+        if name and re.search(
+            r"(^|,\s*)(-r\s|[^\s,]+ \((pyproject\.toml|setup\.(py|cfg))\))", source
+        ):
             found.add(name)
     return frozenset(found)
 

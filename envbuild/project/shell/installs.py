@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from packaging.utils import canonicalize_name
 
 from envbuild.base.suggest import framework_name
-from envbuild.limits import split_words
+from envbuild.limits import KIB, split_words
 from envbuild.project.cuda import cuda_of
 from envbuild.project.lists.requirements import (
     NO_ADDRESS,
@@ -27,14 +27,8 @@ PREFIXES = {"sudo", "command", "exec", "time", "env", "nohup"}
 SHELLS = {"bash", "sh", "zsh", "dash"}
 APT = {"apt-get", "apt", "aptitude", "apt-fast"}
 INDEX = {
-    "-i",
-    "--index-url",
-    "--extra-index-url",
-    "-f",
-    "--find-links",
-    "--index",
-    "--default-index",
-}
+    "-i", "--index-url", "--extra-index-url", "-f", "--find-links", "--index", "--default-index",
+}  # fmt: skip
 WITH_VALUE = {
     *INDEX, "-t", "--target", "--trusted-host", "--timeout", "--default-timeout", "--root",
     "--prefix", "--cache-dir", "-c", "--constraint", "-n", "--name", "-p", "--channel",
@@ -68,9 +62,12 @@ FETCHES = re.compile(
     r"(\S*/)?(wget|curl|aria2c|axel|svn|rsync|gdown|gsutil|aws|huggingface-cli|hf|npm|yarn"
     r"|cargo|go|cpan|cpanm|Rscript|R|add-apt-repository"
     r"|apt-add-repository|apt-key|snap)\b|git\s+(clone|pull|fetch|submodule|lfs)\b"
-    r"|git\s.*\bclone\b|.*\b(wget|curl)\b.*\|"
+    r"|git\s.*\bclone\b"
 )
 """Lines that need a network, which a build has not."""
+PIPED = re.compile(r"\b(wget|curl)\b")
+LONGEST = 8 * KIB
+"""Characters of a command that is kept; rules for them take time by the square of that."""
 OURSELVES = re.compile(
     r"(\.|\$PWD|\$\(pwd\)|/(app|workspace|code|src|work|root|opt/\w+)/?\.?)?/?\.?(\[[^\]]*\])?",
     re.IGNORECASE,
@@ -111,9 +108,8 @@ class ShellFindings:
 
 def _keep_apart(lines: list[str]) -> list[str]:
     """Return the commands of a line; in brackets, where they change the folder for those behind."""
-    if any(CHANGES_FOLDER.match(line) for line in lines):
-        return [f"({' && '.join(lines)})"]
-    return lines
+    changes = any(map(CHANGES_FOLDER.match, lines))
+    return [f"({' && '.join(lines)})"] if changes else lines
 
 
 def read_lines(lines: list[str], where: str, *, apart: bool = False) -> ShellFindings:
@@ -179,7 +175,7 @@ def _read_command(command: str, found: ShellFindings, where: str) -> None:
         _read_install(program, rest, command, found, where)
     elif program.startswith("python") and rest[:1] == ["setup.py"] and len(rest) > 1:
         _tell_not_installed(found, where)
-    elif not (HOUSEKEEPING.match(command) or _installs_lists(program, rest)):
+    elif not (HOUSEKEEPING.match(command[:LONGEST]) or _installs_lists(program, rest)):
         _keep_line(command, found)
 
 
@@ -201,22 +197,26 @@ def _installs_lists(program: str, rest: list[str]) -> bool:
 
 def _keep_line(command: str, found: ShellFindings) -> None:
     """Keep a line, or refuse one that cannot work, does harm or holds a secret."""
-    shown = without_secrets(command)[:160]
-    if has_secret(command):
+    shown = without_secrets(command[:LONGEST])[:160]
+    if len(command) > LONGEST:
+        found.refused.append((shown, f"it has more than {LONGEST} characters"))
+    elif has_secret(command):
         found.refused.append((shown, "it holds a secret"))
     elif removes_framework(command):
         found.refused.append((shown, "it would remove the base's framework"))
-    elif FETCHES.match(command):
+    elif FETCHES.match(command) or PIPED.search(command.rpartition("|")[0]):
         found.refused.append((shown, "a build has no network"))
         found.gone |= _fetched_names(command)
-    elif any(_names_file(one, command) or _names_file(one, found.here) for one in found.gone):
+    elif found.gone & (_named_files(command) | _named_files(found.here)):
         found.refused.append((shown, "it needs what a line before it fetches"))
     else:
         found.post.append(command)
 
 
-def _names_file(file: str, command: str) -> bool:
-    return re.search(rf"(^|[\s/=\"'{{}}]){re.escape(file)}([\s/\"'.]|$)", command) is not None
+def _named_files(command: str) -> set[str]:
+    """Return the names in a command that may be files; of a.zip also a."""
+    words = set(re.split(r"[\s/=\"'{}]+", command))
+    return words | {word.rpartition(".")[0] for word in words}
 
 
 def removes_framework(command: str) -> bool:
@@ -320,8 +320,7 @@ def _pip_folder(value: str, found: ShellFindings, where: str) -> None:
 
 def _tell_not_installed(found: ShellFindings, where: str) -> None:
     note = f"{where}: {NOT_INSTALLED}"
-    if note not in found.notes:
-        found.notes.append(note)
+    found.notes += [] if note in found.notes else [note]
 
 
 def _pip_word(word: str, found: ShellFindings, where: str) -> None:

@@ -12,7 +12,7 @@ from envbuild.project.shell.installs import read_lines
 from envbuild.project.tree import is_inside, read_text, shown_path
 
 LINE = re.compile(
-    r"^[ \t]*[$%>]?[ \t]*((?:sudo[ \t]+)?(?:\S*python[\d.]*[ \t]+-m[ \t]+)?(?:pip|conda|mamba)\d*[ \t]+"
+    r"^[ \t]*(?:[$%>][ \t]*)?((?:sudo[ \t]+)?(?:\S*python[\d.]*[ \t]+-m[ \t]+)?(?:pip|conda|mamba)\d*[ \t]+"
     r"(?:install|create)\b[^\n]*)$",
     re.MULTILINE,
 )
