@@ -84,16 +84,25 @@ def test_h5py_3_beside_tensorflow_2_1_is_known_without_installing_tensorflow(
     assert found["companions"] == "h5py 3.11.0 does not go with tensorflow 2.1.0: it wants h5py<3"
 
 
-def test_two_opencvs_one_over_the_other(tmp_path: Path) -> None:
-    tree = real(
-        tmp_path / "image",
-        "numpy==1.26.4",
-        "opencv-python-headless==4.10.0.84",
-        "opencv-contrib-python-headless==4.10.0.84",
-    )
+PLAIN = "opencv-python-headless==4.10.0.84"
+CONTRIB = "opencv-contrib-python-headless==4.10.0.84"
+
+
+def test_opencv_over_its_contrib_build(tmp_path: Path) -> None:
+    tree = real(tmp_path / "image", "numpy==1.26.4", CONTRIB, PLAIN)
     report = tree.check(make_recipe("opencv-python-headless"))
     assert failures(report) == {
         "exclusive": "opencv-contrib-python-headless and opencv-python-headless are both installed; they share the "
         "files of cv2"
     }
     assert "import" in reason(report, "direct-imports")
+
+
+def test_the_contrib_build_of_opencv_over_the_plain_one(tmp_path: Path) -> None:
+    tree = real(tmp_path / "image", "numpy==1.26.4", PLAIN, CONTRIB)
+    report = tree.check(make_recipe("opencv-python-headless"))
+    assert failures(report) == {}
+    assert reason(report, "exclusive") == (
+        "opencv-contrib-python-headless and opencv-python-headless are of one release, and the files are "
+        "opencv-contrib-python-headless's"
+    )
