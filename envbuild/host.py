@@ -6,7 +6,9 @@ import os
 import platform
 import pwd
 import re
+import shutil
 import stat
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -185,6 +187,12 @@ def network_namespaces_work() -> bool:
     """Tell whether the kernel gives networks of their own; one that does not say is taken to."""
     limit = _number(Path("/proc/sys/user/max_net_namespaces"))
     return limit is None or limit > 0
+
+
+def free_bytes(folder: Path) -> int:
+    """Return the bytes that may be written there: no end where the file system tells no size."""
+    found = shutil.disk_usage(folder)
+    return found.free if found.total else sys.maxsize
 
 
 def read_space(

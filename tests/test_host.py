@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envbuild.host import Host, read_driver, read_host, read_space, user_namespaces_work
+from envbuild.host import Host, free_bytes, read_driver, read_host, read_space, user_namespaces_work
 from envbuild.run import LocalRunner
 from tests.support import ScriptedRunner
 
@@ -199,3 +200,13 @@ def test_user_namespaces_without_the_program(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert user_namespaces_work(LocalRunner()) is None
+
+
+def test_a_file_system_that_tells_no_size_is_not_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FUSE's default answer to statvfs is zeros (libfuse, fuse_operations.statfs)."""
+    assert free_bytes(tmp_path) < 10**15
+    none = shutil.disk_usage(tmp_path)._replace(total=0, used=0, free=0)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: none)
+    assert free_bytes(tmp_path) > 10**15

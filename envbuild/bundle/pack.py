@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
-import shutil
 import tarfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from envbuild.bundle.readme import build_script, readme
 from envbuild.context import Context
 from envbuild.errors import IntegrityError, SpaceError, UsageError
 from envbuild.formats.oci import OciImage
+from envbuild.host import free_bytes
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.write import write_lock
 from envbuild.plan.apptainer import with_header
@@ -250,7 +250,7 @@ def _write(
 ) -> int:
     total = sum(member.size for member in table.members)
     with os_errors_as(target.parent):
-        free = shutil.disk_usage(target.parent).free
+        free = free_bytes(target.parent)
     if total * 1.01 + CHUNK > free:
         raise SpaceError(
             f"the bundle takes {human_bytes(total)}, {human_bytes(free)} are free",

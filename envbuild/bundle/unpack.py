@@ -15,6 +15,7 @@ import msgspec
 from envbuild import limits
 from envbuild.bundle.model import BIGGEST_TABLE, TABLE, Member, Table
 from envbuild.errors import EnvbuildError, IntegrityError, SpaceError, UsageError
+from envbuild.host import free_bytes
 from envbuild.limits import UNREADABLE, reading
 from envbuild.net.partial import is_complete
 from envbuild.progress import Transfer
@@ -150,7 +151,7 @@ def _check_space(table: Table, store: Store) -> None:
     }
     folder = store.folder("artifacts")
     with os_errors_as(folder):
-        free = shutil.disk_usage(folder).free
+        free = free_bytes(folder)
     if sum(lacking.values()) + CHUNK > free:
         needed = human_bytes(sum(lacking.values()))
         hint = "free space there, or point ENVBUILD_STORE to a larger file system"

@@ -13,6 +13,7 @@ import stat
 import struct
 import threading
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 from envbuild import limits
@@ -29,7 +30,8 @@ def start_limits(cache: Path, local: Sequence[Path]) -> None:
     ``cache`` holds the lists of earlier runs, ``local`` are channels that are folders: nobody has
     to send these again.
     """
-    at_hand = _size_below(cache) + sum(map(_size_of_lists, local))
+    lists = chain.from_iterable(channel.glob("*/repodata*") for channel in local)
+    at_hand = sum(path.stat().st_size for path in chain(cache.rglob("*"), lists) if path.is_file())
     set_limits(at_hand)
     threading.Thread(target=_raise_limits, args=(at_hand,), daemon=True).start()
 
@@ -68,12 +70,3 @@ def count_received() -> dict[int, int]:
         if len(info) >= BYTES_RECEIVED + 8:
             found[about.st_ino] = int(struct.unpack_from("=Q", info, BYTES_RECEIVED)[0])
     return found
-
-
-def _size_below(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-
-
-def _size_of_lists(channel: Path) -> int:
-    """Return the size of a channel's own lists, without its packages."""
-    return sum(path.stat().st_size for path in channel.glob("*/repodata*") if path.is_file())

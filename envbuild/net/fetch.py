@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from urllib.parse import quote
 
 from envbuild.context import Context
 from envbuild.errors import IntegrityError, NetworkError, SpaceError, UsageError
+from envbuild.host import free_bytes
 from envbuild.net.channels import channel_urls
 from envbuild.net.download import Download, download_file
 from envbuild.net.index import index_url, read_links
@@ -256,7 +256,7 @@ def _check_space(todo: Iterable[Artifact], store: Store) -> None:
     arrived = sum(size_of(partial_path(store.artifact(item.sha256))) for item in todo)
     needed = total_size(todo) - arrived
     with os_errors_as(folder):
-        free = shutil.disk_usage(folder).free
+        free = free_bytes(folder)
     if needed + RESERVE > free:
         raise SpaceError(
             f"{human_bytes(needed)} are to be downloaded, {human_bytes(free)} are free",

@@ -13,6 +13,7 @@ from typing import BinaryIO
 
 from envbuild.errors import EnvbuildError, HostError, IntegrityError, SpaceError, UsageError
 from envbuild.formats.file_copy import append_file
+from envbuild.host import free_bytes
 from envbuild.shelf.backend import (
     BIGGEST_TEXT,
     MARKER,
@@ -151,8 +152,7 @@ class FolderBackend:
 
     def free_bytes(self) -> int:
         """Return the free bytes of the file system."""
-        found = os.statvfs(self.root)
-        return found.f_bavail * found.f_frsize
+        return free_bytes(self.root)
 
     def _put(self, path: str, data: bytes) -> None:
         """Write one small file; an equal one stays, a damaged one is replaced."""

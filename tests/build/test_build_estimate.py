@@ -71,7 +71,9 @@ def free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]
 
         monkeypatch.setattr(Path, "stat", device)
         monkeypatch.setattr(
-            shutil, "disk_usage", lambda folder: Usage(0, 0, rooms.get(Path(folder).name, 10**15))
+            shutil,
+            "disk_usage",
+            lambda folder: Usage(10**16, 0, rooms.get(Path(folder).name, 10**15)),
         )
 
     return give
@@ -156,7 +158,7 @@ def test_modes_put_their_bytes_where_they_do(
 
 
 def test_needs_on_one_file_system_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(0, 0, 2_500_000_000))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(10**16, 0, 2_500_000_000))
     check_space([(tmp_path / "a", 10**9, "TMPDIR"), (tmp_path / "b/c", 10**9, "-o")])
     with pytest.raises(SpaceError) as caught:
         check_space([(tmp_path / "a", 10**9, "TMPDIR"), (tmp_path / "b/c", 2 * 10**9, "-o")])
@@ -167,7 +169,7 @@ def test_needs_on_one_file_system_add_up(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_quota_counts_though_the_disk_has_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(0, 0, 10**15))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(10**16, 0, 10**15))
     own = Quota(used=18 * 10**9, limit=19 * 10**9, hard=20 * 10**9, files_used=0, files_limit=None)
     lab = Quota(used=0, limit=None, hard=10**9, files_used=0, files_limit=None, group="lab")
     for name in ("store", "out"):

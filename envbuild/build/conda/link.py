@@ -22,7 +22,7 @@ from envbuild.conda.metadata import CondaInfo, CondaPath
 from envbuild.conda.replace import entry_point_script, replace_in_binary, replace_in_text
 from envbuild.errors import IntegrityError
 from envbuild.formats.block_codec import BLOCK, Codec
-from envbuild.formats.file_tree import TreeEntry
+from envbuild.formats.file_tree import EPOCH, TreeEntry
 from envbuild.limits import reading
 from envbuild.lock.model import CondaPackage
 from envbuild.parts.cache import part_key
@@ -178,9 +178,8 @@ class _Linking:
         )
 
     def _add(self, path: str, mode: int, content: BinaryIO, time: int | None = None) -> FilePlace:
-        entry = TreeEntry(f"{self.prefix.path}/{path}", "f", mode)
-        if time is not None and 0 <= time <= LATEST:
-            entry = TreeEntry(f"{self.prefix.path}/{path}", "f", mode, mtime=time)
+        own = time if time is not None and 0 <= time <= LATEST else EPOCH
+        entry = TreeEntry(f"{self.prefix.path}/{path}", "f", mode, mtime=own)
         place = self.writer.add(entry, content)
         assert place is not None  # noqa: S101  (files have one)
         return place

@@ -31,12 +31,11 @@ def installed_path(
     path: CondaPath, target: str, *, sha256: str | None, size: int | None
 ) -> InstalledPath:
     """Return what the record says of a path that was laid at ``target`` with these bytes."""
-    changed = sha256 if sha256 != path.sha256 else None
     return InstalledPath(
         path=target,
         type=path.type,
         sha256=path.sha256,
-        sha256_in_prefix=changed,
+        sha256_in_prefix=sha256 if sha256 != path.sha256 else None,
         size=size,
         placeholder=path.placeholder,
         mode=path.mode,

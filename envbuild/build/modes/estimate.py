@@ -5,7 +5,6 @@ And whether there is room for it.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 from envbuild.build.model import Estimate
 from envbuild.build.modes import Mode
 from envbuild.errors import SpaceError
+from envbuild.host import free_bytes
 from envbuild.lock.model import Lock
 from envbuild.quota import Quota
 from envbuild.store.units import human_bytes
@@ -79,7 +79,7 @@ def check_space(
         existing = next(path for path in (folder, *folder.parents) if path.exists())
         systems.setdefault(existing.stat().st_dev, []).append((existing, size, setting))
     for members in systems.values():
-        free = shutil.disk_usage(members[0][0]).free
+        free = free_bytes(members[0][0])
         _require_room(members, free, f"{human_bytes(free)} are free")
     for members in systems.values():
         counted: dict[str, tuple[Quota, list[Need]]] = {}

@@ -54,8 +54,7 @@ def conda_packages(evidence: Evidence) -> Verdict:
 def _refuse_cpu_builds(evidence: Evidence, found: CondaSurvey) -> Verdict | None:
     """Fail on a framework for the CPU beside CUDA's libraries: nobody wants both."""
     table = load_conda()
-    names = {package.name for package in found.packages}
-    cuda = sorted(names & table.libraries)
+    cuda = sorted(table.libraries.intersection(package.name for package in found.packages))
     if not cuda or evidence.expected.wants_cpu:
         return None
     for package in found.packages:
