@@ -20,6 +20,7 @@ from envbuild.project.conda.environment import (
     variables_of,
 )
 from envbuild.project.conda.locked_lists import channel_name, is_conda_list, read_conda_list
+from envbuild.project.gather import recipe_name
 from envbuild.project.lists.requirements import read_pip_lines
 from envbuild.project.model import FileFindings, RecipeDraft
 from envbuild.project.names import implied_framework
@@ -94,7 +95,7 @@ def draft_conda_recipe(path: Path, site: str | None, conda_only: Texts = ()) -> 
     if on_gpu and site is None:
         below["target"] = ('name the nodes that the image is for: gpu = ["A100"], driver = "550"',)
     recipe = Recipe(
-        recipe=AboutSection(name=_recipe_name(found.title or path.resolve().parent.name)),
+        recipe=AboutSection(name=recipe_name(found.title or path.resolve().parent.name)),
         base=BaseSection(bootstrap=BASE, cpu=not on_gpu),
         python=PythonSection(dependencies=found.wheels),
         conda=CondaSection(channels=found.channels, dependencies=found.specs),
@@ -115,10 +116,6 @@ def _asks_for_gpu(found: _Environment) -> bool:
     of_gpu = table.frameworks | table.depends | table.libraries | set(table.through)
     named = any(framework_name(name) or implied_framework(name) for name in names)
     return named or bool(names & of_gpu)
-
-
-def _recipe_name(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._")[:64] or "environment"
 
 
 def _locked_environment(path: Path) -> _Environment:

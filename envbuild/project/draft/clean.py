@@ -186,19 +186,9 @@ def _preferred_one(module: str, there: list[Requirement]) -> Requirement:
     if module == "cv2":
         contrib = any("contrib" in requirement.name for requirement in there)
         name = "opencv-contrib-python-headless" if contrib else "opencv-python-headless"
-        same = next((requirement for requirement in there if requirement.name == name), None)
-        bounds = next(
-            (bounds_of(requirement) for requirement in there if bounds_of(requirement)), ""
-        )
-        return same or Requirement(text=f"{name}{bounds}", name=name, where=there[0].where)
-    return next(
-        (
-            requirement
-            for requirement in there
-            if "gpu" in requirement.name or "cuda" in requirement.name
-        ),
-        there[0],
-    )
+        bounds = next(filter(None, map(bounds_of, there)), "")
+        return Requirement(text=f"{name}{bounds}", name=name, where=there[0].where)
+    return next((one for one in there if re.search("gpu|cuda", one.name)), there[0])
 
 
 def companion_unpinned(requirement: Requirement) -> Requirement:
@@ -216,11 +206,15 @@ def without_others(
     requirements: Iterable[Requirement], python: str | None, found: Cleaned
 ) -> list[Requirement]:
     """Drop requirements whose marker does not hold on the base."""
+    series = python or "3.11"
     there = {
         "sys_platform": "linux",
         "platform_system": "Linux",
         "os_name": "posix",
         "platform_machine": "x86_64",
+        "python_version": series,
+        "python_full_version": f"{series}.9",
+        "extra": "",
     }
     kept: list[Requirement] = []
     for requirement in requirements:
@@ -228,15 +222,8 @@ def without_others(
         about_python = marker is not None and (
             "python" in str(marker) or "implementation" in str(marker)
         )
-        if marker is None or (about_python and python is None):
-            kept.append(requirement)
-            continue
-        series = {
-            "python_version": python or "3.11",
-            "python_full_version": f"{python or '3.11'}.9",
-            "extra": "",
-        }
-        if marker.evaluate({**there, **series}):
+        unknown = about_python and python is None
+        if marker is None or unknown or marker.evaluate(there):
             kept.append(requirement)
         else:
             found.dropped.append((requirement, f"its marker does not hold on this base ({marker})"))

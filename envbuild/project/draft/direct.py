@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from itertools import chain
+from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
@@ -45,6 +46,8 @@ def listed_requirements(
     requirements = list(chain.from_iterable(_needed_ones(builder, one, used) for one in direct))
     enough = any(not findings.image and findings.requirements for findings in direct)
     of_project = [findings for findings in dumps if not _is_of_installation(findings)]
+    # what a dump has and the code cannot start without is needed, though no direct list has it
+    needed = {distribution_of(one.module) for one in builder.gathered.imports if one.certain}
     for findings in dumps:
         if enough:
             builder.note(
@@ -52,7 +55,11 @@ def listed_requirements(
                 f"{findings.file} is a dump of a whole environment: the direct lists were "
                 "taken instead",
             )
-            requirements += _frameworks_of(findings, requirements)
+            beside = {Path(one.file).parent for one in direct}
+            if Path(findings.file).parent in {Path(), *beside}:
+                requirements += _frameworks_of(findings, requirements)
+                needed -= {one.name for one in requirements}
+                requirements += [one for one in findings.requirements if one.name in needed]
             continue
         if of_project and findings not in of_project:
             other = of_project[0].file
@@ -133,11 +140,8 @@ def _roots_of_dump(
     if imported and _is_of_installation(findings):
         return imported, "what the code imports, for it is a dump of a conda installation"
     if findings.direct:
-        return tuple(
-            requirement
-            for requirement in findings.requirements
-            if requirement.name in findings.direct
-        ), "it says so itself"
+        named = tuple(one for one in findings.requirements if one.name in findings.direct)
+        return named, "it says so itself"
     return index.reduce(findings.requirements, used)
 
 
@@ -153,7 +157,9 @@ def imported_requirements(
     """
     named = {requirement.name for requirement in requirements}
     aside = chain.from_iterable(findings.aside for findings in builder.gathered.all_findings)
-    elsewhere = set(filter(None, (_name_of(text) for text, _ in aside)))
+    # a wheel that lies on another machine is no source of a package that the index has
+    lost = re.compile(r"/[^:]*\.whl")
+    elsewhere = {_name_of(text) or "" for text, _ in aside if not lost.fullmatch(text)}
     itself = {one.project for one in builder.gathered.all_findings if one.project}
     frameworks = {name for name in named if framework_name(name, greater=True)}
     complete = any(findings.complete for findings in builder.gathered.all_findings)
@@ -205,8 +211,6 @@ def _is_there(dist: str, named: set[str]) -> bool:
     """Whether a distribution, or another one with the same modules, is named already."""
     stand_ins = load_aliases().exclusive.values()
     if dist in named or any(dist in group and named & set(group) for group in stand_ins):
-        return True
-    if f"{dist}-binary" in named or dist.removesuffix("-binary") in named:
         return True
     if framework_name(dist) and any(framework_name(name) == framework_name(dist) for name in named):
         return True

@@ -12,8 +12,8 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from envbuild.base.catalogue import CatalogueEntry, catalogue_entries
 from envbuild.base.debian.distribution import release_of
-from envbuild.base.suggest import BaseMatch, BaseQuery, framework_name, suggest_bases
-from envbuild.data.lookup import numbers, released
+from envbuild.base.suggest import BaseMatch, BaseQuery, framework_name, holds_python, suggest_bases
+from envbuild.data.lookup import numbers
 from envbuild.data.package_tables import load_names
 from envbuild.errors import UsageError
 from envbuild.project.draft.clean import bounds_of
@@ -200,19 +200,12 @@ def _first_match(wish: BaseQuery, framework: Requirement | None = None) -> BaseM
     )
     if pinned is None or wish.framework != framework_name(framework.name if framework else ""):
         return sound[0] if sound else None
-    day = released(wish.framework, pinned[1])
-    oldest = min(sound, key=lambda choice: numbers(choice.entry.version or "999"), default=None)
-    if (
-        day is None
-        and oldest is not None
-        and numbers(pinned[1]) < numbers(oldest.entry.version or "")
-    ):
-        return oldest
-    days = [(choice, released(choice.entry.framework, choice.entry.version)) for choice in sound]
-    near = [(abs(other - day), choice) for choice, other in days if day and other]
-    if near:
-        return min(near, key=lambda pair: pair[0])[1]
-    return sound[0] if sound else None
+    line = numbers(pinned[1])[:2]
+    lines = {id(one): numbers(one.entry.version or "")[:2] for one in sound}
+    later = [one for one in sound if lines[id(one)] >= line]
+    if later:
+        return min(later, key=lambda one: lines[id(one)])
+    return max(sound, key=lambda one: lines[id(one)], default=None)
 
 
 def _release_line(text: str) -> str:
@@ -265,7 +258,7 @@ def _left_out(
     series = _python_series(entry)
     if not exact:
         yield f"base: no base holds {framework.text}; {entry.version} is the nearest"
-    if wanted.python and series and not _allows_python(wanted.python, series):
+    if wanted.python and series and not allows_python(wanted.python, series):
         has = f"the project asks for Python {wanted.python}; this base has {series}"
         yield f"base: {has}. Another one comes from [conda], or with an image as base"
     if wanted.pythons and series and series not in wanted.pythons:
@@ -277,13 +270,10 @@ def _left_out(
         yield f"base: of the time of the project's pins (the newest came out on {wanted.until})"
 
 
-def _allows_python(python: str, series: str) -> bool:
-
+def allows_python(python: str, series: str) -> bool:
+    """Whether some release of a Python series ("3.8") is inside bounds; true for bad ones."""
     try:
-        return any(
-            SpecifierSet(python).contains(f"{series}.{patch}", prereleases=True)
-            for patch in (0, 5, 9, 18)
-        )
+        return holds_python(SpecifierSet(python), series)
     except InvalidSpecifier:
         return True
 
@@ -291,7 +281,7 @@ def _allows_python(python: str, series: str) -> bool:
 def _bare_base(wanted: BaseNeeds) -> ProposedBase:
     series = [one for one in BARE if not wanted.pythons or one in wanted.pythons]
     order = [one for one in ("3.11", "3.13", "3.9") if one in series] or ["3.11", "3.13", "3.9"]
-    fitting = [one for one in order if _allows_python(wanted.python or "", one)]
+    fitting = [one for one in order if allows_python(wanted.python or "", one)]
     version = fitting[0] if fitting else order[0]
     notes = (
         ()

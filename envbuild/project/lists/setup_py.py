@@ -107,6 +107,7 @@ def _from_list(other: Path, root: Path, file: str, handed: Handed) -> FileFindin
         project=_project_name(handed),
         frozen=found.frozen,
         cuda=found.cuda,
+        complete=len(found.requirements) >= LONG_LIST,
     )
 
 
