@@ -78,6 +78,8 @@ class TestCommandLine:
             ("make --fakeroot small", 2, "what to do: it is called --mode fakeroot"),
             ("exec --nv small python", 125, "leave it out: programs in the image see this"),
             ("submit small --time 1:00:00 -- python", 2, "what to do: it is called --walltime"),
+            ("submit small --qos=long -- true", 2, "goes to it as it is: --option '--qos=VALUE'"),
+            ("submit small -p gpu -- true", 2, "what to do: it is called --partition"),
         ],
     )
     def test_options_of_other_tools(
