@@ -1,7 +1,6 @@
 """The tables of this folder: one record and one loader a file (see package_tables).
 
-The head of each file says what its keys mean.  Unknown keys are errors, so a slip of the pen is
-found by the first test.
+The head of each file says what its keys mean.  Unknown keys are errors: a test finds each slip.
 """
 
 from __future__ import annotations
@@ -257,6 +256,7 @@ class ReleaseTable(TableRow, frozen=True):
     torch: dict[str, dt.date]
     tensorflow: dict[str, dt.date]
     jax: dict[str, dt.date]
+    cupy: dict[str, dt.date]
 
 
 class CatalogueSuite(TableRow, frozen=True):

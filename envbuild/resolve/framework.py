@@ -27,7 +27,12 @@ def with_framework(facts: BaseFacts, resolution: Resolution) -> BaseFacts:
     new = {canonicalize_name(found.name): _dist_of(found) for found in resolution.packages}
     kept = tuple(dist for dist in facts.dists if canonicalize_name(dist.name) not in new)
     created = framework.file.uploaded or facts.created
-    return _with_dists(facts, dists=(*kept, *new.values()), framework=framework, created=created)
+    return structs.replace(
+        facts,
+        dists=(*kept, *new.values()),
+        framework=f"{framework.name} {framework.version}",
+        created=created,
+    )
 
 
 def bare_framework(facts: BaseFacts, resolution: Resolution) -> tuple[BaseFacts, tuple[str, ...]]:
@@ -63,14 +68,6 @@ def _pinned_names(found: Found) -> set[str]:
         if any("*" not in one.version for one in exact):
             names.add(canonicalize_name(requirement.name))
     return names
-
-
-def _with_dists(
-    facts: BaseFacts, *, dists: tuple[Dist, ...], framework: Found, created: str | None
-) -> BaseFacts:
-    return structs.replace(
-        facts, dists=dists, framework=f"{framework.name} {framework.version}", created=created
-    )
 
 
 def _dist_of(found: Found) -> Dist:

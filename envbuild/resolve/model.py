@@ -24,7 +24,8 @@ class Request:
     names whose wheels are left alone, so that they are built; ``refresh`` asks the index even where
     the answer is still fresh; ``archives`` are file names of sdists and where they lie on this
     machine: their packages are taken from there alone; ``younger`` are names with releases that
-    ``as_of`` does not hide.
+    ``as_of`` does not hide; without ``hints`` a refusal gives its reasons and not what would help,
+    which takes seconds to find.
     """
 
     requirements: tuple[str, ...]
@@ -41,6 +42,7 @@ class Request:
     refresh: bool = False
     archives: Pairs = ()
     younger: Pairs = ()
+    hints: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -41,6 +41,16 @@ class Chosen:
         """Whether a stub was chosen: the base holds it."""
         return is_stub(self.version)
 
+    @property
+    def files(self) -> tuple[Candidate, ...]:
+        """All of them."""
+        return (*self.wheels, *filter(None, (self.sdist,)))
+
+    @property
+    def uploaded(self) -> str:
+        """The ISO date of the first file; empty where the index tells none."""
+        return min(filter(None, (file.uploaded for file in self.files)), default="")
+
 
 def read_pylock(text: str) -> dict[str, Chosen]:
     """Read uv's answer by name.  Raises ToolFailedError for an unknown form."""

@@ -82,12 +82,27 @@ def test_the_environment_for_the_gpu_is_taken(tmp_path: Path) -> None:
     assert "environment.yml" in comments(tmp_path)
 
 
-@pytest.mark.parametrize("asked", ["cupy", "cupy-cuda113==10.6.0", "cupy-cuda12x"])
+@pytest.mark.parametrize("asked", ["cupy", "cupy-cuda12x"])
 def test_cupy_is_the_base_where_no_other_framework_is(tmp_path: Path, asked: str) -> None:
     write(tmp_path, {"requirements.txt": f"{asked}\nnumpy\n", "run.py": "import cupy\n"})
     base = drafted(tmp_path).recipe.base
     assert (base.framework or "").startswith("cupy-cuda12x[ctk]==")
     assert dependencies(tmp_path) == ["numpy"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "tag"),
+    [
+        ("cupy-cuda113==10.6.0", "v10.6.0"),
+        ("cupy-cuda11x==12.2.0", "v12.3.0"),
+        ("cupy-cuda12x==13.6.0", "v13.6.0"),
+        ("cupy<12", "v11.6.0"),
+    ],
+)
+def test_cupy_is_of_the_release_that_is_asked_for(tmp_path: Path, asked: str, tag: str) -> None:
+    """CuPy before 14 brings no CUDA libraries: its makers' images have them."""
+    write(tmp_path, {"requirements.txt": f"{asked}\nnumpy\n", "run.py": "import cupy\n"})
+    assert drafted(tmp_path).recipe.base.image == f"docker://cupy/cupy:{tag}"
 
 
 @pytest.mark.parametrize("listed", ["torch==2.5.1\ncupy-cuda12x\n", "torch==2.5.1\n"])

@@ -158,3 +158,12 @@ def test_uv_says_in_two_ways_that_a_date_cuts_a_release() -> None:
         "error: x\n  cause: Because numpy>1.21.5 was published after the exclude newer time and you require numpy==1.22.0, no."
     )
     assert hinted.filtered == said.filtered == ("numpy",)
+
+
+def test_a_date_that_cuts_a_release_which_is_asked_for_with_an_extra() -> None:
+    """As uv 0.13 says it of transformers[torch]==4.57.3 as of 2025-01-27."""
+    said = ConflictError(
+        "error: x\n  cause: Because transformers[torch]>4.48.1 was published after the exclude newer time and you "
+        "require transformers[torch]==4.57.3, we can conclude that your requirements are unsatisfiable."
+    )
+    assert said.filtered == ("transformers",)

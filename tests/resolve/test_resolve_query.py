@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,21 @@ def test_question_without_dependencies_soft_stubs_or_date(tmp_path: Path) -> Non
     )
     assert "--no-deps" in found
     assert not {"--find-links", "--exclude-newer", "--only-binary"} & set(found)
+
+
+def test_a_question_that_asks_the_index_again(tmp_path: Path) -> None:
+    indexes = {"default": "https://mirror.invalid/simple"}
+    plain = Question(requirements=("rich",))
+    given, files = [], []
+    for number, fresh in enumerate((False, True)):
+        place = tmp_path / f"question-{number}"
+        place.mkdir()
+        question = replace(plain, refresh=fresh)
+        given.append(set(uv_arguments(question, place, base(), "python3")))
+        write_question(place, question, hard=tmp_path / "hard", indexes=indexes, static={})
+        files.append("cache-control" in (place / "uv.toml").read_text())
+    assert given[1] - given[0] == {"--refresh"}
+    assert files == [True, False]
 
 
 def test_files_of_a_question(tmp_path: Path) -> None:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 
 from envbuild.base.model import BaseFacts
-from envbuild.errors import NetworkError, NoSolutionError, UsageError
+from envbuild.errors import HostError, NetworkError, NoSolutionError, UsageError
 from envbuild.progress import SilentStage
 from envbuild.resolve.model import HeldBack, Moved, Provided, Request, Resolution
+from envbuild.resolve.stubs import Stubs, write_wheel
+from envbuild.resolve.uv.query import Question
 from envbuild.resolve.uv.resolver import UvResolver
+from envbuild.resolve.uv.session import Session
 from envbuild.settings import Settings, load_settings
 from tests.resolve.conftest import SyntheticIndex, base, versions
 from tests.resolve.loopback import Server
@@ -586,6 +591,18 @@ def test_pin_that_is_in_the_way_is_told_with_what_would_fit(
     )
 
 
+def test_a_refusal_that_nobody_reads_has_the_same_reasons_and_no_hint(
+    index: SyntheticIndex, resolve: Resolve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index.wheel("torch", "2.4.0", "2.6.0")
+    index.wheel("vllm", "0.6.3", requires=("torch==2.4.0",))
+    index.wheel("vllm", "0.8.5", requires=("torch==2.6.0",))
+    whole = error_of(resolve, NGC, "vllm==0.8.5")
+    monkeypatch.setattr("envbuild.resolve.uv.refusal.suggest_changes", None)
+    error = error_of(resolve, NGC, "vllm==0.8.5", hints=False)
+    assert (error.what, error.hint) == (whole.what, None)
+
+
 def test_requirements_that_exclude_each_other(index: SyntheticIndex, resolve: Resolve) -> None:
     index.wheel("numpy", "1.13.3", "1.18.2", day="2020-03-17")
     index.wheel("tensorflow", "1.15.2", requires=("numpy>=1.16",))
@@ -725,6 +742,25 @@ def test_unreachable_index(index: SyntheticIndex, settings: Settings) -> None:
     )
 
 
+def test_an_upgrade_asks_for_pages_that_were_just_read(
+    server: Server, settings: Settings, tmp_path: Path
+) -> None:
+    wheel = write_wheel(tmp_path, "six", "1.16.0", ())
+    server.page("six", server.put(wheel.name, wheel.read_bytes()))
+    away = dataclasses.replace(
+        settings,
+        indexes={"default": f"{server.url}/simple"},
+        environment={**settings.environment, "UV_HTTP_RETRIES": "0"},
+    )
+    resolver = UvResolver(quiet_context(away))
+    asked = Request(facts=base(), requirements=("six",))
+    first = resolver(asked)
+    server.status["simple/six/"] = 503
+    assert resolver(asked) == first
+    with pytest.raises(NetworkError, match=r"simple/six/.*503"):
+        resolver(dataclasses.replace(asked, refresh=True))
+
+
 # ------------------------------------------------------------------ source packages
 
 SETUP = "import setuptools, somewhere\nsetuptools.setup(**somewhere.told())\n"
@@ -763,6 +799,36 @@ def test_sdist_that_does_not_build_here_is_read(
     )
     assert (tmp_path / "store/v1/artifacts").is_dir()
     assert resolve(base(), "old") == answer
+
+
+def test_the_seconds_of_a_question_are_for_all_archives_that_it_reads(
+    index: SyntheticIndex, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("first", "second"):
+        index.sdist(name, "1.0", files={"setup.py": SETUP, "PKG-INFO": f"Name: {name}\n"})
+    question = Question(requirements=("first", "second"))
+
+    def open_session(name: str) -> Session:
+        (tmp_path / name).mkdir()
+        own = dataclasses.replace(settings, store=tmp_path / name / "store")
+        context = quiet_context(own)
+        indexes = {"default": index.url}
+        return Session(
+            folder=tmp_path / name,
+            facts=base(),
+            stubs=Stubs({}),
+            indexes=indexes,
+            context=context,
+        )
+
+    assert set(open_session("quick").ask(question)) == {"first", "second"}
+    session = open_session("slow")
+    slow = itertools.count(0, 10)
+    monkeypatch.setattr(
+        "envbuild.resolve.uv.session.time", SimpleNamespace(monotonic=lambda: next(slow))
+    )
+    with pytest.raises(HostError, match="uv did not finish within 15 s"):
+        session.ask(dataclasses.replace(question, seconds=15.0))
 
 
 def test_build_requirements_leave_the_protected_ones_to_the_base(

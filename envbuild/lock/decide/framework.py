@@ -43,6 +43,12 @@ def resolve_framework(
     return found if as_of is None else resolve(replace(request, as_of=as_of))
 
 
+def is_pinned(framework: str) -> bool:
+    """Whether a framework's requirement leaves no other release to look for."""
+    bounds = Requirement(framework).specifier
+    return any(one.operator in ("==", "===") and "*" not in one.version for one in bounds)
+
+
 def other_release(request: Request, base: BaseDescription, resolver: Resolver) -> str | None:
     """Return another release of the framework that may suit the project, or None.
 
@@ -52,33 +58,36 @@ def other_release(request: Request, base: BaseDescription, resolver: Resolver) -
     """
     if request.framework is None or base.under is None or base.framework is None:
         return None
-    # an exact pin leaves no other release to look for
-    named = Requirement(request.framework)
-    if any(one.operator in ("==", "===") and "*" not in one.version for one in named.specifier):
-        return None
     requirements = (request.framework, *request.requirements)
-    found = resolver(
-        replace(request, requirements=requirements, facts=base.under, protect=(), framework=None)
+    free = replace(
+        request,
+        requirements=requirements,
+        facts=base.under,
+        protect=(),
+        framework=None,
+        hints=False,
     )
-    name = canonicalize_name(named.name)
+    found = resolver(free)
+    name = canonicalize_name(Requirement(request.framework).name)
     held = {one.name: one.version for one in base.framework.packages}
     version = next((one.version for one in found.packages if one.name == name), held.get(name))
     return None if version == held.get(name) else f"{name}=={version}"
 
 
-def refuse_line(first: NoSolutionError, every: NoSolutionError, line: str) -> NoSolutionError:
+def refuse_line(
+    first: NoSolutionError, every: NoSolutionError | None, line: str
+) -> NoSolutionError:
     """Return the refusal of a project that no release of the framework's line suits.
 
     ``first`` speaks of the release that was chosen.  What ``every`` names beside the framework
     stands in the way of each release, so it comes before that.
     """
     about = f"needs {canonicalize_name(Requirement(line).name)}"
-    reasons = [reason for reason in reasons_of(every) if about not in reason]
+    reasons = [reason for reason in reasons_of(every) if about not in reason] if every else []
     if not reasons or reasons[0] in first.what:
         return first
     reason = f"with any release of {line}: {reasons[0]}"
-    hints = [hint for hint in (every.hint, first.hint) if hint]
-    return NoSolutionError(put_reason_first(first, reason), hint="\nor ".join(hints) or None)
+    return NoSolutionError(put_reason_first(first, reason), hint=first.hint)
 
 
 def require_framework(recipe: Recipe, facts: BaseFacts, brought: Collection[str]) -> None:
@@ -142,8 +151,9 @@ def _bounded_resolver(resolver: Resolver, kept: tuple[str, ...]) -> Resolver:
 
     def resolve(request: Request) -> Resolution:
         if kept:
+            bounded = replace(request, bounds=(*request.bounds, *kept), hints=False)
             with suppress(NoSolutionError):
-                return resolver(replace(request, bounds=(*request.bounds, *kept)))
+                return resolver(bounded)
         return resolver(request)
 
     return resolve

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 from packaging.utils import canonicalize_name
@@ -9,7 +10,7 @@ from packaging.utils import canonicalize_name
 from envbuild.errors import NoSolutionError, UsageError
 from envbuild.lock.decide.base import add_framework
 from envbuild.lock.decide.base_description import BaseDescription, brought_alone
-from envbuild.lock.decide.framework import other_release, refuse_line
+from envbuild.lock.decide.framework import is_pinned, other_release, refuse_line
 from envbuild.lock.decide.options import LockTask
 from envbuild.progress import SilentStage
 from envbuild.recipe.model import Source
@@ -20,10 +21,7 @@ from envbuild.toml import closest
 
 
 def resolve_project(
-    task: LockTask,
-    base: BaseDescription,
-    lines: tuple[str, ...],
-    trees: tuple[SourceTree, ...],
+    task: LockTask, base: BaseDescription, lines: tuple[str, ...], trees: tuple[SourceTree, ...]
 ) -> tuple[BaseDescription, Resolution]:
     """Return the project's resolution and the base, perhaps with another framework release.
 
@@ -34,19 +32,40 @@ def resolve_project(
         return base, Resolution(packages=())
 
     request = _project_request(task, base, lines, trees)
+    dated = f" as of {request.as_of}" if request.as_of else ""
+    title = f"resolve the requirements{dated}"
+    if request.framework is None or is_pinned(request.framework):
+        return base, _resolve(task, request, title)
+    # the framework was chosen by itself: another release of its line may suit the project,
+    # so that what else would help is looked for last
+    with suppress(NoSolutionError):
+        return base, _resolve(task, replace(request, hints=False), title)
+    resolver = RESOLVERS[task.options.resolver](task.context, SilentStage())
+    pin = every = None
     try:
-        dated = f" as of {request.as_of}" if request.as_of else ""
-        return base, _resolve(task, request, f"resolve the requirements{dated}")
+        pin = other_release(request, base, resolver)
     except NoSolutionError as refusal:
-        first = refusal
-    # the framework was chosen by itself: another release of its line may suit the project
-    pin = _other_framework(task, base, request, first)
+        every = refusal
+    if pin is not None:
+        with suppress(NoSolutionError):
+            return _resolve_with(pin, task, base, lines, trees)
     try:
-        other = add_framework(replace(base, facts=base.under or base.facts), task, bounds=(pin,))
-        again = _project_request(task, other, lines, trees)
-        resolution = _resolve(task, again, f"resolve the requirements with {pin}")
-    except NoSolutionError:
-        raise first from None
+        return base, _resolve(task, request, title)
+    except NoSolutionError as refusal:
+        raise refuse_line(refusal, every, request.framework) from None
+
+
+def _resolve_with(
+    pin: str,
+    task: LockTask,
+    base: BaseDescription,
+    lines: tuple[str, ...],
+    trees: tuple[SourceTree, ...],
+) -> tuple[BaseDescription, Resolution]:
+    """Return the base with a framework's exact release, and the resolution on it."""
+    other = add_framework(replace(base, facts=base.under or base.facts), task, bounds=(pin,))
+    request = replace(_project_request(task, other, lines, trees), hints=False)
+    resolution = _resolve(task, request, f"resolve the requirements with {pin}")
     note = (
         f"{pin} is taken, not {base.facts.framework}: the requirements have no solution with that "
         "one"
@@ -68,10 +87,7 @@ def refuse_unused(source: Source, resolution: Resolution) -> None:
 
 
 def _project_request(
-    task: LockTask,
-    base: BaseDescription,
-    lines: tuple[str, ...],
-    trees: tuple[SourceTree, ...],
+    task: LockTask, base: BaseDescription, lines: tuple[str, ...], trees: tuple[SourceTree, ...]
 ) -> Request:
     recipe, options = task.recipe, task.options
     # a date that nobody chose may be moved; one of the recipe or the command line may not
@@ -96,17 +112,3 @@ def _project_request(
 def _resolve(task: LockTask, request: Request, title: str) -> Resolution:
     with task.context.report.stage(title, unit=PAGE) as stage:
         return RESOLVERS[task.options.resolver](task.context, stage)(request)
-
-
-def _other_framework(
-    task: LockTask, base: BaseDescription, request: Request, first: NoSolutionError
-) -> str:
-    """Return the exact requirement of another release; raise ``first`` where none suits."""
-    resolver = RESOLVERS[task.options.resolver](task.context, SilentStage())
-    try:
-        pin = other_release(request, base, resolver)
-    except NoSolutionError as refusal:
-        raise refuse_line(first, refusal, request.framework or "") from None
-    if pin is None:
-        raise first
-    return pin

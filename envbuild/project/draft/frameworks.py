@@ -17,15 +17,11 @@ from envbuild.project.draft.clean import (
     Cleaned,
     bounds_of,
 )
-from envbuild.project.draft.propose import (
-    is_held,
-)
+from envbuild.project.draft.propose import is_held
 from envbuild.project.model import ImportedModule, Requirement
 from envbuild.project.names import implied_framework
 from envbuild.project.tree import is_aside
-from envbuild.recipe.model import (
-    BaseSection,
-)
+from envbuild.recipe.model import BaseSection
 
 FIRST_CUDA_WITHOUT = 11
 """The CUDA from which on no release of TensorFlow 1 was built; its last Python is 3.7."""
@@ -70,7 +66,8 @@ def _cupy_alone(builder: DraftBuilder, cleaned: Cleaned) -> list[Requirement]:
     imported = (one for one in builder.gathered.imports if one.module == "cupy" and one.certain)
     places = [one.where for one in listed]
     places += [f"imported in {one.where}" for one in imported]
-    return [Requirement(text="cupy", name="cupy", where=where) for where in places[:1]]
+    text = "cupy" + (bounds_of(listed[0]) if listed else "")
+    return [Requirement(text=text, name="cupy", where=where) for where in places[:1]]
 
 
 def _torch_of_companion(cleaned: Cleaned) -> list[Requirement]:

@@ -26,7 +26,8 @@ from envbuild.resolve.requirements import Direct
 from envbuild.resolve.stubs import Stub, Stubs, is_stub
 
 NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
-TERM = rf"{NAME}(?:\[[^\]]*\])?(?:[=<>!~]=?=?[^\s]*)?"
+EXTRAS = r"(?:\[[^\]]*\])?"
+TERM = rf"{NAME}{EXTRAS}(?:[=<>!~]=?=?[^\s]*)?"
 DEPENDS = re.compile(rf"({TERM}) depends? on (?:one of:\s+)?({TERM})")
 PYTHON = re.compile(rf"does not satisfy Python(\S+) and ({TERM}) depends on Python")
 MISSING = re.compile(rf"({NAME}) was not found in the package registry")
@@ -38,12 +39,14 @@ NO_PAGE = re.compile(
 )
 ANOTHER = re.compile(r"Package metadata (?:name|version) `.*` does not match.*")
 NO_WHEELS = re.compile(rf"({TERM}) ha(?:s|ve) no wheels with a matching ([A-Za-z ]+ tag)")
-PINNED = re.compile(rf"({NAME})(?:\[[^\]]*\])?==([^\s,|]+)")
+PINNED = re.compile(rf"({NAME}){EXTRAS}==([^\s,|]+)")
 YANKED = re.compile(rf'`({NAME})==([^`]+)` is yanked(?: \(reason: "(.*)"\))?')
-WITHDRAWN = re.compile(rf"({NAME})(?:[<>=!~]=?[^\s]*)? (?:was|were) yanked")
+WITHDRAWN = re.compile(rf"({NAME}){EXTRAS}(?:[<>=!~]=?[^\s]*)? (?:was|were) yanked")
 NO_EXTRA = re.compile(r"The package `([^`]+)` does not have an extra named `([^`]+)`")
 FILTERED = re.compile(r"`([^`]+)` was filtered by `exclude-newer`")
-AFTER_DATE = re.compile(rf"({NAME})[<>=!~]\S* (?:was|were) published after the exclude newer time")
+AFTER_DATE = re.compile(
+    rf"({NAME}){EXTRAS}[<>=!~]\S* (?:was|were) published after the exclude newer time"
+)
 NETWORK = re.compile(
     r"failed to fetch|request failed|error sending request|timed out|dns error|connection|certificate|http status",
     re.IGNORECASE,
@@ -324,10 +327,9 @@ def _other_reasons(conflict: ConflictError, problem: Problem) -> Iterable[str]:
             f"{plain_text(package, problem.stubs)} needs Python {wanted.rstrip(',')}; the base has "
             f"{problem.facts.python}"
         )
-    for direct in problem.directs:
-        stub = problem.stubs.by_name.get(direct.name)
-        if stub is not None and stub.hard and not is_satisfied(direct.text, stub):
-            yield f"you ask for {direct.written}; {stub.holder} {_held_version(stub)}"
+    for direct in held_directs(problem):
+        stub = problem.stubs.by_name[direct.name]
+        yield f"you ask for {direct.written}; {stub.holder} {_held_version(stub)}"
     yield from _direct_conflicts(text, problem)
     names = mentioned_names(text)
     for coupling in problem.couplings:
@@ -335,6 +337,14 @@ def _other_reasons(conflict: ConflictError, problem: Problem) -> Iterable[str]:
             yield coupling.sentence
     for name in conflict.filtered:
         yield f"newer releases of {name} are left out: the resolution is as of {problem.as_of}"
+
+
+def held_directs(problem: Problem) -> Iterable[Direct]:
+    """Yield the direct requirements that what the base protects does not satisfy."""
+    for direct in problem.directs:
+        stub = problem.stubs.by_name.get(direct.name)
+        if stub is not None and stub.hard and not is_satisfied(direct.text, stub):
+            yield direct
 
 
 def _withdrawn_releases(text: str) -> Iterable[str]:

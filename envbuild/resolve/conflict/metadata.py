@@ -20,7 +20,6 @@ from envbuild.resolve.conflict.explain import (
 from envbuild.resolve.platform import marker_environment, tag_order
 from envbuild.resolve.sources.artifacts import describe_files
 from envbuild.resolve.stubs import is_stub, parse_requirements
-from envbuild.resolve.uv.query import Question
 from envbuild.resolve.uv.session import Session
 
 MOST_SUBJECTS = 4
@@ -61,9 +60,8 @@ def with_others(session: Session, conflict: ConflictError, problem: Problem) -> 
     for _ in range(MOST_SUBJECTS if gone else 0):
         rest = tuple(d.text for d in directs.values() if d.name not in gone)
         try:
-            session.ask(
-                Question(requirements=rest, deps=False, soft=False, as_of=problem.as_of)
-            ) if rest else None
+            if rest:
+                session.newest(*rest, as_of=problem.as_of)
         except ConflictError as other:
             if not _missing_names(other) & set(directs) - gone:
                 break
@@ -85,10 +83,8 @@ def _clashes_of_release(
     session: Session, name: str, version: str, problem: Problem, extras: Collection[str]
 ) -> list[Clash]:
     try:
-        question = Question(
-            requirements=(f"{name}=={version}",), deps=False, soft=False, as_of=problem.as_of
-        )
-        file = pick_file(session.ask(question)[name], tag_order(session.facts))
+        chosen = session.newest(f"{name}=={version}", as_of=problem.as_of)[name]
+        file = pick_file(chosen, tag_order(session.facts))
         about = describe_files([file], session.context)[file.sha256]
     except (ConflictError, EnvbuildError, KeyError):
         return []

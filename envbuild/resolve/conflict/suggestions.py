@@ -26,6 +26,7 @@ from envbuild.resolve.conflict.explain import (
     ConflictError,
     Problem,
     empty_pages,
+    held_directs,
     mentioned_names,
     name_of,
 )
@@ -53,13 +54,13 @@ ANCIENT_DAYS = 730
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FittingRelease:
-    """The release that fits once the bounds are gone; ``uploaded`` is an ISO date or None.
+    """The release that fits once the bounds are gone; ``uploaded`` is an ISO date or empty.
 
     ``alone`` tells that nothing else needs to give way.
     """
 
     version: str
-    uploaded: str | None
+    uploaded: str
     alone: bool = True
 
 
@@ -69,16 +70,14 @@ class Trials:
 
     session: Session
     task: Task
-    left: int = MOST_TRIALS
     asked: int = 0
     end: float = field(default_factory=lambda: time.monotonic() + SECONDS)
 
     def ask(self, question: Question, session: Session | None = None) -> dict[str, Chosen] | None:
         """Return the answer, None where there is none or no time for it."""
         seconds = self.end - time.monotonic()
-        if self.left <= 0 or seconds <= 0:
+        if self.asked >= MOST_TRIALS or seconds <= 0:
             return None
-        self.left -= 1
         self.asked += 1
         try:
             return (session or self.session).ask(replace(question, seconds=seconds))
@@ -201,20 +200,18 @@ def _loosened_pins(trials: Trials, conflict: ConflictError) -> Iterable[str]:
         names = {pin.name for pin in pins}
         fits = {pin.name: _fitting_release(trials, pin, names) for pin in pins}
         found = {name: replace(fit, alone=False) for name, fit in fits.items() if fit is not None}
-    inert = [
-        pin.name
-        for pin in pins
-        if pin.name in found and is_within(found[pin.name].version, pin.specifier)
-    ]
-    useful = [pin for pin in pins if pin.name in found and pin.name not in inert]
+    fitting = [pin for pin in pins if pin.name in found]
+    useful = [pin for pin in fitting if not is_within(found[pin.name].version, pin.specifier)]
     # a pin that stays as it is was not in the way, unless it is the only one
-    for pin in useful or [pin for pin in pins if pin.name in found]:
+    for pin in useful or fitting:
         yield _describe_loosened(pin, trials.task.problem, found[pin.name])
 
 
 def _pinned_directs(conflict: ConflictError, problem: Problem) -> tuple[Direct, ...]:
-    """Return the direct requirements with bounds that a derivation speaks of."""
+    """Return the direct requirements with bounds that a conflict is about."""
     names = mentioned_names(conflict.text)
+    # a derivation may name another conflict than that with what the base protects
+    names |= {direct.name for direct in held_directs(problem)}
     return tuple(direct for direct in problem.directs if direct.name in names and direct.specifier)
 
 
@@ -232,12 +229,7 @@ def _fitting_release(trials: Trials, pin: Direct, loose: Collection[str]) -> Fit
         chosen = above[pin.name]
     if chosen is None:
         return None
-    uploads = [
-        file.uploaded
-        for file in (*chosen.wheels, chosen.sdist)
-        if file is not None and file.uploaded
-    ]
-    return FittingRelease(version=chosen.version, uploaded=min(uploads, default=None))
+    return FittingRelease(version=chosen.version, uploaded=chosen.uploaded)
 
 
 def _later_dates(trials: Trials, conflict: ConflictError) -> Iterable[str]:

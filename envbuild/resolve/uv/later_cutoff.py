@@ -16,7 +16,6 @@ from envbuild.resolve.conflict.explain import (
     name_of,
 )
 from envbuild.resolve.dates import GRACE_DAYS, read_date
-from envbuild.resolve.pylock import Chosen
 from envbuild.resolve.uv.query import Question
 from envbuild.resolve.uv.session import Session
 
@@ -72,8 +71,7 @@ def find_later_date(
     found = session.ask(question)
     days: dict[str, str] = {}
     for direct in late:
-        chosen = found[direct.name]
-        if uploaded := _first_upload(chosen):
+        if uploaded := found[direct.name].uploaded:
             days[direct.written] = uploaded
     written, day = max(days.items(), key=lambda item: item[1], default=("", ""))
     if not day:
@@ -84,12 +82,6 @@ def find_later_date(
         return None
     patient = _days_after(day, GRACE_DAYS, latest)
     return LaterDate(date=date, reason=f"{written} has no release before {day}", patient=patient)
-
-
-def _first_upload(chosen: Chosen) -> str:
-    """Return the day of the first file of a release; empty where the index tells none."""
-    files = (file for file in (*chosen.wheels, chosen.sdist) if file is not None)
-    return min(filter(None, (file.uploaded for file in files)), default="")
 
 
 def _younger_partners(
@@ -123,7 +115,7 @@ def _younger_partners(
     younger = tuple(
         (name, one.version)
         for name, one in sorted(found.items())
-        if name not in asked and _first_upload(one) >= as_of
+        if name not in asked and one.uploaded >= as_of
     )
     if not partners & dict(younger).keys():
         return None

@@ -8,16 +8,11 @@ from envbuild.base.model import BaseFacts
 from envbuild.context import Context
 from envbuild.resolve.conflict.explain import MISSING, ConflictError, mentioned_names
 from envbuild.resolve.stubs import Stubs
-from envbuild.resolve.uv.query import Question
 from envbuild.resolve.uv.session import Session
 
 
 def newest_releases(
-    names: Collection[str],
-    facts: BaseFacts,
-    *,
-    indexes: Mapping[str, str],
-    context: Context,
+    names: Collection[str], facts: BaseFacts, *, indexes: Mapping[str, str], context: Context
 ) -> dict[str, str]:
     """Return the newest version of each name; one that the index no longer has is left out.
 
@@ -25,18 +20,14 @@ def newest_releases(
     """
     with context.store.outside(context.settings.tmpdir) as place:
         session = Session(
-            folder=place,
-            facts=facts,
-            stubs=Stubs({}),
-            indexes=indexes,
-            context=context,
+            folder=place, facts=facts, stubs=Stubs({}), indexes=indexes, context=context
         )
         return _ask_newest(session, sorted(names))
 
 
 def _ask_newest(session: Session, names: list[str]) -> dict[str, str]:
     try:
-        found = session.ask(Question(requirements=tuple(names), deps=False))
+        found = session.newest(*names)
     except ConflictError as conflict:
         # uv ends at what is missing: that is left out, and the rest is asked for again
         gone = {*MISSING.findall(conflict.text), *mentioned_names(conflict.text)} & set(names)

@@ -30,8 +30,8 @@ from envbuild.resolve.uv.session import Session
 from envbuild.resolve.versions import is_older, preview_names
 
 BUILD_TOOLS = ("setuptools", "wheel")
-EXPLAIN_SECONDS = 20.0
-"""How long to look for the reason why one direct requirement is held back."""
+EXPLAIN_SECONDS = 10.0
+"""How long to look for the reasons why direct requirements are held back, all of them together."""
 CLIMB_SECONDS = 20.0
 """How long to look for newer releases of direct requirements that are behind, all of them
 together."""
@@ -109,7 +109,7 @@ class Passes:
             )
             answer = self._run_passes()
         fixed = {*self.stubs.by_name, *(direct.name for direct in self.task.problem.directs)}
-        answer = self._repair_broken(without_ancient(answer, self._last, fixed, self._put_whole))
+        answer = self._repair_broken(without_ancient(answer, self._last, fixed, self._put_question))
         self.uv_warnings = self._warned.get(_pinned_set(answer), ())
         return answer
 
@@ -137,11 +137,8 @@ class Passes:
         directs = tuple(d.text for d in self.task.problem.directs if d.name in names)
         if not directs:
             return {}
-        question = Question(
-            requirements=directs, constraints=constraints, deps=False, soft=False, as_of=self.as_of
-        )
         try:
-            found = self.session.ask(question)
+            found = self.session.newest(*directs, constraints=constraints, as_of=self.as_of)
         except ConflictError:
             return {}  # the passes meet the same conflict and tell more
         return {name: chosen.version for name, chosen in found.items()}
@@ -159,8 +156,7 @@ class Passes:
         """Whether a build tool is in the answer, and newer than the date of the others."""
         if chosen is None or chosen.from_base or not self.as_of:
             return False
-        files = (*chosen.wheels, *filter(None, (chosen.sdist,)))
-        return any(file.uploaded is not None and file.uploaded > self.as_of for file in files)
+        return any((file.uploaded or "") > self.as_of for file in chosen.files)
 
     def _date_cap(self, name: str) -> tuple[str, str] | None:
         """Return (name, constraint) that keeps a build tool to the date, None without release.
@@ -169,9 +165,7 @@ class Passes:
         Python.
         """
         try:
-            found = self.session.ask(
-                Question(requirements=(name,), deps=False, soft=False, as_of=self.as_of)
-            )
+            found = self.session.newest(name, as_of=self.as_of)
         except ConflictError:
             return None
         stub = self.stubs.by_name.get(name)
@@ -286,7 +280,8 @@ class Passes:
         # as requirements they may move to releases that fit what is new
         names = tuple(sorted({name for name, _ in hurt}))
         try:
-            answer = self._put_question(question, requirements=(*question.requirements, *names))
+            more = replace(question, requirements=(*question.requirements, *names))
+            answer = self._put_question(more)
         except ConflictError as conflict:
             self.notes.append(f"{held_reason(conflict, self.task.problem)}: left as it is")
         self.notes += [
@@ -311,23 +306,14 @@ class Passes:
             binary=self.task.binary,
             seconds=seconds,
         )
-        return self._put_question(question, requirements=question.requirements)
+        return self._put_question(question)
 
-    def _put_whole(self, question: Question) -> dict[str, Chosen]:
-        """Put a question as it is; one about a whole set is then the last one."""
-        return (
-            self._put_question(question, requirements=question.requirements)
-            if question.deps
-            else self.session.ask(question)
-        )
-
-    def _put_question(
-        self, question: Question, *, requirements: tuple[str, ...]
-    ) -> dict[str, Chosen]:
-        put = replace(question, requirements=requirements)
-        answer = self.session.ask(put)
-        self._last = replace(put, seconds=None)
-        self._warned[_pinned_set(answer)] = self.session.warnings
+    def _put_question(self, question: Question) -> dict[str, Chosen]:
+        """Put a question; one about a whole set is then the last one."""
+        answer = self.session.ask(question)
+        if question.deps:
+            self._last = replace(question, seconds=None)
+            self._warned[_pinned_set(answer)] = self.session.warnings
         return answer
 
     def held_back(self, answer: Mapping[str, Chosen]) -> tuple[HeldBack, ...]:
@@ -339,20 +325,18 @@ class Passes:
             if name in directs and not one.from_base
         }
         held: list[HeldBack] = []
+        end = time.monotonic() + EXPLAIN_SECONDS
         for name, version in chosen.items():
             newest = self.newest.get(name)
             if newest is None or not is_older(answer, name, newest):
                 continue
-            reason = self._why_not(name, newest, chosen)
+            reason = self._why_not(name, newest, chosen, end)
             if reason:
                 held.append(HeldBack(name=name, version=version, newest=newest, reason=reason))
         return tuple(held)
 
-    def _why_not(self, name: str, newest: str, chosen: Mapping[str, str]) -> str | None:
-        """Return why the newest release cannot be had; None where only the old lock holds it.
-
-        It may be possible only with an older release of another direct requirement.
-        """
+    def _why_not(self, name: str, newest: str, chosen: Mapping[str, str], end: float) -> str | None:
+        """Return why the newest release cannot be had; None where only the old lock holds it."""
         row = self._excluding_row(name, newest)
         if row is not None:
             return row.sentence
@@ -360,32 +344,27 @@ class Passes:
             return (
                 f"{name} {newest} has no wheel for this base, and would have to be compiled in it"
             )
-        wanted = {
-            other: Version(version).public for other, version in chosen.items() if other != name
-        }
-        # at first alone; then with the others where they are, for it may cost one of them
-        for floors in ((), tuple(f"{other}>={version}" for other, version in wanted.items())):
-            question = Question(
-                requirements=(*self.task.requirements, f"{name}=={newest}"),
-                constraints=(*self.task.constraints, *self._caps.values(), *floors),
-                seed=self._last.seed,
-                as_of=self.as_of,
-                fresh=self._fresh,
-                binary=self.task.binary,
-                seconds=EXPLAIN_SECONDS,
-            )
-            reason = self._refusal_reason(question)
-            if reason is not None:
-                return reason
-        return None
-
-    def _refusal_reason(self, question: Question) -> str | None:
+        # with the others where they are: alone, uv goes back through all their releases
+        floors = (
+            f"{other}>={Version(version).public}"
+            for other, version in chosen.items()
+            if other != name
+        )
+        question = Question(
+            requirements=(*self.task.requirements, f"{name}=={newest}"),
+            constraints=(*self.task.constraints, *self._caps.values(), *floors),
+            seed=self._last.seed,
+            as_of=self.as_of,
+            fresh=self._fresh,
+            binary=self.task.binary,
+            seconds=end - time.monotonic(),
+        )
         try:
             self.session.ask(question)
         except ConflictError as conflict:
             return held_reason(conflict, self.task.problem)
-        except EnvbuildError as error:
-            return f"the reason could not be found: {error.what}"
+        except EnvbuildError:
+            return f"the reason was not found within {EXPLAIN_SECONDS:.0f} s"
         return None
 
 

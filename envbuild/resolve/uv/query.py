@@ -41,7 +41,8 @@ class Question:
     ``seed`` are versions to prefer; without ``deps`` only the requirements themselves are looked
     at; without ``soft`` the base's replaceable packages are not offered; ``lowest`` asks for the
     oldest versions; ``as_of`` is an ISO date or None, which ``fresh`` names are free of; ``binary``
-    names are not taken as source; ``seconds`` is a time limit.
+    names are not taken as source; ``seconds`` is a time limit; ``refresh`` asks the index for
+    pages that were just read.
     """
 
     requirements: tuple[str, ...]
@@ -54,6 +55,7 @@ class Question:
     fresh: tuple[str, ...] = ()
     binary: tuple[str, ...] = ()
     seconds: float | None = None
+    refresh: bool = False
 
 
 def uv_environment(settings: Settings) -> dict[str, str]:
@@ -137,6 +139,8 @@ def uv_arguments(
         options.append("--no-deps")
     if question.lowest:
         options += ["--resolution", "lowest"]
+    if question.refresh:
+        options.append("--refresh")
     for name in question.binary:
         options += ["--only-binary", name]
     # --exclude-newer goes by the upload times of the index (PEP 700)
@@ -161,7 +165,9 @@ def write_question(
     blocks = [f'[[index]]\nname = "base"\nurl = {quote(str(hard))}\nformat = "flat"\n']
     for name, url in indexes.items():
         default = "default = true\n" if name == "default" else ""
-        remote = f"cache-control = {CACHE_CONTROL}\n" if url.startswith("http") else ""
+        # where uv is told how long a page counts, that counts more than --refresh
+        told = url.startswith("http") and not question.refresh
+        remote = f"cache-control = {CACHE_CONTROL}\n" if told else ""
         blocks.append(f"[[index]]\nname = {quote(name)}\nurl = {quote(url)}\n{default}{remote}")
     for (name, version), requires in sorted(static.items()):
         extras = extras_named(requires)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,16 +15,7 @@ from envbuild.errors import NoSolutionError, UsageError
 from envbuild.net.index import index_url
 from envbuild.progress import SilentStage, Stage
 from envbuild.resolve.aliases import merge_aliases
-from envbuild.resolve.conflict.explain import (
-    HEADING,
-    ConflictError,
-    clashes_of,
-    name_of,
-    no_solution,
-)
-from envbuild.resolve.conflict.local_builds import advise_local_builds
-from envbuild.resolve.conflict.metadata import gather_clashes, with_others
-from envbuild.resolve.conflict.suggestions import suggest_changes
+from envbuild.resolve.conflict.explain import HEADING, ConflictError
 from envbuild.resolve.couplings import Coupling
 from envbuild.resolve.dates import read_date
 from envbuild.resolve.model import Request, Resolution
@@ -38,6 +29,7 @@ from envbuild.resolve.uv.answer_checks.new_couplings import broken_couplings
 from envbuild.resolve.uv.attempt import RequestAttempt
 from envbuild.resolve.uv.later_cutoff import LaterDate, YoungerPartners, find_later_date
 from envbuild.resolve.uv.passes import Passes, Task
+from envbuild.resolve.uv.refusal import UnexplainedError, refusal_error
 from envbuild.resolve.uv.resolution import SearchAnswer, make_resolution
 from envbuild.resolve.uv.session import Session
 from envbuild.resolve.uv.tasks import bound_by, make_task, moved_base_task, turned_task
@@ -63,10 +55,16 @@ class UvResolver:
         """
         if request.as_of is not None:
             read_date(request.as_of, "as-of")
-        attempt = RequestAttempt(asked=request)
+        with self.context.store.outside(self.context.settings.tmpdir) as folder:
+            try:
+                return self._put_attempts(RequestAttempt(asked=request), folder)
+            except UnexplainedError as refusal:
+                raise refusal_error(refusal, hints=request.hints) from None
+
+    def _put_attempts(self, attempt: RequestAttempt, folder: Path) -> Resolution:
         while True:
             try:
-                found = self._answer(attempt.request)
+                found = self._answer(attempt.request, folder)
             except NoSolutionError:
                 # the date of the first fitting release may be too early for the others
                 patient = attempt.at_patient_date()
@@ -78,23 +76,23 @@ class UvResolver:
                 return replace(found, notes=(*attempt.notes, *found.notes))
             attempt = attempt.changed(found)
 
-    def _answer(self, request: Request) -> Resolution | LaterDate | YoungerPartners:
+    def _answer(self, request: Request, folder: Path) -> Resolution | LaterDate | YoungerPartners:
         """Return the answer, or the later dates with which the request has to be put again."""
         task, notes = make_task(request)
         # cupy was put as cupy-cuda12x: where that has no answer, it is asked for as written
         if any(direct.instead for direct in task.problem.directs):
             with suppress(NoSolutionError):
-                return self._put_task(request, task, notes)
+                return self._put_task(request, task, notes, folder)
             task, notes = make_task(request, built=False)
         try:
-            return self._put_task(request, task, notes)
+            return self._put_task(request, task, notes, folder)
         except NoSolutionError:
-            found = self._without_extras(request, task)
+            found = self._without_extras(request, task, folder)
             if found is None:
                 raise
             return found
 
-    def _without_extras(self, request: Request, task: Task) -> Resolution | None:
+    def _without_extras(self, request: Request, task: Task, folder: Path) -> Resolution | None:
         """Return an answer without added extras, where their lower bounds hold all the same.
 
         dm-haiku[jax] 0.0.9 pins jax 0.3.16, and works with the 0.3.25 that AlphaFold pins.
@@ -104,7 +102,7 @@ class UvResolver:
             return None
         without, notes = make_task(request, built=False, extras=False)
         try:
-            found = self._put_task(request, without, notes)
+            found = self._put_task(request, without, notes, folder)
         except NoSolutionError:
             return None
         if not isinstance(found, Resolution):
@@ -120,17 +118,17 @@ class UvResolver:
         return replace(found, notes=(note, *found.notes))
 
     def _put_task(
-        self, request: Request, task: Task, notes: tuple[str, ...]
+        self, request: Request, task: Task, notes: tuple[str, ...], folder: Path
     ) -> Resolution | LaterDate | YoungerPartners:
-        with ExitStack() as stack:
-            temporary = self.context.store.outside(self.context.settings.tmpdir)
-            folder = stack.enter_context(temporary)
-            session = self._open_session(request, task, folder / "first")
-            try:
-                answer = self._search_merged(request, self._search_apart(session, task), folder)
-                return make_resolution(request, answer, notes)
-            except ConflictError as conflict:
-                return self._later_or_refused(request, session, task, conflict)
+        with os_errors_as(folder):
+            place = folder / f"task-{len(list(folder.iterdir()))}"
+            place.mkdir()
+        session = self._open_session(request, task, place / "first")
+        try:
+            answer = self._search_merged(request, self._search_apart(session, task), place)
+            return make_resolution(request, answer, notes)
+        except ConflictError as conflict:
+            return self._later_or_refused(request, session, task, conflict)
 
     def _later_or_refused(
         self, request: Request, session: Session, task: Task, conflict: ConflictError
@@ -145,9 +143,9 @@ class UvResolver:
             )
         except ConflictError as deeper:
             task = replace(task, problem=replace(task.problem, as_of=None))
-            raise _refusal_error(session, task, deeper) from None
+            raise UnexplainedError(session, task, deeper) from None
         if later is None:
-            raise _refusal_error(session, task, conflict) from None
+            raise UnexplainedError(session, task, conflict) from None
         return later
 
     def _open_session(self, request: Request, task: Task, folder: Path) -> Session:
@@ -166,6 +164,7 @@ class UvResolver:
             context=replace(self.context, settings=settings),
             from_source=request.from_source,
             late=tuple(name for name, _ in request.younger),
+            refresh=request.refresh,
             stage=self.stage,
         )
 
@@ -351,23 +350,6 @@ class UvResolver:
         settings, runner = self.context.settings, self.context.runner
         named = {name: index_url(settings, runner, name) for name in request.indexes}
         return named | {"default": index_url(settings, runner)}
-
-
-def _refusal_error(session: Session, task: Task, conflict: ConflictError) -> NoSolutionError:
-    """Return the error that tells a conflict: who wants what, and what would help."""
-    problem = task.problem
-    conflict = with_others(session, conflict, problem)
-    read = gather_clashes(session, conflict, problem)
-    known = {(name_of(clash.subject), clash.stub.name) for clash in read}
-    also = (
-        c for c in clashes_of(conflict, problem) if (name_of(c.subject), c.stub.name) not in known
-    )
-    clashes = tuple(dict.fromkeys((*read, *also)))
-    advice = (
-        *advise_local_builds(problem, session.indexes),
-        *suggest_changes(session, task, conflict, clashes),
-    )
-    return no_solution(conflict, problem, clashes, advice)
 
 
 def _older_directs(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -74,7 +76,8 @@ class Session:
     """Where uv is asked, one question after the other.
 
     ``indexes`` maps names to URLs in order, "default" last; ``from_source`` are names whose wheels
-    do not count; ``late`` are names with releases that no question's date hides.
+    do not count; ``late`` are names with releases that no question's date hides; ``refresh`` asks
+    the index again at the first question, which is about the direct requirements.
     """
 
     folder: Path
@@ -85,6 +88,7 @@ class Session:
     from_source: tuple[str, ...] = ()
     archives: Pairs = ()
     late: tuple[str, ...] = ()
+    refresh: bool = False
     limit: TimeLimit = field(default_factory=TimeLimit)
     stage: Stage = field(default_factory=SilentStage)
 
@@ -134,6 +138,19 @@ class Session:
                 raise
         return self.ask(question)
 
+    def newest(
+        self, *requirements: str, as_of: str | None = None, constraints: tuple[str, ...] = ()
+    ) -> dict[str, Chosen]:
+        """Return the newest release of each requirement by itself.  Raises as ``ask``."""
+        question = Question(
+            requirements=requirements,
+            constraints=constraints,
+            deps=False,
+            soft=False,
+            as_of=as_of,
+        )
+        return self.ask(question)
+
     def _free_from_date(self, question: Question, conflict: ConflictError) -> bool:
         """Free from the date what has no release before it but withdrawn ones; return whether any.
 
@@ -161,9 +178,16 @@ class Session:
         return bool(gone)
 
     def _ask_uv(self, question: Question) -> dict[str, Chosen]:
+        seconds = math.inf if question.seconds is None else question.seconds
+        end = time.monotonic() + seconds
         for _ in range(MOST_STATIC):
-            place = self._question_folder(question, self._static)
-            result = self._call_uv(question, place, self._uv_arguments(question, place))
+            left = end - time.monotonic()
+            if left <= 0:
+                raise HostError(f"uv did not finish within {seconds:.0f} s")
+            timed = replace(question, seconds=left, refresh=self.refresh)
+            self.refresh = False
+            place = self._question_folder(timed, self._static)
+            result = self._call_uv(timed, place, self._uv_arguments(timed, place))
             if result.code == 0:
                 self.warnings = tuple(WARNING.findall(result.stderr))
                 answer = read_pylock((place / "pylock.toml").read_text("utf-8"))
@@ -234,8 +258,7 @@ class Session:
         for name, archive in self.archives:
             own |= {name, Path(archive).name}
         for one in answer.values():
-            # a stub has neither wheels nor an archive
-            for file in (*one.wheels, *filter(None, (one.sdist,))):
+            for file in one.files:  # a stub has none
                 if not file.url.startswith("http") and file.file not in own:
                     raise IntegrityError(
                         f"the index offers {one.name} as a file of this machine: {file.url[:200]}",

@@ -55,18 +55,11 @@ def without_ancient(
 
 def _old_names(answer: Mapping[str, Chosen]) -> list[str]:
     """Return what was uploaded long before the newest package of an answer, in order."""
-    days = {name: day for name, one in answer.items() if (day := _upload_day(one)) is not None}
-    latest = max(days.values(), default=None)
-    if latest is None:
+    days = {name: one.uploaded for name, one in answer.items() if one.uploaded}
+    if not days:
         return []
+    latest = max(days.values())
     end = read_date(latest, "upload date")
     return sorted(
         name for name, day in days.items() if (end - read_date(day, name)).days > OLD_DAYS
-    )
-
-
-def _upload_day(one: Chosen) -> str | None:
-    return min(
-        (file.uploaded for file in (*one.wheels, one.sdist) if file is not None and file.uploaded),
-        default=None,
     )

@@ -79,7 +79,8 @@ def bound_for(session: Session, task: Task, lack: MissingExtra) -> Coupling:
             break
         if find_missing_extra(task, session.warnings, found) is None:
             return _bound_row(bound, lack)
-    if refused is None or _is_newest(session, task, lack.name, version):
+    newest = session.newest(lack.name, as_of=task.problem.as_of)[lack.name]
+    if refused is None or newest.version == version:
         raise _unknown_extra(session, task, replace(lack, version=version))
     refused.first_reasons = (
         f"{replace(lack, version=version)}, and that is the newest release that fits",
@@ -127,11 +128,6 @@ def _older_bounds(lack: MissingExtra) -> tuple[str, ...]:
     )
 
 
-def _is_newest(session: Session, task: Task, name: str, version: str) -> bool:
-    question = Question(requirements=(name,), deps=False, soft=False, as_of=task.problem.as_of)
-    return session.ask(question)[name].version == version
-
-
 def _unknown_extra(session: Session, task: Task, lack: MissingExtra) -> NoSolutionError:
     """Return the error for an extra that no release of the date has, with those that there are."""
     known, _ = _newest_extras(session, lack.name, f"=={lack.version}", task.problem.as_of)
@@ -154,9 +150,7 @@ def _newest_extras(
     session: Session, name: str, bounds: str, as_of: str | None
 ) -> tuple[set[str], str]:
     """Return the extras of the newest release within bounds, and its version."""
-    found = session.ask(
-        Question(requirements=(name + bounds,), deps=False, soft=False, as_of=as_of)
-    )[name]
+    found = session.newest(name + bounds, as_of=as_of)[name]
     file = pick_file(found, tag_order(session.facts))
     about = describe_files([file], session.context)[file.sha256]
     return set(extras_named(about.requires)), found.version

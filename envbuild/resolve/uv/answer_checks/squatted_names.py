@@ -135,7 +135,9 @@ def registered_anew(
     wanting: dict[str, set[str]] = {}
     for edge in edges:
         wanting.setdefault(edge.target, set()).add(edge.source)
+    folder = context.store.folder("metadata")
     asked: dict[str, tuple[str, str]] = {}
+    known: dict[str, Path] = {}
     for name, file in files.items():
         sources = wanting.get(name, {DIRECT})
         days = {one: files[one].uploaded or "" for one in sources if one in files}
@@ -148,33 +150,21 @@ def registered_anew(
             and small
             and _is_long_after(file.uploaded, written)
         ):
+            # here it is kept that the file is of the project itself
+            known[name] = folder / f"{file.sha256}-{written}.known"
             asked[name] = written, max(days, key=lambda one: days[one])
     found: dict[str, tuple[Late, str]] = {}
-
-    folder = context.store.folder("metadata")
 
     def one(name: str, stop: threading.Event) -> None:
         late = None if stop.is_set() else registered_late(name, asked[name][0], indexes, context)
         if late is not None and late.suspicious:
             found[name] = late, asked[name][1]
         else:
-            write_text(folder / _known_key(files[name], asked[name][0]), "")
+            write_text(known[name], "")
 
-    for_each_parallel(
-        [
-            name
-            for name in asked
-            if not (folder / _known_key(files[name], asked[name][0])).is_file()
-        ],
-        one,
-        workers=LOOKUPS,
-    )
+    unknown = [name for name in asked if not known[name].is_file()]
+    for_each_parallel(unknown, one, workers=LOOKUPS)
     return dict(sorted(found.items()))
-
-
-def _known_key(file: Candidate, written: str) -> str:
-    """Return where it is kept that a file is of the project itself."""
-    return f"{file.sha256}-{written}.known"
 
 
 def refuse_registered_anew(
