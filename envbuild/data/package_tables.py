@@ -193,6 +193,20 @@ class SystemNeeds(TableRow, frozen=True):
     build: Texts = ()
 
 
+class OldUse(TableRow, frozen=True):
+    """What code says that runs with releases of ``package`` inside ``bounds`` alone.
+
+    Those have wheels for Pythons inside ``python``, "" for all.
+    """
+
+    package: str
+    bounds: str
+    python: str
+    says: str
+    what: str
+    source: str
+
+
 class NameList(TableRow, frozen=True):
     """Distributions by their canonical names."""
 
@@ -211,6 +225,7 @@ class NameTable(TableRow, frozen=True):
     module: dict[str, str]
     asked: dict[str, str]
     written: dict[str, str]
+    old: tuple[OldUse, ...]
     same: SameNames
     wrong: dict[str, WrongName]
     system: dict[str, SystemNeeds]

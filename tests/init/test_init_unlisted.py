@@ -72,18 +72,16 @@ def test_what_an_asked_extra_brings_is_indirect(monkeypatch: pytest.MonkeyPatch)
         "flask": (),
     }  # fmt: skip
 
-    def pinned(*_: object) -> dict[str, Candidate]:
-        return {name: Candidate(file=name, url="", sha256=name, size=1) for name in said}
+    files = {name: Candidate(file=name, url="", sha256=name, size=1) for name in said}
 
     def described(*_: object) -> dict[str, About]:
         return {name: About(size=1, requires=texts) for name, texts in said.items()}
 
-    monkeypatch.setattr(freeze, "_pinned_files", pinned)
     monkeypatch.setattr(freeze, "describe_files", described)
     listed = tuple(
         cast("Requirement", parse_requirement(f"{name}==1", "list")) for name in sorted(said)
     )
-    requires = freeze.requirements_of(listed, cast("Any", None))
+    requires = freeze.requirements_of(listed, files, cast("Any", None))
     assert requires["fsspec"] == {"aiohttp"}
     roots = freeze.find_roots(listed, requires, frozenset())
     assert [one.name for one in roots] == ["dask", "flask", "lightning"]

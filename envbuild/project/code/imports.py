@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from envbuild.base.suggest import framework_name
-from envbuild.data.package_tables import load_names
+from envbuild.data.package_tables import OldUse, load_names
 from envbuild.errors import UsageError
 from envbuild.project.code.reach import has_programs, is_started, loaded_files, own_files
 from envbuild.project.model import ImportedModule
@@ -88,6 +88,17 @@ def file_written_for(tree: ProjectTree, kind: str) -> str | None:
         if text and not is_aside(path) and pattern.match(text):
             return as_printable(path.as_posix())
     return None
+
+
+def old_uses(tree: ProjectTree) -> dict[OldUse, str]:
+    """Return what the code uses that newer releases have no more, with the first file of each."""
+    found: dict[OldUse, str] = {}
+    for path in (*tree.code, *tree.notebooks):
+        text = None if is_aside(path) else source_text(tree.root / path, [], "")
+        for row in load_names().old if text else ():
+            if row not in found and re.search(row.says, text or ""):
+                found[row] = as_printable(path.as_posix())
+    return found
 
 
 def _counts_in_notebook(path: Path, name: str, tree: ProjectTree, *, listed: bool) -> bool:

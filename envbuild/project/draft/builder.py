@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from envbuild.data.package_tables import OldUse
 from envbuild.project.gather import ProjectFindings
 from envbuild.project.model import Proposal, Release, Requirement
 
@@ -18,6 +19,7 @@ class DraftBuilder:
 
     gathered: ProjectFindings
     releases: Mapping[str, Release] = field(default_factory=dict)
+    old: Mapping[OldUse, str] = field(default_factory=dict)
     requirements: list[Requirement] = field(default_factory=list)
     head: list[str] = field(default_factory=list)
     beside: dict[tuple[str, str, str], str] = field(default_factory=dict)

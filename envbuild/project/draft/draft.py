@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 from envbuild.base.suggest import framework_name
 from envbuild.data.lookup import NVCC_BASE
 from envbuild.data.package_tables import load_names
-from envbuild.project.code.imports import file_written_for
+from envbuild.project.code.imports import file_written_for, old_uses
 from envbuild.project.draft.age import newest_pin, shared_pythons
 from envbuild.project.draft.builder import DraftBuilder, name_few
 from envbuild.project.draft.clean import (
@@ -32,13 +32,14 @@ from envbuild.project.draft.frameworks import (
 from envbuild.project.draft.propose import (
     BaseNeeds,
     ProposedBase,
+    allows_python,
     for_debian,
     propose_base,
     propose_system,
     takes_debian_packages,
 )
 from envbuild.project.gather import ProjectFindings
-from envbuild.project.model import PackageIndex, Proposal, RecipeDraft
+from envbuild.project.model import PackageIndex, Proposal, RecipeDraft, Requirement
 from envbuild.project.names import distribution_of, implied_framework
 from envbuild.project.private import has_secret, is_loader, is_secret_name, without_secrets
 from envbuild.project.tree import read_text
@@ -51,7 +52,7 @@ from envbuild.recipe.model import (
     RunSection,
     SystemSection,
 )
-from envbuild.store.units import count_noun
+from envbuild.store.units import as_printable, count_noun
 
 COMPILERS = ("gcc", "g++", "python3-dev")
 """Debian packages with what torch.compile and Triton build code with when a program runs."""
@@ -87,6 +88,7 @@ def draft_recipe(
     if any(implied_framework(requirement.name) == "tensorflow" for requirement in added):
         builder.releases = {**builder.releases, **index.look_up(tuple(added))[0]}
     cleaned = clean_requirements([*requirements, *added])
+    builder.old = old_uses(gathered.tree)
     sort_frameworks(builder, cleaned)
     base = _choose_base(builder, cleaned, driver, gpu)
     kept = (
@@ -94,6 +96,7 @@ def draft_recipe(
         if base.exact
         else [companion_unpinned(requirement) for requirement in cleaned.requirements]
     )
+    kept = [_bounded_by_code(builder, requirement, base.python) for requirement in kept]
     builder.requirements = without_others(kept, base.python, cleaned)
     _note_cleaning(builder, cleaned)
     add_other_frameworks(builder, cleaned, base.base)
@@ -123,6 +126,20 @@ def draft_recipe(
         proposals=tuple(builder.proposals),
         sources=tuple(findings.file for findings in gathered.all_findings),
     )
+
+
+def _bounded_by_code(
+    builder: DraftBuilder, requirement: Requirement, python: str | None
+) -> Requirement:
+    """Bound a requirement without bounds by what the code uses, if the base's Python allows it."""
+    for row, file in builder.old.items():
+        if row.package == requirement.name and "=" not in requirement.text:
+            bounded = f"{requirement.text}{row.bounds}"
+            builder.note("python", f"{bounded}: {row.what} ({file})")
+            if python is None or allows_python(row.python, python):
+                return replace(requirement, text=bounded)
+            builder.note("python", f"not taken, for Python {row.python} alone: {bounded}")
+    return requirement
 
 
 def without_proposals(made: RecipeDraft, refused: Sequence[Proposal]) -> RecipeDraft:
@@ -186,8 +203,13 @@ def _note_compiled(builder: DraftBuilder) -> None:
 
 def _note_own_package(builder: DraftBuilder) -> None:
     """Say that the project's own package must be installed, where its code cannot run as it is."""
-    root = builder.gathered.tree.root
+    tree = builder.gathered.tree
+    root = tree.root
     text = read_text(root / "setup.py") or ""
+    for folder in sorted(tree.parts):
+        if "CUDAExtension" in (read_text(root / folder / "setup.py") or ""):
+            place = as_printable(folder.as_posix())
+            builder.note("python", f"{place}/setup.py compiles CUDA code: take {NVCC_BASE}")
     install = 'add "-e ." to the dependencies'
     if re.search(r"\bext_modules\b", text):
         nvcc = f" and take {NVCC_BASE}" if "CUDAExtension" in text else ""
@@ -238,9 +260,11 @@ def _choose_base(
     if image is not None and framework is not None and holds_another(builder, cleaned, image):
         builder.note("base", f"not taken: {image}, for the code imports {framework.name}")
         image = None
+    names = {requirement.name for requirement in cleaned.requirements}
+    of_code = sorted((row.python for row in builder.old if row.package in names), key=len)
     wanted = BaseNeeds(
         framework=framework,
-        python=_series_of(next(pythons, None)),
+        python=_series_of(next(pythons, next(filter(None, of_code), None))),
         image=image,
         cuda=cleaned.cuda or next(cudas, None),
         pythons=shared_pythons(builder.releases),
@@ -361,17 +385,9 @@ def _head_lines(builder: DraftBuilder) -> tuple[str, ...]:
     gathered = builder.gathered
     read = ", ".join(findings.file for findings in gathered.all_findings)
     code = len(gathered.tree.code) + len(gathered.tree.notebooks)
-    parts = [
-        part
-        for part in (read, f"the imports of {count_noun(code, 'file')}" if code else "")
-        if part
-    ]
-    lines = [
-        (
-            f"Drafted by envbuild init from {' and '.join(parts)}.  Look it over; then: envbuild "
-            f"lock {gathered.name}"
-        )
-    ]
-    notes = list(chain.from_iterable(findings.notes for findings in gathered.all_findings))
+    parts = filter(None, (read, f"the imports of {count_noun(code, 'file')}" if code else ""))
+    drafted = f"Drafted by envbuild init from {' and '.join(parts)}."
+    first = f"{drafted}  Look it over; then: envbuild lock {gathered.name}"
+    notes = chain.from_iterable(findings.notes for findings in gathered.all_findings)
     every = tuple(dict.fromkeys((*gathered.notes, *notes)))
-    return (*lines, "", *every) if every else tuple(lines)
+    return (first, "", *every) if every else (first,)

@@ -17,7 +17,14 @@ from envbuild.project.draft.clean import (
     Cleaned,
     bounds_of,
 )
+<<<<<<< HEAD
 from envbuild.project.draft.propose import is_held
+=======
+from envbuild.project.draft.propose import (
+    is_held,
+)
+from envbuild.project.lists.readme import first_framework
+>>>>>>> e7ea7524 (Bound packages by old code, read lists of a README in drafts)
 from envbuild.project.model import ImportedModule, Requirement
 from envbuild.project.names import implied_framework
 from envbuild.project.tree import is_aside
@@ -39,9 +46,12 @@ def sort_frameworks(builder: DraftBuilder, cleaned: Cleaned) -> None:
         cleaned.frameworks += _unlisted_framework(builder, cleaned)
     if not cleaned.frameworks:
         cleaned.frameworks += _cupy_alone(builder, cleaned)
+    listed = any(not one.where.startswith("imported") for one in cleaned.frameworks)
+    said = None if listed else first_framework(builder.gathered.tree.root)
     cleaned.frameworks.sort(
         key=lambda requirement: (
             not is_held(requirement),
+            framework_name(requirement.name) != said,
             *_framework_weight(requirement, builder.gathered.imports),
         )
     )
@@ -108,13 +118,20 @@ def _upper_bound(
     for said in builder.gathered.releases:
         if said.name == framework_name(framework.name) and not bounds_of(framework):
             return bounds_of(said), f"{said.where}: {said.text} is taken"
+    if framework_name(framework.name) == "tensorflow":
+        return _bound_of_tensorflow(builder, cleaned)
     if framework_name(framework.name) == "torch":
         for requirement in cleaned.requirements:
             bounds = torch_bounds(requirement)
             if bounds:
                 return bounds, f"{requirement.text} ({requirement.where}) goes with torch{bounds}"
-    if framework_name(framework.name) != "tensorflow":
-        return "", ""
+    for row, used_in in builder.old.items():
+        if row.package == framework_name(framework.name):
+            return row.bounds, f"{used_in}: {row.what}"
+    return "", ""
+
+
+def _bound_of_tensorflow(builder: DraftBuilder, cleaned: Cleaned) -> tuple[str, str]:
     where = file_written_for(builder.gathered.tree, "tensorflow-1")
     if where is not None and not _is_newer_than_tensorflow_1(builder):
         return "<2", f"{where} is written for TensorFlow 1: a release before 2 is taken"

@@ -15,16 +15,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement as Pep508
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from envbuild.base.suggest import holds_python
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError
 from envbuild.net.index import Link, index_url, make_client, read_links
 from envbuild.net.parallel import for_each_parallel
 from envbuild.progress import Stage
+from envbuild.project.draft.propose import allows_python
 from envbuild.project.model import Release, Requirement
 from envbuild.resolve.pylock import Candidate
 from envbuild.resolve.sources.artifacts import describe_files, wheel_members
@@ -51,7 +50,7 @@ class _Pages:
     """What the pages of an index say."""
 
     releases: dict[str, Release] = field(default_factory=dict)
-    wheels: dict[str, Candidate] = field(default_factory=dict)
+    files: dict[str, Candidate] = field(default_factory=dict)
 
 
 def look_up(
@@ -69,7 +68,7 @@ def look_up(
     for _ in range(DEEPEST_CLOSURE):
         if wanted <= modules.keys():
             break
-        further = _required_by(pages.wheels.values(), context)
+        further = _required_by(filter(_is_wheel, pages.files.values()), context)
         new = {name: one for name, one in further.items() if name not in names}
         names |= new
         if not new or len(names) > MOST_LOOKED_UP:
@@ -90,8 +89,24 @@ def _required_by(wheels: Iterable[Candidate], context: Context) -> dict[str, Req
     return found
 
 
+def pinned_files(
+    requirements: Iterable[Requirement], context: Context, stage: Stage
+) -> dict[str, Candidate]:
+    """Return one file of each pinned release by name, a wheel if there is one.  NetworkError."""
+    pinned = [one for one in requirements if "==" in one.text]
+    return _read_pages(pinned, context, stage, with_modules=False)[0].files
+
+
+def _is_wheel(file: Candidate) -> bool:
+    return file.file.endswith(".whl")
+
+
 def _read_pages(
-    requirements: Collection[Requirement], context: Context, stage: Stage
+    requirements: Collection[Requirement],
+    context: Context,
+    stage: Stage,
+    *,
+    with_modules: bool = True,
 ) -> tuple[_Pages, dict[str, str]]:
     index = index_url(context.settings, context.runner)
     pages = _Pages()
@@ -104,9 +119,10 @@ def _read_pages(
             try:
                 links = read_links(index, requirement.name, client, stop=stop)
                 _read_page(requirement, links, pages)
-                wheel = pages.wheels.get(requirement.name)
-                for module in _wheel_modules(wheel, client, folder) if wheel is not None else ():
-                    modules.setdefault(module, requirement.name)
+                wheel = pages.files.get(requirement.name) if with_modules else None
+                if wheel is not None and _is_wheel(wheel):
+                    for module in _wheel_modules(wheel, client, folder):
+                        modules.setdefault(module, requirement.name)
             except EnvbuildError:
                 return  # what the index does not tell stays unknown
             finally:
@@ -127,19 +143,16 @@ def _read_page(requirement: Requirement, links: Iterable[Link], pages: _Pages) -
     pinned = _asked_version(asked, files)
     exact = any(one.operator in ("==", "===") and "*" not in one.version for one in asked.specifier)
     latest = _upload_day(chain.from_iterable(files.values()))
-    release = _pinned_release(
-        files[pinned] if pinned is not None else [], exact=exact, latest=latest
-    )
+    release = _pinned_release(files[pinned] if pinned else [], exact=exact, latest=latest)
     days = (release.day, _last_admitted(asked, files))
     release = replace(release, day=max(filter(None, days), default=None))
     pages.releases[requirement.name] = release
-    fitting = [version for version in files if asked.specifier.contains(version)]
-    chosen = pinned if pinned is not None else max(fitting, default=None)
-    links = files.get(chosen, []) if chosen else []
-    wheels = [link for link in links if link.file.endswith(".whl") and link.sha256]
-    if wheels:
-        smallest = min(wheels, key=lambda link: link.size or 0)
-        pages.wheels[requirement.name] = Candidate(
+    chosen = pinned or max(filter(asked.specifier.contains, files), default=None)
+    links = files[chosen] if chosen else []
+    hashed = [link for link in links if link.sha256]
+    if hashed:
+        smallest = min(hashed, key=lambda link: (not link.file.endswith(".whl"), link.size or 0))
+        pages.files[requirement.name] = Candidate(
             file=smallest.file, url=smallest.url, sha256=smallest.sha256 or "", size=smallest.size
         )
 
@@ -192,7 +205,7 @@ def _pinned_release(links: list[Link], *, exact: bool, latest: dt.date | None) -
     found = [WHEEL.search(link.file) for link in links]
     wheels = [tags for tags in found if tags and LINUX.search(tags[3])]
     allowed = next((link.requires_python for link in links if link.requires_python), None)
-    pythons = [minor for minor in MINORS if _allows_python(allowed, minor)]
+    pythons = [minor for minor in MINORS if allows_python(allowed or "", minor)]
     if wheels:
         pythons = [
             minor for minor in pythons if any(_runs_on(tags[1], tags[2], minor) for tags in wheels)
@@ -203,15 +216,6 @@ def _pinned_release(links: list[Link], *, exact: bool, latest: dt.date | None) -
         exact=exact and bool(links),
         latest=latest,
     )
-
-
-def _allows_python(requires_python: str | None, minor: str) -> bool:
-    if requires_python is None:
-        return True
-    try:
-        return holds_python(SpecifierSet(requires_python), minor)
-    except InvalidSpecifier:
-        return True
 
 
 def _runs_on(python: str, abi: str, minor: str) -> bool:

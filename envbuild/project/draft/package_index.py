@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from envbuild.context import Context
-from envbuild.data.package_tables import load_names
 from envbuild.errors import EnvbuildError
-from envbuild.project.draft.known import look_up
+from envbuild.project.draft.known import look_up, pinned_files
 from envbuild.project.lists.freeze import find_roots, guess_roots, requirements_of
 from envbuild.project.model import Release, Requirement
 from envbuild.store.units import count_noun
@@ -47,18 +46,14 @@ class Online:
         try:
             with self.context.report.stage(
                 f"ask the index what {count_noun(len(requirements), 'package requires', 'packages require')}"
-            ):
-                requires = requirements_of(requirements, self.context)
+            ) as stage:
+                files = pinned_files(requirements, self.context, stage)
+                requires = requirements_of(requirements, files, self.context)
         except EnvbuildError as error:
             self.context.report.say(f"the index cannot be asked: {error}")
             return Offline().reduce(requirements, imported)
-        brought = set(load_names().transitive.names) - imported
-        kept = tuple(
-            requirement
-            for requirement in find_roots(requirements, requires, imported)
-            if requirement.name not in brought
-        )
-        return kept, "the packages' own metadata"
+        roots = find_roots(requirements, requires, imported)
+        return guess_roots(roots, imported), "the packages' own metadata"
 
     def look_up(
         self, requirements: tuple[Requirement, ...], wanted: frozenset[str] = frozenset()
@@ -66,9 +61,7 @@ class Online:
         """Read the index's pages of the requirements, and the ends of their wheels."""
         if not requirements and not wanted:
             return {}, {}
-        count = count_noun(
-            len({*(requirement.name for requirement in requirements), *wanted}), "package"
-        )
+        count = count_noun(len(requirements) + len(wanted), "package")
         try:
             with self.context.report.stage(f"look {count} up on the index") as stage:
                 return look_up(requirements, wanted, self.context, stage)

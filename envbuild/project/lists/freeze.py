@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Iterable, Mapping
 from itertools import chain
 
@@ -12,17 +11,12 @@ from packaging.utils import canonicalize_name
 
 from envbuild.context import Context
 from envbuild.data.package_tables import load_names
-from envbuild.errors import EnvbuildError
-from envbuild.net.index import index_url, read_links
-from envbuild.net.parallel import for_each_parallel
-from envbuild.net.web import make_client
 from envbuild.project.model import Requirement
-from envbuild.recipe.requirement import NO_REQUIREMENT
 from envbuild.resolve.pylock import Candidate
 from envbuild.resolve.sources.artifacts import About, describe_files
+from envbuild.resolve.stubs import parse_requirements
 
 Requires = Mapping[str, frozenset[str]]
-PIN = re.compile(r"={2,3}\s*([^\s;,]+)")
 NAME_ALONE = re.compile(r"[\w.-]+")
 
 
@@ -83,12 +77,13 @@ def guess_roots(
     )
 
 
-def requirements_of(requirements: tuple[Requirement, ...], context: Context) -> Requires:
-    """Ask the index what the pinned packages require; nothing is built or run.
+def requirements_of(
+    requirements: tuple[Requirement, ...], files: Mapping[str, Candidate], context: Context
+) -> Requires:
+    """Read what the packages of a dump require from one file of each; nothing is built or run.
 
-    A package that is not on the index requires nothing that is known.  Raises NetworkError.
+    A package without a file requires nothing that is known.  Raises NetworkError.
     """
-    files = _pinned_files(requirements, context)
     about = describe_files(files.values(), context)
     texts = {
         name: about.get(candidate.sha256, About(size=0)).requires
@@ -108,14 +103,10 @@ def requirements_of(requirements: tuple[Requirement, ...], context: Context) -> 
     }
 
 
-def _needs_of(texts: Iterable[str], extras: frozenset[str]) -> list[Pep508]:
+def _needs_of(texts: tuple[str, ...], extras: frozenset[str]) -> list[Pep508]:
     """Return what a package requires, with those of its extras that are asked for."""
     found = []
-    for text in texts:
-        try:
-            requirement = Pep508(text)
-        except NO_REQUIREMENT:
-            continue
+    for requirement in parse_requirements(texts):
         marker = requirement.marker
         plain = marker is None or "extra" not in str(marker)
         asked = marker is not None and any(marker.evaluate({"extra": one}) for one in extras)
@@ -131,48 +122,7 @@ def _asked_extras(
 ) -> dict[str, frozenset[str]]:
     """Return the extras that the list and its packages ask of each other."""
     found = {name: set(extras) for name, extras in asked.items()}
-    listed = filter(None, (_parsed(one.text) for one in requirements))
+    listed = parse_requirements(tuple(one.text for one in requirements))
     for one in chain(listed, *needs.values()):
         found.get(canonicalize_name(one.name), set()).update(one.extras)
     return {name: frozenset(extras) for name, extras in found.items()}
-
-
-def _parsed(text: str) -> Pep508 | None:
-    try:
-        return Pep508(text)
-    except NO_REQUIREMENT:
-        return None
-
-
-def _pinned_files(requirements: tuple[Requirement, ...], context: Context) -> dict[str, Candidate]:
-    """Find one file of each pinned version: a wheel, whichever, else the sdist."""
-    index = index_url(context.settings, context.runner)
-    found: dict[str, Candidate] = {}
-    with make_client(context.settings) as client:
-
-        def one(requirement: Requirement, stop: threading.Event) -> None:
-            pin = PIN.search(requirement.text)
-            if pin is None:
-                return
-            try:
-                links = read_links(index, requirement.name, client, stop=stop)
-            except EnvbuildError:
-                return
-            version = re.escape(pin[1])
-            fitting = [
-                link
-                for link in links
-                if re.search(rf"-{version}(-|\.(tar|zip))", link.file) and link.sha256
-            ]
-            chosen = min(
-                fitting,
-                key=lambda link: (not link.file.endswith(".whl"), link.size or 0),
-                default=None,
-            )
-            if chosen is not None:
-                found[requirement.name] = Candidate(
-                    file=chosen.file, url=chosen.url, sha256=chosen.sha256 or "", size=chosen.size
-                )
-
-        for_each_parallel(list(requirements), one, workers=context.settings.downloads + 4)
-    return found

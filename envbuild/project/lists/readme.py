@@ -20,6 +20,12 @@ RELEASE = re.compile(
 )
 """An item of a list that begins with a framework and its release: "- PyTorch 1.3.0"."""
 INSTALLER = re.compile(r"\b(?:pip|conda|mamba|uv)\d*\s")
+ITEM = re.compile(
+    r"^[ \t]*(?:[-*+][ \t]+)?`?(?P<name>[A-Za-z][\w.-]*)`?[ \t]*(?P<sign>[=<>~]=|=)[ \t]*"
+    r"`?(?P<release>\d+(?:\.\d+)+)`?[ \t]*$",
+    re.MULTILINE,
+)
+"""A line that is a package with its release and nothing else: "dgl == 0.8.2"."""
 PINNED = re.compile(
     r"[\s\"'](?P<name>tensorflow(?:-gpu)?|pytorch|torch|jax)(?:\[[\w,-]+\])?"
     r"==?(?P<release>\d+\.\d+(?:\.\d+)?)"
@@ -28,8 +34,16 @@ PINNED = re.compile(
 OR_NEWER = re.compile(r"[.\d]*\s*(\+|(and|or) (later|newer|higher|above|up))", re.IGNORECASE)
 NOT_HERE = re.compile(rf"{ASIDE.pattern}|cpu|npu|tpu|xpu|rocm|amd|mps|mac|win", re.IGNORECASE)
 """Groups for changing the project, or for other machines."""
+FRAMEWORK = re.compile(r"(?<![\w./-])(?:py)?(torch|tensorflow|jax)\b(?![./-])")
 OWN_EXTRAS = re.compile(r"[\s\"']\./?(?:\[([\w\s,-]+)\])?[\"']?(?=\s|$)")
 """The project itself among what is installed, with the groups that it takes."""
+
+
+def first_framework(root: Path) -> str | None:
+    """Return the framework that the README speaks of first; None where it names none."""
+    text = "\n".join(read_text(root / name) or "" for name in NAMES)
+    named = FRAMEWORK.search(text.lower())
+    return framework_name(named[1]) if named else None
 
 
 def own_extras(root: Path) -> tuple[str, ...]:

@@ -6,8 +6,12 @@ import re
 from itertools import chain
 from pathlib import Path
 
-from envbuild.project.lists.readme import BLOCK, NAMES
+from packaging.utils import canonicalize_name
+
+from envbuild.base.suggest import framework_name
+from envbuild.project.lists.readme import BLOCK, ITEM, NAMES
 from envbuild.project.model import FileFindings
+from envbuild.project.names import distribution_of, is_known_distribution
 from envbuild.project.shell.installs import read_lines
 from envbuild.project.tree import is_inside, read_text, shown_path
 
@@ -26,11 +30,27 @@ SCRIPT = re.compile(
 def read_readme(root: Path) -> FileFindings | None:
     """Read the installing lines of a project's README; None where it has none."""
     for path in (root / name for name in NAMES):
-        blocks = [block[2] for block in BLOCK.finditer(_joined_lines(path))]
+        text = _joined_lines(path)
+        blocks = [block[2] for block in BLOCK.finditer(text)]
+        blocks += map(_installing_line, ITEM.finditer(text))
         findings = _read_installs(blocks, shown_path(path, root))
         if findings is not None:
             return findings
     return None
+
+
+def _installing_line(item: re.Match[str]) -> str:
+    """Return the line that installs an item of a README's list; empty for what is no package."""
+    name = item["name"].lower().replace("pytorch", "torch")
+    sign = "==" if item["sign"] == "=" else item["sign"]
+    release = item["release"]
+    if framework_name(name) and sign == "==":
+        # a README's release of a framework is that line: 1.8.2 is on PyTorch's own server alone
+        release = f"{'.'.join(release.split('.')[:2])}.*"
+    if name == "python":
+        return f"conda install python{sign}{release}"
+    known = is_known_distribution(canonicalize_name(name)) or distribution_of(name)
+    return f"pip install {name}{sign}{release}" if known else ""
 
 
 def read_script(root: Path) -> FileFindings | None:
