@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from envbuild.names import Pairs
+from envbuild.names import Pairs, Texts
 
 T = TypeVar("T")
 
@@ -42,8 +42,8 @@ class Verified(_Record, frozen=True):
     files: int
     hashed: int
     sized: int
-    changed: tuple[str, ...]
-    missing: tuple[str, ...]
+    changed: Texts
+    missing: Texts
     changed_count: int
     missing_count: int
 
@@ -59,7 +59,7 @@ class Overlap(_Record, frozen=True):
     of: int
     different: int
     example: str
-    lost: tuple[str, ...] = ()
+    lost: Texts = ()
 
 
 class UserSite(_Record, frozen=True):
@@ -76,7 +76,7 @@ class BuiltFor(_Record, frozen=True):
     cudnn: str | None = None
     is_cuda: bool | None = None
     is_rocm: bool = False
-    arches: tuple[str, ...] = ()
+    arches: Texts = ()
 
 
 class Static(_Record, frozen=True):
@@ -88,25 +88,25 @@ class Static(_Record, frozen=True):
 
     python: str
     executable: str
-    prefixes: tuple[str, ...]
-    path: tuple[str, ...]
+    prefixes: Texts
+    path: Texts
     glibc: str
     user_site: UserSite
     environment: dict[str, str]
-    missing_folders: tuple[str, ...]
-    preload_missing: tuple[str, ...]
+    missing_folders: Texts
+    preload_missing: Texts
     files_missing: dict[str, str]
     owners: dict[str, tuple[Owner, ...]]
     files: dict[str, str | None]
-    imports: dict[str, tuple[str, ...]]
+    imports: dict[str, Texts]
     builds: dict[str, BuiltFor]
     verified: dict[str, Verified]
-    lost_records: tuple[str, ...]
-    for_user: dict[str, tuple[str, ...]]
+    lost_records: Texts
+    for_user: dict[str, Texts]
     overlaps: tuple[Overlap, ...]
     dists: tuple[FoundDist, ...]
-    closed: tuple[str, ...] = ()
-    requires: dict[str, tuple[str, ...]] = {}
+    closed: Texts = ()
+    requires: dict[str, Texts] = {}
 
     def dist(self, name: str) -> FoundDist | None:
         """Return the distribution that Python finds under a canonical name."""
@@ -140,21 +140,21 @@ class LibrarySurvey(_Record, frozen=True):
     ``other_pythons`` are modules for other Pythons only; ``cudnn`` maps a libcudnn to its version.
     """
 
-    folders: tuple[str, ...]
+    folders: Texts
     objects: int
     foreign: int
     damaged: Pairs
     damaged_count: int
-    missing: dict[str, tuple[str, ...]]
-    outdated: dict[str, dict[str, tuple[str, ...]]]
-    preloaded: dict[str, tuple[str, ...]]
+    missing: dict[str, Texts]
+    outdated: dict[str, dict[str, Texts]]
+    preloaded: dict[str, Texts]
     wanted: dict[str, dict[str, Place]]
-    copies: dict[str, tuple[str, ...]]
-    library_path: tuple[str, ...]
-    tools: dict[str, tuple[str, ...]]
-    needed_by: dict[str, tuple[str, ...]] = {}
-    idle: tuple[str, ...] = ()
-    other_pythons: tuple[str, ...] = ()
+    copies: dict[str, Texts]
+    library_path: Texts
+    tools: dict[str, Texts]
+    needed_by: dict[str, Texts] = {}
+    idle: Texts = ()
+    other_pythons: Texts = ()
     cudnn: dict[str, str] = {}
 
     @property
@@ -186,7 +186,7 @@ class Code(_Record, frozen=True):
     """fatbin_probe: for which GPUs the files hold code; ``bytes`` is their size, ``unread`` were out of time."""
 
     files: tuple[CodeFile, ...]
-    unread: tuple[str, ...]
+    unread: Texts
     bytes: int
     seconds: float
 
@@ -205,8 +205,8 @@ class Imported(_Record, frozen=True):
     file: str | None = None
     error: str = ""
     kind: str = ""
-    noise: tuple[str, ...] = ()
-    blame: tuple[str, ...] = ()
+    noise: Texts = ()
+    blame: Texts = ()
     advice: str = ""
     used: bool = False
     taking: str = ""
@@ -219,7 +219,7 @@ class Tried(_Record, frozen=True):
     seconds: float = 0.0
     error: str = ""
     note: str = ""
-    noise: tuple[str, ...] = ()
+    noise: Texts = ()
 
 
 class FoundConda(_Record, frozen=True):
@@ -229,7 +229,7 @@ class FoundConda(_Record, frozen=True):
     version: str
     build: str
     channel: str = ""
-    flags: tuple[str, ...] = ()
+    flags: Texts = ()
 
 
 class TwoOwners(_Record, frozen=True):
@@ -262,9 +262,9 @@ class CondaSurvey(_Record, frozen=True):
     lost_count: int = 0
     other_python: tuple[tuple[str, str, str], ...] = ()
     overlaps: tuple[TwoOwners, ...] = ()
-    runtimes: tuple[str, ...] = ()
-    before: dict[str, tuple[str, ...]] = {}
-    outside: tuple[str, ...] = ()
+    runtimes: Texts = ()
+    before: dict[str, Texts] = {}
+    outside: Texts = ()
     missing: Pairs = ()
 
 
@@ -276,15 +276,15 @@ class Imports(_Record, frozen=True):
 
     modules: dict[str, Imported]
     entries: dict[str, Tried] = {}
-    absent: tuple[str, ...] = ()
+    absent: Texts = ()
 
 
 class Plain(_Record, frozen=True):
     """plain_probe: the poisoned modules that can be imported, and the caller's variables that are seen."""
 
     home: str
-    modules: tuple[str, ...]
-    variables: tuple[str, ...]
+    modules: Texts
+    variables: Texts
 
 
 class ScriptRun(_Record, frozen=True):
@@ -292,7 +292,7 @@ class ScriptRun(_Record, frozen=True):
 
     code: int
     last_line: str
-    last_lines: tuple[str, ...]
+    last_lines: Texts
 
 
 class Device(_Record, frozen=True):
@@ -367,13 +367,13 @@ class Compute(_Record, frozen=True):
     """The probe of a framework: what it sees and computes; ``loaded`` are the CUDA libraries of its process."""
 
     version: str
-    devices: tuple[str, ...]
+    devices: Texts
     results: tuple[Computed, ...]
-    notes: tuple[str, ...] = ()
+    notes: Texts = ()
     is_cuda: bool | None = None
-    arches: tuple[str, ...] = ()
+    arches: Texts = ()
     seen: Seen | None = None
-    loaded: dict[str, tuple[str, ...]] = {}
+    loaded: dict[str, Texts] = {}
 
     def of(self, *tasks: str) -> tuple[Computed, ...]:
         """Return the results of some tasks."""
@@ -388,7 +388,7 @@ class Answer(Generic[T]):
     fault: str = ""
     hint: str | None = None
     seconds: float = 0.0
-    noise: tuple[str, ...] = ()
+    noise: Texts = ()
 
 
 def killed_by(code: int) -> str | None:

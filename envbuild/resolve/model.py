@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from envbuild.base.model import BaseFacts
-from envbuild.names import DIRECT, Pairs
+from envbuild.names import DIRECT, Pairs, Texts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,17 +28,17 @@ class Request:
     which takes seconds to find.
     """
 
-    requirements: tuple[str, ...]
+    requirements: Texts
     facts: BaseFacts
     as_of: str | None = None
     latest: str | None = None
-    indexes: tuple[str, ...] = ()
+    indexes: Texts = ()
     keep: Pairs = ()
-    upgrade: tuple[str, ...] = ()
-    protect: tuple[str, ...] = ()
+    upgrade: Texts = ()
+    protect: Texts = ()
     framework: str | None = None
-    bounds: tuple[str, ...] = ()
-    from_source: tuple[str, ...] = ()
+    bounds: Texts = ()
+    from_source: Texts = ()
     refresh: bool = False
     archives: Pairs = ()
     younger: Pairs = ()
@@ -73,8 +73,8 @@ class Found:
     name: str
     version: str
     file: FoundFile
-    via: tuple[str, ...] = ()
-    requires: tuple[str, ...] = ()
+    via: Texts = ()
+    requires: Texts = ()
     requires_python: str | None = None
 
     @property
@@ -132,7 +132,7 @@ class Resolution:
     provided: tuple[Provided, ...] = ()
     moved: tuple[Moved, ...] = ()
     held_back: tuple[HeldBack, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: Texts = ()
     as_of: str | None = None
     tool: str = ""
 

@@ -12,19 +12,9 @@ from envbuild.base.suggest import framework_name
 from envbuild.project.code.imports import file_written_for
 from envbuild.project.draft.age import keras_2_only, torch_bounds
 from envbuild.project.draft.builder import DraftBuilder, name_few
-from envbuild.project.draft.clean import (
-    COMPANIONS,
-    Cleaned,
-    bounds_of,
-)
-<<<<<<< HEAD
+from envbuild.project.draft.clean import COMPANIONS, Cleaned, bounds_of
 from envbuild.project.draft.propose import is_held
-=======
-from envbuild.project.draft.propose import (
-    is_held,
-)
 from envbuild.project.lists.readme import first_framework
->>>>>>> e7ea7524 (Bound packages by old code, read lists of a README in drafts)
 from envbuild.project.model import ImportedModule, Requirement
 from envbuild.project.names import implied_framework
 from envbuild.project.tree import is_aside

@@ -18,7 +18,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from envbuild.errors import EnvbuildError, HostError
-from envbuild.names import Pairs
+from envbuild.names import Pairs, Texts
 from envbuild.resolve.conflict.explain import ConflictError, Problem, held_reason, plain_warning
 from envbuild.resolve.conflict.pip_check import broken_requirements
 from envbuild.resolve.couplings import Coupling
@@ -45,14 +45,14 @@ class Task:
     """
 
     problem: Problem
-    roots: tuple[str, ...]
-    wanted: tuple[str, ...]
-    constraints: tuple[str, ...]
+    roots: Texts
+    wanted: Texts
+    constraints: Texts
     keep: Pairs = ()
-    binary: tuple[str, ...] = ()
+    binary: Texts = ()
 
     @property
-    def requirements(self) -> tuple[str, ...]:
+    def requirements(self) -> Texts:
         """All that uv is asked for."""
         return (*self.roots, *self.wanted)
 
@@ -69,16 +69,16 @@ class Passes:
         self.stubs = task.problem.stubs
         self.as_of = task.problem.as_of
         self.notes: list[str] = []
-        self.uv_warnings: tuple[str, ...] = ()
+        self.uv_warnings: Texts = ()
         self.newest: dict[str, str] = {}
         self.best: dict[str, str] = {}
         self._caps: dict[str, str] = {}
-        self._fresh: tuple[str, ...] = BUILD_TOOLS if self.as_of else ()
+        self._fresh: Texts = BUILD_TOOLS if self.as_of else ()
         self._last = Question(requirements=(), as_of=self.as_of)
-        self._warned: dict[frozenset[tuple[str, str]], tuple[str, ...]] = {}
+        self._warned: dict[frozenset[tuple[str, str]], Texts] = {}
 
     @property
-    def warnings(self) -> tuple[str, ...]:
+    def warnings(self) -> Texts:
         """What uv warned of, in the user's words."""
         quiet = {
             f"{direct.name}[{direct.added}]" for direct in self.task.problem.directs if direct.added
@@ -133,7 +133,7 @@ class Passes:
             else self.newest
         )
 
-    def _look_up(self, names: Collection[str], constraints: tuple[str, ...] = ()) -> dict[str, str]:
+    def _look_up(self, names: Collection[str], constraints: Texts = ()) -> dict[str, str]:
         directs = tuple(d.text for d in self.task.problem.directs if d.name in names)
         if not directs:
             return {}
@@ -253,7 +253,7 @@ class Passes:
         direct: Mapping[str, str],
         keep: Mapping[str, str],
         *,
-        above: tuple[str, ...] = (),
+        above: Texts = (),
         seconds: float | None = None,
     ) -> dict[str, Chosen]:
         """Ask for direct requirements no older than these, and the base where they allow it."""
@@ -295,7 +295,7 @@ class Passes:
         return broken_requirements(self.session.facts, self.stubs, new)
 
     def _ask_seeded(
-        self, *, seed: Mapping[str, str], floors: tuple[str, ...] = (), seconds: float | None = None
+        self, *, seed: Mapping[str, str], floors: Texts = (), seconds: float | None = None
     ) -> dict[str, Chosen]:
         question = Question(
             requirements=self.task.requirements,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.base.model import BaseFacts
-from envbuild.names import Pairs
+from envbuild.names import Pairs, Texts
 from envbuild.net.redact import without_user
 from envbuild.resolve.platform import uv_platform
 from envbuild.resolve.pylock import write_seed
@@ -45,15 +45,15 @@ class Question:
     pages that were just read.
     """
 
-    requirements: tuple[str, ...]
-    constraints: tuple[str, ...] = ()
+    requirements: Texts
+    constraints: Texts = ()
     seed: Pairs = ()
     deps: bool = True
     soft: bool = True
     lowest: bool = False
     as_of: str | None = None
-    fresh: tuple[str, ...] = ()
-    binary: tuple[str, ...] = ()
+    fresh: Texts = ()
+    binary: Texts = ()
     seconds: float | None = None
     refresh: bool = False
 
@@ -118,7 +118,7 @@ def building_environment(settings: Settings, home: Path) -> dict[str, str]:
 
 def uv_arguments(
     question: Question, place: Path, facts: BaseFacts, python: str, *, builds: bool = False
-) -> tuple[str, ...]:
+) -> Texts:
     """Return uv's arguments for a question whose files lie in ``place``.
 
     Without ``builds``, ``python`` runs nothing (interpreter.py), and nothing is fetched for a
@@ -157,8 +157,8 @@ def write_question(
     *,
     hard: Path,
     indexes: Mapping[str, str],
-    static: Mapping[tuple[str, str], tuple[str, ...]],
-    from_source: tuple[str, ...] = (),
+    static: Mapping[tuple[str, str], Texts],
+    from_source: Texts = (),
 ) -> None:
     """Write a question's files: uv.toml, requirements.in, constraints.txt, preferences."""
     # uv stays with the first index that has a name: protected ones come from the stubs alone

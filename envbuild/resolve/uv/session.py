@@ -16,7 +16,7 @@ from envbuild.base.model import BaseFacts
 from envbuild.context import Context
 from envbuild.data.package_tables import load_aliases
 from envbuild.errors import HostError, IntegrityError, NetworkError
-from envbuild.names import Pairs
+from envbuild.names import Pairs, Texts
 from envbuild.progress import SilentStage, Stage
 from envbuild.resolve.conflict.explain import (
     MISSING,
@@ -85,15 +85,15 @@ class Session:
     stubs: Stubs
     indexes: Mapping[str, str]
     context: Context
-    from_source: tuple[str, ...] = ()
+    from_source: Texts = ()
     archives: Pairs = ()
-    late: tuple[str, ...] = ()
+    late: Texts = ()
     refresh: bool = False
     limit: TimeLimit = field(default_factory=TimeLimit)
     stage: Stage = field(default_factory=SilentStage)
 
     def __post_init__(self) -> None:
-        self.warnings: tuple[str, ...] = ()
+        self.warnings: Texts = ()
         self._gone: set[str] = set()
         self._count = 0
         settings, store = self.context.settings, self.context.store
@@ -104,7 +104,7 @@ class Session:
         # a name that the base or a tree of the project has is the real one
         held = {*self.stubs.by_name, *map(canonicalize_name, self.from_source)}
         trees = {name.rpartition("-")[0].replace("_", "-") for name, _ in self.archives}
-        self._wheels_only: tuple[str, ...] = impostor_names(held | trees)
+        self._wheels_only: Texts = impostor_names(held | trees)
         self._memory = Readings(store, self.facts, self.indexes)
         self._static: dict[Pin, About] = {}
         # sdists that were read before: uv need not fail on each of them again
@@ -139,7 +139,7 @@ class Session:
         return self.ask(question)
 
     def newest(
-        self, *requirements: str, as_of: str | None = None, constraints: tuple[str, ...] = ()
+        self, *requirements: str, as_of: str | None = None, constraints: Texts = ()
     ) -> dict[str, Chosen]:
         """Return the newest release of each requirement by itself.  Raises as ``ask``."""
         question = Question(
@@ -323,11 +323,11 @@ class Session:
             )
         return place
 
-    def _uv_arguments(self, question: Question, place: Path) -> tuple[str, ...]:
+    def _uv_arguments(self, question: Question, place: Path) -> Texts:
         question = replace(question, binary=(*question.binary, *self._wheels_only))
         return uv_arguments(question, place, self.facts, self._builder, builds=self._may_build)
 
-    def _call_uv(self, question: Question, place: Path, given: tuple[str, ...]) -> Result:
+    def _call_uv(self, question: Question, place: Path, given: Texts) -> Result:
         # uv leaves a lock in TMPDIR for each source tree that it reads
         environment = uv_environment(self.context.settings) | {"TMPDIR": str(self.folder)}
         if self._may_build:
