@@ -364,7 +364,7 @@ class Passes:
         except ConflictError as conflict:
             return held_reason(conflict, self.task.problem)
         except EnvbuildError:
-            return f"the reason was not found within {EXPLAIN_SECONDS:.0f} s"
+            return "the reason was not found"
         return None
 
 
