@@ -22,13 +22,7 @@ from envbuild.run import hand_over
 @click.argument("argv", metavar="-- CMD…", nargs=-1, required=True, type=click.UNPROCESSED)
 @entry_options
 @click.pass_obj
-def command(
-    context: Context,
-    *,
-    image: str,
-    argv: Sequence[str],
-    entry: EntryOptions,
-) -> None:
+def command(context: Context, *, image: str, argv: Sequence[str], entry: EntryOptions) -> None:
     """Run a command inside the image.
 
     Nothing of this machine is seen inside but the current folder (at the same path, writable), the
@@ -48,12 +42,7 @@ def enter_image(
     if entry.packages:
         found = _with_packages(found, entry, context)
     command = plan_entry(
-        found,
-        argv,
-        context,
-        binds=entry.binds,
-        variables=entry.variables,
-        dry_run=entry.dry_run,
+        found, argv, context, binds=entry.binds, variables=entry.variables, dry_run=entry.dry_run
     )
     child = dict(command.env or {})
     if not entry.dry_run:

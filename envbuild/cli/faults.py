@@ -13,7 +13,7 @@ from envbuild.app.site import no_site_error
 from envbuild.cli.options import CommandAfterDashes
 from envbuild.data.tables import TableRow, table_loader
 from envbuild.errors import EnvbuildError, UsageError
-from envbuild.recipe.find import RECIPES, recipe_files
+from envbuild.recipe.find import RECIPES, draft_hint, recipe_files
 from envbuild.settings import load_settings
 from envbuild.toml import closest
 
@@ -42,15 +42,17 @@ def explain_word(word: str, verbs: Iterable[str]) -> str:
 
 
 def explain_usage(error: Exception, arguments: Sequence[str]) -> EnvbuildError | None:
-    """Return what is told of words copied from a page, and of an option without its value.
+    """Return what is told of words copied from a page, and of other tools' options and commands.
 
-    Click raises the latter without its verb.
+    Click raises the error of an option without its value without its verb.
     """
-    own = itertools.takewhile(lambda word: word != "--", arguments)
+    own = [*itertools.takewhile(lambda word: word != "--", arguments)]
     copied = [word for word in own if TYPESET.search(word)]
     if copied and isinstance(error, UsageError | click.UsageError):
         what = f"{copied[0]}: this has a long dash or curly quotes, as copied text often has"
         return UsageError(what, hint="type - and the quotes again on the keyboard")
+    if own[:1] == ["build"] and own[-1].endswith(".def") and isinstance(error, click.UsageError):
+        return UsageError(f"{own[-1]} is a definition, not a recipe", hint=draft_hint(own[-1]))
     if isinstance(error, click.NoSuchOption) and error.ctx is not None:
         return _explain_option(error, error.ctx)
     if not isinstance(error, click.BadOptionUsage) or error.ctx is not None:

@@ -19,11 +19,7 @@ from envbuild.cli.terminal import short_path
 from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.project.conda.locked_lists import is_conda_list
-from envbuild.project.conda.recipe import (
-    draft_conda_recipe,
-    find_conda_file,
-    find_conda_only,
-)
+from envbuild.project.conda.recipe import draft_conda_recipe, find_conda_file, find_conda_only
 from envbuild.project.draft.draft import draft_recipe, without_proposals
 from envbuild.project.draft.package_index import Offline, Online
 from envbuild.project.gather import gather_findings

@@ -21,11 +21,7 @@ from envbuild.recipe.find import find_recipe
 @entry_options
 @click.pass_obj
 def command(
-    context: Context,
-    *,
-    image: str | None,
-    argv: Sequence[str],
-    entry: EntryOptions,
+    context: Context, *, image: str | None, argv: Sequence[str], entry: EntryOptions
 ) -> None:
     """Run the recipe's [run] command inside the image, or another one behind --."""
     argv = argv or _recipe_command(image, context)

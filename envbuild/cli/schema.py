@@ -22,11 +22,7 @@ DOCUMENTS: dict[str, tuple[type[msgspec.Struct], str]] = {
 
 @click.command("schema")
 @click.option(
-    "--of",
-    "what",
-    type=click.Choice(list(DOCUMENTS)),
-    default="recipe",
-    help="Which document.",
+    "--of", "what", type=click.Choice(list(DOCUMENTS)), default="recipe", help="Which document."
 )
 def command(what: str) -> None:
     """Print the JSON Schema of recipes (default), of check reports or of entries on a shelf.

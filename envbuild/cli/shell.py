@@ -14,11 +14,6 @@ from envbuild.context import Context
 @click.argument("image", metavar="[NAME|IMAGE]", shell_complete=complete_image, required=False)
 @entry_options
 @click.pass_obj
-def command(
-    context: Context,
-    *,
-    image: str | None,
-    entry: EntryOptions,
-) -> None:
+def command(context: Context, *, image: str | None, entry: EntryOptions) -> None:
     """Open a shell inside the image, in the current folder."""
     enter_image(context, image, (), entry)

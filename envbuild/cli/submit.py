@@ -19,13 +19,7 @@ from envbuild.job.model import Job
 from envbuild.job.preflight import check_client, check_predecessors
 from envbuild.job.schedulers import scheduler_of
 from envbuild.job.sites.site import Site
-from envbuild.job.submit import (
-    client_environment,
-    log_sizes,
-    make_log_folder,
-    submit,
-    write_script,
-)
+from envbuild.job.submit import client_environment, log_sizes, make_log_folder, submit, write_script
 from envbuild.job.track.records import log_files, plain_id
 from envbuild.run import hand_over
 

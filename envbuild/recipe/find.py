@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import shlex
 from pathlib import Path
 
 from envbuild.errors import UsageError
@@ -95,7 +96,10 @@ def _find_named(name: str, settings: Settings) -> Path:
         if path.is_file():
             return path
         what = "this is a folder, not a recipe" if path.is_dir() else "there is no such recipe file"
-        raise UsageError(what, where=name, hint=_suggest_name(Path(name).stem, settings))
+        hint = f'an image is a base of a recipe: write image = "{name}" under its [base]'
+        if "://" not in name:
+            hint = _suggest_name(Path(name).stem, settings)
+        raise UsageError(what, where=name, hint=hint)
     known = recipe_files(settings)
     if name in known:
         return known[name]
@@ -103,7 +107,13 @@ def _find_named(name: str, settings: Settings) -> Path:
     if os.path.exists(settings.cwd / name):  # noqa: PTH110 - Path refuses long names
         kind = "folder" if (settings.cwd / name).is_dir() else "file"
         what = f'"{name}" is a {kind}, not a recipe'
-    raise UsageError(what, hint=_suggest_name(name, settings))
+    hint = draft_hint(name) if name.endswith(".def") else _suggest_name(name, settings)
+    raise UsageError(what, hint=hint)
+
+
+def draft_hint(definition: str) -> str:
+    """Return how a recipe is made from a definition."""
+    return f"to draft a recipe from it: envbuild init {shlex.quote(definition)}"
 
 
 def _suggest_name(name: str, settings: Settings) -> str:

@@ -89,6 +89,20 @@ class TestCommandLine:
         told(result, code, "no such option", hint)
         assert "Did you mean" not in result.stderr
 
+    @pytest.mark.parametrize(
+        ("line", "hint"),
+        [
+            ("build x.sif x.def", "to draft a recipe from it: envbuild init x.def"),
+            ("make x.def", "to draft a recipe from it: envbuild init x.def"),
+            ("make docker://a/b:1", 'write image = "docker://a/b:1" under its [base]'),
+        ],
+    )
+    def test_definitions_and_images_are_no_recipes(
+        self, line: str, hint: str, project: Project
+    ) -> None:
+        project.write("x.def", "Bootstrap: docker\n")
+        told(project.run(*line.split()), 2, hint)
+
     def test_a_command_is_taken_for_a_recipe(self, project: Project) -> None:
         hint = "what to do: if this is your command: envbuild exec -- python train.py\n"
         told(project.run("exec", "python", "train.py"), 125, hint)

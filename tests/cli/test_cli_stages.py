@@ -24,7 +24,6 @@ UNCOUNTED = {
     "reach conda's channels",
     "ask the channels about {}",
     "ask the channels what each package requires",
-    "ask the index what {}",
     "ask for the newest releases of {}",
     "ask the registry for {}",
     "look up where {}",

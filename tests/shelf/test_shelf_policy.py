@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
+import envbuild.app.shelf.publish
 import envbuild.shelf.publish
 from envbuild.errors import EnvbuildError, UsageError
+from envbuild.recipe.model import Source
 from envbuild.shelf.policy import refuse_recipe
+from envbuild.shelf.publish import EntryDraft, draft_entry
 from envbuild.shelf.sanitize import sanitize_text
 from tests.shelf.people import RECIPE, Member, member
 
@@ -94,7 +99,11 @@ def test_it_is_not_taken_from_one_who_published_it_all_the_same(fault: str, tmp_
         for rule in ("refuse_recipe", "refuse_lock"):
             patch.setattr(envbuild.shelf.publish, rule, lambda *_: None)
         forged = text_of(fault).replace("NAME", "small")
-        patch.setattr(envbuild.shelf.publish, "_recipe_text", lambda _: forged.encode())
+
+        def draft_forged(source: Source, *given: Any, **more: Any) -> EntryDraft:
+            return draft_entry(structs.replace(source, text=forged), *given, **more)
+
+        patch.setattr(envbuild.app.shelf.publish, "draft_entry", draft_forged)
         ann.publish()
     with pytest.raises(EnvbuildError) as caught:
         bob.take()
