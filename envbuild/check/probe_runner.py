@@ -19,6 +19,7 @@ from envbuild.check.plan import ProbeRequest
 from envbuild.failures import explain_failure
 from envbuild.host_python import HostPython
 from envbuild.limits import UNREADABLE
+from envbuild.names import Texts
 from envbuild.run import Command, Result, Runner
 from envbuild.runtime import ExecOptions
 
@@ -55,9 +56,7 @@ Without one its functions have no source (autograph, torch.compile) and its trac
 class Container(Protocol):
     """What a check uses of envbuild.runtime.Runtime: it builds commands and starts nothing."""
 
-    def exec_command(
-        self, image: Path, argv: tuple[str, ...], options: ExecOptions | None = None
-    ) -> Command:
+    def exec_command(self, image: Path, argv: Texts, options: ExecOptions | None = None) -> Command:
         """Build the command that runs ``argv`` in the image, sealed or as a plain exec has it."""
 
 
@@ -126,7 +125,7 @@ class ProbeRunner:
             command = replace(command, on_line=_listener(heard))
         return ProbeResults(self.runner(command, check=False), limit)
 
-    def _sealed(self, words: tuple[str, ...], stdin: str, limit: float) -> Command:
+    def _sealed(self, words: Texts, stdin: str, limit: float) -> Command:
         """Return the command that runs the image's Python as envbuild exec does."""
         options = ExecOptions(
             binds=self.binds,
@@ -272,7 +271,7 @@ def read_answer(result: Result, request: ProbeRequest, kind: type[T]) -> Answer[
     return no(f"the {title} ended with code {result.code} and without an answer; it said: {last}")
 
 
-def last_lines(result: Result) -> tuple[str, ...]:
+def last_lines(result: Result) -> Texts:
     """Return the last lines that were printed beside the answer."""
     before, _, _ = result.stdout.partition(BEGIN)
     text = f"{before.strip()}\n{result.stderr.strip()}"

@@ -17,6 +17,7 @@ from envbuild.errors import (
     ToolMissingError,
     UsageError,
 )
+from envbuild.names import Texts
 from envbuild.run import Command, Result, Runner
 from envbuild.settings import Settings
 from envbuild.shelf.backend import (
@@ -99,7 +100,7 @@ class GitBackend:
         self._push(self._commit({MARKER: MARKER_TEXT}, None, "Begin a shelf"))
         return True
 
-    def slots(self) -> tuple[str, ...]:
+    def slots(self) -> Texts:
         """Return the entries of the commit that was fetched last."""
         names = (
             path.removeprefix(f"{NAMES}/") for path in self._tree if path.startswith(f"{NAMES}/")
@@ -146,7 +147,7 @@ class GitBackend:
             return False
         raise self._unreachable(result)
 
-    def _served_by(self, service: str) -> tuple[str, ...]:
+    def _served_by(self, service: str) -> Texts:
         """Return the option that names git's other end, where that runs on this machine."""
         is_local = self.url.startswith(("/", "file:"))
         return (f"--{service}={LOCAL_GIT} {service}",) if is_local else ()
@@ -260,7 +261,7 @@ class GitBackend:
 
     def _run(
         self,
-        argv: tuple[str, ...],
+        argv: Texts,
         *,
         stdin: str | None = None,
         on_line: OnLine = None,

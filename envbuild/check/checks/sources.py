@@ -12,6 +12,7 @@ import msgspec
 
 from envbuild.data.tables import load_entry_points
 from envbuild.errors import UsageError
+from envbuild.names import Texts
 from envbuild.project.code.imports import source_text
 from envbuild.project.tree import scan_project
 
@@ -133,11 +134,11 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     files: int
-    unread: tuple[str, ...]
+    unread: Texts
     suspects: tuple[Suspect, ...]
     compiles: bool = False
     inductor: bool = False
-    written: Mapping[str, tuple[str, ...]] = {}
+    written: Mapping[str, Texts] = {}
 
 
 def survey_project(project: Path) -> Survey:
@@ -147,7 +148,7 @@ def survey_project(project: Path) -> Survey:
     """
     unread, suspects, files, compiles, inductor = [], [], 0, False, False
     patterns = {entry.written for entry in load_entry_points().entry if entry.written}
-    written: dict[str, tuple[str, ...]] = {}
+    written: dict[str, Texts] = {}
     found = find_sources(project)
     for path in found:
         name = path.relative_to(project).as_posix()

@@ -12,6 +12,7 @@ from envbuild.lock.decide.base import add_framework
 from envbuild.lock.decide.base_description import BaseDescription, brought_alone
 from envbuild.lock.decide.framework import is_pinned, other_release, refuse_line
 from envbuild.lock.decide.options import LockTask
+from envbuild.names import Texts
 from envbuild.progress import SilentStage
 from envbuild.recipe.model import Source
 from envbuild.resolve.backends import PAGE, RESOLVERS
@@ -21,7 +22,7 @@ from envbuild.toml import closest
 
 
 def resolve_project(
-    task: LockTask, base: BaseDescription, lines: tuple[str, ...], trees: tuple[SourceTree, ...]
+    task: LockTask, base: BaseDescription, lines: Texts, trees: tuple[SourceTree, ...]
 ) -> tuple[BaseDescription, Resolution]:
     """Return the project's resolution and the base, perhaps with another framework release.
 
@@ -59,7 +60,7 @@ def _resolve_with(
     pin: str,
     task: LockTask,
     base: BaseDescription,
-    lines: tuple[str, ...],
+    lines: Texts,
     trees: tuple[SourceTree, ...],
 ) -> tuple[BaseDescription, Resolution]:
     """Return the base with a framework's exact release, and the resolution on it."""
@@ -87,7 +88,7 @@ def refuse_unused(source: Source, resolution: Resolution) -> None:
 
 
 def _project_request(
-    task: LockTask, base: BaseDescription, lines: tuple[str, ...], trees: tuple[SourceTree, ...]
+    task: LockTask, base: BaseDescription, lines: Texts, trees: tuple[SourceTree, ...]
 ) -> Request:
     recipe, options = task.recipe, task.options
     # a date that nobody chose may be moved; one of the recipe or the command line may not

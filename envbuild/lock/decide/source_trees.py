@@ -8,6 +8,7 @@ from envbuild.base.model import BaseFacts
 from envbuild.context import Context
 from envbuild.errors import StaleLockError, UsageError
 from envbuild.lock.model import EVERYTHING, Lock, PythonPackage
+from envbuild.names import Texts
 from envbuild.net.partial import is_complete
 from envbuild.recipe.model import Source
 from envbuild.recipe.trees import TreeLine, project_folder, read_source, read_tree_line
@@ -22,8 +23,8 @@ from envbuild.resolve.sources.source_trees import (
 
 
 def take_trees(
-    source: Source, facts: BaseFacts, old: Lock | None, upgrade: tuple[str, ...], context: Context
-) -> tuple[tuple[str, ...], tuple[SourceTree, ...]]:
+    source: Source, facts: BaseFacts, old: Lock | None, upgrade: Texts, context: Context
+) -> tuple[Texts, tuple[SourceTree, ...]]:
     """Pack the trees of a recipe; return requirements with name and version for them.
 
     A commit that the old lock chose is kept, unless its package is to be upgraded.
@@ -96,7 +97,7 @@ def _tree_context(source: Source, context: Context, python: str) -> SourceTreeCo
     )
 
 
-def _locked_source(line: TreeLine, old: Lock | None, upgrade: tuple[str, ...]) -> str | None:
+def _locked_source(line: TreeLine, old: Lock | None, upgrade: Texts) -> str | None:
     """Return the source that the old lock has for a line that was written the same then."""
     if old is None or line.folder is not None or line.written not in old.direct:
         return None

@@ -16,6 +16,7 @@ from envbuild.base.suggest import BaseMatch, BaseQuery, framework_name, holds_py
 from envbuild.data.lookup import numbers
 from envbuild.data.package_tables import load_names
 from envbuild.errors import UsageError
+from envbuild.names import Texts
 from envbuild.project.draft.clean import bounds_of
 from envbuild.project.model import Requirement
 from envbuild.project.names import debian_name
@@ -48,7 +49,7 @@ class BaseNeeds:
     python: str | None = None
     image: str | None = None
     cuda: str | None = None
-    pythons: tuple[str, ...] = ()
+    pythons: Texts = ()
     until: dt.date | None = None
     driver: str | None = None
     gpu: str | None = None
@@ -60,7 +61,7 @@ class ProposedBase:
 
     base: BaseSection
     reason: str
-    notes: tuple[str, ...] = ()
+    notes: Texts = ()
     exact: bool = True
     python: str | None = None
 
@@ -178,7 +179,7 @@ def _base_queries(wanted: BaseNeeds, framework: Requirement) -> Iterator[BaseQue
                     )
 
 
-def _next_pythons(python: str | None) -> tuple[str, ...]:
+def _next_pythons(python: str | None) -> Texts:
     """Return the series after the one that a project names: the nearest run most of its code."""
     named = re.fullmatch(r"==\s*3\.(\d+)(\.\S+)?", python or "")
     if named is None:
@@ -309,7 +310,7 @@ def propose_system(requirements: Sequence[Requirement]) -> tuple[dict[str, str],
     return run, build
 
 
-def for_debian(names: Sequence[str], notes: list[str]) -> tuple[str, ...]:
+def for_debian(names: Sequence[str], notes: list[str]) -> Texts:
     """Return Debian's names of Ubuntu's packages; changes are noted."""
     found: list[str] = []
     for name in names:

@@ -11,7 +11,7 @@ from pathlib import Path
 from envbuild.base.catalogue import catalogue_entries
 from envbuild.errors import UsageError
 from envbuild.limits import split_words
-from envbuild.names import Pairs
+from envbuild.names import Pairs, Texts
 from envbuild.project.conda.environment import read_conda
 from envbuild.project.cuda import cuda_of
 from envbuild.project.images.definition import read_stages
@@ -56,7 +56,7 @@ class _Parts:
     lines: list[str]
     start: str
     image: str | None
-    command: tuple[str, ...]
+    command: Texts
     variables: Pairs
     copies: Pairs
     notes: list[str] = field(default_factory=list)
@@ -330,7 +330,7 @@ def _base_image(name: str) -> str | None:
     return f"docker://{name}"
 
 
-def _start_command(words: tuple[str, ...]) -> tuple[str, ...]:
+def _start_command(words: Texts) -> Texts:
     """Return the program that the image starts, with its words; no shell, no variables."""
     words = tuple(word for word in words if word != "$@")
     shells = {"bash", "/bin/bash", "sh", "/bin/sh", "zsh"}
@@ -339,7 +339,7 @@ def _start_command(words: tuple[str, ...]) -> tuple[str, ...]:
     return words
 
 
-def _split_words(value: object) -> tuple[str, ...]:
+def _split_words(value: object) -> Texts:
     if isinstance(value, list):
         return tuple(str(word) for word in value)
     if not isinstance(value, str) or not value.strip() or "\n" in value.strip():

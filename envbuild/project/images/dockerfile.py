@@ -19,6 +19,7 @@ from spython.main.parse.parsers import DockerParser
 
 from envbuild.errors import UsageError
 from envbuild.limits import KIB, Room, split_words
+from envbuild.names import Texts
 from envbuild.project.private import is_secret_name
 
 INSTRUCTION = re.compile(r"\s*([A-Za-z]+)(?:\s+(.*))?$", re.DOTALL)
@@ -48,8 +49,8 @@ class DockerfileStage:
     copies: list[tuple[str, str]] = field(default_factory=list)
     variables: dict[str, str] = field(default_factory=dict)
     known: dict[str, str] = field(default_factory=dict)
-    entrypoint: tuple[str, ...] = ()
-    command: tuple[str, ...] = ()
+    entrypoint: Texts = ()
+    command: Texts = ()
 
 
 def read_dockerfile(text: str) -> list[DockerfileStage]:
@@ -223,14 +224,14 @@ def _copies(text: str) -> list[str]:
     return [f"COPY {source} {target}" for source in plain if " " not in source + target]
 
 
-def _started(found: object) -> tuple[str, ...]:
+def _started(found: object) -> Texts:
     """Return what spython made of CMD or ENTRYPOINT: a list, or a line of shell."""
     if isinstance(found, list):
         return tuple(map(str, found))
     return _words(found) if isinstance(found, str) else ()
 
 
-def _words(text: str) -> tuple[str, ...]:
+def _words(text: str) -> Texts:
     """Read ["program", "word"], or words of a shell line."""
     if text.lstrip().startswith("["):
         try:

@@ -18,6 +18,7 @@ from envbuild.errors import (
     SpaceError,
     ToolFailedError,
 )
+from envbuild.names import Texts
 from envbuild.net.redact import redact
 from envbuild.net.web import CERTIFICATE_HINT, UNTRUSTED
 from envbuild.recipe.requirement import NO_REQUIREMENT
@@ -75,8 +76,8 @@ class ConflictError(Exception):
     """
 
     couplings: tuple[Coupling, ...] = ()
-    first_reasons: tuple[str, ...] = ()
-    traps: tuple[str, ...] = ()
+    first_reasons: Texts = ()
+    traps: Texts = ()
 
     def __init__(self, output: str) -> None:
         # uv prints the derivation first, then hints, each at the beginning of a line
@@ -353,7 +354,7 @@ def _withdrawn_releases(text: str) -> Iterable[str]:
             yield f"{name} has no release that its authors have not withdrawn"
 
 
-def empty_pages(conflict: ConflictError) -> tuple[str, ...]:
+def empty_pages(conflict: ConflictError) -> Texts:
     """Return the names that an index knows and has nothing for, whatever the date."""
     return tuple(
         name for name in NO_RELEASE.findall(conflict.text) if name not in conflict.filtered

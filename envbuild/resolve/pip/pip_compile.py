@@ -12,6 +12,7 @@ from envbuild.base.runnable_root import runnable_root
 from envbuild.context import Context
 from envbuild.errors import HostError, UsageError
 from envbuild.failures import explain_failure
+from envbuild.names import Texts
 from envbuild.resolve.platform import python_minor
 from envbuild.resolve.uv.query import uv_environment
 from envbuild.run import OWN_PATH, Command, Result, Runner
@@ -38,7 +39,7 @@ PROBE = (
 class Compiler(Protocol):
     """What runs pip-tools, in a folder below the session's."""
 
-    def __call__(self, words: tuple[str, ...], place: Path, index: str) -> Result:
+    def __call__(self, words: Texts, place: Path, index: str) -> Result:
         """Run ``python -m piptools`` with these words; paths in them are relative to ``place``."""
 
 
@@ -52,7 +53,7 @@ class OnHost:
     environment: Mapping[str, str]
     runner: Runner
 
-    def __call__(self, words: tuple[str, ...], place: Path, index: str) -> Result:
+    def __call__(self, words: Texts, place: Path, index: str) -> Result:
         """Run ``python -m piptools`` here."""
         env = {
             name: value
@@ -76,7 +77,7 @@ class InBase:
     runtime: Runtime
     runner: Runner
 
-    def __call__(self, words: tuple[str, ...], place: Path, index: str) -> Result:
+    def __call__(self, words: Texts, place: Path, index: str) -> Result:
         """Run ``python -m piptools`` inside."""
         env = _pip_variables(INSIDE, index) | {
             "PYTHONPATH": f"{INSIDE}/tools",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from packaging.version import Version
 
 from envbuild.errors import NoSolutionError
+from envbuild.names import Texts
 from envbuild.resolve.compose import pick_file
 from envbuild.resolve.conflict.explain import HEADING, NO_EXTRA, ConflictError, name_of
 from envbuild.resolve.couplings import Coupling
@@ -41,7 +42,7 @@ class MissingExtra:
 
 
 def find_missing_extra(
-    task: Task, warnings: tuple[str, ...], answer: Mapping[str, Chosen]
+    task: Task, warnings: Texts, answer: Mapping[str, Chosen]
 ) -> MissingExtra | None:
     """Return the first extra that is asked for and a new package lacks, by uv's warnings."""
     asked = {direct.name: direct.extras for direct in task.problem.directs}
@@ -88,7 +89,7 @@ def bound_for(session: Session, task: Task, lack: MissingExtra) -> Coupling:
     raise refused
 
 
-def is_below(requires: tuple[str, ...], extra: str | None, versions: Mapping[str, str]) -> bool:
+def is_below(requires: Texts, extra: str | None, versions: Mapping[str, str]) -> bool:
     """Whether a version is below what an extra requires; a pin counts as a lower bound."""
     for requirement in parse_requirements(requires):
         version = versions.get(name_of(requirement.name))
@@ -119,7 +120,7 @@ def _ask_bounded(session: Session, task: Task, bound: str) -> dict[str, Chosen]:
     )
 
 
-def _older_bounds(lack: MissingExtra) -> tuple[str, ...]:
+def _older_bounds(lack: MissingExtra) -> Texts:
     """Return bounds that go back from a release: its line, its major version and the one before."""
     major, minor, *_ = (*Version(lack.version).release, 0)
     steps = [f"{major}.{minor}", str(major), str(major - 1)]
