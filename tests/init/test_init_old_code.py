@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.data.package_tables import load_names
-from tests.init.projects import comments, dependencies, drafted, notebook, write
+from tests.init.projects import comments, dependencies, drafted, write
 
 USES = {
     "scipy<1.2": "from scipy.misc import imread, imresize",
@@ -67,8 +67,6 @@ def test_an_old_use_bounds_the_framework(tmp_path: Path) -> None:
     assert "1.13" in f"{base.image}{base.framework}"
 
 
-BROUGHT = "asttokens attrs backcall appdirs certifi cffi charset-normalizer cycler decorator idna kiwisolver packaging pycparser six urllib3"
-DUMP = "".join(f"{name}==1.0\n" for name in BROUGHT.split())
 LISTED = """
 Needs these:
 ```
@@ -102,46 +100,7 @@ def test_the_framework_that_the_readme_speaks_of(tmp_path: Path) -> None:
     assert "tensorflow" in (drafted(tmp_path).recipe.base.framework or "")
 
 
-def test_a_dump_of_one_example_tells_nothing_of_another(tmp_path: Path) -> None:
-    dump = DUMP + "torch==1.0.1\n"
-    files = {
-        "one/requirements.txt": "numpy\n",
-        "one/train.py": "import torch, numpy\n",
-        "two/environment.yml": "dependencies:\n"
-        + "".join(f"- {line.replace('==', '=')}=py36_0\n" for line in dump.split()),
-        "two/train.py": "import torch\n",
-    }
-    assert "torch==1.0.1" not in comments(write(tmp_path, files))
-
-
-def test_what_a_dump_beside_a_short_list_adds(tmp_path: Path) -> None:
-    setup = "from setuptools import setup\nsetup(name='x', install_requires=['numpy', 'scipy', 'tqdm', 'torch', 'joblib'])\n"
-    files = {
-        "setup.py": setup,
-        "requirements.txt": f"{DUMP}matplotlib==3.4.3\nnumpy==1.20.3\n",
-        "train.py": "import matplotlib, numpy, torch\n",
-    }
-    found = dependencies(write(tmp_path, files))
-    assert "matplotlib==3.4.3" in found
-    assert "numpy" in found
-
-
-def test_a_wheel_that_lies_elsewhere_hides_no_package(tmp_path: Path) -> None:
-    cells = ("!pip install /content/timm-0.4.12-py3-none-any.whl", "import torch, timm")
-    folder = write(tmp_path, {"run.ipynb": notebook(*cells)})
-    assert "timm" in dependencies(folder)
-
-
 def test_extensions_below_the_root_are_told(tmp_path: Path) -> None:
     setup = "from torch.utils.cpp_extension import CUDAExtension\nsetup(ext_modules=[CUDAExtension('a', ['a.cu'])])\n"
     folder = write(tmp_path, {"ops/setup.py": setup, "train.py": "import torch\n"})
     assert "ops/setup.py compiles CUDA code: take a base with nvcc" in comments(folder)
-
-
-def test_packages_for_other_machines_are_left_out(tmp_path: Path) -> None:
-    files = {
-        "requirements.txt": "jax==0.4.20\njax-metal==0.0.5\ndotenv\n",
-        "train.py": "import jax\n",
-    }
-    assert dependencies(write(tmp_path, files)) == ["python-dotenv"]
-    assert "it is for Apple's GPUs alone" in comments(tmp_path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from pathlib import Path
 
@@ -46,8 +46,6 @@ def listed_requirements(
     requirements = list(chain.from_iterable(_needed_ones(builder, one, used) for one in direct))
     enough = any(not findings.image and findings.requirements for findings in direct)
     of_project = [findings for findings in dumps if not _is_of_installation(findings)]
-    # what a dump has and the code cannot start without is needed, though no direct list has it
-    needed = {distribution_of(one.module) for one in builder.gathered.imports if one.certain}
     for findings in dumps:
         if enough:
             builder.note(
@@ -58,8 +56,7 @@ def listed_requirements(
             beside = {Path(one.file).parent for one in direct}
             if Path(findings.file).parent in {Path(), *beside}:
                 requirements += _frameworks_of(findings, requirements)
-                needed -= {one.name for one in requirements}
-                requirements += [one for one in findings.requirements if one.name in needed]
+                requirements += _needed_of_dump(builder, findings, requirements)
             continue
         if of_project and findings not in of_project:
             other = of_project[0].file
@@ -78,6 +75,24 @@ def listed_requirements(
     for findings in builder.gathered.all_findings:
         for text, reason in () if findings.frozen and enough else findings.aside:
             builder.note("python", f"not taken: {text} ({reason})")
+    return _without_own(builder, requirements)
+
+
+def _needed_of_dump(
+    builder: DraftBuilder, dump: FileFindings, listed: Iterable[Requirement]
+) -> list[Requirement]:
+    """Return what a dump has, no list names, and the code cannot start without."""
+    needed = _certain_distributions(builder) - {one.name for one in listed}
+    return [one for one in dump.requirements if one.name in needed]
+
+
+def _certain_distributions(builder: DraftBuilder) -> set[str | None]:
+    """Return the distributions of what the code imports for certain."""
+    return {distribution_of(one.module) for one in builder.gathered.imports if one.certain}
+
+
+def _without_own(builder: DraftBuilder, requirements: list[Requirement]) -> list[Requirement]:
+    """Return them without the project itself, its parts, and tools for developers."""
     ourselves = builder.gathered.own | {
         findings.project for findings in builder.gathered.all_findings if findings.project
     }
@@ -89,7 +104,7 @@ def listed_requirements(
             "when it runs",
         )
     tools = {one.name for one in requirements if FOR_DEVELOPERS.fullmatch(one.name)}
-    tools -= {distribution_of(one.module) for one in builder.gathered.imports if one.certain}
+    tools -= _certain_distributions(builder)
     if tools:
         builder.note(
             "python", f"not taken, because only developers need them: {name_few(sorted(tools))}"
