@@ -69,7 +69,7 @@ class Host:
         return self.uid == 0 and bool(self.missing_capabilities)
 
     @property
-    def missing_ids(self) -> tuple[str, ...]:
+    def missing_ids(self) -> Texts:
         """The files that give the user fewer ids of their own than a build needs."""
         ranges = {"/etc/subuid": self.subuid, "/etc/subgid": self.subgid}
         return tuple(file for file, found in ranges.items() if (found or (0, 0))[1] < ID_COUNT)

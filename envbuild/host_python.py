@@ -16,6 +16,7 @@ import msgspec
 
 from envbuild.errors import HostError
 from envbuild.limits import UNREADABLE
+from envbuild.names import Texts
 from envbuild.run import Command, Runner
 from envbuild.runtime import Bind
 from envbuild.script_files import read_script
@@ -37,7 +38,7 @@ class _PythonFiles(msgspec.Struct, frozen=True):
 
     program: str
     stdlib: str
-    libraries: tuple[str, ...]
+    libraries: Texts
 
     @property
     def loader(self) -> str | None:
@@ -52,7 +53,7 @@ class HostPython:
     ``argv`` comes before the Python's own words; ``binds`` have to be given.
     """
 
-    argv: tuple[str, ...]
+    argv: Texts
     binds: tuple[Bind, ...]
 
 

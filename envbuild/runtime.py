@@ -9,6 +9,7 @@ from pathlib import Path
 
 from envbuild.cage import Cage
 from envbuild.errors import UsageError
+from envbuild.names import Texts
 from envbuild.run import Command
 from envbuild.store.units import join_numbers
 
@@ -97,7 +98,7 @@ class Runtime:
     program: Path
     name: str
     version: tuple[int, ...]
-    flags: tuple[str, ...] = ()
+    flags: Texts = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     offline: bool = True
     cage: Cage | None = None
@@ -230,7 +231,7 @@ class Runtime:
         show = [definition, *(given.reads or ()), *read]
         return cage.around(command, show=show, write=[target.parent, tmpdir, *written])
 
-    def _without_network(self) -> tuple[str, ...]:
+    def _without_network(self) -> Texts:
         return OFFLINE if self.offline else ()
 
     def _inner_environment(self, given: ExecOptions) -> dict[str, str]:

@@ -12,6 +12,7 @@ from envbuild.cage import find_cage
 from envbuild.errors import HostError
 from envbuild.failures import find_known
 from envbuild.host import Host, network_namespaces_work, read_host
+from envbuild.names import Texts
 from envbuild.run import Command, Runner
 from envbuild.runtime import Runtime, handed_on
 from envbuild.settings import Settings
@@ -81,9 +82,7 @@ def parse_version(
     return found[1], tuple(map(int, found[2].split(".")))
 
 
-def _flags(
-    program: Path, name: str, env: Mapping[str, str], host: Host, runner: Runner
-) -> tuple[str, ...]:
+def _flags(program: Path, name: str, env: Mapping[str, str], host: Host, runner: Runner) -> Texts:
     """Return what makes ``exec`` work on this host.
 
     Root that lacks a capability must take the way of ordinary users; and where one of those cannot

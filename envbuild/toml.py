@@ -16,6 +16,7 @@ import tomli
 
 from envbuild.errors import UsageError
 from envbuild.limits import read_whole
+from envbuild.names import Texts
 
 T = TypeVar("T")
 
@@ -278,7 +279,7 @@ def quote(text: str) -> str:
     return f'"{"".join(out)}"'
 
 
-def write_value(value: str | int | bool | list[str] | tuple[str, ...]) -> str:
+def write_value(value: str | int | bool | list[str] | Texts) -> str:
     """Write a string, number, flag or list of strings on one line."""
     if isinstance(value, bool):
         return "true" if value else "false"

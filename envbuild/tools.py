@@ -13,6 +13,7 @@ from pathlib import Path
 from uv import find_uv_bin
 
 from envbuild.errors import HostError
+from envbuild.names import Texts
 from envbuild.run import Command, Runner
 from envbuild.settings import Settings
 from envbuild.store.units import join_numbers
@@ -40,7 +41,7 @@ class Kind:
     """
 
     package: str
-    arguments: tuple[str, ...] = ("--version",)
+    arguments: Texts = ("--version",)
     minimum: tuple[int, ...] = ()
 
 

@@ -29,6 +29,7 @@ from envbuild.lock.decide.decide import decide_lock
 from envbuild.lock.decide.import_search import Failure, ImportSearch, SearchBounds
 from envbuild.lock.decide.options import LockOptions
 from envbuild.lock.model import Lock, PythonPackage
+from envbuild.names import Texts
 from envbuild.net.index import index_url, read_links
 from envbuild.net.web import make_client
 from envbuild.project.code.uses import Uses, find_uses
@@ -62,7 +63,7 @@ def prove_lock(
     return search.run(lock)
 
 
-def _earlier_dates(lock: Lock) -> tuple[str, ...]:
+def _earlier_dates(lock: Lock) -> Texts:
     created = date.fromisoformat(lock.base.created)
     dates = [(created + timedelta(days=days)).isoformat() for days in DAYS]
     return tuple(day for day in dates if lock.as_of is None or day < lock.as_of)
@@ -131,7 +132,7 @@ class ImageImportTester:
                 )
         return tuple(sorted(failures, key=lambda failure: failure.used))
 
-    def releases(self, package: PythonPackage) -> tuple[str, ...]:
+    def releases(self, package: PythonPackage) -> Texts:
         """Return the versions of a package that its index has files of."""
         settings = self.context.settings
         url = index_url(settings, self.context.runner, package.index)

@@ -12,6 +12,7 @@ from packaging.utils import canonicalize_name
 from envbuild.base.model import AptPackage, Dist
 from envbuild.data.lookup import framework_held, numbers
 from envbuild.data.package_tables import load_conda
+from envbuild.names import Texts
 
 
 def framework_of_dists(dists: Sequence[Dist]) -> str | None:
@@ -110,7 +111,7 @@ def nccl_version(
     )
 
 
-def stub_paths(libraries: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+def stub_paths(libraries: Iterable[tuple[str, str]]) -> Texts:
     """Return the paths of loadable stubs of libcuda, which answer every call with error 34."""
     of_driver = [pair for pair in libraries if PurePosixPath(pair[0]).name.startswith("libcuda.")]
     return tuple(path for path, real in of_driver if "stubs" in PurePosixPath(real).parts)

@@ -33,6 +33,7 @@ from envbuild.formats.block_codec import Codec
 from envbuild.formats.file_tree import Tree, TreeEntry, TreeMerger, merge_parts, resolve_links
 from envbuild.formats.oci import OciImage
 from envbuild.lock.model import CONDA_PREFIX, Lock
+from envbuild.names import Texts
 from envbuild.parts.cache import CachedPart, PackContext, cached_part, part_key, provide_part
 from envbuild.parts.from_layer import layer_key, provide_layer
 from envbuild.parts.from_sif import sif_key, sif_part
@@ -241,7 +242,7 @@ def complete_image(lock: Lock, store: Store) -> OciImage | None:
     return image
 
 
-def diff_ids_of(lock: Lock, image: OciImage, store: Store) -> tuple[str, ...]:
+def diff_ids_of(lock: Lock, image: OciImage, store: Store) -> Texts:
     """Return what each layer of an image holds, by hash.
 
     Raises IntegrityError where their number is another.

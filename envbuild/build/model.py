@@ -9,6 +9,7 @@ import msgspec
 
 from envbuild.formats.block_codec import Codec
 from envbuild.lock.model import Lock
+from envbuild.names import Texts
 from envbuild.plan.model import Definition
 from envbuild.recipe.model import Recipe
 
@@ -56,7 +57,7 @@ class ImageRecord(msgspec.Struct, frozen=True, kw_only=True):
     tree: str
     size: int
     packer: str
-    layers: tuple[tuple[str, tuple[str, ...]], ...]
+    layers: tuple[tuple[str, Texts], ...]
     frame: str = ""
     lock: str = ""
     envbuild: str = ""

@@ -41,6 +41,7 @@ from envbuild.formats.squashfs_reader import SquashImage
 from envbuild.formats.squashfs_writer import write_squashfs
 from envbuild.host import count_processors
 from envbuild.lock.model import Lock
+from envbuild.names import Texts
 from envbuild.parts.cache import CachedPart, PackContext, cached_part
 from envbuild.parts.reader import read_entry
 from envbuild.store.atomic import os_errors_as, sync_file
@@ -62,7 +63,7 @@ class LayerSpec:
     lock: Lock
     below: Lock | None = None
     wheels: tuple[Path, ...] = ()
-    replaced: tuple[str, ...] = ()
+    replaced: Texts = ()
 
 
 def write_layer(spec: LayerSpec, target: Path, context: Context) -> str:

@@ -20,6 +20,7 @@ from envbuild import __version__
 from envbuild.build.packages.wheel_writer import write_wheel
 from envbuild.context import Context
 from envbuild.errors import HostError, NetworkError, UsageError
+from envbuild.names import Texts
 from envbuild.net.fetch import Artifact, ask_sizes, fetch_artifacts
 from envbuild.net.index import Link, index_url, make_client, read_links
 from envbuild.resolve.uv.query import uv_environment
@@ -45,7 +46,7 @@ class OwnWheels:
     """envbuild as wheels, and the Pythons ("3.11") that it can be installed for with them."""
 
     wheels: tuple[Path, ...]
-    pythons: tuple[str, ...]
+    pythons: Texts
 
 
 def own_wheels(folder: Path, context: Context) -> OwnWheels:
@@ -94,7 +95,7 @@ def _holds(requirement: Requirement, extras: frozenset[str]) -> bool:
     )
 
 
-def _wanted(context: Context) -> tuple[tuple[Artifact, ...], tuple[str, ...]]:
+def _wanted(context: Context) -> tuple[tuple[Artifact, ...], Texts]:
     """Return the wheels to put into a bundle, and the Pythons that they are for."""
     here = _this_python()
     index = index_url(context.settings, context.runner)

@@ -25,6 +25,7 @@ from envbuild.check.expected import Expected
 from envbuild.check.model import Outcome
 from envbuild.data import lookup
 from envbuild.data.tables import Framework, WheelBuild
+from envbuild.names import Texts
 from envbuild.project.code.uses import Uses
 
 T = TypeVar("T")
@@ -136,7 +137,7 @@ def given(answer: Answer[T] | None) -> T:
     return answer.data
 
 
-def listing(names: list[str] | tuple[str, ...], limit: int = 5) -> str:
+def listing(names: list[str] | Texts, limit: int = 5) -> str:
     """Write a few names, and how many more there are."""
     shown = ", ".join(names[:limit])
     return f"{shown} and {len(names) - limit} more" if len(names) > limit else shown

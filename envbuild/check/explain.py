@@ -11,6 +11,7 @@ from msgspec import structs
 
 from envbuild.check.checks.libraries import advise_provider
 from envbuild.data.tables import LogRule, load_failures, load_log_rules
+from envbuild.names import Texts
 
 BLOCK = 1 << 20
 LINE_LIMIT = 4000
@@ -31,7 +32,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     cause: str
-    do: tuple[str, ...]
+    do: Texts
     source: str
     line: int
     text: str
@@ -46,7 +47,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
     known: tuple[Known, ...]
     lines: int
-    trouble: tuple[str, ...] = ()
+    trouble: Texts = ()
 
 
 @cache

@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from envbuild.names import Texts
+
 SCHEMA = 1
 Outcome = Literal["passed", "failed", "skipped"]
 Level = Literal["quick", "full", "soak"]
@@ -42,7 +44,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
     when: str
     level: Level = "quick"
-    gpu: tuple[str, ...] = ()
+    gpu: Texts = ()
     driver: str | None = None
     lock: str | None = None
     target: str | None = None

@@ -44,6 +44,7 @@ from envbuild.formats.sif_reader import (
 from envbuild.host import network_namespaces_work
 from envbuild.host_python import HostPython, open_host_python
 from envbuild.lock.digest import lock_digest
+from envbuild.names import Texts
 from envbuild.progress import Reporter, Stage
 from envbuild.project.code.uses import Uses, find_uses
 from envbuild.store.layout import final_path
@@ -139,7 +140,7 @@ def _python_for(
     return open_host_python(context.store, context.runner)
 
 
-def _describe_driver(evidence: Evidence) -> tuple[tuple[str, ...], str | None]:
+def _describe_driver(evidence: Evidence) -> tuple[Texts, str | None]:
     """Return the names of the GPUs and the driver's version, where the driver was asked."""
     answer = evidence.driver.data if evidence.driver else None
     if answer is None:

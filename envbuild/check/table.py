@@ -22,6 +22,7 @@ from envbuild.check.checks.frameworks import for_framework, join_verdicts
 from envbuild.check.evidence import Evidence, Verdict, failed, passed, skipped
 from envbuild.check.expected import Expected
 from envbuild.check.model import Finding
+from envbuild.names import Texts
 
 CheckFunction = Callable[[Evidence], Verdict]
 
@@ -38,7 +39,7 @@ class Check:
     name: str
     title: str
     run: CheckFunction
-    needs: tuple[str, ...] = ("static",)
+    needs: Texts = ("static",)
     asked: Callable[[Expected], bool] = lambda _: True
     gpu: bool = False
     each: bool = False

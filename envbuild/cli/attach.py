@@ -18,6 +18,7 @@ from envbuild.job.sites.find import load_site
 from envbuild.job.submit import client_environment, new_key, write_script
 from envbuild.job.track.monitor import status_of
 from envbuild.job.track.records import find_own_record, plain_id
+from envbuild.names import Texts
 from envbuild.run import hand_over
 
 
@@ -25,7 +26,7 @@ from envbuild.run import hand_over
 @click.argument("job_id", metavar="ID", shell_complete=complete_job)
 @click.argument("argv", metavar="-- CMD…", nargs=-1, type=click.UNPROCESSED)
 @click.pass_obj
-def command(context: Context, *, job_id: str, argv: tuple[str, ...]) -> None:
+def command(context: Context, *, job_id: str, argv: Texts) -> None:
     """Open a shell, or run CMD, in the image on the node of a running job, with that job's GPUs.
 
     \b
@@ -55,7 +56,7 @@ def command(context: Context, *, job_id: str, argv: tuple[str, ...]) -> None:
     hand_over(words, {**variables, "TERM": settings.environment.get("TERM", "dumb")})
 
 
-def _job_beside(record: Record, argv: tuple[str, ...]) -> Job:
+def _job_beside(record: Record, argv: Texts) -> Job:
     """Return a job like the one that runs, but for one command and nothing that was done already."""
     job = record.job
     where = f"job {record.id}"

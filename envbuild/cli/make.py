@@ -21,6 +21,7 @@ from envbuild.context import Context
 from envbuild.errors import HostError, UsageError
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import PROOF_SECONDS
+from envbuild.names import Texts
 from envbuild.recipe.find import find_recipe
 from envbuild.settings import Settings
 from envbuild.store.hashing import short_digest
@@ -100,7 +101,7 @@ class MakeOptions:
     dry_run: bool
 
     @property
-    def words(self) -> tuple[str, ...]:
+    def words(self) -> Texts:
         """The options that a make on a node gets too."""
         flags = {
             "--no-proof": not self.prove,
@@ -177,7 +178,7 @@ def _make_on_site(options: MakeOptions, context: Context) -> None:
     require_built(record, names, site, context)
 
 
-def _names_to_build(options: MakeOptions, settings: Settings) -> tuple[str, ...]:
+def _names_to_build(options: MakeOptions, settings: Settings) -> Texts:
     """Return the recipe that was named, or with ``--all`` those of ./recipes."""
     if not options.every:
         return (options.name or find_recipe(None, settings).recipe.name,)

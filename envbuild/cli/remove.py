@@ -9,6 +9,7 @@ from envbuild.cli.add import print_change, recipe_and_packages, require_packages
 from envbuild.cli.complete import complete_asked_package, complete_recipe
 from envbuild.cli.options import flag
 from envbuild.context import Context
+from envbuild.names import Texts
 from envbuild.recipe.edit import ListSection
 
 
@@ -19,7 +20,7 @@ from envbuild.recipe.edit import ListSection
 @flag("--no-make", "Change recipe and lock only.")
 @flag("--json as_json", "Print what was changed as JSON.")
 @click.pass_obj
-def command(context: Context, /, *, name: str, packages: tuple[str, ...], **options: bool) -> None:
+def command(context: Context, /, *, name: str, packages: Texts, **options: bool) -> None:
     """Remove packages from a recipe, its lock and its image, all of them or none."""
     name, packages = recipe_and_packages(name, packages, "remove", context)
     require_packages(name, packages)

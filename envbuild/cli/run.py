@@ -12,6 +12,7 @@ from envbuild.cli.exec_ import enter_image
 from envbuild.cli.options import CommandAfterDashes, EntryOptions, entry_options
 from envbuild.context import Context
 from envbuild.errors import UsageError
+from envbuild.names import Texts
 from envbuild.recipe.find import find_recipe
 
 
@@ -28,7 +29,7 @@ def command(
     enter_image(context, image, argv, entry)
 
 
-def _recipe_command(name: str | None, context: Context) -> tuple[str, ...]:
+def _recipe_command(name: str | None, context: Context) -> Texts:
     if name is not None and is_image_path(name):
         raise UsageError(
             "an image has no [run] command of its own",

@@ -12,6 +12,7 @@ from envbuild.check.watch import Course, Look, find_family, find_on_cards
 from envbuild.cli.options import flag
 from envbuild.context import Context
 from envbuild.errors import UsageError
+from envbuild.names import Texts
 from envbuild.run import beside
 
 
@@ -29,9 +30,7 @@ from envbuild.run import beside
 @flag("--once", "Look once; exit code 1 when it does not use the GPU.")
 @click.argument("argv", metavar="[-- CMD…]", nargs=-1, type=click.UNPROCESSED)
 @click.pass_obj
-def command(
-    context: Context, *, pid: int | None, every: float, once: bool, argv: tuple[str, ...]
-) -> int:
+def command(context: Context, *, pid: int | None, every: float, once: bool, argv: Texts) -> int:
     """Say every few seconds whether a command, or a process and its children, uses the GPU.
 
     \b

@@ -16,6 +16,7 @@ from envbuild import errors, limits
 from envbuild.conda.model import CondaFound, CondaRequest, CondaSolution, PixiQuestion
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, IntegrityError, NetworkError
+from envbuild.names import Texts
 from envbuild.net.web import NETWORK_HINT
 from envbuild.run import OWN_PATH, Command, Result
 
@@ -32,7 +33,7 @@ class ChannelQuestion:
     """
 
     request: CondaRequest
-    names: tuple[str, ...] | None = None
+    names: Texts | None = None
     sums: dict[str, str] | None = None
     pixi: PixiQuestion | None = None
 
@@ -51,7 +52,7 @@ class ChannelFailure:
 class ChannelAnswer:
     """What came of a question; ``messages`` are for the user."""
 
-    messages: tuple[str, ...] = ()
+    messages: Texts = ()
     solution: CondaSolution | None = None
     versions: dict[str, str] | None = None
     found: tuple[CondaFound, ...] = ()

@@ -20,6 +20,7 @@ from envbuild.formats.sif_reader import (
     SifHeader,
     read_sif,
 )
+from envbuild.names import Texts
 
 LAUNCH = b"#!/usr/bin/env run-singularity\n"
 """The first line of a SIF, by which a kernel starts it as a program.
@@ -50,7 +51,7 @@ def frame_digest(path: Path) -> str:
     return "sha256:" + digest.hexdigest()
 
 
-def strange_frame(path: Path) -> tuple[str, ...]:
+def strange_frame(path: Path) -> Texts:
     """Return what no SIF has that was packed and maybe signed, as words for people.
 
     Code or data that is hidden.

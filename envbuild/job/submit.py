@@ -23,6 +23,7 @@ from envbuild.job.track.records import (
     require_record_folder,
     save_own_record,
 )
+from envbuild.names import Texts
 from envbuild.run import Command, Result
 from envbuild.settings import Settings
 from envbuild.store.atomic import os_errors_as, sync_folder, write_text
@@ -105,7 +106,7 @@ def client_environment(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def ask(argv: tuple[str, ...], context: Context, *, patience: float = PATIENCE) -> Result:
+def ask(argv: Texts, context: Context, *, patience: float = PATIENCE) -> Result:
     """Run a client of the scheduler; its failure is for the caller to read."""
     settings = context.settings
     env = client_environment(settings.environment)
@@ -245,7 +246,7 @@ def submit(
     return record
 
 
-def missing(site: Site, argv: tuple[str, ...]) -> HostError:
+def missing(site: Site, argv: Texts) -> HostError:
     """Return the error about a client that was not found, naming the site."""
     title = features_of(site).title
     return HostError(

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from envbuild.errors import IntegrityError
 from envbuild.lock.digest import recipe_digest
 from envbuild.lock.model import Lock
+from envbuild.names import Texts
 from envbuild.recipe.model import Recipe
 
 
-def stale_reasons(recipe: Recipe, lock: Lock) -> tuple[str, ...]:
+def stale_reasons(recipe: Recipe, lock: Lock) -> Texts:
     """Return why the lock no longer fits the recipe, one line a reason; empty when it fits."""
     if lock.name != recipe.name:
         return (f"it is the lock of {lock.name}",)

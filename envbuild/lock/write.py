@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from envbuild.lock.model import Lock
+from envbuild.names import Texts
 from envbuild.toml import quote, write_value
 
 HEADING = (
@@ -52,7 +53,7 @@ def _write_section(name: str, content: dict[str, Any]) -> str:
 
 def _write_rows(key: str, rows: Iterable[dict[str, Any]]) -> str:
     # sorted, so that two locks differ in few lines
-    def order(row: dict[str, Any]) -> tuple[str, ...]:
+    def order(row: dict[str, Any]) -> Texts:
         return (
             row.get("group", ""),
             row.get("name", row.get("target", "")),

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from envbuild.errors import UsageError
+from envbuild.names import Texts
 from envbuild.net.redact import without_user
 from envbuild.net.saved_logins import basic_login
 from envbuild.net.web import is_loopback, read_netrc
@@ -29,7 +30,7 @@ def channel_url(settings: Settings, name: str) -> str:
     return channel_urls(settings, name)[0]
 
 
-def channel_urls(settings: Settings, name: str) -> tuple[str, ...]:
+def channel_urls(settings: Settings, name: str) -> Texts:
     """Return the addresses of a channel by its name, best first.
 
     They come from [channels] of the settings, then from custom_channels and channel_alias of the

@@ -12,6 +12,7 @@ from urllib.parse import quote
 from envbuild.context import Context
 from envbuild.errors import IntegrityError, NetworkError, SpaceError, UsageError
 from envbuild.host import free_bytes
+from envbuild.names import Texts
 from envbuild.net.channels import channel_urls
 from envbuild.net.download import Download, download_file
 from envbuild.net.index import index_url, read_links
@@ -153,7 +154,7 @@ class _Session:
     """Where files come from (indexes and channels by name, the Debian mirror) and go to."""
 
     indexes: Mapping[str | None, str]
-    channels: Mapping[str, tuple[str, ...]]
+    channels: Mapping[str, Texts]
     mirror: str
     store: Store
     client: httpx.Client
@@ -190,7 +191,7 @@ class _Session:
             ) from error
         self.report.detail(item.file)
 
-    def urls(self, item: Artifact, stop: threading.Event) -> tuple[str, ...]:
+    def urls(self, item: Artifact, stop: threading.Event) -> Texts:
         """Find an artifact's addresses.  Raises GoneError when its index no longer lists it."""
         path = quote(item.path or "", safe="/~+")
         if item.kind == "debian":

@@ -13,6 +13,7 @@ from packaging.utils import canonicalize_name
 
 from envbuild.base.suggest import framework_name
 from envbuild.errors import EnvbuildError, UsageError
+from envbuild.names import Texts
 from envbuild.project.code.imports import imported_modules
 from envbuild.project.code.r_scripts import r_note
 from envbuild.project.conda.environment import read_conda, read_printed
@@ -63,7 +64,7 @@ class ProjectFindings:
     all_findings: tuple[FileFindings, ...]
     imports: tuple[ImportedModule, ...]
     tree: ProjectTree
-    notes: tuple[str, ...] = ()
+    notes: Texts = ()
     own: frozenset[str] = frozenset()
     releases: tuple[Requirement, ...] = ()
 

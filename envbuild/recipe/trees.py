@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from envbuild.errors import UsageError
+from envbuild.names import Texts
 from envbuild.net.redact import mask_users
 
 FOLDER = re.compile(r"(?:-e\s+|--editable[= ]\s*)?(\.(?:/[^\[\]]*)?)(?:\[([^\]]*)\])?")
@@ -35,7 +36,7 @@ class TreeLine:
 
     written: str
     name: str | None = None
-    extras: tuple[str, ...] = ()
+    extras: Texts = ()
     folder: str | None = None
     url: str = ""
     revision: str = ""
@@ -123,7 +124,7 @@ def submodule_address(parent: str, address: str) -> str:
     return url
 
 
-def _read_extras(text: str | None) -> tuple[str, ...]:
+def _read_extras(text: str | None) -> Texts:
     return tuple(sorted(part.strip() for part in (text or "").split(",") if part.strip()))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
+from envbuild.names import Texts
 from envbuild.recipe.model import Recipe
 from envbuild.toml import quote, write_value
 
@@ -22,7 +23,7 @@ def write_recipe(
     *,
     head: Sequence[str] = (),
     beside: Beside | None = None,
-    below: Mapping[str, tuple[str, ...]] | None = None,
+    below: Mapping[str, Texts] | None = None,
 ) -> str:
     """Return the text of a recipe file; keys that have their default are left out.
 

@@ -8,6 +8,7 @@ from packaging.utils import canonicalize_name
 from envbuild.base.model import BaseFacts, Dist
 from envbuild.data.lookup import is_framework
 from envbuild.errors import UsageError
+from envbuild.names import Texts
 from envbuild.resolve.couplings import runs_on_gpu
 from envbuild.resolve.model import Found, Resolution
 from envbuild.resolve.stubs import parse_requirements
@@ -35,7 +36,7 @@ def with_framework(facts: BaseFacts, resolution: Resolution) -> BaseFacts:
     )
 
 
-def bare_framework(facts: BaseFacts, resolution: Resolution) -> tuple[BaseFacts, tuple[str, ...]]:
+def bare_framework(facts: BaseFacts, resolution: Resolution) -> tuple[BaseFacts, Texts]:
     """Return the facts with a framework and the CUDA wheels that it pins, and their names.
 
     What else the framework requires (numpy, fsspec; for jax also CUDA wheels, of which it takes a

@@ -9,6 +9,7 @@ from itertools import chain
 
 from envbuild.base.model import BaseFacts
 from envbuild.data.lookup import is_framework
+from envbuild.names import Texts
 from envbuild.resolve.aliases import doubled_modules
 from envbuild.resolve.couplings import Coupling
 from envbuild.resolve.model import Found
@@ -78,7 +79,7 @@ def describe_overlaps(found: Collection[FileOverlap]) -> str:
     )
 
 
-def _sharing_groups(names: Collection[str]) -> Iterable[tuple[tuple[str, ...], bool]]:
+def _sharing_groups(names: Collection[str]) -> Iterable[tuple[Texts, bool]]:
     """Yield groups of names that share files, and whether they are CUDA wheels, newest last."""
     stems: dict[str, list[str]] = {}
     for name in sorted(names):

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
 
+from envbuild.names import Texts
+
 MARKER = "envbuild-shelf.json"
 """The file that marks a shelf: a folder that is not mounted has none."""
 MARKER_TEXT = b'{"schema":1}\n'
@@ -47,7 +49,7 @@ class Backend(Protocol):
     def create(self) -> bool:
         """Make an empty place a shelf; False where it is one.  Raises UsageError otherwise."""
 
-    def slots(self) -> tuple[str, ...]:
+    def slots(self) -> Texts:
         """Return the files of ``names/`` that are entries by their name, sorted."""
 
     def read(self, paths: Iterable[str]) -> dict[str, bytes]:

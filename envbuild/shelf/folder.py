@@ -14,6 +14,7 @@ from typing import BinaryIO
 from envbuild.errors import EnvbuildError, HostError, IntegrityError, SpaceError, UsageError
 from envbuild.formats.file_copy import append_file
 from envbuild.host import free_bytes
+from envbuild.names import Texts
 from envbuild.shelf.backend import (
     BIGGEST_TEXT,
     MARKER,
@@ -83,7 +84,7 @@ class FolderBackend:
             self._put(MARKER, MARKER_TEXT)
         return True
 
-    def slots(self) -> tuple[str, ...]:
+    def slots(self) -> Texts:
         """Return the entries by their file names."""
         try:
             folder = _open_folder(self.root, NAMES)

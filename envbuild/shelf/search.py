@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from envbuild.errors import IntegrityError
+from envbuild.names import Texts
 from envbuild.shelf.client import ShelfClient, StoredEntry
 from envbuild.shelf.model import Entry
 
@@ -28,7 +29,7 @@ class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
     when: str = ""
     image: bool = False
     verdict: str = ""
-    gpu: tuple[str, ...] = ()
+    gpu: Texts = ()
     state: str = ""
 
 
@@ -92,7 +93,7 @@ def search_result(shelf: str, stored: StoredEntry, state: str = "") -> SearchRes
     )
 
 
-def _proven_gpus(entry: Entry) -> tuple[str, ...]:
+def _proven_gpus(entry: Entry) -> Texts:
     found: set[str] = set()
     for one in entry.verdicts:
         if one.outcome == "passed":

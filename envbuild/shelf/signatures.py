@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.errors import EnvbuildError, HostError, IntegrityError, UsageError
+from envbuild.names import Texts
 from envbuild.run import Command, Result, Runner
 from envbuild.tools import package_hint
 
@@ -97,7 +98,7 @@ class SignatureVerifier:
             what = f'it was signed for another purpose than "{NAMESPACE}": {message}'
         raise IntegrityError(what, where=where, hint="do not use it; ask who published it")
 
-    def _principals(self, path: Path) -> tuple[str, ...]:
+    def _principals(self, path: Path) -> Texts:
         result = self._keygen("find-principals", "-f", str(self.signers), "-s", str(path))
         lines = result.stdout.splitlines() if result.code == 0 else []
         names = ",".join(lines).split(",")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from envbuild.job.sites.site import Site
 from envbuild.job.submit import KEPT
+from envbuild.names import Texts
 from envbuild.plan.quoting import quote_literal
 from envbuild.wrap.script import DIRECT
 
@@ -25,7 +26,7 @@ class NodeKernel:
 
     folder: str
     site: Site
-    words: tuple[str, ...]
+    words: Texts
 
 
 def render_kernel(name: str, program: str, image: str) -> str:

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from envbuild.errors import UsageError
+from envbuild.names import Texts
 from envbuild.plan.quoting import quote_lua, quote_tcl
 
 VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
@@ -24,8 +25,8 @@ class Modulefile:
     summary: str
     image: str
     programs: str
-    commands: tuple[str, ...]
-    modules: tuple[str, ...] = ()
+    commands: Texts
+    modules: Texts = ()
     lock: str | None = None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from envbuild.names import Texts
 from envbuild.plan.quoting import quote_erb, quote_literal
 from envbuild.wrap.script import DIRECT, own_text
 
@@ -31,7 +32,7 @@ def hub_lines(folder: str) -> str:
 
 
 def ondemand_files(
-    name: str, cluster: str, folder: str, native: tuple[str, ...], hours: int
+    name: str, cluster: str, folder: str, native: Texts, hours: int
 ) -> dict[str, str]:
     """Return the files of an interactive app of Open OnDemand, by name.
 

@@ -41,6 +41,7 @@ from envbuild.lock.decide.decide import decide_lock
 from envbuild.lock.decide.options import LockOptions
 from envbuild.lock.model import Lock
 from envbuild.lock.packer import packer_here
+from envbuild.names import Texts
 from envbuild.recipe.edit import requirement_name
 from envbuild.recipe.find import LOCKS, RECIPES, recipe_files
 from envbuild.recipe.model import (
@@ -66,7 +67,7 @@ TRIAL_SECONDS = 120.0
 class LayerContent:
     """What a layer is to hold: requirements as written, and the folders of editable projects."""
 
-    packages: tuple[str, ...] = ()
+    packages: Texts = ()
     editable: tuple[Path, ...] = ()
 
 
@@ -157,7 +158,7 @@ def _take_record(place: LayerPlace, context: Context) -> DevRecord | None:
     return structs.replace(record, editable=())
 
 
-def with_packages(found: FoundImage, packages: tuple[str, ...], context: Context) -> FoundImage:
+def with_packages(found: FoundImage, packages: Texts, context: Context) -> FoundImage:
     """Return an image with a layer of packages for one run, kept in the store.
 
     What the image's development layer holds is in it too.

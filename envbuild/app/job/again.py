@@ -20,6 +20,7 @@ from envbuild.job.sites.find import load_site
 from envbuild.job.sites.site import Site
 from envbuild.job.track.records import find_own_record, load_own_records, plain_id
 from envbuild.job.track.results import TaskResult, collect_results, find_origin, find_repetitions
+from envbuild.names import Texts
 
 
 def plan_again(
@@ -85,7 +86,7 @@ def _with_tasks(job: Job, failed: list[TaskResult], site: Site) -> Job:
     numbers = tuple(task.number for task in failed if task.number is not None)
     table = None
     argv = job.argv
-    rows: tuple[tuple[str, ...], ...] = ()
+    rows: tuple[Texts, ...] = ()
     if job.table is not None:
         kept = tuple(job.table.rows[array.numbers.index(number)] for number in numbers)
         table = ParameterTable(names=job.table.names, rows=kept)

@@ -41,6 +41,7 @@ from envbuild.job.track.records import (
     read_receipts,
 )
 from envbuild.limits import UNREADABLE
+from envbuild.names import Texts
 from envbuild.run import Command
 from envbuild.store.atomic import os_errors_as, write_text
 
@@ -91,7 +92,7 @@ def plan_here(request: JobRequest, context: Context, *, dry_run: bool = False) -
     )
 
 
-def _lab_words() -> tuple[str, ...]:
+def _lab_words() -> Texts:
     return (*LAB, "--allow-root") if os.geteuid() == 0 else LAB
 
 

@@ -21,6 +21,7 @@ from envbuild.app.wrap.wrapper import (
 from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.job.schedulers import scheduler_of
+from envbuild.names import Texts
 from envbuild.store.atomic import write_text
 from envbuild.wrap.portal import (
     START,
@@ -58,7 +59,7 @@ def export_portal(request: PortalRequest, context: Context) -> str:
     found = find_image(request.image, context)
     warn_of_old_image(found, context)
     options = WrapperOptions(site=request.site, variables=PASSED[request.form])
-    packages: tuple[str, ...] = ()
+    packages: Texts = ()
     for package in NEEDED[request.form]:
         packages = choose_packages(found, package, packages, context)
     wrapper = plan_wrapper(lay_packages(found, packages, context), "export", options, context)

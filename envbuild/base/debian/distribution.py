@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.errors import HostError, UsageError
+from envbuild.names import Texts
 from envbuild.run import Command, Runner
 from envbuild.settings import Settings
 from envbuild.tools import find_tool
@@ -24,7 +25,7 @@ class Distribution:
     keyring: Path
     kept_by: str
     suites: dict[str, str]
-    moving: tuple[str, ...] = ()
+    moving: Texts = ()
 
     @property
     def title(self) -> str:

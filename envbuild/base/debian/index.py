@@ -13,6 +13,7 @@ import msgspec
 
 from envbuild.base.model import DebianPackage
 from envbuild.errors import HostError, IntegrityError, UsageError
+from envbuild.names import Texts
 from envbuild.toml import closest
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ OF_ANY_VERSION = re.compile(r"(?:Provides|Multi-Arch|Essential|Priority|Section)
 class DebianIndex:
     """The stanzas of a Packages file by package name; a name may have several versions."""
 
-    stanzas: dict[str, tuple[str, ...]]
+    stanzas: dict[str, Texts]
 
     @classmethod
     def read(cls, *paths: Path) -> DebianIndex:
@@ -43,7 +44,7 @@ class DebianIndex:
     @classmethod
     def parse(cls, text: str) -> DebianIndex:
         """Split the text of a Packages file."""
-        found: dict[str, tuple[str, ...]] = {}
+        found: dict[str, Texts] = {}
         for stanza in text.split("\n\n"):
             name = field_of(stanza, "Package")
             if name:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from envbuild.base.model import DebianPackage
+from envbuild.names import Texts
 
 CLEAN = (
     "/etc/apt/sources.list",  # names the folder the packages came from
@@ -26,7 +27,7 @@ def mmdebstrap_arguments(
     mode: str,
     hooks: Iterable[str] = (),
     over: Path | None = None,
-) -> tuple[str, ...]:
+) -> Texts:
     """Return the command that makes a root from .deb files and their Packages file.
 
     ``target`` ends with ".tar", or is "-" (a tar at the standard output) or a folder; ``mode`` is "root" or "unshare"; ``hooks`` run in
@@ -36,7 +37,7 @@ def mmdebstrap_arguments(
     """
     names = sorted({package.name for package in packages if package.group == "base"})
     source = f"deb [trusted=yes] copy:{repository} ./"
-    begin: tuple[str, ...] = ()
+    begin: Texts = ()
     if over is not None:
         listed = f'printf "%s\\n" {shlex.quote(source)} > "$1"/etc/apt/sources.list'  # the tar has an empty one
         # mmdebstrap's own tar-in sends 4 kB at a time and waits for an answer to each

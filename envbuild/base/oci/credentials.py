@@ -12,6 +12,7 @@ from typing import Any
 
 from envbuild.errors import EnvbuildError
 from envbuild.formats.image_name import HUB
+from envbuild.names import Texts
 from envbuild.run import Command, Runner
 from envbuild.settings import Settings
 
@@ -82,7 +83,7 @@ def _in_file(path: Path, host: str, settings: Settings, runner: Runner) -> Crede
     return None
 
 
-def _keys_of(host: str) -> tuple[str, ...]:
+def _keys_of(host: str) -> Texts:
     names = HUB_KEYS if host == HUB else (host,)
     keys: list[str] = []
     for name in names:

@@ -36,6 +36,7 @@ from envbuild.formats.oci import (
     require_platform,
 )
 from envbuild.limits import UNREADABLE
+from envbuild.names import Texts
 from envbuild.net.download import Download, download_file
 from envbuild.net.parallel import for_each_parallel
 from envbuild.net.partial import is_complete
@@ -312,7 +313,7 @@ def _unknown_image(place: RegistryServer, name: ImageName, reference: str) -> Go
     )
 
 
-def _list_tags(place: RegistryServer) -> tuple[str, ...]:
+def _list_tags(place: RegistryServer) -> Texts:
     """List a repository's tags, over as many pages as it takes."""
     found: list[str] = []
     url: str | None = place.address("tags", "list") + "?n=1000"

@@ -23,6 +23,7 @@ from envbuild.failures import explain_failure
 from envbuild.formats.file_tree import TreeEntry, merge_parts
 from envbuild.limits import UNREADABLE
 from envbuild.lock.model import Lock
+from envbuild.names import Texts
 from envbuild.parts.cache import CachedPart
 from envbuild.parts.reader import read_file
 from envbuild.parts.writer import Content
@@ -41,8 +42,8 @@ SCRIPTS, VARIABLES = "/etc/conda/activate.d/", "/etc/conda/env_vars.d/"
 class Activation:
     """What activating does: lines of shell, and for people what could not be kept."""
 
-    lines: tuple[str, ...] = ()
-    not_kept: tuple[str, ...] = ()
+    lines: Texts = ()
+    not_kept: Texts = ()
 
 
 def activation_scripts() -> dict[str, str]:

@@ -10,6 +10,7 @@ from envbuild.build.packages.whiteouts import whiteout_entries
 from envbuild.formats.file_tree import Tree, TreeEntry
 from envbuild.limits import UNREADABLE
 from envbuild.lock.model import Lock
+from envbuild.names import Texts
 
 Read = Callable[[str], bytes | None]
 
@@ -17,7 +18,7 @@ Read = Callable[[str], bytes | None]
 class _OwnedFiles(msgspec.Struct, frozen=True):
     """A record of an installed package, as far as its files go."""
 
-    files: tuple[str, ...] = ()
+    files: Texts = ()
 
 
 def replaced_entries(lock: Lock, tree: Tree, read: Read) -> tuple[TreeEntry, ...]:

@@ -16,6 +16,7 @@ from envbuild.errors import HostError
 from envbuild.formats.file_tree import Tree, resolve_links
 from envbuild.limits import UNREADABLE
 from envbuild.lock.model import Lock, LockedBase
+from envbuild.names import Texts
 from envbuild.store.layout import Store
 from envbuild.store.sealed import read_sealed
 
@@ -35,7 +36,7 @@ class Scheme:
     platform: str = ""
     scripts: str = ""
     include: str = ""
-    path: tuple[str, ...] = ()
+    path: Texts = ()
 
     @property
     def key_fields(self) -> dict[str, str]:
@@ -75,7 +76,7 @@ class _SchemeAnswer(msgspec.Struct, frozen=True):
     scripts: str
     data: str
     include: str
-    path: tuple[str, ...]
+    path: Texts
 
 
 def bootstrap_scheme(lock: Lock) -> Scheme:

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from envbuild.names import Texts
+
 if TYPE_CHECKING:
     from envbuild.build.modes.builders import Builder
 
@@ -59,7 +61,7 @@ class Mode:
         return self.builder is None
 
     @property
-    def root_groups(self) -> tuple[str, ...]:
+    def root_groups(self) -> Texts:
         """The groups of Debian packages that its bootstrapped root begins with."""
         return ("base", "system") if self.is_assembled else ("base",)
 

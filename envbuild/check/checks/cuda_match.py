@@ -18,6 +18,7 @@ from envbuild.check.checks.libraries import (
 from envbuild.check.checks.toolkit import cudnn_of, is_cpu_build, toolkit_of
 from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed, skipped
 from envbuild.data import lookup
+from envbuild.names import Texts
 
 OWN_CUDNN = re.compile(r"/(?:site|dist)-packages/nvidia/cudnn/")
 """Where the wheel of cuDNN lies; a copy of it elsewhere comes from a variable or the loader's cache."""
@@ -233,7 +234,7 @@ def _bring_libraries(evidence: Evidence, absent: list[str], toolkit: str) -> str
     return "\n".join(dict.fromkeys(cures))
 
 
-def _loaders(evidence: Evidence) -> tuple[str, ...]:
+def _loaders(evidence: Evidence) -> Texts:
     """Return import names that open libraries of NVIDIA's wheels by a path of their own."""
     loaders: list[str] = []
     for name, places in given(evidence.libraries).wanted.items():

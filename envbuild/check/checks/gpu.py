@@ -14,6 +14,7 @@ from envbuild.check.checks.toolkit import toolkit_of, toolkit_of_conda
 from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed, skipped
 from envbuild.data import lookup
 from envbuild.data.tables import load_cuda
+from envbuild.names import Texts
 
 TOLERANCE = 1e-3
 """Relative error (Frobenius norm) up to which a float32 product of 1024 x 1024 counts as right.
@@ -236,13 +237,13 @@ def _of_framework(evidence: Evidence, path: str) -> bool:
     return evidence.framework is not None and lookup.matches(path, evidence.framework.code)
 
 
-def _arches(words: tuple[str, ...], kind: str) -> tuple[int, ...]:
+def _arches(words: Texts, kind: str) -> tuple[int, ...]:
     """Read "sm_80"; "sm_90a" runs on that very capability only and comes beside the plain one."""
     found = [re.fullmatch(rf"{kind}_(\d+)", word) for word in words]
     return tuple(sorted({int(match[1]) for match in found if match}))
 
 
-def _exact(words: tuple[str, ...]) -> tuple[int, ...]:
+def _exact(words: Texts) -> tuple[int, ...]:
     found = [re.fullmatch(r"sm_(\d+)a", word) for word in words]
     return tuple(sorted({int(match[1]) for match in found if match}))
 

@@ -21,6 +21,7 @@ from envbuild.check.checks.import_cures import (
 from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed, skipped
 from envbuild.data import lookup
 from envbuild.data.tables import EntryPoint, load_entry_points
+from envbuild.names import Texts
 from envbuild.project.names import distribution_of, likely_distribution
 from envbuild.store.units import count_noun
 
@@ -125,7 +126,7 @@ def _broken_aside(
     )
 
 
-def _lacking(evidence: Evidence, absent: tuple[str, ...], shown: dict[str, Any]) -> Verdict:
+def _lacking(evidence: Evidence, absent: Texts, shown: dict[str, Any]) -> Verdict:
     """Say which files of the project cannot run in the image; somebody may run them elsewhere."""
     first, *more = (f"{name} ({evidence.expected.needed[name]})" for name in absent)
     also = f"; also {listing(more)}" if more else ""
@@ -217,7 +218,7 @@ USELESS = re.compile(r"^[\W_]*$|^\[?(?:end|start) of|^\^+$|^={3,}|^-{3,}", re.IG
 """Last lines of messages that say nothing: rules, brackets, "end of traceback"."""
 
 
-def useful_line(error: str, noise: tuple[str, ...] = ()) -> str:
+def useful_line(error: str, noise: Texts = ()) -> str:
     """Return an error's line; where it says nothing, the last one before that looks like one."""
     text = error.partition(": ")[2] if ": " in error else error
     if text.strip() and not USELESS.match(text.strip()):

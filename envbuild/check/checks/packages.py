@@ -13,6 +13,7 @@ from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, p
 from envbuild.check.expected import requirement_name
 from envbuild.data import lookup
 from envbuild.data.tables import load_frameworks
+from envbuild.names import Texts
 from envbuild.store.units import count_noun
 
 REBUILD = "build the image again from its lock: envbuild make"
@@ -136,7 +137,7 @@ def _find_whole(evidence: Evidence, names: Collection[str]) -> str | None:
     return min(whole, default=None) if len(releases) == 1 else None
 
 
-def _is_told(evidence: Evidence, dists: tuple[str, ...]) -> bool:
+def _is_told(evidence: Evidence, dists: Texts) -> bool:
     """Tell whether two are no fault, or another check says it better (a framework's two)."""
     for owners in evidence.installed.owners.values():
         if {*dists} <= {owner.name for owner in owners}:

@@ -12,6 +12,7 @@ from envbuild.job.model import Job
 from envbuild.job.render.staging import staged_data
 from envbuild.job.schedulers.protocol import Scheduler, join_words, script_text
 from envbuild.job.sites.site import Site
+from envbuild.names import Texts
 
 PORT = "export MASTER_PORT=$((10000 + (id + ${task:-0}) % 20000))\n"
 """Below the kernel's range for outgoing connections (32768 and up), and another one for each job of
@@ -111,7 +112,7 @@ def _rows(words: list[str]) -> list[str]:
     return textwrap.wrap(" ".join(words), 90, break_long_words=False, break_on_hyphens=False)
 
 
-def module_names(job: Job, site: Site, scheduler: Scheduler) -> tuple[str, ...]:
+def module_names(job: Job, site: Site, scheduler: Scheduler) -> Texts:
     """Return the modules to load: those of the runtime, and those of MPI where mpirun or mpiexec starts the command."""
     launcher = job.intent.launcher
     several = launcher == "lightning" or (launcher == "torchrun" and job.allocation.nodes > 1)

@@ -10,6 +10,7 @@ from pathlib import Path
 from envbuild.errors import UsageError
 from envbuild.job.model import Job
 from envbuild.job.schedulers.protocol import script_text
+from envbuild.names import Texts
 
 ARCHIVE = re.compile(r"\.(tar|tar\.(gz|bz2|xz|zst)|tgz)$")
 NAMING = "token=$(od -An -N8 -tx8 /dev/urandom | tr -d ' ') staged=\n"
@@ -41,7 +42,7 @@ def staged_data(job: Job) -> tuple[StagedData, ...]:
     return tuple(found)
 
 
-def check_stage(names: tuple[str, ...], folder: Path) -> None:
+def check_stage(names: Texts, folder: Path) -> None:
     """Raise UsageError for data that is not there, or that cannot be shown at its own path."""
     for name in names:
         if not (folder / name).exists():
@@ -81,7 +82,7 @@ def stage_functions(job: Job) -> str:
     return f"copy_data() {{\n  {copy}\n}}\n" + script_text("staging.sh")
 
 
-def stage_binds(job: Job) -> tuple[str, ...]:
+def stage_binds(job: Job) -> Texts:
     """Return the runtime's words that show what is staged, for an array of bash."""
     words: list[str] = []
     for number, item in enumerate(staged_data(job)):

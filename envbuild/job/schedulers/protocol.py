@@ -13,10 +13,11 @@ from typing import Protocol
 from envbuild.errors import ToolFailedError, UsageError
 from envbuild.job.model import Job, Status
 from envbuild.job.sites.site import Site
+from envbuild.names import Texts
 from envbuild.run import Result
 from envbuild.script_files import read_script
 
-Words = tuple[str, ...]
+Words = Texts
 """One option of a scheduler with its value: a line of the script, or words of a command line."""
 Ask = Callable[..., str]
 """Run a client with these words and return what it says on both streams."""

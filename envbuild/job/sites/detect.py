@@ -12,6 +12,7 @@ from envbuild.host import read_driver
 from envbuild.job.schedulers import SCHEDULERS
 from envbuild.job.schedulers.protocol import Banner
 from envbuild.job.submit import client_environment
+from envbuild.names import Texts
 from envbuild.run import Command, Runner
 from envbuild.runtime_search import MINIMUM, parse_version
 from envbuild.settings import Settings
@@ -27,7 +28,7 @@ class DetectedScheduler:
     program: str
 
 
-def _ask(argv: tuple[str, ...], settings: Settings, runner: Runner) -> str:
+def _ask(argv: Texts, settings: Settings, runner: Runner) -> str:
     """Return what a program says on both streams, "" where it is missing or hangs."""
     try:
         result = runner(

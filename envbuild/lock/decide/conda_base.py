@@ -15,6 +15,7 @@ from envbuild.base.model import BaseFacts, Dist, InstalledConda
 from envbuild.conda.model import CondaSolution
 from envbuild.data.package_tables import load_conda, load_conda_names
 from envbuild.errors import NoSolutionError
+from envbuild.names import Texts
 
 KEPT = re.compile(r"(python|python_abi|pytorch-mutex|libcud.*|cud.*)\Z")
 """What all else was built for: a base has it in one version."""
@@ -31,7 +32,7 @@ def movable_packages(facts: BaseFacts) -> frozenset[str]:
     return frozenset(name for name in names - kept if not KEPT.match(name))
 
 
-def bounds_of_wheels(facts: BaseFacts) -> tuple[str, ...]:
+def bounds_of_wheels(facts: BaseFacts) -> Texts:
     """Return match specs that keep conda's packages at the versions of wheels in the base.
 
     What pip brought was made for these versions; conda knows nothing of them.
@@ -92,7 +93,7 @@ def extended_facts(
     )
 
 
-def protected_names(facts: BaseFacts, brought: tuple[Dist, ...]) -> tuple[str, ...]:
+def protected_names(facts: BaseFacts, brought: tuple[Dist, ...]) -> Texts:
     """Return the distributions that no wheel may replace: conda's own and new ones."""
     own = conda_names(facts.conda)
     there = {canonicalize_name(dist.name) for dist in facts.dists} & own

@@ -15,6 +15,7 @@ from envbuild.base.gpu import framework_of_dists
 from envbuild.base.model import BaseFacts
 from envbuild.errors import NoSolutionError
 from envbuild.lock.decide.base_description import BaseDescription
+from envbuild.names import Texts
 from envbuild.recipe.model import Recipe
 from envbuild.recipe.requirement import NO_REQUIREMENT
 from envbuild.recipe.trees import read_tree_line
@@ -133,7 +134,7 @@ def _fits_bounds(version: str, wanted: Requirement) -> bool:
         return not wanted.specifier
 
 
-def direct_bounds(recipe: Recipe) -> tuple[str, ...]:
+def direct_bounds(recipe: Recipe) -> Texts:
     """Return the direct requirements that bound something, without their extras."""
     found = []
     for line in recipe.python.dependencies:
@@ -146,7 +147,7 @@ def direct_bounds(recipe: Recipe) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _bounded_resolver(resolver: Resolver, kept: tuple[str, ...]) -> Resolver:
+def _bounded_resolver(resolver: Resolver, kept: Texts) -> Resolver:
     """Return a resolver that keeps to bounds, and drops them where they leave no solution."""
 
     def resolve(request: Request) -> Resolution:

@@ -16,6 +16,7 @@ from envbuild.base.model import BaseFacts
 from envbuild.base.suggest import BaseQuery, framework_name, suggest_bases
 from envbuild.data.tables import CudaSource, load_cuda_sources
 from envbuild.errors import NoSolutionError, UsageError
+from envbuild.names import Texts
 from envbuild.project.shell.installs import removes_framework
 from envbuild.recipe.model import Recipe
 from envbuild.resolve.model import Found
@@ -45,7 +46,7 @@ class Lack:
         return f"{self.found.name} {self.found.version} would compute on the CPU: {self.missing}"
 
 
-def require_cuda(recipe: Recipe, facts: BaseFacts, packages: Collection[Found]) -> tuple[str, ...]:
+def require_cuda(recipe: Recipe, facts: BaseFacts, packages: Collection[Found]) -> Texts:
     """Return notes about frameworks without CUDA that nobody asked for by name.
 
     ``facts`` are those of the base without what the lock brings, ``packages`` all that it brings.

@@ -13,6 +13,7 @@ from pathlib import Path
 from envbuild.base.suggest import framework_name
 from envbuild.data.package_tables import OldUse, load_names
 from envbuild.errors import UsageError
+from envbuild.names import Texts
 from envbuild.project.code.reach import has_programs, is_started, loaded_files, own_files
 from envbuild.project.model import ImportedModule
 from envbuild.project.names import distribution_of, is_standard
@@ -28,7 +29,7 @@ DOTTED = ("google", "ruamel", "mpl_toolkits")
 
 def imported_modules(
     tree: ProjectTree, *, listed: bool = True
-) -> tuple[tuple[ImportedModule, ...], tuple[str, ...]]:
+) -> tuple[tuple[ImportedModule, ...], Texts]:
     """Return the imported modules of others, sorted, and notes on files left out.
 
     What only files import that the project's own programs do not load, or notebooks beside

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from envbuild.base.suggest import framework_name
 from envbuild.errors import UsageError
+from envbuild.names import Texts
 from envbuild.project.code.imports import modules_of_lines, source_text
 from envbuild.project.code.reach import loaded_by_programs
 from envbuild.project.tree import ProjectTree, scan_project
@@ -57,7 +58,7 @@ class Uses:
     every run of the project takes: the rest may stand in a script that nobody starts.
     """
 
-    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    names: Mapping[str, Texts] = field(default_factory=dict)
     files: Mapping[Name, str] = field(default_factory=dict)
     needed: frozenset[Name] = frozenset()
 

@@ -9,6 +9,7 @@ from itertools import chain
 
 from packaging.specifiers import SpecifierSet
 
+from envbuild.names import Texts
 from envbuild.project.draft.clean import bounds_of
 from envbuild.project.model import Release, Requirement
 from envbuild.project.names import implied_framework
@@ -72,7 +73,7 @@ def keras_2_only(requirements: Sequence[Requirement], releases: Mapping[str, Rel
     return found
 
 
-def shared_pythons(releases: Mapping[str, Release]) -> tuple[str, ...]:
+def shared_pythons(releases: Mapping[str, Release]) -> Texts:
     """Return the Python series that most of the pinned releases have files for."""
     pinned = (release.pythons for release in releases.values() if release.exact)
     counts = Counter(chain.from_iterable(pinned))

@@ -12,6 +12,7 @@ from packaging.utils import canonicalize_name
 
 from envbuild.base.suggest import framework_name
 from envbuild.data.package_tables import load_aliases, load_names
+from envbuild.names import Texts
 from envbuild.project.cuda import cuda_of
 from envbuild.project.model import Requirement
 from envbuild.project.names import distribution_of, is_known_distribution, is_standard
@@ -70,7 +71,7 @@ def clean_requirements(requirements: Iterable[Requirement]) -> Cleaned:
     return found
 
 
-def _matches_any(name: str, patterns: tuple[str, ...]) -> bool:
+def _matches_any(name: str, patterns: Texts) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 

@@ -14,6 +14,7 @@ from packaging.utils import canonicalize_name
 from envbuild.base.suggest import framework_name
 from envbuild.data.lookup import NVCC_BASE
 from envbuild.data.package_tables import load_names
+from envbuild.names import Texts
 from envbuild.project.code.imports import file_written_for, old_uses
 from envbuild.project.draft.age import newest_pin, shared_pythons
 from envbuild.project.draft.builder import DraftBuilder, name_few
@@ -168,8 +169,8 @@ def without_proposals(made: RecipeDraft, refused: Sequence[Proposal]) -> RecipeD
 
 
 def _without_base(
-    recipe: Recipe, proposal: Proposal, below: dict[str, tuple[str, ...]]
-) -> tuple[Recipe, dict[str, tuple[str, ...]]]:
+    recipe: Recipe, proposal: Proposal, below: dict[str, Texts]
+) -> tuple[Recipe, dict[str, Texts]]:
     """Return a recipe on a bare Debian that still asks for its framework."""
     shown, *frameworks = proposal.values
     names = tuple(sorted({*recipe.python.dependencies, *frameworks}))
@@ -381,7 +382,7 @@ def _run_section(builder: DraftBuilder) -> RunSection:
     return RunSection(command=command, environment=environment)
 
 
-def _head_lines(builder: DraftBuilder) -> tuple[str, ...]:
+def _head_lines(builder: DraftBuilder) -> Texts:
     gathered = builder.gathered
     read = ", ".join(findings.file for findings in gathered.all_findings)
     code = len(gathered.tree.code) + len(gathered.tree.notebooks)

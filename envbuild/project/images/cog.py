@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from envbuild.names import Texts
 from envbuild.project.lists.declared import split_requirements
 from envbuild.project.lists.requirements import read_requirements
 from envbuild.project.model import FileFindings
@@ -24,7 +25,7 @@ def read_cog(path: Path, root: Path) -> FileFindings | None:
         return None
     requirements, aside = split_requirements(_plain_texts(build.get("python_packages")), file)
     listed = build.get("python_requirements")
-    notes: tuple[str, ...] = ()
+    notes: Texts = ()
     if isinstance(listed, str):
         other = read_requirements(root / listed, root)
         requirements, aside = (*requirements, *other.requirements), (*aside, *other.aside)

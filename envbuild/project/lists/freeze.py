@@ -11,6 +11,7 @@ from packaging.utils import canonicalize_name
 
 from envbuild.context import Context
 from envbuild.data.package_tables import load_names
+from envbuild.names import Texts
 from envbuild.project.model import Requirement
 from envbuild.resolve.pylock import Candidate
 from envbuild.resolve.sources.artifacts import About, describe_files
@@ -103,7 +104,7 @@ def requirements_of(
     }
 
 
-def _needs_of(texts: tuple[str, ...], extras: frozenset[str]) -> list[Pep508]:
+def _needs_of(texts: Texts, extras: frozenset[str]) -> list[Pep508]:
     """Return what a package requires, with those of its extras that are asked for."""
     found = []
     for requirement in parse_requirements(texts):

@@ -8,6 +8,7 @@ from itertools import chain
 from pathlib import Path
 
 from envbuild.base.suggest import framework_name
+from envbuild.names import Texts
 from envbuild.project.model import Requirement
 from envbuild.project.tree import ASIDE, read_text, shown_path
 
@@ -46,7 +47,7 @@ def first_framework(root: Path) -> str | None:
     return framework_name(named[1]) if named else None
 
 
-def own_extras(root: Path) -> tuple[str, ...]:
+def own_extras(root: Path) -> Texts:
     """Return the optional groups that the README's first installation of the project takes."""
     for path in (root / name for name in NAMES):
         for block in BLOCK.finditer(read_text(path) or ""):

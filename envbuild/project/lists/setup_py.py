@@ -9,6 +9,7 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
+from envbuild.names import Texts
 from envbuild.project.lists.declared import split_requirements
 from envbuild.project.lists.requirements import read_requirements
 from envbuild.project.model import FileFindings
@@ -61,7 +62,7 @@ def read_setup_py(path: Path, root: Path) -> FileFindings | None:
         return _from_list(path.parent / same, root, file, handed)
     requirements, aside = split_requirements(lines, file)
     python = _text_keyword(handed, "python_requires")
-    notes: tuple[str, ...] = ()
+    notes: Texts = ()
     if "python_requires" in handed.keywords and python is None:
         notes = (f"{file}: python_requires is computed, so it is not known",)
     if not requirements and not aside and python is None and not notes:

@@ -17,6 +17,7 @@ from envbuild.base.model import BaseFacts
 from envbuild.base.suggest import BaseQuery, framework_name, suggest_bases
 from envbuild.data.package_tables import load_aliases
 from envbuild.errors import EnvbuildError, UsageError
+from envbuild.names import Texts
 from envbuild.resolve.conflict.explain import (
     BROKEN,
     MISSING,
@@ -89,7 +90,7 @@ class Trials:
         loose: Collection[str] = (),
         *,
         without: Collection[str] = (),
-        bounds: tuple[str, ...] = (),
+        bounds: Texts = (),
     ) -> Question:
         """Return the task's question with some direct requirements free of bounds, or left out."""
         problem = self.task.problem
@@ -104,7 +105,7 @@ class Trials:
 
 def suggest_changes(
     session: Session, task: Task, conflict: ConflictError, clashes: Iterable[Clash]
-) -> tuple[str, ...]:
+) -> Texts:
     """Return what to change, the smallest change first, or that nothing was found."""
     # what the index lacks is mended by no other version
     index_advice = tuple(_index_advice(conflict, task.problem))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from envbuild.context import Context
 from envbuild.errors import HostError, NetworkError, UsageError
+from envbuild.names import Texts
 from envbuild.net.redact import mask_users, without_user
 from envbuild.recipe.trees import COMMIT, submodule_address
 from envbuild.run import Command, Result
@@ -119,7 +120,7 @@ def is_repository(folder: Path, context: Context) -> bool:
     return _Git(folder, context).tried("rev-parse", "--is-inside-work-tree")
 
 
-def listed_files(folder: Path, context: Context) -> tuple[str, ...]:
+def listed_files(folder: Path, context: Context) -> Texts:
     """Return the files below a folder that git knows or does not ignore, submodules' included.
 
     Raises UsageError for a submodule that is not checked out.

@@ -16,6 +16,7 @@ from packaging.version import InvalidVersion, Version
 
 from envbuild.errors import IntegrityError
 from envbuild.limits import reading
+from envbuild.names import Texts
 from envbuild.net.web import PassingError
 from envbuild.resolve.stubs import parse_requirements
 from envbuild.resolve.versions import release_of
@@ -36,12 +37,12 @@ class Headers:
     otherwise.
     """
 
-    requires: tuple[str, ...] = ()
+    requires: Texts = ()
     requires_python: str | None = None
     name: str = ""
     release: str = ""
     version: tuple[int, ...] = ()
-    dynamic: tuple[str, ...] = ()
+    dynamic: Texts = ()
 
 
 def headers(text: str) -> Headers:

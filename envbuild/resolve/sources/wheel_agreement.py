@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from envbuild.errors import IntegrityError
+from envbuild.names import Texts
 from envbuild.net.parallel import for_each_parallel
 from envbuild.net.web import GoneError, make_client, open_response, read_bounded, with_retries
 from envbuild.resolve.graph import Edge
@@ -80,9 +81,7 @@ def _is_doubtful(
     return bool(set(files) - wanted)
 
 
-def _index_requires(
-    file: Candidate, client: httpx.Client, stop: threading.Event
-) -> tuple[str, ...] | None:
+def _index_requires(file: Candidate, client: httpx.Client, stop: threading.Event) -> Texts | None:
     """Return what the index says that a wheel requires, None where it says nothing."""
     url = f"{file.url.partition('#')[0]}.metadata"
 

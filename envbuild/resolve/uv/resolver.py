@@ -12,6 +12,7 @@ from packaging.utils import canonicalize_name
 from envbuild.context import Context
 from envbuild.data.package_tables import load_majors
 from envbuild.errors import NoSolutionError, UsageError
+from envbuild.names import Texts
 from envbuild.net.index import index_url
 from envbuild.progress import SilentStage, Stage
 from envbuild.resolve.aliases import merge_aliases
@@ -118,7 +119,7 @@ class UvResolver:
         return replace(found, notes=(note, *found.notes))
 
     def _put_task(
-        self, request: Request, task: Task, notes: tuple[str, ...], folder: Path
+        self, request: Request, task: Task, notes: Texts, folder: Path
     ) -> Resolution | LaterDate | YoungerPartners:
         with os_errors_as(folder):
             place = folder / f"task-{len(list(folder.iterdir()))}"

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from packaging.utils import canonicalize_name
 
+from envbuild.names import Texts
 from envbuild.resolve.aliases import stand_ins
 from envbuild.resolve.conflict.explain import Problem, mentioned_names, name_of
 from envbuild.resolve.couplings import (
@@ -24,9 +25,7 @@ from envbuild.resolve.stubs import parse_requirements, plan_stubs
 from envbuild.resolve.uv.passes import Task
 
 
-def make_task(
-    request: Request, *, built: bool = True, extras: bool = True
-) -> tuple[Task, tuple[str, ...]]:
+def make_task(request: Request, *, built: bool = True, extras: bool = True) -> tuple[Task, Texts]:
     """Return what is searched for, and notes about what was left out of it.  Raises UsageError.
 
     With ``built`` a source-only package is asked for under the name of its wheels for the base's
@@ -93,7 +92,7 @@ def _by_wheels(direct: Direct, wheels: Mapping[str, str]) -> Direct:
     return replace(direct, name=wheels[direct.name], instead=direct.name)
 
 
-def _unbound_framework(framework: str | None) -> tuple[str, ...]:
+def _unbound_framework(framework: str | None) -> Texts:
     """Return a chosen framework with its extras: of its own release there is one stub."""
     found = []
     for requirement in parse_requirements((framework,) if framework else ()):

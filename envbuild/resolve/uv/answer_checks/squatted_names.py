@@ -16,7 +16,7 @@ from envbuild.context import Context
 from envbuild.data.package_tables import load_aliases
 from envbuild.errors import EnvbuildError, IntegrityError, NoSolutionError
 from envbuild.limits import reading
-from envbuild.names import DIRECT
+from envbuild.names import DIRECT, Texts
 from envbuild.net.index import read_links
 from envbuild.net.parallel import for_each_parallel
 from envbuild.net.simple import Link
@@ -48,7 +48,7 @@ LARGEST_READ = 4 * 1024 * 1024
 kind."""
 
 
-def impostor_names(held: Collection[str]) -> tuple[str, ...]:
+def impostor_names(held: Collection[str]) -> Texts:
     """Return the names that count only with wheels: as source they are something else.
 
     ``held`` are canonical names that come from elsewhere: the base's, trees of the project.
@@ -218,7 +218,7 @@ def _member_names(path: Path) -> list[str]:
         return [member.name for member in members]
 
 
-def _top_modules(paths: Iterable[tuple[str, ...]]) -> Iterable[str]:
+def _top_modules(paths: Iterable[Texts]) -> Iterable[str]:
     for path in paths:
         if len(path) > 1 and path[1].endswith((".py", ".so", ".pyx")):
             yield canonicalize_name(path[0])
