@@ -5,12 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from envbuild.app.check import (
-    CheckRequest,
-    check_and_save,
-    describe_project_faults,
-    require_passed,
-)
+from envbuild.app.check import CheckRequest, check_and_save, describe_project_faults, require_passed
 from envbuild.build.modes.sandbox import (
     ManualChanges,
     find_manual_changes,

@@ -8,13 +8,7 @@ from dataclasses import dataclass
 from envbuild.base.debian.apt import resolve_bootstrap
 from envbuild.base.debian.bootstrap import bootstrap_facts
 from envbuild.base.model import BaseFacts, BaseReference, Header
-from envbuild.base.oci.archive import (
-    DOCKER_ENGINE,
-    DOCKER_FILE,
-    OCI_FILE,
-    OCI_FOLDER,
-    ArchiveForm,
-)
+from envbuild.base.oci.archive import DOCKER_ENGINE, DOCKER_FILE, OCI_FILE, OCI_FOLDER, ArchiveForm
 from envbuild.base.oci.docker import describe_docker, describe_oras, fetch_docker, fetch_oras
 from envbuild.base.sif import describe_sif, fetch_sif
 from envbuild.context import Context

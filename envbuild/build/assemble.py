@@ -58,13 +58,7 @@ from envbuild.build.stored_plan import plan_from_store
 from envbuild.context import Context
 from envbuild.host import count_processors
 from envbuild.lock.model import Lock, PythonPackage
-from envbuild.parts.cache import (
-    CachedPart,
-    PackContext,
-    cached_part,
-    provide_part,
-    require_made,
-)
+from envbuild.parts.cache import CachedPart, PackContext, cached_part, provide_part, require_made
 from envbuild.parts.from_tar import tar_contents
 from envbuild.plan.model import Definition
 from envbuild.progress import Reporter, Stage

@@ -17,12 +17,7 @@ from envbuild.build.assembly_plan import PlannedBase, plan_base
 from envbuild.build.conda.parts import NO_CONDA, CondaParts
 from envbuild.build.conda.replaced import replaced_entries, with_owners
 from envbuild.build.fetch import locked_bootstrap
-from envbuild.build.image.base_config import (
-    NO_CONFIG,
-    BaseConfig,
-    config_of_oci,
-    config_of_tree,
-)
+from envbuild.build.image.base_config import NO_CONFIG, BaseConfig, config_of_oci, config_of_tree
 from envbuild.build.in_base.install_scheme import Scheme
 from envbuild.build.in_base.overlay_run import OverlayScript, debian_install_script, run_captured
 from envbuild.build.local_base import locked_reference

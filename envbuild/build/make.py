@@ -7,12 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from envbuild.base.debian.bootstrap import make_root
-from envbuild.build.fetch import (
-    fetch_files,
-    locked_bootstrap,
-    require_base_digest,
-    wanted_files,
-)
+from envbuild.build.fetch import fetch_files, locked_bootstrap, require_base_digest, wanted_files
 from envbuild.build.image_cache import key_of, stored_image
 from envbuild.build.in_base.exchange import take_file
 from envbuild.build.local_base import base_download_size, with_local_base

@@ -16,12 +16,7 @@ from envbuild.build.fetch import fetch_files
 from envbuild.build.image.guard import mark_part
 from envbuild.build.image.verify import layer_of, root_partitions
 from envbuild.build.image.write import add_folders
-from envbuild.build.in_base.bytecode import (
-    WheelPart,
-    bytecode_key,
-    compile_modules,
-    wheel_modules,
-)
+from envbuild.build.in_base.bytecode import WheelPart, bytecode_key, compile_modules, wheel_modules
 from envbuild.build.in_base.container import BaseContainer
 from envbuild.build.in_base.install_scheme import (
     Scheme,

@@ -33,12 +33,7 @@ from envbuild.build.base_parts import (
 )
 from envbuild.build.conda.parts import Marks, SeenByActivation, stored_conda
 from envbuild.build.image.base_config import NO_CONFIG, BaseConfig
-from envbuild.build.in_base.install_scheme import (
-    Scheme,
-    cached_scheme,
-    known_scheme,
-    read_scheme,
-)
+from envbuild.build.in_base.install_scheme import Scheme, cached_scheme, known_scheme, read_scheme
 from envbuild.build.in_base.overlay_run import captured_key
 from envbuild.build.model import BuildSpec
 from envbuild.formats.file_tree import merge_parts

@@ -35,12 +35,7 @@ from envbuild.conda.target import virtual_packages
 from envbuild.context import Context
 from envbuild.errors import IntegrityError, NetworkError, NoSolutionError, UsageError
 from envbuild.names import BY_MACHINE
-from envbuild.net.channels import (
-    channel_headers,
-    channel_urls,
-    is_vendor_url,
-    require_vendor,
-)
+from envbuild.net.channels import channel_headers, channel_urls, is_vendor_url, require_vendor
 from envbuild.net.redact import mask_users, without_user
 from envbuild.store.units import as_printable
 

@@ -44,13 +44,7 @@ from envbuild.lock.packer import packer_here
 from envbuild.names import Texts
 from envbuild.recipe.edit import requirement_name
 from envbuild.recipe.find import LOCKS, RECIPES, recipe_files
-from envbuild.recipe.model import (
-    AboutSection,
-    BaseSection,
-    PythonSection,
-    Recipe,
-    Source,
-)
+from envbuild.recipe.model import AboutSection, BaseSection, PythonSection, Recipe, Source
 from envbuild.recipe.trees import read_tree_line
 from envbuild.runtime import ExecOptions
 from envbuild.store.atomic import commit_file, os_errors_as

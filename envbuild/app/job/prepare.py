@@ -12,13 +12,7 @@ from msgspec import structs
 
 from envbuild.app.dev.layer import MountedLayer
 from envbuild.app.enter import parse_bind, parse_variables
-from envbuild.app.image import (
-    FoundImage,
-    cuda_of_image,
-    find_image,
-    find_layer,
-    warn_of_old_image,
-)
+from envbuild.app.image import FoundImage, cuda_of_image, find_image, find_layer, warn_of_old_image
 from envbuild.app.site import find_job_site
 from envbuild.base.digests import known_digest
 from envbuild.build.image.origin import embedded_lock_digest

@@ -23,13 +23,7 @@ from envbuild.errors import UsageError
 from envbuild.job.schedulers import scheduler_of
 from envbuild.names import Texts
 from envbuild.store.atomic import write_text
-from envbuild.wrap.portal import (
-    START,
-    hub_lines,
-    ondemand_files,
-    render_start_server,
-    vscode_lines,
-)
+from envbuild.wrap.portal import START, hub_lines, ondemand_files, render_start_server, vscode_lines
 from envbuild.wrap.script import Wrapper
 
 NEEDED = {"jupyterhub": ("jupyterlab", "jupyterhub"), "ondemand": ("jupyterlab",), "vscode": ()}

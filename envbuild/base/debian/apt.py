@@ -23,11 +23,7 @@ from envbuild.base.debian.index import DebianIndex
 from envbuild.base.debian.package_set import Bootstrap
 from envbuild.base.model import DebianPackage
 from envbuild.context import Context
-from envbuild.errors import (
-    EnvbuildError,
-    HostError,
-    ToolFailedError,
-)
+from envbuild.errors import EnvbuildError, HostError, ToolFailedError
 from envbuild.limits import UNREADABLE
 from envbuild.names import BY_MACHINE
 from envbuild.net.redact import without_user

@@ -32,13 +32,7 @@ from envbuild.errors import UsageError
 from envbuild.formats.file_tree import Part, TreeEntry, compare_trees, merge_parts, tree_digest
 from envbuild.formats.oci_layer import WHITEOUT
 from envbuild.formats.sif_frame import frame_digest, strange_frame
-from envbuild.formats.sif_reader import (
-    PARTITION,
-    SIGNATURE,
-    SifObject,
-    image_digest,
-    read_sif,
-)
+from envbuild.formats.sif_reader import PARTITION, SIGNATURE, SifObject, image_digest, read_sif
 from envbuild.formats.sif_writer import OVERLAY
 from envbuild.formats.squashfs_reader import SquashImage, read_tree
 from envbuild.host import count_processors

@@ -13,12 +13,7 @@ from envbuild.data.package_tables import load_conda
 from envbuild.errors import UsageError
 from envbuild.names import Pairs, Texts
 from envbuild.net.channels import VENDOR_NAMES, is_vendor_url
-from envbuild.project.conda.environment import (
-    pip_section,
-    title_of,
-    unswapped,
-    variables_of,
-)
+from envbuild.project.conda.environment import pip_section, title_of, unswapped, variables_of
 from envbuild.project.conda.locked_lists import channel_name, is_conda_list, read_conda_list
 from envbuild.project.gather import recipe_name
 from envbuild.project.lists.requirements import read_pip_lines

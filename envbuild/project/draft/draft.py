@@ -25,11 +25,7 @@ from envbuild.project.draft.clean import (
     without_others,
 )
 from envbuild.project.draft.direct import imported_requirements, listed_requirements
-from envbuild.project.draft.frameworks import (
-    add_other_frameworks,
-    holds_another,
-    sort_frameworks,
-)
+from envbuild.project.draft.frameworks import add_other_frameworks, holds_another, sort_frameworks
 from envbuild.project.draft.propose import (
     BaseNeeds,
     ProposedBase,
