@@ -227,6 +227,7 @@ class NameTable(TableRow, frozen=True):
     written: dict[str, str]
     old: tuple[OldUse, ...]
     same: SameNames
+    own: NameList
     wrong: dict[str, WrongName]
     system: dict[str, SystemNeeds]
     compiled: NameList

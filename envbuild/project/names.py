@@ -30,6 +30,12 @@ def distribution_of(module: str) -> str | None:
     return same if found is None and same in load_names().transitive.names else found
 
 
+def shared_name(module: str) -> str | None:
+    """Return the distribution that conda has by the name of a module, None where it is too plain."""
+    name = canonicalize_name(module)
+    return name if name in load_conda_same() and name not in load_names().own.names else None
+
+
 def likely_distribution(module: str) -> str:
     """Return the distribution of a module, or that of its own name where no table has it."""
     return distribution_of(module) or canonicalize_name(module.partition(".")[0])

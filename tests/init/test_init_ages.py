@@ -103,6 +103,28 @@ def test_what_decided_is_told(tmp_path: Path) -> None:
     assert "own_module" not in str(made.below)  # a package of the recipe has it
 
 
+class Shared(Offline):
+    """An index whose wheels have the module of their own name, but for one."""
+
+    def look_up(
+        self,
+        requirements: tuple[Requirement, ...],
+        wanted: frozenset[str] = frozenset(),
+    ) -> tuple[Mapping[str, Release], Mapping[str, str]]:
+        return {}, {one.name: one.name for one in requirements if one.name != "cvxopt"}
+
+
+def test_a_module_that_no_table_has_but_conda_and_the_index_by_its_name(tmp_path: Path) -> None:
+    code = "import torch, contextlib2, cvxopt, dataset, nobody_has_this\n"
+    gathered = gather_findings(write(tmp_path, {"train.py": code}))
+    made = draft_recipe(gathered, Shared())
+    assert made.recipe.python.dependencies == ("contextlib2",)
+    said = "\n".join(made.below["python"])
+    # without the module in its wheel, a name for modules of one's own, a name that conda has not
+    for module in ("cvxopt", "dataset", "nobody_has_this"):
+        assert f"unknown: the module {module} (train.py)" in said
+
+
 def test_an_image_that_holds_another_release(tmp_path: Path) -> None:
     dockerfile = "FROM pytorch/pytorch:2.1.0-cuda12.1-cudnn8-runtime\nRUN pip install einops\n"
     made = of(tmp_path, {"Dockerfile": dockerfile, "requirements.txt": "torch>=2.2\n"})

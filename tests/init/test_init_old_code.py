@@ -19,7 +19,11 @@ USES = {
     "pillow<10": "from PIL import Image\nprint(Image.ANTIALIAS)",
     "numpy<1.24": "import numpy as np\nprint(np.int(1))",
     "torch<2": "from torch._six import inf",
+    "protobuf<3.21": "from google.protobuf import descriptor as _descriptor\n"
+    "DESCRIPTOR = _descriptor.FileDescriptor(name='x')",
+    "tensorflow<2.8": "from tensorflow.python.keras.applications import vgg16",
 }
+OF_FRAMEWORKS = {"torch<2": "1.13", "tensorflow<2.8": ":2.7"}
 NEW = """
 import librosa, numpy as np, sklearn.model_selection
 from PIL import Image
@@ -38,7 +42,7 @@ def test_each_old_use_has_an_example() -> None:
         assert not re.search(row.says, NEW)
 
 
-@pytest.mark.parametrize("bounded", sorted(set(USES) - {"torch<2"}))
+@pytest.mark.parametrize("bounded", sorted(USES.keys() - OF_FRAMEWORKS))
 def test_what_newer_releases_have_no_more_bounds_the_package(bounded: str, tmp_path: Path) -> None:
     folder = write(tmp_path, {"train.py": f"import torch\n{USES[bounded]}\n"})
     assert bounded in dependencies(folder)
@@ -56,15 +60,36 @@ def test_an_old_use_chooses_a_base_of_its_python(tmp_path: Path) -> None:
     assert "not taken, for Python <3.8 alone: scipy<1.2" in comments(tmp_path)
 
 
-def test_bounds_of_a_list_stay_as_they_are(tmp_path: Path) -> None:
-    files = {"train.py": USES["pillow<10"], "requirements.txt": "torch\npillow>=9.1\n"}
-    assert "pillow>=9.1" in dependencies(write(tmp_path, files))
+@pytest.mark.parametrize(
+    ("line", "drafted_as"),
+    [
+        ("pillow>=9.1", "pillow>=9.1"),
+        ("pillow<11", "pillow<11,<10"),
+        ("pillow ; python_version > '3'", 'pillow ; python_version > "3"'),
+    ],
+)
+def test_bounds_of_a_list_beside_those_of_code(line: str, drafted_as: str, tmp_path: Path) -> None:
+    files = {"train.py": USES["pillow<10"], "requirements.txt": f"torch\n{line}\n"}
+    assert drafted_as in dependencies(write(tmp_path, files))
 
 
-def test_an_old_use_bounds_the_framework(tmp_path: Path) -> None:
-    made = drafted(write(tmp_path, {"train.py": f"import torch\n{USES['torch<2']}\n"}))
-    base = made.recipe.base
-    assert "1.13" in f"{base.image}{base.framework}"
+@pytest.mark.parametrize("bounded", OF_FRAMEWORKS)
+def test_an_old_use_bounds_the_framework(bounded: str, tmp_path: Path) -> None:
+    base = drafted(write(tmp_path, {"train.py": USES[bounded]})).recipe.base
+    assert OF_FRAMEWORKS[bounded] in f"{base.image}{base.framework}"
+
+
+def test_what_draws_by_tk_gets_debians_package(tmp_path: Path) -> None:
+    made = drafted(write(tmp_path, {"net.py": "from turtle import forward\nimport torch\n"}))
+    assert "python3-tk" in made.recipe.system.packages
+    # the Python of an image has its own
+    (tmp_path / "requirements.txt").write_text("torch==1.4.0\n")
+    assert drafted(tmp_path).recipe.system.packages == ()
+
+
+def test_keras_reads_images_by_pillow(tmp_path: Path) -> None:
+    code = "from tensorflow.keras.preprocessing import image\nimage.load_img('a.png')\n"
+    assert dependencies(write(tmp_path, {"train.py": code})) == ["pillow"]
 
 
 LISTED = """

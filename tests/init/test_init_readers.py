@@ -175,6 +175,8 @@ def test_roots_of_a_dump() -> None:
         "ring1",
         "d",
     ]
+    # what conda had built has no release there, but requires others all the same
+    assert [one.name for one in find_roots(requirements("a", "b==1"), requires, frozenset())] == []
     assert [
         one.name
         for one in guess_roots(requirements("six==1", "idna==2", "lab==1"), frozenset({"idna"}))

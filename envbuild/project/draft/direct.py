@@ -14,7 +14,7 @@ from envbuild.data.package_tables import load_aliases, load_names
 from envbuild.project.draft.age import torch_bounds
 from envbuild.project.draft.builder import MOST_NAMED, DraftBuilder, name_few
 from envbuild.project.model import FileFindings, ImportedModule, PackageIndex, Proposal, Requirement
-from envbuild.project.names import distribution_of
+from envbuild.project.names import distribution_of, shared_name
 
 FOR_DEVELOPERS = re.compile(
     r"flake8(-.*)?|pytest(-.*)?|black|isort|mypy|pylint|ruff|pre-commit|pycodestyle|pyflakes|mccabe"
@@ -160,6 +160,17 @@ def _roots_of_dump(
     return index.reduce(findings.requirements, used)
 
 
+def find_by_name(unknown: Iterable[str], index: PackageIndex) -> dict[str, str]:
+    """Return the distributions of modules that have a wheel with the module on the index.
+
+    Only those count that conda has by that name too: nobody else can own them.
+    """
+    asked = {module: name for module in unknown if (name := shared_name(module))}
+    wheels = tuple(Requirement(text=name, name=name, where="") for name in asked.values())
+    found = index.look_up(wheels)[1]
+    return {module: name for module, name in asked.items() if found.get(module) == name}
+
+
 def imported_requirements(
     builder: DraftBuilder,
     requirements: list[Requirement],
@@ -183,7 +194,9 @@ def imported_requirements(
     optional: list[str] = []
     for one in builder.gathered.imports:
         dist = modules[one.module]
-        if one.module in has or _has_name(one.module, named | elsewhere, known=bool(dist)):
+        if one.module in has or _has_name(
+            one.module, named | elsewhere, known=bool(distribution_of(one.module))
+        ):
             continue
         if dist is None and canonicalize_name(one.module) not in itself:
             unknown.append(one)

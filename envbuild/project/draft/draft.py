@@ -24,7 +24,7 @@ from envbuild.project.draft.clean import (
     companion_unpinned,
     without_others,
 )
-from envbuild.project.draft.direct import imported_requirements, listed_requirements
+from envbuild.project.draft.direct import find_by_name, imported_requirements, listed_requirements
 from envbuild.project.draft.frameworks import add_other_frameworks, holds_another, sort_frameworks
 from envbuild.project.draft.propose import (
     BaseNeeds,
@@ -81,6 +81,7 @@ def draft_recipe(
         one.module for one in gathered.imports if one.certain and modules[one.module] is None
     }
     builder.releases, has = index.look_up(tuple(asked), frozenset(unknown))
+    modules |= find_by_name(unknown - has.keys(), index)
     added = imported_requirements(builder, requirements, modules, has)
     if any(implied_framework(requirement.name) == "tensorflow" for requirement in added):
         builder.releases = {**builder.releases, **index.look_up(tuple(added))[0]}
@@ -129,9 +130,12 @@ def _bounded_by_code(
     builder: DraftBuilder, requirement: Requirement, python: str | None
 ) -> Requirement:
     """Bound a requirement without bounds by what the code uses, if the base's Python allows it."""
+    if re.search("[=;@]", requirement.text):
+        return requirement
+    joined = "," if "<" in requirement.text or ">" in requirement.text else ""
     for row, file in builder.old.items():
-        if row.package == requirement.name and "=" not in requirement.text:
-            bounded = f"{requirement.text}{row.bounds}"
+        if row.package == requirement.name:
+            bounded = f"{requirement.text}{joined}{row.bounds}"
             builder.note("python", f"{bounded}: {row.what} ({file})")
             if python is None or allows_python(row.python, python):
                 return replace(requirement, text=bounded)
@@ -303,7 +307,9 @@ def _choose_system(builder: DraftBuilder, cleaned: Cleaned, base: BaseSection) -
             builder.note("system", note)
     run, wanted = propose_system(builder.requirements)
     if file := file_written_for(builder.gathered.tree, "compiling"):
-        run = {**run, **dict.fromkeys(COMPILERS, f"torch.compile or Triton in {file}")}
+        run |= dict.fromkeys(COMPILERS, f"torch.compile or Triton in {file}")
+    if base.image is None and (file := file_written_for(builder.gathered.tree, "drawing")):
+        run |= {"python3-tk": f"tkinter or turtle in {file}"}
     added = {name: why for name, why in run.items() if name not in named}
     posts = chain.from_iterable(findings.post for findings in all_findings)
     post = tuple(line for line in posts if line.isprintable() and not has_secret(line))

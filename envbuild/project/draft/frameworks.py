@@ -115,8 +115,12 @@ def _upper_bound(
             bounds = torch_bounds(requirement)
             if bounds:
                 return bounds, f"{requirement.text} ({requirement.where}) goes with torch{bounds}"
+    return _bound_of_old_use(builder, framework_name(framework.name))
+
+
+def _bound_of_old_use(builder: DraftBuilder, name: str | None) -> tuple[str, str]:
     for row, used_in in builder.old.items():
-        if row.package == framework_name(framework.name):
+        if row.package == name:
             return row.bounds, f"{used_in}: {row.what}"
     return "", ""
 
@@ -127,6 +131,9 @@ def _bound_of_tensorflow(builder: DraftBuilder, cleaned: Cleaned) -> tuple[str, 
         return "<2", f"{where} is written for TensorFlow 1: a release before 2 is taken"
     if _is_for_python_2(builder):
         return "<2", "Python 2 is of the time of TensorFlow 1: a release before 2 is taken"
+    bounds, why = _bound_of_old_use(builder, "tensorflow")
+    if bounds:
+        return bounds, why
     file = file_written_for(builder.gathered.tree, "keras-2")
     old = keras_2_only(cleaned.requirements, builder.releases) or ([file] if file else [])
     why = f"{name_few(old)}: made for Keras 2, which TensorFlow has before 2.16"

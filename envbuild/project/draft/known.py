@@ -24,6 +24,7 @@ from envbuild.net.index import Link, index_url, make_client, read_links
 from envbuild.net.parallel import for_each_parallel
 from envbuild.progress import Stage
 from envbuild.project.draft.propose import allows_python
+from envbuild.project.lists.freeze import NAME_ALONE
 from envbuild.project.model import Release, Requirement
 from envbuild.resolve.pylock import Candidate
 from envbuild.resolve.sources.artifacts import describe_files, wheel_members
@@ -92,9 +93,12 @@ def _required_by(wheels: Iterable[Candidate], context: Context) -> dict[str, Req
 def pinned_files(
     requirements: Iterable[Requirement], context: Context, stage: Stage
 ) -> dict[str, Candidate]:
-    """Return one file of each pinned release by name, a wheel if there is one.  NetworkError."""
-    pinned = [one for one in requirements if "==" in one.text]
-    return _read_pages(pinned, context, stage, with_modules=False)[0].files
+    """Return one file of each pinned release by name, a wheel if there is one.  NetworkError.
+
+    Of what a dump names without a release the newest one counts.
+    """
+    told = [one for one in requirements if "==" in one.text or NAME_ALONE.fullmatch(one.text)]
+    return _read_pages(told, context, stage, with_modules=False)[0].files
 
 
 def _is_wheel(file: Candidate) -> bool:

@@ -83,9 +83,7 @@ def propose_base(wanted: BaseNeeds) -> ProposedBase:
     if wanted.image and not NO_PYTHON.match(wanted.image):
         other = _other_release(wanted.image, wanted.framework)
         if other is None:
-            entry = next(
-                (entry for entry in catalogue_entries() if entry.reference == wanted.image), None
-            )
+            entry = _entry_of(wanted.image)
             reason = "the project's own definition starts from it"
             return ProposedBase(
                 base=BaseSection(image=wanted.image),
@@ -139,9 +137,13 @@ def _other_release(image: str, framework: Requirement | None) -> str | None:
     )
 
 
+def _entry_of(image: str) -> CatalogueEntry | None:
+    return next((entry for entry in catalogue_entries() if entry.reference == image), None)
+
+
 def _held_by(image: str) -> tuple[str | None, str | None]:
     """Return the framework of an image and its release, by catalogue or tag."""
-    entry = next((entry for entry in catalogue_entries() if entry.reference == image), None)
+    entry = _entry_of(image)
     if entry is not None and entry.version is not None:
         return entry.framework, entry.version
     tag = re.match(
@@ -194,11 +196,8 @@ def _first_match(wish: BaseQuery, framework: Requirement | None = None) -> BaseM
     except UsageError:
         return None
     sound = [choice for choice in choices if not choice.entry.defect]
-    pinned = (
-        re.match(r"={2,3}\s*(\d\w*(?:\.\w+)*)", bounds_of(framework))
-        if framework is not None
-        else None
-    )
+    bounds = bounds_of(framework) if framework is not None else ""
+    pinned = re.match(r"={2,3}\s*(\d\w*(?:\.\w+)*)", bounds)
     if pinned is None or wish.framework != framework_name(framework.name if framework else ""):
         return sound[0] if sound else None
     line = numbers(pinned[1])[:2]
@@ -216,11 +215,8 @@ def _release_line(text: str) -> str:
 
 def _python_series(entry: CatalogueEntry | None) -> str | None:
     """Return the Python series of an entry ("3.9"), None where it is not certain."""
-    match = (
-        re.fullmatch(r"(\d+\.\d+)(\.\d+)?(rc\d+)?", entry.python or "")
-        if entry is not None
-        else None
-    )
+    python = entry.python if entry is not None else None
+    match = re.fullmatch(r"(\d+\.\d+)(\.\d+)?(rc\d+)?", python or "")
     return match[1] if match else None
 
 
@@ -284,15 +280,11 @@ def _bare_base(wanted: BaseNeeds) -> ProposedBase:
     order = [one for one in ("3.11", "3.13", "3.9") if one in series] or ["3.11", "3.13", "3.9"]
     fitting = [one for one in order if allows_python(wanted.python or "", one)]
     version = fitting[0] if fitting else order[0]
-    notes = (
-        ()
-        if fitting
-        else (f"base: no bootstrap has Python {wanted.python}; Python {version} was taken",)
-    )
+    said = f"base: no bootstrap has Python {wanted.python}; Python {version} was taken"
     return ProposedBase(
         base=BaseSection(bootstrap=BARE[version]),
         reason=f"no GPU framework is asked for; Python {version}",
-        notes=notes,
+        notes=() if fitting else (said,),
         python=version,
     )
 
@@ -327,7 +319,8 @@ def for_debian(names: Sequence[str], notes: list[str]) -> Texts:
 
 def takes_debian_packages(image: str) -> bool:
     """Whether an image is of a known system whose Debian packages can be locked."""
-    distro = next((entry.distro for entry in catalogue_entries() if entry.reference == image), None)
+    entry = _entry_of(image)
+    distro = entry.distro if entry is not None else None
     try:
         release_of(re.sub(r"^(debian|ubuntu)(?=\d)", r"\1 ", distro or ""))
     except UsageError:

@@ -30,13 +30,14 @@ def find_roots(
     other in a ring the first one stays.  What has no version there (conda had built it) counts
     only if the code imports it.
     """
+    every = {requirement.name for requirement in requirements}
+    brought: set[str] = set()
+    for by in every:
+        brought |= requires.get(by, frozenset()) - {by}
     requirements = _told_ones(requirements, imported)
     listed = {requirement.name for requirement in requirements}
-    brought: set[str] = set()
-    for by in listed:
-        brought |= requires.get(by, frozenset()) - {by}
     kept = {name for name in listed if name not in brought or name in imported}
-    reached = _reached_names(kept, requires)
+    reached = _reached_names(kept | (every - listed), requires)
     for requirement in requirements:
         if requirement.name not in reached:
             kept.add(requirement.name)
