@@ -249,6 +249,7 @@ class CondaTable(TableRow, frozen=True):
     flags: frozenset[str]
     libraries: frozenset[str]
     elsewhere: frozenset[str]
+    only_in: dict[str, dict[str, str]]
 
 
 class CondaNameTable(TableRow, frozen=True):

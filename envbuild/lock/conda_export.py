@@ -9,8 +9,9 @@ import yaml
 
 from envbuild.conda.model import CondaFound
 from envbuild.lock.conda_lock_hash import content_hash
+from envbuild.lock.conda_order import install_order
 from envbuild.lock.digest import lock_digest
-from envbuild.lock.model import CondaPackage, Lock
+from envbuild.lock.model import CondaPackage, Lock, PythonPackage
 from envbuild.names import BY_MACHINE
 
 
@@ -27,7 +28,7 @@ def explicit_text(lock: Lock, channels: Mapping[str, str]) -> str:
         f"# platform: {BY_MACHINE[lock.base.machine].conda}",
         "@EXPLICIT",
     ]
-    lines += [f"{archive_url(p, channels)}#{p.md5 or p.sha256}" for p in sorted_by_need(lock)]
+    lines += [f"{archive_url(p, channels)}#{p.md5 or p.sha256}" for p in install_order(lock.conda)]
     return "\n".join(lines) + "\n"
 
 
@@ -41,20 +42,6 @@ def licenses_text(lock: Lock) -> str:
         f"{channel}\t{name}\t{' '.join(found[channel, name])}" for channel, name in sorted(found)
     ]
     return "\n".join(lines) + "\n"
-
-
-def sorted_by_need(lock: Lock) -> list[CondaPackage]:
-    """Return conda packages so that each stands behind what it requires; cycles go by name."""
-    waiting = {package.name: package for package in lock.conda}
-    needs: dict[str, set[str]] = {name: set() for name in waiting}
-    for package in lock.conda:
-        for source in package.via:
-            needs.get(source, set()).add(package.name)
-    found: list[CondaPackage] = []
-    while waiting:
-        ready = sorted(name for name in waiting if not needs[name] & set(waiting) - {name})
-        found += [waiting.pop(name) for name in ready or sorted(waiting)[:1]]
-    return found
 
 
 def environment_text(lock: Lock) -> str:
@@ -88,36 +75,21 @@ def conda_lock_text(
     """Return a conda-lock.yml (CEP 37); ``found`` says what each requires, ``wheels`` has URLs."""
     platform = BY_MACHINE[lock.base.machine].conda
     requires = {item.name: item.depends for item in found}
+    always = {"category": "main", "optional": False}
     entries = [
-        {
-            "name": p.name,
-            "version": p.version,
-            "manager": "conda",
-            "platform": platform,
+        _named_entry(p, "conda", platform)
+        | {
             "dependencies": _dependency_table(requires.get(p.name, ())),
             "url": archive_url(p, channels),
             "hash": {"md5": p.md5, "sha256": p.sha256},
-            "category": "main",
-            "optional": False,
+            **always,
             "build": p.build,
         }
         for p in lock.conda
     ]
-    on_top = lock.installed if lock.conda_python else ()
-    entries += [
-        {
-            "name": p.name,
-            "version": p.version,
-            "manager": "pip",
-            "platform": platform,
-            "dependencies": {},
-            "url": wheels[p.sha256],
-            "hash": {"sha256": p.sha256},
-            "category": "main",
-            "optional": False,
-        }
-        for p in on_top
-    ]
+    for p in lock.installed if lock.conda_python else ():
+        place = {"url": wheels[p.sha256], "hash": {"sha256": p.sha256}}
+        entries.append(_named_entry(p, "pip", platform) | {"dependencies": {}, **place, **always})
     metadata = {
         "content_hash": {platform: content_hash(lock)},
         # by name, as in the environment.yml: conda-lock compares them
@@ -127,6 +99,13 @@ def conda_lock_text(
     }
     data = {"version": 1, "metadata": metadata, "package": entries}
     return f"# written by envbuild from lock {lock_digest(lock)}\n" + _yaml(data)
+
+
+def _named_entry(
+    package: CondaPackage | PythonPackage, manager: str, platform: str
+) -> dict[str, Any]:
+    named = {"name": package.name, "version": package.version}
+    return {**named, "manager": manager, "platform": platform}
 
 
 def _dependency_table(depends: Sequence[str]) -> dict[str, str]:

@@ -47,7 +47,8 @@ def channel_urls(settings: Settings, name: str) -> Texts:
                 where=settings.config,
                 hint=f'write [channels] {name} = "https://…"',
             )
-        _refuse_vendor_url(settings, name, url)
+        if is_vendor_url(url):
+            require_vendor(settings, f"the channel {name} leads to one of Anaconda Inc.")
     return tuple(url.rstrip("/") for url in urls)
 
 
@@ -62,11 +63,6 @@ def require_allowed(settings: Settings, name: str) -> None:
         )
     if VENDOR_NAMES.match(name) and name not in settings.channels:
         require_vendor(settings, f"the channel {name} is one of Anaconda Inc.")
-
-
-def _refuse_vendor_url(settings: Settings, name: str, url: str) -> None:
-    if is_vendor_url(url):
-        require_vendor(settings, f"the channel {name} leads to one of Anaconda Inc.")
 
 
 def is_vendor_url(url: str) -> bool:

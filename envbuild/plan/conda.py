@@ -46,10 +46,10 @@ def list_conda(packages: Sequence[CondaPackage]) -> Texts:
     return (f"mkdir -p {BUILD}", *write_heredoc(f"cat >{BUILD}/conda.txt", "LOCKED", rows))
 
 
-def refuse_no_python() -> Texts:
-    """Return %post lines that end a build on a base without Python."""
-    reason = f"the base has no Python to start {LINKER}, which installs conda"
-    return (f"echo {quote_word(f'{reason}: build with envbuild make')} >&2", "exit 1")
+def refuse_python(lacking: str) -> Texts:
+    """Return %post lines that end a build on a base whose Python cannot install conda packages."""
+    reason = f"{lacking} start {LINKER}, which installs conda: build with envbuild make"
+    return (f"echo {quote_word(reason)} >&2", "exit 1")
 
 
 def install_conda(lock: Lock, set_by_recipe: Sequence[str]) -> Texts:
@@ -63,8 +63,7 @@ def install_conda(lock: Lock, set_by_recipe: Sequence[str]) -> Texts:
         return ()
     wheel = next((p.file for p in lock.build_only if p.name == LINKER), None)
     if wheel is None:
-        reason = f"the base's Python {lock.base.python} cannot start {LINKER}, which installs conda"
-        return (f"echo {quote_word(f'{reason}: build with envbuild make')} >&2", "exit 1")
+        return refuse_python(f"the base's Python {lock.base.python} cannot")
     python, prefix = quote_word(lock.base.python_path), quote_word(lock.conda_prefix)
     programs = [
         write_heredoc(f"cat >{BUILD}/{name}.py", "PYTHON", program_lines(name))

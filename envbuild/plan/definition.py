@@ -13,7 +13,7 @@ from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock, LockedBase
 from envbuild.names import Pairs, Texts
 from envbuild.plan import root, shell
-from envbuild.plan.conda import fetch_conda, install_conda, list_conda, refuse_no_python
+from envbuild.plan.conda import fetch_conda, install_conda, list_conda, refuse_python
 from envbuild.plan.model import Definition
 from envbuild.plan.quoting import quote_word, quote_words, script_line
 from envbuild.recipe.model import Recipe
@@ -114,7 +114,7 @@ def _post_lines(recipe: Recipe, lock: Lock, *, bootstrapped: bool) -> Texts:
     build = lock.build_only
     system = lock.system_packages
     if not lock.base.python:
-        return (*QUIET, *refuse_no_python())
+        return (*QUIET, *refuse_python("the base has no Python to"))
     python, of_base = lock.python_path, lock.base.python_path
     fetching = fetch_conda(lock.conda, of_base)
     fetched = () if bootstrapped else system
@@ -123,7 +123,7 @@ def _post_lines(recipe: Recipe, lock: Lock, *, bootstrapped: bool) -> Texts:
         *list_conda(lock.conda),
         *shell.supply_files(packages, build, of_base, fetched, lock.files, fetching=fetching),
     ]
-    lines += shell.install_debian(system)
+    lines += shell.install_debian(system, "$offline ")
     lines += install_conda(lock, tuple(name for name, _ in _environment_of(recipe, lock)))
     if packages:
         # 3.7 is the first that knows bytecode checked by hash (PEP 552)

@@ -129,31 +129,30 @@ def supply_files(
         *write_heredoc(f"cat >{BUILD}/packages.txt", "LOCKED", requirement_lines(packages)),
         *write_heredoc(f"cat >{BUILD}/build.txt", "LOCKED", requirement_lines(build)),
         f"if [ -d {SUPPLIED} ]; then",
-        (
-            "    # built by envbuild: every file was downloaded and verified before; "
-            "nothing below has a network"
-        ),
+        "    # built by envbuild: every file was downloaded and verified before",
         f"    files={SUPPLIED}",
-        "    offline=",
-        "    if unshare --net true 2>/dev/null; then offline='unshare --net'; fi",
         "else",
         *((f"    echo {quote_word(alone)} >&2", "    exit 1") if alone else ()),
         f"    files={BUILD}/files",
-        "    offline=",
         f"    mkdir -p {BUILD}/files/python",
         f"    if [ -s {BUILD}/network ]; then set -a; . {BUILD}/network; set +a; fi",
         (
             f"    if [ -s {BUILD}/certificates.crt ]; then "
             f"export SSL_CERT_FILE={BUILD}/certificates.crt; fi"
         ),
-        *write_heredoc(f"    cat >{BUILD}/fetch.py", "PYTHON", program_lines("fetch_packages")),
+        *write_heredoc(
+            f"    cat >{BUILD}/fetch_packages.py", "PYTHON", program_lines("fetch_packages")
+        ),
         (
-            f"    {quote_word(python)} {BUILD}/fetch.py {BUILD}/files/python "
+            f"    {quote_word(python)} {BUILD}/fetch_packages.py {BUILD}/files/python "
             f"{BUILD}/packages.txt {BUILD}/build.txt"
         ),
         *_fetch_debian(debian, python),
         *fetching,
         "fi",
+        "# what follows starts programs of others: none of them has a network",
+        *write_heredoc(f"cat >{BUILD}/offline.py", "PYTHON", program_lines("run_offline")),
+        f"offline={quote_word(f'{python} -s -B {BUILD}/offline.py')}",
     )
 
 
@@ -192,8 +191,11 @@ def lay_files(files: Sequence[LockedFiles]) -> Texts:
     )
 
 
-def install_debian(packages: Sequence[DebianPackage]) -> Texts:
-    """Return %post lines that install locked Debian packages from files."""
+def install_debian(packages: Sequence[DebianPackage], before: str = "") -> Texts:
+    """Return %post lines that install locked Debian packages from files.
+
+    ``before`` is a prefix of the command that starts the packages' scripts.
+    """
     if not packages:
         return ()
     sums = [f"{package.sha256}  {package.file}" for package in packages]
@@ -201,7 +203,10 @@ def install_debian(packages: Sequence[DebianPackage]) -> Texts:
         "# locked Debian packages",
         *write_heredoc('(cd "$files/debian" && sha256sum --check --quiet)', "DEBIAN", sums),
         "export DEBIAN_FRONTEND=noninteractive",
-        "apt-get -qq -o Dir::Etc::SourceList=/dev/null -o Dir::Etc::SourceParts=/dev/null \\",
+        (
+            f"{before}apt-get -qq -o Dir::Etc::SourceList=/dev/null "
+            "-o Dir::Etc::SourceParts=/dev/null \\"
+        ),
         "    -o APT::Sandbox::User=root -o Dpkg::Use-Pty=0 --no-install-recommends \\",
         '    install "$files"/debian/*.deb >/dev/null',
     )
@@ -272,7 +277,7 @@ def remove_debian(packages: Iterable[DebianPackage]) -> Texts:
     names = [package.name for package in packages]
     if not names:
         return ()
-    return ("# needed for building only", f"dpkg --purge {quote_words(names)} >/dev/null")
+    return ("# needed for building only", f"$offline dpkg --purge {quote_words(names)} >/dev/null")
 
 
 def switch_off_cuda_sources() -> Texts:

@@ -14,12 +14,12 @@ import msgspec
 import pytest
 
 from envbuild.build.conda.link import link_package
-from envbuild.build.conda.order import install_order
 from envbuild.build.conda.prefix import CondaPrefix
 from envbuild.conda.replace import replace_in_binary, replace_in_text
 from envbuild.errors import IntegrityError
 from envbuild.formats.block_codec import BLOCK
 from envbuild.formats.file_tree import TreeEntry, merge_parts
+from envbuild.lock.conda_order import install_order
 from envbuild.lock.model import CondaPackage
 from envbuild.parts.cache import CachedPart
 from envbuild.parts.reader import read_file

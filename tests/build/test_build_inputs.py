@@ -263,12 +263,12 @@ def test_a_written_definition_asks_the_named_index(
     package = next(
         p for p in read_lock(project.folder / "lockfiles/lab.lock").python if p.name == "labtool"
     )
-    (tmp_path / "fetch.py").write_text("\n".join(program_lines("fetch_packages")))
+    (tmp_path / "fetch_packages.py").write_text("\n".join(program_lines("fetch_packages")))
     (tmp_path / "packages.txt").write_text("\n".join(requirement_lines((package,))) + "\n")
     fetch = Command(
         argv=(
             sys.executable,
-            str(tmp_path / "fetch.py"),
+            str(tmp_path / "fetch_packages.py"),
             str(tmp_path),
             str(tmp_path / "packages.txt"),
         ),

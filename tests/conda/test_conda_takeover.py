@@ -61,7 +61,7 @@ def test_a_list_of_another_system_loses_what_is_of_that_system(tmp_path: Path) -
     told = "exported on Windows or macOS: without build strings, and without vs2015_runtime"
     assert told in made.below["conda"]
     # a list of Linux keeps its builds
-    path.write_text("dependencies: [numpy=1.19.2=py38hadc3359_0]\n")
+    path.write_text("channels: [conda-forge]\ndependencies: [numpy=1.19.2=py38hadc3359_0]\n")
     kept = draft_conda_recipe(path, None).recipe.conda.dependencies
     assert kept == ("numpy=1.19.2=py38hadc3359_0",)
 
@@ -113,6 +113,71 @@ def test_what_requires_a_framework_is_no_draft_for_the_processor(line: str, tmp_
     path = tmp_path / "environment.yml"
     path.write_text(f"dependencies: [samtools, {line}]\n")
     assert not draft_conda_recipe(path, None).recipe.base.cpu
+
+
+STAND_INS = {
+    "the vendor's own packages and builds": (
+        """
+channels: [pytorch, defaults]
+dependencies: [numpy=1.18.1=py37h4f9e942_0, keras-gpu=2.3.1, blas=1.0=mkl,
+  pytorch=1.8.1=py3.8_cuda10.2_cudnn7.6.5_0]
+""",
+        ("numpy=1.18.1", "keras=2.3.1", "pytorch=1.8.1=py3.8_cuda10.2_cudnn7.6.5_0"),
+        (),
+        "the channel defaults alone has keras-gpu (keras), blas (left out)",
+    ),
+    "builds of conda-forge beside the vendor's": (
+        "channels: [conda-forge, defaults]\ndependencies: [numpy=1.18.1=py37h4f9e942_0]",
+        ("numpy=1.18.1=py37h4f9e942_0",),
+        (),
+        "Anaconda Inc.'s channels (defaults): conda-forge is taken",
+    ),
+    "pytorch-cuda without its channel": (
+        "channels: [nvidia, conda-forge]\ndependencies: [pytorch=2.1, pytorch-cuda=11.8=h7_5]",
+        ("pytorch=2.1", "cuda-version=11.8"),
+        (),
+        "the channel pytorch alone has pytorch-cuda (cuda-version)",
+    ),
+    "pytorch-cuda of its channel": (
+        "channels: [pytorch, nvidia]\ndependencies: [pytorch, pytorch-cuda=11.8]",
+        ("pytorch", "pytorch-cuda=11.8"),
+        (),
+        None,
+    ),
+    "wheels of what conda brings": (
+        """
+channels: [conda-forge]
+dependencies: [jaxlib=0.4.20, numpy, pytorch, pip, {pip: [
+  'jaxlib==0.4.20+cuda12.cudnn89', 'numpy<2', 'torch==2.4.1+cu121', 'six']}]
+""",
+        ("jaxlib=0.4.20", "numpy <2", "pytorch ==2.4.1", "pip"),
+        ("six",),
+        "conda brings it, so pip does not: jaxlib==0.4.20+cuda12.cudnn89",
+    ),
+    "the project with a group for the GPU": (
+        "channels: [conda-forge]\ndependencies: [samtools, pip, {pip: ['-e .[gpu]', 'six']}]",
+        ("samtools", "pip"),
+        ("six", "pandas", "cupy-cuda12x"),
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", STAND_INS)
+def test_what_stands_for_lines_that_cannot_stay(case: str, tmp_path: Path) -> None:
+    text, specs, wheels, told = STAND_INS[case]
+    (tmp_path / "pyproject.toml").write_text(
+        '[project]\nname = "own"\nversion = "1"\ndependencies = ["pandas"]\n'
+        '[project.optional-dependencies]\ngpu = ["cupy-cuda12x"]\ndev = ["ruff"]\n'
+    )
+    path = tmp_path / "environment.yml"
+    path.write_text(text)
+    made = draft_conda_recipe(path, None)
+    assert made.recipe.conda.dependencies == specs
+    assert made.recipe.python.dependencies == wheels
+    assert told is None or told in made.below["conda"]
+    on_gpu = "conda-forge beside" not in case
+    assert made.recipe.base.cpu != on_gpu
 
 
 def test_an_explicit_list_is_known_by_its_lines(tmp_path: Path) -> None:

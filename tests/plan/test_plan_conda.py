@@ -23,6 +23,7 @@ from envbuild.recipe.read import read_recipe
 from envbuild.run import Command, LocalRunner, Result
 from tests.conda.archives import Archive
 from tests.conda.channels import serve
+from tests.plan.carried import load_program
 
 TOP = Path(__file__).parents[2]
 LINKER = PythonPackage(
@@ -71,7 +72,7 @@ def test_packages_are_fetched_from_the_channel_and_verified(
     sha256 = "0" * 64 if damaged else package.sha256
     (tmp_path / "conda.txt").write_text(f"{sha256} lab linux-64/{package.file}\n")
     (tmp_path / "out").mkdir()
-    fetch = runpy.run_path(str(SCRIPTS / "fetch_conda.py"))["main"]
+    fetch = load_program("fetch_conda").main
     with serve(tmp_path / "served") as served:
         monkeypatch.setenv("ENVBUILD_CHANNEL_LAB", f"{served.url}/lab")
         if damaged:
@@ -86,13 +87,16 @@ def test_packages_are_fetched_from_the_channel_and_verified(
 def test_a_channel_without_an_address_is_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    address = runpy.run_path(str(SCRIPTS / "fetch_conda.py"))["channel_address"]
+    (tmp_path / "conda.txt").write_text("00 conda-forge noarch/a-1-0.conda\n")
+    monkeypatch.delenv("ENVBUILD_CHANNEL_CONDA_FORGE", raising=False)
     with pytest.raises(SystemExit, match="set ENVBUILD_CHANNEL_CONDA_FORGE to the address"):
-        address("conda-forge")
+        load_program("fetch_conda").main(str(tmp_path), str(tmp_path / "conda.txt"))
+    fetch = load_program("fetch_packages")
+    monkeypatch.setattr(fetch, "passwords", {})
     monkeypatch.setenv("ENVBUILD_CHANNEL_LAB", "https://me:pa%20ss@lab.invalid/c/")
-    url, headers = address("lab")
-    assert url == "https://lab.invalid/c"
-    assert base64.b64decode(headers["Authorization"].split()[1]) == b"me:pa ss"
+    assert fetch.named_address("CHANNEL", "lab", "the conda channel lab") == "https://lab.invalid/c"
+    secret = fetch.passwords["lab.invalid"].split()[1]
+    assert base64.b64decode(secret) == b"me:pa ss"
 
 
 def test_activation_is_written_as_exports(tmp_path: Path) -> None:

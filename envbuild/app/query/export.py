@@ -16,8 +16,8 @@ from envbuild.lock.conda_export import (
     environment_text,
     explicit_text,
     licenses_text,
-    sorted_by_need,
 )
+from envbuild.lock.conda_order import install_order
 from envbuild.lock.export import pylock_text, requirements_text
 from envbuild.lock.model import Lock
 from envbuild.names import BY_MACHINE
@@ -77,7 +77,7 @@ def _conda_text(form: str, lock: Lock, context: Context) -> str:
     if form == "conda-explicit":
         return explicit_text(lock, channels)
     wheels = _locate_wheels(lock, context) if lock.conda_python else {}
-    sums = {package.file: package.sha256 for package in sorted_by_need(lock)}
+    sums = {package.file: package.sha256 for package in install_order(lock.conda)}
     request = conda_request(lock)
     with context.report.stage("ask the channels what each package requires"):
         if form == "conda-lock":

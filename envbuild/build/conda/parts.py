@@ -20,7 +20,6 @@ from envbuild.build.conda.activation import (
     needs_activation,
 )
 from envbuild.build.conda.link import conda_part_key, link_package
-from envbuild.build.conda.order import install_order
 from envbuild.build.conda.prefix import prefix_of
 from envbuild.build.conda.scripts import link_script
 from envbuild.build.image.base_config import BaseConfig
@@ -30,6 +29,7 @@ from envbuild.build.in_base.overlay_run import OverlayScript, captured_key, run_
 from envbuild.context import Context
 from envbuild.formats.block_codec import Codec
 from envbuild.formats.file_tree import TreeEntry
+from envbuild.lock.conda_order import install_order
 from envbuild.lock.model import CondaPackage, Lock
 from envbuild.names import Texts
 from envbuild.parts.cache import (

@@ -12,11 +12,11 @@ from pathlib import Path
 import msgspec
 
 from envbuild import limits
-from envbuild.build.conda.order import install_order
 from envbuild.build.in_base.overlay_run import OverlayScript
 from envbuild.conda.archive import open_archive, plain_name
 from envbuild.formats.file_tree import merge_parts
 from envbuild.limits import reading
+from envbuild.lock.conda_order import install_order
 from envbuild.lock.model import CondaPackage, Lock
 from envbuild.parts.cache import CachedPart
 from envbuild.parts.reader import read_file

@@ -4,15 +4,14 @@ They come from DEBIAN_MIRROR, else from the first mirror of this system.
 """
 
 import glob
-import hashlib
 import os
 import re
 import sys
-import urllib.request
+
+from fetch_packages import fetch_file
 
 # of both forms of sources.list(5): one line a source, and deb822
 SOURCE = re.compile(r"^(?:deb\s+(?:\[[^\]\n]*\]\s+)?|URIs:\s*)(\S+)", re.MULTILINE)
-CHUNK = 1 << 20
 
 
 def find_mirror(folder="/etc/apt"):
@@ -28,26 +27,13 @@ def find_mirror(folder="/etc/apt"):
     raise SystemExit("this system names no Debian mirror: set DEBIAN_MIRROR")
 
 
-def fetch_file(url, path):
-    """Download a file and return its sha256."""
-    digest = hashlib.sha256()
-    with urllib.request.urlopen(url, timeout=60) as source, open(path, "wb") as out:
-        for block in iter(lambda: source.read(CHUNK), b""):
-            digest.update(block)
-            out.write(block)
-    return digest.hexdigest()
-
-
 def main(target, listing):
     """Fetch all files of the list into a folder; a line is a sha256 and a path below the mirror."""
     mirror = find_mirror().rstrip("/")
     with open(listing) as lines:
         for line in lines:
             sha256, path = line.split()
-            name = os.path.join(target, os.path.basename(path))
-            found = fetch_file(mirror + "/" + path, name)
-            if found != sha256:
-                raise SystemExit(f"{path}: sha256 is {found}, the lock says {sha256}")
+            fetch_file(f"{mirror}/{path}", os.path.join(target, os.path.basename(path)), sha256)
 
 
 if __name__ == "__main__":

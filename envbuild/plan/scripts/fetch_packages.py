@@ -34,14 +34,23 @@ def default_index():
 
 
 def index_address(name):
-    """Return the URL of an index without its password, which is kept for its host alone."""
-    variable = "PIP_INDEX_URL"
-    if name:
-        variable = "ENVBUILD_INDEX_" + re.sub("[^A-Z0-9]", "_", name.upper())
-        if not os.environ.get(variable):
-            asked = f"the address of the package index that the recipe calls {name}"
-            raise SystemExit(f"set {variable} to {asked}")
-    parts = urllib.parse.urlsplit(os.environ.get(variable) or default_index())
+    """Return the URL of an index without its password."""
+    if not name:
+        return without_password(os.environ.get("PIP_INDEX_URL") or default_index())
+    return named_address("INDEX", name, f"the package index that the recipe calls {name}")
+
+
+def named_address(kind, name, meaning):
+    """Return the URL that ENVBUILD_KIND_NAME has, without its password."""
+    variable = f"ENVBUILD_{kind}_" + re.sub("[^A-Z0-9]", "_", name.upper())
+    if not os.environ.get(variable):
+        raise SystemExit(f"set {variable} to the address of {meaning}")
+    return without_password(os.environ[variable])
+
+
+def without_password(url):
+    """Return a URL without its password, which is kept for its host alone."""
+    parts = urllib.parse.urlsplit(url)
     user, _, host = parts.netloc.rpartition("@")
     if user:
         secret = base64.b64encode(urllib.parse.unquote(user).encode()).decode()

@@ -15,6 +15,13 @@ from envbuild.names import Pairs, Texts
 from envbuild.net.channels import VENDOR_NAMES, is_vendor_url
 from envbuild.project.conda.environment import pip_section, title_of, unswapped, variables_of
 from envbuild.project.conda.locked_lists import channel_name, is_conda_list, read_conda_list
+from envbuild.project.conda.stand_ins import (
+    BUILT,
+    declared_needs,
+    merge_wheels,
+    put_stand_ins,
+    without_build,
+)
 from envbuild.project.gather import recipe_name
 from envbuild.project.lists.requirements import read_pip_lines
 from envbuild.project.model import FileFindings, RecipeDraft
@@ -35,7 +42,6 @@ from envbuild.yaml import parse_yaml
 BASE = "debian:bookworm"
 """What conda's packages are put on: they bring all but the C library."""
 LISTS = ("pixi.lock", "conda-lock.yml", "conda-lock.yaml", "environment.yml", "environment.yaml")
-BUILD = re.compile(r"^([^=\s]+==?[^=\s]+)=[^=\s]+$")
 EXTRAS = re.compile(r"(?P<name>[A-Za-z0-9_.-]+)\[[^=\]]*\]")
 CHANNEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*")
 
@@ -138,14 +144,19 @@ def _read_environment(path: Path) -> _Environment:
     left = tuple(f"not taken: {text} ({reason})" for text, reason in wheels.aside)
     lines, unread = _readable_specs(lines)
     channels = _channels_of(data.get("channels"), lines)
+    if channels.notes and not re.search(r"conda-forge['\"/]", str(data.get("channels"))):
+        lines = [*map(without_build, lines)]
     lines, foreign = _without_other_systems(lines)
+    lines, instead = put_stand_ins(lines, channels.channels)
+    needs = (*wheels.requirements, *declared_needs(pip, path.parent))
+    lines, on_top, twice = merge_wheels(lines, needs)
     return replace(
         channels,
         title=title_of(data),
         specs=tuple(dict.fromkeys(lines)),
-        wheels=tuple(requirement.text for requirement in wheels.requirements),
+        wheels=on_top,
         variables=variables_of(data),
-        notes=(*channels.notes, *unread, *foreign, *wheels.notes, *left),
+        notes=(*channels.notes, *unread, *foreign, *instead, *wheels.notes, *twice, *left),
     )
 
 
@@ -177,7 +188,7 @@ def _without_other_systems(lines: list[str]) -> tuple[list[str], Texts]:
     gone = [name for name in map(spec_name, lines) if name in elsewhere]
     if not gone:
         return lines, ()
-    kept = [BUILD.sub(r"\1", line) for line in lines if spec_name(line) not in elsewhere]
+    kept = [BUILT.sub(r"\g<spec>", line) for line in lines if spec_name(line) not in elsewhere]
     note = f"exported on Windows or macOS: without build strings, and without {', '.join(gone)}"
     return kept, (note,)
 

@@ -38,6 +38,7 @@ NOT_HERE = re.compile(rf"{ASIDE.pattern}|cpu|npu|tpu|xpu|rocm|amd|mps|mac|win", 
 FRAMEWORK = re.compile(r"(?<![\w./-])(?:py)?(torch|tensorflow|jax)\b(?![./-])")
 OWN_EXTRAS = re.compile(r"[\s\"']\./?(?:\[([\w\s,-]+)\])?[\"']?(?=\s|$)")
 """The project itself among what is installed, with the groups that it takes."""
+PIP_LINE = re.compile(r"-e( \.\[[\w ,-]+\])")
 
 
 def first_framework(root: Path) -> str | None:
@@ -48,14 +49,20 @@ def first_framework(root: Path) -> str | None:
 
 
 def own_extras(root: Path) -> Texts:
-    """Return the optional groups that the README's first installation of the project takes."""
+    """Return the optional groups that the project's first installation takes."""
+    for words in _installations(root):
+        if found := OWN_EXTRAS.search(words):
+            names = (name.strip() for name in (found[1] or "").split(","))
+            return tuple(name for name in names if name and not NOT_HERE.search(name))
+    return ()
+
+
+def _installations(root: Path) -> Iterator[str]:
+    """Yield what an environment.yml has the project's pip install, then what the README does."""
+    yield from PIP_LINE.findall(read_text(root / "environment.yml") or "")
     for path in (root / name for name in NAMES):
         for block in BLOCK.finditer(read_text(path) or ""):
-            for words in _installed_words(block[2]):
-                if found := OWN_EXTRAS.search(words):
-                    names = (name.strip() for name in (found[1] or "").split(","))
-                    return tuple(name for name in names if name and not NOT_HERE.search(name))
-    return ()
+            yield from _installed_words(block[2])
 
 
 def framework_releases(root: Path, scripts: Iterable[Path] = ()) -> tuple[Requirement, ...]:

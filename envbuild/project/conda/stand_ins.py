@@ -1,0 +1,87 @@
+"""Lines of an environment.yml that cannot stay as they are, and what stands for them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from packaging.requirements import Requirement as Pep508
+
+from envbuild.data.package_tables import load_conda
+from envbuild.names import Texts
+from envbuild.project.gather import read_list
+from envbuild.project.model import Requirement
+from envbuild.project.names import conda_name
+from envbuild.recipe.conda import spec_name
+
+BUILT = re.compile(r"(?P<spec>[\w.-]+==?[^=<>!~,\s]+)=(?P<build>[^=\s]+)")
+"""A line of a dump: NAME=VERSION=BUILD."""
+PLAIN = re.compile(r"(\S+::)?[\w.-]+")
+"""A line without bounds."""
+OWN = re.compile(r"((-e|--editable)[\s=]+)?\./?(\[[\w\s,.-]*\])?")
+"""The project itself among pip's lines."""
+DECLARED = ("pyproject.toml", "setup.cfg", "setup.py")
+
+
+def without_build(line: str) -> str:
+    """Return a match spec without its build, unless that tells GPU or CPU."""
+    built = BUILT.fullmatch(line)
+    if built is None or re.search(f"{load_conda().builds}|(^|_)cpu", built["build"]):
+        return line
+    return built["spec"]
+
+
+def put_stand_ins(lines: Sequence[str], channels: Sequence[str]) -> tuple[list[str], Texts]:
+    """Return match specs without packages of channels that are not asked, and notes of these."""
+    specs, notes = [*lines], []
+    for owner, instead in load_conda().only_in.items():
+        own = [name for name in map(spec_name, specs) if name in instead]
+        if own and not any(name.startswith(owner) for name in channels):
+            told = ", ".join(f"{name} ({instead[name] or 'left out'})" for name in own)
+            notes.append(f"the channel {owner} alone has {told}")
+            specs = [put_instead(line, instead) for line in specs]
+    return [line for line in specs if line], tuple(notes)
+
+
+def put_instead(line: str, instead: Mapping[str, str]) -> str:
+    """Return a match spec by its other name, "" where nothing stands for it."""
+    name = spec_name(line)
+    if name not in instead:
+        return line
+    return without_build(line).replace(name, instead[name], 1) if instead[name] else ""
+
+
+def declared_needs(pip: Iterable[str], folder: Path) -> list[Requirement]:
+    """Return what the project itself requires, where pip is to install it."""
+    named = any(OWN.fullmatch(line.strip()) for line in pip)
+    paths = [folder / name for name in DECLARED if named]
+    found: list[Requirement] = []
+    for path in filter(Path.is_file, paths):
+        findings = read_list(path, folder)
+        found += findings.requirements if findings else ()
+    return found
+
+
+def merge_wheels(
+    lines: Sequence[str], wheels: Iterable[Requirement]
+) -> tuple[list[str], Texts, Texts]:
+    """Return match specs, the wheels that come on top, and notes on those that do not.
+
+    What conda's lines bring is never replaced by pip: a wheel's bounds become those of a line that
+    has none.
+    """
+    names = [spec_name(line) for line in lines]
+    places = {conda_name(name) or name: place for place, name in enumerate(names)}
+    specs, texts, notes = [*lines], [], []
+    for wheel in wheels:
+        place = places.get(wheel.name)
+        asked = Pep508(wheel.text)
+        if place is None or asked.url:
+            texts.append(wheel.text)
+            continue
+        bounds = re.sub(r"\+[\w.]+", "", str(asked.specifier))
+        if bounds and PLAIN.fullmatch(specs[place]):
+            specs[place] += f" {bounds}"
+        notes.append(f"conda brings it, so pip does not: {wheel.text}")
+    return specs, tuple(dict.fromkeys(texts)), tuple(notes)
