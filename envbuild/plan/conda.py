@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from envbuild.lock.model import LINKER, CondaPackage, Lock
 from envbuild.names import Texts
 from envbuild.plan.quoting import quote_word, quote_words, text_line
-from envbuild.plan.shell import BUILD, program_lines, write_heredoc
+from envbuild.plan.shell import BUILD, SCRIPTS, program_lines, write_heredoc
 
+CERTIFICATE = (SCRIPTS / "nobody.pem").read_text("utf-8")
 ACTIVATION = "/.singularity.d/env/91-conda.sh"
 """Read after 90-environment.sh: before it there is no PATH (Apptainer's action_script.sh)."""
 
@@ -22,20 +23,6 @@ def history_text(lock: Lock) -> str:
     ]
     update = (f"# update specs: [{specs}]",) if specs else ()
     return "\n".join(("==> 1970-01-01 00:00:00 <==", *installed, *update)) + "\n"
-
-
-def fetch_conda(packages: Sequence[CondaPackage], python: str) -> Texts:
-    """Return %post lines that download conda packages where the build was not given them."""
-    if not packages:
-        return ()
-    program = write_heredoc(
-        f"    cat >{BUILD}/fetch_conda.py", "PYTHON", program_lines("fetch_conda")
-    )
-    return (
-        f"    mkdir -p {BUILD}/files/conda",
-        *program,
-        f"    {quote_word(python)} {BUILD}/fetch_conda.py {BUILD}/files/conda {BUILD}/conda.txt",
-    )
 
 
 def list_conda(packages: Sequence[CondaPackage]) -> Texts:
@@ -65,26 +52,24 @@ def install_conda(lock: Lock, set_by_recipe: Sequence[str]) -> Texts:
     if wheel is None:
         return refuse_python(f"the base's Python {lock.base.python} cannot")
     python, prefix = quote_word(lock.base.python_path), quote_word(lock.conda_prefix)
-    programs = [
-        write_heredoc(f"cat >{BUILD}/{name}.py", "PYTHON", program_lines(name))
-        for name in ("install_conda", "activate_conda")
-    ]
     history = [text_line(line) for line in history_text(lock).splitlines()]
     return (
         "# conda packages",
         *write_heredoc(f"cat >{BUILD}/history", "HISTORY", history),
-        *programs[0],
-        *programs[1],
+        # its key nobody has: rattler, which reads only files here, starts with no certificate
+        *write_heredoc(f"cat >{BUILD}/nobody.pem", "NOBODY", CERTIFICATE.splitlines()),
+        *write_heredoc(f"cat >{BUILD}/install.py", "PYTHON", program_lines("install_conda")),
+        *write_heredoc(f"cat >{BUILD}/activate.py", "PYTHON", program_lines("activate_conda")),
         """(cd "$files/python" && \\""",
         f"""    sed -n 's/^{LINKER}==.*sha256:\\([0-9a-f]*\\)  # /\\1  /p' {BUILD}/build.txt |""",
         "    sha256sum --check --quiet)",
         f'{python} -m zipfile -e "$files/python/{wheel}" {BUILD}/linker',
         (
-            f"PYTHONPATH={BUILD}/linker $offline {python} -s -B {BUILD}/install_conda.py "
+            f"PYTHONPATH={BUILD}/linker $offline {python} -s -B {BUILD}/install.py "
             f'"$files/conda" {BUILD}/conda.txt {prefix} {BUILD}/history'
         ),
         (
-            f"$offline {python} -s -B {BUILD}/activate_conda.py {prefix} {ACTIVATION} "
+            f"$offline {python} -s -B {BUILD}/activate.py {prefix} {ACTIVATION} "
             f"{quote_words(set_by_recipe)}"
         ),
     )

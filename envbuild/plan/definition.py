@@ -13,7 +13,7 @@ from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock, LockedBase
 from envbuild.names import Pairs, Texts
 from envbuild.plan import root, shell
-from envbuild.plan.conda import fetch_conda, install_conda, list_conda, refuse_python
+from envbuild.plan.conda import install_conda, list_conda, refuse_python
 from envbuild.plan.model import Definition
 from envbuild.plan.quoting import quote_word, quote_words, script_line
 from envbuild.recipe.model import Recipe
@@ -116,7 +116,7 @@ def _post_lines(recipe: Recipe, lock: Lock, *, bootstrapped: bool) -> Texts:
     if not lock.base.python:
         return (*QUIET, *refuse_python("the base has no Python to"))
     python, of_base = lock.python_path, lock.base.python_path
-    fetching = fetch_conda(lock.conda, of_base)
+    fetching = shell.run_fetcher("conda", of_base, "conda", "conda.txt") if lock.conda else ()
     fetched = () if bootstrapped else system
     lines = [
         *QUIET,

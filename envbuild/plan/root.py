@@ -140,10 +140,7 @@ def _download_debian(base: Sequence[DebianPackage], others: Sequence[DebianPacka
         '    work=$(mktemp -d "${TMPDIR:-/tmp}/envbuild-XXXXXX")',
         """    trap 'rm -rf "$work"' EXIT""",
         '    mkdir "$work/base" "$work/others"',
-        (
-            "    # this machine's own mirror: its first apt source that ends in /debian; "
-            "DEBIAN_MIRROR names another"
-        ),
+        "    # this machine's mirror: its first apt source in /debian, or DEBIAN_MIRROR",
         """    sources=$(apt-get update --print-uris | sed -n "s,^'\\([^' ]*\\)/dists/.*,\\1,p")""",
         """    mirror=${DEBIAN_MIRROR:-$(printf '%s\\n' "$sources" | grep -m1 '/debian/*$')}""",
         *write_heredoc('    cat >"$work/packages"', "PACKAGES", listing),

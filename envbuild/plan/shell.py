@@ -69,10 +69,7 @@ def network_for_post(more: str = "") -> Texts:
     proxies = "https?_proxy|HTTPS?_PROXY|no_proxy|NO_PROXY"
     wanted = f"^({more}PIP_INDEX_URL|ENVBUILD_INDEX_[A-Z0-9_]+|{proxies})="
     return (
-        (
-            "    # certificates, proxies and index of this machine: "
-            "only for the build, removed at its end"
-        ),
+        "    # certificates, proxies and index of this machine: removed when the build ends",
         "    certificates=${PIP_CERT:-${SSL_CERT_FILE:-/etc/ssl/certs/ca-certificates.crt}}",
         (
             '    if [ -r "$certificates" ]; then '
@@ -134,19 +131,11 @@ def supply_files(
         "else",
         *((f"    echo {quote_word(alone)} >&2", "    exit 1") if alone else ()),
         f"    files={BUILD}/files",
-        f"    mkdir -p {BUILD}/files/python",
         f"    if [ -s {BUILD}/network ]; then set -a; . {BUILD}/network; set +a; fi",
-        (
-            f"    if [ -s {BUILD}/certificates.crt ]; then "
-            f"export SSL_CERT_FILE={BUILD}/certificates.crt; fi"
-        ),
-        *write_heredoc(
-            f"    cat >{BUILD}/fetch_packages.py", "PYTHON", program_lines("fetch_packages")
-        ),
-        (
-            f"    {quote_word(python)} {BUILD}/fetch_packages.py {BUILD}/files/python "
-            f"{BUILD}/packages.txt {BUILD}/build.txt"
-        ),
+        f"    if [ -s {BUILD}/certificates.crt ]; then",
+        f"        export SSL_CERT_FILE={BUILD}/certificates.crt",
+        "    fi",
+        *run_fetcher("packages", python, "python", "packages.txt", "build.txt"),
         *_fetch_debian(debian, python),
         *fetching,
         "fi",
@@ -156,19 +145,23 @@ def supply_files(
     )
 
 
+def run_fetcher(what: str, python: str, folder: str, *lists: str) -> Texts:
+    """Return %post lines that download what lists name into a folder of the build."""
+    program = f"{BUILD}/fetch_{what}.py"
+    words = " ".join(f"{BUILD}/{name}" for name in (f"files/{folder}", *lists))
+    return (
+        f"    mkdir -p {BUILD}/files/{folder}",
+        *write_heredoc(f"    cat >{program}", "PYTHON", program_lines(f"fetch_{what}")),
+        f"    {quote_word(python)} {program} {words}",
+    )
+
+
 def _fetch_debian(packages: Sequence[DebianPackage], python: str) -> Texts:
     if not packages:
         return ()
-    return (
-        f"    mkdir -p {BUILD}/files/debian",
-        *write_heredoc(
-            f"    cat >{BUILD}/debian.txt", "LOCKED", [f"{p.sha256} {p.path}" for p in packages]
-        ),
-        *write_heredoc(
-            f"    cat >{BUILD}/fetch_debian.py", "PYTHON", program_lines("fetch_debian")
-        ),
-        f"    {quote_word(python)} {BUILD}/fetch_debian.py {BUILD}/files/debian {BUILD}/debian.txt",
-    )
+    rows = [f"{p.sha256} {p.path}" for p in packages]
+    listing = write_heredoc(f"    cat >{BUILD}/debian.txt", "LOCKED", rows)
+    return (*listing, *run_fetcher("debian", python, "debian", "debian.txt"))
 
 
 def lay_files(files: Sequence[LockedFiles]) -> Texts:
@@ -309,13 +302,7 @@ def clean_up() -> Texts:
     """
     return (
         "# nothing of the build stays: caches, logs, how this machine reached its index",
-        (
-            f"rm -rf {BUILD} /var/lib/apt/lists/* /var/cache/apt/*.bin "
-            "/var/cache/apt/archives/*.deb \\"
-        ),
-        (
-            "    /var/cache/ldconfig/aux-cache /var/log/apt /var/log/dpkg.log "
-            "/var/log/alternatives.log \\"
-        ),
-        "    /var/log/bootstrap.log",
+        f"rm -rf {BUILD} /var/lib/apt/lists/* /var/cache/apt/*.bin \\",
+        "    /var/cache/apt/archives/*.deb /var/cache/ldconfig/aux-cache /var/log/apt \\",
+        "    /var/log/dpkg.log /var/log/alternatives.log /var/log/bootstrap.log",
     )

@@ -14,7 +14,7 @@ import pytest
 
 from envbuild.lock.model import Lock, PythonPackage
 from envbuild.lock.read import read_lock
-from envbuild.plan.conda import install_conda
+from envbuild.plan.conda import CERTIFICATE, install_conda
 from envbuild.plan.definition import plan_definition, plan_dockerfile
 from envbuild.plan.dockerfile import render_dockerfile
 from envbuild.plan.scripts.activate_conda import changed_variables
@@ -52,7 +52,7 @@ def test_definition_and_dockerfile_put_the_prefix_first() -> None:
     assert dict(definition.environment)["CONDA_PREFIX"] == "/opt/env"
     text = "\n".join(definition.post)
     assert f"{lock.conda[0].sha256} lab linux-64/tool-1.0-h1_0.conda" in text
-    assert text.index("fetch_conda.py") < text.index("install_conda.py") < text.index("pip install")
+    assert text.index("fetch_conda.py") < text.index("install.py") < text.index("pip install")
     dockerfile = render_dockerfile(plan_dockerfile(recipe, lock))
     assert 'ENV PATH="/opt/env/bin:$PATH"\n' in dockerfile
 
@@ -121,6 +121,7 @@ def run_installer(folder: Path, prefix: Path, *archives: Archive) -> Result:
     rows = [archive.write(files) for archive in archives]
     listing.write_text("".join(f"{row.sha256} lab linux-64/{row.file}\n" for row in rows))
     history.touch()
+    (folder / "nobody.pem").write_text(CERTIFICATE)
     script = TOP / "envbuild/plan/scripts/install_conda.py"
     words = (str(files), str(listing), str(prefix), str(history))
     command = Command(argv=(sys.executable, str(script), *words))

@@ -10,21 +10,6 @@ import sys
 
 import rattler
 
-NOBODY = """\
------BEGIN CERTIFICATE-----
-MIIBejCCAR+gAwIBAgIUSlmBLii8s8VUmolShiq9C0pXKckwCgYIKoZIzj0EAwIw
-ETEPMA0GA1UEAwwGbm9ib2R5MCAXDTI2MTEyMjE3NDM0N1oYDzIxMjYxMDI5MTc0
-MzQ3WjARMQ8wDQYDVQQDDAZub2JvZHkwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNC
-AASPZnroo3B2PF9wndCi6GzGoZ1Uplu98vxLLQCo2AhkX00uTU6fyW6Ptdqz5aat
-j9lpLsIdopgCQujcywO9aZxNo1MwUTAdBgNVHQ4EFgQUyOLr5xOqskBQGmYEKcGU
-Ll5d0/AwHwYDVR0jBBgwFoAUyOLr5xOqskBQGmYEKcGULl5d0/AwDwYDVR0TAQH/
-BAUwAwEB/zAKBggqhkjOPQQDAgNJADBGAiEAjpdnD5Fkl1GazVhd9HsH3dqT4NVr
-PSYfPGJm3+DVYIcCIQCDD/HtT/m98Ddj/42bsB835xQBMAFTp5dZuW1dLUn+nQ==
------END CERTIFICATE-----
-"""
-"""A certificate whose key nobody has: rattler, which reads only files here, starts with none."""
-
-
 NO_HOST = "https://mirror.invalid/"
 OF_THIS_MACHINE = ("extracted_package_dir", "package_tarball_full_path")
 
@@ -115,8 +100,6 @@ def main(folder, listing, prefix, history):
     with open(listing) as lines:
         rows = [line.split() for line in lines]
     os.environ["SSL_CERT_FILE"] = os.path.join(os.path.dirname(listing), "nobody.pem")
-    with open(os.environ["SSL_CERT_FILE"], "w") as out:
-        out.write(NOBODY)
     records = [package_record(folder, *row) for row in rows]
     cache = os.path.join(os.path.dirname(listing), "rattler")
     work = rattler.install(
