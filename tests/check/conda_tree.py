@@ -94,10 +94,10 @@ class CondaTree:
         lock = msgspec.structs.replace(lock, base=base, conda=tuple(self.locked))
         return self.tree.check(make_recipe(), lock, target=read_target(**node))
 
-    def check_alone(self) -> Report:
+    def check_alone(self, **node: str) -> Report:
         """Check the tree as an image of others, of which neither recipe nor lock are here."""
         self.tree.env["CONDA_PREFIX"] = str(self.prefix)
-        return self.tree.check(None, None)
+        return self.tree.check(None, None, target=read_target(**node) if node else None)
 
 
 def conda_with_pip_on_top(root: Path) -> Report:
@@ -137,6 +137,26 @@ def cpu_build_of_conda_by_its_flag(root: Path) -> Report:
     tree.add("pytorch", "2.5.1", "py311_h1_0", {"share/pytorch": b""}, flags=("cpu",))
     tree.add_cuda("12.6")
     return tree.check()
+
+
+def with_cpu_build(root: Path) -> CondaTree:
+    """A framework for the CPU, without anything of CUDA."""
+    tree = CondaTree(root)
+    tree.add("pytorch", "2.5.1", "cpu_generic_py311_h1_0", {"share/pytorch": b""})
+    return tree
+
+
+def cpu_build_of_others_for_a_node_with_a_gpu(root: Path) -> Report:
+    return with_cpu_build(root).check_alone(driver="550.54.14", gpu="A100")
+
+
+def cpu_build_of_others_for_any_node(root: Path) -> Report:
+    return with_cpu_build(root).check_alone()
+
+
+def cpu_build_that_is_locked(root: Path) -> Report:
+    # the recipe chose it: lock takes none without being asked, and has a note
+    return with_cpu_build(root).check(driver="550.54.14", gpu="A100")
 
 
 def gpu_build_of_conda_by_its_flag(root: Path) -> Report:
@@ -387,6 +407,13 @@ CONDA_SICK = [
         },
     ),
     (
+        cpu_build_of_others_for_a_node_with_a_gpu,
+        {
+            "conda-packages": "pytorch 2.5.1 cpu_generic_py311_h1_0 is a build for the CPU, and is to run on "
+            "A100 (capability 8.0)"
+        },
+    ),
+    (
         cuda_of_conda_newer_than_the_driver,
         {
             "target-driver": "driver 550.54.14 is too old for CUDA 13.0 of conda's packages, which needs "
@@ -465,6 +492,8 @@ CONDA_HEALTHY = [
     conda_with_pip_on_top,
     gpu_build_of_conda,
     gpu_build_of_conda_by_its_flag,
+    cpu_build_of_others_for_any_node,
+    cpu_build_that_is_locked,
     cuda_of_conda_for_the_node,
     code_of_conda_for_several_cards,
     library_by_the_rpath_of_its_python,

@@ -148,10 +148,11 @@ dependencies: [numpy=1.18.1=py37h4f9e942_0, keras-gpu=2.3.1, blas=1.0=mkl,
         """
 channels: [conda-forge]
 dependencies: [jaxlib=0.4.20, numpy, pytorch, pip, {pip: [
-  'jaxlib==0.4.20+cuda12.cudnn89', 'numpy<2', 'torch==2.4.1+cu121', 'six']}]
+  'jaxlib==0.4.20+cuda12.cudnn89', 'numpy<2', 'torch==2.4.1+cu121', 'six',
+  'torchvision==0.19.1+cu121']}]
 """,
         ("jaxlib=0.4.20", "numpy <2", "pytorch ==2.4.1", "pip"),
-        ("six",),
+        ("six", "torchvision==0.19.1"),
         "conda brings it, so pip does not: jaxlib==0.4.20+cuda12.cudnn89",
     ),
     "the project with a group for the GPU": (

@@ -7,6 +7,7 @@ import re
 from packaging.utils import canonicalize_name
 
 from envbuild.check.answers import CondaSurvey, FoundConda
+from envbuild.check.checks.target import describe_target
 from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed
 from envbuild.data.package_tables import load_conda
 from envbuild.store.units import count_noun
@@ -21,12 +22,11 @@ def conda_packages(evidence: Evidence) -> Verdict:
     found = given(evidence.conda)
     locked = evidence.expected.conda
     there = {package.name: f"{package.version} {package.build}" for package in found.packages}
-    wrong: list[str] = []
-    for name, build in locked.items():
-        if name not in there:
-            wrong.append(f"{name} missing")
-        elif there[name] != build:
-            wrong.append(f"{name} {there[name]} instead of {build}")
+    wrong = [
+        f"{name} {there[name]} instead of {build}" if name in there else f"{name} missing"
+        for name, build in locked.items()
+        if there.get(name) != build
+    ]
     if wrong:
         return failed(
             f"conda's packages are not what the lock says: {listing(wrong)}",
@@ -52,16 +52,20 @@ def conda_packages(evidence: Evidence) -> Verdict:
 
 
 def _refuse_cpu_builds(evidence: Evidence, found: CondaSurvey) -> Verdict | None:
-    """Fail on a framework for the CPU beside CUDA's libraries: nobody wants both."""
-    table = load_conda()
+    """Fail on a framework for the CPU beside CUDA's libraries, or for a node with a GPU."""
+    table, expected = load_conda(), evidence.expected
     cuda = sorted(table.libraries.intersection(package.name for package in found.packages))
-    if not cuda or evidence.expected.wants_cpu:
+    # what is locked for the CPU is wanted so: lock refuses all else
+    node = expected.target if expected.alone else None
+    if expected.wants_cpu or not (cuda or node):
         return None
+    why = f"though CUDA's libraries are there ({listing(cuda, 2)})"
+    if node is not None and not cuda:
+        why = f"and is to run on {describe_target(node)}"
     for package in found.packages:
         if package.name in table.frameworks and is_cpu_build(package):
             return failed(
-                f"{package.name} {package.version} {package.build} is a build for the CPU, "
-                f"though CUDA's libraries are there ({listing(cuda, 2)})",
+                f"{package.name} {package.version} {package.build} is a build for the CPU, {why}",
                 "lock again with a target: envbuild lock NAME --for SITE:PARTITION",
                 package=package.name,
                 build=package.build,

@@ -12,8 +12,9 @@ import sys
 
 NEW_NETWORK = 0x40000000  # of sched.h
 NO_NEW_PRIVILEGES, SET_SECCOMP, FILTER = 38, 22, 2  # of prctl.h and seccomp.h
+# what audit.h calls a machine, and its number of socket(), hexadecimal
 MACHINES = {"x86_64": ("c000003e", "29"), "aarch64": ("c00000b7", "c6")}
-"""What audit.h calls a machine, and its number of socket(), hexadecimal."""
+# what lets a process open local sockets only (bpf_common.h): code, jumps if true and if not, value
 PROGRAM = """\
 20 0 0 4          load what the system call's machine is called
 15 0 7 {machine}  another than this one: refuse
@@ -27,7 +28,6 @@ PROGRAM = """\
 06 0 0 50061      refuse: EAFNOSUPPORT
 06 0 0 7fff0000   allow
 """
-"""What lets a process open local sockets only (bpf_common.h): code, jumps if true and if not, value."""
 
 
 def socket_filter(machine):

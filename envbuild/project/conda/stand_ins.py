@@ -15,12 +15,12 @@ from envbuild.project.model import Requirement
 from envbuild.project.names import conda_name
 from envbuild.recipe.conda import spec_name
 
+# a line of a dump: NAME=VERSION=BUILD
 BUILT = re.compile(r"(?P<spec>[\w.-]+==?[^=<>!~,\s]+)=(?P<build>[^=\s]+)")
-"""A line of a dump: NAME=VERSION=BUILD."""
+# a line without bounds
 PLAIN = re.compile(r"(\S+::)?[\w.-]+")
-"""A line without bounds."""
+# the project itself among pip's lines
 OWN = re.compile(r"((-e|--editable)[\s=]+)?\./?(\[[\w\s,.-]*\])?")
-"""The project itself among pip's lines."""
 DECLARED = ("pyproject.toml", "setup.cfg", "setup.py")
 
 
@@ -78,7 +78,9 @@ def merge_wheels(
         place = places.get(wheel.name)
         asked = Pep508(wheel.text)
         if place is None or asked.url:
-            texts.append(wheel.text)
+            texts.append(re.sub(r"\+cu\d+\Z", "", wheel.text))
+            if texts[-1] != wheel.text:
+                notes.append(f"without its build, which is on no index of Python's: {wheel.text}")
             continue
         bounds = re.sub(r"\+[\w.]+", "", str(asked.specifier))
         if bounds and PLAIN.fullmatch(specs[place]):
