@@ -64,12 +64,8 @@ def install_conda(lock: Lock, set_by_recipe: Sequence[str]) -> Texts:
         f"""    sed -n 's/^{LINKER}==.*sha256:\\([0-9a-f]*\\)  # /\\1  /p' {BUILD}/build.txt |""",
         "    sha256sum --check --quiet)",
         f'{python} -m zipfile -e "$files/python/{wheel}" {BUILD}/linker',
-        (
-            f"PYTHONPATH={BUILD}/linker $offline {python} -s -B {BUILD}/install.py "
-            f'"$files/conda" {BUILD}/conda.txt {prefix} {BUILD}/history'
-        ),
-        (
-            f"$offline {python} -s -B {BUILD}/activate.py {prefix} {ACTIVATION} "
-            f"{quote_words(set_by_recipe)}"
-        ),
+        f"PYTHONPATH={BUILD}/linker $offline {python} -s -B {BUILD}/install.py \\",
+        f'    "$files/conda" {BUILD}/conda.txt {prefix} {BUILD}/history',
+        f"$offline {python} -s -B {BUILD}/activate.py {prefix} {ACTIVATION} \\",
+        f"    {quote_words(set_by_recipe)}",
     )

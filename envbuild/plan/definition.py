@@ -60,10 +60,8 @@ def plan_dockerfile(recipe: Recipe, lock: Lock) -> Definition:
         *_comment_lines(recipe, lock)[:2],
         "It stands alone: with BuildKit (docker 23 or newer), buildah or podman,",
         f"    docker build --tag {recipe.name.lower()} --file Dockerfile .",
-        (
-            "installs the same packages, each verified by its sha256. "
-            "Where the network needs more than that:"
-        ),
+        "installs the same packages, each verified by its sha256.",
+        "Where the network needs more than that:",
         "    --secret id=network,src=FILE       with lines as PIP_INDEX_URL=..., DEBIAN_MIRROR=...",
         "    --secret id=certificates,src=FILE  a bundle of certificates",
     )

@@ -75,10 +75,8 @@ def root_stage(base: Sequence[DebianPackage], others: Sequence[DebianPackage], e
         '    echo "deb $DEBIAN_MIRROR $release main" >/etc/apt/sources.list',
         "fi",
         "apt-get -qq update",
-        (
-            "apt-get -qq -o Dpkg::Use-Pty=0 install --yes --no-install-recommends mmdebstrap "
-            ">/dev/null"
-        ),
+        "apt-get -qq -o Dpkg::Use-Pty=0 install --yes --no-install-recommends \\",
+        "    mmdebstrap >/dev/null",
         f"root={TARGET}",
         'mkdir "$root"',
         "{",
@@ -95,10 +93,9 @@ def take_secrets(*, staged: bool) -> Texts:
     """
     take = (
         f"if [ -r {SECRETS}/network ]; then cp {SECRETS}/network {BUILD}/network; fi",
-        (
-            f"if [ -r {SECRETS}/certificates ]; then "
-            f"cp {SECRETS}/certificates {BUILD}/certificates.crt; fi"
-        ),
+        f"if [ -r {SECRETS}/certificates ]; then",
+        f"    cp {SECRETS}/certificates {BUILD}/certificates.crt",
+        "fi",
     )
     if not staged:
         return take
@@ -146,10 +143,8 @@ def _download_debian(base: Sequence[DebianPackage], others: Sequence[DebianPacka
         *write_heredoc('    cat >"$work/packages"', "PACKAGES", listing),
         "    while read -r folder sum path; do",
         """        printf '%s\\n' "${mirror%/}/$path" "$work/$folder/${path##*/}" "SHA256:$sum\"""",
-        (
-            """    done <"$work/packages" | xargs -n 300 /usr/lib/apt/apt-helper download-file """
-            """>"$work/log" 2>&1 ||"""
-        ),
+        """    done <"$work/packages" | xargs -n 300 /usr/lib/apt/apt-helper \\""",
+        """        download-file >"$work/log" 2>&1 ||""",
         '        { cat "$work/log" >&2; exit 1; }',
         "    while read -r folder sum path; do",
         """        printf '%s  %s\\n' "$sum" "$work/$folder/${path##*/}\"""",

@@ -71,10 +71,9 @@ def network_for_post(more: str = "") -> Texts:
     return (
         "    # certificates, proxies and index of this machine: removed when the build ends",
         "    certificates=${PIP_CERT:-${SSL_CERT_FILE:-/etc/ssl/certs/ca-certificates.crt}}",
-        (
-            '    if [ -r "$certificates" ]; then '
-            f'cp "$certificates" "$root{BUILD}/certificates.crt"; fi'
-        ),
+        '    if [ -r "$certificates" ]; then',
+        f'        cp "$certificates" "$root{BUILD}/certificates.crt"',
+        "    fi",
         # each line NAME='value': quotes in a value are closed, escaped and opened again
         (
             f"    env | grep -E '{wanted}' | "
@@ -225,20 +224,14 @@ def install_python(python: str, *, break_system: bool, compiles: bool = True) ->
         "    sha256sum --check --quiet)",
         f'{quote_word(python)} -m zipfile -e "$files/python/$installer" {BUILD}/installer',
         f"chmod 755 {BUILD}/installer/uv-*.data/scripts/uv",
-        (
-            f"export UV_CACHE_DIR={BUILD}/cache UV_LINK_MODE=hardlink "
-            "UV_NO_CONFIG=1 UV_OFFLINE=1 LC_ALL=C.UTF-8"
-        ),
+        f"export UV_CACHE_DIR={BUILD}/cache UV_LINK_MODE=hardlink",
+        "export UV_NO_CONFIG=1 UV_OFFLINE=1 LC_ALL=C.UTF-8",
         *(("export PYC_INVALIDATION_MODE=UNCHECKED_HASH",) if compiles else ()),
-        (
-            f"$offline {BUILD}/installer/uv-*.data/scripts/uv pip install --quiet "
-            f"--python {quote_word(python)}{forced} \\"
-        ),
+        f"$offline {BUILD}/installer/uv-*.data/scripts/uv pip install --quiet \\",
+        f"    --python {quote_word(python)}{forced} \\",
         f"    --no-deps --require-hashes --no-index{bytecode} \\",
-        (
-            f'    --find-links "$files/python" --build-constraints {BUILD}/build.txt '
-            f"--requirement {BUILD}/packages.txt"
-        ),
+        f'    --find-links "$files/python" --build-constraints {BUILD}/build.txt \\',
+        f"    --requirement {BUILD}/packages.txt",
     )
 
 
