@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from envbuild.data.tables import RuntimeFailure, load_failures
 from envbuild.errors import EnvbuildError, SpaceError, ToolFailedError, UsageError
+from envbuild.limits import LONG_LINE
 from envbuild.run import Result, failure
 
 ERRORS: dict[str, type[EnvbuildError]] = {"space": SpaceError, "usage": UsageError}
@@ -31,7 +32,7 @@ def explain_failure(result: Result) -> EnvbuildError:
 
     Of an unknown text the last lines are kept, without those of every build.
     """
-    text = re.sub(r"\x1b\[[0-9;]*m", "", f"{result.stderr}\n{result.stdout}")
+    text = re.sub(r"\x1b\[[0-9;]*m", "", LONG_LINE.sub("", f"{result.stderr}\n{result.stdout}"))
     for known in load_failures().runtime:
         found = re.search(known.pattern, text)
         if found is None:

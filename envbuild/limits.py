@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shlex
 import stat
 from collections.abc import Iterator
@@ -50,6 +51,8 @@ LIBRARY = 64 * MIB
 """Bytes of the compiled library that packs; zstandard's has 6 MB."""
 LIST = 4 * MIB
 """Bytes of a page of a registry's tags; pages of 1000 tags have 130 kB."""
+# characters of one tag of an HTML page: those of index pages have some hundred
+TAG = 64 * KIB
 TOKEN = MIB
 """Bytes of a registry's token; real ones have 2 to 8 kB."""
 CHALLENGE = 8 * KIB
@@ -85,6 +88,8 @@ CHANNEL_SECONDS = 1200.0
 """One question to the channels of a recipe, with all downloads."""
 SHELL_LINE = 64 * KIB
 """Characters of a shell line that is split: the time grows with their square (4 MB: hours)."""
+LONG_LINE = re.compile(r"^[^\n]{4000,}$", re.MULTILINE)
+"""Lines that rules leave out: one may look at the rest of a line from each of its places."""
 ATTRIBUTES = 128 * KIB
 """Bytes of the extended attributes of a file: Linux has 64 KiB of names, and of each value."""
 PROJECT = 64 * MIB

@@ -113,7 +113,7 @@ def gpu_toolkit(record: PackageRecord) -> str | None:
     if not of_gpu or "cpu" in record.flags:
         return None
     for name in (PIN, "cudatoolkit", "pytorch-cuda"):
-        bound = re.search(r"(\d+\.\d+)", requires.get(name, ""))
+        bound = re.search(r"(\d{1,9}\.\d+)", requires.get(name, ""))
         if bound:
             return bound[1]
     return f"{build[1]}.{build[2]}" if build and build[1] else ANY

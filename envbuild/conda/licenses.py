@@ -30,7 +30,7 @@ def refuse_licenses(packages: Sequence[CondaFound], settings: Settings) -> None:
 def denied_license(expression: str, patterns: Sequence[str]) -> str | None:
     """Return the pattern that denies an expression, None where none does."""
     found = None
-    for choice in re.split(r"\s+OR\s+", expression, flags=re.IGNORECASE):
+    for choice in re.split(r"(?<!\s)\s+OR\s+", expression, flags=re.IGNORECASE):
         words = re.split(r"[\s()]+", choice.lower())
         denying = [pattern for pattern in patterns if fnmatch.filter(words, pattern.lower())]
         if not denying:

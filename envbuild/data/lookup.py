@@ -112,7 +112,7 @@ def is_cuda_library(soname: str) -> bool:
 def toolkit_of_library(soname: str) -> int | None:
     """Return the CUDA family that a library is of, where its soname tells it."""
     found = re.fullmatch(
-        r"lib(?:cudart|cublas|cublasLt|nvrtc|nvJitLink|nvblas)\.so\.(\d+)[\d.]*", soname
+        r"lib(?:cudart|cublas|cublasLt|nvrtc|nvJitLink|nvblas)\.so\.(\d{1,9})[\d.]*", soname
     )
     return int(found[1]) if found else None
 

@@ -190,7 +190,7 @@ def _range_start(download: Download, response: httpx.Response, have: int) -> int
                 what += "; a proxy's or login page may have come in its place"
             raise _size_error(download, what)
         return 0
-    found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", ""))
+    found = re.fullmatch(r"bytes (\d{1,18})-\d+/(.+)", response.headers.get("Content-Range", ""))
     if response.status_code == 416 or not found or int(found[1]) != have:
         raise _CannotContinue("does not continue where the last connection ended")
     if found[2] not in ("*", str(download.size)):

@@ -293,6 +293,6 @@ def _size_by_request(url: str, client: httpx.Client) -> int:
             length = response.headers.get("Content-Range", "").rpartition("/")[2]
         else:
             length = response.headers.get("Content-Length", "")
-    if not length.isdecimal():
+    if not re.fullmatch("[0-9]{1,18}", length):
         raise NetworkError("does not give the size of this file", where=redact(url))
     return int(length)

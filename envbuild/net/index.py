@@ -141,7 +141,7 @@ def _require_url(value: str, origin: str) -> str:
     """Return the URL without white space and without uv's ``name=`` before it."""
     url = re.sub(r"^[\w.-]+=(?=[a-z]+:)", "", value.strip())
     if not re.fullmatch(
-        r"https?://[^\s/?#]+[^\s?#]*|file:(//(localhost)?/|/(?!/))[^\s?#]*", url, re.IGNORECASE
+        r"https?://[^\s/?#][^\s?#]*|file:(//(localhost)?/|/(?!/))[^\s?#]*", url, re.IGNORECASE
     ):
         raise UsageError(
             f"{redact(url)!r} is not the address of a package index",

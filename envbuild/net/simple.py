@@ -9,7 +9,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 import msgspec
 
-from envbuild.limits import UNREADABLE
+from envbuild.limits import TAG, UNREADABLE
 
 ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"  # PEP 691
 JSON_TYPE = "application/vnd.pypi.simple.v1+json"
@@ -68,8 +68,11 @@ def links_of_html(text: str, page: str) -> tuple[Link, ...]:
     """Read a PEP 503 page that came from the URL ``page``.  Raises PageError."""
     parser = _Anchors()
     try:
-        parser.feed(text)
-        parser.close()
+        # in pieces: without ">", a whole page would be read again from each "<"
+        for begin in range(0, len(text), TAG):
+            parser.feed(text[begin : begin + TAG])
+            if len(parser.rawdata) > TAG:
+                raise PageError("has a tag of more than 64 KiB")
     except AssertionError as error:  # html.parser's answer to some broken declarations
         raise PageError(f"is not an index page: {error}") from error
     _check_version(parser.version)
@@ -139,7 +142,7 @@ def _check_version(version: str) -> None:
 
 
 def _fragment_hash(href: str) -> str | None:
-    found = re.search(r"#(?:.*&)?sha256=([^&]*)", href)
+    found = re.search(r"#(?:[^#]*&)?sha256=([^&]*)", href)
     return found[1] if found else None
 
 

@@ -13,7 +13,7 @@ PLAIN = re.compile(
     rf"[a-z0-9_]+([.-][a-z0-9_]+)*(( ?==?| ){NUMBER}([.][*])?| ?(>=|<=|>|<){NUMBER}(,<{NUMBER})?)?"
 )
 """Lines that every solver takes: they need not be asked of rattler, which is slow to import."""
-ADDRESS = re.compile(r"\[.*\b(url|channel)\s*=")
+ADDRESS = re.compile(r"\[[^\[]*\b(url|channel)\s*=")
 """Keys of a match spec that lead to another place: "libcurl=8.1" has none of them."""
 HINT = 'write a name with bounds, such as "numpy 1.26.*", "pytorch >=2.5" or "r-base"'
 

@@ -13,7 +13,7 @@ from envbuild.names import Texts
 from envbuild.net.redact import mask_users
 
 FOLDER = re.compile(r"(?:-e\s+|--editable[= ]\s*)?(\.(?:/[^\[\]]*)?)(?:\[([^\]]*)\])?")
-GIT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[([^\]]*)\])?\s*@\s*git\+(\S+)")
+GIT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[([^\]]*)\]\s*)?@\s*git\+(\S+)")
 COMMIT = re.compile(r"[0-9a-f]{40}")
 REVISION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/+-]*")
 LOOPBACK = re.compile(r"127(?:\.\d+){3}|localhost|\[::1\]")

@@ -35,7 +35,7 @@ def glibc_minor(facts: BaseFacts) -> int:
     """Return x of the base's glibc 2.x; raises UsageError for anything else."""
     major, _, minor = facts.glibc.partition(".")
     digits = minor.split(".")[0]
-    if major != "2" or not digits.isdigit():
+    if major != "2" or not re.fullmatch("[0-9]{1,4}", digits):
         raise UsageError(
             f"glibc {facts.glibc!r} is not a version such as 2.36",
             where=facts.image,

@@ -72,6 +72,10 @@ NOTEBOOK = (
 README = (
     "# x\n```sh\nconda create -n x python=3.8\npip install -r requirements.txt torch==1.8\n```\n"
 )
+POETRY = (
+    "[tool.poetry]\nname='a'\n[tool.poetry.dependencies]\npython='^3.8'\nsix='~1.2'\n"
+    "b={version='>=1,<2', extras=['c'], python='<3.9', markers=\"sys_platform == 'linux'\"}\n"
+)
 PIXI = "[dependencies]\nsix='*'\n[pypi-dependencies]\nsix={version='>=1', extras=['a']}\n"
 LINES = "six>=1.0  # old\n-r more.txt\n--hash=sha256:00\ngit+https://x.invalid/a@main#egg=a\n./b\n"
 CODE = "import numpy as np\ntry:\n    import torch\nexcept ImportError:\n    torch = None\nfrom .a import b\n"
@@ -115,7 +119,9 @@ def as_file(name: str, *seeds: str) -> Parser:
 
 PROJECT_PARSERS = {
     "requirements": as_file("requirements.txt", LINES),
-    "pyproject": as_file("pyproject.toml", PROJECT + "[project]\nname='a'\ndependencies=['six']\n"),
+    "pyproject": as_file(
+        "pyproject.toml", PROJECT + "[project]\nname='a'\ndependencies=['six']\n", POETRY
+    ),
     "pixi": as_file("pixi.toml", PIXI),
     "setup.cfg": as_file("setup.cfg", CONFIGURATION),
     "setup.py": as_file("setup.py", SETUP),

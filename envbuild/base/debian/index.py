@@ -102,7 +102,7 @@ class DebianIndex:
             "architecture": field_of(stanza, "Architecture"),
             "group": group,
             "path": field_of(stanza, "Filename"),
-            "size": int(size) if size.isdecimal() else size,
+            "size": int(size) if re.fullmatch("[0-9]{1,18}", size) else size,
             "sha256": field_of(stanza, "SHA256"),
         }
         try:

@@ -95,7 +95,7 @@ def describe_interpreter(
 ) -> dict[str, Any]:
     """Tell of an image's Python what a running one tells of itself."""
     real = tree.real(program)
-    found = re.search(r"python3\.(\d+)m?$", real)
+    found = re.search(r"python3\.(\d{1,4})m?$", real)
     if found is None or int(found[1]) < 6:
         raise UsageError(
             f"the image's Python is {posixpath.basename(real)}; a base needs Python 3.6 or newer",

@@ -25,7 +25,7 @@ def requires_of_egg(text):
         line = line.strip()
         if not line or line.startswith("#"):
             continue
-        section = re.match(r"^\[([^:\]]*):?(.*)\]$", line)
+        section = re.match(r"^\[([^:\]]*)(?::(.*))?\]$", line)
         if section:
             extra, marker = section.group(1), section.group(2)
             conditions = (["(" + marker + ")"] if marker else []) + (

@@ -13,7 +13,7 @@ NOTE = "envbuild.json"
 """The object in which an assembled image says what made it (image/metadata.py writes it)."""
 DEFINITION = 0x4001
 """Data type of the definition that Apptainer keeps (sylabs/sif, pkg/sif/descriptor.go)."""
-LABEL = re.compile(r"^\s*envbuild\.lock\s+(sha256:[0-9a-f]{64})\s*$", re.MULTILINE)
+LABEL = re.compile(r"^[ \t]*envbuild\.lock[ \t]+(sha256:[0-9a-f]{64})[ \t\r]*$", re.MULTILINE)
 MOST = 8 * 1024 * 1024
 """Bytes of an object that are read."""
 

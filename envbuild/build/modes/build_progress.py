@@ -18,7 +18,7 @@ MARKS = {
     "Creating SIF file": 75,
 }
 """What Apptainer prints during a build, and about how many percent of the time are over then."""
-STEP = re.compile(r"^(?:#\d+ \[(?:\S+ +)? *|STEP |Step )(\d+)/(\d+)")
+STEP = re.compile(r"^(?:#\d+ \[(?:\S+ )? *|STEP |Step )(\d+)/(\d+)")
 """A step of a Dockerfile, as BuildKit (--progress=plain), podman and Docker's older builder print it."""
 UNPACKING = (10, 60)
 """Percent that are over when the installer starts, and when it has unpacked all packages."""

@@ -194,7 +194,7 @@ def code_of(evidence: Evidence) -> tuple[CodeOf, str]:
         return (common_code(own), f"scan of {listing([one.path for one in own], 2)}")
     listed = evidence.compute.data.arches if evidence.compute and evidence.compute.data else ()
     if listed:
-        code = (_arches(listed, "sm"), _arches(listed, "compute"), _exact(listed))
+        code = (_arches(listed, "sm"), _arches(listed, "compute"), _arches(listed, "sm", "a"))
         return code, "torch.cuda.get_arch_list()"
     if evidence.built_for.arches:
         # in TensorFlow's list compute_80 stands for machine code and portable code of 8.0 (scan of
@@ -202,7 +202,7 @@ def code_of(evidence: Evidence) -> tuple[CodeOf, str]:
         arches = evidence.built_for.arches
         portable = _arches(arches, "compute")
         machine = tuple(sorted({*_arches(arches, "sm"), *portable}))
-        return (machine, portable, _exact(arches)), "build_info.py"
+        return (machine, portable, _arches(arches, "sm", "a")), "build_info.py"
     row = evidence.build
     return ((row.sass, row.ptx, ()), row.source) if row else (((), (), ()), "")
 
@@ -237,14 +237,9 @@ def _of_framework(evidence: Evidence, path: str) -> bool:
     return evidence.framework is not None and lookup.matches(path, evidence.framework.code)
 
 
-def _arches(words: Texts, kind: str) -> tuple[int, ...]:
+def _arches(words: Texts, kind: str, end: str = "") -> tuple[int, ...]:
     """Read "sm_80"; "sm_90a" runs on that very capability only and comes beside the plain one."""
-    found = [re.fullmatch(rf"{kind}_(\d+)", word) for word in words]
-    return tuple(sorted({int(match[1]) for match in found if match}))
-
-
-def _exact(words: Texts) -> tuple[int, ...]:
-    found = [re.fullmatch(r"sm_(\d+)a", word) for word in words]
+    found = [re.fullmatch(rf"{kind}_(\d{{1,9}}){end}", word) for word in words]
     return tuple(sorted({int(match[1]) for match in found if match}))
 
 

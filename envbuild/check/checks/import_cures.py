@@ -26,7 +26,7 @@ NAME_GONE = re.compile(
 )
 """What Python says of a name that a module does not have."""
 REMOVED = re.compile(
-    r"\b(?P<module>[A-Za-z]\w*)\.\w[\w.]*[`'\"]? (?:was|were|ha(?:s|ve) been) (?:re)?moved\b"
+    r"\b(?P<module>[A-Za-z]\w{0,80})\.\w[\w.]{0,200}[`'\"]? (?:was|were|ha(?:s|ve) been) (?:re)?moved\b"
 )
 """What packages say themselves of a name that a release has no more (JAX, NumPy)."""
 MISSING = re.compile(r"No module named '(?P<module>[\w.]+)'")
@@ -355,11 +355,11 @@ def _requirements(lines: Iterable[str]) -> list[Requirement]:
 RELEASES = (
     (r"requires `([\w.-]+[<>=!~]=?[\d.]+)`", 'put "{0}" into [python] dependencies'),
     (
-        r"([\w-]+) version \(\S+\) does not match [\w-]+ version \(([\w.]+)\)",
+        r"([\w-]{1,80}) version \(\S+\) does not match [\w-]+ version \(([\w.]+)\)",
         'put "{0}=={1}" into [python] dependencies: both have to be of one release',
     ),
     (
-        r"\b([A-Za-z][\w.-]*[<>=!~][^ ]*) is required .*but found ",
+        r"\b([A-Za-z][\w.-]{0,80}[<>=!~][^ ]{0,200}) is required .*but found ",
         'add "{0}" to the dependencies, lock and build again',
     ),
     (
@@ -389,7 +389,7 @@ RELEASES = (
 
 def cure_of_version(error: str) -> str | None:
     """Say which release a message asks for."""
-    newest = re.search(r"\bNumPy (\d+)\.(\d+) or less", error)
+    newest = re.search(r"\bNumPy (\d{1,4})\.(\d{1,4}) or less", error)
     if newest:
         bound = f"numpy<{newest[1]}.{int(newest[2]) + 1}"
         return f'add "{bound}" to the dependencies, or take a newer release of it'

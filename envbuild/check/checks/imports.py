@@ -204,7 +204,7 @@ def _entry_cure(evidence: Evidence, entry: EntryPoint, error: str) -> str:
 
     That is the library that its message names, else the table's own advice.
     """
-    soname = re.search(r"\blib[\w+-]+\.so\.[\d.]*\d", error)
+    soname = re.search(r"\blib[\w+-]{1,200}\.so\.[\d.]*\d", error)
     if soname is None or lookup.provider_of(soname[0]) is None:
         asked = cure_of_requirements(evidence, entry.module, error) or cure_of_version(error)
         return asked or entry.cure

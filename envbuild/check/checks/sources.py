@@ -12,6 +12,7 @@ import msgspec
 
 from envbuild.data.tables import load_entry_points
 from envbuild.errors import UsageError
+from envbuild.limits import LONG_LINE
 from envbuild.names import Texts
 from envbuild.project.code.imports import source_text
 from envbuild.project.tree import scan_project
@@ -161,7 +162,7 @@ def survey_project(project: Path) -> Survey:
             inductor = inductor or INDUCTOR.search(code) is not None
             compiles = compiles or inductor or COMPILES.search(code) is not None
             for one in patterns:
-                for match in re.finditer(one, code):
+                for match in re.finditer(one, LONG_LINE.sub("", code)):
                     written[one] = (*written.get(one, ()), match[match.lastindex or 0])
             suspects += look_through(code, name)
         except (SyntaxError, ValueError, RecursionError, MemoryError):

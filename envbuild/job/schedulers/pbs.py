@@ -295,7 +295,7 @@ def _read_json(result: Result, job: str) -> Status | None:  # noqa: ARG001
 
 def _read_text(result: Result, job: str) -> Status | None:  # noqa: ARG001
     joined = result.stdout.replace("\n\t", "")
-    fields = dict(re.findall(r"^\s+([\w.]+) = (.*)$", joined, flags=re.MULTILINE))
+    fields = dict(re.findall(r"^[ \t]+([\w.]+) = (.*)$", joined, flags=re.MULTILINE))
     return _status(fields) if "job_state" in fields else None
 
 

@@ -26,7 +26,7 @@ from envbuild.tarread import opened_members
 SETUP_BYTES = 400_000
 GPU_BUILD = re.compile(r"CUDAExtension|nvcc|CUDA_HOME|CUDAToolkit|FORCE_CUDA")
 KERNEL = re.compile(r"""["']([\w./-]+\.cu)["']""")
-IMPORTS = re.compile(r"^\s*(?:import|from)\s+([A-Za-z_]\w*)", re.MULTILINE)
+IMPORTS = re.compile(r"^[ \t]*(?:import|from)\s+([A-Za-z_]\w*)", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

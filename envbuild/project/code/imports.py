@@ -21,7 +21,7 @@ from envbuild.project.tree import ProjectTree, is_aside, read_text, scan_project
 from envbuild.store.units import as_printable
 
 LINE = re.compile(r"^[ \t]*(?:import|from)[ \t]+(\.*[A-Za-z_][\w.]*)([^\n]*)", re.MULTILINE)
-MEASURED = re.compile(r"(\s*%%(capture|time|timeit|prun|memit)\b[^\n]*(\n|$))+")
+MEASURED = re.compile(r"(?<!\s)(\s*%%(capture|time|timeit|prun|memit)\b[^\n]*(\n|$))+")
 """Magics over a cell that is Python all the same."""
 DOTTED = ("google", "ruamel", "mpl_toolkits")
 """Modules that several distributions share: the second part of the name counts."""

@@ -42,10 +42,6 @@ def r_note(root: Path, scripts: tuple[Path, ...]) -> str | None:
 def _loaded(root: Path, scripts: Iterable[Path]) -> set[str]:
     found: set[str] = set()
     for path in scripts:
-        text = _without_comments(read_text(root / path) or "")
+        text = re.sub(r"(?m)^[ \t]*#.*$", "", read_text(root / path) or "")
         found.update(filter(None, chain.from_iterable(LOADS.findall(text))))
     return found - WITH_R
-
-
-def _without_comments(text: str) -> str:
-    return re.sub(r"(?m)^\s*#.*$", "", text)

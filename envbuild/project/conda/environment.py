@@ -201,7 +201,7 @@ def conda_cuda(name: str, wish: str) -> str | None:
     if re.fullmatch(
         r"cudatoolkit(-dev)?|pytorch-cuda|cuda|cuda-(toolkit|runtime|version|nvcc|cudart)", name
     ):
-        version = re.search(r"(\d+\.\d+)", wish)
+        version = re.search(r"(\d{1,9}\.\d+)", wish)
         return version[1] if version else None
     return cuda_of(name) or cuda_of(wish.rpartition("=")[2])
 

@@ -27,7 +27,7 @@ PIP_LINE = re.compile(
     re.MULTILINE | re.ASCII,
 )
 """What conda-lock writes for pip into a list with @EXPLICIT: its name and its version."""
-EXPLICIT = re.compile(r"^\s*@EXPLICIT\s*$", re.MULTILINE)
+EXPLICIT = re.compile(r"^[ \t]*@EXPLICIT[ \t\r]*$", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

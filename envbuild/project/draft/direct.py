@@ -221,7 +221,7 @@ def imported_requirements(
 def _name_of(text: str) -> str | None:
     """Return the name in a requirement that is not taken: "NAME @ git+…", "git+…#egg=NAME"."""
     egg = re.search(r"[#&]egg=([\w.-]+)", text)
-    direct = re.match(r"([A-Za-z0-9][\w.-]*)\s*(\[[^]]*\])?\s*(@|[<>=!~;]|$)", text)
+    direct = re.match(r"([A-Za-z0-9][\w.-]*)\s*(\[[^]]*\]\s*)?(@|[<>=!~;]|$)", text)
     end = re.search(r"/([A-Za-z0-9][\w.-]*?)(\.git)?(@[^/]*)?/?$", text)
     found = egg or direct or end
     return canonicalize_name(found[1]) if found else None

@@ -155,7 +155,7 @@ def _held_by(image: str) -> tuple[str | None, str | None]:
 
 def _same_line(version: str, bounds: str) -> bool:
     """Whether a release is of the line that is pinned: 2.1.0 where ==2.1.2 is asked for."""
-    pinned = re.fullmatch(r"={2,3}\s*(\d+\.\d+)\S*", bounds)
+    pinned = re.fullmatch(r"={2,3}\s*(\d+\.\d+)(?:[^\s\d]\S*)?", bounds)
     return bool(pinned) and numbers(version)[:2] == numbers(pinned[1])  # type: ignore[index]
 
 
@@ -183,7 +183,7 @@ def _base_queries(wanted: BaseNeeds, framework: Requirement) -> Iterator[BaseQue
 
 def _next_pythons(python: str | None) -> Texts:
     """Return the series after the one that a project names: the nearest run most of its code."""
-    named = re.fullmatch(r"==\s*3\.(\d+)(\.\S+)?", python or "")
+    named = re.fullmatch(r"==\s*3\.(\d{1,4})(\.\S+)?", python or "")
     if named is None:
         return ()
     return tuple(f"==3.{int(named[1]) + step}.*" for step in range(1, 4))

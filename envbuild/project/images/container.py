@@ -175,7 +175,7 @@ def _read_definition(text: str, path: Path, file: str) -> _Parts:
     stages = read_stages(text)
     stage = stages[-1]
     agent = stage.header.get("bootstrap", "").lower()
-    start = re.sub(r"\s+#.*$", "", stage.header.get("from", ""))
+    start = re.sub(r"(?<!\s)\s+#.*$", "", stage.header.get("from", ""))
     if not agent or not (start or stage.sections):
         raise UsageError("is not an Apptainer definition: it has no Bootstrap:", where=file)
     notes = [f"{file} has {len(stages)} stages; the last one is taken"] if len(stages) > 1 else []

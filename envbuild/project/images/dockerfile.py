@@ -142,7 +142,7 @@ def _run(text: str, documents: list[str], known: dict[str, str], room: Room) -> 
     text = OPTION.sub("", text) if text.startswith("--") else text
     if text.lstrip().startswith("["):
         return [shlex.join(_words(text))]
-    if documents and re.match(r"(\S*\b(ba|da|z|k)?sh\b[^<]*)?<<", text):
+    if documents and re.match(r"(\S{0,200}\b(ba|da|z|k)?sh\b[^<]*)?<<", text):
         lines = "\n".join(documents).splitlines()
         return [_filled(line, known, room) for line in lines]
     if documents:

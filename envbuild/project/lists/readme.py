@@ -13,7 +13,7 @@ from envbuild.project.model import Requirement
 from envbuild.project.tree import ASIDE, read_text, shown_path
 
 NAMES = ("README.md", "README.rst", "README", "readme.md", "INSTALL.md")
-BLOCK = re.compile(r"^[ \t]*(```+|~~~+)[^\n]*\n(.*?)^[ \t]*\1", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^[ \t]*(`{3,16}|~{3,16})[^\n]*\n(.*?)^[ \t]*\1", re.MULTILINE | re.DOTALL)
 RELEASE = re.compile(
     r"^[ \t]*(?:[-*+]|\d+\.)[ \t]+(?P<name>tensorflow(?:-gpu)?|pytorch|torch|jax)\b[\s(:,]{0,9}"
     r"(?:version\s{0,9})?(?P<sign>==|>=|≥|=|v)?\s{0,9}(?P<release>\d+\.\d+)(?P<rest>[^\n]*)",

@@ -47,7 +47,7 @@ HOUSEKEEPING = re.compile(
     r"|echo\b(?!.*>)|printf\b(?!.*>)|ldconfig$|date$|uname\b|ls\b|pwd$|which\b|exit 0$|sync$"
     r"|hash -r$"
     r"|export (LC_ALL|LANG|PATH|LD_LIBRARY_PATH|CUDA_HOME)|mkdir (-p )?/(work|app|src|code)\S*$"
-    r"|(source|\.)\s+\S*(conda\.sh|activate|bashrc|profile)\b|eval\s+.*(conda|mamba)"
+    r"|(source|\.)\s+\S*(conda\.sh|activate|bashrc|profile)\b|eval\s.*(conda|mamba)"
     r"|update-alternatives\b|update-ca-certificates"
     r"|(\S*/)?(python[0-9.]*\s+-m\s+)?(virtualenv|venv|ensurepip)\b"
     r"|\S*/?python[0-9.]*\s+(--version|-V)$|nvcc --version|nvidia-smi|.*[Mm]ini(conda"
@@ -224,7 +224,7 @@ def removes_framework(command: str) -> bool:
     removed = re.search(r"\b(?:pip[0-9.]*|conda|mamba)\s+(?:uninstall|remove)\s+(.*)", command)
     if removed:
         return any(framework_name(word) is not None for word in removed[1].split())
-    deleted = re.search(r"\brm\s.*?(?:site|dist)-packages/([\w*.-]*)", command)
+    deleted = re.search(r"\brm\s.{0,500}?(?:site|dist)-packages/([\w*.-]*)", command)
     if deleted is None:
         return False
     return deleted[1] in ("", "*") or framework_name(deleted[1].rstrip("*-.")) is not None

@@ -55,7 +55,7 @@ def split_commands(line: str) -> list[str]:
         else:
             found[-1].append(word)
     commands = (
-        re.sub(r"\s*\|\|\s*(true|:|exit 0)$", "", " ".join(words)) for words in found if words
+        re.sub(r" ?\|\|\s*(true|:|exit 0)$", "", " ".join(words)) for words in found if words
     )
     return [_without_brackets(command) for command in commands if command.strip("() ")]
 

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from envbuild.names import Texts
 from envbuild.resolve.conflict.explain import Problem
 
-LOCAL = re.compile(r"==\s*[^,;\s]*\+([A-Za-z0-9][A-Za-z0-9.]*)")
+LOCAL = re.compile(r"==\s*[^,;\s=]*\+([A-Za-z0-9][A-Za-z0-9.]*)")
 
 
 def advise_local_builds(problem: Problem, indexes: Collection[str]) -> Texts:

@@ -9,7 +9,7 @@ from typing import Any
 
 from envbuild.store.units import join_numbers
 
-SECTION = re.compile(r"\[([^\]:]*):?(.*)\]\Z")
+SECTION = re.compile(r"\[([^\]:]*)(?::(.*))?\]\Z")
 ELSEWHERE = {"git", "path", "url", "file"}
 """Keys of a Poetry dependency that no index has."""
 
@@ -94,8 +94,8 @@ def poetry_marker(table: Mapping[str, Any]) -> str:
 
 def poetry_bounds(text: str) -> str:
     """Return Poetry's version wishes as PEP 440 has them: "^1.2" is ">=1.2,<2"."""
-    first = text.split("||", maxsplit=1)[0]
-    parts = [part.strip() for part in re.split(r"[, ](?=\s*[<>=!~^\d*])", first) if part.strip()]
+    first = " ".join(text.split("||", maxsplit=1)[0].split())
+    parts = [part.strip() for part in re.split(r"[, ](?= ?[<>=!~^\d*])", first) if part.strip()]
     return ",".join(filter(None, map(_poetry_bound, parts)))
 
 
@@ -103,7 +103,7 @@ def _poetry_bound(part: str) -> str:
     if part == "*":
         return ""
     # "^0.2.3" is below 0.3: the first number that is not zero may not grow; "~1.2.3" is below 1.3
-    series = re.fullmatch(r"([~^])\s*(\d+(?:\.\d+)*)(.*)", part)
+    series = re.fullmatch(r"([~^])\s*(\d{1,9}(?:\.\d{1,9})*)(?!\d)(.*)", part, re.DOTALL)
     if series is None:
         exact = re.fullmatch(r"=?(\d.*)", part)
         return f"=={exact[1]}" if exact else part.replace(" ", "")

@@ -51,7 +51,7 @@ NO_CODE = re.compile(
     r"(?:setup|package_info|conftest|versioneer|noxfile|[^/]*test[^/]*)\.py\Z|(?:tests?|docs?|examples?|\.[^/]+)/"
 )
 """Files of code that no module of a package is made of."""
-RAISES = re.compile(r"^\s+raise\b", re.MULTILINE)
+RAISES = re.compile(r"^[ \t]+raise\b", re.MULTILINE)
 STUB_BACKENDS = ("nvidia_stub", "wheel_stub")
 """Backends of archives that hold nothing: their build downloads from somewhere else, or fails with
 an explanation."""
