@@ -193,6 +193,7 @@ def test_lists_of_examples_for_other_frameworks_are_not_joined(tmp_path: Path) -
         ("import pandas as pd\npd.DataFrame().to_parquet('x')\n", "pyarrow"),
         ("import pandas as pd\npd.read_csv('x')\n", None),
         ("from transformers import Trainer\nTrainer(None)\n", None),
+        ("from transformers import GPT2Model\ndevice_map = {0: [0, 1]}\n", None),
     ],
 )
 def test_what_code_needs_and_does_not_import(tmp_path: Path, code: str, module: str | None) -> None:

@@ -50,6 +50,11 @@ def test_what_newer_releases_have_no_more_bounds_the_package(bounded: str, tmp_p
     assert f"{bounded}: {row.what} (train.py)" in comments(folder)
 
 
+def test_images_of_scipy_by_another_name(tmp_path: Path) -> None:
+    code = "import torch, scipy.misc\nimport scipy.misc as misc\nmisc.imread('a.png')\n"
+    assert "scipy<1.2" in dependencies(write(tmp_path, {"train.py": code}))
+
+
 def test_an_old_use_chooses_a_base_of_its_python(tmp_path: Path) -> None:
     files = {"train.py": f"import torch\n{USES['scipy<1.2']}\n"}
     made = drafted(write(tmp_path, files))
