@@ -153,13 +153,13 @@ def open_plain(path: Path) -> BinaryIO:
     Raises OSError, and UsageError for what is no plain file.
     """
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    if stat.S_ISDIR(os.fstat(handle).st_mode):
-        os.close(handle)
+    mode = os.fstat(handle).st_mode
+    if stat.S_ISREG(mode):
+        return os.fdopen(handle, "rb")
+    os.close(handle)
+    if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        raise UsageError("is no plain file", where=path)
-    return os.fdopen(handle, "rb")
+    raise UsageError("is no plain file", where=path)
 
 
 def read_whole(path: Path, limit: int) -> bytes:

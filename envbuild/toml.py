@@ -163,22 +163,20 @@ def convert(data: Any, kind: type[T], *, text: str, where: str) -> T:
         unknown = re.search(r"unknown field `([^`]+)`", message)
         missing = re.search(r"missing required field `([^`]+)`", message)
         section = ".".join(str(part) for part in path if isinstance(part, str))
+        inside = f" in [{section}]" if section else ""
+        hint = None
         if unknown:
-            known = _keys_at(kind, path)
-            inside = f" in [{section}]" if section else ""
+            name = unknown[1]
             noun = "key" if section else "section"
-            what = f"unknown {noun} {unknown[1]!r}{inside}{closest(unknown[1], known)}"
-            raise UsageError(what, where=place_of(where, text, *path, unknown[1])) from error
-        if missing:
-            inside = f" in [{section}]" if section else ""
-            raise UsageError(
-                f"{missing[1]!r} is missing{inside}", where=place_of(where, text, *path)
-            ) from error
-        message = _in_words_of_toml(message)
-        what = f"{section}: {message}" if section else message
-        raise UsageError(
-            what, where=place_of(where, text, *path), hint=_described_as(kind, path)
-        ) from error
+            what = f"unknown {noun} {name!r}{inside}{closest(name, _keys_at(kind, path))}"
+            path = (*path, name)
+        elif missing:
+            what = f"{missing[1]!r} is missing{inside}"
+        else:
+            message = _in_words_of_toml(message)
+            what = f"{section}: {message}" if section else message
+            hint = _described_as(kind, path)
+        raise UsageError(what, where=place_of(where, text, *path), hint=hint) from error
 
 
 def _in_words_of_toml(message: str) -> str:

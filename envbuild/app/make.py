@@ -85,17 +85,17 @@ def make(name: str | None, request: MakeRequest, context: Context) -> MakeResult
     _target_of(source, choose_mode(request.mode), request, context)  # a wrong one ends it here
     lock = _provide_lock(source, request, context)
     spec = _plan_image(source, lock, entry, request, context)
-    parts = None
+    is_tree = MODES[spec.mode].is_tree
+    changed, report, parts = False, None, None
     if request.dry_run:
         parts = _announce(spec, source, entry, request, context)
-        changed, report = False, None
-    elif MODES[spec.mode].is_tree:
-        changed, report = _make_sandbox(spec, context), None
+    elif is_tree:
+        changed = _make_sandbox(spec, context)
     elif entry is not None and _takes_published(entry, request):
         changed, report = _take_published(entry, spec, source, request, context)
     else:
         changed, report = _build_image(spec, source, request, context)
-    if changed and entry is not None and not MODES[spec.mode].is_tree:
+    if changed and entry is not None and not is_tree:
         _compare_with_published(entry, spec, context)
     if changed:
         note_proof(source, lock, report, context)

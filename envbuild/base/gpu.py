@@ -54,7 +54,7 @@ def cuda_version(
     candidates = (
         _wheel_version(dists, "nvidia-cuda-runtime"),
         _version_file(texts),
-        _library_version(libraries, "libcudart", parts=3),
+        _library_version(libraries, "libcudart"),
         environment.get("CUDA_VERSION"),
         built_for(texts).get("cuda"),
     )
@@ -85,7 +85,7 @@ def cudnn_version(
     installed = (
         _wheel_version(dists, "nvidia-cudnn")
         or _package_version(apt, r"libcudnn\d+(-cuda-\d+)?")
-        or _library_version(libraries, "libcudnn", parts=3)
+        or _library_version(libraries, "libcudnn")
     )
     if installed:
         return installed
@@ -106,7 +106,7 @@ def nccl_version(
     return (
         _wheel_version(dists, "nvidia-nccl")
         or _package_version(apt, r"libnccl2")
-        or _library_version(libraries, "libnccl", parts=3)
+        or _library_version(libraries, "libnccl")
         or _leading_version(environment.get("NCCL_VERSION", ""))
     )
 
@@ -135,12 +135,10 @@ def _version_file(texts: Mapping[str, str]) -> str | None:
         return match[1] if match else None
 
 
-def _library_version(paths: Iterable[str], name: str, *, parts: int) -> str | None:
-    """Return the version at the end of the first library's file name that is precise enough."""
+def _library_version(paths: Iterable[str], name: str) -> str | None:
+    """Return the version of three numbers or more that ends the first such file name."""
     for path in paths:
-        match = re.fullmatch(
-            rf"{name}\.so\.(\d+(?:\.\d+){{{parts - 1},}})", PurePosixPath(path).name
-        )
+        match = re.fullmatch(rf"{name}\.so\.(\d+(?:\.\d+){{2,}})", PurePosixPath(path).name)
         if match:
             return match[1]
     return None

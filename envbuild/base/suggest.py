@@ -128,7 +128,7 @@ class _Matcher:
     def __init__(self, wish: BaseQuery) -> None:
         self.wish = wish
         self.name, self.bounds = _framework_bounds(wish.framework)
-        self.python = _parse_bounds(wish.python, "--python")
+        self.python = _parse_python(wish.python)
         self.capability = capability_of(wish.gpu) if wish.gpu else None
         for option, value in (
             ("--driver", wish.driver),
@@ -159,12 +159,8 @@ class _Matcher:
         series = join_numbers(numbers(entry.python or "")[:2])
         if self.wish.pythons and series not in self.wish.pythons:
             return f"its Python is none of {', '.join(self.wish.pythons)}"
-        day = released(entry.framework, entry.version)
-        return (
-            f"came out after {self.wish.until}"
-            if self.wish.until and day and day > self.wish.until
-            else None
-        )
+        until, day = self.wish.until, released(entry.framework, entry.version)
+        return f"came out after {until}" if until and day and day > until else None
 
     def _refused_by_glibc(self, entry: CatalogueEntry) -> str | None:
         wanted = self.wish.glibc
@@ -174,9 +170,8 @@ class _Matcher:
 
     def _refused_by_cuda(self, entry: CatalogueEntry) -> str | None:
         wish = self.wish
-        if wish.cuda and (
-            not entry.cuda or numbers(entry.cuda)[: len(numbers(wish.cuda))] != numbers(wish.cuda)
-        ):
+        asked, has = numbers(wish.cuda or ""), numbers(entry.cuda or "")
+        if has[: len(asked)] != asked:
             return f"its CUDA is not {wish.cuda}"
         driver = oldest_driver(entry, self.capability)
         if wish.driver and (driver is None or numbers(driver) > numbers(wish.driver)):
@@ -330,7 +325,7 @@ def _widen_patch(bounds: SpecifierSet) -> SpecifierSet:
     return SpecifierSet(",".join(widened))
 
 
-def _parse_bounds(text: str | None, option: str) -> SpecifierSet | None:
+def _parse_python(text: str | None) -> SpecifierSet | None:
     if text is None:
         return None
     bounds = text
@@ -342,7 +337,7 @@ def _parse_bounds(text: str | None, option: str) -> SpecifierSet | None:
         return SpecifierSet(bounds)
     except InvalidSpecifier as error:
         raise UsageError(
-            f"{option} {text}: write a version such as 3.10, or bounds such as >=3.8,<3.11"
+            f"--python {text}: write a version such as 3.10, or bounds such as >=3.8,<3.11"
         ) from error
 
 

@@ -112,8 +112,9 @@ def unpack(path: Path, store: Store, folder: Path, progress: Transfer | None = N
 
 def _take(file: IO[bytes] | None, member: Member, store: Store, folder: Path) -> None:
     """Give a member's bytes their place.  Raises IntegrityError where they are others than the table says."""
-    final = store.artifact(member.sha256) if member.use == "store" else folder / member.path
-    if member.use == "plain" or (member.use == "store" and is_complete(final, member.size)):
+    is_stored = member.use == "store"
+    final = store.artifact(member.sha256) if is_stored else folder / member.path
+    if member.use == "plain" or (is_stored and is_complete(final, member.size)):
         return
     with store.work("unpack") as work:
         temporary = work / "file"
@@ -121,7 +122,7 @@ def _take(file: IO[bytes] | None, member: Member, store: Store, folder: Path) ->
             raise IntegrityError(
                 f"was changed: its sha256 is not {member.sha256}", where=member.path
             )
-        if member.use == "store":
+        if is_stored:
             commit_file(temporary, final)
         else:
             with os_errors_as(final):

@@ -45,6 +45,8 @@ FAMILIES = (*(f"lib{name}.so.*" for name in _FAMILIES), "libcuda.so*")
 """Libraries of which every copy in the image is listed."""
 
 
+IMPORT_SECONDS = 180
+"""For each module that is imported."""
 IMPORT_PARTS = ("preamble", "distributions", "errors", "child", "beginnings")
 """What the probe of imports needs of ``probes/shared/``."""
 TOOLKITS = ("/usr/local/cuda*",)
@@ -129,7 +131,6 @@ def conda_request(expected: Expected) -> ProbeRequest:
 
 def imports_request(
     expected: Expected,
-    limit: int = 180,
     uses: Mapping[str, Texts] | None = None,
     *,
     gpu: bool = False,
@@ -138,7 +139,7 @@ def imports_request(
 ) -> ProbeRequest:
     """Ask whether the framework, the direct requirements and the recipe's own list import.
 
-    ``limit`` is for each.  ``uses`` are further modules with names of each: they are tried where a
+    ``uses`` are further modules with names of each: they are tried where a
     distribution in the image has them.  Above "quick", programs are tried that want a driver too,
     under one that can do nothing (stub_driver), unless this machine has a real one (``gpu``).
     ``compiles`` tells that the project uses torch.compile or Triton, which have programs too;
@@ -172,10 +173,11 @@ def imports_request(
             "entries": msgspec.to_builtins(entries),
             "found": found,
             "lines": msgspec.to_builtins(lines),
-            "limit": limit,
+            "limit": IMPORT_SECONDS,
         },
         parts=(*IMPORT_PARTS, "stub_driver") if stub else IMPORT_PARTS,
-        limit=limit * (len(expected.direct) + len(expected.imports) + len(used) + 2) + 30.0,
+        limit=IMPORT_SECONDS * (len(expected.direct) + len(expected.imports) + len(used) + 2)
+        + 30.0,
     )
 
 

@@ -98,9 +98,10 @@ def gc_command(context: Context, *, days: float | None, dry_run: bool, as_json: 
     verb = "would be removed" if dry_run else "removed"
     removed = count_noun(len(gone), "file or folder", "files and folders")
     print_text(f"{removed} {verb}, {human_bytes(sum(item.size for item in gone))}")
-    if len(gone) < len(found):
+    left = len(found) - len(gone)
+    if left:
         print_text(
-            f"{len(found) - len(gone)} could not be removed: they belong to somebody else, or a process still uses them"
+            f"{left} could not be removed: they belong to somebody else, or a process still uses them"
         )
 
 

@@ -120,16 +120,16 @@ def _usual_account(features: Features, settings: Settings) -> str | None:
 
 
 def _array_of(rows: tuple[Texts, ...], intent: Intent) -> Intent:
-    if intent.array is None:
-        return replace(intent, array=Array(first=1, last=len(rows)))
-    limit = intent.array.limit
-    if (intent.array.first, intent.array.last, intent.array.step) != (1, len(rows), 1):
-        raise UsageError(
-            f"the table gives the tasks 1-{len(rows)}",
-            where="--array",
-            hint=f"--array 1-{len(rows)}%AT-ONCE, or leave it out",
-        )
-    return replace(intent, array=Array(first=1, last=len(rows), limit=limit))
+    tasks = Array(first=1, last=len(rows))
+    given = intent.array
+    if given is not None:
+        tasks = replace(tasks, limit=given.limit)
+        if given != tasks:
+            hint = f"--array 1-{tasks.last}%AT-ONCE, or leave it out"
+            raise UsageError(
+                f"the table gives the tasks 1-{tasks.last}", where="--array", hint=hint
+            )
+    return replace(intent, array=tasks)
 
 
 def _checked(intent: Intent, site: Site, settings: Settings) -> Texts:

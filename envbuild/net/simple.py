@@ -82,10 +82,11 @@ def links_of_html(text: str, page: str) -> tuple[Link, ...]:
         raise PageError(f"has an unusable base address: {error}") from error
     found = []
     for anchor in parser.anchors:
+        href = anchor["href"]
         written = Link(
-            file=_name_in(anchor["href"]),
-            url=anchor["href"],
-            sha256=_fragment_hash(anchor["href"]),
+            file=_name_in(href),
+            url=href,
+            sha256=_fragment_hash(href),
             uploaded=anchor.get("data-upload-time"),
             yanked="data-yanked" in anchor,
             requires_python=anchor.get("data-requires-python"),

@@ -52,8 +52,9 @@ def _help_lines(module: Modulefile) -> list[str]:
 
 
 def _whatis_lines(module: Modulefile) -> list[str]:
-    described = module.summary or f"Python environment {module.name}"
-    return [f"Name: {module.name}", f"Version: {module.version}", f"Description: {described}"]
+    name = module.name
+    described = module.summary or f"Python environment {name}"
+    return [f"Name: {name}", f"Version: {module.version}", f"Description: {described}"]
 
 
 def render_lua(module: Modulefile) -> str:

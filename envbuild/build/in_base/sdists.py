@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from installer import install
 from installer.destinations import SchemeDictionaryDestination
@@ -45,6 +46,8 @@ from envbuild.toml import parse_toml
 
 INSTALLER = "uv"
 """Locked as a tool of the written definition; building needs none of it."""
+PYPROJECT = re.compile(r"[^/]*/pyproject\.toml")
+"""Its path in an archive that has one top folder."""
 WHEEL_LIMIT = 1 << 34
 """Bytes of a wheel that was built, at most.
 
@@ -119,10 +122,7 @@ def _build_order(tools: Sequence[PythonPackage], store: Store) -> list[PythonPac
     named = {canonicalize_name(tool.name): tool for tool in tools}
     wanted = {}
     for name, tool in sorted(named.items()):
-        text = _read_top(store.artifact(tool.sha256), tool.file, "pyproject.toml")
-        system = (
-            parse_toml(text, f"{tool.file}/pyproject.toml").get("build-system") if text else None
-        )
+        system = _read_pyproject(store.artifact(tool.sha256), tool.file).get("build-system")
         requires = system.get("requires", []) if isinstance(system, dict) else []
         lines = [str(line) for line in requires] if isinstance(requires, list) else []
         found = {canonicalize_name(re.split(r"[^A-Za-z0-9._-]", line.strip())[0]) for line in lines}
@@ -210,29 +210,29 @@ def _read_backend(archive: Path, name: str) -> dict[str, object]:
     """Read which backend a source archive names in its pyproject.toml."""
     from envbuild.resolve.sources.pep517 import backend_of  # slow, and only source packages need it
 
-    text = _read_top(archive, name, "pyproject.toml")
-    named = backend_of(parse_toml(text, f"{name}/pyproject.toml") if text else {})
+    named = backend_of(_read_pyproject(archive, name))
     if named is None:
         raise IntegrityError("its pyproject.toml names no proper build-backend", where=name)
     return {"backend": named[0], "backend-path": named[1]}
 
 
-def _read_top(archive: Path, name: str, file: str) -> str | None:
-    """Return a text file of an archive's one top folder, None where it has none."""
+def _read_pyproject(archive: Path, name: str) -> dict[str, Any]:
+    """Return what the pyproject.toml in an archive's one top folder says, nothing without one."""
     with reading("this source archive cannot be read", name):
-        if name.endswith(".zip"):
-            with zipfile.ZipFile(archive) as zipped:
-                found = next(
-                    (n for n in zipped.namelist() if n.count("/") == 1 and n.endswith(f"/{file}")),
-                    None,
-                )
-                return zipped.open(found).read(limits.TEXT).decode() if found else None
-        with opened_members(archive) as (tar, members):
-            for member in members:
-                inner = member.name.removeprefix("./")
-                if inner.count("/") == 1 and inner.endswith(f"/{file}") and member.isfile():
-                    stream = tar.extractfile(member)
-                    return stream.read(limits.TEXT).decode() if stream else None
+        text = _pyproject_text(archive, name)
+    return parse_toml(text, f"{name}/pyproject.toml") if text else {}
+
+
+def _pyproject_text(archive: Path, name: str) -> str | None:
+    if name.endswith(".zip"):
+        with zipfile.ZipFile(archive) as zipped:
+            found = next(filter(PYPROJECT.fullmatch, zipped.namelist()), None)
+            return zipped.open(found).read(limits.TEXT).decode() if found else None
+    with opened_members(archive) as (tar, members):
+        for member in members:
+            if PYPROJECT.fullmatch(member.name.removeprefix("./")) and member.isfile():
+                stream = tar.extractfile(member)
+                return stream.read(limits.TEXT).decode() if stream else None
     return None
 
 

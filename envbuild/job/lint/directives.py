@@ -73,9 +73,10 @@ def find_misspelt(script: BatchScript) -> Iterator[LintFinding]:
         found = re.match(r"#([A-Za-z]{3,8}) ?(?=-{1,2}[A-Za-z])", line)
         if not found:
             continue
+        written = found[1]
         for word in words:
-            if found[1] != word and _is_like(found[1], word):
-                reason = f"#{found[1]} is a comment to the scheduler: the line is ignored"
+            if written != word and _is_like(written, word):
+                reason = f"#{written} is a comment to the scheduler: the line is ignored"
                 yield LintFinding(kind="misspelt", line=number, reason=reason, fix=f"#{word}")
 
 
@@ -176,10 +177,10 @@ def find_memory(script: BatchScript) -> Iterator[LintFinding]:
     found = [script.find_option(name) for name in dialect.memory_options]
     resources = script.resources()
     found += [resources.get(name) for name in dialect.memory_resources]
-    for item in found:
-        if item and COUNT.fullmatch(item[1]) and _is_too_little(int(item[1]), unit):
-            reason = f"{item[1]} without a unit is {item[1]} {unit}"
-            yield LintFinding(kind="bare-memory", line=item[0], reason=reason, fix=f"{item[1]}G")
+    for line, amount in filter(None, found):
+        if COUNT.fullmatch(amount) and _is_too_little(int(amount), unit):
+            reason = f"{amount} without a unit is {amount} {unit}"
+            yield LintFinding(kind="bare-memory", line=line, reason=reason, fix=f"{amount}G")
 
 
 def _is_too_little(amount: int, unit: str) -> bool:

@@ -48,14 +48,13 @@ def _check_required(intent: Intent, site: Site) -> None:
 def _check_queue(intent: Intent, site: Site) -> None:
     if not features_of(site).queues:
         return
-    if intent.partition is not None and site.partition and site.queue(intent.partition) is None:
+    named = intent.partition
+    queue = site.queue(named)
+    if named is not None and site.partition and queue is None:
         names = [row.name for row in site.partition]
-        refuse(
-            site, "partition", f'there is no "{intent.partition}"{closest(intent.partition, names)}'
-        )
-    if intent.partition is not None and site.pbs.type_is_queue:
+        refuse(site, "partition", f'there is no "{named}"{closest(named, names)}')
+    if named is not None and site.pbs.type_is_queue:
         refuse(site, "partition", "the queue follows from the GPUs and nodes here; leave it out")
-    queue = site.queue(intent.partition)
     known = (queue.gpu_types if queue else ()) or site.resources.gpu_types
     if intent.gpu_type is not None and intent.gpu_type not in known:
         rule = f'there are no "{intent.gpu_type}"{closest(intent.gpu_type, known)}'

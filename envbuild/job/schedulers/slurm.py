@@ -276,16 +276,16 @@ def _read_queue(result: Result, job: str) -> Status | None:  # noqa: ARG001
     rows = [line.split("|", 3) for line in result.stdout.splitlines() if line.count("|") >= 3]
     if result.code or not rows:
         return None
-    states = [row[1] for row in rows]
-    for row in rows:
-        if row[1] in RUNNING:
-            return Status(phase="running", node=row[3])
-    for row in rows:
-        if row[1] in HALTED:
-            return Status(phase="running", reason="suspended", node=row[3])
+    for _, state, _, node in rows:
+        if state in RUNNING:
+            return Status(phase="running", node=node)
+    for _, state, _, node in rows:
+        if state in HALTED:
+            return Status(phase="running", reason="suspended", node=node)
     # tasks of an array that have ended are shown beside those that wait
-    if all(state in QUEUED for state in states):
-        reason = "" if rows[0][2] == "None" else rows[0][2]
+    if all(state in QUEUED for _, state, _, _ in rows):
+        reason = rows[0][2]
+        reason = "" if reason == "None" else reason
         return Status(phase="queued", reason=STUCK.get(reason, reason), stuck=reason in STUCK)
     return None
 

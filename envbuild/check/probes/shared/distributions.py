@@ -5,6 +5,7 @@ import hashlib
 import importlib.util
 import re
 
+NO_PACKAGES = ("", "..", "__pycache__")
 PRIVATE = {
     "test",
     "tests",
@@ -111,20 +112,17 @@ def packages(paths):
     """The outermost importable names among paths: packages with __init__, and single modules."""
     names = set()
     for path in paths:
-        parts = path.split("/")
-        if parts[0].endswith((".dist-info", ".egg-info", ".data")) or parts[0] in (
-            "",
-            "..",
-            "__pycache__",
-        ):
+        top = path.split("/", 1)[0]
+        if top.endswith((".dist-info", ".egg-info", ".data")) or top in NO_PACKAGES:
             continue
-        stem = parts[-1].split(".")[0]
-        if not parts[-1].endswith((".py", ".so")):
+        folders, file = path.split("/")[:-1], path.rpartition("/")[2]
+        stem = file.split(".")[0]
+        if not file.endswith((".py", ".so")):
             continue
-        if len(parts) == 1:
+        if not folders:
             names.add(stem)
-        elif stem == "__init__" and all(part.isidentifier() for part in parts[:-1]):
-            names.add(".".join(parts[:-1]))
+        elif stem == "__init__" and all(folder.isidentifier() for folder in folders):
+            names.add(".".join(folders))
     outermost = {
         name
         for name in names

@@ -4,6 +4,7 @@ import struct
 
 PT_LOAD, PT_DYNAMIC = 1, 2
 DT_NEEDED, DT_STRTAB, DT_SONAME, DT_RPATH, DT_RUNPATH = 1, 5, 14, 15, 29
+DT_TEXTS = (DT_NEEDED, DT_SONAME, DT_RPATH, DT_RUNPATH)
 DT_VERDEF, DT_VERDEFNUM, DT_VERNEED, DT_VERNEEDNUM = 0x6FFFFFFC, 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF
 MOST_VERSIONS = 4096
 BIGGEST_TABLE = 64 << 20
@@ -84,15 +85,11 @@ class Elf(object):
         if base is None:
             raise Unreadable("its string table is outside the file")
         self.tables = (order, base, place, values)
-        for tag, value in tags:
-            if tag == DT_NEEDED:
-                self.needed.append(text_at(file, base + value))
-            elif tag == DT_SONAME:
-                self.soname = text_at(file, base + value)
-            elif tag == DT_RPATH:
-                self.rpath = text_at(file, base + value)
-            elif tag == DT_RUNPATH:
-                self.runpath = text_at(file, base + value)
+        texts = [(tag, text_at(file, base + value)) for tag, value in tags if tag in DT_TEXTS]
+        self.needed = [text for tag, text in texts if tag == DT_NEEDED]
+        named = dict(texts)
+        self.soname = named.get(DT_SONAME)
+        self.rpath, self.runpath = named.get(DT_RPATH, ""), named.get(DT_RUNPATH, "")
 
     def versions_needed(self):
         """library -> names of the symbol versions that it must have.  Raises what BROKEN has."""

@@ -5,6 +5,7 @@ folders; $ORIGIN, $LIB and $PLATFORM are replaced.  A process finds what it has 
 """
 
 import fnmatch
+import itertools
 import platform
 import struct
 import sysconfig
@@ -110,16 +111,16 @@ class Search(object):
             return soname if os.path.exists(soname) else None
         before = [] if runpath else list(rpath)
         given = self.library_path if library_path is None else library_path
-        for folder in before + given + list(runpath):
-            if soname in self.names(folder) and self.fits(os.path.join(folder, soname)):
-                return os.path.join(folder, soname)
-        for path in self.cache.get(soname, ()):
-            if os.path.exists(path) and self.fits(path):
-                return path
-        for folder in self.defaults:
-            if soname in self.names(folder) and self.fits(os.path.join(folder, soname)):
-                return os.path.join(folder, soname)
-        return None
+        asked = self.places(soname, before + given + list(runpath))
+        cached = filter(os.path.exists, self.cache.get(soname, ()))
+        found = itertools.chain(asked, cached, self.places(soname, self.defaults))
+        return next(filter(self.fits, found), None)
+
+    def places(self, soname, folders):
+        """Yield the paths of a library in those folders that list it."""
+        for folder in folders:
+            if soname in self.names(folder):
+                yield os.path.join(folder, soname)
 
 
 class Process(object):
