@@ -74,7 +74,8 @@ def plan_caches(
             given.append((row.variable, folder))
             continue
         variables.append((row.variable, str(PurePosixPath(inside[row.keep]) / row.folder)))
-        made += [str(kept[row.keep] / row.folder)] if row.made else []
+        if row.made:
+            made.append(str(kept[row.keep] / row.folder))
     folders = [(str(kept[kind]), inside[kind]) for kind in kept]
     own = wanted if isinstance(wanted, tuple) else ()
     folders += [(str(top / "home" / name), name) for name in own]

@@ -55,8 +55,8 @@ class Cage:
         shown = {path.resolve(): kind for path, kind in sorted(named.items())} | named
         listed = [f"{kind}:{path}" for path, kind in shown.items()]
         # when all has been stashed
-        home = (command.env or {}).get("HOME", "")
-        listed += [f"cover:{folder}" for folder in closed_folders(shown, home)]
+        given = command.env or {}
+        listed += [f"cover:{folder}" for folder in closed_folders(shown, given.get("HOME", ""))]
         stash = _free_stash(shown)
         # the user is 0 of the first namespace, his ids begin with 1
         owner = "1:1" if self.nested else f"{self.uids[0]}:{self.gids[0]}"
@@ -64,7 +64,7 @@ class Cage:
         script = read_script("envbuild", "host_scripts/show_paths.sh") + self._enter()
         arguments = (owner, stash, str(command.cwd or "/"), *listed)
         outer = (self.program, *first, "--mount", "sh", "-c", script, "envbuild-cage", *arguments)
-        env = _own_folders(command.env or {}, stash, named)
+        env = _own_folders(given, stash, named)
         argv = (*outer, "--", *self._namespaces(), "--", *command.argv)
         return replace(command, argv=argv, cwd=None, env=env)
 

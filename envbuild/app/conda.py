@@ -26,7 +26,8 @@ def read_target(recipe: Recipe, site: str | None, context: Context) -> GpuTarget
     cards = {capability_of(name) for name in target.gpu} if site is None else set[int]()
     for text in (site,) if site else target.sites:
         found = find_site(text, context)
-        drivers += [found.host.driver] if found.host.driver else []
+        if found.host.driver:
+            drivers.append(found.host.driver)
         cards |= _cards_of(found, text.partition(":")[2] or None)
     oldest = min(drivers, key=numbers) if drivers else None
     return GpuTarget(driver=oldest, capabilities=tuple(sorted(cards)))

@@ -113,10 +113,11 @@ def parse_bind(text: str, cwd: Path) -> Bind:
     mode = parts.pop() if len(parts) > 1 and parts[-1] in ("ro", "rw") else "rw"
     if not 1 <= len(parts) <= 2 or not all(parts):
         raise UsageError("--bind takes SRC[:DEST][:ro]", where=text)
-    source = cwd / parts[0]
+    written, *inside = parts
+    source = cwd / written
     if not source.exists():
-        raise UsageError("the file or folder to bind does not exist", where=parts[0])
-    target = parts[1] if len(parts) == 2 else str(source)
+        raise UsageError("the file or folder to bind does not exist", where=written)
+    target = inside[0] if inside else str(source)
     if not target.startswith("/"):
         raise UsageError("the path in the container must be absolute", where=text)
     return source, target, mode == "rw"

@@ -29,6 +29,7 @@ from envbuild.errors import IntegrityError, SpaceError, UsageError
 from envbuild.formats.oci import OciImage
 from envbuild.host import free_bytes
 from envbuild.lock.digest import lock_digest
+from envbuild.lock.model import Lock
 from envbuild.lock.write import write_lock
 from envbuild.plan.apptainer import with_header
 from envbuild.recipe.model import Source
@@ -85,6 +86,19 @@ def write_bundle(
         return _write(target, table, contents, order, context)
 
 
+def _stored_contents(lock: Lock, store: Store) -> Iterator[Content]:
+    """Yield what the lock names and the store keeps, where build.sh looks for it."""
+    named = []
+    for deb in lock.debian:
+        folder = "base/debian" if deb.group == "base" else "files/envbuild/debian"
+        named.append((f"{folder}/{deb.file}", deb.sha256))
+    named += [(f"files/envbuild/python/{wheel.file}", wheel.sha256) for wheel in lock.python]
+    named += [(f"files/envbuild/conda/{package.file}", package.sha256) for package in lock.conda]
+    named += [(f"files/envbuild/files/{tar.sha256}.tar", tar.sha256) for tar in lock.files]
+    for path, sha256 in named:
+        yield Content(path=path, use="store", source=store.artifact(sha256), sha256=sha256)
+
+
 def _contents(
     source: Source, order: BuildSpec, context: Context, tool: OwnWheels | None, work: Path
 ) -> Iterator[Content]:
@@ -111,23 +125,7 @@ def _contents(
     yield Content(
         path=f"lockfiles/{recipe.name}.{name}", use="project", source=write_lock(lock).encode()
     )
-    for deb in lock.debian:
-        folder = "base/debian" if deb.group == "base" else "files/envbuild/debian"
-        kept = context.store.artifact(deb.sha256)
-        yield Content(path=f"{folder}/{deb.file}", use="store", source=kept, sha256=deb.sha256)
-    named = [(f"python/{wheel.file}", wheel.sha256) for wheel in lock.python]
-    named += [(f"conda/{package.file}", package.sha256) for package in lock.conda]
-    for name, sha256 in named:
-        kept = context.store.artifact(sha256)
-        yield Content(path=f"files/envbuild/{name}", use="store", source=kept, sha256=sha256)
-    for locked in lock.files:
-        kept = context.store.artifact(locked.sha256)
-        yield Content(
-            path=f"files/envbuild/files/{locked.sha256}.tar",
-            use="store",
-            source=kept,
-            sha256=locked.sha256,
-        )
+    yield from _stored_contents(lock, context.store)
     yield from base
     for path in tool.wheels if tool else ():
         yield Content(path=f"tool/{path.name}", use="plain", source=path)

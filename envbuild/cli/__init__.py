@@ -133,13 +133,13 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the verb; an unknown one gets the nearest names."""
         known = (*VERBS, *ALIASES)
-        if args and args[0] not in known and not args[0].startswith("-"):
+        first, second = (*args, "", "")[:2]
+        if args and first not in known and not first.startswith("-"):
             from envbuild.cli.faults import explain_word  # late: --help stays quick
 
-            if len(args) > 1 and args[1] in known:
-                what = f"the command comes first: envbuild {args[1]} {args[0]}"
-            else:
-                what = explain_word(args[0], VERBS)
+            what = f"the command comes first: envbuild {second} {first}"
+            if second not in known:
+                what = explain_word(first, VERBS)
             raise click.UsageError(what, ctx)
         return super().resolve_command(ctx, args)
 

@@ -20,11 +20,12 @@ from envbuild.job.track.tail import LogTail
 @click.pass_obj
 def command(context: Context, *, job: str | None, go_on: bool) -> int:
     """Print the log of a job that was submitted from this folder; without an ID, of the last one."""
-    record = find_record(job, context.settings.cwd) if job else last_record(context.settings.cwd)
+    folder = context.settings.cwd
+    record = find_record(job, folder) if job else last_record(folder)
     job = job or plain_id(record.id)
     if go_on:
         return follow_job(context, record, load_site(record.site, context.settings))
-    found = [path for path in log_files(record, context.settings.cwd) if path.is_file()]
+    found = [path for path in log_files(record, folder) if path.is_file()]
     if not found:
         hint = f"envbuild status {job}"
         raise UsageError("the job has written nothing yet", where=job, hint=hint)

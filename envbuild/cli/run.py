@@ -31,16 +31,11 @@ def command(
 
 def _recipe_command(name: str | None, context: Context) -> Texts:
     if name is not None and is_image_path(name):
-        raise UsageError(
-            "an image has no [run] command of its own",
-            where=name,
-            hint="name the command: -- CMD …",
-        )
+        what = "an image has no [run] command of its own"
+        raise UsageError(what, where=name, hint="name the command: -- CMD …")
     source = find_recipe(name, context.settings)
-    if not source.recipe.run.command:
-        raise UsageError(
-            "the recipe has no [run] command",
-            where=source.path,
-            hint="add one, or name it here: -- CMD …",
-        )
-    return source.recipe.run.command
+    command = source.recipe.run.command
+    if not command:
+        what, hint = "the recipe has no [run] command", "add one, or name it here: -- CMD …"
+        raise UsageError(what, where=source.path, hint=hint)
+    return command

@@ -50,18 +50,19 @@ def path_command(context: Context, *, as_json: bool) -> None:
 @click.pass_obj
 def du_command(context: Context, *, as_json: bool) -> None:
     """Say how much space the store takes, and for what."""
-    top = context.store.root / LAYOUT
+    root = context.store.root
+    top = root / LAYOUT
     names = sorted(path.name for path in top.iterdir() if path.is_dir()) if top.is_dir() else []
     sizes = {name: tree_size(top / name) for name in names}
     if as_json:
-        print_json({"path": str(context.store.root), "size": sizes, "total": sum(sizes.values())})
+        print_json({"path": str(root), "size": sizes, "total": sum(sizes.values())})
         return
     for name in sorted(names, key=sizes.__getitem__, reverse=True):
         size = human_bytes(sizes[name])
         line = f"{size:>10}  {name:<10}  {KEPT.get(name, '')}"
         print_text(line.rstrip())
     total = human_bytes(sum(sizes.values()))
-    print_text(f"{total:>10}  in all, in {context.store.root}")
+    print_text(f"{total:>10}  in all, in {root}")
 
 
 @command.command("gc")

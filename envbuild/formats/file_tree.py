@@ -181,11 +181,12 @@ class _Stack:
                 )
             entry, number = found
         held = self.tree.get(path)
+        kinds = {entry.kind, held[0].kind if held else entry.kind}
         # a file over a folder, or a folder over a file, takes all of it away
-        if held is not None and held[0].kind != entry.kind and "d" in (held[0].kind, entry.kind):
+        if len(kinds) > 1 and "d" in kinds:
             self._remove_tree(path)
         # paths that were resolved through this name lead elsewhere from now on
-        if entry.kind in "ld" and held is not None and held[0].kind != entry.kind:
+        if len(kinds) > 1 and entry.kind in "ld":
             self._real.clear()
         self.tree[path] = (
             entry if entry.path == path else structs.replace(entry, path=path),

@@ -100,10 +100,7 @@ def write_sif(
     # a SIF has a UUID: the same image must have the same
     unique = bytearray(hashlib.sha256(identity.encode()).digest()[:16])
     # RFC 9562, version 8: by its own rule
-    unique[6], unique[8] = (
-        unique[6] & 0x0F | 0x80,
-        unique[8] & 0x3F | 0x80,
-    )
+    unique[6], unique[8] = unique[6] & 0x0F | 0x80, unique[8] & 0x3F | 0x80
     out.seek(0)
     out.write(
         HEADER.pack(

@@ -187,7 +187,8 @@ class SquashImage:
             kind, length = rows.take("<HH")
             (name,) = rows.take(f"<{length}s")
             (size,) = rows.take("<I")
-            if (kind & ~ELSEWHERE) >= len(XATTR_KINDS):
+            prefix = kind & ~ELSEWHERE
+            if prefix >= len(XATTR_KINDS):
                 raise self.damaged("an extended attribute is of no known kind")
             total.take(size + len(name) + ATTRIBUTE)
             (value,) = rows.take(f"<{size}s")
@@ -198,7 +199,7 @@ class SquashImage:
                 (size,) = shared.take("<I")
                 total.take(size)
                 (value,) = shared.take(f"<{size}s")
-            pairs.append((XATTR_KINDS[kind & ~ELSEWHERE] + name.decode(), value))
+            pairs.append((XATTR_KINDS[prefix] + name.decode(), value))
         return tuple(sorted(pairs))
 
     def entries(self) -> Iterator[TreeEntry]:

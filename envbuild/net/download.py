@@ -127,8 +127,9 @@ class _Receiver:
             self._start_again()
             raise PassingError(str(error)) from error
         except PassingError as error:
-            self.partial.continued = self.partial.have > 0
-            progressed = self.partial.have - begun >= PROGRESS
+            have = self.partial.have
+            self.partial.continued = have > 0
+            progressed = have - begun >= PROGRESS
             raise PassingError(
                 error.reason, wait=error.wait, progressed=progressed, hint=error.hint
             ) from error

@@ -46,10 +46,16 @@ def plan_again(
     site = load_site(first.site, settings)
     require_believed(site, settings)
     intent = change_intent(first.job.intent, request.flags)
-    job = replace(first.job, intent=intent, allocation=allocate(intent, site, interactive=False))
-    job = replace(job, origin=first.job.key or "", key=None, checked=())
-    job = replace(job, secrets=newest.job.secrets if newest.job else None)
-    job = replace(job, commit=git_commit(settings, context.runner))
+    job = replace(
+        first.job,
+        intent=intent,
+        allocation=allocate(intent, site, interactive=False),
+        origin=first.job.key or "",
+        key=None,
+        checked=(),
+        secrets=newest.job.secrets if newest.job else None,
+        commit=git_commit(settings, context.runner),
+    )
     if job.intent.array is not None:
         job = _with_tasks(job, failed, site)
     found = None

@@ -184,13 +184,11 @@ def hand_variables(job: Job, request: JobRequest, context: Context) -> tuple[Job
 
 
 def _recipe_command(found: FoundImage, name: str) -> Texts:
-    if found.source is None or not found.source.recipe.run.command:
-        raise UsageError(
-            "which command?",
-            where=name,
-            hint=f"envbuild submit {shlex.quote(name)} -- python train.py",
-        )
-    return found.source.recipe.run.command
+    command = found.source.recipe.run.command if found.source else ()
+    if not command:
+        hint = f"envbuild submit {shlex.quote(name)} -- python train.py"
+        raise UsageError("which command?", where=name, hint=hint)
+    return command
 
 
 def find_unfit(found: FoundImage, intent: Intent, site: Site) -> str | None:

@@ -92,7 +92,8 @@ def submit_check(
         context.report.say(f"job {record.id} checks this image already")
         return record, site
     words = ("check", *((target,) if target else ()), "--level", level, "--json")
-    words += ("--require-gpu",) if require_gpu else ()
+    if require_gpu:
+        words += ("--require-gpu",)
     intent = _check_intent(site_text, target, context, account=account, level=level)
     record = _submit_words((words,), intent, site, context, purpose="check", subject=subject)
     return record, site

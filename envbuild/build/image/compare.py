@@ -53,18 +53,20 @@ def _object_title(item: SifObject) -> str:
     return f"layer {item.name}" if item.name else "the file system"
 
 
+def _read_partition(path: Path, item: SifObject, pool: Executor) -> dict[str, TreeEntry]:
+    with closing(SquashImage(path, item.offset, item.size)) as image:
+        return read_tree(image, pool)
+
+
 def _compare_partitions(
     one: tuple[Path, SifObject], two: tuple[Path, SifObject], pool: Executor
 ) -> str:
-    trees: list[dict[str, TreeEntry]] = []
-    for path, item in (one, two):
-        with closing(SquashImage(path, item.offset, item.size)) as image:
-            trees.append(read_tree(image, pool))
-    missing, changed, extra = compare_trees(trees[0], trees[1])
+    before, after = _read_partition(*one, pool), _read_partition(*two, pool)
+    missing, changed, extra = compare_trees(before, after)
     rows = [f"/{path} is only in the first" for path in missing]
     rows += [f"/{path} is only in the second" for path in extra]
     rows += [f"/{path}: {what}" for path, what in changed]
-    rows = rows or _compare_packing(trees[0], trees[1])
+    rows = rows or _compare_packing(before, after)
     if not rows and not _same_bytes(one, two):
         rows = ["the files are the same, its tables are not"]
     more = f" and {len(rows) - SHOWN} more" if len(rows) > SHOWN else ""

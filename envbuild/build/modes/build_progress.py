@@ -36,8 +36,9 @@ class BuildProgress:
     def read_line(self, line: str) -> None:
         """Take in a line that a tool of the build printed."""
         step = STEP.match(line)
-        if step and 0 < int(step[1]) <= int(step[2]):
-            self._reach(60 * int(step[1]) // int(step[2]))
+        done, steps = map(int, step.groups()) if step else (0, 0)
+        if 0 < done <= steps:
+            self._reach(60 * done // steps)
         for mark, percent in MARKS.items():
             if mark in line:
                 self._reach(percent)

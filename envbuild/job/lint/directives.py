@@ -234,39 +234,33 @@ def find_mixed_pbs(script: BatchScript) -> Iterator[LintFinding]:
 def find_export(script: BatchScript) -> Iterator[LintFinding]:
     """--export without ALL: the job has no other variable of the caller's (sbatch(1))."""
     found = script.find_option("--export")
-    if found and not re.match(r"(?:ALL|NONE|NIL)\b", found[1], re.IGNORECASE):
+    if found is None:
+        return
+    line, names = found
+    if not re.match(r"(?:ALL|NONE|NIL)\b", names, re.IGNORECASE):
         reason = "--export without ALL hands on nothing else of your environment"
-        yield LintFinding(
-            kind="export-without-all", line=found[0], reason=reason, fix=f"--export=ALL,{found[1]}"
-        )
+        fix = f"--export=ALL,{names}"
+        yield LintFinding(kind="export-without-all", line=line, reason=reason, fix=fix)
 
 
 def find_fixed_node(script: BatchScript) -> Iterator[LintFinding]:
     """Find a node by its name."""
     found = script.find_option("--nodelist")
-    if found and found[1]:
-        reason = (
-            f"the job waits for {found[1]}, also while others are free, and for ever if it is gone"
-        )
-        yield LintFinding(
-            kind="fixed-node",
-            line=found[0],
-            reason=reason,
-            fix="--constraint, or --exclude the bad ones",
-        )
+    line, node = found or (0, "")
+    if node:
+        reason = f"the job waits for {node}, also while others are free, and for ever if it is gone"
+        fix = "--constraint, or --exclude the bad ones"
+        yield LintFinding(kind="fixed-node", line=line, reason=reason, fix=fix)
 
 
 def find_spread_tasks(script: BatchScript) -> Iterator[LintFinding]:
     """Find several tasks, and nobody who starts them: their cores may be on several nodes."""
     found = script.find_option("--ntasks")
     tied = script.find_option("--nodes", "--ntasks-per-node")
-    if found is None or tied or not COUNT.fullmatch(found[1]) or int(found[1]) < 2:
+    line, count = found or (0, "")
+    if tied or not COUNT.fullmatch(count) or int(count) < 2:
         return
     if not re.search(STARTERS, script.body) and "SLURM_NTASKS" not in script.body:
-        reason = f"{found[1]} tasks may lie on several nodes, and nothing here starts more than one"
-        yield LintFinding(
-            kind="tasks-for-cores",
-            line=found[0],
-            reason=reason,
-            fix=f"--ntasks=1 --cpus-per-task={found[1]}",
-        )
+        reason = f"{count} tasks may lie on several nodes, and nothing here starts more than one"
+        fix = f"--ntasks=1 --cpus-per-task={count}"
+        yield LintFinding(kind="tasks-for-cores", line=line, reason=reason, fix=fix)

@@ -93,7 +93,8 @@ def enter_function(job: Job, site: Site, scheduler: Scheduler) -> str:
     lines += [f"  {_exec_line(job, site, scheduler)}", "  code=$? own=$code"]
     lines += [*(f"  {line}" for line in NOT_STARTED.splitlines()), "  exec 6<&-"]
     lines += ['  rm -rf -- "$scratch"']
-    lines += ['  [ -z "$staged" ] || unstage'] if job.intent.stage else []
+    if job.intent.stage:
+        lines.append('  [ -z "$staged" ] || unstage')
     return "\n".join((*lines, '  return "$code"', "}", ""))
 
 
@@ -211,8 +212,10 @@ def _exec_line(job: Job, site: Site, scheduler: Scheduler) -> str:
         words += map(shlex.quote, bind_flags((Path(source), target, writable)))
     stage = job.intent.stage
     # bash before 4.4 takes an empty array for an unset variable, which "set -u" refuses
-    words += ['${kept[@]+"${kept[@]}"}'] if job.caches else []
-    words += ['${binds[@]+"${binds[@]}"}'] if stage else []
+    if job.caches:
+        words.append('${kept[@]+"${kept[@]}"}')
+    if stage:
+        words.append('${binds[@]+"${binds[@]}"}')
     # what the host reads in a file says that signals reach the command (supervise.sh)
     begin = 'echo >"$1"; shift; exec "$@"'
     ignored = scheduler.features.shell.ignored if site.gridengine.notify else ()

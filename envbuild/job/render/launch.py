@@ -81,7 +81,8 @@ def _program(site: Site, scheduler: Scheduler, job: Job) -> str:
     modules = loads or bool(site.modules.init)
     names = ["fail", "hand_on", "supervise", *(["load_module"] if loads else [])]
     names += [*(["prepare"] if modules else []), "node_local", "make_scratch", "remove_left"]
-    names += ["stage", "unstage", "copy_data"] if staged_data(job) else []
+    if staged_data(job):
+        names += ["stage", "unstage", "copy_data"]
     names += [
         "clean_environment",
         "protect_records",
@@ -104,7 +105,8 @@ def _program(site: Site, scheduler: Scheduler, job: Job) -> str:
     lines += [f"    {functions[-1]}", "  cat <<'END'"]
     # a rank without a trap dies of a signal, and takes the others with it
     lines += [f'trap "hand_on {one}" {one}' for one in ("TERM", "USR1")]
-    lines += ["prepare"] if modules else []
+    if modules:
+        lines.append("prepare")
     return "\n".join((*lines, 'enter "$@"', "END", ")", ""))
 
 

@@ -228,12 +228,12 @@ def _check_predecessors(job: Job) -> str:
 
 def _prepare(job: Job, site: Site, scheduler: Scheduler) -> str:
     """Return the function that loads modules; their scripts use variables that are not set."""
-    names = module_names(job, site, scheduler)
-    if not names and not site.modules.init:
+    names, init = module_names(job, site, scheduler), site.modules.init
+    if not names and not init:
         return ""
     lines = ["prepare() {", "  set +u"]
-    if site.modules.init:
-        lines += ["  # shellcheck disable=SC1090,SC1091", f"  {site.modules.init}"]
+    if init:
+        lines += ["  # shellcheck disable=SC1090,SC1091", f"  {init}"]
     lines += [f"  load_module {name}" for name in names]
     load = script_text("modules.sh") if names else ""
     return load + "\n".join((*lines, "  set -u", "}", "prepare", ""))

@@ -85,17 +85,14 @@ def _check_array(intent: Intent, site: Site) -> None:
     if not features.queues:
         rule = "there is no scheduler here that could run one"
         refuse(site, "array", rule, "run the command once per parameter")
-    if array.first < features.array_from:
-        refuse(
-            site, "array", f"tasks are numbered from {features.array_from} in {title} ({source})"
-        )
-    if len(array.numbers) < features.array_least:
+    lowest, most, count = features.array_from, site.limits.array, len(array.numbers)
+    if array.first < lowest:
+        refuse(site, "array", f"tasks are numbered from {lowest} in {title} ({source})")
+    if count < features.array_least:
         rule = f"an array of one task is none to {title} ({source})"
         refuse(site, "array", rule, "--each takes a table of one row for a plain job")
-    if site.limits.array is not None and len(array.numbers) > site.limits.array:
-        refuse(
-            site, "array", f"{len(array.numbers)} tasks are above the limit, {site.limits.array}"
-        )
+    if most is not None and count > most:
+        refuse(site, "array", f"{count} tasks are above the limit, {most}")
 
 
 def _check_limits(intent: Intent, found: Allocation, site: Site) -> None:

@@ -224,8 +224,9 @@ def parse_array(text: str, place: str) -> Array:
         raise UsageError(
             f"{text!r} is no array", where=place, hint="write FIRST-LAST[:STEP][%AT-ONCE]: 1-10%2"
         )
-    first, last = int(found[1]), int(found[2] or found[1])
-    step, limit = int(found[3] or 1), int(found[4]) if found[4] else None
+    begin, end, by, most = found.groups()
+    first, last = int(begin), int(end or begin)
+    step, limit = int(by or 1), int(most) if most else None
     if last < first or step == 0 or limit == 0:
         raise UsageError(f"the array {text!r} has no tasks", where=place)
     return Array(first=first, last=last, step=step, limit=limit)

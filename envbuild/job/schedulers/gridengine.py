@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from envbuild.job.model import Job, Status
-from envbuild.job.request.units import clock, short_memory, time_text
+from envbuild.job.request.units import clock, clock_seconds, short_memory, time_text
 from envbuild.job.schedulers.protocol import (
     Ask,
     Banner,
@@ -133,16 +133,20 @@ class GridEngine:
         if intent.walltime is not None:
             lines.append(("-l", f"h_rt={clock(intent.walltime)}"))
         partition = intent.partition or site.fields.partition
-        lines += [("-q", partition)] if partition else []
+        if partition:
+            lines.append(("-q", partition))
         if intent.account and not site.fields.account_on_command_line:
             lines.append((site.fields.account or "-P", intent.account))
         if intent.array:
             lines.append(("-t", array_text(job, limit="")))
-            lines += [("-tc", str(intent.array.limit))] if intent.array.limit else []
-        lines += [("-r", "y")] if intent.requeue else []
+            if intent.array.limit:
+                lines.append(("-tc", str(intent.array.limit)))
+        if intent.requeue:
+            lines.append(("-r", "y"))
         # there is no test for success: the script reads the receipts of the jobs in --after itself
         held = (*intent.after, *intent.after_any)
-        lines += [("-hold_jid", ",".join(held))] if held else []
+        if held:
+            lines.append(("-hold_jid", ",".join(held)))
         if site.gridengine.notify and not job.interactive:
             lines.append(("-notify",))
         return tuple(lines)
@@ -247,20 +251,16 @@ class GridEngine:
             lines.append(f"parallel-environment = {quote(chosen)}  # of: {' '.join(environments)}")
         lines += ["", "[fields]", '# required = ["account", "walltime"]', '# account = "-P"']
         most = re.search(r"^max_aj_tasks\s+(\d+)", ask("qconf", "-sconf"), re.MULTILINE)
-        lines += ["", "[limits]", f"array = {most[1]}"] if most and int(most[1]) else []
-        names = [
-            word
-            for word in ask("qconf", "-sql").split()
-            if re.fullmatch(r"[A-Za-z0-9][\w.-]*", word)
-        ]
+        if most and int(most[1]):
+            lines += ["", "[limits]", f"array = {most[1]}"]
+        queues = ask("qconf", "-sql").split()
+        names = [word for word in queues if re.fullmatch(r"[A-Za-z0-9][\w.-]*", word)]
         for name in names[:QUEUES]:
             lines += ["", "[[partition]]", f"name = {quote(name)}"]
             limit = re.search(r"^h_rt\s+(\d+):(\d+):(\d+)", ask("qconf", "-sq", name), re.MULTILINE)
             if limit:
-                hours, minutes, seconds = (int(part) for part in limit.groups())
-                lines.append(
-                    f"walltime = {quote(time_text(hours * 3600 + minutes * 60 + seconds))}"
-                )
+                longest = time_text(clock_seconds(*limit.groups()))
+                lines.append(f"walltime = {quote(longest)}")
         return lines
 
 

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from envbuild.job.model import Job, Status
-from envbuild.job.request.units import clock, short_memory, time_text
+from envbuild.job.request.units import clock, clock_seconds, short_memory, time_text
 from envbuild.job.schedulers.protocol import (
     Ask,
     Banner,
@@ -18,6 +18,7 @@ from envbuild.job.schedulers.protocol import (
     Words,
     array_text,
     command_words,
+    dependency_text,
     job_name,
     last_match,
     log_pattern,
@@ -157,7 +158,8 @@ class Pbs:
             if site.pbs.type_is_queue
             else intent.partition or site.fields.partition
         )
-        lines += [("-q", partition)] if partition else []
+        if partition:
+            lines.append(("-q", partition))
         if intent.account:
             option = site.fields.account or "-A"
             lines.append(
@@ -175,10 +177,11 @@ class Pbs:
             lines.append(("-l", f"walltime={clock(intent.walltime)}"))
         if intent.array:
             lines.append(("-J", array_text(job)))
-        lines += [("-r", "y")] if intent.requeue else []
-        waits = [f"afterok:{':'.join(intent.after)}"] if intent.after else []
-        waits += [f"afterany:{':'.join(intent.after_any)}"] if intent.after_any else []
-        lines += [("-W", f"depend={','.join(waits)}")] if waits else []
+        if intent.requeue:
+            lines.append(("-r", "y"))
+        waits = dependency_text(intent)
+        if waits:
+            lines.append(("-W", f"depend={waits}"))
         if not job.interactive:
             # a job gets 077 otherwise, whatever its user's is
             lines.append(("-W", f"umask={job.umask}"))
@@ -259,10 +262,12 @@ class Pbs:
         gpus = [int(n) for n in re.findall(r"resources_available\.ngpus = (\d+)", nodes)]
         most = max(gpus, default=0)
         lines = ["[resources]", f'gpu = "{"ngpus" if most else "none"}"', 'memory = "mem"']
-        lines += [f"gpus-per-node = {most}"] if most else []
+        if most:
+            lines.append(f"gpus-per-node = {most}")
         lines += ["", "[fields]", '# account = "-A"  # or -P, -W']
         default = re.search(r"default_queue = (\S+)", server)
-        lines += [f"# partition = {quote(default[1])}  # the default here"] if default else []
+        if default:
+            lines.append(f"# partition = {quote(default[1])}  # the default here")
         size = re.search(r"max_array_size = (\d+)", server)
         # 10000 where nothing is set (pbs_server_attributes(7B), max_array_size)
         lines += ["", "[limits]", f"array = {size[1] if size else 10000}"]
@@ -273,12 +278,11 @@ class Pbs:
             lines += ["", "[[partition]]", f"name = {quote(name[1])}"]
             limit = re.search(r"resources_max\.walltime = (\d+):(\d+):(\d+)", part)
             if limit:
-                hours, minutes, seconds = (int(number) for number in limit.groups())
-                lines.append(
-                    f"walltime = {quote(time_text(hours * 3600 + minutes * 60 + seconds))}"
-                )
+                longest = time_text(clock_seconds(*limit.groups()))
+                lines.append(f"walltime = {quote(longest)}")
             count = re.search(r"resources_max\.nodect = (\d+)", part)
-            lines += [f"nodes = {count[1]}"] if count else []
+            if count:
+                lines.append(f"nodes = {count[1]}")
         return lines
 
 

@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from typing import Protocol
 
 from envbuild.errors import ToolFailedError, UsageError
-from envbuild.job.model import Job, Status
+from envbuild.job.model import Intent, Job, Status
 from envbuild.job.sites.site import Site
 from envbuild.names import Texts
 from envbuild.run import Result
@@ -238,6 +238,12 @@ def array_text(job: Job, *, limit: str = "%") -> str:
     step = f":{array.step}" if array.step > 1 else ""
     at_once = f"{limit}{array.limit}" if limit and array.limit else ""
     return f"{array.first}-{array.last}{step}{at_once}"
+
+
+def dependency_text(intent: Intent) -> str:
+    """Return which jobs are waited for, in the words that Slurm and PBS share; "" for none."""
+    kinds = (("afterok", intent.after), ("afterany", intent.after_any))
+    return ",".join(f"{kind}:{':'.join(ids)}" for kind, ids in kinds if ids)
 
 
 def log_pattern(job: Job) -> str:

@@ -15,6 +15,7 @@ from envbuild.job.schedulers.protocol import (
     Words,
     array_text,
     command_words,
+    dependency_text,
     last_match,
     log_pattern,
     no_id,
@@ -150,23 +151,23 @@ class Slurm:
         if not job.interactive:
             lines += [f"--output={log}", "--open-mode=append"]
         partition = intent.partition or site.fields.partition
-        lines += [f"--partition={partition}"] if partition else []
-        lines += (
-            [f"{(site.fields.account or '--account').rstrip('=')}={intent.account}"]
-            if intent.account
-            else []
-        )
+        if partition:
+            lines.append(f"--partition={partition}")
+        if intent.account:
+            option = site.fields.account or "--account"
+            lines.append(f"{option.rstrip('=')}={intent.account}")
         lines += self._resources(job, site)
         if intent.walltime is not None:
             lines.append(f"--time={clock(intent.walltime)}")
             if intent.walltime >= WARNING and intent.warning is None and not job.interactive:
                 lines.append("--signal=B:TERM@60")
-        lines += ["--requeue"] if intent.requeue else []
+        if intent.requeue:
+            lines.append("--requeue")
         if intent.array:
             lines.append(f"--array={array_text(job)}")
-        waits = [f"{kind}:{':'.join(ids)}" for kind, ids in _dependencies(job) if ids]
+        waits = dependency_text(intent)
         if waits:
-            lines += [f"--dependency={','.join(waits)}", "--kill-on-invalid-dep=yes"]
+            lines += [f"--dependency={waits}", "--kill-on-invalid-dep=yes"]
         return tuple((line,) for line in lines)
 
     def _resources(self, job: Job, site: Site) -> list[str]:
@@ -248,11 +249,14 @@ class Slurm:
         types = sorted({kind for kind, _ in gpus if kind})
         most = max((int(count) for _, count in gpus), default=0)
         lines = ["[resources]", f'gpu = "{"gres" if gpus else "none"}"', 'memory = "mem"']
-        lines += [f"gpu-types = [{', '.join(map(quote, types))}]"] if types else []
-        lines += [f"gpus-per-node = {most}"] if most else []
+        if types:
+            lines.append(f"gpu-types = [{', '.join(map(quote, types))}]")
+        if most:
+            lines.append(f"gpus-per-node = {most}")
         default = next((row[0].rstrip("*") for row in rows if row[0].endswith("*")), None)
         lines += ["", "[fields]"]
-        lines += [f"# partition = {quote(default)}  # the default here"] if default else []
+        if default:
+            lines.append(f"# partition = {quote(default)}  # the default here")
         lines += ['# required = ["account", "walltime"]  # where a job without one is refused']
         # the size is one more than the highest number (slurm.conf(5), MaxArraySize)
         size = re.search(
@@ -264,12 +268,9 @@ class Slurm:
         for name, longest in sorted({(row[0].rstrip("*"), row[1]) for row in rows}):
             lines += ["", "[[partition]]", f"name = {quote(name)}"]
             limit = _walltime(longest)
-            lines += [f"walltime = {quote(limit)}"] if limit else []
+            if limit:
+                lines.append(f"walltime = {quote(limit)}")
         return lines
-
-
-def _dependencies(job: Job) -> tuple[tuple[str, Words], ...]:
-    return (("afterok", job.intent.after), ("afterany", job.intent.after_any))
 
 
 def _read_queue(result: Result, job: str) -> Status | None:  # noqa: ARG001
@@ -295,7 +296,7 @@ def _read_accounting(result: Result, job: str) -> Status | None:  # noqa: ARG001
     # accounting may be switched off, or not know the job yet
     if result.code or not rows:
         return None
-    return _merged([(row[1], row[2], row[3], row[4]) for row in rows])
+    return _merged([(state, code, reason, node) for _, state, code, reason, node in rows])
 
 
 def _read_controller(result: Result, job: str) -> Status | None:  # noqa: ARG001
@@ -332,17 +333,18 @@ def _status(state: str, exit_code: str, reason: str, node: str) -> Status:
         reason = "suspended" if word in HALTED else ""
         return Status(phase="running", reason=reason, node=node)
     codes = re.fullmatch(r"(\d+):(\d+)", exit_code)
-    code = None
+    code, signal = None, 0
     if codes is not None:
         # CODE:SIGNAL, as sacct(1) says of ExitCode
-        code = 128 + int(codes[2]) if int(codes[2]) else int(codes[1])
+        code, signal = map(int, codes.groups())
+        code = 128 + signal if signal else code
     if word == "COMPLETED":
         return Status(phase="ended", code=code, node=node)
     if word == "FAILED" and reason in STUCK:
         # slurmstepd ends so too who used more memory than asked
         # for (JobAcctGatherParams=OverMemoryKill)
-        killed = codes is not None and codes[2] == "9"
-        return Status(phase="ended", reason=BY_SIGNAL if killed else STUCK[reason], node=node)
+        cause = BY_SIGNAL if signal == 9 else STUCK[reason]
+        return Status(phase="ended", reason=cause, node=node)
     if word == "FAILED":
         return Status(phase="ended", reason="it failed", code=code or 1, node=node)
     return Status(

@@ -149,10 +149,13 @@ def probed_sections(log: str) -> tuple[dict[str, str], list[tuple[str, int, str]
     gpus: list[tuple[str, int, str]] = []
     for line in re.findall(r"^gpu=(.+)$", log, flags=re.MULTILINE):
         parts = [part.strip() for part in line.split(",")]
-        if len(parts) == 4 and re.fullmatch(r"\d+\.\d+", parts[2]):
-            facts["driver"] = parts[0]
-            memory = re.sub(r"^(\d+) MiB$", r"\1MiB", parts[3])
-            gpus.append((parts[1], int(parts[2].replace(".", "")), memory))
+        if len(parts) != 4:
+            continue
+        driver, name, capability, memory = parts
+        if re.fullmatch(r"\d+\.\d+", capability):
+            facts["driver"] = driver
+            memory = re.sub(r"^(\d+) MiB$", r"\1MiB", memory)
+            gpus.append((name, int(capability.replace(".", "")), memory))
     return facts, list(dict.fromkeys(gpus))
 
 

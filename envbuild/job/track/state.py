@@ -59,7 +59,8 @@ def _ended(receipts: tuple[Receipt, ...], reason: str) -> JobState:
     parts = [f"code {code} on {worst[0].node}"]
     if failed and len(receipts) > 1:
         parts.insert(0, f"{len(failed)} of {len(receipts)} tasks failed")
-    parts += [f"signal {', '.join(signals)}"] if signals else []
+    if signals:
+        parts.append(f"signal {', '.join(signals)}")
     parts += reasons or ([reason] if reason else [])
     uses = (receipt.use for receipt in receipts)
     advice = sorted({use.advice for use in uses if use and use.advice})
