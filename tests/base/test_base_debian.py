@@ -386,7 +386,7 @@ def test_passwords_stand_in_no_file_that_others_read(
     asked = dataclasses.replace(
         user_settings, debian_mirror="http://us%40er:mirrorsecret@mirror.invalid/debian"
     )
-    with pytest.raises(NetworkError):
+    with pytest.raises(NetworkError, match="the Debian mirror did not answer as it should: no"):
         read_lists(
             "bookworm",
             open_context(asked, runner, Silent()),

@@ -9,7 +9,7 @@ import pytest
 
 from envbuild.base.digests import known_digest
 from envbuild.build.output_record import matching_output, record_output
-from envbuild.errors import EnvbuildError
+from envbuild.errors import UsageError
 from envbuild.store.layout import Store
 
 
@@ -25,7 +25,7 @@ def test_an_image_is_the_delivered_one_until_the_file_changes(tmp_path: Path) ->
     image.write_bytes(b"signed image")
     os.utime(image, ns=(time, time))
     assert matching_output(image, store, "key") is None
-    with pytest.raises(EnvbuildError):  # read anew, and it is no image
+    with pytest.raises(UsageError, match="is not a SIF image"):  # read anew, and it is no image
         known_digest(image, store)
 
 
@@ -33,5 +33,5 @@ def test_a_digest_that_nobody_computed_is_not_noted(tmp_path: Path) -> None:
     image, store = tmp_path / "x.sif", Store(tmp_path / "store")
     image.write_bytes(b"image")
     record_output(image, store, "key", "")
-    with pytest.raises(EnvbuildError):
+    with pytest.raises(UsageError, match="is not a SIF image"):
         known_digest(image, store)

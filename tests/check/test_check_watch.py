@@ -166,13 +166,13 @@ def test_a_command_keeps_its_exit_code_and_is_summed_up(context: Context) -> Non
 
 @needs("cc")
 def test_wrong_words_are_errors_of_usage(context: Context) -> None:
-    for arguments in (
-        [],
-        ["--pid", "1", "--", "true"],
-        ["--once", "--", "true"],
-        ["--pid", "4194399"],
+    for arguments, message in (
+        ([], "takes a command behind --, or --pid PID"),
+        (["--pid", "1", "--", "true"], "takes a command behind --, or --pid PID"),
+        (["--once", "--", "true"], "--once goes with --pid"),
+        (["--pid", "4194399"], "there is no such process"),
     ):
-        with pytest.raises(UsageError):
+        with pytest.raises(UsageError, match=message):
             run(context, *arguments)
 
 

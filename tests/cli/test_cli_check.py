@@ -152,7 +152,7 @@ def test_the_last_verdict_is_listed_by_what_the_image_holds(
     assert listed(context)["thing"]["lock"] == "none"
     run(context, "thing")
     assert listed(context)["thing"]["verdict"] == "passed"
-    with pytest.raises(CheckFailedError):
+    with pytest.raises(CheckFailedError, match="direct-imports"):
         run(context, "broken")
     assert listed(context)["broken"]["verdict"] == "failed"
     monkeypatch.setattr(

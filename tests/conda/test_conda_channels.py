@@ -319,7 +319,7 @@ def test_a_build_that_nobody_could_have(tmp_path: Path, channels: Served) -> Non
     request = CondaRequest(
         specs=("numpy=1=*;id",), channels=("forge",), machine="x86_64", glibc="2.36"
     )
-    with pytest.raises(NoSolutionError):
+    with pytest.raises(NoSolutionError, match="No candidates were found for numpy"):
         choose_limited(request, context)
 
 

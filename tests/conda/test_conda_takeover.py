@@ -267,22 +267,29 @@ def test_what_is_given_and_does_not_fit_is_refused(project: Project) -> None:
 
 
 BROKEN = {
-    "no hash sign": "@EXPLICIT\nnot a package\n",
-    "another platform": "@EXPLICIT\nhttps://x.invalid/forge/osx-64/a-1-0.conda\n",
-    "nothing": "@EXPLICIT\n",
-    "not YAML": "package:\n  - {\n",
-    "rows of text": "package: [a, b]\n",
-    "a host in a build": "@EXPLICIT\nhttps://x.invalid/forge/linux-64/a-1-../../b.conda\n",
-    "no environments": "environments: 7\n",
-    "something else": "hello\n",
+    "no hash sign": ("@EXPLICIT\nnot a package\n", "is no conda package"),
+    "another platform": (
+        "@EXPLICIT\nhttps://x.invalid/forge/osx-64/a-1-0.conda\n",
+        "has packages for osx-64",
+    ),
+    "nothing": ("@EXPLICIT\n", "has no packages"),
+    "not YAML": ("package:\n  - {\n", "is not YAML"),
+    "rows of text": ("package: [a, b]\n", "has no list of packages"),
+    "a host in a build": (
+        "@EXPLICIT\nhttps://x.invalid/forge/linux-64/a-1-../../b.conda\n",
+        "is no conda package",
+    ),
+    "no environments": ("environments: 7\n", "is not a pixi.lock"),
+    "something else": ("hello\n", "is not a locked conda environment"),
 }
 
 
 @pytest.mark.parametrize("name", sorted(BROKEN))
 def test_a_broken_list_is_refused(name: str, tmp_path: Path) -> None:
     path = tmp_path / "pixi.lock"
-    path.write_text(BROKEN[name])
-    with pytest.raises(UsageError):
+    text, message = BROKEN[name]
+    path.write_text(text)
+    with pytest.raises(UsageError, match=message):
         read_conda_list(path, "linux-64")
 
 

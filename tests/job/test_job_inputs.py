@@ -125,7 +125,7 @@ def test_what_is_staged_may_lie_in_another_home(user_settings: Settings, home: P
     settings = replace(user_settings, cwd=home / "me/project")
     job, site = plan("amane", "single", settings)
     job = replace(job, argv=("train.py", "--model", "model"))
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="cannot be seen inside the container"):
         check_visible(job, site, settings, ())
     check_visible(replace(job, intent=replace(job.intent, stage=("model",))), site, settings, ())
 

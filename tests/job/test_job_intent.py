@@ -30,7 +30,7 @@ def test_memory(text: str, mebibytes: int) -> None:
     "text", ["24", "1:30", "2 h", "", "h", "-5m", "1h1d", "0s", "00:00:00", "1:60:00"]
 )
 def test_no_time(text: str) -> None:
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match=r"is no time|a walltime of zero"):
         parse_walltime(text, "--walltime")
 
 
@@ -45,7 +45,7 @@ def test_a_bare_number_is_explained() -> None:
 
 @pytest.mark.parametrize("text", ["16", "16G", "0GB", "1.5GB", "-1GB", "lots"])
 def test_no_memory(text: str) -> None:
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match=r"is not an amount of memory|a memory of zero"):
         parse_memory(text, "--memory")
 
 
@@ -53,7 +53,7 @@ def test_arrays() -> None:
     assert list(parse_array("1-10:3%2", "x").numbers) == [1, 4, 7, 10]
     assert parse_array("5", "x").numbers == range(5, 6)
     for text in ("", "10-1", "1-5:0", "1-5%0", "1,2", "a-b", "1-2-3"):
-        with pytest.raises(UsageError):
+        with pytest.raises(UsageError, match=r"is no array|has no tasks"):
             parse_array(text, "--array")
 
 

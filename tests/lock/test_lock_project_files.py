@@ -12,7 +12,7 @@ import pytest
 
 from envbuild.base.model import BaseFacts
 from envbuild.context import Context
-from envbuild.errors import EnvbuildError, StaleLockError, UsageError
+from envbuild.errors import StaleLockError, UsageError
 from envbuild.lock.decide.decide import decide_lock
 from envbuild.lock.decide.options import LockOptions
 from envbuild.lock.decide.project_files import require_files
@@ -188,10 +188,10 @@ def test_what_is_not_there_and_what_leads_out(project: Path, context: Context) -
 
 def test_a_lock_cannot_name_other_places(project: Path, context: Context) -> None:
     text = write_lock(locked(source(project, BOTH), context))
-    for good, bad in (
-        ("/opt/labels.txt", "/opt/../etc/x"),
-        ('"labels.txt"', '"../labels.txt"'),
-        ("/opt/labels.txt", "opt"),
+    for good, bad, key in (
+        ("/opt/labels.txt", "/opt/../etc/x", "target"),
+        ('"labels.txt"', '"../labels.txt"', "source"),
+        ("/opt/labels.txt", "opt", "target"),
     ):
-        with pytest.raises(EnvbuildError):
+        with pytest.raises(UsageError, match=rf"files\.{key}: takes text that matches"):
             parse_lock(text.replace(good, bad), "x.lock")

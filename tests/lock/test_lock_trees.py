@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envbuild.base.model import BaseFacts
-from envbuild.errors import EnvbuildError, NetworkError, StaleLockError, UsageError
+from envbuild.errors import NetworkError, StaleLockError, UsageError
 from envbuild.lock.decide.decide import decide_lock
 from envbuild.lock.decide.options import LockOptions
 from envbuild.lock.decide.source_trees import require_trees
@@ -603,7 +603,7 @@ def test_a_lock_with_another_source_is_refused(desk: Desk) -> None:
     lock = desk.lock(".")
     for source in ("/etc", "file:///etc", "-e ."):
         bad = write_lock(lock).replace('source = "."', f'source = "{source}"')
-        with pytest.raises(EnvbuildError):
+        with pytest.raises(UsageError, match=r"python\.source: takes text that matches"):
             parse_lock(bad, "x.lock")
     own = named(lock, "our-lab")
     outside = replace_source(lock, own, "./../..")

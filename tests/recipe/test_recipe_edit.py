@@ -91,7 +91,7 @@ def test_a_match_spec_takes_the_place_of_that_of_its_package() -> None:
 
 @pytest.mark.parametrize("line", ["", "a b", "../lib", "-r x", "six; rm -rf /", "sïx", 'a"\nb'])
 def test_what_is_no_requirement_is_refused(line: str) -> None:
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="is not a requirement: "):
         add_requirements(TEXT, [line], PATH)
 
 

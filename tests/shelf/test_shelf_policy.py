@@ -63,6 +63,8 @@ LEADS_OUT: dict[str, tuple[str, str]] = {
 }  # fmt: skip
 
 
+SCRIPTS_THERE = {"script has shell": "small/$(id).py", "script is hidden": ".ssh/config"}
+"""Scripts that exist: one that does not would be refused for that alone."""
 SEEN_IN_THE_DEFINITION = ("post begins a section", "post has a template")
 
 
@@ -85,8 +87,13 @@ def recipe(who: Member, text: str) -> None:
 def test_it_is_not_published(fault: str, tmp_path: Path) -> None:
     ann = member(tmp_path / "ann", str(tmp_path / "shelf"))
     recipe(ann, text_of(fault))
-    with pytest.raises(EnvbuildError):
+    if fault in SCRIPTS_THERE:
+        script = ann.folder / "recipes" / SCRIPTS_THERE[fault]
+        script.parent.mkdir(exist_ok=True)
+        script.touch()
+    with pytest.raises(EnvbuildError) as told:
         ann.publish()
+    assert "does not exist" not in told.value.what
     assert not ann.library.numbers
 
 
