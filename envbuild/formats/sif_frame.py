@@ -1,7 +1,7 @@
-"""What a SIF holds beside its objects.
+"""What a SIF holds beside its objects: header, launch line, table, and the bytes between.
 
-Header, launch line, table and the bytes between, signatures left out. Together with the image
-digest, which is over the objects, it is the whole file as it was before anybody signed it.
+Signatures are left out.  Together with the image digest, which is over the objects, it is the whole
+file as it was before anybody signed it.
 """
 
 from __future__ import annotations
@@ -23,10 +23,7 @@ from envbuild.formats.sif_reader import (
 from envbuild.names import Texts
 
 LAUNCH = b"#!/usr/bin/env run-singularity\n"
-"""The first line of a SIF, by which a kernel starts it as a program.
-
-One other one, and ./image.sif runs that.
-"""
+"""The first line of a SIF, by which a kernel starts it as a program: ./image.sif runs what it names."""
 
 
 def frame_digest(path: Path) -> str:
@@ -39,10 +36,7 @@ def frame_digest(path: Path) -> str:
     with path.open("rb") as file:
         header, table, signed = _unsigned_objects(file, sif)
         digest.update(header + table)
-        end = max(
-            (item.offset + item.size for item in sif.objects if item.data_type != SIGNATURE),
-            default=0,
-        )
+        end = _end_of_content(sif)
         for at, size in _find_gaps(file, sif):
             for chunk in _read_at(file, at, size):
                 # behind the last object is only what signing put there, aligned by zeros
@@ -52,25 +46,20 @@ def frame_digest(path: Path) -> str:
 
 
 def strange_frame(path: Path) -> Texts:
-    """Return what no SIF has that was packed and maybe signed, as words for people.
-
-    Code or data that is hidden.
-    """
+    """Return what neither packing nor signing puts there, as words for people: hidden code or data."""
     sif = read_sif(path)
     found = []
     with path.open("rb") as file:
         start = file.read(HEADER.size)
-        line = start[:32].rstrip(b"\0")
+        line = SifHeader(*HEADER.unpack(start)).launch.rstrip(b"\0")
         if line != LAUNCH:
-            found.append(
-                f"the launch line, which ./{path.name} runs: {line.decode('ascii', 'replace')!r}"
-            )
-        rows = _read_table(file, start)
-        unused = [number for number, row in enumerate(rows, 1) if not row[4] and row.strip(b"\0")]
-        if unused:
-            found.append(
-                f"descriptors that are not in use hold something: {', '.join(map(str, unused[:8]))}"
-            )
+            text = line.decode("ascii", "replace")
+            found.append(f"the launch line, which ./{path.name} runs: {text!r}")
+        rows = enumerate(_read_table(file, start), 1)
+        filled = [str(number) for number, row in rows if not _object_kind(row) and row.strip(b"\0")]
+        if filled:
+            listed = ", ".join(filled[:8])
+            found.append(f"descriptors that are not in use hold something: {listed}")
         for at, size in _find_gaps(file, sif):
             if any(chunk.strip(b"\0") for chunk in _read_at(file, at, size)):
                 found.append(f"bytes {at} to {at + size} belong to no object and are not empty")
@@ -88,21 +77,25 @@ def _unsigned_objects(file: BinaryIO, sif: SifFile) -> tuple[bytes, bytes, bool]
     signatures = sum(row != other for row, other in zip(rows, kept, strict=True))
     if signatures:
         header = SifHeader(*HEADER.unpack(start))
-        end = max(
-            (item.offset + item.size for item in sif.objects if item.data_type != SIGNATURE),
-            default=0,
-        )
+        size = _end_of_content(sif) - header.data
         # signing tells its time; a file of ours was never changed before
         unsigned = header._replace(
-            modified=header.created, free=header.free + signatures, data_size=end - header.data
+            modified=header.created, free=header.free + signatures, data_size=size
         )
         start = HEADER.pack(*unsigned)
     return start, b"".join(kept), bool(signatures)
 
 
+def _end_of_content(sif: SifFile) -> int:
+    """Return the place behind the last object that is no signature."""
+    ends = [item.offset + item.size for item in sif.objects if item.data_type != SIGNATURE]
+    return max(ends, default=0)
+
+
 def _object_kind(row: bytes) -> int:
-    fields = DESCRIPTOR.unpack(row)
-    return fields[0] if fields[1] else 0
+    """Return a row's type of data, 0 for one that is not in use (pkg/sif/descriptor.go)."""
+    kind, is_used, *_ = DESCRIPTOR.unpack(row)
+    return kind if is_used else 0
 
 
 def _read_table(file: BinaryIO, start: bytes) -> list[bytes]:

@@ -110,7 +110,7 @@ def ask(argv: Texts, context: Context, *, patience: float = PATIENCE) -> Result:
     """Run a client of the scheduler; its failure is for the caller to read."""
     settings = context.settings
     env = client_environment(settings.environment)
-    command = Command(argv=argv, env=env, cwd=settings.cwd, timeout=patience, stdin=None)
+    command = Command(argv=argv, env=env, cwd=settings.cwd, timeout=patience)
     return context.runner(command, check=False)
 
 
@@ -177,16 +177,12 @@ def make_log_folder(job: Job, settings: Settings) -> Path:
 
 
 def log_sizes(job: Job, settings: Settings) -> dict[Path, int]:
-    """Return the sizes of the files in the folder of the logs.
+    """Return the sizes of the files in the folder of the logs: what they hold is of earlier jobs.
 
-    An id comes again, and a job adds to its log.
+    A scheduler may give an id again, and a job appends to the log of that name.
     """
     folder = (settings.cwd / log_pattern(job)).parent
-    return (
-        {path: path.stat().st_size for path in folder.glob("*") if path.is_file()}
-        if folder.is_dir()
-        else {}
-    )
+    return {path: path.stat().st_size for path in folder.glob("*") if path.is_file()}
 
 
 def submit(
@@ -258,22 +254,19 @@ def missing(site: Site, argv: Texts) -> HostError:
 
 def refusal(site: Site, result: Result) -> ToolFailedError:
     """Turn the failure of a submission into the error that says what it means, with the scheduler's own words."""
-    output, hint = result.last_lines(6) or "nothing", None
-    program = result.argv[0]
+    where, program = f"site {site.name}", result.argv[0]
     if result.timed_out:
         what = f"{program} did not answer within {PATIENCE:.0f} s"
         hint = "the job may have been submitted all the same: look at the list of your jobs before trying again"
-    else:
+        return ToolFailedError.of(result, what, where=where, hint=hint)
+    output = result.last_lines(6) or "nothing"
+    whole = f"{result.stderr}\n{result.stdout}"
+    row = next((row for row in REFUSALS if re.search(row.pattern, whole)), None)
+    if row is None:
         what = f"the job was refused; {program} said (exit code {result.code}):\n{output}"
-        for row in REFUSALS:
-            if re.search(row.pattern, f"{result.stderr}\n{result.stdout}"):
-                what, hint = f"{row.what}; {program} said:\n{output}", row.hint
-                break
+        return ToolFailedError.of(result, what, where=where)
     return ToolFailedError.of(
-        result,
-        what,
-        where=f"site {site.name}",
-        hint=hint,
+        result, f"{row.what}; {program} said:\n{output}", where=where, hint=row.hint
     )
 
 

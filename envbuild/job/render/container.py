@@ -145,8 +145,7 @@ def _cache_lines(job: Job, site: Site) -> list[str]:
     caches = job.caches
     if caches is None or not caches.folders:
         return []
-    # containers that share the host's /tmp have the scratch folder itself as home (_exec_line)
-    home = '"$scratch"' if several_containers(job) else HOME
+    home = _home_of(job)
     named = {*site.folders.caches, *site.runtime.environment}  # the site knows its disks better
     variables = [f"{name}={below}" for name, below in caches.variables if name not in named]
     given = {name: folder for name, folder in caches.given if name not in named}
@@ -186,23 +185,34 @@ def _block(words: list[str], *, end: str) -> list[str]:
     return [*(f"      {row} \\" for row in rows), f"      {last}{end}"]
 
 
+def _home_of(job: Job) -> str:
+    """Return the home folder inside: containers that share the host's /tmp have the scratch folder."""
+    return '"$scratch"' if several_containers(job) else HOME
+
+
+def _seal_words(job: Job) -> list[str]:
+    """Return the options that keep the host's variables and folders out of the container."""
+    place = ["--home", _home_of(job), "--pwd", '"$PWD"']
+    if several_containers(job):
+        # ranks of one node meet in /dev/shm, and find their daemon's files in the host's folder for temporary files;
+        # a contained /dev has a shm of its own
+        shared = ["--bind", '"${TMPDIR:-/tmp}:${TMPDIR:-/tmp}:rw"']
+        return ["--cleanenv", "--no-mount", "cwd", *place, *shared]
+    # a contained /tmp and /var/tmp are in memory,
+    # and 64 MB (apptainer.conf, sessiondir max size)
+    temporary = ["--bind", '"$scratch:/tmp:rw"', "--bind", '"$scratch:/var/tmp:rw"']
+    return ["--cleanenv", "--containall", "--no-home", *place, *temporary]
+
+
 def _exec_line(job: Job, site: Site, scheduler: Scheduler) -> str:
+    """Return the line that runs the command in the image, with all that it may see."""
     words = [
         '"$runtime" --quiet exec ${flags[@]+"${flags[@]}"}',
         *map(shlex.quote, site.runtime.flags),
     ]
     if job.intent.gpus:
         words.append("--nv")
-    if several_containers(job):
-        # ranks of one node meet in /dev/shm, and find their daemon's files in the host's folder for temporary files;
-        # a contained /dev has a shm of its own
-        words += ["--cleanenv", "--no-mount", "cwd", "--home", '"$scratch"', "--pwd", '"$PWD"']
-        words += ["--bind", '"${TMPDIR:-/tmp}:${TMPDIR:-/tmp}:rw"']
-    else:
-        words += ["--cleanenv", "--containall", "--no-home", "--home", HOME, "--pwd", '"$PWD"']
-        # a contained /tmp and /var/tmp are in memory,
-        # and 64 MB (apptainer.conf, sessiondir max size)
-        words += ["--bind", '"$scratch:/tmp:rw"', "--bind", '"$scratch:/var/tmp:rw"']
+    words += _seal_words(job)
     if job.layer is not None:
         words += map(shlex.quote, overlay_flags(Path(job.layer)))
     words += ["--bind", '"$PWD:$PWD:rw"', '${records[@]+"${records[@]}"}']
@@ -222,9 +232,9 @@ def _exec_line(job: Job, site: Site, scheduler: Scheduler) -> str:
     if ignored:
         # a command without a handler for these would be killed by them before it is told to end
         begin = f'trap "" {" ".join(ignored)}; {begin}'
-    home = '"$scratch"' if several_containers(job) else HOME
-    command = f'"$image" sh -c {shlex.quote(begin)} sh {home}/.begun "$@"'
-    # the runtime's FUSE server may outlive a killed job, and what it held locks on could never be removed
+    command = f'"$image" sh -c {shlex.quote(begin)} sh {_home_of(job)}/.begun "$@"'
+    # 7 and 9 hold locks of the scratch folder (scratch.sh) and of staged data (staging.sh): the
+    # runtime's FUSE server may outlive a killed job, and what it kept locked could never be removed
     closed = " 7<&-" + (" 9>&-" if stage else "")
     rows = [f"supervise {words[0]}", *_rows(words[1:]), command + closed]
     return " \\\n    ".join(rows)

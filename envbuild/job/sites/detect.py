@@ -28,18 +28,6 @@ class DetectedScheduler:
     program: str
 
 
-def _ask(argv: Texts, settings: Settings, runner: Runner) -> str:
-    """Return what a program says on both streams, "" where it is missing or hangs."""
-    try:
-        result = runner(
-            Command(argv=argv, env=client_environment(settings.environment), timeout=10),
-            check=False,
-        )
-    except EnvbuildError:
-        return ""
-    return "" if result.timed_out else f"{result.stdout}\n{result.stderr}"
-
-
 STRANGERS = (
     Banner(title="NQSV", argv=("qsub", "--version"), pattern=r"NQSV|NEC"),
     Banner(
@@ -49,6 +37,16 @@ STRANGERS = (
     Banner(title="LSF", argv=("bsub", "-V"), pattern=r"LSF"),
 )
 """Schedulers that are known by name, and that jobs cannot be written for."""
+
+
+def _ask(argv: Texts, settings: Settings, runner: Runner) -> str:
+    """Return what a program says on both streams, "" where it is missing or hangs."""
+    env = client_environment(settings.environment)
+    try:
+        result = runner(Command(argv=argv, env=env, timeout=10), check=False)
+    except EnvbuildError:
+        return ""
+    return "" if result.timed_out else f"{result.stdout}\n{result.stderr}"
 
 
 def detect(settings: Settings, runner: Runner, wanted: str | None = None) -> DetectedScheduler:
@@ -94,16 +92,13 @@ def site_text(name: str, found: DetectedScheduler, settings: Settings, runner: R
     lines += [f"source = {quote(source)}", "", *sections, ""]
     lines += _folder_lines(settings.environment)
     lines += ["[host]", f"architecture = {quote(os.uname().machine)}"]
-    runtime = _installed_runtime(settings, runner)
-    if runtime:
-        lines.append(f"runtime = {quote(runtime)}")
-    else:
-        lines.append('# runtime = ""  # envbuild site probe --on NAME fills it in')
-    driver = read_driver()
-    if driver:
-        lines.append(f"driver = {quote(driver)}")
-    else:
-        lines.append('# driver = ""  # envbuild site probe --on NAME fills it in')
+    found_here = (("runtime", _installed_runtime(settings, runner)), ("driver", read_driver()))
+    for key, value in found_here:
+        lines.append(
+            f"{key} = {quote(value)}"
+            if value
+            else f'# {key} = ""  # envbuild site probe --on NAME fills it in'
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -174,15 +169,9 @@ def with_facts(text: str, facts: Mapping[str, str], gpus: list[tuple[str, int, s
             kept.append(line)
     while kept and not kept[-1].strip():
         kept.pop()
-    kept += [
-        "",
-        "[host]",
-        *(
-            f"{key} = {quote(facts[key])}"
-            for key in ("driver", "glibc", "architecture", "runtime")
-            if key in facts
-        ),
-    ]
+    kept += ["", "[host]"]
+    keys = ("driver", "glibc", "architecture", "runtime")
+    kept += [f"{key} = {quote(facts[key])}" for key in keys if key in facts]
     for name, capability, memory in gpus:
         kept += [
             "",
