@@ -131,9 +131,15 @@ def settings(tmp_path: Path, index: SyntheticIndex, uv_cache: Path) -> Settings:
 
 
 @pytest.fixture
-def resolve(settings: Settings) -> Callable[..., Resolution]:
+def resolver_with(settings: Settings) -> Callable[..., UvResolver]:
+    """Return a resolver on the synthetic index, for a user with other settings."""
+    return lambda **changes: UvResolver(quiet_context(replace(settings, **changes)))
+
+
+@pytest.fixture
+def resolve(resolver_with: Callable[..., UvResolver]) -> Callable[..., Resolution]:
     """Resolve requirements against a base on the synthetic index."""
-    resolver = UvResolver(quiet_context(settings))
+    resolver = resolver_with()
 
     def ask(facts: BaseFacts, *requirements: str, **other: object) -> Resolution:
         return resolver(Request(facts=facts, requirements=requirements, **other))  # type: ignore[arg-type]
@@ -151,12 +157,25 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture
-def ask_server(server: Server, settings: Settings, tmp_path: Path) -> Callable[..., Resolution]:
+def resolver_at(
+    settings: Settings, resolver_with: Callable[..., UvResolver]
+) -> Callable[..., UvResolver]:
+    """Return a resolver whose only index is at another address; it asks once."""
+
+    def make(url: str, **variables: str) -> UvResolver:
+        environment = {**settings.environment, "UV_HTTP_RETRIES": "0", **variables}
+        return resolver_with(indexes={"default": f"{url}/simple"}, environment=environment)
+
+    return make
+
+
+@pytest.fixture
+def ask_server(
+    server: Server, resolver_at: Callable[..., UvResolver], tmp_path: Path
+) -> Callable[..., Resolution]:
     """Resolve names on the server, with short patience; uv's cache is new, as its server is."""
-    environment = {**settings.environment, "UV_HTTP_RETRIES": "0", "UV_HTTP_TIMEOUT": "1"}
-    environment["UV_CACHE_DIR"] = str(tmp_path / "uv-cache")
-    there = replace(settings, indexes={"default": f"{server.url}/simple"}, environment=environment)
-    resolver = UvResolver(quiet_context(there))
+    cache = str(tmp_path / "uv-cache")
+    resolver = resolver_at(server.url, UV_HTTP_TIMEOUT="1", UV_CACHE_DIR=cache)
     return lambda *names: resolver(Request(facts=base(), requirements=names))
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import zipfile
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -22,6 +24,14 @@ from tests.resolve.conftest import sdist_bytes
 from tests.resolve.loopback import Server
 from tests.support import quiet_context
 
+Describe = Callable[[Sequence[Candidate]], dict[str, About]]
+
+
+@pytest.fixture
+def describe(settings: Settings) -> Describe:
+    """Ask for size and metadata of files."""
+    return partial(describe_files, context=quiet_context(settings))
+
 
 def wheel_bytes(folder: Path, *, padding: int = 0, at_end: bool = False) -> bytes:
     """Return a wheel with padding before its metadata, or behind it."""
@@ -38,55 +48,57 @@ def wheel_bytes(folder: Path, *, padding: int = 0, at_end: bool = False) -> byte
 
 
 def test_one_request_gives_size_and_metadata_of_a_large_wheel(
-    server: Server, settings: Settings, tmp_path: Path
+    server: Server, describe: Describe, tmp_path: Path
 ) -> None:
     data = wheel_bytes(tmp_path, padding=3_000_000)
     candidate = server.put("a-1.0-py3-none-any.whl", data)
-    about = describe_files([candidate], quiet_context(settings))[candidate.sha256]
+    about = describe([candidate])[candidate.sha256]
     assert about == About(size=len(data), requires=("six>=1.10",))
     assert server.requests == [("GET", "/a-1.0-py3-none-any.whl", "bytes=-65536")]
 
 
 def test_metadata_elsewhere_takes_further_requests_but_never_the_whole(
-    server: Server, settings: Settings, tmp_path: Path
+    server: Server, describe: Describe, tmp_path: Path
 ) -> None:
     candidate = server.put(
         "a-1.0-py3-none-any.whl", wheel_bytes(tmp_path, padding=3_000_000, at_end=True)
     )
-    about = describe_files([candidate], quiet_context(settings))[candidate.sha256]
+    about = describe([candidate])[candidate.sha256]
     assert about.requires == ("six>=1.10",)
     assert [request[2] for request in server.requests] == ["bytes=-65536", "bytes=0-65535"]
 
 
 def test_what_is_known_is_not_asked_again(
-    server: Server, settings: Settings, tmp_path: Path
+    server: Server, describe: Describe, settings: Settings, tmp_path: Path
 ) -> None:
     candidate = server.put("a-1.0-py3-none-any.whl", wheel_bytes(tmp_path))
-    first = describe_files([candidate, candidate], quiet_context(settings))
-    assert describe_files([candidate], quiet_context(settings)) == first
+    first = describe([candidate, candidate])
+    assert describe([candidate]) == first
     assert len(server.requests) == 1
     kept = next((settings.store / "v1/metadata").glob(f"{candidate.sha256}-*.json"))
     kept.write_text('{"size": 1')
-    assert describe_files([candidate], quiet_context(settings)) == first
+    assert describe([candidate]) == first
     assert len(server.requests) == 2
 
 
-def test_server_without_ranges(server: Server, settings: Settings, tmp_path: Path) -> None:
+def test_server_without_ranges(server: Server, describe: Describe, tmp_path: Path) -> None:
     server.ranges = False
     data = wheel_bytes(tmp_path, padding=100_000)
     candidate = server.put("a-1.0-py3-none-any.whl", data)
-    about = describe_files([candidate], quiet_context(settings))[candidate.sha256]
+    about = describe([candidate])[candidate.sha256]
     assert about == About(size=len(data), requires=("six>=1.10",))
 
 
-def test_sdist_is_fetched_into_the_store_once(server: Server, settings: Settings) -> None:
+def test_sdist_is_fetched_into_the_store_once(
+    server: Server, describe: Describe, settings: Settings
+) -> None:
     files = {
         "PKG-INFO": "Requires-Dist: six\nRequires-Python: >=3.8\n",
         "pyproject.toml": "[build-system]\nrequires=['flit-core']\n",
     }
     data = sdist_bytes("a-1.0", files)
     candidate = server.put("a-1.0.tar.gz", data)
-    about = describe_files([candidate], quiet_context(settings))[candidate.sha256]
+    about = describe([candidate])[candidate.sha256]
     assert about == About(
         size=len(data),
         requires=("six",),
@@ -100,7 +112,7 @@ def test_sdist_is_fetched_into_the_store_once(server: Server, settings: Settings
 
 
 def test_what_a_build_gave_stands_above_what_an_author_packed(
-    server: Server, settings: Settings
+    server: Server, describe: Describe, settings: Settings
 ) -> None:
     setup = "setup(install_requires=pick())\n"
     computed = {"setup.py": setup, "PKG-INFO": "Requires-Dist: six\n"}
@@ -108,27 +120,29 @@ def test_what_a_build_gave_stands_above_what_an_author_packed(
     written = server.put("b-1.0.tar.gz", sdist_bytes("b-1.0", {"PKG-INFO": "Requires-Dist: six\n"}))
     store = Store(settings.store)
     both = [candidate, written]
-    first = describe_files(both, quiet_context(settings))
+    first = describe(both)
     assert [first[one.sha256].read_from for one in both] == ["packed", "pkg-info"]
 
     for one in both:
         note_built(one.sha256, ("six", "pillow>=9"), store)
-    after = describe_files(both, quiet_context(settings))
+    after = describe(both)
     assert after[candidate.sha256].requires == ("six", "pillow>=9")
     assert after[candidate.sha256].read_from == "built"
     assert after[written.sha256] == first[written.sha256]
 
     (settings.store / f"v1/metadata/{candidate.sha256}-built.json").write_text("{")
-    assert describe_files(both, quiet_context(settings)) == first
+    assert describe(both) == first
 
 
-def test_sdist_with_other_content_than_the_index_says(server: Server, settings: Settings) -> None:
+def test_sdist_with_other_content_than_the_index_says(
+    server: Server, describe: Describe, settings: Settings
+) -> None:
     candidate = server.put("a-1.0.tar.gz", sdist_bytes("a-1.0", {}), sha256="0" * 64)
     with pytest.raises(
         IntegrityError,
         match=r"a-1\.0\.tar\.gz is not the file that was locked: expected sha256 0000",
     ):
-        describe_files([candidate], quiet_context(settings))
+        describe([candidate])
     assert not Store(settings.store).artifact(candidate.sha256).exists()
 
 
@@ -142,42 +156,42 @@ def test_sdist_with_other_content_than_the_index_says(server: Server, settings: 
         (b"", "a-1.0-py3-none-any.whl: is not a wheel: File is not a zip file"),
     ],
 )
-def test_file_that_is_no_wheel(data: bytes, text: str, server: Server, settings: Settings) -> None:
+def test_file_that_is_no_wheel(data: bytes, text: str, server: Server, describe: Describe) -> None:
     server.ranges = False
     candidate = server.put("a-1.0-py3-none-any.whl", data)
     with pytest.raises(IntegrityError) as caught:
-        describe_files([candidate], quiet_context(settings))
+        describe([candidate])
     assert str(caught.value) == text
 
 
 def test_size_that_the_index_and_the_server_disagree_about(
-    server: Server, settings: Settings, tmp_path: Path
+    server: Server, describe: Describe, tmp_path: Path
 ) -> None:
     data = wheel_bytes(tmp_path)
     candidate = server.put("a-1.0-py3-none-any.whl", data, size=len(data) + 1)
     with pytest.raises(IntegrityError) as caught:
-        describe_files([candidate], quiet_context(settings))
+        describe([candidate])
     assert str(caught.value) == (
         f"{candidate.url}: the index says that a-1.0-py3-none-any.whl has {len(data) + 1} bytes, its server that it has "
         f"{len(data)}"
     )
 
 
-def test_file_that_is_gone(server: Server, settings: Settings) -> None:
+def test_file_that_is_gone(server: Server, describe: Describe) -> None:
     candidate = Candidate(
         file="a-1.0-py3-none-any.whl", url=f"{server.url}/a-1.0-py3-none-any.whl", sha256="1" * 64
     )
     with pytest.raises(NetworkError) as caught:
-        describe_files([candidate], quiet_context(settings))
+        describe([candidate])
     assert str(caught.value) == f"{candidate.url}: is not there (HTTP 404)"
 
 
-def test_index_that_gives_no_hash(settings: Settings) -> None:
+def test_index_that_gives_no_hash(describe: Describe) -> None:
     candidate = Candidate(
         file="a-1.0.tar.gz", url="https://u:p@mirror.invalid/a-1.0.tar.gz", sha256="md5"
     )
     with pytest.raises(IntegrityError) as caught:
-        describe_files([candidate], quiet_context(settings))
+        describe([candidate])
     assert str(caught.value) == "the index gives no sha256 for a-1.0.tar.gz"
     assert (
         caught.value.hint

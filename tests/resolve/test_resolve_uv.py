@@ -27,6 +27,7 @@ from tests.resolve.loopback import Server
 from tests.support import quiet_context
 
 Resolve = Callable[..., Resolution]
+Resolver = Callable[..., UvResolver]
 NGC = base("torch==2.4.0a0+f70bd71a48.nv24.6", "numpy==1.24.4", requires={"torch": ("numpy",)})
 NEEDS = {"messages": "protobuf", "settings": "pydantic"}
 TF21 = base("tensorflow-gpu==2.1.0", created="2020-01-08")
@@ -729,30 +730,21 @@ def test_extra_that_carries_the_bound_is_asked_for(index: SyntheticIndex, resolv
     assert versions(resolve(base(), "transformers")) == {"transformers": "4.99.0"}
 
 
-def test_unreachable_index(index: SyntheticIndex, settings: Settings) -> None:
-    away = dataclasses.replace(
-        settings,
-        indexes={"default": "http://127.0.0.1:9/simple"},
-        environment={**settings.environment, "UV_HTTP_RETRIES": "0"},
-    )
+def test_unreachable_index(resolver_at: Resolver) -> None:
+    resolver = resolver_at("http://127.0.0.1:9")
     with pytest.raises(NetworkError) as caught:
-        UvResolver(quiet_context(away))(Request(facts=base(), requirements=("rich",)))
+        resolver(Request(facts=base(), requirements=("rich",)))
     assert str(caught.value) == (
         "http://127.0.0.1:9/simple/rich/: the package index did not answer: Connection refused (os error 111)"
     )
 
 
 def test_an_upgrade_asks_for_pages_that_were_just_read(
-    server: Server, settings: Settings, tmp_path: Path
+    server: Server, resolver_at: Resolver, tmp_path: Path
 ) -> None:
     wheel = write_wheel(tmp_path, "six", "1.16.0", ())
     server.page("six", server.put(wheel.name, wheel.read_bytes()))
-    away = dataclasses.replace(
-        settings,
-        indexes={"default": f"{server.url}/simple"},
-        environment={**settings.environment, "UV_HTTP_RETRIES": "0"},
-    )
-    resolver = UvResolver(quiet_context(away))
+    resolver = resolver_at(server.url)
     asked = Request(facts=base(), requirements=("six",))
     first = resolver(asked)
     server.status["simple/six/"] = 503
@@ -864,32 +856,31 @@ EXT = {
 
 
 def test_a_build_backend_is_asked_what_else_it_needs_where_the_user_allows_it(
-    index: SyntheticIndex, settings: Settings
+    index: SyntheticIndex, resolver_with: Resolver
 ) -> None:
     index.sdist("ext", "1.0", files={**EXT, "conf/own.py": BACKEND})
     index.wheel("tool", "3.0")
     index.wheel("cython", "3.0.11")
     index.wheel("torch", "2.5.1")
     here = f"{sys.version_info.major}.{sys.version_info.minor}.1"
-    facts = msgspec.structs.replace(NGC, python=here)
+    asked = Request(facts=msgspec.structs.replace(NGC, python=here), requirements=("ext",))
     for _ in range(2):  # the second answer is remembered
-        allowed = dataclasses.replace(settings, host_builds=True)
-        answer = UvResolver(quiet_context(allowed))(Request(facts=facts, requirements=("ext",)))
+        answer = resolver_with(host_builds=True)(asked)
         assert [(item.name, item.version, item.via) for item in answer.build] == [
             ("cython", "3.0.11", ("ext",)),
             ("tool", "3.0", ("ext",)),
         ]
-    answer = UvResolver(quiet_context(settings))(Request(facts=facts, requirements=("ext",)))
-    assert [item.name for item in answer.build] == ["tool"]
+    assert [item.name for item in resolver_with()(asked).build] == ["tool"]
 
 
-def test_a_backend_that_fails_here_adds_nothing(index: SyntheticIndex, settings: Settings) -> None:
+def test_a_backend_that_fails_here_adds_nothing(
+    index: SyntheticIndex, resolver_with: Resolver
+) -> None:
     index.sdist(
         "ext", "1.0", files={**EXT, "conf/own.py": "raise OSError('only on the cluster')\n"}
     )
     index.wheel("tool", "3.0")
-    resolver = UvResolver(quiet_context(dataclasses.replace(settings, host_builds=True)))
-    answer = resolver(Request(facts=base(), requirements=("ext",)))
+    answer = resolver_with(host_builds=True)(Request(facts=base(), requirements=("ext",)))
     assert [item.name for item in (*answer.packages, *answer.build)] == ["ext", "tool"]
 
 
@@ -961,14 +952,13 @@ def test_build_requirements_without_a_solution(index: SyntheticIndex, resolve: R
 
 
 def test_named_index_is_asked_first_and_remembered(
-    index: SyntheticIndex, settings: Settings, tmp_path: Path
+    index: SyntheticIndex, resolver_with: Resolver, tmp_path: Path
 ) -> None:
     other = SyntheticIndex(tmp_path / "other")
     index.wheel("torch", "2.6.0")
     index.wheel("rich", "14.0")
     other.wheel("torch", "2.5.1+cu121")
-    both = dataclasses.replace(settings, indexes={**settings.indexes, "cu121": other.url})
-    resolver = UvResolver(quiet_context(both))
+    resolver = resolver_with(indexes={"default": index.url, "cu121": other.url})
     answer = resolver(Request(facts=base(), requirements=("torch", "rich"), indexes=("cu121",)))
     assert versions(answer) == {"rich": "14.0", "torch": "2.5.1+cu121"}
     assert {package.name: package.file.index for package in answer.packages} == {
