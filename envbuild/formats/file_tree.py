@@ -127,8 +127,7 @@ class TreeMerger:
 
 
 def _lay_part(tree: Tree, part: Part, number: int) -> None:
-    # image-spec, layer.md: whiteouts hide names of lower layers alone,
-    # wherever they stand in the tar
+    """Lay a package over a tree; unlike a layer, it may neither hide names nor go through links."""
     for entry in part.entries:
         held = tree.get(entry.path)
         if held is not None and held[0].kind == "d" and entry.kind != "d":
@@ -154,6 +153,8 @@ class _Stack:
         Raises IntegrityError where the folders that it implies take more than its size explains.
         """
         self._room = Room(limits.most_names(part.size), "its names take")
+        # image-spec, layer.md, "Whiteouts": they hide names of lower layers alone, wherever they
+        # stand in the tar, so this layer's own names come after all of them
         for entry in part.entries:
             folder, _, name = entry.path.rpartition("/")
             # image-spec, layer.md, "Opaque Whiteout": all of the folder in lower layers goes
@@ -188,10 +189,9 @@ class _Stack:
         # paths that were resolved through this name lead elsewhere from now on
         if len(kinds) > 1 and entry.kind in "ld":
             self._real.clear()
-        self.tree[path] = (
-            entry if entry.path == path else structs.replace(entry, path=path),
-            number,
-        )
+        if entry.path != path:
+            entry = structs.replace(entry, path=path)
+        self.tree[path] = (entry, number)
         self._note_children(path)
 
     def _provide_parents(self, path: str) -> None:
@@ -304,10 +304,7 @@ def entry_identity(entry: TreeEntry) -> tuple[str | int | bytes, ...]:
 def compare_trees(
     expected: Mapping[str, TreeEntry], found: Mapping[str, TreeEntry]
 ) -> tuple[Texts, Pairs, Texts]:
-    """Compare two trees.
-
-    The paths that are missing, those that changed with what did, those that are extra.
-    """
+    """Return the paths that are missing, those that differ with what does, and the extra ones."""
     missing = tuple(sorted(expected.keys() - found.keys()))
     extra = tuple(sorted(found.keys() - expected.keys()))
     changed = tuple(

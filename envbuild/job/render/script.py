@@ -32,6 +32,7 @@ supervise() {
 }
 hand_on() { :; }
 """
+"""In place of supervise.sh, for a job whose command has the terminal."""
 AWAIT_PREEMPTION = "await_preemption >/dev/null 2>&1 &\nwatch+=($!)\n"
 TRAPS = "".join(f"trap 'stop {name}' {name}\n" for name in ("TERM", "INT", "USR1", "USR2"))
 
@@ -202,6 +203,7 @@ def _sampling(job: Job) -> str:
     cores = None if grant.cpus is None else grant.cpus * grant.processes
     asked = (job.intent.walltime, cores, grant.memory, grant.gpus)
     words = " ".join(str(amount or 0) for amount in asked)
+    # 7 is the lock of the scratch folder (scratch.sh): what outlives the job must not hold it
     return (
         f"{text}sample_use() {{\n"
         "  command -v python3 >/dev/null || return 0\n"
@@ -279,6 +281,7 @@ def _repeated_number(job: Job, scheduler: Scheduler) -> str:
 
 
 def _command(job: Job, scheduler: Scheduler) -> str:
+    """Return the lines that set ``command``: the job's own, or that of the task's row."""
     before = _repeated_number(job, scheduler)
     if not job.rows:
         return before + f"command=({join_words(job.argv)})\n"
