@@ -144,7 +144,9 @@ def test_a_wrong_value_is_told_before_an_image_is_asked_for(
 @pytest.mark.usefixtures("project")
 def test_the_walltime_of_a_recipe_counts_for_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_cli(["job", "thing", "--on", "local", "--warn", "5m", "--", "true"]) == 0
-    assert "300" in capsys.readouterr().out
+    script = capsys.readouterr().out
+    assert "walltime=7200\n" in script
+    assert "tell_at_end 6900 " in script  # five minutes before
 
 
 def submitted(

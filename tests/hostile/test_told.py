@@ -168,7 +168,8 @@ def test_too_little_memory_is_told(
 
     monkeypatch.setattr(main_group, "main", exhausted)
     assert run_cli(["list"]) == 7
-    assert "memory" in capsys.readouterr().err
+    told = "this machine's memory, or what is left of it to you, is not enough"
+    assert capsys.readouterr().err == f"envbuild: error: {told}\n"
 
 
 def test_files_that_apt_may_not_open_are_no_matter_of_the_mirror() -> None:

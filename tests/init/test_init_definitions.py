@@ -268,7 +268,8 @@ def test_files_that_a_definition_copies_are_read_and_told(tmp_path: Path) -> Non
     )
     folder = write(tmp_path, {"x.def": text, "lists/all.txt": "einops\n", "data/a.csv": "1\n"})
     assert dependencies(folder) == ["einops"]
-    assert "data" in comments(folder)
+    copied = "copies files into the image: lists/all.txt /opt/r.txt, data /opt/data;"
+    assert copied in comments(folder)
 
 
 def test_variables_of_a_definition_are_those_of_the_image(tmp_path: Path) -> None:
