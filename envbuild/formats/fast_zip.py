@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import struct
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
@@ -27,6 +28,30 @@ MOST = 1 << 22
 def open_zip(path: Path | BinaryIO) -> zipfile.ZipFile:
     """Open a zip archive for reading."""
     return FastZipFile(path)
+
+
+class BlocksFile(io.RawIOBase):
+    """A stream of blocks of any size."""
+
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        self._blocks, self._ready = blocks, memoryview(b"")
+
+    def readable(self) -> bool:
+        """Tell that it can be read."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill a buffer as far as one block goes; return 0 behind the last one."""
+        while not self._ready:
+            block = next(self._blocks, None)
+            if block is None:
+                return 0
+            self._ready = memoryview(block)
+        view = memoryview(buffer).cast("B")
+        count = min(len(view), len(self._ready))
+        view[:count] = self._ready[:count]
+        self._ready = self._ready[count:]
+        return count
 
 
 class FastZipFile(zipfile.ZipFile):
@@ -57,58 +82,44 @@ class FastZipFile(zipfile.ZipFile):
         signature, name_size, extra_size = LOCAL_HEADER.unpack(header)
         if signature != SIGNATURE:
             raise zipfile.BadZipFile(f"{info.filename} has no local header")
-        return io.BufferedReader(_Inflated(file, file.tell() + name_size + extra_size, info), CHUNK)
+        blocks = _inflated_blocks(file, file.tell() + name_size + extra_size, info)
+        return io.BufferedReader(BlocksFile(blocks), CHUNK)
 
 
-class _Inflated(io.RawIOBase):
-    """The content of one member; the archive's file may be read by others between two reads."""
+def _inflated_blocks(file: BinaryIO, at: int, info: zipfile.ZipInfo) -> Iterator[bytes]:
+    """Yield the content of one member; others may read the archive's file between two blocks.
 
-    def __init__(self, file: BinaryIO, at: int, info: zipfile.ZipInfo) -> None:
-        self._file, self._at, self._left, self._info = file, at, info.compress_size, info
-        # raw deflate with the largest window (RFC 1951), without zlib's header
-        self._inflater = isal_zlib.decompressobj(-15)
-        self._crc32 = isal_zlib.crc32
-        self._error: Any = isal_zlib.IsalError  # its stub says an instance
-        self._ready = memoryview(b"")
-        self._size = self._crc = 0
-        self._ended = False
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._ready and not self._ended:
-            self._read_ahead()
-        view = memoryview(buffer).cast("B")
-        count = min(len(view), len(self._ready))
-        view[:count] = self._ready[:count]
-        self._ready = self._ready[count:]
-        return count
-
-    def _read_ahead(self) -> None:
-        data = self._inflater.unconsumed_tail
-        if not data and self._left:
-            self._file.seek(self._at)
-            data = self._file.read(min(CHUNK, self._left))
+    Raises BadZipFile for damage, and for more than was announced: a bomb ends there.
+    """
+    # raw deflate with the largest window (RFC 1951), without zlib's header
+    inflater = isal_zlib.decompressobj(-15)
+    left, size, crc = info.compress_size, 0, 0
+    ended = False
+    while not ended:
+        data = inflater.unconsumed_tail
+        if not data and left:
+            file.seek(at)
+            data = file.read(min(CHUNK, left))
             if not data:
-                raise zipfile.BadZipFile(f"{self._info.filename} is cut off")
-            self._at += len(data)
-            self._left -= len(data)
-        piece = self._inflate_some(data)
-        self._size += len(piece)
-        self._crc = self._crc32(piece, self._crc)
-        self._ready = memoryview(piece)
-        # no more than was announced: a bomb ends here
-        if self._size > self._info.file_size:
-            raise zipfile.BadZipFile(f"{self._info.filename} is longer than the archive says")
-        if self._inflater.eof or not (data or piece):
-            self._ended = True
-            if (self._size, self._crc) != (self._info.file_size, self._info.CRC):
-                raise zipfile.BadZipFile(f"Bad CRC-32 for file {self._info.filename!r}")
+                raise zipfile.BadZipFile(f"{info.filename} is cut off")
+            at += len(data)
+            left -= len(data)
+        piece = _inflate_some(inflater, data, info)
+        size += len(piece)
+        crc = isal_zlib.crc32(piece, crc)
+        if size > info.file_size:
+            raise zipfile.BadZipFile(f"{info.filename} is longer than the archive says")
+        ended = inflater.eof or not (data or piece)
+        # before the last block is given away: who reads as much as was announced sees no end
+        if ended and (size, crc) != (info.file_size, info.CRC):
+            raise zipfile.BadZipFile(f"Bad CRC-32 for file {info.filename!r}")
+        yield piece
 
-    def _inflate_some(self, data: bytes) -> bytes:
-        try:
-            piece: bytes = self._inflater.decompress(data, MOST)
-        except self._error as error:
-            raise zipfile.BadZipFile(f"{self._info.filename} is damaged: {error}") from error
-        return piece
+
+def _inflate_some(inflater: Any, data: bytes, info: zipfile.ZipInfo) -> bytes:
+    error_class: Any = isal_zlib.IsalError  # its stub says an instance
+    try:
+        piece: bytes = inflater.decompress(data, MOST)
+    except error_class as error:
+        raise zipfile.BadZipFile(f"{info.filename} is damaged: {error}") from error
+    return piece

@@ -12,7 +12,7 @@ import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from envbuild.build.conda.prefix import CondaPrefix
 from envbuild.build.conda.record import InstalledPath, installed_path, package_record
@@ -22,6 +22,7 @@ from envbuild.conda.metadata import CondaInfo, CondaPath
 from envbuild.conda.replace import entry_point_script, replace_in_binary, replace_in_text
 from envbuild.errors import IntegrityError
 from envbuild.formats.block_codec import BLOCK, Codec
+from envbuild.formats.fast_zip import BlocksFile
 from envbuild.formats.file_tree import EPOCH, TreeEntry
 from envbuild.limits import reading
 from envbuild.lock.model import CondaPackage
@@ -165,7 +166,7 @@ class _Linking:
             # newer than the package: bytecode that was made of the file before has to look stale
             time = time if self.archive.time is None else self.archive.time + 1
         mode = 0o755 if member.mode & 0o111 else 0o644
-        return self._add(target, mode, io.BufferedReader(_BlocksFile(blocks), BLOCK), time)
+        return self._add(target, mode, io.BufferedReader(BlocksFile(blocks), BLOCK), time)
 
     def _lay_entry_point(self, line: str) -> InstalledPath:
         command, script = entry_point_script(line, self.prefix.interpreter)
@@ -214,25 +215,3 @@ def _checked_blocks(content: BinaryIO, path: CondaPath) -> Iterator[bytes]:
     wrong = path.size is not None and size != path.size
     if wrong or (path.sha256 is not None and digest.hexdigest() != path.sha256):
         raise IntegrityError(f"{path.path!r} is another file than its own list says")
-
-
-class _BlocksFile(io.RawIOBase):
-    """A stream of blocks of any size."""
-
-    def __init__(self, blocks: Iterator[bytes]) -> None:
-        self._blocks, self._ready = blocks, memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._ready:
-            block = next(self._blocks, None)
-            if block is None:
-                return 0
-            self._ready = memoryview(block)
-        view = memoryview(buffer).cast("B")
-        count = min(len(view), len(self._ready))
-        view[:count] = self._ready[:count]
-        self._ready = self._ready[count:]
-        return count
