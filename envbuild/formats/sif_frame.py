@@ -23,7 +23,7 @@ from envbuild.formats.sif_reader import (
 from envbuild.names import Texts
 
 LAUNCH = b"#!/usr/bin/env run-singularity\n"
-"""The first line of a SIF, by which a kernel starts it as a program: ./image.sif runs what it names."""
+"""The first line of a SIF, by which a kernel starts it: ./image.sif runs what it names."""
 
 
 def frame_digest(path: Path) -> str:
@@ -46,7 +46,7 @@ def frame_digest(path: Path) -> str:
 
 
 def strange_frame(path: Path) -> Texts:
-    """Return what neither packing nor signing puts there, as words for people: hidden code or data."""
+    """Return, in words, what neither packing nor signing puts there: hidden code or data."""
     sif = read_sif(path)
     found = []
     with path.open("rb") as file:

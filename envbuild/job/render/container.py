@@ -186,7 +186,7 @@ def _block(words: list[str], *, end: str) -> list[str]:
 
 
 def _home_of(job: Job) -> str:
-    """Return the home folder inside: containers that share the host's /tmp have the scratch folder."""
+    """Return the home inside: containers that share the host's /tmp have the scratch folder."""
     return '"$scratch"' if several_containers(job) else HOME
 
 
@@ -194,8 +194,8 @@ def _seal_words(job: Job) -> list[str]:
     """Return the options that keep the host's variables and folders out of the container."""
     place = ["--home", _home_of(job), "--pwd", '"$PWD"']
     if several_containers(job):
-        # ranks of one node meet in /dev/shm, and find their daemon's files in the host's folder for temporary files;
-        # a contained /dev has a shm of its own
+        # ranks of one node meet in /dev/shm, and find their daemon's files in the host's folder
+        # for temporary files; a contained /dev has a shm of its own
         shared = ["--bind", '"${TMPDIR:-/tmp}:${TMPDIR:-/tmp}:rw"']
         return ["--cleanenv", "--no-mount", "cwd", *place, *shared]
     # a contained /tmp and /var/tmp are in memory,
