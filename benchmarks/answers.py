@@ -185,7 +185,7 @@ class Bench:
         env = {
             key: value
             for key, value in os.environ.items()
-            if not key.startswith(("UV_", "ENVBUILD_"))
+            if not key.startswith(("UV_", "ENVBUILD_", "PYTHONDONT"))
         }
         env |= {
             "ENVBUILD_STORE": str(self.store),

@@ -160,6 +160,15 @@ def test_uv_says_in_two_ways_that_a_date_cuts_a_release() -> None:
     assert hinted.filtered == said.filtered == ("numpy",)
 
 
+def test_a_release_without_a_day_is_hidden_by_the_date_too() -> None:
+    """As uv 0.13.9 says it of a page without PEP 700's upload-time."""
+    said = ConflictError(
+        "error: x\n  cause: Because install==1.3.5 has no publish time and you require install==1.3.5, we can "
+        "conclude that your requirements are unsatisfiable."
+    )
+    assert said.filtered == ("install",)
+
+
 def test_a_date_that_cuts_a_release_which_is_asked_for_with_an_extra() -> None:
     """As uv 0.13 says it of transformers[torch]==4.57.3 as of 2025-01-27."""
     said = ConflictError(

@@ -53,6 +53,14 @@ def test_an_extra_that_newer_releases_dropped_takes_an_older_one(
     ]
 
 
+def test_an_extra_that_a_release_below_1_lacks_is_refused(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
+    index.wheel("jax", "0.4.1")
+    error = error_of(resolve, base(), "jax[cuda12]==0.4.1")
+    assert "- jax 0.4.1 has no extra named cuda12" in error.what
+
+
 def test_an_extra_that_no_release_has_is_refused_with_those_there_are(
     flow: SyntheticIndex, resolve: Resolve
 ) -> None:

@@ -542,6 +542,13 @@ def test_a_pin_moves_the_date_to_its_own_day(index: SyntheticIndex, resolve: Res
     assert (patient.as_of, versions(patient)["late"]) == ("2025-02-19", "1.0")
 
 
+def test_cudnn_is_no_package_that_gives_way(index: SyntheticIndex, resolve: Resolve) -> None:
+    index.wheel("ctranslate2", "4.4.0", "4.5.0")
+    facts = base("torch==2.5.1", "nvidia-cudnn-cu12==9.1.0.70")
+    error = error_of(resolve, facts, "ctranslate2<4.5")
+    assert "ctranslate2>=4.5 goes with cudnn 9.1.0.70" in error.what
+
+
 # ------------------------------------------------------------------ conflicts in the user's words
 
 
@@ -1084,6 +1091,20 @@ def test_what_others_require_is_younger_where_all_before_the_date_was_withdrawn(
     withdraw(index, "imagecodecs", "2020.1")
     answer = resolve(base(), "tifffile==2020.2", as_of="2020-04-07", latest="2026-06-01")
     assert versions(answer) == {"tifffile": "2020.2", "imagecodecs": "2020.5"}
+
+
+def test_one_withdrawn_release_of_several_frees_no_name_from_the_date(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
+    """As tensorboard 2.11.1, whose neighbours want an older google-auth-oauthlib."""
+    index.wheel("board", "2.10", "2.11", "2.12", requires=("auth<0.5",))
+    page = index.simple / "board" / "index.html"
+    page.write_text(page.read_text().replace('">board-2.11', '" data-yanked="a bug">board-2.11'))
+    index.wheel("board", "3.0", day="2025-09-01")
+    index.wheel("light", "1.0", requires=("board>2",))
+    index.wheel("auth", "0.4", "1.0")
+    answer = resolve(base(), "light", "auth", as_of="2024-09-12")
+    assert versions(answer) == {"light": "1.0", "auth": "0.4", "board": "2.12"}
 
 
 def test_all_releases_withdrawn_and_no_date(index: SyntheticIndex, resolve: Resolve) -> None:

@@ -46,8 +46,10 @@ WITHDRAWN = re.compile(rf"({NAME}){EXTRAS}(?:[<>=!~]=?[^\s]*)? (?:was|were) yank
 NO_EXTRA = re.compile(r"The package `([^`]+)` does not have an extra named `([^`]+)`")
 FILTERED = re.compile(r"`([^`]+)` was filtered by `exclude-newer`")
 AFTER_DATE = re.compile(
-    rf"({NAME}){EXTRAS}[<>=!~]\S* (?:was|were) published after the exclude newer time"
+    rf"({NAME}){EXTRAS}[<>=!~]\S* (?:(?:was|were) published after the exclude newer|"
+    r"has no publish) time"
 )
+"""What uv says of a release that a date hides, or of which the index tells no day."""
 NETWORK = re.compile(
     r"failed to fetch|request failed|error sending request|timed out|dns error|connection|certificate|http status",
     re.IGNORECASE,
@@ -246,8 +248,7 @@ def _newer_rivals(text: str, problem: Problem) -> Iterable[str]:
         if other in asked and other != name_of(package):
             yield (
                 f"{plain_text(package, problem.stubs)} needs {wanted.rstrip(',.')}, and you ask "
-                f"for {other}, which is there "
-                "in a newer release"
+                f"for {other}, which is there in a newer release"
             )
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from packaging.version import Version
-
 from envbuild.base.model import BaseFacts
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError
@@ -16,8 +14,6 @@ from envbuild.net.simple import Link
 from envbuild.net.web import make_client
 from envbuild.resolve.model import Found, FoundFile
 from envbuild.resolve.platform import best_wheel, tag_order
-from envbuild.resolve.sources.artifacts import SHA256
-from envbuild.resolve.versions import release_of
 
 
 def pinned_wheels(
@@ -30,7 +26,7 @@ def pinned_wheels(
     index = index_url(context.settings, context.runner)
     with make_client(context.settings) as client:
         links = {link.file: link for link in read_links(index, name, client)}
-        wheels = [link for link in links.values() if _is_wheel_of(link, Version(version))]
+        wheels = [link for link in links.values() if _is_wheel_of(link, version)]
         files = [link.file for link in wheels]
         # the same order of tags as for every other package (PEP 425)
         chosen = [best_wheel(files, tag_order(base)) for base in bases]
@@ -47,11 +43,9 @@ def pinned_wheel(name: str, version: str, base: BaseFacts, context: Context) -> 
         return None
 
 
-def _is_wheel_of(link: Link, version: Version) -> bool:
-    release = release_of(link.file)
-    if release is None or release[1] != version or not link.file.endswith(".whl"):
-        return False
-    return link.sha256 is not None and SHA256.fullmatch(link.sha256) is not None
+def _is_wheel_of(link: Link, version: str) -> bool:
+    # a name of thousands is not parsed: that takes long
+    return link.sha256 is not None and link.file.endswith(".whl") and f"-{version}-" in link.file
 
 
 def _found_wheel(name: str, version: str, link: Link, known: dict[str, int]) -> Found:

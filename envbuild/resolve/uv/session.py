@@ -19,6 +19,7 @@ from envbuild.errors import HostError, IntegrityError, NetworkError
 from envbuild.names import Pairs, Texts
 from envbuild.progress import SilentStage, Stage
 from envbuild.resolve.conflict.explain import (
+    DEPENDS,
     MISSING,
     NO_RELEASE,
     WITHDRAWN,
@@ -160,7 +161,9 @@ class Session:
         asked = {name_of(requirement) for requirement in question.requirements}
         gone = set(NO_RELEASE.findall(conflict.text)) & set(conflict.filtered)
         gone |= set(WITHDRAWN.findall(conflict.text)) if question.as_of else set()
-        gone -= {*asked, *self.late}
+        # what requires something itself has other releases than the withdrawn one
+        usable = (name_of(package) for package, _ in DEPENDS.findall(conflict.text))
+        gone -= {*asked, *self.late, *usable}
         for name in sorted(gone):
             late = (
                 registered_late(name, question.as_of or "", self.indexes, self.context)

@@ -123,10 +123,8 @@ def _ask_bounded(session: Session, task: Task, bound: str) -> dict[str, Chosen]:
 def _older_bounds(lack: MissingExtra) -> Texts:
     """Return bounds that go back from a release: its line, its major version and the one before."""
     major, minor, *_ = (*Version(lack.version).release, 0)
-    steps = [f"{major}.{minor}", str(major), str(major - 1)]
-    return tuple(
-        f"{lack.name}<{step}" for step in dict.fromkeys(steps) if Version(step) > Version("0")
-    )
+    steps = [f"{major}.{minor}", *map(str, (major, major - 1)[:major])]
+    return tuple(f"{lack.name}<{step}" for step in steps)
 
 
 def _unknown_extra(session: Session, task: Task, lack: MissingExtra) -> NoSolutionError:
