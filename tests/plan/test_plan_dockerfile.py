@@ -207,7 +207,7 @@ def test_an_ordinary_user_builds_it_without_an_engine(tmp_path: Path) -> None:
             ROOTLESS,
             BASE=str(root),
             CERTIFICATES=str(certificates),
-            timeout=600,
+            timeout=1800,
         )
     finally:
         shutil.rmtree(folder, ignore_errors=True)
