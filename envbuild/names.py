@@ -7,6 +7,7 @@ base/sources.py.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Literal
 
 from msgspec import Meta
@@ -26,6 +27,10 @@ ChannelName = Annotated[
 
 Texts = tuple[str, ...]
 """Texts in their order, such as names or the words of a command."""
+Paths = tuple[Path, ...]
+"""Files or folders in their order."""
+Numbers = tuple[int, ...]
+"""Whole numbers in their order, such as the parts of a version."""
 Pairs = tuple[tuple[str, str], ...]
 """Two texts that belong together, such as names and values, in their order."""
 DIRECT = "(direct)"

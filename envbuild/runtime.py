@@ -9,7 +9,7 @@ from pathlib import Path
 
 from envbuild.cage import Cage
 from envbuild.errors import UsageError
-from envbuild.names import Texts
+from envbuild.names import Numbers, Paths, Texts
 from envbuild.run import Command
 from envbuild.store.units import join_numbers
 
@@ -97,13 +97,13 @@ class Runtime:
 
     program: Path
     name: str
-    version: tuple[int, ...]
+    version: Numbers
     flags: Texts = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     offline: bool = True
     cage: Cage | None = None
     build_cage: Cage | None = None
-    overlays: tuple[Path, ...] = ()
+    overlays: Paths = ()
 
     @property
     def version_text(self) -> str:

@@ -12,7 +12,7 @@ from envbuild.cage import find_cage
 from envbuild.errors import HostError
 from envbuild.failures import find_known
 from envbuild.host import Host, network_namespaces_work, read_host
-from envbuild.names import Texts
+from envbuild.names import Numbers, Texts
 from envbuild.run import Command, Runner
 from envbuild.runtime import Runtime, handed_on
 from envbuild.settings import Settings
@@ -68,7 +68,7 @@ def find_runtime(settings: Settings, runner: Runner, host: Host | None = None) -
 
 def parse_version(
     text: str, *, where: str, failed: bool = False, stderr: str = ""
-) -> tuple[str, tuple[int, ...]]:
+) -> tuple[str, Numbers]:
     """Read "apptainer version 1.4.5-1.el9" or "singularity-ce version 4.1.0"; else HostError."""
     found = re.search(r"\b(apptainer|singularity)(?:-ce|-pro)? version (\d+(?:\.\d+)*)", text)
     if failed or found is None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from envbuild.errors import UsageError
-from envbuild.names import Texts
+from envbuild.names import Paths, Texts
 from envbuild.settings_file import DOWNLOADS, Registry, SettingsFile, read_settings_file
 
 
@@ -36,7 +36,7 @@ class Settings:
     """
 
     store: Path
-    recipe_folders: tuple[Path, ...]
+    recipe_folders: Paths
     shipped: Path
     tmpdir: Path
     home: Path
@@ -54,7 +54,7 @@ class Settings:
     runtime: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     origin: Mapping[str, str] = field(default_factory=dict)
-    stores_below: tuple[Path, ...] = ()
+    stores_below: Paths = ()
     config: Path = Path("/nonexistent/config.toml")
     host_builds: bool = False
     caches: Path | None = None
@@ -86,7 +86,7 @@ class _Sources:
         self.origin[key] = "default" if written is None else str(self.config)
         return written
 
-    def pick_folders(self, variable: str, written: Sequence[str]) -> tuple[Path, ...]:
+    def pick_folders(self, variable: str, written: Sequence[str]) -> Paths:
         """Return the folders that a variable lists, separated by ":", else those of the file."""
         listed = self.env.get(variable)
         folders = listed.split(":") if listed else written

@@ -13,7 +13,7 @@ from pathlib import Path
 from uv import find_uv_bin
 
 from envbuild.errors import HostError
-from envbuild.names import Texts
+from envbuild.names import Numbers, Texts
 from envbuild.run import Command, Runner
 from envbuild.settings import Settings
 from envbuild.store.units import join_numbers
@@ -42,7 +42,7 @@ class Kind:
 
     package: str
     arguments: Texts = ("--version",)
-    minimum: tuple[int, ...] = ()
+    minimum: Numbers = ()
 
 
 KINDS = {
@@ -65,7 +65,7 @@ class Tool:
 
     name: str
     path: Path
-    version: tuple[int, ...]
+    version: Numbers
 
     @property
     def version_text(self) -> str:
@@ -126,7 +126,7 @@ def uv_program(settings: Settings) -> str:
     return str(_uv() or _on_path("uv", settings) or "uv")
 
 
-def _version(path: Path, kind: Kind, settings: Settings, runner: Runner) -> tuple[int, ...]:
+def _version(path: Path, kind: Kind, settings: Settings, runner: Runner) -> Numbers:
     if not kind.arguments:
         return ()
     command = Command(argv=(str(path), *kind.arguments), env=settings.environment, timeout=30)

@@ -86,6 +86,7 @@ class ImageImportTester:
             as_of=bounds.as_of or self.options.as_of,
             upgrade=(),
             upgrade_all=False,
+            hints=False,  # of a refusal one reason is told, and the search goes on
         )
         today = datetime.now(timezone.utc).date()
         return decide_lock(self.source, options, self.context, today)

@@ -36,7 +36,7 @@ from envbuild.formats.squashfs_reader import SquashImage
 from envbuild.formats.squashfs_writer import write_squashfs
 from envbuild.host import count_processors
 from envbuild.lock.model import Lock
-from envbuild.names import Texts
+from envbuild.names import Paths, Texts
 from envbuild.parts.cache import CachedPart, PackContext, cached_part
 from envbuild.parts.reader import read_entry
 from envbuild.store.atomic import os_errors_as, sync_file
@@ -57,7 +57,7 @@ class LayerSpec:
     image: Path
     lock: Lock
     below: Lock | None = None
-    wheels: tuple[Path, ...] = ()
+    wheels: Paths = ()
     replaced: Texts = ()
 
 

@@ -20,7 +20,7 @@ from envbuild import __version__
 from envbuild.build.packages.wheel_writer import write_wheel
 from envbuild.context import Context
 from envbuild.errors import HostError, NetworkError, UsageError
-from envbuild.names import Texts
+from envbuild.names import Paths, Texts
 from envbuild.net.fetch import Artifact, ask_sizes, fetch_artifacts
 from envbuild.net.index import Link, index_url, make_client, read_links
 from envbuild.resolve.uv.query import uv_environment
@@ -45,7 +45,7 @@ WITHOUT = "envbuild bundle --no-tool leaves envbuild itself out"
 class OwnWheels:
     """envbuild as wheels, and the Pythons ("3.11") that it can be installed for with them."""
 
-    wheels: tuple[Path, ...]
+    wheels: Paths
     pythons: Texts
 
 

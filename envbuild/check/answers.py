@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from envbuild.names import Pairs, Texts
+from envbuild.names import Numbers, Pairs, Texts
 
 T = TypeVar("T")
 
@@ -170,9 +170,9 @@ class Region(_Record, frozen=True):
     """
 
     count: int
-    sass: tuple[int, ...]
-    ptx: tuple[int, ...]
-    exact: tuple[int, ...] = ()
+    sass: Numbers
+    ptx: Numbers
+    exact: Numbers = ()
 
 
 class CodeFile(_Record, frozen=True):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from envbuild.base.model import InstalledConda
-from envbuild.names import Machine, Texts
+from envbuild.names import Machine, Numbers, Texts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -18,7 +18,7 @@ class GpuTarget:
     """
 
     driver: str | None = None
-    capabilities: tuple[int, ...] = ()
+    capabilities: Numbers = ()
 
 
 NO_TARGET = GpuTarget()

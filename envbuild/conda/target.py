@@ -5,7 +5,7 @@ from __future__ import annotations
 from envbuild.conda.model import CondaRequest, GpuTarget
 from envbuild.data.lookup import cuda_of_driver, numbers
 from envbuild.data.tables import load_cuda
-from envbuild.names import Pairs
+from envbuild.names import Numbers, Pairs
 from envbuild.store.units import join_numbers
 
 LINUX = "4.18"
@@ -48,7 +48,7 @@ def toolkit_ranges(target: GpuTarget) -> Pairs:
     if cuda is None or driver_too_old(target):
         return ()
     driver, newest = numbers(_whole_driver(target.driver or "")), numbers(cuda)
-    found: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
+    found: list[tuple[Numbers, Numbers]] = []
     for family, oldest in load_cuda().families.items():
         if driver < numbers(oldest):
             continue
@@ -70,9 +70,7 @@ def driver_too_old(target: GpuTarget) -> str | None:
     return None
 
 
-def _toolkits_of_cards(
-    capabilities: tuple[int, ...], major: int
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _toolkits_of_cards(capabilities: Numbers, major: int) -> tuple[Numbers, Numbers]:
     """Return the first toolkit of a family that compiles for all cards, and the first after it."""
     rows = [row for row in load_cuda().gpu if row.capability in capabilities]
     sinces = [numbers(row.since) for row in rows if row.since]

@@ -21,13 +21,13 @@ from envbuild.data.tables import (
     load_releases,
     load_sonames,
 )
-from envbuild.names import Texts
+from envbuild.names import Numbers, Texts
 
 NVCC_BASE = "a base with nvcc (pytorch/pytorch:…-devel, nvcr.io/nvidia/pytorch)"
 """What people are told to take where GPU code is compiled."""
 
 
-def numbers(version: str) -> tuple[int, ...]:
+def numbers(version: str) -> Numbers:
     """Return the leading numbers of a version, to compare: "12.5.1" gives (12, 5, 1)."""
     found = re.match(r"\d+(?:\.\d+)*", version)
     return tuple(map(int, found[0].split("."))) if found else ()
@@ -167,9 +167,7 @@ def compiles_for(toolkit: str, gpu: GpuModel) -> bool:
     return gpu.until is None or version < numbers(gpu.until)
 
 
-def runs_on(
-    capability: int, sass: tuple[int, ...], ptx: tuple[int, ...], exact: tuple[int, ...] = ()
-) -> str | None:
+def runs_on(capability: int, sass: Numbers, ptx: Numbers, exact: Numbers = ()) -> str | None:
     """Return how code runs on a GPU: "sass" (machine code), "ptx" (compiled), or None.
 
     Machine code runs on the same major capability and an equal or higher minor one; portable code

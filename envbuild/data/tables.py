@@ -14,7 +14,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from envbuild.names import Texts
+from envbuild.names import Numbers, Texts
 from envbuild.toml import convert, parse_toml
 
 T = TypeVar("T")
@@ -142,8 +142,8 @@ class WheelBuild(TableRow, frozen=True):
     cuda: str
     source: str
     cudnn: str | None = None
-    sass: tuple[int, ...] = ()
-    ptx: tuple[int, ...] = ()
+    sass: Numbers = ()
+    ptx: Numbers = ()
 
 
 class ExclusiveGroup(TableRow, frozen=True):
@@ -213,7 +213,7 @@ class CudaSource(TableRow, frozen=True):
     extras: Texts = ()
     since: str = "0"
     wheels: bool = False
-    cuda: str = "12"
+    cuda: str = ""
 
 
 class CudaSourceTable(TableRow, frozen=True):

@@ -17,7 +17,7 @@ from envbuild import limits
 from envbuild.errors import IntegrityError
 from envbuild.formats.oci_layer import WHITEOUT
 from envbuild.limits import Room
-from envbuild.names import Pairs, Texts
+from envbuild.names import Numbers, Pairs, Texts
 
 Kind = Literal["f", "d", "l", "c", "b", "p", "h", "w", "o"]
 """File, folder, symbolic link, character device, block device, pipe.
@@ -55,7 +55,7 @@ class TreeEntry(msgspec.Struct, frozen=True, array_like=True):
     target: str = ""
     device: int = 0
     start: int = 0
-    blocks: tuple[int, ...] = ()
+    blocks: Numbers = ()
     fragment: int = NO_FRAGMENT
     offset: int = 0
     xattrs: tuple[tuple[str, bytes], ...] = ()

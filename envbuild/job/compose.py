@@ -18,7 +18,7 @@ from envbuild.job.schedulers import features_of
 from envbuild.job.schedulers.protocol import Features, check_owned
 from envbuild.job.sites.site import Site, refuse
 from envbuild.job.track.records import find_record, plain_id, receipt_files
-from envbuild.names import Texts
+from envbuild.names import Paths, Texts
 from envbuild.resolve.sources.git import git_environment
 from envbuild.run import Command, Result, Runner
 from envbuild.runtime import Bind
@@ -177,7 +177,7 @@ def _predecessor(job: str, site: Site, settings: Settings) -> Record | None:
         ) from error
 
 
-def visible_folders(site: Site, settings: Settings, binds: tuple[Bind, ...]) -> tuple[Path, ...]:
+def visible_folders(site: Site, settings: Settings, binds: tuple[Bind, ...]) -> Paths:
     """Return the folders that the container sees at their own path, as far as is known here."""
     texts = [*site.runtime.binds, *([site.folders.scratch] if site.folders.scratch else [])]
     folders = [

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from envbuild.caches import Caches
-from envbuild.names import Texts
+from envbuild.names import Numbers, Texts
 from envbuild.recipe.model import Launcher
 
 SCHEMA = 1
@@ -143,7 +143,7 @@ class Job:
     umask: str = "022"
     table: ParameterTable | None = None
     origin: str = ""
-    repeats: tuple[int, ...] = ()
+    repeats: Numbers = ()
     layer: str | None = None
 
 

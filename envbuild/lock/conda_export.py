@@ -52,11 +52,7 @@ def environment_text(lock: Lock) -> str:
         # conda installs wheels by the environment's own pip
         packages += [] if any(p.name == "pip" for p in lock.conda) else ["pip"]
         packages.append({"pip": wheels})
-    data = {
-        "name": lock.name,
-        "channels": [*lock.channels, "nodefaults"],
-        "dependencies": packages,
-    }
+    data = {"name": lock.name, "channels": [*lock.channels, "nodefaults"], "dependencies": packages}
     return f"# written by envbuild from lock {lock_digest(lock)}\n" + _yaml(data)
 
 
@@ -67,10 +63,7 @@ def _wheels_on_top(lock: Lock) -> list[str]:
 
 
 def conda_lock_text(
-    lock: Lock,
-    found: Sequence[CondaFound],
-    channels: Mapping[str, str],
-    wheels: Mapping[str, str],
+    lock: Lock, found: Sequence[CondaFound], channels: Mapping[str, str], wheels: Mapping[str, str]
 ) -> str:
     """Return a conda-lock.yml (CEP 37); ``found`` says what each requires, ``wheels`` has URLs."""
     platform = BY_MACHINE[lock.base.machine].conda

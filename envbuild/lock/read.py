@@ -65,11 +65,7 @@ def _check_consistent(lock: Lock, where: str) -> None:
     library, compressor = lock.packer.library, lock.packer.compressor
     if library is not None and library.split()[0] != PACKED_BY[compressor]:
         what = f"packs with {compressor}, but names the library {library}"
-        raise IntegrityError(
-            what,
-            where=where,
-            hint=CHANGED_BY_HAND,
-        )
+        raise IntegrityError(what, where=where, hint=CHANGED_BY_HAND)
     seen: dict[str, str] = {}
     files = [(item.file, item.sha256) for item in lock.debian]
     files += [(item.file, item.sha256) for item in lock.python]

@@ -47,7 +47,7 @@ def _package_row(package: PythonPackage) -> dict[str, Any]:
                 "size": package.size,
                 "sha256": package.sha256,
                 "index": package.index,
-            },
+            }
         ],
     }
 

@@ -44,12 +44,7 @@ from envbuild.tools import uv_program
 if TYPE_CHECKING:
     import httpx
 
-__all__ = [
-    "Link",
-    "index_url",
-    "make_client",
-    "read_links",
-]
+__all__ = ["Link", "index_url", "make_client", "read_links"]
 
 
 def index_url(settings: Settings, runner: Runner, name: str | None = None) -> str:

@@ -18,6 +18,9 @@ ARCHIVE = re.compile(
     r"[A-Za-z0-9][A-Za-z0-9._+!~%-]*\.(whl|tar\.gz|zip|tar\.bz2|tar\.xz|tgz)", re.ASCII
 )
 HASH = re.compile(r"[0-9a-f]{64}", re.ASCII)
+PLAIN = re.compile(r"https://[A-Za-z0-9.-]+(?::\d{1,4})?/[A-Za-z0-9._+!~%/-]*", re.ASCII)
+"""An address that is absolute and clean as it is written: of pages with thousands of files most
+are."""
 TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}[0-9.:Z+-]*", re.ASCII)
 
 
@@ -160,18 +163,19 @@ def _usable_link(written: Link, page: str, *, local: bool) -> Link | None:
 
     Only a ``local`` page may lead to files of this machine.
     """
-    try:
-        parts = urlsplit(urljoin(page, written.url.strip()))
-        _ = parts.port
-    except ValueError:
+    if len(written.file) > 255 or not ARCHIVE.fullmatch(written.file):
         return None
-    allowed = ("http", "https", "file") if local else ("http", "https")
-    if (
-        len(written.file) > 255
-        or not ARCHIVE.fullmatch(written.file)
-        or parts.scheme not in allowed
-    ):
-        return None
+    url = written.url
+    if not PLAIN.fullmatch(url):
+        try:
+            parts = urlsplit(urljoin(page, url.strip()))
+            _ = parts.port
+        except ValueError:
+            return None
+        allowed = ("http", "https", "file") if local else ("http", "https")
+        if parts.scheme not in allowed:
+            return None
+        url = parts._replace(fragment="").geturl()
     sha256, size, uploaded = (written.sha256 or "").lower(), written.size, written.uploaded
     if size is not None and size < 0:
         size = None
@@ -179,7 +183,7 @@ def _usable_link(written: Link, page: str, *, local: bool) -> Link | None:
         uploaded = None
     return replace(
         written,
-        url=parts._replace(fragment="").geturl(),
+        url=url,
         sha256=sha256 if HASH.fullmatch(sha256) else None,
         size=size,
         uploaded=uploaded,

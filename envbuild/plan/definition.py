@@ -11,7 +11,7 @@ from envbuild.base.reference import parse_reference
 from envbuild.formats.image_name import parse_image_name
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock, LockedBase
-from envbuild.names import Pairs, Texts
+from envbuild.names import Numbers, Pairs, Texts
 from envbuild.plan import root, shell
 from envbuild.plan.conda import install_conda, list_conda, refuse_python
 from envbuild.plan.model import Definition
@@ -188,7 +188,7 @@ def _test_lines(recipe: Recipe, lock: Lock) -> Texts:
     return ("set -eu", *shell.write_heredoc(f"{python} -", "PYTHON", program))
 
 
-def _minor_version(lock: Lock) -> tuple[int, ...]:
+def _minor_version(lock: Lock) -> Numbers:
     return tuple(map(int, lock.python_version.split(".")[:2]))
 
 

@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 
 from envbuild.base.suggest import framework_name
 from envbuild.errors import EnvbuildError, UsageError
-from envbuild.names import Texts
+from envbuild.names import Paths, Texts
 from envbuild.project.code.imports import imported_modules
 from envbuild.project.code.r_scripts import r_note
 from envbuild.project.conda.environment import read_conda, read_printed
@@ -214,7 +214,7 @@ def _path_name(path: Path) -> str:
     return as_printable(path.as_posix())
 
 
-def _read_all(paths: tuple[Path, ...], root: Path, notes: list[str]) -> list[FileFindings]:
+def _read_all(paths: Paths, root: Path, notes: list[str]) -> list[FileFindings]:
     """Read lists; one that cannot be read is noted."""
     found: list[FileFindings] = []
     for path in paths:
@@ -227,9 +227,7 @@ def _read_all(paths: tuple[Path, ...], root: Path, notes: list[str]) -> list[Fil
     return found
 
 
-def _of_one_framework(
-    chosen: tuple[Path, ...], tree: ProjectTree
-) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+def _of_one_framework(chosen: Paths, tree: ProjectTree) -> tuple[Paths, Paths]:
     """Return the lists without those for another framework, and those.
 
     Where each example has a list, the framework that most files import is the project's.
@@ -249,8 +247,8 @@ def _of_one_framework(
 
 
 def _framework_list(
-    chosen: tuple[Path, ...], left: tuple[Path, ...], all_findings: list[FileFindings], root: Path
-) -> tuple[Path, ...]:
+    chosen: Paths, left: Paths, all_findings: list[FileFindings], root: Path
+) -> Paths:
     """Return a list that names the framework (requirements-jax.txt), where the others name none.
 
     Of several with one name in folders side by side, another one will do.

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from envbuild.base.suggest import framework_name
 from envbuild.errors import UsageError
+from envbuild.names import Paths
 from envbuild.project.code.extensions import compiled_in_setup, compiled_in_table
 from envbuild.store.units import as_printable
 
@@ -66,14 +67,14 @@ class ProjectTree:
     """
 
     root: Path
-    lists: tuple[Path, ...]
-    aside: tuple[Path, ...]
-    code: tuple[Path, ...]
-    notebooks: tuple[Path, ...]
+    lists: Paths
+    aside: Paths
+    code: Paths
+    notebooks: Paths
     modules: frozenset[str]
     parts: frozenset[Path] = frozenset()
-    outside: tuple[Path, ...] = ()
-    r_code: tuple[Path, ...] = ()
+    outside: Paths = ()
+    r_code: Paths = ()
     cut: bool = False
 
 

@@ -8,7 +8,7 @@ import shlex
 from pathlib import Path
 
 from envbuild.errors import UsageError
-from envbuild.names import BY_PLATFORM
+from envbuild.names import BY_PLATFORM, Paths
 from envbuild.recipe.model import Source
 from envbuild.recipe.read import read_recipe
 from envbuild.recipe.undo import settle_change
@@ -19,7 +19,7 @@ LOCKS = "lockfiles"
 RECIPES = "recipes"
 
 
-def recipe_folders(settings: Settings) -> tuple[Path, ...]:
+def recipe_folders(settings: Settings) -> Paths:
     """Return the folders searched for recipes, in order, without those that do not exist."""
     candidates = (settings.cwd / RECIPES, *settings.recipe_folders, settings.shipped / RECIPES)
     seen: dict[Path, None] = {}

@@ -25,9 +25,7 @@ class Edge:
 
 
 def walk_requirements(
-    starts: Iterable[tuple[str, str]],
-    requires: Mapping[str, Texts],
-    environment: Mapping[str, str],
+    starts: Iterable[tuple[str, str]], requires: Mapping[str, Texts], environment: Mapping[str, str]
 ) -> tuple[Edge, ...]:
     """Return all requirements in force; extras count where they are asked for.
 

@@ -24,7 +24,8 @@ class Request:
     names whose wheels are left alone, so that they are built; ``refresh`` asks the index even where
     the answer is still fresh; ``archives`` are file names of sdists and where they lie on this
     machine: their packages are taken from there alone; ``younger`` are names with releases that
-    ``as_of`` does not hide; without ``hints`` a refusal gives its reasons and not what would help,
+    ``as_of`` does not hide; ``alone`` asks for the newest release of each requirement and not for
+    what that requires; without ``hints`` a refusal gives its reasons and not what would help,
     which takes seconds to find.
     """
 
@@ -43,6 +44,7 @@ class Request:
     archives: Pairs = ()
     younger: Pairs = ()
     hints: bool = True
+    alone: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -74,8 +74,7 @@ def describe_overlaps(found: Collection[FileOverlap]) -> str:
     whose = "the base's " if first.protected else ""
     return (
         f"{first.name} {first.version} would write over files of {whose}{first.other} "
-        f"{first.other_version}{more}: "
-        "libraries of the same names for another CUDA or cuDNN"
+        f"{first.other_version}{more}: libraries of the same names for another CUDA or cuDNN"
     )
 
 

@@ -11,7 +11,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from envbuild.base.model import BaseFacts
 from envbuild.errors import UsageError
-from envbuild.names import BY_MACHINE
+from envbuild.names import BY_MACHINE, Numbers
 
 PYTHON = re.compile(r"(\d{1,2})\.(\d{1,3})(?:\.\d{1,3}(?:(?:a|b|rc)\d{1,2})?)?", re.ASCII)
 GLIBC_MINORS = (17, 28, *range(31, 41))
@@ -84,7 +84,7 @@ def tag_order(facts: BaseFacts) -> dict[Tag, int]:
 
 def best_wheel(files: Iterable[str], order: Mapping[Tag, int]) -> str | None:
     """Return the wheel file that fits best (then by build tag), None where none fits."""
-    ranked: list[tuple[int, tuple[int, ...], str]] = []
+    ranked: list[tuple[int, Numbers, str]] = []
     for file in files:
         try:
             _, _, build, file_tags = parse_wheel_filename(file)

@@ -145,6 +145,18 @@ def test_cupy_without_its_libraries_is_refused_beside_another_framework_too() ->
     assert len(require_cuda(recipe("torch"), DEBIAN, brought)) == 1
 
 
+def test_libraries_for_another_cuda_do_not_count() -> None:
+    torch = (found("torch", "2.6.0"), *wheels("cublas-cu12", "cudnn-cu12"))
+    paddle = found("paddlepaddle-gpu", "2.6.2")
+    (note,) = require_cuda(recipe("torch"), DEBIAN, (*torch, paddle))
+    assert note.endswith("its wheel holds no CUDA 11 libraries (cuBLAS, cuDNN), nor does the base")
+    cupy = found("cupy-cuda12x", "13.6.0")
+    with pytest.raises(NoSolutionError, match="holds no CUDA 12 libraries"):
+        require_cuda(recipe(), CUDA_IMAGE, (cupy,))
+    runtime = wheels("cuda-nvrtc-cu12", "cuda-runtime-cu12")
+    assert require_cuda(recipe("torch"), DEBIAN, (*torch, *runtime, cupy)) == ()
+
+
 def test_a_wheel_for_another_machine_does_not_hold_the_libraries() -> None:
     arm = BaseFacts(image="debian:bookworm", python="3.9.2", machine="aarch64", glibc="2.36")
     with pytest.raises(NoSolutionError, match="cuBLAS, cuDNN"):

@@ -542,6 +542,56 @@ def test_a_pin_moves_the_date_to_its_own_day(index: SyntheticIndex, resolve: Res
     assert (patient.as_of, versions(patient)["late"]) == ("2025-02-19", "1.0")
 
 
+def test_a_pin_whose_day_the_index_does_not_tell_is_free_of_the_date(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
+    index.wheel("install", "1.3.5", day="2021-05-01")
+    page = index.simple / "install" / "index.html"
+    page.write_text(page.read_text().replace(' data-upload-time="2021-05-01T00:00:00Z"', ""))
+    index.wheel("rich", "13.0", day="2024-01-01")
+    index.wheel("rich", "14.0", day="2025-06-01")
+    answer = resolve(base(), "install==1.3.5", "rich", as_of="2024-09-12", latest="2026-06-01")
+    assert versions(answer) == {"install": "1.3.5", "rich": "13.0"}
+    assert (
+        "the index does not tell the day of install==1.3.5: the date does not count for it"
+        in answer.notes
+    )
+
+
+@pytest.mark.parametrize(
+    ("chosen", "most"), [("1.0", 3), ("0.1", 9)], ids=["a wheel fits", "an archive alone"]
+)
+def test_old_source_archives_are_not_read_one_by_one(
+    chosen: str,
+    most: int,
+    index: SyntheticIndex,
+    resolve: Resolve,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    index.wheel("other", "1.0", "2.0")
+    index.wheel("user", "1.0", requires=("old",))
+    for minor in range(1, 8):
+        newer = f"[project]\nname = 'old'\nversion = '1.{minor}'\ndependencies = ['other>=2']\n"
+        index.sdist("old", f"1.{minor}", files={"pyproject.toml": newer})
+    if chosen == "1.0":
+        index.wheel("old", "1.0")
+    index.wheel("setuptools", "80.0")
+    index.wheel("wheel", "0.45")
+    plain = "[project]\nname = 'old'\nversion = '0.1'\ndependencies = []\n"
+    index.sdist("old", "0.1", files={"pyproject.toml": plain})
+    read: list[str] = []
+    own = Session._read_statically
+
+    def count(session: Session, pin: tuple[str, str], as_of: str | None) -> None:
+        read.append(pin[1])
+        own(session, pin, as_of)
+
+    monkeypatch.setattr(Session, "_read_statically", count)
+    answer = resolve(base(), "user", "other==1.0")
+    assert versions(answer)["old"] == chosen
+    assert len(set(read)) <= most
+
+
 def test_cudnn_is_no_package_that_gives_way(index: SyntheticIndex, resolve: Resolve) -> None:
     index.wheel("ctranslate2", "4.4.0", "4.5.0")
     facts = base("torch==2.5.1", "nvidia-cudnn-cu12==9.1.0.70")
@@ -582,6 +632,26 @@ def test_nothing_is_proposed_that_was_not_tried(index: SyntheticIndex, resolve: 
     error = error_of(resolve, base("torch==2.4.0"), "vllm==0.8.5", "other")
     assert error.hint is not None
     assert error.hint == "leave out vllm==0.8.5: the rest fits"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "named"),
+    [
+        (("vllm==0.8.5", "other>=2"), "vllm==0.8.5"),  # what the image's framework requires
+        (("torch==2.2.0", "numpy==2.1.0"), "torch==2.2.0"),  # what is coupled with it
+    ],
+)
+def test_another_base_keeps_to_what_its_own_framework_needs(
+    wanted: tuple[str, ...], named: str, index: SyntheticIndex, resolve: Resolve
+) -> None:
+    index.wheel("torch", "2.2.0", "2.4.0")
+    index.wheel("torch", "2.6.0", requires=("other<2",))
+    index.wheel("vllm", "0.8.5", requires=("torch==2.6.0",))
+    index.wheel("other", "1.0", "2.0")
+    index.wheel("numpy", "1.26.4", "2.1.0")
+    error = error_of(resolve, base("torch==2.4.0"), *wanted)
+    assert named in error.what
+    assert "take a base" not in (error.hint or "")
 
 
 def test_pin_that_is_in_the_way_is_told_with_what_would_fit(

@@ -41,7 +41,7 @@ from envbuild.lock.decide.decide import decide_lock
 from envbuild.lock.decide.options import LockOptions
 from envbuild.lock.model import Lock
 from envbuild.lock.packer import packer_here
-from envbuild.names import Texts
+from envbuild.names import Paths, Texts
 from envbuild.recipe.edit import requirement_name
 from envbuild.recipe.find import LOCKS, RECIPES, recipe_files
 from envbuild.recipe.model import AboutSection, BaseSection, PythonSection, Recipe, Source
@@ -62,7 +62,7 @@ class LayerContent:
     """What a layer is to hold: requirements as written, and the folders of editable projects."""
 
     packages: Texts = ()
-    editable: tuple[Path, ...] = ()
+    editable: Paths = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

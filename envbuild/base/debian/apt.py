@@ -25,7 +25,7 @@ from envbuild.base.model import DebianPackage
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, HostError, ToolFailedError
 from envbuild.limits import UNREADABLE
-from envbuild.names import BY_MACHINE
+from envbuild.names import BY_MACHINE, Paths
 from envbuild.net.redact import without_user
 from envbuild.progress import SilentStage, Stage
 from envbuild.run import Command, Runner
@@ -71,7 +71,7 @@ class AptLists:
     release: str
     architecture: str
     config: Path
-    files: tuple[Path, ...]
+    files: Paths
     date: str
     digest: str
 

@@ -14,7 +14,7 @@ from envbuild.check.checks.toolkit import toolkit_of, toolkit_of_conda
 from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed, skipped
 from envbuild.data import lookup
 from envbuild.data.tables import load_cuda
-from envbuild.names import Texts
+from envbuild.names import Numbers, Texts
 
 TOLERANCE = 1e-3
 """Relative error (Frobenius norm) up to which a float32 product of 1024 x 1024 counts as right.
@@ -179,7 +179,7 @@ def read_capability(device: Device) -> int:
     return device.capability[0] * 10 + device.capability[1]
 
 
-Capabilities: TypeAlias = "tuple[int, ...]"
+Capabilities: TypeAlias = "Numbers"
 CodeOf: TypeAlias = "tuple[Capabilities, Capabilities, Capabilities]"
 """Capabilities (times ten) with machine code, portable code, and code for one GPU alone."""
 
@@ -237,7 +237,7 @@ def _of_framework(evidence: Evidence, path: str) -> bool:
     return evidence.framework is not None and lookup.matches(path, evidence.framework.code)
 
 
-def _arches(words: Texts, kind: str, end: str = "") -> tuple[int, ...]:
+def _arches(words: Texts, kind: str, end: str = "") -> Numbers:
     """Read "sm_80"; "sm_90a" runs on that very capability only and comes beside the plain one."""
     found = [re.fullmatch(rf"{kind}_(\d{{1,9}}){end}", word) for word in words]
     return tuple(sorted({int(match[1]) for match in found if match}))
@@ -256,7 +256,7 @@ def _described(device: Device) -> str:
     return f"{device.name} (capability {device.capability[0]}.{device.capability[1]})"
 
 
-def format_capabilities(capabilities: tuple[int, ...]) -> str:
+def format_capabilities(capabilities: Numbers) -> str:
     """Write capabilities (times ten) for people."""
     return ", ".join(f"{number // 10}.{number % 10}" for number in capabilities) or "none"
 

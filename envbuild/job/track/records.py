@@ -16,6 +16,7 @@ from msgspec import structs
 from envbuild.errors import HostError, IntegrityError, UsageError
 from envbuild.job.model import SCHEMA, Receipt, Record
 from envbuild.limits import UNREADABLE, read_whole
+from envbuild.names import Paths
 from envbuild.settings import Settings
 from envbuild.store.atomic import os_errors_as, write_text
 from envbuild.store.layout import open_store
@@ -198,18 +199,18 @@ def last_record(project: Path) -> Record:
     return records[-1]
 
 
-def log_files(record: Record, project: Path) -> tuple[Path, ...]:
+def log_files(record: Record, project: Path) -> Paths:
     """Return where the job's logs are, one per task of an array, whether they exist or not."""
     return _paths(record.log, record, project)
 
 
-def _paths(pattern: str, record: Record, project: Path) -> tuple[Path, ...]:
+def _paths(pattern: str, record: Record, project: Path) -> Paths:
     text = pattern.replace("{id}", plain_id(record.id))
     tasks = [str(task) for task in record.tasks] or [""]
     return tuple(project / text.replace("{task}", task) for task in tasks)
 
 
-def receipt_files(record: Record, project: Path) -> tuple[Path, ...]:
+def receipt_files(record: Record, project: Path) -> Paths:
     """Return where the job writes its receipts, one per task."""
     return _paths(record.receipt, record, project)
 

@@ -78,6 +78,7 @@ def add_framework(base: BaseDescription, task: LockTask, *, bounds: Texts = ()) 
         keep=task.options.kept_versions,
         upgrade=task.options.upgrade,
         refresh=task.options.refresh,
+        hints=task.options.hints,
     )
     with task.context.report.stage(f"resolve the framework {named}", unit=PAGE) as stage:
         resolver = RESOLVERS["uv"](task.context, stage)

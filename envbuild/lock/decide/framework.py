@@ -38,10 +38,19 @@ def resolve_framework(
     resolve = _bounded_resolver(resolver, direct_bounds(recipe))
     if chosen is not None and chosen != "none":
         return resolve(replace(request, as_of=chosen))
-    # without a date at first: the release itself tells of which time it is
-    found = resolve(request)
-    as_of = None if chosen == "none" else default_as_of(with_framework(request.facts, found), today)
-    return found if as_of is None else resolve(replace(request, as_of=as_of))
+
+    def date_of(found: Resolution) -> str | None:
+        return (
+            None if chosen == "none" else default_as_of(with_framework(request.facts, found), today)
+        )
+
+    # the release itself tells of which time it is: the newest by itself is mostly the one
+    with suppress(NoSolutionError):
+        as_of = date_of(resolve(replace(request, alone=True)))
+        found = resolve(replace(request, as_of=as_of))
+        if date_of(found) == as_of:
+            return found
+    return resolve(replace(request, as_of=date_of(resolve(request))))
 
 
 def is_pinned(framework: str) -> bool:

@@ -240,8 +240,7 @@ class ImportSearch:
             f"{len(self.trials)} tried in {took:.0f} s{cut}{tried}",
             hint=(
                 "bound a dependency in the recipe, take a date (as-of), give more time (--budget), "
-                "or skip the "
-                "proof (--no-proof)"
+                "or skip the proof (--no-proof)"
             ),
         )
 

@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from envbuild.base.model import BaseFacts
-from envbuild.base.suggest import BaseQuery, framework_name, suggest_bases
+from envbuild.base.suggest import USUAL_CUDA, BaseQuery, framework_name, suggest_bases
 from envbuild.data.tables import CudaSource, load_cuda_sources
 from envbuild.errors import NoSolutionError, UsageError
 from envbuild.names import Texts
@@ -25,6 +25,7 @@ from envbuild.resolve.stubs import extras_named
 from envbuild.store.units import join_numbers
 
 MOST_IMAGES = 2
+UNNAMED_CUDA = 13
 SPOKEN = {
     "cublas": "cuBLAS",
     "cudnn": "cuDNN",
@@ -120,11 +121,17 @@ def _missing_libraries(
         return None
     if source.plugin and not matching(names, source.plugin):
         return f"there is no {source.plugin} with it"
-    gone = [library for library in source.libraries if not matching(names, f"nvidia-{library}*")]
-    if not gone or facts.cuda is not None:
+    major = _cuda_major(found, source)
+    # from CUDA 13 on, the wheels' names tell no CUDA
+    ending = f"-cu{major}" if major and int(major) < UNNAMED_CUDA else "*"
+    gone = [one for one in source.libraries if not matching(names, f"nvidia-{one}{ending}")]
+    own = facts.cuda is not None and (not major or facts.cuda.split(".")[0] == major)
+    if not gone or own:
         return None
     spoken = ", ".join(SPOKEN.get(library, library) for library in gone)
-    return f"its wheel holds no CUDA libraries ({spoken}), nor does the base"
+    other = facts.cuda is not None or matching(names, f"nvidia-{gone[0]}*")
+    which = f"CUDA {major}" if other else "CUDA"
+    return f"its wheel holds no {which} libraries ({spoken}), nor does the base"
 
 
 def _where_asked(recipe: Recipe, lack: Lack) -> str:
@@ -148,7 +155,7 @@ def _list_hints(lack: Lack, facts: BaseFacts) -> Iterable[str]:
         yield f"take a base that has them: {bases}"
     if source.wheels and not extras:
         yield (
-            f"name the wheels nvidia-*-cu{_cuda_major(found, source)} under [python] dependencies, "
+            f"name the wheels nvidia-*-cu{_cuda_major(found, source) or USUAL_CUDA} under [python] dependencies, "
             "and their folders in "
             "LD_LIBRARY_PATH, as the recipe chainer-mnist does (envbuild show chainer-mnist)"
         )
@@ -177,6 +184,6 @@ def _fitting_bases(found: Found, facts: BaseFacts) -> str:
 
 
 def _cuda_major(found: Found, source: CudaSource) -> str:
-    """Return the CUDA major of a distribution's name (mxnet-cu112), else the table's."""
-    number = re.search(r"-cu(?:da)?(\d\d)", found.name)
+    """Return the CUDA major of a distribution's name (mxnet-cu112), else the table's, or nothing."""
+    number = re.search(r"-cu(?:da)?(1\d|\d)", found.name)
     return number[1] if number else source.cuda

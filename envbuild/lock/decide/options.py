@@ -22,7 +22,8 @@ class LockOptions:
     ``bounds`` are constraints that no recipe has: those of the search for a lock that imports.
     ``resolver`` is the backend for the project's requirements; the framework and the installer are
     always uv's to find.  ``target`` are the nodes that conda's packages are chosen for,
-    ``given`` conda packages that another tool has locked.
+    ``given`` conda packages that another tool has locked; without ``hints`` a refusal gives its
+    reasons alone (resolve.model.Request).
     """
 
     as_of: str | None = None
@@ -35,6 +36,7 @@ class LockOptions:
     resolver: str = "uv"
     target: GpuTarget = NO_TARGET
     given: tuple[GivenArchive, ...] = ()
+    hints: bool = True
 
     @property
     def refresh(self) -> bool:

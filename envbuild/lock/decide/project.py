@@ -39,8 +39,10 @@ def resolve_project(
         return base, _resolve(task, request, title)
     # the framework was chosen by itself: another release of its line may suit the project,
     # so that what else would help is looked for last
-    with suppress(NoSolutionError):
+    try:
         return base, _resolve(task, replace(request, hints=False), title)
+    except NoSolutionError as refusal:
+        first = refusal
     resolver = RESOLVERS[task.options.resolver](task.context, SilentStage())
     pin = every = None
     try:
@@ -50,6 +52,8 @@ def resolve_project(
     if pin is not None:
         with suppress(NoSolutionError):
             return _resolve_with(pin, task, base, lines, trees)
+    if not request.hints:
+        raise refuse_line(first, every, request.framework)
     try:
         return base, _resolve(task, request, title)
     except NoSolutionError as refusal:
@@ -57,11 +61,7 @@ def resolve_project(
 
 
 def _resolve_with(
-    pin: str,
-    task: LockTask,
-    base: BaseDescription,
-    lines: Texts,
-    trees: tuple[SourceTree, ...],
+    pin: str, task: LockTask, base: BaseDescription, lines: Texts, trees: tuple[SourceTree, ...]
 ) -> tuple[BaseDescription, Resolution]:
     """Return the base with a framework's exact release, and the resolution on it."""
     other = add_framework(replace(base, facts=base.under or base.facts), task, bounds=(pin,))
@@ -107,6 +107,7 @@ def _project_request(
         protect=base.protect,
         framework=recipe.base.framework if base.framework else None,
         from_source=recipe.python.from_source,
+        hints=options.hints,
     )
 
 

@@ -66,9 +66,7 @@ def _source_path(source: Source, name: str) -> Path:
         )
     if not path.exists():
         raise UsageError(
-            f'[files] "{name}" is not there',
-            where=source.path,
-            hint=f"looked for in {project}",
+            f'[files] "{name}" is not there', where=source.path, hint=f"looked for in {project}"
         )
     return path
 

@@ -61,17 +61,12 @@ def _python_hints(recipe: Recipe, wanted: str, suites: dict[str, str]) -> Iterab
     asked = recipe.base.framework or recipe.check.framework
     name = framework_name(Requirement(asked).name) if asked else None
     if asked and name:
-        bounds = f"{name}{Requirement(asked).specifier}"
-        choices = [
-            choice.entry for choice in suggest_bases(BaseQuery(framework=bounds, python=wanted))[0]
-        ]
-        images = [entry for entry in choices if not entry.is_bootstrap and entry.defect is None][
-            :MOST_IMAGES
-        ]
-        if images:
-            yield "take " + " or ".join(
-                f'image = "{entry.reference}" ({entry.holds})' for entry in images
-            )
+        query = BaseQuery(framework=f"{name}{Requirement(asked).specifier}", python=wanted)
+        choices = [choice.entry for choice in suggest_bases(query)[0]]
+        images = [entry for entry in choices if not entry.is_bootstrap and entry.defect is None]
+        named = [f'image = "{one.reference}" ({one.holds})' for one in images[:MOST_IMAGES]]
+        if named:
+            yield f"take {' or '.join(named)}"
     has = ", ".join(f"{suite} {python}" for suite, python in suites.items())
     yield (
         f"leave out [python] version (Debian releases: {has}), or take an image with Python "

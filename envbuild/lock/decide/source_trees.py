@@ -90,11 +90,7 @@ def _require_unchanged(package: PythonPackage, places: SourceTreeContext, source
 
 
 def _tree_context(source: Source, context: Context, python: str) -> SourceTreeContext:
-    return SourceTreeContext(
-        project=project_folder(source.path),
-        context=context,
-        python=python,
-    )
+    return SourceTreeContext(project=project_folder(source.path), context=context, python=python)
 
 
 def _locked_source(line: TreeLine, old: Lock | None, upgrade: Texts) -> str | None:

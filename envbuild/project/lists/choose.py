@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from envbuild.names import Paths
+
 PLAIN_LISTS = (
     "requirements.in",
     "requirements.txt",
@@ -15,7 +17,7 @@ PLAIN_LISTS = (
 """Lists that are taken alone, without their variants (requirements-gpu.txt)."""
 
 
-def choose_lists(lists: tuple[Path, ...]) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+def choose_lists(lists: Paths) -> tuple[Paths, Paths]:
     """Return the lists to read and those to leave: the nearest to the root, no variants."""
     chosen: list[Path] = []
     at_root = any(len(path.parts) == 1 for path in lists)

@@ -31,6 +31,7 @@ from envbuild.resolve.conflict.explain import (
     mentioned_names,
     name_of,
 )
+from envbuild.resolve.couplings import couplings_for
 from envbuild.resolve.dates import read_date
 from envbuild.resolve.platform import python_minor
 from envbuild.resolve.pylock import Chosen
@@ -79,18 +80,14 @@ class Trials:
         seconds = self.end - time.monotonic()
         if self.asked >= MOST_TRIALS or seconds <= 0:
             return None
-        self.asked += 1
+        self.asked += question.deps  # one about a name alone is no change that is tried
         try:
             return (session or self.session).ask(replace(question, seconds=seconds))
         except (ConflictError, EnvbuildError):
             return None
 
     def changed(
-        self,
-        loose: Collection[str] = (),
-        *,
-        without: Collection[str] = (),
-        bounds: Texts = (),
+        self, loose: Collection[str] = (), *, without: Collection[str] = (), bounds: Texts = ()
     ) -> Question:
         """Return the task's question with some direct requirements free of bounds, or left out."""
         problem = self.task.problem
@@ -169,8 +166,7 @@ def _index_advice(conflict: ConflictError, problem: Problem) -> Iterable[str]:
         if name not in elsewhere:
             yield (
                 f"name the index that has the real {name} under [python] indexes, or look at what "
-                "is there by that "
-                "name, and write it under [python] dependencies if you want it"
+                "is there by that name, and write it under [python] dependencies if you want it"
             )
     for name in empty_pages(conflict):
         yield (
@@ -292,43 +288,48 @@ def _candidate_bases(
 def _has_answer(trials: Trials, entry: CatalogueEntry) -> bool:
     """Whether another base has an answer, as far as its framework and Python are known.
 
-    A bootstrap's framework is asked of the index; an image's stands there as it is.
+    The framework is asked of the index, so that what it requires counts; an image's release that
+    the index does not have stands there as it is.
     """
     facts = trials.session.facts
-    facts = structs.replace(
-        facts, python=(entry.python or facts.python).rstrip("?"), glibc=entry.glibc or facts.glibc
-    )
-    name = entry.framework or ""
-    asked = entry.requirement if entry.is_bootstrap else name
+    python = (entry.python or facts.python).rstrip("?")
+    glibc = entry.glibc or facts.glibc
+    facts = structs.replace(facts, python=python, glibc=glibc, cuda=entry.cuda, cudnn=entry.cudnn)
     try:
-        stub = Stub(
-            name=name,
-            version=lenient_version(entry.version or ""),
-            real=entry.version or "",
-            hard=True,
-        )
+        held = _held_stub(entry.framework or "", entry.version or "")
     except ValueError:
         return False  # the catalogue knows its line only
-    other = _session_elsewhere(trials, facts, Stubs({} if entry.is_bootstrap else {name: stub}))
-    directs = (direct.text for direct in trials.task.problem.directs)
-    return trials.ask(Question(requirements=(*filter(None, (asked,)), *directs)), other) is not None
+    asked = entry.requirement or f"{held.name}=={held.public}"
+    name = name_of(asked)
+    other = _session_elsewhere(trials, facts, Stubs({}))
+    alone = Question(requirements=(asked,), deps=False, binary=(name,))
+    published = trials.ask(alone, other)
+    if published is not None:
+        held = _held_stub(name, published[name].version)
+    elif entry.is_bootstrap:
+        return False
+    else:
+        asked, other = name, _session_elsewhere(trials, facts, Stubs({name: held}))
+    directs = trials.task.problem.directs
+    rows = couplings_for(facts, Stubs({name: held}), {direct.name for direct in directs})
+    question = Question(
+        requirements=(asked, *(direct.text for direct in directs)),
+        constraints=tuple(row.constraint for row in rows if row.binding),
+    )
+    return trials.ask(question, other) is not None
+
+
+def _held_stub(name: str, real: str) -> Stub:
+    return Stub(name=name, version=lenient_version(real), real=real, hard=True)
 
 
 def _session_elsewhere(trials: Trials, facts: BaseFacts, stubs: Stubs) -> Session:
     """Return a session like the task's own, on another base."""
     session = trials.session
-    folder = session.folder.with_name(f"{session.folder.name}-base-{trials.asked}")
+    count = len(list(session.folder.parent.iterdir()))
+    folder = session.folder.with_name(f"{session.folder.name}-base-{count}")
     folder.mkdir()
-    return Session(
-        folder=folder,
-        facts=facts,
-        stubs=stubs,
-        indexes=session.indexes,
-        context=session.context,
-        from_source=session.from_source,
-        archives=session.archives,
-        limit=session.limit,
-    )
+    return replace(session, folder=folder, facts=facts, stubs=stubs)
 
 
 def _other_pythons(trials: Trials, conflict: ConflictError) -> Iterable[str]:

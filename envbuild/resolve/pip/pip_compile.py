@@ -110,13 +110,7 @@ def _pip_variables(folder: str, index: str) -> dict[str, str]:
 
 
 def find_compiler(
-    facts: BaseFacts,
-    folder: Path,
-    *,
-    python: str,
-    uv: str,
-    index: str,
-    context: Context,
+    facts: BaseFacts, folder: Path, *, python: str, uv: str, index: str, context: Context
 ) -> Compiler:
     """Return what runs pip-compile: ``python`` where it is of the base's version, else the base's.
 

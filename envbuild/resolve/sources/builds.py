@@ -97,10 +97,7 @@ def _undeclared_requirements(session: Session, told: Pairs, wanted: Pairs) -> Pa
 
 
 def _ask_builds(
-    session: Session,
-    wanted: Pairs,
-    seed: Pairs,
-    as_of: str | None,
+    session: Session, wanted: Pairs, seed: Pairs, as_of: str | None
 ) -> dict[str, Chosen]:
     texts = tuple(dict.fromkeys(text for _, text in wanted))
     if not texts:

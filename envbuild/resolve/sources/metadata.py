@@ -16,7 +16,7 @@ from packaging.version import InvalidVersion, Version
 
 from envbuild.errors import IntegrityError
 from envbuild.limits import reading
-from envbuild.names import Texts
+from envbuild.names import Numbers, Texts
 from envbuild.net.web import PassingError
 from envbuild.resolve.stubs import parse_requirements
 from envbuild.resolve.versions import release_of
@@ -41,7 +41,7 @@ class Headers:
     requires_python: str | None = None
     name: str = ""
     release: str = ""
-    version: tuple[int, ...] = ()
+    version: Numbers = ()
     dynamic: Texts = ()
 
 

@@ -83,13 +83,7 @@ def take_tree(
     kept = re.search(r"@([0-9a-f]{40})(?:#|$)", locked or "")
     revision = kept[1] if kept else line.revision
     with _work_folder(places.context) as work:
-        found = checkout(
-            line.url,
-            revision,
-            work / "tree",
-            places.context,
-            below=line.subfolder,
-        )
+        found = checkout(line.url, revision, work / "tree", places.context, below=line.subfolder)
         return _pack_tree(line, work / "tree" / line.subfolder, line.source(found), places)
 
 
@@ -121,10 +115,7 @@ def tree_digest(line: TreeLine, file: str, places: SourceTreeContext) -> str:
     """Return the sha256 that a folder's archive would have now."""
     with _work_folder(places.context) as work:
         return _write_archive(
-            places.project / (line.folder or "."),
-            file.removesuffix(".zip"),
-            work / "a.zip",
-            places,
+            places.project / (line.folder or "."), file.removesuffix(".zip"), work / "a.zip", places
         )
 
 
@@ -146,8 +137,7 @@ def _pack_tree(line: TreeLine, folder: Path, source: str, places: SourceTreeCont
         plain = str(Version(version))
     except InvalidVersion as error:
         raise UsageError(
-            f"{name} has the version {version!r}, which is not a version (PEP 440)",
-            where=folder,
+            f"{name} has the version {version!r}, which is not a version (PEP 440)", where=folder
         ) from error
     top = f"{canonicalize_name(name).replace('-', '_')}-{plain}"
     with _work_folder(places.context) as work:

@@ -69,6 +69,14 @@ def find_later_date(
         lowest=True,
     )
     found = session.ask(question)
+    pins = [direct for direct in late if PIN.fullmatch(direct.specifier)]
+    undated = [direct for direct in pins if not found[direct.name].uploaded]
+    if undated:
+        named = ", ".join(direct.written for direct in undated)
+        return YoungerPartners(
+            releases=tuple((direct.name, found[direct.name].version) for direct in undated),
+            reason=f"the index does not tell the day of {named}: the date does not count for it",
+        )
     days: dict[str, str] = {}
     for direct in late:
         if uploaded := found[direct.name].uploaded:
@@ -76,8 +84,7 @@ def find_later_date(
     written, day = max(days.items(), key=lambda item: item[1], default=("", ""))
     if not day:
         return None
-    pinned = all(PIN.fullmatch(direct.specifier) for direct in late)
-    date = _days_after(day, PINNED_DAYS if pinned else GRACE_DAYS, latest)
+    date = _days_after(day, PINNED_DAYS if pins == late else GRACE_DAYS, latest)
     if date <= problem.as_of:
         return None
     patient = _days_after(day, GRACE_DAYS, latest)

@@ -29,7 +29,6 @@ BUILDS = "uv_client=debug,uv_distribution=debug"
 """As REQUESTS, and the names of what is built."""
 REQUESTS = "uv_client=debug"
 """Makes uv name the addresses that it asks: known when it is ended because one of them is slow."""
-FAR_FUTURE = "2099-01-01"
 CACHE_CONTROL = '{ api = "max-age=600", files = "max-age=31536000, immutable" }'
 """Mirrors without validators would else be asked again for every page at every question."""
 
@@ -147,7 +146,7 @@ def uv_arguments(
     if question.as_of:
         options += ["--exclude-newer", question.as_of]
         for name in question.fresh:
-            options += ["--exclude-newer-package", f"{name}={FAR_FUTURE}"]
+            options += ["--exclude-newer-package", f"{name}=false"]
     return (*options, "requirements.in")
 
 

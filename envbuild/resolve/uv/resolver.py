@@ -12,17 +12,19 @@ from packaging.utils import canonicalize_name
 from envbuild.context import Context
 from envbuild.data.package_tables import load_majors
 from envbuild.errors import NoSolutionError, UsageError
-from envbuild.names import Texts
+from envbuild.names import DIRECT, Texts
 from envbuild.net.index import index_url
 from envbuild.progress import SilentStage, Stage
 from envbuild.resolve.aliases import merge_aliases
+from envbuild.resolve.compose import found_file, pick_file
 from envbuild.resolve.conflict.explain import HEADING, ConflictError
 from envbuild.resolve.couplings import Coupling
 from envbuild.resolve.dates import read_date
-from envbuild.resolve.model import Request, Resolution
+from envbuild.resolve.model import Found, Request, Resolution
 from envbuild.resolve.overlap import describe_overlaps, find_overlaps
-from envbuild.resolve.platform import python_minor
+from envbuild.resolve.platform import python_minor, tag_order
 from envbuild.resolve.pylock import Chosen
+from envbuild.resolve.sources.artifacts import About
 from envbuild.resolve.uv.answer_checks.extras import bound_for, find_missing_extra, is_below
 from envbuild.resolve.uv.answer_checks.foreign_wheels import compiled_elsewhere, source_note
 from envbuild.resolve.uv.answer_checks.major_releases import broken_rows
@@ -57,10 +59,32 @@ class UvResolver:
         if request.as_of is not None:
             read_date(request.as_of, "as-of")
         with self.context.store.outside(self.context.settings.tmpdir) as folder:
+            if request.alone:
+                return self._find_alone(request, folder)
             try:
                 return self._put_attempts(RequestAttempt(asked=request), folder)
             except UnexplainedError as refusal:
                 raise refusal_error(refusal, hints=request.hints) from None
+
+    def _find_alone(self, request: Request, folder: Path) -> Resolution:
+        """Return the newest releases of what is asked for, without their sizes and requirements."""
+        task, _ = make_task(request)
+        session = self._open_session(request, task, folder / "alone")
+        try:
+            answer = session.newest(*task.wanted, as_of=request.as_of, constraints=task.constraints)
+        except ConflictError:
+            raise NoSolutionError(HEADING) from None
+        order = tag_order(request.facts)
+        packages = (
+            Found(
+                name=name,
+                version=one.version,
+                file=found_file(pick_file(one, order), About(size=0)),
+                via=(DIRECT,),
+            )
+            for name, one in answer.items()
+        )
+        return Resolution(packages=tuple(packages))
 
     def _put_attempts(self, attempt: RequestAttempt, folder: Path) -> Resolution:
         while True:
@@ -311,8 +335,7 @@ class UvResolver:
                 return answer  # compose tells that both will be there
             answer.search.notes += [
                 f"{alias} {new[alias]} would overwrite files of {real} {new[real]}, which has the "
-                "same modules: "
-                f"only {real} is taken"
+                f"same modules: only {real} is taken"
                 for alias, real in aliases.items()
             ]
         # what holds a package back is told without the stand-ins

@@ -6,6 +6,7 @@ import math
 import re
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -64,11 +65,10 @@ BUILDING = re.compile(r"DEBUG Preparing metadata for: (\S+)")
 SPOKEN = re.compile(r"^(?:DEBUG|TRACE|INFO|WARN) .*\n?", re.MULTILINE)
 BUILD_FAILED = re.compile(r"Failed to (?:\w+ and )?build `([A-Za-z0-9._-]+)==([^`\s]+)`")
 MOST_PLACEHOLDERS = 3
-"""Releases of one name that turn out to be placeholders before none of its source archives is
-looked at."""
+"""Placeholders of one name after which none of its source archives is looked at."""
 MOST_STATIC = 200
-"""How many sdists may be read one after the other for one question: more means that something else
-is wrong."""
+"""How many sdists may be read for one question: more means that something else is wrong."""
+MOST_OF_ONE = 3  # of one name; its others then count as wheels only, if that leaves an answer
 NOTHING = About(size=0)
 
 
@@ -144,11 +144,7 @@ class Session:
     ) -> dict[str, Chosen]:
         """Return the newest release of each requirement by itself.  Raises as ``ask``."""
         question = Question(
-            requirements=requirements,
-            constraints=constraints,
-            deps=False,
-            soft=False,
-            as_of=as_of,
+            requirements=requirements, constraints=constraints, deps=False, soft=False, as_of=as_of
         )
         return self.ask(question)
 
@@ -183,11 +179,13 @@ class Session:
     def _ask_uv(self, question: Question) -> dict[str, Chosen]:
         seconds = math.inf if question.seconds is None else question.seconds
         end = time.monotonic() + seconds
+        read: Counter[str] = Counter()
+        most, wheels_only = MOST_OF_ONE, question.binary
         for _ in range(MOST_STATIC):
             left = end - time.monotonic()
             if left <= 0:
                 raise HostError(f"uv did not finish within {seconds:.0f} s")
-            timed = replace(question, seconds=left, refresh=self.refresh)
+            timed = replace(question, seconds=left, refresh=self.refresh, binary=wheels_only)
             self.refresh = False
             place = self._question_folder(timed, self._static)
             result = self._call_uv(timed, place, self._uv_arguments(timed, place))
@@ -200,8 +198,16 @@ class Session:
                 continue
             # uv names the sdist that it would have to build: that one is read, and uv asked again
             failed = BUILD_FAILED.search(result.stderr)
-            if not failed or (failed[1], failed[2]) in self._static:
-                raise self._explain_failure(translate_failure(result.stderr))
+            if not failed or failed.groups() in self._static:
+                failure = translate_failure(result.stderr)
+                if wheels_only == question.binary or not isinstance(failure, ConflictError):
+                    raise self._explain_failure(failure)
+                most, wheels_only = MOST_STATIC, question.binary
+                continue
+            read[failed[1]] += 1
+            if read[failed[1]] > most:
+                wheels_only = (*wheels_only, failed[1])
+                continue
             self._read_statically((failed[1], failed[2]), question.as_of)
         raise HostError(f"more than {MOST_STATIC} source packages have to be read for one question")
 

@@ -11,7 +11,6 @@ from envbuild.names import Texts
 from envbuild.resolve.aliases import stand_ins
 from envbuild.resolve.conflict.explain import Problem, mentioned_names, name_of
 from envbuild.resolve.couplings import (
-    LIBRARIES,
     NO_RELEASE,
     Coupling,
     built_for,
@@ -131,11 +130,8 @@ def moved_base_task(task: Task, text: str) -> Task | None:
     stubs = problem.stubs
     others = {row.turned: name_of(row.turned) for row in problem.couplings if row.turned}
     # the base's CUDA and cuDNN are facts, and no packages
-    soft = {
-        turned: name
-        for turned, name in others.items()
-        if name not in LIBRARIES and not stubs.hard(name)
-    }
+    held = stubs.by_name
+    soft = {row: name for row, name in others.items() if name in held and not held[name].hard}
     bounds = [row.turned for row in problem.couplings if row.turned in soft and row.package in said]
     moving = {soft[bound] for bound in bounds if bound}
     if not moving:
