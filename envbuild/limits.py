@@ -92,6 +92,8 @@ LONG_LINE = re.compile(r"^[^\n]{4000,}$", re.MULTILINE)
 """Lines that rules leave out: one may look at the rest of a line from each of its places."""
 ATTRIBUTES = 128 * KIB
 """Bytes of the extended attributes of a file: Linux has 64 KiB of names, and of each value."""
+ATTRIBUTE, ATTRIBUTE_SETS, OWNERS = 16, 0x10000, 0xFFFF
+"""Bytes that an attribute costs beside its own; sets of them, and owners, that squashfs can count."""
 PROJECT = 64 * MIB
 """Bytes of a bundle's recipe, lock and scripts; a lock of 1000 packages has 300 kB."""
 ENTRY = 200

@@ -16,7 +16,7 @@ from envbuild import limits
 from envbuild.bundle.model import BIGGEST_TABLE, TABLE, Member, Table
 from envbuild.errors import EnvbuildError, IntegrityError, SpaceError, UsageError
 from envbuild.host import free_bytes
-from envbuild.limits import UNREADABLE, reading
+from envbuild.limits import UNREADABLE, open_plain, reading
 from envbuild.net.partial import is_complete
 from envbuild.progress import Transfer
 from envbuild.store.atomic import commit_file, os_errors_as
@@ -37,7 +37,7 @@ def opened_bundle(path: Path) -> Iterator[tuple[tarfile.TarFile, Table]]:
     table.
     """
     try:
-        file = path.open("rb")
+        file = open_plain(path)
     except OSError as error:
         what = f"cannot be read: {error.strerror}"
         missing = isinstance(error, FileNotFoundError)

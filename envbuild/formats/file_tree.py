@@ -115,6 +115,8 @@ class TreeMerger:
         else:
             self._stack = None
             _lay_part(self._tree, part, self._count)
+        if self._tree[""][0].kind != "d":
+            raise _no_folder("")
         self._count += 1
 
     def tree(self) -> Tree:

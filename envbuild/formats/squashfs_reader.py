@@ -39,12 +39,9 @@ from envbuild.progress import SilentStage, Stage
 
 DAMAGED = "its file system is damaged"
 KINDS: dict[int, Kind] = {1: "d", 2: "f", 3: "l", 4: "b", 5: "c", 6: "p"}
-MOST_XATTRS = 65536
 COMPRESSOR_NAMES = {number: name for name, number in COMPRESSORS.items()}
 ELSEWHERE = 0x100
 """Bit of an attribute's kind: its value stands at another place of the table."""
-ATTRIBUTE = 16
-"""Bytes that an extended attribute costs beside name and value."""
 BLOCK_ENTRY = 36
 """Bytes that the size of one block takes in memory."""
 
@@ -106,7 +103,7 @@ class SquashImage:
         # squashfs.rst, "Xattr table": place of the values,
         # number of sets, then the list of their blocks
         self._xattr_table, count, _ = struct.unpack("<QII", self.read(at, 16))
-        if count > MOST_XATTRS:
+        if count > limits.ATTRIBUTE_SETS:
             raise self.damaged("its extended attributes are too many")
         self._xattr_rows = self._read_table(at + 16, count, 16)
 
@@ -190,7 +187,7 @@ class SquashImage:
             prefix = kind & ~ELSEWHERE
             if prefix >= len(XATTR_KINDS):
                 raise self.damaged("an extended attribute is of no known kind")
-            total.take(size + len(name) + ATTRIBUTE)
+            total.take(size + len(name) + limits.ATTRIBUTE)
             (value,) = rows.take(f"<{size}s")
             # equal values of many files are stored once, and named by their place
             if kind & ELSEWHERE:

@@ -14,13 +14,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import BinaryIO, NamedTuple
 
+from envbuild import limits
 from envbuild.errors import IntegrityError
 from envbuild.formats.block_codec import BLOCK
 from envbuild.formats.file_tree import EPOCH, NO_FRAGMENT, Part, Tree, TreeEntry
 from envbuild.host import count_processors
 
-# struct squashfs_super_block (fs/squashfs/squashfs_fs.h): 96 bytes, all numbers little-endian
-SUPERBLOCK = struct.Struct("<5I6H8Q")
+SUPERBLOCK = struct.Struct("<5I6H8Q")  # squashfs_super_block (squashfs_fs.h), little-endian
 
 
 class Superblock(NamedTuple):
@@ -47,21 +47,17 @@ class Superblock(NamedTuple):
     export_table: int
 
 
-# "hsqs"
-MAGIC = 0x73717368
+MAGIC = 0x73717368  # "hsqs"
 # ZLIB_COMPRESSION and those after it, by the kernel's numbers
 COMPRESSORS = {"gzip": 1, "lzma": 2, "lzo": 3, "xz": 4, "lz4": 5, "zstd": 6}
 FLAGS = 0x0001 | 0x0800
 """Inodes and ids uncompressed."""
-# SQUASHFS_NOX and SQUASHFS_NO_XATTR of the superblock's flags
-PLAIN_XATTRS, NO_XATTRS = 0x0100, 0x0200
+PLAIN_XATTRS, NO_XATTRS = 0x0100, 0x0200  # SQUASHFS_NOX, SQUASHFS_NO_XATTR of the flags
 XATTR_KINDS = ("user.", "trusted.", "security.")
 """Prefixes of extended attributes by their number; squashfs knows no others."""
 NONE32, NONE64 = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
 # squashfs.rst, "Squashfs Filesystem Design": 8 KiB each, bit 15: plain
-METADATA = 8192
-UNCOMPRESSED = 0x8000
-PAGE = 4096
+METADATA, UNCOMPRESSED, PAGE = 8192, 0x8000, 4096
 # inode types (squashfs_fs.h); a long one, 7 higher, has more fields
 DIRECTORY, FILE, LINK, BLOCK_DEVICE, CHARACTER_DEVICE, PIPE = 1, 2, 3, 4, 5, 6
 LONG = 7
@@ -103,14 +99,18 @@ class _XattrTables:
     def number(self, pairs: tuple[tuple[str, bytes], ...]) -> int:
         """Return the number of a set, NONE32 for an empty one.
 
-        Raises IntegrityError for a name of another kind.
+        Raises IntegrityError for a name of another kind, and for more than is ever read.
         """
         if not pairs:
             return NONE32
         if pairs not in self.numbers:
+            room = limits.Room(limits.ATTRIBUTES, "the extended attributes of one file take")
+            if len(self.numbers) == limits.ATTRIBUTE_SETS:
+                raise IntegrityError("no image can hold so many sets of extended attributes")
             self.numbers[pairs] = len(self.numbers)
             block, offset = self.values.where()
             for name, value in pairs:
+                room.take(len(os.fsencode(name)) + len(value) + limits.ATTRIBUTE)
                 kind = _xattr_kind(name)
                 rest = os.fsencode(name.removeprefix(XATTR_KINDS[kind]))
                 self.values.data += struct.pack("<HH", kind, len(rest)) + rest
@@ -136,9 +136,9 @@ class _XattrTables:
 
 def _xattr_kind(name: str) -> int:
     for number, prefix in enumerate(XATTR_KINDS):
-        if name.startswith(prefix):
+        if name.startswith(prefix) and len(os.fsencode(name)) <= limits.NAME:
             return number
-    raise IntegrityError(f"no image can hold the extended attribute {name!r}")
+    raise IntegrityError(f"no image can hold the extended attribute {name[:80]!r}")
 
 
 @dataclass(slots=True)
@@ -269,6 +269,8 @@ class _InodeTables:
         # inodes hold a 16-bit place in the table of ids, not the id
         user = self.ids.setdefault(entry.uid, len(self.ids))
         group = self.ids.setdefault(entry.gid, len(self.ids))
+        if len(self.ids) > limits.OWNERS:
+            raise IntegrityError(f"no image can hold files of over {limits.OWNERS} owners")
         mtime = self.epoch if entry.mtime == EPOCH else entry.mtime
         number = self.numbers[path]
         self.inodes.data += struct.pack("<4HII", kind, entry.mode, user, group, mtime, number)
@@ -386,8 +388,7 @@ def _list_fragments(
 
 def _write_lookup(out: BinaryIO, table: _MetadataTable, at: int) -> int:
     """Write a table and then the list of its blocks' places; return where that list begins."""
-    # squashfs.rst: a lookup table is metadata blocks and behind them a list of their places
-    packed = table.packed()
+    packed = table.packed()  # squashfs.rst: metadata blocks, then a list of their places
     places = range(at, at + len(packed), METADATA + 2)
     out.write(packed + struct.pack(f"<{len(places)}Q", *places))
     return at + len(packed)

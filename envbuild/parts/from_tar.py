@@ -117,7 +117,7 @@ def _read_member(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> C
         source.mode & 0o7777,
         source.uid,
         source.gid,
-        int(source.mtime),
+        min(max(int(source.mtime), 0), 2**32 - 1),
         target=source.linkname if kind == "l" else "",
         device=device_number(source.devmajor, source.devminor) if kind in ("c", "b") else 0,
     )
@@ -134,5 +134,10 @@ def _is_text(text: str) -> bool:
 
 
 def device_number(major: int, minor: int) -> int:
-    """Return a device's number as squashfs keeps it (the kernel's new_encode_dev)."""
+    """Return a device's number as squashfs keeps it (the kernel's new_encode_dev).
+
+    Raises IntegrityError for one that has more bits than Linux gives them (MINORBITS).
+    """
+    if not (0 <= major < 1 << 12 and 0 <= minor < 1 << 20):
+        raise IntegrityError(f"holds the device {major}:{minor}, which no Linux can have")
     return minor & 0xFF | major << 8 | (minor & ~0xFF) << 12

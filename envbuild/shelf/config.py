@@ -126,7 +126,7 @@ def normal_url(text: str, settings: Settings) -> str:
     """Return a place as it is kept: a URL, or the absolute path of a folder or repository."""
     if GIT_URL.fullmatch(text):
         return text
-    if re.match(r"\w+::", text) or ("://" in text and not text.startswith("file://")):
+    if re.match(r"[\w+]+::", text) or ("://" in text and not text.startswith("file://")):
         hint = "a folder, git+file://, git+ssh://, git+https://, ssh:// or USER@HOST:PATH"
         raise UsageError("is not a place for a shelf", where=text, hint=hint)
     return os.path.normpath(settings.cwd / text.removeprefix("file://"))

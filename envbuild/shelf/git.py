@@ -18,6 +18,7 @@ from envbuild.errors import (
     UsageError,
 )
 from envbuild.names import Texts
+from envbuild.net.redact import redact
 from envbuild.run import Command, Result, Runner
 from envbuild.settings import Settings
 from envbuild.shelf.backend import (
@@ -75,6 +76,10 @@ class GitBackend:
 
     def __init__(self, url: str, settings: Settings, runner: Runner) -> None:
         self.url = url.removeprefix("git+")
+        if re.match(r"\w+://[^/?#]*:[^/?#]*@", self.url):
+            hint = "take it out, and let git keep it: git config --global credential.helper store"
+            what = "holds a password, which every user of the machine sees while git runs"
+            raise UsageError(what, where=redact(self.url), hint=hint)
         self._settings = settings
         self._runner = runner
         mirror = hash_text(self.url)[:32]
@@ -272,12 +277,8 @@ class GitBackend:
             for name, value in self._settings.environment.items()
             if name not in GIT_VARIABLES
         }
-        env = {
-            "GIT_SSH_COMMAND": "ssh -o BatchMode=yes",
-            **env,
-            "GIT_TERMINAL_PROMPT": "0",
-            "LC_ALL": "C",
-        }
+        fixed = {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+        env = {"GIT_SSH_COMMAND": "ssh -o BatchMode=yes", **env, **fixed}
         command = Command(argv=argv, env=env, stdin=stdin, timeout=SECONDS, on_line=on_line)
         try:
             return self._runner(command, check=check)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -97,6 +98,16 @@ def flip(path: Path) -> None:
     path.write_bytes(bytes(data))
 
 
+def plant_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def plant_zeros(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("/dev/zero")
+
+
 def layer_file(folder: Path) -> Path:
     digest = json.loads(IMAGE.manifest)["layers"][0]["digest"]
     return folder / "blobs/sha256" / str(digest).removeprefix("sha256:")
@@ -112,6 +123,13 @@ def manifest_file(folder: Path) -> Path:
         (lambda folder: flip(layer_file(folder)), IntegrityError, "the blob sha256:"),
         (lambda folder: flip(manifest_file(folder)), IntegrityError, "the blob sha256:"),
         (lambda folder: layer_file(folder).unlink(), IntegrityError, "holds no blobs/sha256/"),
+        (lambda folder: plant_pipe(layer_file(folder)), UsageError, "is no plain file"),
+        (lambda folder: plant_zeros(layer_file(folder)), UsageError, "is no plain file"),
+        (
+            lambda folder: os.truncate(layer_file(folder), 1 << 40),
+            IntegrityError,
+            "the blob sha256:",
+        ),
         (
             lambda folder: (folder / "index.json").unlink(),
             UsageError,
@@ -140,11 +158,14 @@ def test_a_damaged_layout_is_told(
 
 def test_files_that_are_no_archives_are_told(tmp_path: Path, user_settings: Settings) -> None:
     (tmp_path / "text").write_text("no tar")
+    os.mkfifo(tmp_path / "pipe")
     with tarfile.open(tmp_path / "empty.tar", "w"):
         pass
     for text, what in (
         ("oci-archive:absent.tar", "there is no such file"),
         ("oci-archive:text", "is no whole tar archive: "),
+        ("oci-archive:pipe", "is no plain file"),
+        ("docker-archive:pipe", "is no plain file"),
         ("oci-archive:empty.tar", "holds no index.json, so it is no image archive of this kind"),
         (
             "docker-archive:empty.tar",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import io
+import os
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -182,6 +183,12 @@ def test_what_is_no_tar(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "b.tar"
     path.write_bytes(content)
     with pytest.raises(UsageError, match="is not a bundle"), opened_bundle(path):
+        pass
+
+
+def test_nobody_waits_for_a_pipe_in_its_place(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "b.tar")
+    with pytest.raises(UsageError, match="is no plain file"), opened_bundle(tmp_path / "b.tar"):
         pass
 
 

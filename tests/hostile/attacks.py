@@ -34,6 +34,7 @@ from envbuild.formats.block_codec import Codec, unpack_block
 from envbuild.formats.file_tree import Part, TreeEntry, merge_parts
 from envbuild.formats.oci import read_config, read_document
 from envbuild.formats.squashfs_reader import SquashImage, read_tree
+from envbuild.formats.squashfs_writer import write_squashfs
 from envbuild.lock.read import parse_lock
 from envbuild.parts.from_layer import fill_layer
 from envbuild.parts.from_tar import tar_contents
@@ -108,6 +109,37 @@ def pack_layer(path: Path) -> None:
 
 def layer(*pieces: bytes) -> Attack:
     return lambda folder: read_layer(packed(folder / "layer", pieces))
+
+
+def image(*pieces: bytes) -> Attack:
+    """An image is made of a layer that can be read, and whose tree no image can hold."""
+
+    def make_image(folder: Path) -> None:
+        path = packed(folder / "layer", pieces)
+        with ThreadPoolExecutor(1) as pool, (folder / "blob").open("w+b") as blob:
+            writer = PartWriter(blob, codec=ZSTD, pool=pool)
+            fill_layer(writer, path, None, where="image")
+            part = writer.finish("k", layer=True)
+            copied = [(part, lambda _handle, _at: None)]
+            write_squashfs(blob, merge_parts([part]), copied, epoch=0, compressor="zstd")
+
+    return make_image
+
+
+def attribute(name: str, value: str = "") -> bytes:
+    return pax({f"SCHILY.xattr.{name}": value})
+
+
+def owned(user: int) -> bytes:
+    info = tarfile.TarInfo(f"file{user}")
+    info.uid = user
+    return info.tobuf(tarfile.GNU_FORMAT)
+
+
+def device(major: int, minor: int) -> bytes:
+    info = tarfile.TarInfo("dev/disk")
+    info.type, info.devmajor, info.devminor = tarfile.BLKTYPE, major, minor
+    return info.tobuf(tarfile.GNU_FORMAT)
 
 
 def zeros(size: int, *, first: bytes = b"") -> Iterable[bytes]:
@@ -199,6 +231,17 @@ ATTACKS |= {
     "layer_mark_that_hides_the_folder_above": layer(header("a/.wh...")),
     "layer_name_of_300_bytes": layer(pax({"path": "n" * 300}), header()),
     "layer_name_that_is_no_text": layer(header("fi\udcffe")),
+    "layer_root_that_is_a_file": image(header(".")),
+    "layer_root_that_is_a_link": image(header("./", tarfile.SYMTYPE)),
+    "layer_root_that_is_a_pipe": image(header("a/../..", tarfile.FIFOTYPE)),
+    "layer_device_of_no_linux": image(device(2**50, 2**50)),
+    "layer_device_below_zero": image(device(-1, -5)),
+    "layer_attribute_of_a_long_name": image(attribute("user." + "n" * 70_000), header()),
+    "layer_attribute_of_a_megabyte": image(attribute("user.a", "v" * 900_000), header()),
+    "layer_files_of_70000_owners": image(*map(owned, range(70_000))),
+    "layer_files_of_66000_attributes": image(
+        *(attribute("user.a", str(n)) + header(f"file{n}") for n in range(66_000))
+    ),
 }
 
 

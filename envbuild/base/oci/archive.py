@@ -28,7 +28,7 @@ from envbuild.formats.oci import (
     read_image,
     require_platform,
 )
-from envbuild.limits import UNREADABLE, reading
+from envbuild.limits import UNREADABLE, open_plain, reading
 from envbuild.net.partial import is_complete
 from envbuild.store.atomic import commit_file, os_errors_as, write_bytes
 from envbuild.store.hashing import digest_of
@@ -112,7 +112,7 @@ def _open_folder(reference: BaseReference, context: Context) -> Iterator[Opener]
 
     def from_folder(name: str) -> IO[bytes]:
         try:
-            return (path / name).open("rb")
+            return open_plain(path / name)
         except OSError as error:
             raise KeyError(name) from error
 
@@ -140,7 +140,7 @@ def _tag_of(reference: BaseReference) -> str | None:
 @contextmanager
 def _open_tar(path: Path, reference: BaseReference) -> Iterator[Opener]:
     try:
-        path.open("rb").close()
+        open_plain(path).close()
     except OSError as error:
         raise UsageError(f"cannot be read: {error.strerror or error}", where=path) from error
     with (
@@ -271,10 +271,11 @@ def _import_blob(
         raise IntegrityError(f"holds no {name}, which its manifest names", where=where) from error
     with store.work("blob") as work, os_errors_as(work):
         with source, (work / "blob").open("wb") as target:
-            while chunk := source.read(CHUNK):
+            size = 0
+            # of a file with holes no more is copied than the manifest says
+            while (known is None or size <= known.size) and (chunk := source.read(CHUNK)):
                 digest.update(chunk)
-                target.write(chunk)
-            size = target.tell()
+                size += target.write(chunk)
         if known is None or digest.hexdigest() == known.sha256:
             commit_file(work / "blob", store.artifact(digest.hexdigest()))
     return Blob(media_type=kind, digest=f"sha256:{digest.hexdigest()}", size=size)

@@ -21,6 +21,7 @@ from envbuild.build.modes.estimate import check_space, packed_size
 from envbuild.build.modes.fakeroot import packer_arguments
 from envbuild.build.modes.perform import run_build
 from envbuild.build.modes.sandbox_network import OURS, write_network
+from envbuild.build.modes.sandbox_rights import withdraw_rights
 from envbuild.build.pinned_compressor import running_codec
 from envbuild.context import Context
 from envbuild.errors import UsageError
@@ -103,6 +104,7 @@ def make_sandbox(order: BuildSpec, context: Context) -> None:
         write_bytes(partial / NOTE, msgspec.json.encode(note))
         write_network(partial, order, context)
         with os_errors_as(folder):
+            withdraw_rights(partial)
             partial.rename(folder)
 
 
