@@ -54,6 +54,32 @@ def test_init_writes_what_the_scheduler_says(
     assert "which site" not in capsys.readouterr().err, "the only own site is meant"
 
 
+@pytest.mark.parametrize(
+    ("programs", "told"),
+    [
+        (
+            {
+                "qstat": "echo SGE 8.1.9",
+                "qconf": "echo 'error: commlib error: got select error' >&2; exit 1",
+            },
+            "qconf: SGE 8.1.9 is installed here, but does not answer: error: commlib error",
+        ),
+        (
+            {"sbatch": "echo slurm 23.11.4", "sinfo": "echo 'sinfo: fatal: no server'; exit 1"},
+            "sinfo: slurm 23.11.4 is installed here, but does not answer: sinfo: fatal: no server",
+        ),
+    ],
+)
+def test_init_where_a_client_has_no_server(
+    programs: dict[str, str], told: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, text in programs.items():
+        client(here, name, text)
+    assert run_cli(["site", "init", "mine"]) == 7
+    assert told in capsys.readouterr().err
+    assert not (here / "sites").exists()
+
+
 SITE = """
 [site]
 name = "lab"

@@ -227,7 +227,7 @@ def test_a_probe_fills_in_the_facts_and_leaves_the_rest_as_written() -> None:
 def test_a_site_names_the_runtime_of_its_login_node(
     user_settings: Settings, answers: dict[str, str], runtime: str
 ) -> None:
-    fake = runner(sbatch="slurm 23.11.4\n", **answers)
+    fake = runner(sbatch="slurm 23.11.4\n", sinfo="\n", **answers)
     text = site_text("mine", detect(user_settings, fake), user_settings, fake)
     assert read(text).host.runtime == runtime
 

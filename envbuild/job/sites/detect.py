@@ -13,7 +13,7 @@ from envbuild.job.schedulers import SCHEDULERS
 from envbuild.job.schedulers.protocol import Banner
 from envbuild.job.submit import client_environment
 from envbuild.names import Texts
-from envbuild.run import Command, Runner
+from envbuild.run import Command, Result, Runner
 from envbuild.runtime_search import MINIMUM, parse_version
 from envbuild.settings import Settings
 from envbuild.toml import closest, quote
@@ -28,6 +28,40 @@ class DetectedScheduler:
     program: str
 
 
+def _ask(argv: Texts, settings: Settings, runner: Runner) -> str:
+    """Return what a program says on both streams, "" where it is missing or hangs."""
+    result = _call(argv, settings, runner)
+    return "" if result is None else f"{result.stdout}\n{result.stderr}"
+
+
+def _call(argv: Texts, settings: Settings, runner: Runner) -> Result | None:
+    """Call a program; None where it is missing or hangs."""
+    command = Command(argv=argv, env=client_environment(settings.environment), timeout=10)
+    try:
+        result = runner(command, check=False)
+    except EnvbuildError:
+        return None
+    return None if result.timed_out else result
+
+
+def _ask_cluster(found: DetectedScheduler, settings: Settings, runner: Runner) -> list[str]:
+    """Return the sections of a site file; raises HostError where the cluster answers no question."""
+    calls: list[Result] = []
+
+    def ask(*argv: str) -> str:
+        result = _call(argv, settings, runner)
+        calls.extend([result] if result else [])
+        # a client that fails says why, which is no answer
+        return result.stdout if result and result.code == 0 else ""
+
+    sections = SCHEDULERS[found.scheduler].site_sections(ask)
+    if calls and all(result.code for result in calls):
+        what = f"{found.version} is installed here, but does not answer: {calls[0].last_lines(1)}"
+        hint = "is its server running, and is this its login node? Ask who runs the cluster"
+        raise HostError(what, where=calls[0].argv[0], hint=hint)
+    return sections
+
+
 STRANGERS = (
     Banner(title="NQSV", argv=("qsub", "--version"), pattern=r"NQSV|NEC"),
     Banner(
@@ -37,16 +71,6 @@ STRANGERS = (
     Banner(title="LSF", argv=("bsub", "-V"), pattern=r"LSF"),
 )
 """Schedulers that are known by name, and that jobs cannot be written for."""
-
-
-def _ask(argv: Texts, settings: Settings, runner: Runner) -> str:
-    """Return what a program says on both streams, "" where it is missing or hangs."""
-    env = client_environment(settings.environment)
-    try:
-        result = runner(Command(argv=argv, env=env, timeout=10), check=False)
-    except EnvbuildError:
-        return ""
-    return "" if result.timed_out else f"{result.stdout}\n{result.stderr}"
 
 
 def detect(settings: Settings, runner: Runner, wanted: str | None = None) -> DetectedScheduler:
@@ -86,19 +110,16 @@ def site_text(name: str, found: DetectedScheduler, settings: Settings, runner: R
 
     What has to be known stands there as a comment.
     """
-    sections = SCHEDULERS[found.scheduler].site_sections(lambda *argv: _ask(argv, settings, runner))
+    sections = _ask_cluster(found, settings, runner)
     source = f"{found.version}, asked on {os.uname().nodename}"
     lines = ["[site]", f"name = {quote(name)}", f"scheduler = {quote(found.scheduler)}"]
     lines += [f"source = {quote(source)}", "", *sections, ""]
     lines += _folder_lines(settings.environment)
     lines += ["[host]", f"architecture = {quote(os.uname().machine)}"]
-    found_here = (("runtime", _installed_runtime(settings, runner)), ("driver", read_driver()))
-    for key, value in found_here:
-        lines.append(
-            f"{key} = {quote(value)}"
-            if value
-            else f'# {key} = ""  # envbuild site probe --on NAME fills it in'
-        )
+    known = {"runtime": _installed_runtime(settings, runner), "driver": read_driver()}
+    for key, value in known.items():
+        unknown = f'# {key} = ""  # envbuild site probe --on NAME fills it in'
+        lines.append(f"{key} = {quote(value)}" if value else unknown)
     return "\n".join(lines) + "\n"
 
 
