@@ -363,6 +363,19 @@ def test_the_digest_knows_everything_else() -> None:
     assert Bootstrap(suite="bookworm", created="2026-07-11", packages=packages).digest == digests[0]
 
 
+@pytest.mark.parametrize(
+    ("no_proxy", "handed"),
+    [("*", set()), ("a.invalid,*", set()), ("a", {"http_proxy", "no_proxy"})],
+)
+def test_no_proxy_for_all_hosts_is_told_to_apt_in_its_own_way(
+    user_settings: Settings, no_proxy: str, handed: set[str]
+) -> None:
+    """Debian's apt 2.6.1 takes "*" for a host's name, and asks the proxy."""
+    variables = {"http_proxy": "http://proxy.invalid:3128", "no_proxy": no_proxy}
+    asked = dataclasses.replace(user_settings, environment=variables)
+    assert apt_config.apt_environment(asked).keys() - {"LC_ALL"} == handed
+
+
 def test_passwords_stand_in_no_file_that_others_read(
     user_settings: Settings, tmp_path: Path
 ) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from envbuild.base.debian.distribution import DEBIAN, Distribution
 from envbuild.net.redact import USER
 from envbuild.run import Command, Runner
+from envbuild.runtime import PROXY
 from envbuild.settings import Settings
 from envbuild.store.atomic import os_errors_as, write_text
 
@@ -17,6 +18,8 @@ KEYRING = DEBIAN.keyring
 def apt_environment(settings: Settings, config: Path | None = None) -> dict[str, str]:
     """Return the environment in which apt speaks English and reads no configuration but ours."""
     env = {key: value for key, value in settings.environment.items() if key != "APT_CONFIG"}
+    if "*" in env.get("no_proxy", "").split(","):  # which apt takes for the name of a host
+        env = {key: value for key, value in env.items() if not PROXY.fullmatch(key)}
     env["LC_ALL"] = "C"
     if config is not None:
         env["APT_CONFIG"] = str(config)
