@@ -101,6 +101,8 @@ def find_image(name: str | None, context: Context) -> FoundImage:
             hint = "envbuild list shows the images of this folder"
             if found.path.stem in recipe_files(context.settings):
                 hint = f"envbuild make {found.path.stem}"
+            elif ":" in name:
+                hint = f"to show a folder inside: --bind {name} (-v is --verbose)"
             raise UsageError("there is no such image", where=name, hint=hint)
     elif name is not None and (elsewhere := image_elsewhere(cwd, name, context.store)):
         found = FoundImage(path=elsewhere, source=None, layer=record_path(cwd, name))

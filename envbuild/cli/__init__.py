@@ -22,7 +22,7 @@ from envbuild.interrupts import raise_interrupt
 GROUPS: dict[str, dict[str, str]] = {
     "Every day": {
         "init": "Write a recipe from a project's own files and imports.",
-        "lock": "Resolve a recipe against its base and write the lock.",
+        "lock": "Choose every package of a recipe and write the lock.",
         "make": "Build the image of a recipe from its lock, and check it.",
         "check": "Check an image: framework, libraries, imports, GPU.",
         "exec": "Run a command inside the image.",
@@ -40,30 +40,30 @@ GROUPS: dict[str, dict[str, str]] = {
     "Change": {
         "add": "Add packages to recipe, lock and image, or to a layer over the image.",
         "remove": "Remove packages from recipe, lock and image.",
-        "promote": "Write what the layer over an image holds into recipe, lock and image.",
+        "promote": "Write the packages of the development layer into recipe, lock and image.",
         "dev": "Show or remove the development layer of an image.",
     },
     "Build": {
-        "why": "Explain why a package is in a lock, and what would change it.",
+        "why": "Show why a package is in a lock, and what would change it.",
         "diff": "Compare two locks, or a lock and an image.",
-        "outdated": "List what is newer on the index than in a lock.",
+        "outdated": "List packages of a lock that have a newer release.",
         "def": "Print the container definition of a recipe's lock.",
         "rebuild": "Make an image again from its lock, and compare the two.",
         "flatten": "Write a layered image as one partition.",
     },
     "Check": {
         "verify": "Compare an image with its lock, file by file.",
-        "explain": "Explain the log of a job: the cause, and a command to run.",
+        "explain": "Explain the log of a job: print the cause, and a command to run.",
         "watch": "Test whether a command or process uses the GPU now.",
     },
     "Run": {
         "run": "Run the recipe's own command, or another one, inside the image.",
         "notebook": "Start JupyterLab from the image, here or on a node.",
         "kernel": "Add the image to the kernels of your Jupyter.",
-        "module": "Write modulefiles: module load NAME is enough.",
+        "module": "Write modulefiles, so that module load NAME is enough.",
     },
     "Jobs": {
-        "job": "Print the job script of a command, or the traps of one of yours (job lint).",
+        "job": "Print the job script of a command; job lint: find mistakes in a script.",
         "attach": "Open a shell or run a command on the node of a running job.",
         "cancel": "End a job.",
         "site": "List the clusters (sites) for jobs, or describe a new one.",
@@ -71,10 +71,10 @@ GROUPS: dict[str, dict[str, str]] = {
     "Share": {
         "shelf": "Share locked recipes, verdicts and images with the lab.",
         "bundle": "Write everything that an image is made of into one file.",
-        "export": "Print a lock as another tool reads it: PEP 751, pip, SBOM, and more.",
+        "export": "Print a lock in the format of another tool: PEP 751, pip, SBOM, and more.",
     },
     "Look": {
-        "show": "Show a recipe, or what its build would run as root.",
+        "show": "Show a recipe, or what its build runs as root.",
         "store": "Show the store's size, remove old files, or verify its hashes.",
         "schema": "Print the JSON Schema of recipes or reports.",
     },
@@ -133,14 +133,10 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the verb; an unknown one gets the nearest names."""
         known = (*VERBS, *ALIASES)
-        first, second = (*args, "", "")[:2]
-        if args and first not in known and not first.startswith("-"):
-            from envbuild.cli.faults import explain_word  # late: --help stays quick
+        if args and args[0] not in known and not args[0].startswith("-"):
+            from envbuild.cli.faults import explain_words  # late: --help stays quick
 
-            what = f"the command comes first: envbuild {second} {first}"
-            if second not in known:
-                what = explain_word(first, VERBS)
-            raise click.UsageError(what, ctx)
+            raise click.UsageError(explain_words(args, known), ctx)
         return super().resolve_command(ctx, args)
 
 

@@ -29,8 +29,8 @@ from envbuild.store.units import human_bytes
 @click.command("add")
 @click.argument("name", metavar="NAME|PKG", required=False, shell_complete=complete_image)
 @click.argument("packages", metavar="[PKG]…", nargs=-1)
-@flag("--dev", "Not into the recipe: into a small layer over the image, to try it.")
-@flag("--conda", "Packages of the recipe's conda channels.")
+@flag("--dev", "Add to a small layer over the image, to try it; the recipe stays the same.")
+@flag("--conda", "The packages come from the recipe's conda channels.")
 @flag("--no-make", "Change recipe and lock only.")
 @click.option(
     "-e",
@@ -38,11 +38,11 @@ from envbuild.store.units import human_bytes
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="With --dev: use a project from its own folder.",
+    help="With --dev: import your own package from its folder.",
 )
 @path_option(
     "--over",
-    "With --dev: an image that lies elsewhere; NAME is a new name for it here.",
+    "With --dev: an image of another folder; NAME is a new name for it here.",
     metavar="IMAGE",
 )
 @flag("--json as_json", "Print what was changed as JSON.")

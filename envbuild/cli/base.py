@@ -62,8 +62,8 @@ def inspect_command(context: Context, *, reference: str, as_json: bool) -> None:
 @value_option("--python", "VERSION", "The Python version, or bounds: 3.9, >=3.8,<3.11.")
 @value_option("--cuda", "VERSION", "The CUDA version, or its beginning: 11, 12.1.")
 @value_option("--gpu", "NAME", "The GPU: A100, V100, or a compute capability such as 8.0.")
-@value_option("--driver", "VERSION", "The oldest NVIDIA driver that it must run on: 450.80.02.")
-@value_option("--glibc", "VERSION", "The oldest C library that will do: 2.28.")
+@value_option("--driver", "VERSION", "The NVIDIA driver of the nodes: 450.80.02.")
+@value_option("--glibc", "VERSION", "The oldest C library that the image may have: 2.28.")
 @site_option("--site", "Take GPU and driver from a cluster's site file.")
 @flag("--all everything", "Show all that fit, not only the first five.")
 @json_option
@@ -113,7 +113,7 @@ def _at_site(wish: BaseQuery, site: str, context: Context) -> BaseQuery:
 
 @command.command("list")
 @value_option("--framework", "NAME", "Only the bases with this framework: torch, tensorflow, jax.")
-@flag("--long in_full", "Every version apart, with driver, source and cautions.")
+@flag("--long in_full", "One line for each version, with driver, source and warnings.")
 @json_option
 def list_command(*, framework: str | None, in_full: bool, as_json: bool) -> None:
     """List the bases of the catalogue, one line each.

@@ -15,8 +15,8 @@ from envbuild.store.units import human_bytes
 
 @click.command("bundle")
 @recipe_argument
-@path_option("-o --output", "The file (default ./NAME.bundle.tar).")
-@flag("--no-tool", "Leave out envbuild itself.")
+@path_option("-o --output", "The file (default: ./NAME.bundle.tar).")
+@flag("--no-tool", "Leave envbuild itself out of the file.")
 @json_option
 @click.pass_obj
 def command(
@@ -24,9 +24,9 @@ def command(
 ) -> None:
     """Write a recipe with base, packages, lock, definition and envbuild itself into one file.
 
-    On a machine without a network: envbuild make --from-bundle FILE gives the same image, and the
-    file unpacked (tar -xf) builds with Apptainer alone, by build.sh. envbuild's own wheels are for
-    every Python that it runs on.
+    On a machine without a network, envbuild make --from-bundle FILE makes the same image. Without
+    envbuild: unpack the file (tar -xf) and run build.sh, which needs Apptainer only. The file has
+    envbuild's own wheels for every Python that it runs on.
     """
     source, target, size = bundle_recipe(name, output, context, with_tool=not no_tool)
     if as_json:

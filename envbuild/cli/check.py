@@ -15,7 +15,7 @@ from envbuild.check.report import WIDTH, format_report, require_verdict, save_re
 from envbuild.check.target import read_target
 from envbuild.cli.complete import complete_image
 from envbuild.cli.follow import follow_job
-from envbuild.cli.options import flag, path_option, site_option, value_option
+from envbuild.cli.options import choice_option, flag, path_option, site_option, value_option
 from envbuild.cli.output import print_text, terminal_width
 from envbuild.cli.terminal import short_path
 from envbuild.context import Context
@@ -27,20 +27,15 @@ COLOURS = {"passed": "green", "failed": "red", "skipped": "yellow"}
 
 @click.command("check")
 @click.argument("target", metavar="[IMAGE|NAME]", required=False, shell_complete=complete_image)
-@click.option(
-    "--level",
-    type=click.Choice(["quick", "full", "soak"]),
-    default="quick",
-    help="How deep to look.",
-)
-@flag("--require-gpu", "Fail where no GPU can be checked, instead of skipping that part.")
+@choice_option("--level", ("quick", "full", "soak"), "How much to check (default: quick).", "quick")
+@flag("--require-gpu", "Fail if no GPU can be checked; without it, those checks are skipped.")
 @value_option("--gpu", "CARD", "Judge for this GPU (A100, or a compute capability: 8.0).")
 @value_option("--driver", "VERSION", "Judge for this NVIDIA driver (450.80.02).")
 @value_option("--glibc", "VERSION", "Judge for a node with this C library (2.28).")
 @site_option("--for site", "Judge for the nodes of a cluster (envbuild site list).")
-@site_option("--on", "Check on a GPU node of a cluster, by a job.")
-@click.option("--account", help="With --on: account, project or group that pays.")
-@path_option("--html", "Write the report as a page too.", metavar="FILE")
+@site_option("--on", "Check in a job on a GPU node of a cluster.")
+@click.option("--account", help="With --on: the account, project or group that pays.")
+@path_option("--html", "Also write the report as a web page.", metavar="FILE")
 @flag("--json as_json", "Print the report as JSON (envbuild schema --of report).")
 @click.pass_obj
 def command(
@@ -59,9 +54,9 @@ def command(
 ) -> None:
     """Check an image: the right framework, its files and libraries, imports, and the GPU where there is one.
 
-    IMAGE is a .sif file; NAME is a recipe, whose image is ./NAME.sif.  With --gpu, --driver and
-    --glibc it is judged for the kind of node where it will run, on any machine; --for takes these
-    from a cluster's site file, and --on checks it there.
+    IMAGE is a .sif file; NAME is a recipe, whose image is ./NAME.sif.  --gpu, --driver and --glibc
+    judge the image for the nodes where it will run, which this machine need not be. --for takes
+    these values from a cluster's site file. --on runs the check in a job on the cluster.
     """
     node = read_target(**kind_of_node)
     if site is not None:

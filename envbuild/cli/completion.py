@@ -10,9 +10,12 @@ from click.shell_completion import get_completion_class
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def command(ctx: click.Context, shell: str) -> None:
-    """Print a script that completes envbuild's commands and options.
+    """Print a script with which the Tab key completes commands, options and names.
+
+    Names are those of recipes, images, sites, shelves, packages and jobs.
 
     \b
+    bash: eval "$(envbuild completion bash)"     in this shell only
     bash: envbuild completion bash > ~/.local/share/bash-completion/completions/envbuild
     zsh:  envbuild completion zsh > a folder of $fpath, as _envbuild
     fish: envbuild completion fish > ~/.config/fish/completions/envbuild.fish

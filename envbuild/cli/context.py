@@ -42,6 +42,6 @@ def host_builds(command: F) -> F:
         is_flag=True,
         expose_value=False,
         callback=_allow_host_builds,
-        help="Let the builds of source archives run on this machine, to know what they require.",
+        help="Let source archives run code on this machine, which tells what they require.",
     )
     return option(command)

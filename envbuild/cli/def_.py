@@ -9,7 +9,7 @@ import click
 from envbuild.app.query.export import export_lock
 from envbuild.app.ready_lock import require_fresh_lock
 from envbuild.app.source import find_named_source
-from envbuild.cli.options import path_option, recipe_argument
+from envbuild.cli.options import choice_option, path_option, recipe_argument
 from envbuild.cli.output import print_text
 from envbuild.context import Context
 from envbuild.store.atomic import write_text
@@ -17,8 +17,8 @@ from envbuild.store.atomic import write_text
 
 @click.command("def")
 @recipe_argument
-@click.option("--format", "syntax", type=click.Choice(["apptainer", "docker"]), default="apptainer")
-@path_option("-o --output", "Write it to a file instead.")
+@choice_option("--format syntax", ("apptainer", "docker"), "The language of the text.", "apptainer")
+@path_option("-o --output", "Write to this file.")
 @click.pass_obj
 def command(context: Context, *, name: str | None, syntax: str, output: Path | None) -> None:
     """Print the definition of a recipe's lock.

@@ -22,8 +22,8 @@ from envbuild.store.units import human_bytes
 def command(context: Context, *, name: str | None, clear: bool, as_json: bool) -> None:
     """Show what the development layer of an image holds, or remove it.
 
-    exec, shell, run, submit and check use the layer when they are given the recipe's name; given
-    the image's path (./NAME.sif) they use the image alone.
+    With the recipe's name, exec, shell, run, submit and check use the image and the layer. With the
+    image's path (./NAME.sif), they use the image alone.
     """
     folder = context.settings.cwd
     name = name or find_recipe(None, context.settings).recipe.name

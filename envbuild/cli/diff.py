@@ -24,7 +24,7 @@ from envbuild.lock.read import read_lock
 @json_option
 @click.pass_obj
 def command(context: Context, *, before: str, after: str, as_json: bool) -> None:
-    """Say what differs between A and B: lock files, names of recipes, SHELF/NAME, facts files, or images.
+    """Show what differs between A and B: lock files, names of recipes, SHELF/NAME, facts files, or images.
 
     \b
     envbuild diff lockfiles/bert.lock other.lock

@@ -23,7 +23,7 @@ NARROW = 80
 def command(context: Context, *, as_json: bool) -> int:
     """Test what works on this machine, and show how to repair the rest.
 
-    Each line says that something is fine, works in another way, or is broken and how to repair it.
+    Each line begins with "fine", "works differently" or "broken"; below it is how to repair it.
     The exit code is 7 when something is broken that `envbuild make` needs.
     """
     findings = examine_machine(context.settings, context.runner)

@@ -25,10 +25,10 @@ from envbuild.run import hand_over
 def command(context: Context, *, image: str, argv: Sequence[str], entry: EntryOptions) -> None:
     """Run a command inside the image.
 
-    Nothing of this machine is seen inside but the current folder (at the same path, writable), the
-    folders bound with --bind, the GPUs where there is a driver, and the network. HOME is a folder
-    of its own that vanishes, but for downloads of models and data sets and for compiled code, which
-    are kept (docs/howto-data.md). The exit code is the command's; 125 when envbuild itself failed.
+    The command sees the current folder (at the same path, writable), the folders of --bind, the
+    GPUs and the network; of this machine nothing else. Its HOME is a new folder, which is removed at
+    the end. Downloads of models and data sets and compiled code are kept (docs/howto-data.md). The
+    exit code is the command's; 125 when envbuild itself failed.
     """
     enter_image(context, image, argv, entry)
 

@@ -32,7 +32,7 @@ class LogFile(click.File):
 @click.argument("log", metavar="FILE|-", type=LogFile("rb"))
 @json_option
 def command(log: BinaryIO, *, as_json: bool) -> None:
-    """Explain the log of a job: known messages come out as cause and command.
+    """Explain the log of a job: print cause and remedy of each known message.
 
     \b
     envbuild explain slurm-1234.out

@@ -10,7 +10,7 @@ from envbuild.app.query.export import export_lock
 from envbuild.app.ready_lock import require_fresh_lock
 from envbuild.app.source import find_named_source
 from envbuild.app.wrap.portal import PortalRequest, export_portal
-from envbuild.cli.options import path_option, recipe_argument, value_option
+from envbuild.cli.options import choice_option, path_option, recipe_argument, value_option
 from envbuild.cli.output import print_text
 from envbuild.context import Context
 from envbuild.errors import UsageError
@@ -26,20 +26,14 @@ PORTALS = ("jupyterhub", "ondemand", "vscode")
 
 @click.command("export")
 @recipe_argument
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice((*FORMATS, *PORTALS)),
-    required=True,
-    help="What to write.",
-)
-@path_option("-o --output", "Write it to a file instead; of an image: the folder.")
+@choice_option("--format form", (*FORMATS, *PORTALS), "What to write.")
+@path_option("-o --output", "Write to this file; the last three formats: into this folder.")
 @value_option("--for site", "SITE", "The cluster of ondemand; its container runtime.")
 @click.pass_obj
 def command(
     context: Context, *, name: str | None, form: str, output: Path | None, site: str | None
 ) -> None:
-    """Print a lock as another tool reads it, or what starts servers from an image.
+    """Print a lock in the format of another tool, or files that start servers from an image.
 
     \b
     pylock        PEP 751: uv pip install -r pylock.toml, pip install -r pylock.toml

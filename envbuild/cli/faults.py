@@ -13,6 +13,7 @@ from envbuild.app.site import no_site_error
 from envbuild.cli.options import CommandAfterDashes
 from envbuild.data.tables import TableRow, table_loader
 from envbuild.errors import EnvbuildError, UsageError
+from envbuild.names import Texts
 from envbuild.recipe.find import RECIPES, draft_hint, recipe_files
 from envbuild.settings import load_settings
 from envbuild.toml import closest
@@ -23,6 +24,7 @@ class HabitTable(TableRow, frozen=True):
 
     schema: int
     source: str
+    tools: Texts
     words: dict[str, str]
     options: dict[str, str]
 
@@ -32,13 +34,19 @@ TYPESET = re.compile(r"^[\u2010-\u2015\u2212]|[\u2018-\u201f]")
 """A dash before an option, or quotes, as text programs and web pages write them."""
 
 
-def explain_word(word: str, verbs: Iterable[str]) -> str:
-    """Return what is told of a word that is no command: ours that does it, else the nearest one."""
-    what = f'there is no command "{word}"'
-    meant = load_habits().words.get(word)
+def explain_words(words: Sequence[str], verbs: Iterable[str]) -> str:
+    """Return what is told of a first word that is no command: ours that does it, or the nearest."""
+    habits, known = load_habits(), set(verbs)
+    first, then = words[0], "".join(words[1:2])
+    what = f'there is no command "{first}"'
+    if first in habits.tools:  # envbuild pip install six
+        first = then
+    elif then in known:
+        return f"the command comes first: envbuild {then} {first}"
+    meant = first if first in known else habits.words.get(first)
     if meant is not None:
         return f"{what}; try: envbuild {meant}"
-    return what + closest(word, verbs, listed=False)
+    return what + closest(words[0], known, listed=False)
 
 
 def explain_usage(error: Exception, arguments: Sequence[str]) -> EnvbuildError | None:
@@ -79,12 +87,17 @@ def _explain_option(error: click.NoSuchOption, context: click.Context) -> UsageE
     option = error.option_name
     what = f"no such option '{option}'"
     hint = load_habits().options.get(option)
-    if hint is None:
+    named = hint.removeprefix("it is called ").split()[0] if hint else ""
+    if hint is None or (named.startswith("--") and not _has_option(context.command, named)):
         hint = f"{path} --help"
         what += closest(option, error.possibilities or (), listed=False)
     if isinstance(context.command, CommandAfterDashes):
         hint += f"\nif it belongs to your command, put -- before that: {path} NAME -- CMD …"
     return UsageError(what, hint=hint)
+
+
+def _has_option(verb: click.Command, option: str) -> bool:
+    return any(option in param.opts for param in verb.params)
 
 
 def recipe_named(arguments: Sequence[str]) -> str:

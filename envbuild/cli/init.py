@@ -26,6 +26,7 @@ from envbuild.project.gather import gather_findings
 from envbuild.project.model import PackageIndex, Proposal, RecipeDraft
 from envbuild.recipe.model import JobSection, TargetSection
 from envbuild.recipe.write import write_recipe
+from envbuild.settings import Settings
 from envbuild.store.atomic import write_text
 from envbuild.store.units import as_printable, count_noun
 
@@ -35,17 +36,15 @@ IGNORED = ("*.sif", "*.dev.json", "*.dev-*.sqfs", "*.sandbox/", "/logs/")
 
 @click.command("init")
 @click.argument("place", required=False, default=".", metavar="[DIR|FILE]")
-@click.option("--name", help="What the recipe is called (default: the folder's name).")
-@flag("--yes -y", "Take all proposals without asking.")
-@flag("--force", "Replace the recipe that is there.")
+@click.option("--name", help="The name of the recipe (default: the folder's name).")
+@flag("--yes -y", "Accept all proposals without asking.")
+@flag("--force", "Replace the recipe if there is one already.")
 @flag("--offline", "Do not ask the package index.")
 @site_option(
     "--for --site site", "Choose a base that runs with the driver and on the GPUs of a cluster."
 )
 @click.option(
-    "--conda/--no-conda",
-    default=None,
-    help="Keep conda's packages as conda's, or never (default: where only conda has them).",
+    "--conda/--no-conda", default=None, help="Use conda's packages, or never (default: as needed)."
 )
 @flag("--dry-run", "Print the recipe and write nothing.")
 @json_option
@@ -65,12 +64,13 @@ def command(
 ) -> None:
     """Write a recipe from a project's own files.
 
-    Reads pyproject.toml, requirements*.txt, setup.cfg, setup.py (it is not run), Pipfile,
+    It reads pyproject.toml, requirements*.txt, setup.cfg, setup.py (it is not run), Pipfile,
     environment.yml, a Dockerfile or Apptainer definition, and the imports of code and notebooks.
-    Writes ./recipes/NAME.toml.
+    It writes ./recipes/NAME.toml.
     """
     _check_name(name)
     folder = context.settings.cwd / place
+    _refuse_home(folder, context.settings)
     asks = _is_terminal() and not (yes or dry_run or as_json)
     kept = _draft_as_conda(folder, site, conda=conda)
     if kept is not None:
@@ -177,6 +177,18 @@ def _check_name(name: str | None) -> None:
         raise UsageError(
             f"--name {name!r}: letters, digits, dot, underscore and hyphen; at most 64 characters"
         )
+
+
+def _refuse_home(folder: Path, settings: Settings) -> None:
+    """Raise UsageError for a home folder, whose folders are many projects."""
+    if folder.resolve() == settings.home.resolve() and not any(map(_is_own_file, folder.iterdir())):
+        what = "this is your home folder, not the folder of one project"
+        raise UsageError(what, where=folder, hint="cd to the project first, or: envbuild init DIR")
+
+
+def _is_own_file(path: Path) -> bool:
+    """Whether a file makes a home a project, as in some containers."""
+    return path.suffix in (".py", ".toml", ".txt", ".yml", ".ipynb") or path.name == "Dockerfile"
 
 
 def _may_write(target: Path, *, force: bool, asks: bool) -> None:

@@ -31,54 +31,56 @@ from envbuild.job.sites.site import Site
 
 _OPTIONS = (
     site_option("--on --for site", "The cluster (envbuild site list)."),
-    value_option("--gpus", "[TYPE:]N", "GPUs in total."),
+    value_option("--gpus", "[TYPE:]N", "Number of GPUs in total: 1, or a100:2."),
     click.option(
-        "--nodes", type=click.IntRange(min=1), help="Nodes; left out: as few as hold the GPUs."
+        "--nodes",
+        type=click.IntRange(min=1),
+        help="Number of nodes (default: as few as have the GPUs).",
     ),
-    click.option("--tasks", type=click.IntRange(min=1), help="Processes in total."),
-    click.option("--cpus", type=click.IntRange(min=1), help="Cores per process."),
-    value_option("--memory", "SIZE", "Memory per node, with its unit: 32GiB."),
-    value_option("--walltime", "TIME", "With its unit: 24h, 90m, or HH:MM:SS."),
-    click.option("--partition", help="Partition or queue."),
-    click.option("--account", help="Account, project or group that pays."),
-    flag("--trial", "A trial run without an account, where the site has them."),
+    click.option("--tasks", type=click.IntRange(min=1), help="Number of processes in total."),
+    click.option("--cpus", type=click.IntRange(min=1), help="Number of cores for each process."),
+    value_option("--memory", "SIZE", "Memory of each node, with its unit: 32GiB."),
+    value_option("--walltime", "TIME", "The longest time of the job: 24h, 90m, HH:MM:SS."),
+    click.option("--partition", help="The partition or queue."),
+    click.option("--account", help="The account, project or group that pays."),
+    flag("--trial", "Run without an account, at sites that offer trial runs."),
     value_option(
         "--array",
         "FIRST-LAST[%AT-ONCE]",
-        "One task per number, which is in the scheduler's own variable.",
+        "One task for each number; the task finds it in the scheduler's variable.",
     ),
-    path_option("--each", "One task per row of a CSV file; {column} in CMD is its value."),
+    path_option("--each", "One task for each row of a CSV file; {column} in CMD is its value."),
     values_option(
-        "--grid", "NAME=V,V…", "One task per combination of the values; {NAME} in CMD is the value."
+        "--grid", "NAME=V,V…", "One task for each combination; {NAME} in CMD is the value."
     ),
-    values_option("--after", "ID", "Start when these jobs have succeeded."),
-    values_option("--after-any", "ID", "Start when these jobs have ended."),
-    value_option("--launcher", "single|torchrun|lightning|mpi", "Who starts the processes."),
-    values_option("--env variables", "KEY[=VALUE]", "Set a variable, or hand on yours."),
-    path_option("--env-file", "Hand on the KEY=VALUE lines of a 0600 file."),
-    value_option("--output", "FILE", "Log file, with {name}, {id}, {task}."),
-    values_option("--input inputs", "PATH", "Check first that the container can read it."),
-    values_option("--stage", "PATH", "Copy (unpack) it to the node's own disk first."),
-    values_option("--bind -B binds", "SRC[:DEST][:ro]", "Bind a file or folder."),
-    values_option("--with packages", "PKG", "Lay a package over the image, for this job alone."),
-    values_option("--option options", "TEXT", "Give one option to the scheduler as it is."),
-    value_option("--warn", "TIME", "Send TERM to CMD this long before the end."),
+    values_option("--after", "ID", "Start after these jobs have succeeded."),
+    values_option("--after-any", "ID", "Start after these jobs have ended."),
+    value_option("--launcher", "single|torchrun|lightning|mpi", "What starts the processes."),
+    values_option("--env variables", "KEY[=VALUE]", "Set a variable, or pass on your own."),
+    path_option("--env-file", "Set the KEY=VALUE lines of a file that only you can read."),
+    value_option("--output", "FILE", "The log file; {name}, {id} and {task} become their values."),
+    values_option("--input inputs", "PATH", "Check first that the container can read this path."),
+    values_option("--stage", "PATH", "First copy this to the node's own disk; unpack archives."),
+    values_option("--bind -B binds", "SRC[:DEST][:ro]", "Show a file or folder inside, at DEST."),
+    values_option("--with packages", "PKG", "Add a package to the image, for this job only."),
+    values_option("--option options", "TEXT", "Pass this option to the scheduler, unchanged."),
+    value_option("--warn", "TIME", "Send TERM to CMD this long before its walltime ends."),
     click.option(
         "--requeue",
         type=click.IntRange(min=1, max=1000),
-        help="Go back into the queue at the end of the walltime, at most N times.",
+        help="Queue the job again when its walltime ends, at most N times.",
     ),
     value_option(
         "--checkpoint",
         "NAME",
-        "Name the folder in $ENVBUILD_CHECKPOINT, which the next run finds again.",
+        "Name the folder $ENVBUILD_CHECKPOINT, which the next run finds again.",
     ),
     value_option(
         "--notify",
         "CMD",
-        "Run this shell line on the node when the job, or the last task, has ended.",
+        "Run this shell line on the node when the job, or its last task, has ended.",
     ),
-    click.option("--name", "job_name", help="Name of the job; left out: the recipe's."),
+    click.option("--name", "job_name", help="The name of the job (default: the recipe's)."),
 )
 RESOURCES = ("gpus", "cpus", "memory", "walltime", "partition", "account", "trial", "options")
 """Of these, what a job of one process asks for."""
@@ -151,10 +153,10 @@ class JobVerb(CommandAfterDashes):
 def command(context: Context, *, request: JobRequest) -> None:
     """Print the job script that runs CMD in the image on a cluster; nothing is submitted.
 
-    "envbuild job lint FILE" names the traps of a batch script that is there already.
+    "envbuild job lint FILE" finds mistakes in a batch script of yours.
 
-    Left out, CMD is the recipe's [run] command. The script stands alone: submit it from the project
-    folder.
+    Without CMD, the job runs the recipe's [run] command. The script needs no envbuild: submit it
+    from the project folder.
     """
     job, site, _ = plan_job(request, context)
     print_text(render(job, site, scheduler_of(site)), nl=False)

@@ -45,9 +45,9 @@ def command(
     """Add the image to the kernels of a Jupyter that is there already.
 
     The kernel starts on the machine where Jupyter runs: here, or on the node of a hub or portal.
-    With --on every start is a job, whose streams carry the kernel's connections: no port of the
-    node is open. It sees the notebook's folder. It needs no envbuild. Where the image has no
-    ipykernel, a layer with it lies beside the kernel.
+    With --on, each start of the kernel is a job, and no port of the node is open. The kernel sees
+    the notebook's folder, and needs no envbuild. If the image has no ipykernel, envbuild adds it in
+    a layer.
     """
     node_site = given.pop("node_site")
     flags = Flags(**given)

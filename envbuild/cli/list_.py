@@ -68,8 +68,9 @@ def command(context: Context, *, as_json: bool) -> None:
     recipes = recipe_files(context.settings)
     rows = [recipe_row(path, context) for path in recipes.values()]
     records = sorted(context.settings.cwd.glob(f"[!.]*{ENDING}"))
-    names = [path.name.removesuffix(ENDING) for path in records]
-    rows += [_row_of_layer(name, context) for name in names if name not in recipes]
+    names = {path.name.removesuffix(ENDING) for path in records}
+    names |= {path.stem for path in context.settings.cwd.glob("[!.]*.sif")}
+    rows += [_row_without_recipe(name, context) for name in sorted(names - recipes.keys())]
     if as_json:
         print_json(rows)
         return
@@ -112,17 +113,21 @@ def _layer_of(name: str, context: Context) -> Texts:
     return (*record.packages, *(f"-e {one.folder}" for one in record.editable))
 
 
-def _row_of_layer(name: str, context: Context) -> RecipeRow:
-    """Return the row of a layer over an image that has no recipe here."""
+def _row_without_recipe(name: str, context: Context) -> RecipeRow:
+    """Return the row of an image, or of a layer over one, that has no recipe here."""
     try:
         record = read_record(record_path(context.settings.cwd, name))
     except EnvbuildError:
         record = None
     over = record.over if record else ""
-    return RecipeRow(recipe=name, image=over or f"{name}.sif", layer=_layer_of(name, context))
+    row = RecipeRow(recipe=name, image=over or f"{name}.sif", layer=_layer_of(name, context))
+    image = context.settings.cwd / f"{name}.sif"
+    if not image.is_file():
+        return row
+    return structs.replace(_with_image(row, image, None, context), summary="no recipe here")
 
 
-def _with_image(row: RecipeRow, image: Path, source: Source, context: Context) -> RecipeRow:
+def _with_image(row: RecipeRow, image: Path, source: Source | None, context: Context) -> RecipeRow:
     size = image.stat().st_size
     state = FoundImage(path=image, source=source).state
     try:

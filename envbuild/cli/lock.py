@@ -11,6 +11,7 @@ from envbuild.app.ready_lock import require_whole_lock, write_own_lock
 from envbuild.cli.context import host_builds
 from envbuild.cli.options import (
     budget_option,
+    choice_option,
     flag,
     path_option,
     recipe_argument,
@@ -38,27 +39,22 @@ from envbuild.recipe.find import find_recipe
     help="Take the newest version of one package, or of all.",
 )
 @flag("--upgrade-system", "Take today's Debian packages.")
-@value_option("--as-of", "DATE|none", "Resolve as the index was on that day (YYYY-MM-DD).")
-@path_option("--facts", "Resolve against a facts file, without an image.")
+@value_option("--as-of", "DATE|none", "Choose releases of that day or older: YYYY-MM-DD.")
+@path_option("--facts", "Read what the base holds from this file (base inspect --json).")
 @flag("--json as_json", "Print the lock as JSON.")
-@flag("--explain", "Print, for every package, who requires it.")
-@click.option(
-    "--resolver",
-    type=click.Choice(("uv", "pip-tools")),
-    default="uv",
-    help="Who chooses the versions.",
-)
+@flag("--explain", "Print for each package which others require it.")
+@choice_option("--resolver", ("uv", "pip-tools"), "The program that chooses the versions.", "uv")
 @click.option(
     "--prove/--no-proof",
-    help="Build the image, import every direct dependency, and search for versions that import.",
+    help="Build the image and import each direct dependency; try other versions if that fails.",
 )
-@budget_option("How long --prove may look")
+@budget_option("The longest time of --prove")
 @site_option("--for --site site", "Refuse what the driver and the GPUs of a cluster cannot run.")
 @click.option(
     "--from",
     "given",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="Take conda's packages as a pixi.lock, conda-lock.yml or @EXPLICIT list has them.",
+    help="Take the conda packages of a pixi.lock, conda-lock.yml or @EXPLICIT list.",
 )
 @flag("--dry-run", "Print what would change and write nothing.")
 @host_builds
@@ -76,10 +72,10 @@ def command(
     dry_run: bool,
     **asked: Any,
 ) -> None:
-    """Resolve a recipe against its base and write ./lockfiles/NAME.lock.
+    """Choose every package of a recipe, and write ./lockfiles/NAME.lock.
 
-    The old lock's versions are kept where they still fit, so that a new line in the recipe changes
-    as little as possible.
+    Versions of the old lock are kept where they still fit. So a new line in the recipe changes as
+    little as possible.
     """
     facts = asked["facts"]
     _require_sense(prove=prove, budget=budget, facts=facts)

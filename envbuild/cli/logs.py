@@ -16,7 +16,7 @@ from envbuild.job.track.tail import LogTail
 
 @click.command("logs")
 @click.argument("job", metavar="[ID]", required=False, shell_complete=complete_job)
-@flag("-f --follow go_on", "Follow the log until the job ends; the exit code is the job's.")
+@flag("-f --follow go_on", "Print new lines until the job ends; the exit code is the job's.")
 @click.pass_obj
 def command(context: Context, *, job: str | None, go_on: bool) -> int:
     """Print the log of a job that was submitted from this folder; without an ID, of the last one."""

@@ -14,7 +14,14 @@ from envbuild.app.make import MakeRequest, MakeResult, make
 from envbuild.build.modes import MODES
 from envbuild.check.model import Report
 from envbuild.cli.context import host_builds
-from envbuild.cli.options import budget_option, flag, path_option, recipe_argument, site_option
+from envbuild.cli.options import (
+    budget_option,
+    choice_option,
+    flag,
+    path_option,
+    recipe_argument,
+    site_option,
+)
 from envbuild.cli.output import print_json, print_table, print_text
 from envbuild.cli.terminal import human_seconds, short_path
 from envbuild.context import Context
@@ -39,36 +46,32 @@ NO_SCRIPTS = {"setup.py", "conftest.py", "__init__.py"}
 
 @click.command("make")
 @recipe_argument
-@path_option("-o --output", "The image file (default ./NAME.sif).")
-@click.option(
-    "--mode",
-    type=click.Choice(("auto", *MODES)),
-    default="auto",
-    help="How to build; auto is flat where it can be.",
-)
-@path_option("--from-sandbox", "Pack a sandbox, and print what was changed in it.")
-@path_option("--from-bundle", "Make the image of a bundle, without a network.")
+@path_option("-o --output", "The image file (default: ./NAME.sif).")
+@choice_option("--mode", ("auto", *MODES), "How to build; auto is flat where possible.", "auto")
+@path_option("--from-sandbox", "Make the image of a sandbox, and print what was changed.")
+@path_option("--from-bundle", "Make the image of a bundle file, without a network.")
 @click.option(
     "--prove/--no-proof",
     default=True,
-    help="Whether a first lock is proved by import, with a search for versions that do.",
+    help="For a first lock: import each direct dependency; try other versions if that fails.",
 )
-@budget_option("How long that search may take")
-@flag("--as-root", "As root: let a stranger's code run with root's own rights where it has to.")
+@budget_option("The longest time of --prove")
+@flag("--as-root", "For root: allow a stranger's code root's own rights where it needs them.")
 @flag("--no-check", "Do not check the image.")
-@flag("--require-gpu", "Fail when the GPU checks cannot run here.")
-@site_option("--on", "Build on a node of a cluster, by a job (envbuild site list).")
-@click.option("--account", help="With --on: account, project or group that pays.")
-@flag("--all every", "With --on: every recipe of ./recipes, one task each.")
-@flag("--json as_json", "Print what was built and proved as JSON.")
+@flag("--require-gpu", "Fail if the GPU checks cannot run here.")
+@site_option("--on", "Build in a job on a cluster (envbuild site list).")
+@click.option("--account", help="With --on: the account, project or group that pays.")
+@flag("--all every", "With --on: build each recipe of ./recipes, in a task of its own.")
+@flag("--json as_json", "Print what was built and checked as JSON.")
 @flag("--dry-run", "Print what would be downloaded and built, and stop.")
 @host_builds
 @click.pass_obj
 def command(context: Context, /, **given: Any) -> None:
     """Build the image of a recipe from its lock, and check it.
 
-    A recipe without a lock is locked first; a stale lock is refused with the line that changed.
-    The image gets its name only when it is whole and its check has passed.
+    A recipe without a lock is locked first. If the recipe was changed after its lock, make stops
+    and names the changed line. The image gets its name only when it is whole and has passed its
+    check.
     """
     options = MakeOptions(**given)
     _refuse_contradictions(options)

@@ -18,11 +18,11 @@ from envbuild.errors import UsageError
 
 @click.command("module")
 @image_argument
-@path_option("-o --output folder", "Folder for modulefiles and programs (default: yours).")
-@click.option("--version", help="Version of the module (default: the lock's first digits).")
-@values_option("--command commands", "NAME", "Give one more command a wrapper.")
+@path_option("-o --output folder", "Folder for modulefiles and programs (default: in your home).")
+@click.option("--version", help="Version of the module (default: from the lock's digest).")
+@values_option("--command commands", "NAME", "Also write a wrapper for this command.")
 @wrapper_options
-@flag("--remove", "Remove the module: one --version, or all.")
+@flag("--remove", "Remove the module: this --version, or all versions.")
 @json_option
 @click.pass_obj
 def command(
@@ -38,8 +38,8 @@ def command(
     """Write modulefiles for Lmod and Environment Modules, with wrappers that run in the image.
 
     After "module load NAME", python, torchrun and the commands of the recipe's packages run in the
-    image, sealed, in the current folder; pip says how to add a package. The wrappers need no
-    envbuild: they work on every node that sees their folder, the image and a container runtime.
+    image, in the current folder. The wrappers need no envbuild: they work on every node that has a
+    container runtime and sees their folder and the image.
     """
     request = ModuleRequest(image=name, options=wrapper, **given)
     top = module_folder(request.folder, context.settings)

@@ -31,7 +31,7 @@ from envbuild.run import hand_over
 @click.command("notebook")
 @image_argument
 @job_option("site", *RESOURCES, "variables", "binds", "packages")
-@flag("--jump", "Listen on the node's loopback only; the tunnel goes through a login there.")
+@flag("--jump", "Listen on the node's own loopback address; the tunnel logs in on the node.")
 @flag("--dry-run", "Print what would be run; write nothing.")
 @json_option
 @click.pass_obj
@@ -40,10 +40,10 @@ def command(
 ) -> int:
     """Start JupyterLab from the image, in the current folder.
 
-    Without --on it runs here, on this machine's loopback, until Ctrl-C. With --on it is a job on a
-    node: envbuild waits until it is up, and prints the line of the ssh tunnel for your own machine
-    and the address to open. It ends with the job. Called again, it prints them again. Where the
-    image has no JupyterLab, a layer with it is laid over the image.
+    Without --on, JupyterLab runs on this machine until Ctrl-C. With --on, it runs in a job on a
+    node: envbuild waits until it has started, then prints the ssh command for your own machine and
+    the address to open. To see both again, type the command again. JupyterLab ends with the job. If
+    the image has no JupyterLab, envbuild adds it in a layer.
     """
     flags = Flags(**{key: given.pop(key) for key in RESOURCES})
     if as_json and dry_run:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
@@ -30,9 +30,17 @@ def flag(names: str, text: str) -> Option:
     return click.option(*names.split(), is_flag=True, help=text)
 
 
-def value_option(names: str, metavar: str, text: str) -> Option:
-    """Return an option with one value."""
-    return click.option(*names.split(), metavar=metavar, help=text)
+def value_option(names: str, metavar: str, text: str, complete: Any = None) -> Option:
+    """Return an option with one value, which the shell may complete."""
+    return click.option(*names.split(), metavar=metavar, help=text, shell_complete=complete)
+
+
+def choice_option(names: str, known: Iterable[str], text: str, usual: str | None = None) -> Option:
+    """Return an option with one of the known values; without a usual one it has to be given."""
+    option = functools.partial(
+        click.option, *names.split(), type=click.Choice(list(known)), help=text
+    )
+    return option(required=True) if usual is None else option(default=usual)
 
 
 def values_option(names: str, metavar: str, text: str) -> Option:
@@ -55,8 +63,7 @@ def budget_option(text: str) -> Option:
 
 def site_option(names: str, text: str) -> Option:
     """Return an option whose value is a cluster, or one of its partitions."""
-    metavar = "SITE[:PARTITION]"
-    return click.option(*names.split(), metavar=metavar, shell_complete=complete_site, help=text)
+    return value_option(names, "SITE[:PARTITION]", text, complete_site)
 
 
 recipe_argument = click.argument("name", required=False, shell_complete=complete_recipe)
@@ -117,11 +124,11 @@ def gather_options(kind: Any, name: str, options: Sequence[Option]) -> Callable[
     return decorate
 
 
-BIND_OPTION = values_option("--bind -B binds", "SRC[:DEST][:ro]", "Bind another file or folder.")
+BIND_OPTION = values_option("--bind -B binds", "SRC[:DEST][:ro]", "Show a file or folder inside.")
 _ENTRY = (
     BIND_OPTION,
-    values_option("--env variables", "KEY[=VALUE]", "Set a variable inside, or hand on yours."),
-    values_option("--with packages", "PKG", "Lay a package over the image, for this run alone."),
+    values_option("--env variables", "KEY[=VALUE]", "Set a variable inside, or pass on yours."),
+    values_option("--with packages", "PKG", "Add a package to the image, for this run only."),
     flag("--dry-run", "Print the command line that would be run."),
 )
 entry_options = gather_options(EntryOptions, "entry", _ENTRY)

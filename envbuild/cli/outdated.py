@@ -20,12 +20,12 @@ from envbuild.recipe.find import find_recipe
 
 @click.command("outdated")
 @recipe_argument
-@flag("--all everything", "Also packages that only others require.")
+@flag("--all everything", "Also list packages that only other packages require.")
 @json_option
 @host_builds
 @click.pass_obj
 def command(context: Context, *, name: str | None, everything: bool, as_json: bool) -> None:
-    """List packages of the lock that have a newer release for its Python, and what holds them.
+    """List packages of the lock that have a newer release for its Python, and say why they are older.
 
     Newer is not always better: a lock for an old base keeps to packages of the same time on
     purpose.

@@ -16,7 +16,7 @@ from envbuild.recipe.edit import ListSection
 @click.command("remove")
 @click.argument("name", metavar="NAME|PKG", shell_complete=complete_recipe)
 @click.argument("packages", metavar="[PKG]…", nargs=-1, shell_complete=complete_asked_package)
-@flag("--conda", "Packages of the recipe's conda channels.")
+@flag("--conda", "The packages come from the recipe's conda channels.")
 @flag("--no-make", "Change recipe and lock only.")
 @flag("--json as_json", "Print what was changed as JSON.")
 @click.pass_obj

@@ -24,7 +24,7 @@ from envbuild.recipe.find import find_recipe
 def command(
     context: Context, *, image: str | None, argv: Sequence[str], entry: EntryOptions
 ) -> None:
-    """Run the recipe's [run] command inside the image, or another one behind --."""
+    """Run the recipe's [run] command inside the image, or the command after --."""
     argv = argv or _recipe_command(image, context)
     enter_image(context, image, argv, entry)
 

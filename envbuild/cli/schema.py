@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from envbuild.check.model import Report
+from envbuild.cli.options import choice_option
 from envbuild.cli.output import print_text
 from envbuild.recipe.model import Recipe
 from envbuild.shelf.model import Entry
@@ -21,9 +22,7 @@ DOCUMENTS: dict[str, tuple[type[msgspec.Struct], str]] = {
 
 
 @click.command("schema")
-@click.option(
-    "--of", "what", type=click.Choice(list(DOCUMENTS)), default="recipe", help="Which document."
-)
+@choice_option("--of what", DOCUMENTS, "The document (default: recipe).", "recipe")
 def command(what: str) -> None:
     """Print the JSON Schema of recipes (default), of check reports or of entries on a shelf.
 

@@ -53,7 +53,7 @@ def command() -> None:
     "Pin who may sign (ssh-keygen's allowed_signers format); a copy is kept.",
     metavar="FILE",
 )
-@flag("--require-signed", "Take nothing from there that no pinned key has signed.")
+@flag("--require-signed", "Accept only entries that a pinned key has signed.")
 @json_option
 @click.pass_obj
 def add_command(
@@ -65,7 +65,7 @@ def add_command(
     require_signed: bool,
     as_json: bool,
 ) -> None:
-    """Use a shelf under a name of your own; an empty folder or repository becomes one.
+    """Give a shelf a name here, to use it; an empty folder or repository becomes a shelf.
 
     URL is a folder, or a bare git repository: git+file:///PATH, git+ssh://HOST/PATH,
     ssh://HOST/PATH, USER@HOST:PATH.
@@ -103,7 +103,7 @@ def add_command(
 @json_option
 @click.pass_obj
 def remove_command(context: Context, *, name: str, forget: bool, as_json: bool) -> None:
-    """Use a shelf no longer; the shelf itself stays as it is."""
+    """Stop using a shelf; the shelf itself stays as it is."""
     shelf = remove_shelf(name, context.settings)
     if forget:
         last_verified_of(shelf.url, context.settings).forget_all()
@@ -137,16 +137,10 @@ def list_command(context: Context, *, as_json: bool) -> None:
 
 @command.command("publish")
 @recipe_argument
-@flag("--image with_image", "Put the image's bytes there too (./NAME.sif).")
+@flag("--image with_image", "Also publish the image (./NAME.sif).")
 @path_option("--sign key", "Sign with this ssh key.", metavar="KEY")
-@click.option(
-    "--to",
-    "shelf",
-    metavar="SHELF",
-    shell_complete=complete_shelf,
-    help="Which shelf, where you have several.",
-)
-@flag("--failed", "Publish it although its check failed, without being asked.")
+@value_option("--to shelf", "SHELF", "The shelf, if you have several.", complete_shelf)
+@flag("--failed", "Publish although the check failed, without a question.")
 @json_option
 @click.pass_obj
 def publish_command(
@@ -255,8 +249,8 @@ def show_command(context: Context, *, name: str, as_json: bool) -> None:
 
 @command.command("get")
 @click.argument("name", metavar="NAME[@DIGEST]")
-@flag("--image with_image", "Bring the image too, as ./NAME.sif.")
-@flag("--force", "Replace files of these names that hold something else.")
+@flag("--image with_image", "Also take the image, as ./NAME.sif.")
+@flag("--force", "Replace files of these names that have other contents.")
 @json_option
 @click.pass_obj
 def get_command(
@@ -273,13 +267,13 @@ def get_command(
 
 @command.command("site")
 @click.argument("folder", metavar="OUT", type=click.Path(path_type=Path, file_okay=False))
-@value_option("--shelf", "SHELF", "Which shelf, where you have several.")
+@value_option("--shelf", "SHELF", "The shelf, if you have several.", complete_shelf)
 @json_option
 @click.pass_obj
 def site_command(context: Context, *, folder: Path, shelf: str | None, as_json: bool) -> None:
-    """Write static pages of a shelf for the lab's web space: a card and a page a recipe, search, sizes, changes.
+    """Write web pages about a shelf: a page for each recipe, search, sizes, changes.
 
-    Nothing on them asks another server, and they read without JavaScript.
+    The pages are plain files. They ask no other server, and can be read without JavaScript.
     """
     index = context.settings.cwd / folder / "index.html"
     count = write_pages(context, index.parent, shelf)

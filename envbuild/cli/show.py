@@ -21,7 +21,7 @@ from envbuild.shelf.sanitize import sanitize_text
 
 @click.command("show")
 @click.argument("name", metavar="[NAME|SHELF/NAME]", required=False, shell_complete=complete_recipe)
-@flag("--script", "Print what would run as root in its build, and as you in its check.")
+@flag("--script", "Print what runs as root in its build, and as you in its check.")
 @json_option
 @click.pass_obj
 def command(context: Context, *, name: str | None, script: bool, as_json: bool) -> None:

@@ -71,7 +71,7 @@ def show_command(context: Context, *, name: str, as_json: bool) -> None:
 @click.option(
     "--scheduler",
     metavar="|".join(name for name, one in SCHEDULERS.items() if one.features.banner),
-    help="Which scheduler, where this machine has several.",
+    help="The scheduler, if this machine has several.",
 )
 @json_option
 @click.pass_obj
@@ -107,16 +107,16 @@ def init_command(
     required=True,
     metavar="SITE",
     shell_complete=complete_site,
-    help="A site with a file of your own.",
+    help="The site; it must have a file of your own.",
 )
-@click.option("--gpus", default="1", help="GPUs of the probing job.")
-@click.option("--account", help="Account, project or group that pays.")
+@click.option("--gpus", default="1", help="Number of GPUs of the job.")
+@click.option("--account", help="The account, project or group that pays.")
 @click.option("--partition", help="Partition or queue.")
 @click.pass_obj
 def probe_command(
     context: Context, *, name: str, gpus: str, account: str | None, partition: str | None
 ) -> None:
-    """Fill in driver, glibc and GPUs of a site by a job of one minute."""
+    """Run a job of one minute, and write driver, C library and GPUs into the site file."""
     settings = context.settings
     path = site_files(settings).get(name)
     if path is None:

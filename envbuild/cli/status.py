@@ -27,7 +27,7 @@ LAST = 20
 @click.argument("job", metavar="[ID]", required=False, shell_complete=complete_job)
 @flag(
     "--table as_table",
-    "One row a task: parameters, state, use, and what it wrote to $ENVBUILD_RESULT.",
+    "One row for each task: parameters, state, use, what it wrote to $ENVBUILD_RESULT.",
 )
 @flag("--csv as_csv", "Print that table as CSV.")
 @flag("--json as_json", "Print as JSON.")
@@ -35,10 +35,10 @@ LAST = 20
 def command(
     context: Context, *, job: str | None, as_table: bool, as_csv: bool, as_json: bool
 ) -> None:
-    """Tell the state of one job, or of the last ones submitted from this folder.
+    """Show the state of one job, or of the last ones submitted from this folder.
 
-    A job that has left its receipt has ended, whatever the scheduler says. A job without a receipt that the scheduler
-    does not know is shown as unknown, not as finished.
+    A job writes a receipt at its end. So a job with a receipt has ended, whatever the scheduler
+    says. A job without one that the scheduler does not know is shown as unknown, not as ended.
     """
     folder = context.settings.cwd
     if as_table or as_csv:

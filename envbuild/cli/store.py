@@ -49,7 +49,7 @@ def path_command(context: Context, *, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def du_command(context: Context, *, as_json: bool) -> None:
-    """Say how much space the store takes, and for what."""
+    """Show how much space the store takes, and for what."""
     root = context.store.root
     top = root / LAYOUT
     names = sorted(path.name for path in top.iterdir() if path.is_dir()) if top.is_dir() else []
@@ -71,9 +71,9 @@ def du_command(context: Context, *, as_json: bool) -> None:
     "days",
     type=click.FloatRange(min=0),
     metavar="DAYS",
-    help="Also remove what was not used for so many days.",
+    help="Also remove what was not used for this many days.",
 )
-@flag("--dry-run", "Say what would be removed, and stop.")
+@flag("--dry-run", "Print what would be removed, and stop.")
 @json_option
 @click.pass_obj
 def gc_command(context: Context, *, days: float | None, dry_run: bool, as_json: bool) -> None:

@@ -11,7 +11,7 @@ from envbuild.app.site import find_job_site
 from envbuild.cli.complete import complete_job
 from envbuild.cli.follow import follow_job
 from envbuild.cli.job import job_options, show_submission
-from envbuild.cli.options import CommandAfterDashes, flag, image_argument
+from envbuild.cli.options import CommandAfterDashes, flag, image_argument, value_option
 from envbuild.cli.output import print_json, print_text
 from envbuild.context import Context
 from envbuild.errors import UsageError
@@ -28,16 +28,13 @@ from envbuild.run import hand_over
 @image_argument
 @click.argument("argv", metavar="-- CMD…", nargs=-1, type=click.UNPROCESSED)
 @job_options
-@flag("--wait", "Follow the log, and end with the job's exit code.")
-@flag("--interactive", "Open a shell (or CMD) in the image on a node, with this terminal.")
-@click.option(
-    "--again",
-    metavar="ID",
-    shell_complete=complete_job,
-    help="Submit what failed of an earlier job: the failed tasks of an array, or the job.",
+@flag("--wait", "Print the log until the job ends; the exit code is the job's.")
+@flag("--interactive", "Open a shell, or run CMD, in the image on a node, in this terminal.")
+@value_option(
+    "--again", "ID", "Submit again what failed: tasks of an array, or the job.", complete_job
 )
-@flag("--stale", "Submit an image that is not of the recipe's lock of today.")
-@flag("--dry-run", "Print what would be run, and the script; submit nothing.")
+@flag("--stale", "Submit an image that is older than the recipe's lock.")
+@flag("--dry-run", "Print the script and the command that submits it; submit nothing.")
 @flag("--json as_json", "Print the submitted job as JSON.")
 @click.pass_obj
 def command(
@@ -53,8 +50,12 @@ def command(
 ) -> int:
     """Submit a job that runs CMD in the image on a cluster.
 
-    The log folder is made first; the job writes its log and, at its end, a receipt beside it. With
-    --wait the exit code is the job's, 125 when envbuild itself failed; Ctrl-C leaves the job alone.
+    \b
+    envbuild submit keras-bert --on amane --gpus 1 --walltime 1h -- python train.py
+
+    The job writes a log into ./logs and, at its end, a receipt beside it: exit code and times. With
+    --wait the exit code is the job's, and 125 when envbuild itself failed; Ctrl-C then ends the
+    waiting, not the job.
     """
     if wait and interactive:
         raise UsageError("--wait and --interactive cannot be used together", where="--interactive")
@@ -69,7 +70,8 @@ def command(
             return 0
         job, site, found = repeated
     else:
-        find_job_site(request.site, context)  # a wrong one is told before an image is asked for
+        if request.site:  # a wrong one is told before an image is asked for
+            find_job_site(request.site, context)
         if not stale:
             refuse_old_image(find_image(request.image, context), "--stale submits it as it is")
         job, site, found = plan_job(request, context)

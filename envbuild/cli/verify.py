@@ -28,8 +28,8 @@ def command(context: Context, *, image: str, as_json: bool) -> int:
     """Compare an image with its lock, file by file; say what is missing, changed or extra.
 
     NAME is compared with the recipe's lock: exit code 4 where the image is of another one. IMAGE, a
-    path, is compared with the lock inside it. What the store lacks of it is downloaded and packed
-    first. Exit code 1 when they differ.
+    path, is compared with the lock inside it. Files that the store lacks are downloaded and
+    packed first. Exit code 1 when they differ.
     """
     found_image = find_image(image, context)
     path = found_image.path

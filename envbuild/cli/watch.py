@@ -21,17 +21,13 @@ from envbuild.run import beside
     "--pid", type=click.IntRange(min=1), metavar="PID", help="Watch a process that runs already."
 )
 @click.option(
-    "--every",
-    type=click.FloatRange(min=0.1),
-    default=5.0,
-    show_default=True,
-    help="Seconds between two lines.",
+    "--every", type=click.FloatRange(min=0.1), default=5.0, help="Seconds between two lines (5)."
 )
-@flag("--once", "Look once; exit code 1 when it does not use the GPU.")
+@flag("--once", "Print one line and end; exit code 1 when the GPU is not used.")
 @click.argument("argv", metavar="[-- CMD…]", nargs=-1, type=click.UNPROCESSED)
 @click.pass_obj
 def command(context: Context, *, pid: int | None, every: float, once: bool, argv: Texts) -> int:
-    """Say every few seconds whether a command, or a process and its children, uses the GPU.
+    """Print every few seconds whether a command, or a process and its children, uses the GPU.
 
     \b
     envbuild watch -- envbuild run NAME -- python train.py

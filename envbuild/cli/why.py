@@ -21,14 +21,14 @@ from envbuild.toml import closest
 @click.command("why")
 @click.argument("package", shell_complete=complete_package)
 @recipe_argument
-@flag("--offline", "Use only the lock; ask no index.")
+@flag("--offline", "Use only the lock; do not ask the index.")
 @json_option
 @host_builds
 @click.pass_obj
 def command(
     context: Context, *, package: str, name: str | None, offline: bool, as_json: bool
 ) -> None:
-    """Say why PACKAGE is in the lock of the recipe NAME: who wants it, what holds it back, what would change it."""
+    """Show why PACKAGE is in the lock of NAME: what requires it, what keeps its version, what would change it."""
     source = find_recipe(name, context.settings)
     lock = require_lock(source)
     wanted: str = canonicalize_name(package)

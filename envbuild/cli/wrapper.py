@@ -15,7 +15,7 @@ _OPTIONS = (
         "KEY[=VALUE]",
         "Set a variable inside, or hand in the caller's; KEY may end with *.",
     ),
-    values_option("--with packages", "PKG", "Lay a package over the image, in a file of its own."),
+    values_option("--with packages", "PKG", "Add a package, in a file beside the image."),
 )
 wrapper_options = gather_options(WrapperOptions, "wrapper", _OPTIONS)
 """Gives a verb these options, as one ``wrapper``."""

@@ -104,11 +104,18 @@ def _find_named(name: str, settings: Settings) -> Path:
     if name in known:
         return known[name]
     what = f'there is no recipe called "{name}"'
+    hint = _suggest_name(name, settings)
     if os.path.exists(settings.cwd / name):  # noqa: PTH110 - Path refuses long names
         kind = "folder" if (settings.cwd / name).is_dir() else "file"
         what = f'"{name}" is a {kind}, not a recipe'
-    hint = draft_hint(name) if name.endswith(".def") else _suggest_name(name, settings)
-    raise UsageError(what, hint=hint)
+        hint = _own_recipes(settings) or hint
+    raise UsageError(what, hint=draft_hint(name) if name.endswith(".def") else hint)
+
+
+def _own_recipes(settings: Settings) -> str:
+    """Return the names of the project's own recipes; nothing where it has none."""
+    names = ", ".join(path.stem for path in _files_of(settings.cwd / RECIPES))
+    return f"the recipes of this project: {names}" if names else ""
 
 
 def draft_hint(definition: str) -> str:
@@ -123,5 +130,5 @@ def _suggest_name(name: str, settings: Settings) -> str:
         return f"did you mean {' or '.join(near)}?"
     searched = ", ".join(str(folder) for folder in recipe_folders(settings)) or "./recipes"
     hint = f"known: {', '.join(known) or 'none'} (searched {searched})"
-    above = _folder_above(settings)
+    above = "" if _own_recipes(settings) else _folder_above(settings)
     return f"{hint}\n{above}" if above else hint

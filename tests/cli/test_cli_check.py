@@ -144,6 +144,14 @@ def listed(context: Context) -> dict[str, dict[str, Any]]:
     return {row["recipe"]: row for row in json.loads(result.stdout)}
 
 
+def test_an_image_without_a_recipe_is_listed(context: Context) -> None:
+    """As an image of a shelf is, made in a folder of its own."""
+    (context.settings.cwd / "thing.sif").rename(context.settings.cwd / "taken.sif")
+    row = listed(context)["taken"]
+    assert (row["lock"], row["summary"]) == ("-", "no recipe here")
+    assert row["image-size"] > 0
+
+
 def test_the_last_verdict_is_listed_by_what_the_image_holds(
     context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:

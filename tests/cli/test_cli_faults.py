@@ -58,6 +58,9 @@ class TestCommandLine:
             ("update", "lock --upgrade"),
             ("squeue", "status"),
             ("env create -f environment.yml", "init"),
+            ("pip install six", "add"),
+            ("conda create -n x python=3.10", "init"),
+            ("docker build .", "build"),
         ],
     )
     def test_words_of_other_tools(self, line: str, meant: str, project: Project) -> None:
@@ -80,6 +83,10 @@ class TestCommandLine:
             ("submit small --time 1:00:00 -- python", 2, "what to do: it is called --walltime"),
             ("submit small --qos=long -- true", 2, "goes to it as it is: --option '--qos=VALUE'"),
             ("submit small -p gpu -- true", 2, "what to do: it is called --partition"),
+            ("run --gpus all small", 125, "leave it out: programs in the image see this"),
+            ("exec --gpu small python", 125, "what to do: envbuild exec --help"),
+            ("exec -it small bash", 125, "leave it out: the command gets your terminal"),
+            ("make -t mine small", 2, "what to do: it is called --output"),
         ],
     )
     def test_options_of_other_tools(
@@ -112,7 +119,18 @@ class TestCommandLine:
 
     def test_a_file_is_no_recipe(self, project: Project) -> None:
         project.write("run.sh", "python train.py\n")
-        told(project.run("make", "run.sh"), 2, '"run.sh" is a file, not a recipe')
+        hint = "what to do: the recipes of this project: small\n"
+        told(project.run("make", "run.sh"), 2, '"run.sh" is a file, not a recipe', hint)
+
+    def test_a_bind_of_docker(self, project: Project) -> None:
+        result = project.run("run", "-v", "/tmp:/data", "small", "--", "ls")
+        told(result, 125, "to show a folder inside: --bind /tmp:/data")
+
+    def test_a_home_is_no_project(self, project: Project) -> None:
+        """A folder with many projects gave one recipe of all of them."""
+        project.write("one/requirements.txt", "six\n")
+        result = project.run("init", "--yes", HOME=str(project.folder))
+        told(result, 2, "this is your home folder", "envbuild init DIR")
 
     def test_an_image_that_is_not_made_yet(self, project: Project) -> None:
         told(project.run("exec", "small.sif", "--", "ls"), 125, "what to do: envbuild make small\n")

@@ -90,6 +90,9 @@ def test_the_recipes_command_and_a_partition_behind_the_site(
     [
         (["job", "thing"], "error: --on: which site?", 2),
         (["job", "thing"], "to run the job on this machine, add: --on local\n", 2),
+        (["job", "run.sh"], 'error: there is no recipe called "run.sh"', 2),
+        (["submit", "run.sh"], 'error: there is no recipe called "run.sh"', 2),
+        (["job", "run.sh", "--on", "amame"], 'there is no site called "amame"', 2),
         (["notebook", "thing", "--on"], "for instance: --on amane (known: abci2, ", 2),
         (["kernel", "thing", "--prefix"], "what to do: envbuild kernel --help", 2),
         (

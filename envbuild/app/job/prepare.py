@@ -80,8 +80,9 @@ def plan_job(request: JobRequest, context: Context) -> tuple[Job, Site, FoundIma
     """
     settings = context.settings
     check_project(settings.cwd)
-    site = find_job_site(request.site, context)
-    found = find_image(request.image, context)
+    named = find_job_site(request.site, context) if request.site else None
+    found = find_image(request.image, context)  # what was typed is looked at before what was not
+    site = named or find_job_site(None, context)
     warn_of_old_image(found, context)
     for told in _recipe_notes(found, settings):
         context.report.say(f"note: {told}")

@@ -44,7 +44,7 @@ def find_outlook(source: Source, lock: Lock, package: str, context: Context) -> 
     line = asked_line(lock, package) or ""
     pinned = f'not while the recipe asks for "{line}"'
     later = "; with a later as-of under [python] perhaps" if lock.as_of else ""
-    newest = f"not{as_of}: it is the newest that there is for this base{later}"
+    newest = f"nothing{as_of}: it is the newest for this base{later}"
     return pinned if "==" in line else newest
 
 
@@ -92,7 +92,7 @@ def _find_other_outlook(source: Source, lock: Lock, package: str, context: Conte
         return f"not known: {error}"
     after = conda_package(other, held.name)
     if after is None or after.file == held.file:
-        return "not: nothing newer in the channels fits the rest" + (
+        return "nothing: no newer one of the channels fits the rest" + (
             "; with a later as-of under [conda] perhaps" if as_of else ""
         )
     name = source.recipe.name
