@@ -25,7 +25,7 @@ from envbuild.recipe.find import find_recipe
 @host_builds
 @click.pass_obj
 def command(context: Context, *, name: str | None, everything: bool, as_json: bool) -> None:
-    """List packages of the lock that have a newer release for its Python, and say why they are older.
+    """List packages of the lock that have a newer release for its Python, and why.
 
     Newer is not always better: a lock for an old base keeps to packages of the same time on
     purpose.

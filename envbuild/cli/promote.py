@@ -18,7 +18,7 @@ from envbuild.recipe.find import find_recipe
 @flag("--json as_json", "Print what was changed as JSON.")
 @click.pass_obj
 def command(context: Context, *, name: str | None, no_make: bool, as_json: bool) -> None:
-    """Write what the development layer holds into recipe and lock, make the image, remove the layer.
+    """Write the development layer into recipe and lock, make the image, remove the layer.
 
     The image has the same bytes as one that never had the layer.
     """
