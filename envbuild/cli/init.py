@@ -188,7 +188,7 @@ def _refuse_home(folder: Path, settings: Settings) -> None:
 
 def _is_own_file(path: Path) -> bool:
     """Whether a file makes a home a project, as in some containers."""
-    return path.suffix in (".py", ".toml", ".txt", ".yml", ".ipynb") or path.name == "Dockerfile"
+    return path.suffix in (".py", ".toml", ".txt", ".yml")
 
 
 def _may_write(target: Path, *, force: bool, asks: bool) -> None:

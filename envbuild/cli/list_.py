@@ -120,8 +120,8 @@ def _row_without_recipe(name: str, context: Context) -> RecipeRow:
     except EnvbuildError:
         record = None
     over = record.over if record else ""
-    row = RecipeRow(recipe=name, image=over or f"{name}.sif", layer=_layer_of(name, context))
     image = context.settings.cwd / f"{name}.sif"
+    row = RecipeRow(recipe=name, image=over or image.name, layer=_layer_of(name, context))
     if not image.is_file():
         return row
     return structs.replace(_with_image(row, image, None, context), summary="no recipe here")

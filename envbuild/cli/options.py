@@ -124,11 +124,19 @@ def gather_options(kind: Any, name: str, options: Sequence[Option]) -> Callable[
     return decorate
 
 
-BIND_OPTION = values_option("--bind -B binds", "SRC[:DEST][:ro]", "Show a file or folder inside.")
+BIND_OPTION = values_option(
+    "--bind -B binds", "SRC[:DEST][:ro]", "Show another file or folder inside, at DEST."
+)
 _ENTRY = (
     BIND_OPTION,
-    values_option("--env variables", "KEY[=VALUE]", "Set a variable inside, or pass on yours."),
-    values_option("--with packages", "PKG", "Add a package to the image, for this run only."),
+    values_option(
+        "--env variables",
+        "KEY[=VALUE]",
+        "Set a variable inside; without =VALUE, to your own value.",
+    ),
+    values_option(
+        "--with packages", "PKG", "Add a package for this run; the image stays the same."
+    ),
     flag("--dry-run", "Print the command line that would be run."),
 )
 entry_options = gather_options(EntryOptions, "entry", _ENTRY)

@@ -19,7 +19,8 @@ def apt_environment(settings: Settings, config: Path | None = None) -> dict[str,
     """Return the environment in which apt speaks English and reads no configuration but ours."""
     env = {key: value for key, value in settings.environment.items() if key != "APT_CONFIG"}
     if "*" in env.get("no_proxy", "").split(","):  # which apt takes for the name of a host
-        env = {key: value for key, value in env.items() if not PROXY.fullmatch(key)}
+        for name in filter(PROXY.fullmatch, [*env]):
+            del env[name]
     env["LC_ALL"] = "C"
     if config is not None:
         env["APT_CONFIG"] = str(config)

@@ -50,15 +50,18 @@ def _ask_cluster(found: DetectedScheduler, settings: Settings, runner: Runner) -
 
     def ask(*argv: str) -> str:
         result = _call(argv, settings, runner)
-        calls.extend([result] if result else [])
+        if result is None:
+            return ""
+        calls.append(result)
         # a client that fails says why, which is no answer
-        return result.stdout if result and result.code == 0 else ""
+        return "" if result.code else result.stdout
 
     sections = SCHEDULERS[found.scheduler].site_sections(ask)
     if calls and all(result.code for result in calls):
-        what = f"{found.version} is installed here, but does not answer: {calls[0].last_lines(1)}"
+        first = calls[0]
+        what = f"{found.version} is installed here, but does not answer: {first.last_lines(1)}"
         hint = "is its server running, and is this its login node? Ask who runs the cluster"
-        raise HostError(what, where=calls[0].argv[0], hint=hint)
+        raise HostError(what, where=first.argv[0], hint=hint)
     return sections
 
 
