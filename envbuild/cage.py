@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from envbuild.host import ID_COUNT, Host
-from envbuild.names import Texts
+from envbuild.names import Texts, Variables
 from envbuild.run import Command, Runner
 from envbuild.script_files import read_script
 
@@ -95,7 +95,7 @@ def _free_stash(shown: Iterable[Path]) -> str:
     )
 
 
-def _own_folders(env: Mapping[str, str], stash: str, named: Mapping[Path, str]) -> dict[str, str]:
+def _own_folders(env: Variables, stash: str, named: Mapping[Path, str]) -> dict[str, str]:
     """Return a run's variables: folders of root's are left out where the run does not see them."""
     own = {"HOME": f"{stash}/home", "TMPDIR": f"{stash}/tmp"}  # noqa: S108  (the run's own)
     kept = {}

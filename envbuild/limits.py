@@ -93,7 +93,7 @@ LONG_LINE = re.compile(r"^[^\n]{4000,}$", re.MULTILINE)
 ATTRIBUTES = 128 * KIB
 """Bytes of the extended attributes of a file: Linux has 64 KiB of names, and of each value."""
 ATTRIBUTE, ATTRIBUTE_SETS, OWNERS = 16, 0x10000, 0xFFFF
-"""Bytes that an attribute costs beside its own; sets of them, and owners, that squashfs can count."""
+"""Bytes that an attribute costs beside its own; sets of them, and owners, that squashfs counts."""
 PROJECT = 64 * MIB
 """Bytes of a bundle's recipe, lock and scripts; a lock of 1000 packages has 300 kB."""
 ENTRY = 200

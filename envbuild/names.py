@@ -6,6 +6,7 @@ base/sources.py.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -33,6 +34,8 @@ Numbers = tuple[int, ...]
 """Whole numbers in their order, such as the parts of a version."""
 Pairs = tuple[tuple[str, str], ...]
 """Two texts that belong together, such as names and values, in their order."""
+Variables = Mapping[str, str]
+"""Variables of an environment by name."""
 DIRECT = "(direct)"
 """In place of the name of a package that requires another one: the recipe itself requires it."""
 

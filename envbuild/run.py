@@ -10,14 +10,14 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, NoReturn, Protocol
 
 from envbuild.errors import HostError, ToolFailedError, ToolMissingError
 from envbuild.interrupts import ASKED_TO_END
-from envbuild.names import Texts
+from envbuild.names import Texts, Variables
 
 CAPTURE_LIMIT = 8 * 1024 * 1024
 """Bytes kept of each stream; a child that prints more is drained but only its last part is kept."""
@@ -44,7 +44,7 @@ class Command:
 
     argv: Texts
     cwd: Path | None = None
-    env: Mapping[str, str] | None = None
+    env: Variables | None = None
     stdin: str | None = None
     timeout: float | None = None
     log: Path | None = None
@@ -335,9 +335,7 @@ def failure(result: Result, *, timeout: float | None = None) -> ToolFailedError:
     )
 
 
-def beside(
-    argv: Texts, env: Mapping[str, str], tick: Callable[[int], object], *, every: float
-) -> int:
+def beside(argv: Texts, env: Variables, tick: Callable[[int], object], *, every: float) -> int:
     """Run a command with our own terminal, calling ``tick(pid)`` every so many seconds; return its exit code.
 
     Death by a signal is 128 + its number, as shells tell it.  Raises HostError when the program is
@@ -373,7 +371,7 @@ def _ended(process: subprocess.Popen[bytes], patience: float) -> int | None:
     return None
 
 
-def hand_over(argv: Texts, env: Mapping[str, str]) -> NoReturn:
+def hand_over(argv: Texts, env: Variables) -> NoReturn:
     """Replace this process by the command: its exit code, signals and terminal become the user's."""
     try:
         os.execvpe(argv[0], argv, dict(env))  # noqa: S606

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from envbuild.cage import Cage
 from envbuild.errors import UsageError
-from envbuild.names import Numbers, Paths, Texts
+from envbuild.names import Numbers, Paths, Texts, Variables
 from envbuild.run import Command
 from envbuild.store.units import join_numbers
 
@@ -33,7 +33,7 @@ Bind = tuple[Path, str, bool]
 """Source on this machine, absolute target in the container, whether it may be written."""
 
 
-def handed_on(environment: Mapping[str, str]) -> dict[str, str]:
+def handed_on(environment: Variables) -> dict[str, str]:
     """Return the caller's variables that the runtime's processes get."""
     return {key: value for key, value in environment.items() if HANDED_ON.fullmatch(key)}
 
@@ -53,7 +53,7 @@ class ExecOptions:
 
     sealed: bool = True
     binds: Sequence[Bind] = ()
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Variables = field(default_factory=dict)
     gpu: bool = False
     stdin: str | None = None
     timeout: float | None = None
@@ -77,7 +77,7 @@ class BuildOptions:
     fakeroot: bool = True
     binds: Sequence[Bind] = ()
     packer_arguments: str | None = None
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Variables = field(default_factory=dict)
     log: Path | None = None
     timeout: float | None = None
     sandbox: bool = False
@@ -99,7 +99,7 @@ class Runtime:
     name: str
     version: Numbers
     flags: Texts = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Variables = field(default_factory=dict)
     offline: bool = True
     cage: Cage | None = None
     build_cage: Cage | None = None
@@ -150,7 +150,7 @@ class Runtime:
         *,
         overlay: Path | None,
         binds: Sequence[Bind] = (),
-        env: Mapping[str, str] | None = None,
+        env: Variables | None = None,
         timeout: float | None = None,
     ) -> Command:
         """Build the command that runs ``argv`` as root of a user namespace; changes go to a folder.

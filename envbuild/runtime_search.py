@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from envbuild.cage import find_cage
 from envbuild.errors import HostError
 from envbuild.failures import find_known
 from envbuild.host import Host, network_namespaces_work, read_host
-from envbuild.names import Numbers, Texts
+from envbuild.names import Numbers, Texts, Variables
 from envbuild.run import Command, Runner
 from envbuild.runtime import Runtime, handed_on
 from envbuild.settings import Settings
@@ -82,7 +81,7 @@ def parse_version(
     return found[1], tuple(map(int, found[2].split(".")))
 
 
-def _flags(program: Path, name: str, env: Mapping[str, str], host: Host, runner: Runner) -> Texts:
+def _flags(program: Path, name: str, env: Variables, host: Host, runner: Runner) -> Texts:
     """Return what makes ``exec`` work on this host.
 
     Root that lacks a capability must take the way of ordinary users; and where one of those cannot
@@ -116,14 +115,14 @@ def find_squashfuse(runtime: Runtime) -> str | None:
     return next((found for name in SQUASHFUSE if (found := shutil.which(name, path=places))), None)
 
 
-def _built_setuid(program: Path, env: Mapping[str, str], runner: Runner) -> bool:
+def _built_setuid(program: Path, env: Variables, runner: Runner) -> bool:
     built = runner(
         Command(argv=(str(program), "buildcfg"), env=env, timeout=30), check=False
     ).stdout
     return "SUID_INSTALL=1" in built
 
 
-def _clean(environment: Mapping[str, str]) -> dict[str, str]:
+def _clean(environment: Variables) -> dict[str, str]:
     """Leave out the caller's settings of the runtime, but for those in KEPT."""
     clean = {}
     for key, value in environment.items():

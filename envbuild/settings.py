@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from envbuild.errors import UsageError
-from envbuild.names import Paths, Texts
+from envbuild.names import Paths, Texts, Variables
 from envbuild.settings_file import DOWNLOADS, Registry, SettingsFile, read_settings_file
 
 
@@ -52,7 +52,7 @@ class Settings:
     certificates: Path | None = None
     downloads: int = DOWNLOADS
     runtime: str | None = None
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Variables = field(default_factory=dict)
     origin: Mapping[str, str] = field(default_factory=dict)
     stores_below: Paths = ()
     config: Path = Path("/nonexistent/config.toml")
@@ -71,7 +71,7 @@ class Settings:
 class _Sources:
     """Where values come from; ``origin`` collects which source gave each."""
 
-    env: Mapping[str, str]
+    env: Variables
     config: Path
     written: SettingsFile
     home: Path
@@ -99,9 +99,7 @@ class _Sources:
         return self.cwd / text
 
 
-def load_settings(
-    environment: Mapping[str, str] | None = None, cwd: Path | None = None
-) -> Settings:
+def load_settings(environment: Variables | None = None, cwd: Path | None = None) -> Settings:
     """Read the settings of this user.
 
     Variables: ENVBUILD_STORE, ENVBUILD_STORE_BELOW (folders, separated by ":"), ENVBUILD_CONFIG,
@@ -143,7 +141,7 @@ def load_settings(
     )
 
 
-def _open_sources(environment: Mapping[str, str] | None, cwd: Path | None) -> _Sources:
+def _open_sources(environment: Variables | None, cwd: Path | None) -> _Sources:
     env = dict(os.environ if environment is None else environment)
     home = Path(env.get("HOME") or _home_of_user())
     folder = Path(env.get("XDG_CONFIG_HOME") or home / ".config")
@@ -166,7 +164,7 @@ def _channels(written: SettingsFile) -> dict[str, Texts]:
     }
 
 
-def _certificates(env: Mapping[str, str]) -> Path | None:
+def _certificates(env: Variables) -> Path | None:
     bundle = env.get("SSL_CERT_FILE") or env.get("PIP_CERT") or env.get("REQUESTS_CA_BUNDLE")
     return Path(bundle) if bundle else None
 

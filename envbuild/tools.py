@@ -6,14 +6,13 @@ import functools
 import re
 import shutil
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from uv import find_uv_bin
 
 from envbuild.errors import HostError
-from envbuild.names import Numbers, Texts
+from envbuild.names import Numbers, Texts, Variables
 from envbuild.run import Command, Runner
 from envbuild.settings import Settings
 from envbuild.store.units import join_numbers
@@ -101,7 +100,7 @@ def install_hint(name: str, settings: Settings) -> str:
     return package_hint(KINDS[name].package, settings.environment)
 
 
-def package_hint(package: str, environment: Mapping[str, str]) -> str:
+def package_hint(package: str, environment: Variables) -> str:
     """Tell how to get a Debian package: as root of this system, and on a login node where nobody is root."""
     install = f"apt-get install {package}"
     if shutil.which("apt-get", path=environment.get("PATH")) is None:

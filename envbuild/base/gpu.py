@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 from envbuild.base.model import AptPackage, Dist
 from envbuild.data.lookup import framework_held, numbers
 from envbuild.data.package_tables import load_conda
-from envbuild.names import Texts
+from envbuild.names import Texts, Variables
 
 
 def framework_of_dists(dists: Sequence[Dist]) -> str | None:
@@ -43,7 +43,7 @@ def cuda_version(
     dists: Iterable[Dist],
     libraries: Iterable[str],
     texts: Mapping[str, str],
-    environment: Mapping[str, str],
+    environment: Variables,
 ) -> str | None:
     """Return the CUDA version as "major.minor".
 
@@ -75,7 +75,7 @@ def cudnn_version(
     dists: Iterable[Dist],
     libraries: Iterable[str],
     texts: Mapping[str, str],
-    environment: Mapping[str, str],
+    environment: Variables,
     apt: Iterable[AptPackage],
 ) -> str | None:
     """Return the cuDNN version, as precise as possible (sources in the order of CUDA's)."""
@@ -99,7 +99,7 @@ def cudnn_version(
 def nccl_version(
     dists: Iterable[Dist],
     libraries: Iterable[str],
-    environment: Mapping[str, str],
+    environment: Variables,
     apt: Iterable[AptPackage],
 ) -> str | None:
     """Return the NCCL version, or None."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import platform
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
@@ -44,7 +44,7 @@ from envbuild.formats.sif_reader import (
 from envbuild.host import network_namespaces_work
 from envbuild.host_python import HostPython, open_host_python
 from envbuild.lock.digest import lock_digest
-from envbuild.names import Texts
+from envbuild.names import Texts, Variables
 from envbuild.progress import Reporter, Stage
 from envbuild.project.code.uses import Uses, find_uses
 from envbuild.store.layout import final_path
@@ -75,7 +75,7 @@ class CheckHost:
     runtime: Container
     gpu: bool | None = None
     require_gpu: bool = False
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Variables = field(default_factory=dict)
 
 
 def check_image(

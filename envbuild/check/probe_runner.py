@@ -19,7 +19,7 @@ from envbuild.check.plan import ProbeRequest
 from envbuild.failures import explain_failure
 from envbuild.host_python import HostPython
 from envbuild.limits import UNREADABLE
-from envbuild.names import Texts
+from envbuild.names import Texts, Variables
 from envbuild.run import Command, Result, Runner
 from envbuild.runtime import ExecOptions
 
@@ -84,7 +84,7 @@ class ProbeRunner:
         runner: Runner,
         *,
         gpu: bool,
-        environment: Mapping[str, str] | None = None,
+        environment: Variables | None = None,
         network: bool = False,
         host_python: HostPython | None = None,
     ) -> None:

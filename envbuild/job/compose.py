@@ -18,7 +18,7 @@ from envbuild.job.schedulers import features_of
 from envbuild.job.schedulers.protocol import Features, check_owned
 from envbuild.job.sites.site import Site, refuse
 from envbuild.job.track.records import find_record, plain_id, receipt_files
-from envbuild.names import Paths, Texts
+from envbuild.names import Paths, Texts, Variables
 from envbuild.resolve.sources.git import git_environment
 from envbuild.run import Command, Result, Runner
 from envbuild.runtime import Bind
@@ -202,9 +202,7 @@ def check_visible(job: Job, site: Site, settings: Settings, binds: tuple[Bind, .
     )
 
 
-def collect(
-    names: Texts, given: Mapping[str, str], environment: Mapping[str, str]
-) -> dict[str, str]:
+def collect(names: Texts, given: Mapping[str, str], environment: Variables) -> dict[str, str]:
     """Return the values of variables to hand on; raises UsageError naming one that is not set."""
     found = dict(given)
     for name in names:

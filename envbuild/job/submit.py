@@ -23,7 +23,7 @@ from envbuild.job.track.records import (
     require_record_folder,
     save_own_record,
 )
-from envbuild.names import Texts
+from envbuild.names import Texts, Variables
 from envbuild.run import Command, Result
 from envbuild.settings import Settings
 from envbuild.store.atomic import os_errors_as, sync_folder, write_text
@@ -98,7 +98,7 @@ REFUSALS = (
 )
 
 
-def client_environment(environment: Mapping[str, str]) -> dict[str, str]:
+def client_environment(environment: Variables) -> dict[str, str]:
     """Return what a client of the scheduler may see of the caller's environment, with messages in English."""
     return {
         **{key: value for key, value in environment.items() if KEPT.fullmatch(key)},

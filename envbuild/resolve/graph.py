@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
-from envbuild.names import Texts
+from envbuild.names import Texts, Variables
 from envbuild.resolve.stubs import parse_requirements
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class Edge:
 
 
 def walk_requirements(
-    starts: Iterable[tuple[str, str]], requires: Mapping[str, Texts], environment: Mapping[str, str]
+    starts: Iterable[tuple[str, str]], requires: Mapping[str, Texts], environment: Variables
 ) -> tuple[Edge, ...]:
     """Return all requirements in force; extras count where they are asked for.
 
@@ -51,7 +51,7 @@ def walk_requirements(
     return tuple(edges)
 
 
-def _in_force(requires: Texts, extra: str, environment: Mapping[str, str]) -> list[Requirement]:
+def _in_force(requires: Texts, extra: str, environment: Variables) -> list[Requirement]:
     """Return what holds with an extra and did not without it; with none, what always holds."""
     found = []
     for requirement in parse_requirements(requires):

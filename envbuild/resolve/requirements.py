@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from packaging.requirements import Requirement
@@ -11,7 +10,7 @@ from packaging.utils import InvalidName, canonicalize_name
 
 from envbuild.data.package_tables import load_aliases
 from envbuild.errors import UsageError
-from envbuild.names import Texts
+from envbuild.names import Texts, Variables
 from envbuild.recipe.requirement import NO_REQUIREMENT
 from envbuild.resolve.stubs import Stubs
 
@@ -47,7 +46,7 @@ class Direct:
 
 
 def read_directs(
-    requirements: Texts, *, environment: Mapping[str, str], stubs: Stubs
+    requirements: Texts, *, environment: Variables, stubs: Stubs
 ) -> tuple[tuple[Direct, ...], Texts]:
     """Return the direct requirements that apply to the base, and notes about those that do not.
 

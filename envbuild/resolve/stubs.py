@@ -28,7 +28,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from envbuild.base.model import BaseFacts, Dist
-from envbuild.names import Texts
+from envbuild.names import Texts, Variables
 from envbuild.recipe.requirement import NO_REQUIREMENT
 from envbuild.resolve.platform import marker_environment
 from envbuild.store.hashing import hash_text
@@ -241,7 +241,7 @@ def _all_requires(dist: Dist) -> Texts:
 
 
 def _met_requires(
-    dist: Dist, known: Mapping[str, str], environment: Mapping[str, str], *, own_cuda: bool
+    dist: Dist, known: Mapping[str, str], environment: Variables, *, own_cuda: bool
 ) -> Texts:
     """Keep what the base satisfies: a vendor's torch does not ask for wheels it lacks.
 

@@ -7,12 +7,12 @@ import contextlib
 import hashlib
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.errors import EnvbuildError, HostError, IntegrityError, UsageError
-from envbuild.names import Texts
+from envbuild.names import Texts, Variables
 from envbuild.run import Command, Result, Runner
 from envbuild.tools import package_hint
 
@@ -37,7 +37,7 @@ class SignatureVerifier:
     """Signs and verifies; ``signers`` is the pinned allowed signers file (ssh-keygen(1))."""
 
     runner: Runner
-    environment: Mapping[str, str]
+    environment: Variables
     signers: Path | None = None
 
     def sign(self, data: bytes, key: Path) -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from envbuild.base.facts import MARK, probe_functions
 from envbuild.base.oci.layers import Tree
 from envbuild.errors import UsageError
+from envbuild.names import Variables
 
 SEARCH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """PATH of an image that sets none."""
@@ -45,7 +45,7 @@ def is_read(path: str, size: int, *, named: frozenset[str] = frozenset()) -> boo
     return path in named or KEPT.search(path) is not None
 
 
-def named_files(environment: Mapping[str, str]) -> frozenset[str]:
+def named_files(environment: Variables) -> frozenset[str]:
     """Return the paths of pip's files that variables name."""
     values = f"{environment.get('PIP_CONSTRAINT', '')} {environment.get('PIP_CONFIG_FILE', '')}"
     return frozenset(word for word in values.split() if word.startswith("/"))
@@ -54,7 +54,7 @@ def named_files(environment: Mapping[str, str]) -> frozenset[str]:
 class _Layers:
     """An image's files and variables, as the probe asks for them."""
 
-    def __init__(self, tree: Tree, environment: Mapping[str, str]) -> None:
+    def __init__(self, tree: Tree, environment: Variables) -> None:
         self.environ = environment
         self.names, self.real, self.glob, self.mtime = tree.names, tree.real, tree.glob, tree.mtime
         self._tree = tree
@@ -70,7 +70,7 @@ class _Layers:
         return self._tree.kind(path) is not None
 
 
-def read_static(tree: Tree, environment: Mapping[str, str], *, machine: str, where: str) -> str:
+def read_static(tree: Tree, environment: Variables, *, machine: str, where: str) -> str:
     """Return what the probe would print inside the image.
 
     Raises UsageError for an image whose Python is older than 3.6.
@@ -91,7 +91,7 @@ def read_static(tree: Tree, environment: Mapping[str, str], *, machine: str, whe
 
 
 def describe_interpreter(
-    tree: Tree, environment: Mapping[str, str], program: str, *, machine: str, where: str
+    tree: Tree, environment: Variables, program: str, *, machine: str, where: str
 ) -> dict[str, Any]:
     """Tell of an image's Python what a running one tells of itself."""
     real = tree.real(program)
@@ -127,7 +127,7 @@ def describe_interpreter(
     }
 
 
-def _find_program(tree: Tree, environment: Mapping[str, str]) -> str | None:
+def _find_program(tree: Tree, environment: Variables) -> str | None:
     """Return the Python on the image's PATH, None where there is none."""
     folders = [
         folder
@@ -177,7 +177,7 @@ def _python_abi(tree: Tree, stdlib: str, minor: int) -> str:
 
 
 def _search_path(
-    tree: Tree, environment: Mapping[str, str], *, stdlib: str, prefix: str, home: str, minor: int
+    tree: Tree, environment: Variables, *, stdlib: str, prefix: str, home: str, minor: int
 ) -> list[str]:
     """Return sys.path: PYTHONPATH, standard library, site folders and their .pth lines."""
     sites = _site_folders(tree, prefix=prefix, home=home, minor=minor)
@@ -217,6 +217,6 @@ def _pth_folders(tree: Tree, site: str) -> list[str]:
     return found
 
 
-def keep_file(environment: Mapping[str, str]) -> partial[bool]:
+def keep_file(environment: Variables) -> partial[bool]:
     """Return the test that a tree keeps files' contents by."""
     return partial(is_read, named=named_files(environment))

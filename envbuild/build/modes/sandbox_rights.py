@@ -1,4 +1,4 @@
-"""What a tree may not lend to other users of the machine: they can reach its files outside of a container."""
+"""What a tree may not lend to other users of the machine, who reach its files directly."""
 
 from __future__ import annotations
 

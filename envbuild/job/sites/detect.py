@@ -12,7 +12,7 @@ from envbuild.host import read_driver
 from envbuild.job.schedulers import SCHEDULERS
 from envbuild.job.schedulers.protocol import Banner
 from envbuild.job.submit import client_environment
-from envbuild.names import Texts
+from envbuild.names import Texts, Variables
 from envbuild.run import Command, Result, Runner
 from envbuild.runtime_search import MINIMUM, parse_version
 from envbuild.settings import Settings
@@ -126,7 +126,7 @@ def site_text(name: str, found: DetectedScheduler, settings: Settings, runner: R
     return "\n".join(lines) + "\n"
 
 
-def _folder_lines(environment: Mapping[str, str]) -> list[str]:
+def _folder_lines(environment: Variables) -> list[str]:
     if environment.get("SCRATCH", "").startswith("/"):
         return ["[folders]", 'scratch = "$SCRATCH"', ""]
     return []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -12,7 +11,7 @@ from envbuild.base.runnable_root import runnable_root
 from envbuild.context import Context
 from envbuild.errors import HostError, UsageError
 from envbuild.failures import explain_failure
-from envbuild.names import Texts
+from envbuild.names import Texts, Variables
 from envbuild.resolve.platform import python_minor
 from envbuild.resolve.uv.query import uv_environment
 from envbuild.run import OWN_PATH, Command, Result, Runner
@@ -50,7 +49,7 @@ class OnHost:
     python: str
     tools: Path | None
     folder: Path
-    environment: Mapping[str, str]
+    environment: Variables
     runner: Runner
 
     def __call__(self, words: Texts, place: Path, index: str) -> Result:

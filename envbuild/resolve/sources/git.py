@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from envbuild.context import Context
 from envbuild.errors import HostError, NetworkError, UsageError
-from envbuild.names import Texts
+from envbuild.names import Texts, Variables
 from envbuild.net.redact import mask_users, without_user
 from envbuild.recipe.trees import COMMIT, submodule_address
 from envbuild.run import Command, Result
@@ -171,7 +171,7 @@ class _Git:
         return self.last
 
 
-def git_environment(environment: Mapping[str, str]) -> dict[str, str]:
+def git_environment(environment: Variables) -> dict[str, str]:
     """Return git's environment: it names no other repository and asks for no password."""
     kept = {
         name: value
