@@ -23,6 +23,7 @@ from envbuild.check.model import Report
 from envbuild.errors import EnvbuildError
 from tests.sick.real.blind_cases import BLIND_HEALTHY, BLIND_SICK
 from tests.sick.real.cases import HEALTHY, SICK, Case
+from tests.sick.real.fifth_cases import FIFTH_HEALTHY, FIFTH_SICK
 from tests.sick.real.first_cases import FIRST_HEALTHY, FIRST_SICK
 from tests.sick.real.follow import follow_hints
 from tests.sick.real.fourth_cases import FOURTH_HEALTHY, FOURTH_SICK
@@ -50,16 +51,18 @@ EVERY = (
     *(*HEALTHY, *MORE_HEALTHY, *THREAD_HEALTHY, *SIGHT_HEALTHY, *ORDER_HEALTHY),
     *(*ROUND_HEALTHY, *BLIND_HEALTHY, *WIDE_HEALTHY, *FIRST_HEALTHY),
     *(*USE_SICK, *USE_HEALTHY, *THIRD_SICK, *THIRD_HEALTHY, *FOURTH_SICK, *FOURTH_HEALTHY),
+    *(*FIFTH_SICK, *FIFTH_HEALTHY),
 )
 
 NEW_SICK = (
     *(*SIGHT_SICK, *ORDER_SICK, *ROUND_SICK, *BLIND_SICK, *WIDE_SICK, *FIRST_SICK),
-    *(*USE_SICK, *THIRD_SICK, *FOURTH_SICK),
+    *(*USE_SICK, *THIRD_SICK, *FOURTH_SICK, *FIFTH_SICK),
 )
 """Trees that are proved and followed in one go."""
 NEW_HEALTHY = (
     *(*SIGHT_HEALTHY, *ORDER_HEALTHY, *ROUND_HEALTHY, *BLIND_HEALTHY, *WIDE_HEALTHY),
     *(*FIRST_HEALTHY, *USE_HEALTHY, *THIRD_HEALTHY, *FOURTH_HEALTHY),
+    *FIFTH_HEALTHY,
 )
 
 
