@@ -100,16 +100,10 @@ READ: dict[str, tuple[Callable[[str], object], str]] = {
         gather("a.ipynb"),
         '{"cells": [{"cell_type": "code", "source": "import six\\n' + " " * N + 'x"}]}',
     ),
-    "fences of a README": (gather("README.md"), "```\npip install six\n" + "`" * N + "\n"),
     "digits of CUDA's release": (
         gather("environment.yml"),
         "dependencies:\n- six\n- cudatoolkit=" + "1" * N + "\n",
     ),
-    "shells of a here-document": (
-        gather("Dockerfile"),
-        "FROM a\nRUN " + "-ksh" * (N // 4) + " <END\nEND\nRUN cat <<END\nx\nEND\n",
-    ),
-    "places of packages": (gather("install.sh"), "rm site-" * (N // 8)),
 }  # fmt: skip
 """What reads a text, and the text."""
 
