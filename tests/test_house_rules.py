@@ -53,6 +53,7 @@ FOUNDATIONS = (
     "net",
     "parts",
     "progress",
+    "python_code",
     "quota",
     "run",
     "runtime",

@@ -30,6 +30,7 @@ from envbuild.project.conda.locked_lists import is_conda_list
 from envbuild.project.draft.propose import _next_pythons
 from envbuild.project.gather import gather_findings
 from envbuild.recipe.trees import GIT
+from envbuild.resolve.setup_py.read import read_setup
 from envbuild.resolve.sources.declared import egg_requires, poetry_bounds
 from envbuild.run import Result
 
@@ -129,12 +130,14 @@ def test_a_megabyte_is_read_in_a_minute(
 
 
 DIGITS = "1" * 5000
+SETUP = f"from setuptools import setup\nn = 0x{'f' * 5000}\nsetup(name='a', install_requires=[f'a=={{n}}'])"
 NUMBERS: dict[str, Callable[[], object]] = {
     "Poetry's bounds": lambda: poetry_bounds(f"^{DIGITS}"),
     "a capability": lambda: _arches((f"sm_{DIGITS}",), "sm"),
     "a library": lambda: toolkit_of_library(f"libcudart.so.{DIGITS}"),
     "an import's error": lambda: cure_of_version(f"NumPy {DIGITS}.1 or less"),
     "a Python of a project": lambda: _next_pythons(f"==3.{DIGITS}"),
+    "a setup.py": lambda: read_setup(SETUP, {}),
     "CUDA in conda": lambda: conda_cuda("cudatoolkit", f"={DIGITS}.1"),
 }
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-import warnings
 
 from envbuild.errors import UsageError
+from envbuild.python_code import parse_code
 from envbuild.toml import parse_toml
 
 ENDING = "Extension"
@@ -14,13 +14,9 @@ ENDING = "Extension"
 
 def compiled_in_setup(text: str) -> frozenset[str]:
     """Return the top names of the modules that a setup.py compiles."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of invalid escapes in somebody's strings
-            tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return frozenset()
-    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    tree = parse_code(text)
+    nodes = ast.walk(tree) if tree else ()
+    calls = (node for node in nodes if isinstance(node, ast.Call))
     return frozenset(filter(None, map(_named_extension, calls)))
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
@@ -21,6 +20,7 @@ from envbuild.names import Texts
 from envbuild.project.code.imports import modules_of_lines, source_text
 from envbuild.project.code.reach import loaded_by_programs
 from envbuild.project.tree import ProjectTree, scan_project
+from envbuild.python_code import parse_code
 from envbuild.store.units import as_printable
 
 CONDITIONAL = (
@@ -155,7 +155,7 @@ def _sources(tree: ProjectTree) -> tuple[list[_Source], tuple[frozenset[Path], .
     runs = loaded_by_programs(
         tree, {path: frozenset(modules_of_lines(text)) for path, text in texts.items()}
     )
-    read = {path: _parse(text) for path, text in texts.items()}
+    read = {path: parse_code(text) for path, text in texts.items()}
     parsed = {path: one for path, one in read.items() if one is not None}
     mentioned = set(chain.from_iterable(map(_mentioned, parsed.values())))
     sources = [
@@ -163,15 +163,6 @@ def _sources(tree: ProjectTree) -> tuple[list[_Source], tuple[frozenset[Path], .
         for path, one in parsed.items()
     ]
     return sources, runs
-
-
-def _parse(text: str) -> ast.Module | None:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # invalid escapes of a stranger's strings
-            return ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
 
 
 def _mentioned(tree: ast.Module) -> Iterator[str]:

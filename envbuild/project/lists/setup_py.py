@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 import re
-import warnings
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
@@ -14,6 +12,7 @@ from envbuild.project.lists.declared import split_requirements
 from envbuild.project.lists.requirements import read_requirements
 from envbuild.project.model import FileFindings
 from envbuild.project.tree import is_inside, read_text, shown_path
+from envbuild.python_code import parse_code
 from envbuild.resolve.setup_py.handed import Handed, lines_of
 from envbuild.resolve.setup_py.read import read_setup
 
@@ -46,7 +45,7 @@ def read_setup_py(path: Path, root: Path) -> FileFindings | None:
     """
     file = shown_path(path, root)
     text = read_text(path) or ""
-    if not _is_python(text):
+    if parse_code(text) is None:
         return FileFindings(file=file, notes=(f"{file} is not read: no Python 3",))
     texts = _Texts(path.parent, root)
     handed = read_setup(text, texts)
@@ -110,16 +109,6 @@ def _from_list(other: Path, root: Path, file: str, handed: Handed) -> FileFindin
         cuda=found.cuda,
         complete=len(found.requirements) >= LONG_LIST,
     )
-
-
-def _is_python(text: str) -> bool:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return True
 
 
 def _text_keyword(handed: Handed, keyword: str) -> str | None:

@@ -9,10 +9,10 @@ it is used.
 from __future__ import annotations
 
 import ast
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
+from envbuild.python_code import parse_code
 from envbuild.resolve.setup_py.conditions import ALWAYS, Condition
 from envbuild.resolve.setup_py.expressions import Expressions, Unknown, lines_in, name_of
 from envbuild.resolve.setup_py.handed import Handed, Value
@@ -33,11 +33,8 @@ def read_setup(text: str, files: Mapping[str, str]) -> Handed | None:
 
     ``files`` are the texts that it may read, by their path inside the archive's top folder.
     """
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what the parser thinks of the file's style
-            tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    tree = parse_code(text)
+    if tree is None:
         return None
     walk = _Walk(files)
     try:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from envbuild.python_code import parse_code
 from envbuild.resolve.setup_py.read import read_setup
 from envbuild.resolve.sources.declared import inner_table
 from envbuild.toml import parse_toml
@@ -94,11 +95,8 @@ def _module_attribute(dotted: str, folder: Path) -> str | None:
 
 def _literal_text(text: str, name: str) -> str | None:
     """Return the string that the first assignment of a plain value to a name gives it."""
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-    for node in tree.body:
+    tree = parse_code(text)
+    for node in tree.body if tree else ():
         if isinstance(node, ast.Assign):
             targets = node.targets
         elif isinstance(node, ast.AnnAssign):
