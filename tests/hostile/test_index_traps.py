@@ -17,6 +17,8 @@ from tests.resolve.conftest import (
     base,
     index,
     resolve,
+    resolver_at,
+    resolver_with,
     server,
     settings,
     uv_cache,
@@ -24,7 +26,16 @@ from tests.resolve.conftest import (
 )
 from tests.resolve.loopback import Server
 
-__all__ = ["ask_server", "index", "resolve", "server", "settings", "uv_cache"]
+__all__ = [
+    "ask_server",
+    "index",
+    "resolve",
+    "resolver_at",
+    "resolver_with",
+    "server",
+    "settings",
+    "uv_cache",
+]
 
 Resolve = Callable[..., Resolution]
 RAPIDS = """\
