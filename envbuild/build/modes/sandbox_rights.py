@@ -15,7 +15,8 @@ def withdraw_rights(folder: Path) -> None:
     """
     for top, folders, names in os.walk(folder):
         for name in (*folders, *names):
-            _withdraw_from_path(Path(top, name))
+            with suppress(PermissionError):  # of a subordinate id, which owns nothing outside
+                _withdraw_from_path(Path(top, name))
 
 
 def _withdraw_from_path(path: Path) -> None:
