@@ -117,8 +117,8 @@ LIMITS: list[tuple[Callable[[], float], float]] = [
     (late_imports, 90),
     (wide_lines, 488),
     # programs in strings are files now: their lines, which had no expressions, count no more
-    (expressions_per_line, 4.403),
-    (code_lines, 58_425),
+    (expressions_per_line, 4.404),
+    (code_lines, 58_430),
 ]
 """What was reached; a limit only goes down."""
 

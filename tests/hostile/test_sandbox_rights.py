@@ -6,15 +6,19 @@ import os
 import platform
 import stat
 import tarfile
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from envbuild.build.modes.sandbox_rights import withdraw_rights
+from envbuild.errors import IntegrityError
 from tests.base.interpreters import interpreter
 from tests.base.ociimages import image_of, programs, python_tar, write_layout
 from tests.project import Project
 from tests.support import needs
+
+USER, SUBORDINATE = 65534, 231077
 
 RECIPE = '[recipe]\nname = "lent"\n[base]\nimage = "oci:layout"\n[python]\ndependencies = []\n'
 
@@ -62,6 +66,49 @@ def test_devices_are_closed_and_capabilities_gone(tmp_path: Path) -> None:
     withdraw_rights(tmp_path)
     assert stat.S_IMODE((tmp_path / "disk").stat().st_mode) == 0o600
     assert os.listxattr(tmp_path / "program") == []
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root makes folders of other users")
+@pytest.mark.parametrize(
+    ("mode", "group", "is_refused"),
+    [
+        (0o711, SUBORDINATE, True),
+        (0o710, USER, True),
+        (0o701, SUBORDINATE, True),
+        (0o700, SUBORDINATE, False),
+        (0o750, SUBORDINATE, False),
+        (0o755, SUBORDINATE, False),
+    ],
+)
+def test_a_folder_of_a_subordinate_id_that_hides_what_others_reach(
+    mode: int, group: int, is_refused: bool
+) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        tree = Path(name)
+        tree.chmod(0o755)
+        for path in (tree / "su", tree / "shut/su"):
+            path.parent.mkdir(exist_ok=True)
+            path.write_text("")
+            os.chown(path, USER, USER)
+            path.chmod(0o4755)
+        os.chown(tree / "shut", SUBORDINATE, group)
+        (tree / "shut").chmod(mode)
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                os.setgroups([])
+                os.setgid(USER)
+                os.setuid(USER)
+                withdraw_rights(tree)
+                code = 0
+            except IntegrityError as error:
+                code = error.code
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == (6 if is_refused else 0)
+        if mode == 0o755:
+            assert not (tree / "shut/su").stat().st_mode & stat.S_ISUID
 
 
 @pytest.mark.live

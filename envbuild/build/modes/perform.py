@@ -108,9 +108,7 @@ def _build_failure(result: Result, request: DefinitionBuild) -> ToolFailedError 
     if isinstance(failure, SpaceError):
         return SpaceError(failure.what, where=request.tmpdir, hint=hint)
     return ToolFailedError.of(
-        without_progress(result),
-        f"the build of {request.name} failed: {failure.what}",
-        hint=hint,
+        without_progress(result), f"the build of {request.name} failed: {failure.what}", hint=hint
     )
 
 

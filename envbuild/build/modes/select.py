@@ -127,11 +127,7 @@ class ModeChoice:
 
 
 def read_capabilities(
-    settings: Settings,
-    runner: Runner,
-    host: Host | None = None,
-    *,
-    runtime: Runtime | None = None,
+    settings: Settings, runner: Runner, host: Host | None = None, *, runtime: Runtime | None = None
 ) -> HostCapabilities:
     """Look at this machine; starts a user namespace that ends at once.
 
@@ -183,8 +179,7 @@ def select_mode(
         passed.append((mode, why))
     reasons = "".join(f"\n  {mode}: {why}" for mode, why in passed)
     raise HostError(
-        f"{recipe.name} cannot be built on this machine:{reasons}",
-        hint=_give_advice(host, passed),
+        f"{recipe.name} cannot be built on this machine:{reasons}", hint=_give_advice(host, passed)
     )
 
 

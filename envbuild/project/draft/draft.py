@@ -89,11 +89,7 @@ def draft_recipe(
     builder.old = old_uses(gathered.tree)
     sort_frameworks(builder, cleaned)
     base = _choose_base(builder, cleaned, driver, gpu)
-    kept = (
-        cleaned.requirements
-        if base.exact
-        else [companion_unpinned(requirement) for requirement in cleaned.requirements]
-    )
+    kept = cleaned.requirements if base.exact else map(companion_unpinned, cleaned.requirements)
     kept = [_bounded_by_code(builder, requirement, base.python) for requirement in kept]
     builder.requirements = without_others(kept, base.python, cleaned)
     _note_cleaning(builder, cleaned)
