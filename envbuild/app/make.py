@@ -207,7 +207,8 @@ def _in_working_mode(
     context.report.say(f"{spec.recipe.name}: {choice}")
     if choice.mode == spec.mode:
         return spec
-    return build_spec(source, spec.lock, spec.target, choice.mode, context)
+    target = _target_of(source, choice.mode, request, context)
+    return build_spec(source, spec.lock, target, choice.mode, context)
 
 
 def _require_trust(spec: BuildSpec, request: MakeRequest, context: Context) -> None:
