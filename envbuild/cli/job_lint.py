@@ -9,7 +9,7 @@ import click
 
 from envbuild.cli.output import json_option, print_json, print_text
 from envbuild.errors import UsageError
-from envbuild.job.lint.dialects import DIALECTS
+from envbuild.job.lint.batch import DIALECTS
 from envbuild.job.lint.lint import lint_script
 from envbuild.store.units import count_noun
 
@@ -36,7 +36,7 @@ def command(file: Path, *, as_json: bool) -> int:
     if script.dialect is None and script.other_scheduler:
         print_text(f"the lines for {script.other_scheduler} are not judged, only the commands")
     elif script.dialect is None:
-        *others, last = (dialect.title for dialect in DIALECTS)
+        *others, last = (features.title for features, _ in DIALECTS.values())
         print_text(f"no line for {', '.join(others)} or {last}: judged as a plain script")
     for finding in findings:
         print_text(f"line {finding.line}: {click.style(finding.reason, bold=True)}")

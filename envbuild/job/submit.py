@@ -13,8 +13,8 @@ from envbuild.context import Context
 from envbuild.errors import HostError, ToolFailedError, ToolMissingError, UsageError
 from envbuild.job.model import Image, Job, Record
 from envbuild.job.render.script import receipt_pattern, render
-from envbuild.job.schedulers import features_of, scheduler_of
-from envbuild.job.schedulers.protocol import log_pattern
+from envbuild.job.schedulers import SCHEDULERS, features_of, scheduler_of
+from envbuild.job.schedulers.protocol import Cause, log_pattern
 from envbuild.job.sites.site import Site
 from envbuild.job.track.records import (
     job_folder,
@@ -32,66 +32,73 @@ PATIENCE = 120.0
 """Seconds that a client of the scheduler gets; a busy controller answers slowly, a dead one
 never."""
 
+OWN_VARIABLES = (scheduler.features.client_variables for scheduler in SCHEDULERS.values())
 KEPT = re.compile(
     r"PATH|HOME|USER|LOGNAME|SHELL|LANG|TZ|KRB5CCNAME|LD_LIBRARY_PATH|MODULEPATH|MODULESHOME|LOADEDMODULES|_LMFILES_|"
-    r"LMOD_\w+|SLURM_CONF|SGE_ROOT|SGE_CELL|SGE_CLUSTER_NAME|SGE_QMASTER_PORT|SGE_EXECD_PORT|"
-    r"PBS_CONF_FILE|PBS_EXEC|PBS_SERVER|PBS_DEFAULT|MUNGE_SOCKET|TMPDIR"
+    rf"LMOD_\w+|{'|'.join(filter(None, OWN_VARIABLES))}|MUNGE_SOCKET|TMPDIR"
 )
-"""Variables that a scheduler's client gets.  Others change what it does or prints (SBATCH_*,
-SQUEUE_FORMAT), or are secrets that would go into the job's record."""
+"""Variables that a scheduler's client gets.  Others change what it does or prints
+(SBATCH_*, SQUEUE_FORMAT), or are secrets that would go into the job's record."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Refusal:
-    """A text of a scheduler that refuses a job, what it means and what to do."""
+    """Why a job is refused: what it means and what to do.
 
-    pattern: str
+    ``pattern`` is of words of several schedulers, and of what sites put before them; their own
+    words are in their ``Features``.
+    """
+
+    cause: Cause
+    pattern: str = "$^"
     what: str
     hint: str
 
 
 REFUSALS = (
     Refusal(
-        pattern=r"Invalid account|account/partition combination|Unknown project|invalid (?:account|project)|"
-        r"job rejected: the (?:requested )?project|Invalid Account",
+        cause="account",
+        pattern="Unknown project|invalid (?:account|project)",
         what="the account is not accepted",
         hint="check --account; the site's own tools list yours (sacctmgr show assoc user=$USER, id -Gn, show_quota)",
     ),
     Refusal(
-        pattern=r"accounting/QOS policy|MaxSubmitJob|would exceed .* limit|exceeds.*limit|max_u_jobs|"
-        r"job rejected: .*(?:limit|maximum)|you do not have enough",
+        cause="limit",
+        pattern="would exceed .* limit|exceeds.*limit|you do not have enough",
         what="a limit or quota of the account is reached",
         hint="wait until some of your jobs have ended, or ask for less",
     ),
     Refusal(
-        pattern=r"violates queue and/or server resource limits",
+        cause="queue-limit",
         what="the job asks for more than its queue or the server gives",
         hint="ask for less time, memory or nodes, or for another --partition (qstat -Qf shows the limits)",
     ),
     Refusal(
-        pattern=r"Invalid job array specification|array (?:task|index).* (?:exceed|larger|limit)|max_array_size",
+        cause="array",
+        pattern="array (?:task|index).* (?:exceed|larger|limit)",
         what="the array has more tasks than the scheduler takes",
         hint="submit it in parts; [limits] array in the site file says how many (envbuild site init writes it)",
     ),
     Refusal(
-        pattern=r"invalid partition specified|Unknown queue|no suitable queues|unknown queue",
+        cause="queue",
+        pattern="[Uu]nknown queue",
         what="no queue can ever run this job",
         hint="ask for less, or for another --partition",
     ),
     Refusal(
-        pattern=r"node configuration is not available|Memory specification can not be satisfied|"
-        r"nodes? count specification invalid|CPU count per node can not be satisfied",
+        cause="node",
         what="no node has what the job asks for",
         hint="ask for fewer GPUs, cores or less memory per node",
     ),
     Refusal(
-        pattern=r"[Uu]nknown resource|Invalid generic resource|illegal .*resource|resource_list is invalid",
+        cause="resource",
+        pattern="[Uu]nknown resource|illegal .*resource",
         what="the scheduler does not know a resource that the site file names",
         hint="the site file is out of date: compare it with the site's documentation (envbuild site show)",
     ),
     Refusal(
-        pattern=r"Unable to contact|cannot connect to server|unable to send message|Connection refused|"
-        r"got send error|can't get configuration|unable to contact qmaster|Could not establish a configuration source",
+        cause="silent",
+        pattern="Unable to contact|Connection refused",
         what="the scheduler does not answer",
         hint="try again later; nothing was submitted",
     ),
@@ -261,7 +268,11 @@ def refusal(site: Site, result: Result) -> ToolFailedError:
         return ToolFailedError.of(result, what, where=where, hint=hint)
     output = result.last_lines(6) or "nothing"
     whole = f"{result.stderr}\n{result.stdout}"
-    row = next((row for row in REFUSALS if re.search(row.pattern, whole)), None)
+    own = features_of(site).refusals
+    rows = (
+        row for row in REFUSALS if re.search(f"{row.pattern}|{own.get(row.cause, '$^')}", whole)
+    )
+    row = next(rows, None)
     if row is None:
         what = f"the job was refused; {program} said (exit code {result.code}):\n{output}"
         return ToolFailedError.of(result, what, where=where)

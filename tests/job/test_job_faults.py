@@ -139,29 +139,46 @@ def test_no_client(fake: Fake, site_name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "meaning"),
+    ("site_name", "said", "meaning"),
     [
-        ("sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified", "the account is not accepted"),
-        ("sbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit)", "a limit or quota of the account is reached"),
-        ("sbatch: error: Batch job submission failed: Requested node configuration is not available", "no node has what the job asks for"),
-        ('Unable to run job: job rejected: the requested project "nosuch" does not exist\nExiting.', "the account is not accepted"),
-        ("sbatch: fatal: Could not establish a configuration source", "the scheduler does not answer"),
-        ("sbatch: error: Memory specification can not be satisfied", "no node has what the job asks for"),
-        ("Unable to run job: error: no suitable queues\nExiting.", "no queue can ever run this job"),
-        ('Unable to run job: unknown resource "nosuch"', "the scheduler does not know a resource that the site file names"),
-        ("qsub: Unknown queue", "no queue can ever run this job"),
-        ("qsub: would exceed queue generic's per-user limit", "a limit or quota of the account is reached"),
-        ("qsub: cannot connect to server vm (errno=111)", "the scheduler does not answer"),
-        ("qsub: something new", "the job was refused"),
+        ("amane", "sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified", "the account is not accepted"),
+        ("amane", "sbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit)", "a limit or quota of the account is reached"),
+        ("amane", "sbatch: error: Batch job submission failed: Requested node configuration is not available", "no node has what the job asks for"),
+        ("tsubame4", 'Unable to run job: job rejected: the requested project "nosuch" does not exist\nExiting.', "the account is not accepted"),
+        ("amane", "sbatch: fatal: Could not establish a configuration source", "the scheduler does not answer"),
+        ("amane", "sbatch: error: Memory specification can not be satisfied", "no node has what the job asks for"),
+        ("tsubame4", "Unable to run job: error: no suitable queues\nExiting.", "no queue can ever run this job"),
+        ("tsubame4", 'Unable to run job: unknown resource "nosuch"', "the scheduler does not know a resource that the site file names"),
+        ("abci3", "qsub: Unknown queue", "no queue can ever run this job"),
+        ("abci3", "qsub: would exceed queue generic's per-user limit", "a limit or quota of the account is reached"),
+        ("abci3", "qsub: cannot connect to server vm (errno=111)", "the scheduler does not answer"),
+        ("abci3", "qsub: Job violates queue and/or server resource limits", "the job asks for more than its queue or the server gives"),
+        ("abci3", "qsub: Invalid Account", "the account is not accepted"),
+        ("amane", "sbatch: error: Batch job submission failed: Invalid job array specification", "the array has more tasks than the scheduler takes"),
+        ("tsubame4", "Unable to run job: got send error\nExiting.", "the scheduler does not answer"),
+        ("abci3", "qsub: something new", "the job was refused"),
     ],
 )  # fmt: skip
-def test_refusals_are_explained_in_their_own_words(fake: Fake, said: str, meaning: str) -> None:
-    fake.client(f"cat >&2 <<'END'\n{said}\nEND\nexit 1", "sbatch")
+def test_refusals_are_explained_in_their_own_words(
+    fake: Fake, site_name: str, said: str, meaning: str
+) -> None:
+    fake.client(f"cat >&2 <<'END'\n{said}\nEND\nexit 1", "sbatch", "qsub")
     with pytest.raises(ToolFailedError) as told:
-        hand_in(fake, "amane")
+        hand_in(fake, site_name)
     assert told.value.what.startswith(meaning)
     assert said in told.value.what
-    assert told.value.where == "site amane"
+    assert told.value.where == f"site {site_name}"
+
+
+@pytest.mark.parametrize("name", [name for name, one in SCHEDULERS.items() if one.features.queues])
+def test_what_a_new_scheduler_must_say_of_itself(name: str) -> None:
+    features = SCHEDULERS[name].features
+    assert {"account", "silent"} <= set(features.refusals)
+    # the sampler of a job finds the job's processes by its number
+    numbers = re.findall(
+        r'"(\w+)"', script_text("use.py").partition("JOBS = ")[2].partition("\n")[0]
+    )
+    assert any(number in features.shell.id for number in numbers)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

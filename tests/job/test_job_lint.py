@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envbuild.cli import run_cli
-from envbuild.job.lint.dialects import DIALECTS, Dialect
+from envbuild.job.lint.batch import DIALECTS
 from envbuild.job.lint.lint import OWN_RULES, lint_script
 from envbuild.job.schedulers import SCHEDULERS
 from envbuild.settings import Settings
@@ -185,12 +185,15 @@ def test_the_verb_says_line_reason_and_fix(
 
 def test_every_scheduler_with_a_queue_has_a_row_of_what_goes_wrong() -> None:
     queues = {name for name, one in SCHEDULERS.items() if one.features.queues}
-    assert {dialect.name for dialect in DIALECTS} == queues
+    assert set(DIALECTS) == queues
     assert set(OWN_RULES) <= queues
 
 
-@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
-def test_a_script_is_read_as_that_of_its_scheduler(dialect: Dialect) -> None:
-    script, _ = lint_script(f"#!/bin/bash\n{dialect.prefix} -o log\necho {dialect.submit_folder}\n")
+@pytest.mark.parametrize("name", DIALECTS)
+def test_a_script_is_read_as_that_of_its_scheduler(name: str) -> None:
+    features, dialect = DIALECTS[name]
+    script, _ = lint_script(
+        f"#!/bin/bash\n{features.prefix} -o log\necho {dialect.submit_folder}\n"
+    )
     assert script.dialect is dialect
     assert script.find_option("-o", "--output") == (2, "log")

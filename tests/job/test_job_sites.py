@@ -176,7 +176,7 @@ def test_a_pbs_site_describes_itself(user_settings: Settings) -> None:
             {"qsub_--version": "Version: 6.1.3\nCommit: 7c4ca2d1"},
             "Torque runs here, for which envbuild writes no jobs",
         ),
-        ({}, "no scheduler answers here (asked: sbatch, qsub, qstat)"),
+        ({}, "no scheduler answers here (asked: sbatch, qstat, qsub)"),
     ],
 )
 def test_qsub_is_the_name_of_many(

@@ -7,10 +7,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from envbuild.job.lint.dialects import DIALECTS, Dialect
+from envbuild.job.schedulers import SCHEDULERS
+from envbuild.job.schedulers.dialect import Dialect
+from envbuild.job.schedulers.protocol import Features
 from envbuild.limits import split_words
 from envbuild.names import Texts
 
+DIALECTS = {
+    name: (scheduler.features, scheduler.features.dialect)
+    for name, scheduler in SCHEDULERS.items()
+    if scheduler.features.dialect
+}
+"""The schedulers whose lines the rules read: what each can do, and how its scripts are written."""
 OTHERS = {
     "#PJM": "Fujitsu's Technical Computing Suite",
     "#BSUB": "LSF",
@@ -52,13 +60,23 @@ class ScriptCommand:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchScript:
-    """A script: ``dialect`` is that of most of its directives, None where it has none."""
+    """A script: ``scheduler`` is that of most of its directives, None where it has none."""
 
     lines: Texts
-    dialect: Dialect | None
+    scheduler: Features | None
     directives: tuple[Directive, ...]
     commands: tuple[ScriptCommand, ...]
     several: bool
+
+    @property
+    def dialect(self) -> Dialect | None:
+        """How scripts for its scheduler are written."""
+        return self.scheduler.dialect if self.scheduler else None
+
+    @property
+    def title(self) -> str:
+        """What people call its scheduler."""
+        return self.scheduler.title if self.scheduler else ""
 
     @cached_property
     def options(self) -> tuple[tuple[int, str, str], ...]:
@@ -110,17 +128,23 @@ def read_batch(text: str) -> BatchScript:
     inside = _text_lines(lines)
     commands = tuple(_commands(lines, inside))
     first = commands[0].line if commands else len(lines) + 1
-    found: dict[Dialect, list[Directive]] = {}
-    for dialect in DIALECTS:
+    found: dict[str, list[Directive]] = {}
+    for name, (features, dialect) in DIALECTS.items():
+        beginning = re.compile(re.escape(features.prefix) + dialect.directive_end)
         for number, line in enumerate(lines, 1):
-            if number not in inside and dialect.directive.match(line):
-                text = dialect.directive.sub("", line).strip()
+            if number not in inside and beginning.match(line):
+                text = beginning.sub("", line).strip()
                 directive = Directive(line=number, text=text, late=number > first)
-                found.setdefault(dialect, []).append(directive)
-    most = max(found, key=lambda dialect: len(found[dialect]), default=None)
+                found.setdefault(name, []).append(directive)
+    # of two with as many lines: "#$" begins other comments as well
+    most = max(
+        found,
+        key=lambda name: (len(found[name]), DIALECTS[name][0].prefix[1:].isalpha()),
+        default=None,
+    )
     return BatchScript(
         lines=lines,
-        dialect=most,
+        scheduler=DIALECTS[most][0] if most else None,
         directives=tuple(found[most]) if most else (),
         commands=commands,
         several=len(found) > 1,

@@ -56,7 +56,7 @@ def find_no_folder(script: BatchScript) -> Iterator[LintFinding]:
     yield LintFinding(
         kind="no-folder",
         line=relative.line,
-        reason=f"{dialect.title} starts the job in your home folder",
+        reason=f"{script.title} starts the job in your home folder",
         fix=start.fix,
     )
 
@@ -177,7 +177,7 @@ def find_foreign_variables(script: BatchScript) -> Iterator[LintFinding]:
         found = re.search(script.dialect.foreign, command.text)
         guarded = re.search(r":-|:=|\[\[? |\bif\b|-z|-n ", command.text)
         if found and not guarded and f"{found[1]}=" not in script.body:
-            reason = f"{script.dialect.title} sets no {found[1]}: it is empty"
+            reason = f"{script.title} sets no {found[1]}: it is empty"
             fix = script.dialect.variables
             yield LintFinding(kind="foreign-variable", line=command.line, reason=reason, fix=fix)
             return
@@ -193,7 +193,7 @@ def find_own_paths(script: BatchScript) -> Iterator[LintFinding]:
     # a script that asks whether it is a job has another way for it
     if re.search(rf"\[.*\$\{{?{fix[1:]}\b|\$\{{{fix[1:]}:", script.body):
         return
-    reason = f"{script.dialect.title} runs a copy of the script, in a folder of its own"
+    reason = f"{script.title} runs a copy of the script, in a folder of its own"
     yield LintFinding(kind="own-path", line=found.line, reason=reason, fix=fix)
 
 

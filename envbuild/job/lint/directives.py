@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from difflib import SequenceMatcher
 from pathlib import Path
 
-from envbuild.job.lint.batch import BatchScript
-from envbuild.job.lint.dialects import DIALECTS
+from envbuild.job.lint.batch import DIALECTS, BatchScript
 from envbuild.job.lint.finding import LintFinding
 
 LONG = (
@@ -54,7 +53,7 @@ def find_late(script: BatchScript) -> Iterator[LintFinding]:
     if late:
         first = script.commands[0].line
         reason = (
-            f"{script.dialect.title} reads no directive behind the first command (line {first}):"
+            f"{script.title} reads no directive behind the first command (line {first}):"
             f" {len(late)} are ignored"
         )
         yield LintFinding(
@@ -68,7 +67,8 @@ def find_late(script: BatchScript) -> Iterator[LintFinding]:
 def find_misspelt(script: BatchScript) -> Iterator[LintFinding]:
     """Find a prefix with letters out of order or in small ones: it is a comment."""
     first = script.commands[0].line if script.commands else len(script.lines) + 1
-    words = [dialect.prefix[1:] for dialect in DIALECTS if dialect.prefix[1:].isalpha()]
+    prefixes = [features.prefix[1:] for features, _ in DIALECTS.values()]
+    words = [prefix for prefix in prefixes if prefix.isalpha()]
     for number, line in enumerate(script.lines[: first - 1], 1):
         found = re.match(r"#([A-Za-z]{3,8}) ?(?=-{1,2}[A-Za-z])", line)
         if not found:
@@ -99,7 +99,7 @@ def find_variables(script: BatchScript) -> Iterator[LintFinding]:
         found = re.search(r"\$\{?[A-Za-z_]\w*\}?|\$\(|`", text)
         if found and not directive.late:
             fix = script.dialect.instead_of_variables
-            reason = f"{script.dialect.title} expands no {found[0]} in a directive"
+            reason = f"{script.title} expands no {found[0]} in a directive"
             yield LintFinding(
                 kind="variable-in-directive", line=directive.line, reason=reason, fix=fix
             )
@@ -123,9 +123,9 @@ def find_spaces(script: BatchScript) -> Iterator[LintFinding]:
 
 def find_typography(script: BatchScript) -> Iterator[LintFinding]:
     """Find dashes and quotes of a web page or a word processor."""
-    if script.dialect is None:
+    if script.scheduler is None:
         return
-    prefix = re.escape(script.dialect.prefix)
+    prefix = re.escape(script.scheduler.prefix)
     for number, line in enumerate(script.lines, 1):
         if re.match(rf"{prefix}\s*[-\u2010-\u2015\u2212]", line):
             text = re.sub(r"\s#.*$", "", line[1:])

@@ -53,7 +53,7 @@ def lint_script(
 ) -> tuple[BatchScript, tuple[LintFinding, ...]]:
     """Return a script as it was read, and its traps; it is submitted from ``folder``."""
     script = read_batch(text)
-    own = OWN_RULES.get(script.dialect.name, ()) if script.dialect else ()
+    own = OWN_RULES.get(script.scheduler.name, ()) if script.scheduler else ()
     found: Iterable[Iterator[LintFinding]] = (rule(script) for rule in (*RULES, *own))
     more = (directives.find_crlf(script, text), directives.find_logs(script, folder))
     findings = chain(chain.from_iterable(found), chain.from_iterable(more))

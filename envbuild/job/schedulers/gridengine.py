@@ -6,6 +6,12 @@ import re
 
 from envbuild.job.model import Job, Status
 from envbuild.job.request.units import clock, clock_seconds, short_memory, time_text
+from envbuild.job.schedulers.dialect import (
+    RESOURCES_OF_MEMORY,
+    Dialect,
+    HomeStart,
+    SharedLog,
+)
 from envbuild.job.schedulers.protocol import (
     Ask,
     Banner,
@@ -80,6 +86,26 @@ preempted() {
 """
 QUEUES = 20
 """Queues that are asked for their limits: one call each."""
+DIALECT = Dialect(
+    # its prefix also begins other comments
+    directive_end=r"\s*(?=-)",
+    reads_late=True,
+    time_resources=("walltime", "h_rt"),
+    memory_resources=RESOURCES_OF_MEMORY,
+    array_option="-t",
+    log_loss="Grid Engine puts the job into the state Eqw",
+    shared_log=SharedLog(
+        pattern=r"(?!.*TASK_ID).*\.\w+$",
+        reason="all tasks of the array write to one log",
+        fix="$TASK_ID in its name",
+    ),
+    home_start=HomeStart(
+        options=("-cwd", "-wd"), pattern=r"\b(?:cd|pushd)\b|SGE_O_WORKDIR", fix="#$ -cwd"
+    ),
+    submit_folder="$SGE_O_WORKDIR",
+    variables="JOB_ID, SGE_*",
+    foreign=r"\$\{?((?:SLURM_|PBS_)[A-Z_]+)\}?",
+)
 
 
 class GridEngine:
@@ -106,6 +132,15 @@ class GridEngine:
         array_source="qsub(1), -t",
         unknown=r"error: job id \d+ not found|do not exist",
         owned=OWNED,
+        client_variables="SGE_ROOT|SGE_CELL|SGE_CLUSTER_NAME|SGE_QMASTER_PORT|SGE_EXECD_PORT",
+        refusals={
+            "account": "job rejected: the (?:requested )?project",
+            "limit": "job rejected: .*(?:limit|maximum)|max_u_jobs",
+            "queue": "no suitable queues",
+            "silent": "unable to send message|got send error|can't get configuration|"
+            "unable to contact qmaster",
+        },
+        dialect=DIALECT,
         shell=Shell(
             id="id=${JOB_ID:-$$}",
             task='task=${SGE_TASK_ID:-}\n[ "$task" != undefined ] || task=',

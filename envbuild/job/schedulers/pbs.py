@@ -9,6 +9,7 @@ from typing import Any
 
 from envbuild.job.model import Job, Status
 from envbuild.job.request.units import clock, clock_seconds, short_memory, time_text
+from envbuild.job.schedulers.dialect import RESOURCES_OF_MEMORY, Dialect, HomeStart
 from envbuild.job.schedulers.protocol import (
     Ask,
     Banner,
@@ -102,6 +103,23 @@ kill_later() {
 """
 LISTED = 5000
 """Lines of pbsnodes that are read: a large cluster repeats itself."""
+DIALECT = Dialect(
+    instead_of_variables="give it to qsub instead",
+    log_variables_with="nodes",  # Torque (expand_path in its start_exec.c)
+    time_resources=("walltime", "h_rt"),
+    memory_resources=RESOURCES_OF_MEMORY,
+    array_option="-J",
+    log_loss="PBS cannot deliver the log",
+    home_start=HomeStart(
+        options=("-d", "-w"),
+        resources=("wd",),
+        pattern=r"\b(?:cd|pushd|chdir)\b|PBS_O_WORKDIR",
+        fix='cd "$PBS_O_WORKDIR"',
+    ),
+    submit_folder="$PBS_O_WORKDIR",
+    variables="PBS_*",
+    foreign=r"\$\{?((?:SLURM_|SGE_)[A-Z_]+)\}?",
+)
 
 
 class Pbs:
@@ -131,6 +149,15 @@ class Pbs:
         array_source="qsub(1B), -J",
         unknown=r"Unknown Job Id|Job has finished",
         owned=OWNED,
+        client_variables="PBS_CONF_FILE|PBS_EXEC|PBS_SERVER|PBS_DEFAULT",
+        refusals={
+            "account": "Invalid Account",
+            "queue-limit": "violates queue and/or server resource limits",
+            "array": "max_array_size",
+            "resource": "resource_list is invalid",
+            "silent": "cannot connect to server",
+        },
+        dialect=DIALECT,
         shell=Shell(
             id="id=${ENVBUILD_ID:-${PBS_JOBID:-$$}}\nid=${id%%.*}\nid=${id%%[[]*}",
             task="task=${PBS_ARRAY_INDEX:-}",

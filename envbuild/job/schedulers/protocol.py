@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import re
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Protocol
+from typing import Literal, Protocol
 
 from envbuild.errors import ToolFailedError, UsageError
 from envbuild.job.model import Intent, Job, Status
+from envbuild.job.schedulers.dialect import Dialect
 from envbuild.job.sites.site import Site
 from envbuild.names import Texts
 from envbuild.run import Result
@@ -21,6 +22,8 @@ Words = Texts
 """One option of a scheduler with its value: a line of the script, or words of a command line."""
 Ask = Callable[..., str]
 """Run a client with these words and return what it says on both streams."""
+Cause = Literal["account", "limit", "queue-limit", "array", "queue", "node", "resource", "silent"]
+"""Why a job is refused; submit.py has the words for each."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,7 +93,9 @@ class Features:
     ``unknown`` is how a client says that there is no such job: whatever else it says when it fails,
     is no answer. ``owned`` are options that envbuild writes, with the flag that gives them;
     ``joins_options``: the value of one of a single letter may follow without a blank.  ``accounts``
-    are variables that name the account.  ``banner`` is its own client's word, ``strangers`` those
+    are variables that name the account; ``client_variables`` is a pattern of those that its clients need.
+    ``refusals`` are patterns of what they say when they refuse a job, by cause.  ``dialect`` is how
+    its scripts are written, None where they have no lines for it.  ``banner`` is its own client's word, ``strangers`` those
     of others that have clients of the same name.
     """
 
@@ -119,6 +124,9 @@ class Features:
     unknown: str = "$^"
     owned: dict[str, str] = field(default_factory=dict)
     accounts: Words = ()
+    client_variables: str = ""
+    refusals: Mapping[Cause, str] = field(default_factory=dict)
+    dialect: Dialect | None = None
     strangers: tuple[Banner, ...] = ()
 
 

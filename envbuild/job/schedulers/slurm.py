@@ -6,6 +6,7 @@ import re
 
 from envbuild.job.model import Job, Status
 from envbuild.job.request.units import clock, short_memory, time_text
+from envbuild.job.schedulers.dialect import Dialect, SharedLog
 from envbuild.job.schedulers.protocol import (
     Ask,
     Banner,
@@ -106,6 +107,35 @@ await_preemption() {
   [ $? -ne 75 ] || ! preempted || kill -TERM $$
 }
 """
+SBATCH_SHORT = {
+    "-t": "--time", "-o": "--output", "-e": "--error", "-a": "--array", "-n": "--ntasks",
+    "-N": "--nodes", "-G": "--gpus", "-w": "--nodelist", "-J": "--job-name",
+    "-c": "--cpus-per-task",
+    "-p": "--partition", "-A": "--account", "-D": "--chdir",
+}  # fmt: skip
+"""Options of sbatch(1) that have a short form; the others mean little here."""
+DIALECT = Dialect(
+    long_of=SBATCH_SHORT,
+    needs_shebang=True,
+    instead_of_variables="%j, %x, %A and %a",
+    time_options=("--time",),
+    bare_time="minutes",
+    short_time=0,
+    memory_options=("--mem", "--mem-per-cpu", "--mem-per-gpu"),
+    bare_memory="MB",
+    array_option="--array",
+    log_has_host=False,
+    log_loss="Slurm before 23.02 ends the job without a word",
+    shared_log=SharedLog(
+        pattern=r"(?!.*(?:%\d*[ajJ]|\{\{))",
+        reason="all tasks of the array write to one log: Slurm empties it at the start of each",
+        fix="%A_%a in its name",
+    ),
+    submit_folder="$SLURM_SUBMIT_DIR",
+    variables="SLURM_*",
+    foreign=r"\$\{?((?:PBS_(?!NODEFILE)|SGE_)[A-Z_]+)\}?",
+    free_port="MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))",
+)
 
 
 class Slurm:
@@ -127,6 +157,18 @@ class Slurm:
         unknown=r"Invalid job id specified",
         owned=OWNED,
         accounts=("SBATCH_ACCOUNT", "SLURM_ACCOUNT"),
+        client_variables="SLURM_CONF",
+        refusals={
+            "account": "Invalid account|account/partition combination",
+            "limit": "accounting/QOS policy|MaxSubmitJob",
+            "array": "Invalid job array specification",
+            "queue": "invalid partition specified",
+            "node": "node configuration is not available|Memory specification can not be satisfied|"
+            "nodes? count specification invalid|CPU count per node can not be satisfied",
+            "resource": "Invalid generic resource",
+            "silent": "Could not establish a configuration source",
+        },
+        dialect=DIALECT,
         shell=Shell(
             id="id=${SLURM_ARRAY_JOB_ID:-${SLURM_JOB_ID:-$$}}",
             task="task=${SLURM_ARRAY_TASK_ID:-}",
@@ -202,16 +244,8 @@ class Slurm:
     def attach(self, script: str, job: str, *, terminal: bool) -> Words:
         """Return the srun line of a step that shares the job's cores and GPUs (srun(1), --overlap)."""
         shell = ("--pty",) if terminal else ()
-        return (
-            "srun",
-            f"--jobid={job}",
-            "--overlap",
-            "--nodes=1",
-            "--ntasks=1",
-            *shell,
-            "bash",
-            script,
-        )
+        step = ("srun", f"--jobid={job}", "--overlap", "--nodes=1", "--ntasks=1")
+        return (*step, *shell, "bash", script)
 
     def read_id(self, result: Result) -> str:
         """Read "12" or "12;cluster"."""
@@ -304,14 +338,8 @@ def _read_controller(result: Result, job: str) -> Status | None:  # noqa: ARG001
     for line in result.stdout.splitlines():
         found = dict(re.findall(r"(JobState|Reason|ExitCode|NodeList)=(\S+)", line))
         if "JobState" in found:
-            rows.append(
-                (
-                    found["JobState"],
-                    found.get("ExitCode", ""),
-                    found.get("Reason", ""),
-                    found.get("NodeList", ""),
-                )
-            )
+            code, reason, node = (found.get(key, "") for key in ("ExitCode", "Reason", "NodeList"))
+            rows.append((found["JobState"], code, reason, node))
     return None if result.code or not rows else _merged(rows)
 
 

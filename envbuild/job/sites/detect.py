@@ -95,15 +95,17 @@ def detect(settings: Settings, runner: Runner, wanted: str | None = None) -> Det
         found = re.search(banner.pattern, answer, flags=re.MULTILINE)
         if found:
             return DetectedScheduler(scheduler=name, version=found[0], program=banner.argv[0])
+    titles = ", ".join(banner.title for banner in known.values())
+    programs = ", ".join(banner.argv[0] for banner in known.values())
     for banner in STRANGERS:
         answer = _ask(banner.argv, settings, runner)
         if re.search(banner.pattern, answer, flags=re.MULTILINE):
             raise HostError(
                 f"{banner.title} runs here, for which envbuild writes no jobs",
-                hint="known: Slurm, Grid Engine, PBS",
+                hint=f"known: {titles}",
             )
     raise HostError(
-        "no scheduler answers here (asked: sbatch, qsub, qstat)",
+        f"no scheduler answers here (asked: {programs})",
         hint="run it on the login node of the cluster; without one, --on local is this machine",
     )
 
