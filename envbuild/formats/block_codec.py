@@ -123,9 +123,8 @@ def unpack_block(data: bytes, compressor: str, limit: int = BLOCK * 8) -> bytes:
 def _unpack_zstd(data: bytes, limit: int) -> bytes:
     import zstandard  # late: an image that is up to date unpacks nothing
 
-    if (
-        zstandard.frame_content_size(data) > limit
-    ):  # it would be believed, and so many bytes asked for
-        raise IntegrityError("a block says that it is larger than any")
+    # it would be believed, and so many bytes asked for
+    if zstandard.frame_content_size(data) > limit:
+        raise IntegrityError("a block is damaged: it says that it is larger than any")
     unpacked: bytes = zstandard.ZstdDecompressor().decompress(data, max_output_size=limit)
     return unpacked

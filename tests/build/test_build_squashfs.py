@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from envbuild.errors import IntegrityError
@@ -199,7 +199,8 @@ def test_any_tree_survives(tmp_path: Path, wanted: dict[str, bytes | int], mode:
     }
 
 
-@given(st.integers(0, 2**32), st.integers(1, 12))
+@given(seed=st.integers(0, 2**32), count=st.integers(1, 12))
+@example(seed=8362625, count=2)  # a block that says that it is larger than any
 @settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

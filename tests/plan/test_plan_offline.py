@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import runpy
 import socket
 import sys
 
 import pytest
 
+from envbuild.check.probes.shared.stub_driver import MACHINES as STUB_MACHINES
+from envbuild.names import BY_MACHINE
 from envbuild.plan.shell import SCRIPTS
 from envbuild.run import Command, LocalRunner, Result
 
@@ -58,3 +61,7 @@ def test_where_nothing_keeps_the_network_away_nothing_is_started() -> None:
     done = start(*engine("lambda *words: -1"))
     assert (done.code, done.stdout) == (1, "")
     assert done.stderr == ("nothing here can leave the build's network: build with envbuild make\n")
+
+
+def test_programs_of_images_know_every_architecture() -> None:
+    assert set(runpy.run_path(SCRIPT)["MACHINES"]) == set(BY_MACHINE) == set(STUB_MACHINES)
