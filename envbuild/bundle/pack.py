@@ -34,6 +34,7 @@ from envbuild.lock.write import write_lock
 from envbuild.plan.apptainer import with_header
 from envbuild.recipe.model import Source
 from envbuild.store.atomic import os_errors_as, sync_file, sync_folder
+from envbuild.store.hashing import hash_rest
 from envbuild.store.layout import Store
 from envbuild.store.units import human_bytes
 
@@ -222,11 +223,8 @@ def _packed_root(order: BuildSpec, context: Context, work: Path) -> Path:
 def _member(content: Content) -> Member:
     sha256 = content.sha256
     if sha256 is None:
-        digest = hashlib.sha256()
         with content.opened() as file:
-            while chunk := file.read(CHUNK):
-                digest.update(chunk)
-        sha256 = digest.hexdigest()
+            sha256 = hash_rest(file)
     return Member(path=content.path, size=content.size, sha256=sha256, use=content.use)
 
 

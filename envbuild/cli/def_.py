@@ -10,9 +10,8 @@ from envbuild.app.query.export import export_lock
 from envbuild.app.ready_lock import require_fresh_lock
 from envbuild.app.source import find_named_source
 from envbuild.cli.options import choice_option, path_option, recipe_argument
-from envbuild.cli.output import print_text
+from envbuild.cli.output import write_document
 from envbuild.context import Context
-from envbuild.store.atomic import write_text
 
 
 @click.command("def")
@@ -30,7 +29,4 @@ def command(context: Context, *, name: str | None, syntax: str, output: Path | N
     lock = require_fresh_lock(source)
     form = "dockerfile" if syntax == "docker" else "def"
     text = export_lock(form, source.recipe, lock, context)
-    if output is None:
-        print_text(text, nl=False)
-    else:
-        write_text(context.settings.cwd / output, text)
+    write_document(text, output, context)

@@ -11,10 +11,9 @@ from envbuild.app.ready_lock import require_fresh_lock
 from envbuild.app.source import find_named_source
 from envbuild.app.wrap.portal import PortalRequest, export_portal
 from envbuild.cli.options import choice_option, path_option, recipe_argument, value_option
-from envbuild.cli.output import print_text
+from envbuild.cli.output import print_text, write_document
 from envbuild.context import Context
 from envbuild.errors import UsageError
-from envbuild.store.atomic import write_text
 
 FORMATS = (
     *("pylock", "requirements", "dockerfile", "def", "sbom"),
@@ -61,7 +60,4 @@ def command(
     source = find_named_source(name, context)
     lock = require_fresh_lock(source)
     text = export_lock(form, source.recipe, lock, context)
-    if output is None:
-        print_text(text, nl=False)
-    else:
-        write_text(context.settings.cwd / output, text)
+    write_document(text, output, context)

@@ -8,12 +8,15 @@ import textwrap
 import unicodedata
 from collections.abc import Sequence
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
 from envbuild.cli.terminal import ACTING, plain_text
+from envbuild.context import Context
+from envbuild.store.atomic import write_text
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 """The option of every verb that prints values; those that print a document (a lock, a script) have none."""
@@ -25,6 +28,14 @@ NARROWEST = 12
 def print_text(text: str = "", *, err: bool = False, nl: bool = True) -> None:
     """Print a text, of which a terminal only shows what strangers say in it."""
     click.echo(plain_text(text), err=err, nl=nl)
+
+
+def write_document(text: str, output: Path | None, context: Context) -> None:
+    """Write a text to the file of ``-o``, or print it."""
+    if output is None:
+        print_text(text, nl=False)
+    else:
+        write_text(context.settings.cwd / output, text)
 
 
 def print_json(value: Any) -> None:

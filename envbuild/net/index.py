@@ -16,6 +16,7 @@ from packaging.utils import canonicalize_name
 
 from envbuild import limits
 from envbuild.errors import NetworkError, UsageError
+from envbuild.names import Paths
 from envbuild.net.redact import redact
 from envbuild.net.simple import (
     ACCEPT,
@@ -158,16 +159,21 @@ def _default_indexes(settings: Settings) -> Iterator[tuple[str, str | None]]:
         yield str(path), _of_pip_file(path)
 
 
+def _config_folders(settings: Settings) -> Paths:
+    """Return the folders of settings, the user's first (XDG Base Directory Specification)."""
+    env = settings.environment
+    user = env.get("XDG_CONFIG_HOME") or settings.home / ".config"
+    system = (env.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":")
+    return tuple(map(Path, (user, *filter(None, system))))
+
+
 def _uv_files(settings: Settings) -> list[Path]:
     """Return uv's configuration files, the strongest first (uv, "Configuration files")."""
     env = settings.environment
     if env.get("UV_CONFIG_FILE"):
         return [Path(env["UV_CONFIG_FILE"])]
-    user = Path(env.get("XDG_CONFIG_HOME") or settings.home / ".config")
-    system = [
-        Path(folder) for folder in (env.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":") if folder
-    ]
-    return [folder / "uv" / "uv.toml" for folder in (user, *system, Path("/etc"))]
+    folders = (*_config_folders(settings), Path("/etc"))
+    return [folder / "uv" / "uv.toml" for folder in folders]
 
 
 def _of_uv_file(path: Path) -> str | None:
@@ -201,10 +207,7 @@ def _pip_files(settings: Settings) -> list[Path]:
     own = env.get("PIP_CONFIG_FILE")
     if own == "/dev/null":
         return []  # pip's way to switch all of them off
-    user = Path(env.get("XDG_CONFIG_HOME") or settings.home / ".config")
-    system = [
-        Path(folder) for folder in (env.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":") if folder
-    ]
+    user, *system = _config_folders(settings)
     return [
         *([Path(own)] if own else []),
         Path(sys.prefix) / "pip.conf",

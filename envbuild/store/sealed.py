@@ -7,7 +7,6 @@ tells damage, and what was half written; against who may write to the folder it 
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import time
@@ -17,12 +16,11 @@ from typing import BinaryIO
 
 from envbuild.errors import IntegrityError
 from envbuild.store.atomic import commit_file, write_bytes
-from envbuild.store.hashing import hash_bytes
+from envbuild.store.hashing import hash_bytes, hash_rest
 
 SEAL = ".sha256"
 SEALED = ("bases/*.tar", "built/*.whl", "facts/*.json", "facts/*.scheme", "images/*.sif")
 """Patterns of such files in the store."""
-CHUNK = 1 << 22
 SETTLED_SECONDS = 2.0
 """How old the last change has to be: two within a tick of the kernel's clock have the same time."""
 _HASHED: dict[tuple[int, ...], str] = {}
@@ -79,14 +77,9 @@ def read_sealed(path: Path) -> bytes | None:
 
 
 def hash_file(path: Path, advance: Callable[[int], None] | None = None) -> str:
-    """Return ``sha256:…`` over the bytes of a file; ``advance`` is told the bytes that were read."""
-    digest = hashlib.sha256()
+    """Return ``sha256:…`` over the bytes of a file; ``advance`` gets the bytes that were read."""
     with path.open("rb") as file:
-        while chunk := file.read(CHUNK):
-            digest.update(chunk)
-            if advance is not None:
-                advance(len(chunk))
-    return "sha256:" + digest.hexdigest()
+        return "sha256:" + hash_rest(file, advance)
 
 
 def hash_stream(file: BinaryIO) -> str:
@@ -97,14 +90,12 @@ def hash_stream(file: BinaryIO) -> str:
     """
     state = _state(file)
     if state not in _HASHED:
-        digest = hashlib.sha256()
         file.seek(0)
-        while chunk := file.read(CHUNK):
-            digest.update(chunk)
+        sha256 = hash_rest(file)
         if _state(file) != state or time.time() - state[-1] / 1e9 < SETTLED_SECONDS:
             file.seek(0)
-            return digest.hexdigest()
-        _HASHED[state] = digest.hexdigest()
+            return sha256
+        _HASHED[state] = sha256
     file.seek(0)
     return _HASHED[state]
 

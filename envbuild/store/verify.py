@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from envbuild.store.hashing import hash_rest
 from envbuild.store.layout import LAYOUT, Store
 from envbuild.store.sealed import SEALED, seal_path, sealed_hash
-
-CHUNK = 1 << 22
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,13 +45,9 @@ def verify_sealed(store: Store) -> Iterator[StoredItem]:
 
 def is_sound(item: StoredItem, advance: Callable[[int], None]) -> bool:
     """Tell whether a file has its size and hash; ``advance`` gets the bytes read."""
-    digest, size = hashlib.sha256(), 0
     try:
         with item.path.open("rb") as file:
-            while chunk := file.read(CHUNK):
-                digest.update(chunk)
-                size += len(chunk)
-                advance(len(chunk))
+            sha256, size = hash_rest(file, advance), file.tell()
     except OSError:
         return False
-    return size == item.size and digest.hexdigest() == item.sha256
+    return size == item.size and sha256 == item.sha256

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
 
 from envbuild.context import Context
 from envbuild.errors import StaleLockError, UsageError
@@ -17,6 +15,7 @@ from envbuild.net.partial import is_complete
 from envbuild.recipe.model import Source
 from envbuild.recipe.trees import CACHES, project_folder
 from envbuild.store.atomic import commit_file, os_errors_as
+from envbuild.store.hashing import hash_rest
 
 TIME = 315_532_800
 """1980-01-01, in seconds: the time of every member."""
@@ -97,7 +96,7 @@ def _pack_archive(path: Path, target: str, archive: Path) -> str:
             else:
                 raise UsageError("is not an ordinary file, folder or link", where=member)
     with archive.open("rb") as file:
-        return _file_sha256(file)
+        return hash_rest(file)
 
 
 def _list_members(path: Path) -> Iterator[tuple[str, Path]]:
@@ -138,10 +137,3 @@ def _inner_link(link: Path, top: Path) -> str:
             hint="copy the file, or link inside",
         )
     return text
-
-
-def _file_sha256(file: BinaryIO) -> str:
-    digest = hashlib.sha256()
-    while chunk := file.read(1 << 20):
-        digest.update(chunk)
-    return digest.hexdigest()

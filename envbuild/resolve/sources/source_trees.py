@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import email.parser
 import functools
-import hashlib
 import os
 import re
 import zipfile
@@ -26,6 +25,7 @@ from envbuild.resolve.sources.project_name import name_and_version
 from envbuild.resolve.uv.query import building_environment
 from envbuild.run import Command
 from envbuild.store.atomic import commit_file, os_errors_as
+from envbuild.store.hashing import hash_rest
 from envbuild.store.units import human_bytes
 from envbuild.tarread import opened_members
 from envbuild.tools import uv_program
@@ -169,10 +169,7 @@ def _write_archive(folder: Path, top: str, target: Path, places: SourceTreeConte
             member.external_attr = (0o100755 if found.st_mode & 0o100 else 0o100644) << 16
             out.writestr(member, (folder / name).read_bytes())
     with target.open("rb") as file:
-        digest = hashlib.sha256()
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hash_rest(file)
 
 
 def _tree_files(folder: Path, places: SourceTreeContext) -> Iterable[str]:
