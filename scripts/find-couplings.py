@@ -45,9 +45,11 @@ from wheelneeds import (  # noqa: E402  beside this file
     Need,
     bound_names,
     constants,
+    file_of,
     imported_files,
     library_needs,
     module_of,
+    modules_of,
     named_needs,
     python_needs,
     symbols,
@@ -376,26 +378,6 @@ def top_packages(names: Iterable[str]) -> list[str]:
     tops = [one for one in folders if not any(one.startswith(f"{other}/") for other in folders)]
     skipped = ("test", "example", "doc", "benchmark", "build")
     return [module_of(f"{top}/__init__.py") for top in tops if not top.startswith(skipped)]
-
-
-def modules_of(path: str) -> Iterator[str]:
-    """Yield the module that a file is, and the folders that it lies in."""
-    parts = path.split("/")
-    yield from (".".join(parts[:count]) for count in range(1, len(parts)))
-    if path.endswith((".py", ".so", ".pyi")):
-        yield ".".join([*parts[:-1], parts[-1].split(".")[0]]).removesuffix(".__init__")
-
-
-def file_of(module: str, paths: Iterable[str]) -> str | None:
-    """Return a module's file: Python's, else a compiled one."""
-    stem = module.replace(".", "/")
-    for path in (f"{stem}/__init__.py", f"{stem}.py"):
-        if path in paths:
-            return path
-    return next(
-        (path for path in paths if path.startswith(f"{stem}.") and path.endswith((".so", ".pyi"))),
-        None,
-    )
 
 
 def minor_releases(releases: Sequence[Version]) -> list[Version]:

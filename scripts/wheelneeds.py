@@ -285,3 +285,23 @@ def _loads_its_folder(tree: ast.Module, package: str) -> bool:
             if isinstance(start, ast.Constant) and str(start.value).startswith(f"{package}."):
                 return True
     return False
+
+
+def modules_of(path: str) -> Iterator[str]:
+    """Yield the module that a file is, and the folders that it lies in."""
+    parts = path.split("/")
+    yield from (".".join(parts[:count]) for count in range(1, len(parts)))
+    if path.endswith((".py", ".so", ".pyi")):
+        yield ".".join([*parts[:-1], parts[-1].split(".")[0]]).removesuffix(".__init__")
+
+
+def file_of(module: str, paths: Iterable[str]) -> str | None:
+    """Return a module's file: Python's, else a compiled one."""
+    stem = module.replace(".", "/")
+    for path in (f"{stem}/__init__.py", f"{stem}.py"):
+        if path in paths:
+            return path
+    return next(
+        (path for path in paths if path.startswith(f"{stem}.") and path.endswith((".so", ".pyi"))),
+        None,
+    )

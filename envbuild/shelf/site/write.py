@@ -7,9 +7,8 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
-
 from envbuild import __version__
+from envbuild.html_pages import make_environment
 from envbuild.shelf.site.model import EntryPage
 from envbuild.store.atomic import write_text
 from envbuild.store.units import human_bytes
@@ -22,7 +21,8 @@ def write_site(folder: Path, shelf: str, leaves: Sequence[EntryPage]) -> int:
     allows the page's own style and script by hash and nothing else.  Raises SpaceError or
     HostError.
     """
-    environment = _make_environment()
+    environment = make_environment("envbuild.shelf.site", "templates")
+    environment.filters["bytes"] = human_bytes
     style, script = (environment.get_template(name).render() for name in ("style.css", "script.js"))
     policy = f"default-src 'none'; style-src '{_policy_hash(style)}'; script-src '{_policy_hash(script)}'"
     common = {
@@ -41,19 +41,6 @@ def write_site(folder: Path, shelf: str, leaves: Sequence[EntryPage]) -> int:
         environment.get_template("index.html").render(leaves=leaves, **common),
     )
     return len(leaves) + 1
-
-
-def _make_environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("envbuild.shelf.site", "templates"),
-        autoescape=select_autoescape(("html",), default=True),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters["bytes"] = human_bytes
-    return environment
 
 
 def _policy_hash(text: str) -> str:
