@@ -263,6 +263,13 @@ load_conda = table_loader("conda.toml", CondaTable)
 load_conda_names = table_loader("conda_names.toml", CondaNameTable)
 
 
+class ModuleTable(TableRow, frozen=True):
+    """The whole of imported_modules.toml, which says what it lists."""
+
+    schema: int
+    names: frozenset[str]
+
+
 @functools.cache
 def load_conda_same() -> frozenset[str]:
     """Read conda packages that are the distribution of the same name (conda_same.txt)."""
@@ -273,6 +280,7 @@ def load_conda_same() -> frozenset[str]:
 load_aliases = table_loader("aliases.toml", AliasTable)
 load_backends = table_loader("backends.toml", BackendTable)
 load_companions = table_loader("companions.toml", CompanionTable)
+load_imported_modules = table_loader("imported_modules.toml", ModuleTable)
 load_majors = table_loader("majors.toml", MajorTable)
 load_names = table_loader("names.toml", NameTable)
 load_pythons = table_loader("pythons.toml", PythonTable)

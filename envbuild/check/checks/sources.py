@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from envbuild.data.package_tables import load_imported_modules
 from envbuild.data.tables import load_entry_points
 from envbuild.errors import UsageError
 from envbuild.limits import LONG_LINE
@@ -42,76 +43,6 @@ INDUCTOR = re.compile(
 )
 """What makes Triton or Inductor build code, with a compiler of the image, when the program runs."""
 COMPILES = re.compile(r"\b(?:jit_compile|experimental_compile)\s*=\s*True|\bimport jax\b")
-HIDDEN = {
-    "abc",
-    "argparse",
-    "ast",
-    "asyncio",
-    "bisect",
-    "collections",
-    "contextlib",
-    "copy",
-    "csv",
-    "ctypes",
-    "cupy",
-    "dataclasses",
-    "datetime",
-    "decimal",
-    "email",
-    "enum",
-    "functools",
-    "glob",
-    "hashlib",
-    "heapq",
-    "http",
-    "importlib",
-    "inspect",
-    "io",
-    "jax",
-    "json",
-    "keyword",
-    "linecache",
-    "logging",
-    "multiprocessing",
-    "numbers",
-    "numpy",
-    "operator",
-    "pathlib",
-    "pickle",
-    "platform",
-    "queue",
-    "random",
-    "re",
-    "secrets",
-    "select",
-    "shutil",
-    "signal",
-    "socket",
-    "statistics",
-    "string",
-    "struct",
-    "subprocess",
-    "tempfile",
-    "tensorflow",
-    "textwrap",
-    "threading",
-    "token",
-    "tokenize",
-    "torch",
-    "traceback",
-    "types",
-    "typing",
-    "urllib",
-    "uuid",
-    "warnings",
-    "weakref",
-    "xml",
-    "zipfile",
-}
-"""Modules that frameworks are, or import while they are imported.
-
-A code.py, test.py or site.py hurts nobody.
-"""
 MOST_FILES = 2000
 
 
@@ -187,7 +118,8 @@ def _hiding(project: Path, paths: list[Path]) -> list[Suspect]:
     beside = [path for path in paths if path.parent == project]
     if len(beside) < 2 or any(path.name == "__init__.py" for path in beside):
         return []
-    names = [path.name for path in beside if path.suffix == ".py" and path.stem in HIDDEN]
+    hidden = load_imported_modules().names
+    names = [path.name for path in beside if path.suffix == ".py" and path.stem in hidden]
     return [
         Suspect(path=name, line=1, kind="hides", text=name.removesuffix(".py")) for name in names
     ]
