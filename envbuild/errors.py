@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 OK = 0
 INTERRUPTED = 130
 OWN_FAILURE = 125
-"""Exit code of ``exec``, ``run`` and ``submit --wait`` when envbuild itself failed, not the
-command."""
+"""Exit code of ``exec``, ``shell``, ``run``, ``watch`` and ``submit --wait`` when envbuild itself
+failed, not the command."""
 
 
 class EnvbuildError(Exception):

@@ -54,7 +54,7 @@ KINDS = {
     "newgidmap": Kind(package="uidmap", arguments=()),
     "fuse-overlayfs": Kind(package="fuse-overlayfs"),
     "unshare": Kind(package="util-linux", minimum=(2, 30)),
-    "uv": Kind(package="", minimum=(0, 5)),
+    "uv": Kind(package="", minimum=(0, 13, 8)),
 }
 
 

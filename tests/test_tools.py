@@ -11,6 +11,7 @@ from envbuild.cli.make import name_runtime
 from envbuild.errors import HostError
 from envbuild.run import LocalRunner
 from envbuild.settings import Settings
+from envbuild.store.units import join_numbers
 from envbuild.tools import KINDS, find_tool, install_hint, package_hint
 from tests.support import ScriptedRunner, needs, settings_with
 
@@ -79,6 +80,10 @@ def test_one_that_does_not_start(tmp_path: Path) -> None:
 def test_uv_comes_with_envbuild(tmp_path: Path) -> None:
     tool = find_tool("uv", settings_with(tmp_path), LocalRunner())
     assert tool.version >= KINDS["uv"].minimum
+    # pip installs none that is older
+    assert f'"uv>={join_numbers(KINDS["uv"].minimum)}"' in (
+        Path(__file__).parents[1] / "pyproject.toml"
+    ).read_text("utf-8")
     assert "pip install --user envbuild" in install_hint("uv", settings_with(tmp_path))
 
 

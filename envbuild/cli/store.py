@@ -17,12 +17,25 @@ from envbuild.store.units import count_noun, human_bytes
 from envbuild.store.verify import is_sound, verify_artifacts, verify_sealed
 
 KEPT = {
+    "answers": "answers of the resolver",
+    "apt": "Debian's lists of packages",
     "artifacts": "downloads: wheels, source archives, Debian packages",
     "bases": "Debian roots",
+    "delivered": "which image was written where",
+    "dev": "development layers",
+    "digests": "digests of images",
+    "facts": "what bases contain",
     "layers": "packed layers, which images are put together from",
     "built": "wheels built from source archives",
     "images": "images built from definitions; records of the others",
+    "locks": "which processes run",
+    "logs": "logs of builds",
+    "metadata": "what packages require",
+    "repodata": "lists of conda channels",
+    "shelf": "entries of shelves",
+    "stubs": "source packages, rewritten for the resolver",
     "tmp": "work in progress",
+    "verdicts": "reports of checks",
 }
 
 

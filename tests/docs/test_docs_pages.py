@@ -17,6 +17,7 @@ from packaging.requirements import Requirement
 from envbuild import settings
 from envbuild.base.model import DebianPackage
 from envbuild.cli import VERBS, main_group
+from envbuild.cli.store import KEPT
 from envbuild.lock.model import (
     CondaPackage,
     Lock,
@@ -330,3 +331,17 @@ def test_the_places_where_a_change_goes_exist() -> None:
             place for place in named if not any(any(top.glob(place.rstrip("/"))) for top in tops)
         ]
     assert missing == []
+
+
+def test_every_folder_of_the_store_is_explained() -> None:
+    sources = [path.read_text("utf-8") for path in (ROOT / "envbuild").rglob("*.py")]
+    named = re.compile(r'(?:\.folder\(|_FOLDER = |LAYOUT / )"([a-z]+)"')
+    folders = set(itertools.chain.from_iterable(map(named.findall, sources)))
+    assert len(folders) > 12
+    told = set(
+        re.findall(
+            r"`([a-z]+)/", section((ROOT / "docs/store.md").read_text("utf-8"), "## What is in it")
+        )
+    )
+    assert folders <= told
+    assert folders <= set(KEPT)
