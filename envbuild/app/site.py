@@ -5,7 +5,7 @@ from __future__ import annotations
 from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.job.sites.believe import hidden_site, note_site, require_believed
-from envbuild.job.sites.find import FOLDER, load_site, site_files
+from envbuild.job.sites.find import FOLDER, load_site, read_sites, site_files
 from envbuild.job.sites.site import Site
 from envbuild.settings import Settings
 
@@ -23,6 +23,9 @@ def find_site(text: str | None, context: Context) -> Site:
     own = [name for name, path in site_files(context.settings).items() if path is not None]
     if len(own) == 1:
         return load_site(own[0], context.settings)
+    readable = read_sites(own, context.settings, context.report)
+    if len(readable) == 1:
+        return next(iter(readable.values()))
     raise no_site_error(context.settings)
 
 

@@ -90,6 +90,7 @@ ALIASES = {
     "ls": "list",
     "ps": "status",
     "resolve": "lock",
+    "rm": "remove",
     "test": "check",
 }
 """What people type out of habit with other tools, and the verb that is meant."""

@@ -22,6 +22,7 @@ from envbuild.cli.output import print_json, print_text
 from envbuild.cli.terminal import short_path
 from envbuild.context import Context
 from envbuild.errors import UsageError
+from envbuild.lock.changes import explain_unmoved
 from envbuild.lock.model import EVERYTHING, PROOF_SECONDS, Lock
 from envbuild.lock.report import lock_json
 from envbuild.recipe.find import find_recipe
@@ -104,7 +105,8 @@ def command(
         _print_reasons(lock)
     written = facts is None and not dry_run
     target = write_own_lock(source, lock, context) if written else None
-    for line in describe_lock(old, lock, target):
+    unmoved = explain_unmoved(old, lock, request.upgrade) if old else []
+    for line in (*describe_lock(old, lock, target), *(f"  {line}" for line in unmoved)):
         print_text(short_path(line), err=True)
 
 

@@ -10,18 +10,21 @@ from envbuild.cli.options import flag
 from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.job.sites.find import load_site
-from envbuild.job.track.records import find_record, last_record, log_files, plain_id
+from envbuild.job.track.records import find_job, log_files, plain_id
 from envbuild.job.track.tail import LogTail
 
 
 @click.command("logs")
-@click.argument("job", metavar="[ID]", required=False, shell_complete=complete_job)
+@click.argument("job", metavar="[ID|NAME]", required=False, shell_complete=complete_job)
 @flag("-f --follow go_on", "Print new lines until the job ends; the exit code is the job's.")
 @click.pass_obj
 def command(context: Context, *, job: str | None, go_on: bool) -> int:
-    """Print the log of a job that was submitted from this folder; without an ID, of the last one."""
+    """Print the log of a job that was submitted from this folder.
+
+    NAME is the last job of a recipe. Without both it is the last job.
+    """
     folder = context.settings.cwd
-    record = find_record(job, folder) if job else last_record(folder)
+    record = find_job(job, folder)
     job = job or plain_id(record.id)
     if go_on:
         return follow_job(context, record, load_site(record.site, context.settings))

@@ -11,6 +11,7 @@ from envbuild.cli.follow import follow_job
 from envbuild.cli.group import CommandGroup
 from envbuild.cli.options import flag
 from envbuild.cli.output import json_option, print_json, print_table, print_text
+from envbuild.cli.terminal import short_path
 from envbuild.context import Context
 from envbuild.errors import CheckFailedError, UsageError
 from envbuild.job.compose import JobDraft, compose_job
@@ -19,7 +20,7 @@ from envbuild.job.schedulers import SCHEDULERS
 from envbuild.job.sites.believe import note_site, require_believed
 from envbuild.job.sites.detect import PROBE, detect, probed_sections, with_facts
 from envbuild.job.sites.detect import site_text as detected_site_text
-from envbuild.job.sites.find import FOLDER, load_site, site_files, site_text
+from envbuild.job.sites.find import FOLDER, load_site, read_sites, site_files, site_text
 from envbuild.job.submit import new_key, submit
 from envbuild.job.track.records import log_files
 from envbuild.recipe.model import JobSection as Wanted
@@ -39,10 +40,11 @@ def command() -> None:
 def list_command(context: Context, *, as_json: bool) -> None:
     """List the sites: your own, and those shipped."""
     rows = []
-    for name, path in site_files(context.settings).items():
-        about = load_site(str(path) if path else name, context.settings).site
+    files = site_files(context.settings)
+    for name, site in read_sites(files, context.settings, context.report).items():
+        about, path = site.site, files[name]
         closed = f" (closed {about.retired})" if about.retired else ""
-        where = str(path) if path else "shipped"
+        where = short_path(str(path)) if path else "shipped"
         rows.append(
             dict(zip(COLUMNS, (name, about.scheduler, where, about.summary + closed), strict=True))
         )

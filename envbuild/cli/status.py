@@ -14,7 +14,7 @@ from envbuild.cli.options import flag
 from envbuild.cli.output import print_json, print_table, print_text
 from envbuild.context import Context
 from envbuild.job.model import Record
-from envbuild.job.track.records import find_record, last_record, load_records, plain_id
+from envbuild.job.track.records import find_job, load_records, plain_id
 from envbuild.job.track.results import collect_results, find_origin, result_row
 from envbuild.job.track.state import find_state
 from envbuild.store.units import as_printable
@@ -24,7 +24,7 @@ LAST = 20
 
 
 @click.command("status")
-@click.argument("job", metavar="[ID]", required=False, shell_complete=complete_job)
+@click.argument("job", metavar="[ID|NAME]", required=False, shell_complete=complete_job)
 @flag(
     "--table as_table",
     "One row for each task: parameters, state, use, what it wrote to $ENVBUILD_RESULT.",
@@ -42,10 +42,10 @@ def command(
     """
     folder = context.settings.cwd
     if as_table or as_csv:
-        record = find_record(job, folder) if job else last_record(folder)
+        record = find_job(job, folder)
         _print_results(record, context, as_csv=as_csv, as_json=as_json)
         return
-    records = (find_record(job, folder),) if job else load_records(folder)[-LAST:]
+    records = (find_job(job, folder),) if job else load_records(folder)[-LAST:]
     rows = [row(record, context) for record in records]
     if as_json:
         print_json(rows)

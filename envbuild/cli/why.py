@@ -14,7 +14,7 @@ from envbuild.cli.output import json_option, print_json, print_text
 from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.lock.dependency_paths import conda_package, describe_package
-from envbuild.recipe.find import find_recipe
+from envbuild.recipe.find import find_recipe, recipe_files
 from envbuild.toml import closest
 
 
@@ -29,6 +29,9 @@ def command(
     context: Context, *, package: str, name: str | None, offline: bool, as_json: bool
 ) -> None:
     """Show why PACKAGE is in the lock of NAME: what requires it, what keeps its version, what would change it."""
+    recipes = recipe_files(context.settings)
+    if name and name not in recipes and package in recipes:  # the recipe first, as with other verbs
+        package, name = name, package
     source = find_recipe(name, context.settings)
     lock = require_lock(source)
     wanted: str = canonicalize_name(package)

@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
 from envbuild.base.model import DebianPackage
-from envbuild.lock.model import CondaPackage, Lock, PythonPackage
+from envbuild.lock.dependency_paths import locked_package
+from envbuild.lock.model import EVERYTHING, CondaPackage, Lock, PythonPackage
+from envbuild.names import Texts
+from envbuild.recipe.requirement import NO_REQUIREMENT
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,3 +94,44 @@ def _packages_of_kind(
     if kind == "debian":
         return lock.debian
     return lock.conda if kind == "conda" else lock.installed
+
+
+def asked_line(lock: Lock, package: str, release: str | None = None) -> str | None:
+    """Return the recipe's line on a package, if its bounds do not allow ``release``."""
+    for line in lock.direct:
+        try:
+            asked = Requirement(line)
+        except NO_REQUIREMENT:  # a source tree
+            continue
+        if canonicalize_name(asked.name) == package and asked.specifier:
+            allowed = release is not None and asked.specifier.contains(release, prereleases=True)
+            return None if allowed else line
+    return None
+
+
+def explain_unmoved(before: Lock, after: Lock, upgrade: Texts) -> list[str]:
+    """Say of each Python package that was to be upgraded, and was not, what holds it.
+
+    Of all packages only those are told that the recipe pins.
+    """
+    pinned = [one.name for one in after.installed if "==" in (asked_line(after, one.name) or "")]
+    asked = (canonicalize_name(name) for name in upgrade if name != EVERYTHING)
+    found = []
+    others = {one.name for one in after.conda} | {one.name for one in after.provided}
+    told = {hold.name for hold in after.held_back}
+    for name in dict.fromkeys((*asked, *(pinned if EVERYTHING in upgrade else ()))):
+        old, new = locked_package(before, name), locked_package(after, name)
+        if new is None and name not in others:
+            found.append(f"{name} is not in this lock (envbuild add {after.name} {name})")
+        if old and new and old.version == new.version and name not in told:
+            found.append(f"{name} stays at {new.version}: {_holder_of(new, after, pinned)}")
+    return found
+
+
+def _holder_of(package: PythonPackage, lock: Lock, pinned: list[str]) -> str:
+    if package.name in pinned:
+        return f'the recipe asks for "{asked_line(lock, package.name)}"'
+    if package.group == "framework":
+        return "the recipe's framework decides"
+    as_of = f" as of {lock.as_of}" if lock.as_of else ""
+    return f"no newer one fits{as_of} (envbuild why {package.name} {lock.name})"

@@ -95,12 +95,12 @@ def store_image(
     if new > pieces.free_bytes():
         what = f"the shelf has room for {human_bytes(pieces.free_bytes())}, the image adds {human_bytes(new)}"
         raise SpaceError(what, where=image, hint="free space there, or publish without --image")
-    with report.transfer(
-        f"put {image.name} on the shelf", files=len(missing), size=new
-    ) as transfer:
-        for digest, (at, size) in missing.items():
-            pieces.add_piece(digest, image, at, size)
-            transfer.advance(size)
+    if missing:
+        title = f"put {image.name} on the shelf"
+        with report.transfer(title, files=len(missing), size=new) as transfer:
+            for digest, (at, size) in missing.items():
+                pieces.add_piece(digest, image, at, size)
+                transfer.advance(size)
     listed = PieceList(1, tuple((digest, size) for digest, _, size in parts))
     return msgspec.json.encode(listed) + b"\n", new
 

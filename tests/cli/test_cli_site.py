@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from envbuild.app.job.remote import target_of_site
+from envbuild.app.site import find_site
 from envbuild.cli import run_cli
 from envbuild.errors import UsageError
-from envbuild.settings import Settings
+from envbuild.settings import Settings, load_settings
 from tests.support import quiet_context
 
 
@@ -36,6 +37,25 @@ def test_list_and_show(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_cli(["site", "show", "amane"]) == 0
     assert capsys.readouterr().out.startswith('[site]\nname = "amane"\n')
     assert run_cli(["site", "show", "nosuch"]) == 2
+
+
+def test_one_broken_file_switches_off_no_other(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "sites").mkdir()
+    (here / "sites/broken.toml").write_text("x = [")
+    run_cli(["site", "show", "local"])
+    (here / "sites/mine.toml").write_text(capsys.readouterr().out.replace('"local"', '"mine"', 1))
+    assert run_cli(["site", "list"]) == 0
+    told = capsys.readouterr()
+    assert "site broken is left out: sites/broken.toml, at its end: is not valid TOML" in told.err
+    assert "mine" in told.out
+    assert "broken" not in told.out
+    assert find_site(None, quiet_context(load_settings())).name == "mine", (
+        "the only readable one is meant"
+    )
+    assert run_cli(["site", "show", "broken"]) == 2
+    assert "envbuild: error: sites/broken.toml" in capsys.readouterr().err
 
 
 def test_init_writes_what_the_scheduler_says(

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from envbuild.errors import UsageError
 from envbuild.job.model import Record
 from envbuild.job.track.records import (
     FOLDER,
+    find_job,
     find_record,
     load_records,
     log_files,
@@ -57,7 +59,16 @@ def test_an_unknown_id(tmp_path: Path) -> None:
     save_record(record("6"), tmp_path)
     with pytest.raises(UsageError) as told:
         find_record("7", tmp_path)
-    assert told.value.hint == "known here: 6; go to the folder it came from"
+    assert told.value.hint == "known here: 6 (x); go to the folder it came from"
+
+
+def test_by_id_by_name_or_the_last_one(tmp_path: Path) -> None:
+    for number, name in (("6", "first"), ("77", "second"), ("888", "first")):
+        save_record(structs.replace(record(number), name=name), tmp_path)
+    found = {text: find_job(text, tmp_path).id for text in (None, "first", "second", "6")}
+    assert found == {None: "888", "first": "888", "second": "77", "6": "6"}
+    with pytest.raises(UsageError, match="job third was not submitted from this folder"):
+        find_job("third", tmp_path)
 
 
 def test_what_is_no_record_is_left_out(tmp_path: Path) -> None:

@@ -10,15 +10,17 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from envbuild.base.model import BaseFacts
 from envbuild.cli import run_cli
 from envbuild.context import Context
 from envbuild.errors import UsageError
-from envbuild.lock.changes import lock_changes
+from envbuild.lock.changes import explain_unmoved, lock_changes
 from envbuild.lock.decide.decide import decide_lock
 from envbuild.lock.decide.options import LockOptions
-from envbuild.lock.model import Lock
+from envbuild.lock.model import EVERYTHING, Lock
+from envbuild.lock.read import read_lock
 from envbuild.recipe.model import Source
 from envbuild.recipe.read import read_recipe
 from envbuild.settings import load_settings
@@ -84,6 +86,12 @@ def test_why_says_first_that_an_empty_store_lacks_the_base(
     assert told.out.splitlines()[-1] == "would change: not known: asked"
 
 
+def test_why_with_the_recipe_first_as_with_other_verbs(run: Run) -> None:
+    assert run("why", "keras-bert", "numpy", "--offline") == run(
+        "why", "numpy", "keras-bert", "--offline"
+    )
+
+
 def test_why_of_what_is_not_there(run: Run) -> None:
     code, out, err = run("why", "tokenizer", "keras-bert")
     assert (code, out) == (2, "")
@@ -141,7 +149,7 @@ def test_upgrade_of_one_package_changes_as_little_as_possible(
 ) -> None:
     path = tmp_path / "x.toml"
     path.write_text(
-        '[recipe]\nname = "x"\n[base]\nimage = "example/x:1"\n[python]\ndependencies = ["rich", "click"]\n'
+        '[recipe]\nname = "x"\n[base]\nimage = "example/x:1"\n[python]\ndependencies = ["rich", "click", "six==1.0"]\n'
     )
     recipe, text = read_recipe(path)
     source = Source(recipe=recipe, path=path, text=text, lock=tmp_path / "x.lock")
@@ -151,10 +159,12 @@ def test_upgrade_of_one_package_changes_as_little_as_possible(
         return decide_lock(source, wish, context, date(2026, 11, 21), facts=facts)
 
     index.wheel("uv", version("uv"))
+    index.wheel("six", "1.0")
     index.wheel("rich", "13.0", requires=("pygments>=2.0", "mdurl"))
     for name, first, _ in RELEASES:
         index.wheel(name, first)
     old = lock(LockOptions())
+    index.wheel("six", "2.0")
     index.wheel("rich", "14.0", requires=("pygments>=2.18", "mdurl"))
     for name, _, second in RELEASES:
         index.wheel(name, second)
@@ -165,6 +175,21 @@ def test_upgrade_of_one_package_changes_as_little_as_possible(
         "~ rich 13.0 -> 14.0",
     ]
     assert len(lock_changes(old, lock(LockOptions(old=old, upgrade_all=True)))) == 4
+
+
+def test_what_was_to_be_upgraded_and_was_not_is_told_with_its_reason() -> None:
+    lock = read_lock(Path(__file__).parents[2] / "lockfiles/keras-bert.lock")
+    pinned = replace(lock, direct=(*lock.direct, "keras-bert==0.89.0"))
+    asked = ("Keras_BERT", "numpy", "tokenizers", "pandas")
+    assert explain_unmoved(pinned, pinned, asked) == [
+        'keras-bert stays at 0.89.0: the recipe asks for "keras-bert==0.89.0"',
+        "numpy stays at 1.26.4: the recipe's framework decides",
+        "tokenizers stays at 0.19.1: no newer one fits as of 2024-06-06 (envbuild why tokenizers keras-bert)",
+        "pandas is not in this lock (envbuild add keras-bert pandas)",
+    ]
+    assert [line.split()[0] for line in explain_unmoved(pinned, pinned, (EVERYTHING,))] == [
+        "keras-bert"
+    ]
 
 
 RELEASES = (("pygments", "2.17", "2.18"), ("mdurl", "0.1", "0.2"), ("click", "8.0", "8.1"))

@@ -171,6 +171,8 @@ def test_a_published_recipe_is_shown_with_what_changed(place: str, tmp_path: Pat
         lock.read_text().replace("1.16.0", "1.17.0").replace("six==1.17.0", "six==1.16.0")
     )
     ann.ok("shelf", "publish", "small")
+    (ann.folder / "sites").mkdir()
+    (ann.folder / "sites/broken.toml").write_text("x = [")
     said = ann.ok("shelf", "site", "pages")
     assert said.endswith("index.html: 2 pages\n")
     page = "".join(Page((ann.folder / "pages/recipes/small.html").read_text()).said)

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from packaging.version import Version
 
-from envbuild.app.query.why import asked_line
 from envbuild.base.model import BaseFacts
 from envbuild.conda.limited import newest_limited
 from envbuild.conda.model import CondaRequest
 from envbuild.context import Context
+from envbuild.lock.changes import asked_line
 from envbuild.lock.model import Lock
 from envbuild.net.index import index_url
 from envbuild.recipe.conda import spec_name

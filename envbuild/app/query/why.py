@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
-
 from envbuild.app.lock import lock_target, resolve_lock
 from envbuild.base.facts import cached_facts
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError
+from envbuild.lock.changes import asked_line
 from envbuild.lock.decide.options import LockOptions
 from envbuild.lock.dependency_paths import conda_package, locked_package
 from envbuild.lock.model import Lock
 from envbuild.recipe.model import Source, asking_for
-from envbuild.recipe.requirement import NO_REQUIREMENT
 
 
 def find_outlook(source: Source, lock: Lock, package: str, context: Context) -> str:
@@ -55,19 +52,6 @@ def _say_base_is_made(lock: Lock, context: Context) -> None:
             f"what would change it: {lock.base.reference} is not in the store, so it is made or "
             "downloaded first (--offline: the lock alone)"
         )
-
-
-def asked_line(lock: Lock, package: str, release: str | None = None) -> str | None:
-    """Return the recipe's line on a package, if its bounds do not allow ``release``."""
-    for line in lock.direct:
-        try:
-            asked = Requirement(line)
-        except NO_REQUIREMENT:  # a source tree
-            continue
-        if canonicalize_name(asked.name) == package and asked.specifier:
-            allowed = release is not None and asked.specifier.contains(release, prereleases=True)
-            return None if allowed else line
-    return None
 
 
 def _free_choice(source: Source, lock: Lock, package: str, context: Context) -> LockOptions:

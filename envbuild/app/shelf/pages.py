@@ -8,7 +8,7 @@ from pathlib import Path
 from envbuild.app.shelf.entry import open_only_shelf
 from envbuild.context import Context
 from envbuild.job.schedulers import features_of
-from envbuild.job.sites.find import load_site, site_files
+from envbuild.job.sites.find import read_sites, site_files
 from envbuild.shelf.model import Entry
 from envbuild.shelf.site.gather import entry_pages
 from envbuild.shelf.site.model import PageCommand
@@ -30,10 +30,8 @@ def write_pages(context: Context, folder: Path, shelf: str | None) -> int:
 
 def commands_for(shelf: str, context: Context) -> Callable[[Entry], Sequence[PageCommand]]:
     """Return what tells the commands of an entry; the sites are read once."""
-    sites = [
-        (name, load_site(name, context.settings)) for name in sorted(site_files(context.settings))
-    ]
-    open_sites = [(name, site) for name, site in sites if not site.site.retired]
+    sites = read_sites(sorted(site_files(context.settings)), context.settings, context.report)
+    open_sites = [(name, site) for name, site in sites.items() if not site.site.retired]
 
     def commands(entry: Entry) -> Sequence[PageCommand]:
         name = entry.name

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib import resources
 from pathlib import Path
 
-from envbuild.errors import UsageError
+from envbuild.errors import EnvbuildError, UsageError
 from envbuild.job.request.units import parse_memory, parse_walltime
 from envbuild.job.schedulers import SCHEDULERS
 from envbuild.job.schedulers.protocol import check_owned, check_quotes
 from envbuild.job.sites.site import Site
+from envbuild.progress import Reporter
 from envbuild.settings import Settings
 from envbuild.toml import closest, convert, line_of, parse_toml, place_of, read_toml
 
@@ -60,6 +62,20 @@ def load_site(name: str, settings: Settings) -> Site:
         return _read(data, text, str(path), name)
     text = site_text(name, settings)
     return _read(parse_toml(text, f"{name}.toml"), text, f"{name}.toml", name)
+
+
+def read_sites(names: Iterable[str], settings: Settings, report: Reporter) -> dict[str, Site]:
+    """Read sites by name; a file that cannot be read is named and left out."""
+    sites = {name: _try_to_load(name, settings, report) for name in names}
+    return {name: site for name, site in sites.items() if site is not None}
+
+
+def _try_to_load(name: str, settings: Settings, report: Reporter) -> Site | None:
+    try:
+        return load_site(name, settings)
+    except EnvbuildError as error:
+        report.say(f"site {name} is left out: {error}")
+        return None
 
 
 def site_text(name: str, settings: Settings) -> str:

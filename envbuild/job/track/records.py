@@ -154,7 +154,7 @@ def _find_among(records: Sequence[Record], job: str, site: str | None) -> Record
         if plain_id(record.id) == plain_id(number) and wanted in ("", record.site)
     ]
     if not found:
-        known = ", ".join(plain_id(record.id) for record in records[-5:]) or "none"
+        known = ", ".join(f"{plain_id(one.id)} ({one.name})" for one in records[-5:]) or "none"
         raise UsageError(
             f"job {job} was not submitted from this folder",
             hint=f"known here: {known}; go to the folder it came from",
@@ -187,16 +187,22 @@ def _narrow(record: Record, job: str) -> Record:
     return structs.replace(record, tasks=(task,))
 
 
-def last_record(project: Path) -> Record:
-    """Return the last submission of a folder; raises UsageError where there is none."""
+def find_job(job: str | None, project: Path) -> Record:
+    """Return a submission to look at: by its id, else the last one of that name, without both the last of all.
+
+    Raises UsageError where there is none.
+    """
     records = load_records(project)
+    named = [record for record in records if record.name == job]
+    if job and not named:
+        return _find_among(records, job, None)
     if not records:
         raise UsageError(
             "no job was submitted from this folder",
             where=project,
             hint="go to the project's folder",
         )
-    return records[-1]
+    return (named or records)[-1]
 
 
 def log_files(record: Record, project: Path) -> Paths:
