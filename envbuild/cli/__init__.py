@@ -246,6 +246,7 @@ def _print_error(error: Exception, arguments: Sequence[str]) -> int:
 
     shown = faults.explain_usage(error, arguments) or explain_error(error)
     faults.add_dashes_hint(shown, arguments)
+    faults.add_shelf_hint(shown)
     if shown.hint and re.search(r"\bNAME\b", shown.hint):
         shown.hint = name_recipe(shown.hint, faults.recipe_named(arguments))
     show_error(shown)

@@ -110,10 +110,10 @@ def recipe_and_packages(
         raise
 
 
-def require_packages(name: str, packages: Texts) -> None:
-    """Raise UsageError where no package is named."""
+def require_packages(name: str, packages: Texts, *, more: str = "") -> None:
+    """Raise UsageError where no package is named; ``more`` follows in its hint."""
     if not packages:
-        raise UsageError("which package?", where=name, hint=f"name it behind {name}")
+        raise UsageError("which package?", where=name, hint=f"name it behind {name}{more}")
 
 
 def print_change(result: ChangeResult, *, as_json: bool) -> None:

@@ -16,6 +16,7 @@ from envbuild.errors import EnvbuildError, UsageError
 from envbuild.names import Texts
 from envbuild.recipe.find import RECIPES, draft_hint, recipe_files
 from envbuild.settings import load_settings
+from envbuild.shelf.config import read_shelves
 from envbuild.toml import closest
 
 
@@ -39,9 +40,10 @@ def explain_words(words: Sequence[str], verbs: Iterable[str]) -> str:
     habits, known = load_habits(), set(verbs)
     first, then = words[0], "".join(words[1:2])
     what = f'there is no command "{first}"'
-    if first in habits.tools:  # envbuild pip install six
-        first = then
-    elif then in known:
+    if first in habits.tools:  # envbuild pip install six, docker compose up
+        rest = [word for word in words if word not in habits.tools]
+        first = rest[0] if rest else ""
+    elif then in known and first not in habits.words:
         return f"the command comes first: envbuild {then} {first}"
     meant = first if first in known else habits.words.get(first)
     if meant is not None:
@@ -79,6 +81,14 @@ def add_dashes_hint(shown: EnvbuildError, arguments: Sequence[str]) -> None:
     if shown.what == f'there is no recipe called "{words[0]}"':
         command = shlex.join(words)
         shown.hint = f"if this is your command: envbuild {verb} -- {command}\n{shown.hint}"
+
+
+def add_shelf_hint(shown: EnvbuildError) -> None:
+    """Say how a recipe of a shelf is called, where one is asked for that is not here."""
+    if not shown.what.startswith('there is no recipe called "'):
+        return
+    for shelf in list(read_shelves(load_settings()))[:1]:
+        shown.hint = f"{shown.hint}\nof your shelf: {shelf}/NAME (envbuild shelf search)"
 
 
 def _explain_option(error: click.NoSuchOption, context: click.Context) -> UsageError:

@@ -23,7 +23,7 @@ from envbuild.recipe.edit import ListSection
 def command(context: Context, /, *, name: str, packages: Texts, **options: bool) -> None:
     """Remove packages from a recipe, its lock and its image, all of them or none."""
     name, packages = recipe_and_packages(name, packages, "remove", context)
-    require_packages(name, packages)
+    require_packages(name, packages, more=f"\nto remove the image, remove its file: rm {name}.sif")
     section: ListSection = "conda" if options["conda"] else "python"
     change = RecipeChange(section=section, remove=packages, make=not options["no_make"])
     print_change(change_recipe(name, change, context), as_json=options["as_json"])

@@ -301,7 +301,9 @@ def _gather_file(path: Path) -> ProjectFindings:
         )
     findings = read_list(path, root)
     if findings is None:
-        raise UsageError("does not list what a project needs", where=as_printable(str(path)))
+        hint = "name a list of requirements, an environment.yml, a Dockerfile or a definition"
+        what = "does not list what a project needs"
+        raise UsageError(what, where=as_printable(str(path)), hint=hint)
     return ProjectFindings(
         name=recipe_name(findings.title or name), all_findings=(findings,), imports=(), tree=tree
     )
@@ -338,4 +340,7 @@ def read_list(path: Path, root: Path) -> FileFindings | None:
         r"Dockerfile|Containerfile|Singularity|.*[Dd]ockerfile$", path.name
     ):
         return read_container(path, root)
-    return read_printed(path, root) or read_requirements(path, root)
+    printed = read_printed(path, root)
+    if printed is None and path.suffix == ".json":  # a devcontainer.json
+        return None
+    return printed or read_requirements(path, root)

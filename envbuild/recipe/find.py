@@ -99,6 +99,8 @@ def _find_named(name: str, settings: Settings) -> Path:
         hint = f'an image is a base of a recipe: write image = "{name}" under its [base]'
         if "://" not in name:
             hint = _suggest_name(Path(name).stem, settings)
+        if path.is_dir():
+            hint = _own_recipes(settings) or draft_hint(name)
         raise UsageError(what, where=name, hint=hint)
     known = recipe_files(settings)
     if name in known:
@@ -108,7 +110,7 @@ def _find_named(name: str, settings: Settings) -> Path:
     if os.path.exists(settings.cwd / name):  # noqa: PTH110 - Path refuses long names
         kind = "folder" if (settings.cwd / name).is_dir() else "file"
         what = f'"{name}" is a {kind}, not a recipe'
-        hint = _own_recipes(settings) or hint
+        hint = _own_recipes(settings) or (hint if name.endswith(".sif") else draft_hint(name))
     raise UsageError(what, hint=draft_hint(name) if name.endswith(".def") else hint)
 
 
@@ -118,9 +120,9 @@ def _own_recipes(settings: Settings) -> str:
     return f"the recipes of this project: {names}" if names else ""
 
 
-def draft_hint(definition: str) -> str:
-    """Return how a recipe is made from a definition."""
-    return f"to draft a recipe from it: envbuild init {shlex.quote(definition)}"
+def draft_hint(source: str) -> str:
+    """Return how a recipe is made from a definition, another file or a folder."""
+    return f"to draft a recipe from it: envbuild init {shlex.quote(source)}"
 
 
 def _suggest_name(name: str, settings: Settings) -> str:

@@ -75,6 +75,9 @@ class FolderBackend:
             )
         if not self.root.parent.is_dir():
             raise UsageError("there is no such folder", where=self.root.parent)
+        if not self.root.is_dir() and not os.access(self.root.parent, os.W_OK):
+            what = "there is no such folder, and you may not make it"
+            raise UsageError(what, where=self.root, hint="look at the address again")
         with _shelf_errors(self.root):
             if not self.root.is_dir():
                 self.root.mkdir()

@@ -61,6 +61,9 @@ class TestCommandLine:
             ("pip install six", "add"),
             ("conda create -n x python=3.10", "init"),
             ("docker build .", "build"),
+            ("docker compose up", "make"),
+            ("compose build", "build"),
+            ("volume ls", "exec --bind SRC:DEST NAME -- CMD"),
         ],
     )
     def test_words_of_other_tools(self, line: str, meant: str, project: Project) -> None:
@@ -87,6 +90,10 @@ class TestCommandLine:
             ("exec --gpu small python", 125, "what to do: envbuild exec --help"),
             ("exec -it small bash", 125, "leave it out: the command gets your terminal"),
             ("make -t mine small", 2, "what to do: it is called --output"),
+            ("make -f Dockerfile", 2, "becomes a recipe first: envbuild init FILE"),
+            ("init --print", 2, "what to do: it is called --dry-run"),
+            ("run -v /a:/b small ls", 125, "what to do: it is called --bind"),
+            ("run --restart always small", 125, "what to do: envbuild run --help"),
         ],
     )
     def test_options_of_other_tools(
@@ -100,6 +107,9 @@ class TestCommandLine:
         ("line", "hint"),
         [
             ("build x.sif x.def", "to draft a recipe from it: envbuild init x.def"),
+            ("init compose.yml", "what to do: name a list of requirements, an environment.yml"),
+            ("init devcontainer.json", "what to do: name a list of requirements"),
+            ("remove small", "to remove the image, remove its file: rm small.sif"),
             ("make x.def", "to draft a recipe from it: envbuild init x.def"),
             ("make docker://a/b:1", 'write image = "docker://a/b:1" under its [base]'),
         ],
@@ -108,11 +118,17 @@ class TestCommandLine:
         self, line: str, hint: str, project: Project
     ) -> None:
         project.write("x.def", "Bootstrap: docker\n")
+        project.write("compose.yml", "services: {}\n")
+        project.write("devcontainer.json", '{"build": {"dockerfile": "Dockerfile"}}\n')
         told(project.run(*line.split()), 2, hint)
 
     def test_a_command_is_taken_for_a_recipe(self, project: Project) -> None:
         hint = "what to do: if this is your command: envbuild exec -- python train.py\n"
         told(project.run("exec", "python", "train.py"), 125, hint)
+
+    def test_a_recipe_that_may_be_on_a_shelf(self, project: Project, tmp_path: Path) -> None:
+        project.run("shelf", "add", "lab", str(tmp_path / "shelf"))
+        told(project.run("make", "course"), 2, "of your shelf: lab/NAME (envbuild shelf search)\n")
 
     def test_nothing_typed_shows_the_help(self, project: Project) -> None:
         assert project.run().stdout == project.run("--help").stdout

@@ -373,6 +373,13 @@ class TestAdd:
         with pytest.raises(UsageError, match="there is no such folder"):
             member(tmp_path / "ann", str(tmp_path / "no/such/shelf"))
 
+    def test_a_mistyped_folder_beside_others(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("os.access", lambda path, mode: mode != os.W_OK)  # as root may all
+        with pytest.raises(UsageError, match="there is no such folder, and you may not make it"):
+            member(tmp_path / "ann", str(tmp_path / "shlef"))
+
     @pytest.mark.parametrize(
         "url", ["http://example.invalid/x", "ext::sh -c touch x", "s3://bucket/x", "git+ftp://a/b"]
     )
