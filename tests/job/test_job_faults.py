@@ -328,6 +328,7 @@ def test_garbage_and_silence_are_no_answers(fake: Fake, site_name: str) -> None:
         "head -c 4096 /dev/urandom",
         "exec sleep 30",
         "echo '{\"Jobs\": 5}'",
+        'echo \'{"Jobs": {"42.s": 5}}\'',
         "printf '|||||\\n'",
     ):
         fake.client(text, "squeue", "sacct", "scontrol", "qstat", "qacct")

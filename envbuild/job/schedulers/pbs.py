@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
+from collections.abc import Mapping
 from pathlib import PurePosixPath
-from typing import Any
+
+import msgspec
 
 from envbuild.job.model import Job, Status
 from envbuild.job.request.units import clock, clock_seconds, short_memory, time_text
@@ -29,6 +30,7 @@ from envbuild.job.schedulers.protocol import (
     user_options,
 )
 from envbuild.job.sites.site import Site, refuse
+from envbuild.limits import UNREADABLE
 from envbuild.run import Result
 from envbuild.toml import quote
 
@@ -313,15 +315,21 @@ class Pbs:
         return lines
 
 
+class _Answer(msgspec.Struct, frozen=True):
+    """The answer of qstat -F json: what it says of each job."""
+
+    jobs: dict[str, dict[str, object]] = msgspec.field(name="Jobs", default_factory=dict)
+
+
 def _read_json(result: Result, job: str) -> Status | None:  # noqa: ARG001
     if "not configured to maintain job history" in result.stderr:
         return Status(phase="unknown", reason=NO_HISTORY)
     try:
-        data: Any = json.loads(result.stdout)
-        jobs = list(data.get("Jobs", {}).values())
-    except (ValueError, AttributeError):
+        jobs = msgspec.json.decode(result.stdout, type=_Answer).jobs
+    except UNREADABLE:
         return None
-    return _status({str(key): str(value) for key, value in jobs[0].items()}) if jobs else None
+    fields: Mapping[str, object] = next(iter(jobs.values()), {})
+    return _status({key: str(value) for key, value in fields.items()})
 
 
 def _read_text(result: Result, job: str) -> Status | None:  # noqa: ARG001
