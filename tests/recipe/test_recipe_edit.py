@@ -51,6 +51,14 @@ def test_a_removed_line_takes_its_comment_along() -> None:
     assert tomli.loads(changed)["python"]["dependencies"] == ["NumPy>=1.26"]
 
 
+def test_all_lines_of_a_removed_package_go() -> None:
+    """It may have one for each Python."""
+    old, new = "numpy<2; python_version < '3.12'", "numpy>=2; python_version >= '3.12'"
+    text = f'[recipe]\nname = "a"\n[python]\ndependencies = ["{old}", "six", "{new}"]\n'
+    changed = remove_requirements(text, ["numpy"], PATH)
+    assert tomli.loads(changed)["python"]["dependencies"] == ["six"]
+
+
 @pytest.mark.parametrize(
     "text",
     [
