@@ -173,7 +173,7 @@ def _pip_note(found: FoundImage) -> tuple[Bind, ...]:
     lock = found.lock
     if found.source is None or lock is None or found.path.is_dir():
         return ()
-    if found.source.recipe.base.bootstrap is None:
+    if not lock.is_bootstrap:
         return ()
     major, minor = lock.base.python.split(".")[:2]
     if (int(major), int(minor)) < (3, 11):  # the first whose Debian package has that file

@@ -103,7 +103,7 @@ def prepare_build(
     """
     fetch_files(order.lock, context)
     root = None
-    if order.recipe.base.bootstrap is not None:
+    if order.lock.is_bootstrap:
         require_base_digest(order)
         root = make_root(locked_bootstrap(order.lock), context)
     definition = order.definition

@@ -137,7 +137,7 @@ def _base(order: BuildSpec, context: Context, work: Path) -> tuple[Header, tuple
 
     The header is empty for a bootstrap, which starts from packages.
     """
-    if order.recipe.base.bootstrap is not None:
+    if order.lock.is_bootstrap:
         return (), (Content(path=ROOT, use="plain", source=_packed_root(order, context, work)),)
     lock = order.lock
     reference = parse_reference(lock.base.reference)

@@ -30,7 +30,7 @@ def plan_definition(recipe: Recipe, lock: Lock) -> Definition:
 
     Raises UsageError for a value of the recipe that no definition can carry.
     """
-    bootstrapped = recipe.base.bootstrap is not None
+    bootstrapped = lock.is_bootstrap
     has_own_bin = lock.conda or lock.base.off_path
     if bootstrapped:
         header: Pairs = (("Bootstrap", "scratch"),)
@@ -54,7 +54,7 @@ def plan_definition(recipe: Recipe, lock: Lock) -> Definition:
 
 def plan_dockerfile(recipe: Recipe, lock: Lock) -> Definition:
     """Return the definition for a Dockerfile, which builds without envbuild."""
-    bootstrapped = recipe.base.bootstrap is not None
+    bootstrapped = lock.is_bootstrap
     definition = plan_definition(recipe, lock)
     about = (
         *_comment_lines(recipe, lock)[:2],
@@ -169,7 +169,7 @@ def _test_lines(recipe: Recipe, lock: Lock) -> Texts:
         return ("exit 0",)
     locked = [f"{p.name} {p.version}" for p in lock.installed]
     imports = [f"import {name}" for name in recipe.check.imports]
-    of_base = recipe.base.bootstrap is not None and lock.conda_python is None
+    of_base = lock.is_bootstrap and lock.conda_python is None
     python = "python3" if of_base else quote_word(lock.python_path)
     before, version_of = _version_function(lock)
     program = [
