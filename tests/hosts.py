@@ -131,13 +131,13 @@ class Bench:
             os.chown(made, self.uid, self.uid)
         return path
 
-    def run(self, lack: Lack, *arguments: str, timeout: float = 300, **more: str) -> Result:
+    def run(self, lack: Lack, *arguments: str, timeout: float = 1200, **more: str) -> Result:
         """Run the command line there."""
         return self.start(
             lack, sys.executable, "-m", "envbuild", *arguments, timeout=timeout, **more
         )
 
-    def start(self, lack: Lack, *program: str, timeout: float = 300, **more: str) -> Result:
+    def start(self, lack: Lack, *program: str, timeout: float = 1200, **more: str) -> Result:
         """Run any program there."""
         places = dict.fromkeys(map(str, (ROOT, sys.prefix, sys.base_prefix, shared_store())))
         env = {

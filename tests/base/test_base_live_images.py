@@ -410,7 +410,7 @@ def test_a_sif_in_a_registry_is_a_base_and_its_facts_are_those_of_its_layers(
         str(pulled),
         f"docker://{host}/lab/conda:1.0",
     )
-    LocalRunner()(Command(argv=build, timeout=120))
+    LocalRunner()(Command(argv=build, timeout=600))
     LocalRunner()(
         Command(
             argv=("apptainer", "push", "--no-https", str(pulled), f"oras://{host}/lab/sif:1.0"),

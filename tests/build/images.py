@@ -32,7 +32,7 @@ def copy_of(first: Project, folder: Path, *, layers: bool = False) -> Project:
 
 def apptainer(project: Project, *arguments: str) -> Result:
     return LocalRunner()(
-        Command(argv=("apptainer", *arguments), env=project.env, timeout=120), check=False
+        Command(argv=("apptainer", *arguments), env=project.env, timeout=600), check=False
     )
 
 

@@ -53,7 +53,7 @@ def inside(image: str, folder: Path) -> str:
     """Return what is in an image, as Apptainer itself shows it."""
     start = ("apptainer", "--quiet", "exec", "--userns", "--containall", image, "sh", "-c")
     argv = (*start, f"{LISTING}; {ACTIVATED}")
-    return LocalRunner()(Command(argv=argv, cwd=folder, timeout=120)).stdout
+    return LocalRunner()(Command(argv=argv, cwd=folder, timeout=600)).stdout
 
 
 def test_layers_hold_the_same_files(made: Project) -> None:

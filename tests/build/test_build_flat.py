@@ -61,7 +61,7 @@ def test_another_user_elsewhere_at_another_time_gets_the_same_bytes(
             capture_output=True,
             text=True,
             check=False,
-            timeout=300,
+            timeout=1200,
         )
         assert made.returncode == 0, made.stderr
         assert ("compile" in made.stderr) == (mode == "flat"), "the layers were made anew, once"
@@ -169,7 +169,7 @@ def test_eight_at_once_make_it_once(first: Project, own_store: Project) -> None:
         )
         for target in targets
     ]
-    said = [child.communicate(timeout=300)[1] for child in children]
+    said = [child.communicate(timeout=1200)[1] for child in children]
     assert [child.returncode for child in children] == [0] * 8, said
     assert sum("compile " in text and "check: " in text for text in said) == 1
     assert sum("waiting for process" in text for text in said) >= 6, said

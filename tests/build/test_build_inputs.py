@@ -190,7 +190,7 @@ def test_everything_is_inside_and_no_secret(
             ),
             env=env,
             stdin=f"{SECRET}\n",
-            timeout=120,
+            timeout=600,
         )
     )
     assert found.stdout == ""

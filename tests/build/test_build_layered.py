@@ -42,7 +42,7 @@ def test_every_way_to_start_works_and_it_says_what_it_is(layered: Project) -> No
         (sys.executable, "-m", "envbuild", "shell", "small"),
     ):
         shell = LocalRunner()(
-            Command(argv=argv, cwd=layered.folder, env=layered.env, stdin=typed, timeout=120),
+            Command(argv=argv, cwd=layered.folder, env=layered.env, stdin=typed, timeout=600),
             check=False,
         )
         assert (shell.stdout, shell.code) == ("Hello, world!\n1.16.0\n", 3), shell.stderr
@@ -127,7 +127,7 @@ def test_hosts_that_cannot_lay_one_over_another(layered: Project, host: str) -> 
         *run,
     )
     env = {**layered.env, "TMPDIR": str(folder), "HOME": str(folder)}
-    done = LocalRunner()(Command(argv=argv, cwd=folder, env=env, timeout=120), check=False)
+    done = LocalRunner()(Command(argv=argv, cwd=folder, env=env, timeout=600), check=False)
     if host == "no /dev/fuse":  # told by the runtime itself, about every image
         assert (done.code, "failed to open /dev/fuse" in done.stderr) == (255, True), done.stderr
     else:

@@ -23,7 +23,7 @@ def without_shell() -> Path:
     (root / "bin/sh").unlink()
     text = open_folder() / "bare.def"
     text.write_text(f"Bootstrap: localimage\nFrom: {root}\n", encoding="utf-8")
-    LocalRunner()(runtime().build_command(target, text, open_folder(), BuildOptions(timeout=120)))
+    LocalRunner()(runtime().build_command(target, text, open_folder(), BuildOptions(timeout=600)))
     return target
 
 
