@@ -221,10 +221,9 @@ def submit(
         result = ask(argv, context)
     except ToolMissingError as error:
         raise missing(site, argv) from error
-    # a client may hang after it has printed the id: then the job is there
-    printed = bool(result.timed_out and result.stdout.strip())
-    if (result.code or result.timed_out) and not printed:
+    if result.code and not result.timed_out:
         raise refusal(site, result)
+    # a client may hang after it has printed the id: then the job is there
     try:
         number = scheduler.read_id(result)
     except ToolFailedError:

@@ -190,11 +190,15 @@ def test_protected_are_framework_companions_cuda_and_what_the_framework_pins_nar
         "nvidia-ml-py==12.535",
         "requests==2.31.0",
         "ml_dtypes==0.3.2",
+        "gast==0.4.0",
+        "wrapt==1.14.1",
         requires={
             "tensorflow": (
                 "numpy<2.0.0,>=1.23.5",
                 "h5py>=2.9.0",
                 "ml-dtypes~=0.3.1",
+                "gast==0.4.0 ; sys_platform == 'linux'",
+                "wrapt==1.14.1 ; extra == 'x'",
                 "requests<3 ; extra == 'x'",
             )
         },
@@ -204,6 +208,7 @@ def test_protected_are_framework_companions_cuda_and_what_the_framework_pins_nar
         "keras",
         "nvidia-cudnn-cu12",
         "ml-dtypes",
+        "gast",
     }
 
 

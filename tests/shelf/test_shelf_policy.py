@@ -97,6 +97,14 @@ def test_it_is_not_published(fault: str, tmp_path: Path) -> None:
     assert not ann.library.numbers
 
 
+@pytest.mark.parametrize(
+    "fault", ["summary moves the cursor", "summary turns the text", "post hides what it runs"]
+)
+def test_what_hides_text_is_refused_for_that(fault: str) -> None:
+    with pytest.raises(UsageError, match="hides what a terminal shows"):
+        refuse_recipe(text_of(fault), "test")
+
+
 @pytest.mark.parametrize("fault", sorted(LEADS_OUT))
 def test_it_is_not_taken_from_one_who_published_it_all_the_same(fault: str, tmp_path: Path) -> None:
     """Whoever can write to a shelf needs no envbuild for it, so what publishing refuses is refused again."""
