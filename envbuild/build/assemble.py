@@ -35,8 +35,8 @@ from envbuild.build.base_parts import (
     with_conda,
 )
 from envbuild.build.conda.activation import history_path
-from envbuild.build.conda.parts import CondaAssembly
-from envbuild.build.fetch import fetch_files
+from envbuild.build.conda.parts import CondaAssembly, Links, submit_links
+from envbuild.build.fetch import assembled_files, fetch_files
 from envbuild.build.image.base_config import BaseConfig
 from envbuild.build.image.runtime_files import runtime_contents
 from envbuild.build.in_base.bytecode import WheelPart, compile_modules, wheel_modules
@@ -94,7 +94,7 @@ class Assembled:
 
 def assemble(spec: AssemblySpec, context: Context) -> Assembled:
     """Return the parts of an image; whatever the store lacks of them is fetched, packed or run."""
-    fetch_files(spec.lock, context)
+    fetch_files(spec.lock, context, assembled_files(spec.lock, context.store))
     workers = count_processors()
     with (
         ThreadPoolExecutor(workers, "pack") as pool,
@@ -124,6 +124,7 @@ class _Assembly:
         self.packages = {package_title(package): package for package in spec.lock.installed}
         self.needs = build_needs(spec.lock)
         self.wheels: dict[str, Future[WheelPart]] = {}
+        self.linked: Links = {}
         self.bare: BaseParts | None = None
 
     def run(self) -> Assembled:
@@ -152,11 +153,12 @@ class _Assembly:
     def _base_and_plan(self) -> tuple[BaseParts, Scheme, AssemblyPlan]:
         """Return the base with its Debian packages, and the plan on it.
 
-        Wheels are packed meanwhile: installing Debian packages keeps one core busy at most.
+        Packages are packed meanwhile: installing Debian packages keeps one core busy at most.
         """
         if not self.lock.is_bootstrap:
             self.bare = self._provide_base()
         scheme = self._scheme(self.bare)
+        self.linked = submit_links(self.lock, self.packing, self.feeders)
         self._submit_ready_wheels(scheme)
         base = self._provide_base("system")
         # a Debian package may have put a link where the base's Python installs
@@ -182,7 +184,7 @@ class _Assembly:
             config=base.config,
             set_by_recipe=set_by_recipe(self.spec),
             packing=self.packing,
-            feeders=self.feeders,
+            linked=self.linked,
             context=self.context,
             hidden=hidden_conda(self.lock, base, self.spec.codec),
             history=reader_of(base, self.spec.codec)(history_path(self.lock)) or b"",

@@ -10,7 +10,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from envbuild.base.debian.bootstrap import make_root
+from envbuild.base.debian.bootstrap import fetch_packages, has_root, make_root
 from envbuild.base.oci.image import stored_config, stored_image
 from envbuild.base.sources import fetch_base
 from envbuild.build.assembly_plan import PlannedBase, plan_base
@@ -176,7 +176,10 @@ def _root_base(
     key = root_key(lock, groups, packing.codec)
     root = cached_part(key, packing.store)
     if root is None:
-        tar = make_root(locked_bootstrap(lock, ("base", *groups)), context)
+        bootstrap = locked_bootstrap(lock, ("base", *groups))
+        if not has_root(bootstrap, context.store):
+            fetch_packages(bootstrap, context)  # not fetched before, where a damaged one was there
+        tar = make_root(bootstrap, context)
         title = f"pack the base {lock.base.reference}"
         with packing.report.stage(title, total=tar.stat().st_size) as stage:
             contents = root_contents(tar, stage)

@@ -19,6 +19,7 @@ from envbuild.errors import HostError, IntegrityError
 from envbuild.lock.model import Lock
 from envbuild.net.fetch import Artifact, fetch_artifacts, missing_artifacts
 from envbuild.net.partial import is_complete
+from envbuild.store.layout import Store
 
 
 def wanted_files(lock: Lock) -> tuple[Artifact, ...]:
@@ -45,8 +46,22 @@ def wanted_files(lock: Lock) -> tuple[Artifact, ...]:
     return (*debian_artifacts(lock.debian), *python, *conda)
 
 
-def fetch_files(lock: Lock, context: Context) -> None:
-    """Download what the store lacks of a lock.
+def assembled_files(lock: Lock, store: Store) -> tuple[Artifact, ...]:
+    """Return the files that putting an image together needs.
+
+    Tools of the written definition are none of them. A Debian root that is there needs no packages.
+    """
+    left_out = set() if any(p.is_sdist for p in lock.installed) else {"build"}
+    debian = [p for p in lock.debian if p.group not in left_out]
+    if lock.is_bootstrap and left_out:
+        root = store.base(locked_bootstrap(lock, ("base", "system")).digest)
+        debian = [] if root.is_file() else debian
+    python = tuple(p for p in lock.python if p.group not in left_out)
+    return wanted_files(structs.replace(lock, debian=tuple(debian), python=python))
+
+
+def fetch_files(lock: Lock, context: Context, wanted: tuple[Artifact, ...] | None = None) -> None:
+    """Download what the store lacks of a lock, or of those of its files that are wanted.
 
     Raises HostError for files of the project that it lacks: only verbs that know the project can
     pack them again.
@@ -58,7 +73,7 @@ def fetch_files(lock: Lock, context: Context) -> None:
             raise HostError(
                 f"the store lacks the project's own {name}", where=sha256[:12], hint=hint
             )
-    wanted = wanted_files(lock)
+    wanted = wanted_files(lock) if wanted is None else wanted
     todo = missing_artifacts(wanted, context.store)
     if not todo:
         context.report.detail(f"all {len(wanted)} files are in the store")

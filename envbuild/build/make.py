@@ -7,7 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from envbuild.base.debian.bootstrap import make_root
-from envbuild.build.fetch import fetch_files, locked_bootstrap, require_base_digest, wanted_files
+from envbuild.build.fetch import (
+    assembled_files,
+    fetch_files,
+    locked_bootstrap,
+    require_base_digest,
+    wanted_files,
+)
 from envbuild.build.image_cache import key_of, stored_image
 from envbuild.build.in_base.exchange import take_file
 from envbuild.build.local_base import base_download_size, with_local_base
@@ -30,7 +36,9 @@ def plan_work(order: BuildSpec, context: Context) -> Estimate:
 
     Raises SpaceError where a file system is too small, or a quota.
     """
-    wanted = wanted_files(order.lock)
+    is_assembled = MODES[order.mode].is_assembled
+    lock = order.lock
+    wanted = assembled_files(lock, context.store) if is_assembled else wanted_files(lock)
     base = base_download_size(order.lock, context.store)
     to_download = base + sum(item.size for item in missing_artifacts(wanted, context.store))
     left = estimate_build(order.lock, MODES[order.mode], to_download=to_download)

@@ -21,6 +21,9 @@ from envbuild.formats.file_tree import EPOCH, NO_FRAGMENT, Part, Tree, TreeEntry
 from envbuild.host import count_processors
 
 SUPERBLOCK = struct.Struct("<5I6H8Q")  # squashfs_super_block (squashfs_fs.h), little-endian
+# squashfs_base_inode, the rest of a short file's, squashfs_dir_header and squashfs_dir_entry
+INODE_HEAD, SHORT_FILE = struct.Struct("<4HII"), struct.Struct("<4I")
+LISTING_HEAD, LISTING_ROW = struct.Struct("<3I"), struct.Struct("<HhHH")
 
 
 class Superblock(NamedTuple):
@@ -203,14 +206,14 @@ class _InodeTables:
             run = self._next_run(children, index)
             block = self.places[children[index]][0]
             first = self.numbers[children[index]]
-            self.folders.data += struct.pack("<III", len(run) - 1, block, first)
+            rows = [LISTING_HEAD.pack(len(run) - 1, block, first)]
             for child in run:
                 name = os.fsencode(child.rpartition("/")[2])
                 kind = BASIC[self.tree[child][0].kind]
                 delta = self.numbers[child] - first
                 offset = self.places[child][1]
-                head = struct.pack("<HhHH", offset, delta, kind, len(name) - 1)
-                self.folders.data += head + name
+                rows += (LISTING_ROW.pack(offset, delta, kind, len(name) - 1), name)
+            self.folders.data += b"".join(rows)
             index += len(run)
         return len(self.folders.data) - before
 
@@ -253,11 +256,11 @@ class _InodeTables:
         small = entry.fragment != NO_FRAGMENT
         fragment = self.fragments[part] + entry.fragment if small else NONE32
         start = self.starts[part] + entry.start if entry.blocks else 0
-        sizes = struct.pack(f"<{len(entry.blocks)}I", *entry.blocks)
-        xattrs = self.xattrs.number(entry.xattrs)
+        sizes = struct.pack(f"<{len(entry.blocks)}I", *entry.blocks) if entry.blocks else b""
+        xattrs = self.xattrs.number(entry.xattrs) if entry.xattrs else NONE32
         # the short inode has 32 bits for place and size
         if start <= NONE32 and entry.size <= NONE32 and xattrs == NONE32:
-            body = struct.pack("<IIII", start, fragment, entry.offset, entry.size)
+            body = SHORT_FILE.pack(start, fragment, entry.offset, entry.size)
             self._add_inode(path, FILE, body + sizes)
         else:
             body = struct.pack("<QQQIIII", start, entry.size, 0, 1, fragment, entry.offset, xattrs)
@@ -273,8 +276,7 @@ class _InodeTables:
             raise IntegrityError(f"no image can hold files of over {limits.OWNERS} owners")
         mtime = self.epoch if entry.mtime == EPOCH else entry.mtime
         number = self.numbers[path]
-        self.inodes.data += struct.pack("<4HII", kind, entry.mode, user, group, mtime, number)
-        self.inodes.data += body
+        self.inodes.data += INODE_HEAD.pack(kind, entry.mode, user, group, mtime, number) + body
 
 
 def _deepest_first(path: str) -> tuple[int, bytes]:

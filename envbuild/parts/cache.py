@@ -163,7 +163,7 @@ def provide_blob(key: str, packing: PackContext, pack: Callable[[BinaryIO], Part
             with os_errors_as(temporary), temporary.open("wb") as out:
                 part = pack(out)
             blob = index.with_suffix(".blob")
-            commit_file(temporary, blob)
+            commit_file(temporary, blob, sync_name=False)
         body = msgspec.msgpack.encode(part)
         # last: without its index a blob does not count
         write_bytes(index, hash_bytes(body).encode() + body, mode=0o444)

@@ -8,10 +8,11 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from envbuild.errors import IntegrityError
 from envbuild.formats.block_codec import BLOCK, STORED, unpack_block
-from envbuild.formats.file_tree import NO_FRAGMENT, Tree, TreeEntry, resolve_links
+from envbuild.formats.file_tree import NO_FRAGMENT, Part, Tree, TreeEntry, resolve_links
 from envbuild.formats.squashfs_reader import SquashImage
 from envbuild.parts.cache import CachedPart
 from envbuild.parts.writer import Content
@@ -30,19 +31,39 @@ def read_file(
     entry, number = tree.get(resolve_links(tree, path), (None, 0))
     if entry is None or entry.kind != "f":
         return None
-    if entry.size > BIGGEST:
-        raise IntegrityError(f"/{path} is of {entry.size} bytes")
-    part = kept[number]
-    with part.blob.open("rb") as blob:
+    with _opened_blocks(kept[number], compressor) as block:
+        return _content(entry, kept[number].part, block)
 
+
+def read_files(
+    kept: CachedPart, entries: Sequence[TreeEntry], compressor: str
+) -> Iterator[tuple[str, bytes]]:
+    """Yield the path and content of files of one part.  Raises as ``read_file`` does."""
+    with _opened_blocks(kept, compressor) as block:
+        for entry in entries:
+            yield entry.path, _content(entry, kept.part, block)
+
+
+@contextmanager
+def _opened_blocks(kept: CachedPart, compressor: str) -> Iterator[Callable[[int, int], bytes]]:
+    """Open a part's bytes and yield what reads its blocks, by place and squashfs size."""
+    with kept.blob.open("rb") as blob:
+        # small files follow one another in a fragment
+        @functools.lru_cache(maxsize=8)
         def block(at: int, packed: int) -> bytes:
             blob.seek(at)
             data = blob.read(packed & ~STORED)
             return data if packed & STORED else unpack_block(data, compressor, BLOCK)
 
-        return b"".join(
-            _file_blocks(entry, block, lambda number: block(*part.part.fragments[number]), BLOCK)
-        )
+        yield block
+
+
+def _content(entry: TreeEntry, part: Part, block: Callable[[int, int], bytes]) -> bytes:
+    if entry.size > BIGGEST:
+        raise IntegrityError(f"/{entry.path} is of {entry.size} bytes")
+    return b"".join(
+        _file_blocks(entry, block, lambda number: block(*part.fragments[number]), BLOCK)
+    )
 
 
 def read_entry(image: SquashImage, entry: TreeEntry) -> bytes | None:

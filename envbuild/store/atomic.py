@@ -183,15 +183,19 @@ def _new_file(path: Path, mode: int) -> Iterator[IO[bytes]]:
         sync_folder(path.parent)
 
 
-def commit_file(temporary: Path, final: Path, *, mode: int = 0o444) -> None:
-    """Give a finished file on the same file system its final name, durably."""
+def commit_file(temporary: Path, final: Path, *, mode: int = 0o444, sync_name: bool = True) -> None:
+    """Give a finished file on the same file system its final name, durably.
+
+    Its name need not be synced where another file is synced into the folder afterwards.
+    """
     with os_errors_as(final):
         make_folder(final.parent)
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
         temporary.chmod(mode)
         temporary.replace(final)
-        sync_folder(final.parent)
+        if sync_name:
+            sync_folder(final.parent)
 
 
 def clone_file(source: Path, out: IO[bytes], advance: Callable[[int], None] | None = None) -> None:

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from envbuild.build import make
+from envbuild.build.fetch import assembled_files, locked_bootstrap, wanted_files
 from envbuild.build.image_cache import locked_codec
 from envbuild.build.make import plan_work
 from envbuild.build.model import BuildSpec, Estimate
@@ -19,6 +20,7 @@ from envbuild.build.modes.estimate import check_space
 from envbuild.build.modes.sandbox import SandboxNote, packing_sandbox
 from envbuild.context import Context
 from envbuild.errors import SpaceError
+from envbuild.lock.model import Lock
 from envbuild.lock.read import read_lock
 from envbuild.plan.apptainer import render_definition
 from envbuild.plan.definition import plan_definition
@@ -155,6 +157,26 @@ def test_modes_put_their_bytes_where_they_do(
     else:
         assert needs["fakeroot"].temporary > IMAGE.base.size
         assert needs["fakeroot"].download >= IMAGE.base.size
+
+
+def test_an_image_needs_no_tools_of_its_definition(context: Context) -> None:
+    """And no Debian packages, where the root that they make is there; source archives need all."""
+    files = {item.file for item in wanted_files(LOCK)}
+    tools = {package.file for package in LOCK.build_only}
+    installed = {package.file for package in LOCK.installed}
+    assert tools
+
+    def needed(lock: Lock) -> set[str]:
+        return {item.file for item in assembled_files(lock, context.store)}
+
+    assert needed(LOCK) == files - tools
+    root = context.store.base(locked_bootstrap(LOCK, ("base", "system")).digest)
+    context.store.own(root).parent.mkdir(parents=True, exist_ok=True)
+    root.write_bytes(b"tar")
+    assert needed(LOCK) == installed
+    source = msgspec.structs.replace(LOCK.installed[0], file="alpha-1.tar.gz")
+    with_source = msgspec.structs.replace(LOCK, python=(source, *LOCK.python[1:]))
+    assert needed(with_source) == {item.file for item in wanted_files(with_source)}
 
 
 def test_needs_on_one_file_system_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

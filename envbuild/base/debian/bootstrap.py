@@ -20,7 +20,7 @@ from envbuild.cage import find_cage
 from envbuild.context import Context
 from envbuild.errors import HostError, IntegrityError, ToolFailedError
 from envbuild.host import Host, closed_above, read_host
-from envbuild.net.fetch import Artifact, fetch_artifacts
+from envbuild.net.fetch import Artifact, fetch_artifacts, missing_artifacts
 from envbuild.progress import Stage
 from envbuild.run import Command, Runner
 from envbuild.settings import Settings
@@ -94,9 +94,11 @@ def _require_ids(host: Host) -> None:
 
 
 def fetch_packages(bootstrap: Bootstrap, context: Context) -> None:
-    """Download a bootstrap's packages into the store."""
-    mirror = debian_mirror(context.settings, context.runner)
-    fetch_artifacts(debian_artifacts(bootstrap.packages), context, debian_mirror=mirror)
+    """Download what the store lacks of a bootstrap's packages."""
+    wanted = debian_artifacts(bootstrap.packages)
+    if missing_artifacts(wanted, context.store):
+        mirror = debian_mirror(context.settings, context.runner)
+        fetch_artifacts(wanted, context, debian_mirror=mirror)
 
 
 def debian_artifacts(packages: Iterable[DebianPackage]) -> tuple[Artifact, ...]:
@@ -107,6 +109,12 @@ def debian_artifacts(packages: Iterable[DebianPackage]) -> tuple[Artifact, ...]:
         )
         for p in packages
     )
+
+
+def has_root(bootstrap: Bootstrap, store: Store) -> bool:
+    """Tell whether the store has the root, undamaged, and its facts."""
+    digest = bootstrap.digest
+    return is_sealed(store.base(digest)) and cached_facts(digest, store) is not None
 
 
 def make_root(bootstrap: Bootstrap, context: Context) -> Path:
@@ -121,7 +129,7 @@ def make_root(bootstrap: Bootstrap, context: Context) -> Path:
     if bootstrap.over is not None and not is_sealed(final):
         make_root(bootstrap.over, context)
     with context.store.lock(f"base-{digest}", context.report):
-        if is_sealed(final) and cached_facts(digest, context.store) is not None:
+        if has_root(bootstrap, context.store):
             return final
         final = context.store.own(final)
         require_root_maker(context.settings, context.runner)

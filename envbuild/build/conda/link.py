@@ -105,7 +105,7 @@ class _Linking:
         paths = (*(self.done[path] for path in listed), *points)
         record = package_record(self.package, info.index, paths)
         stem = f"{self.package.name}-{self.package.version}-{self.package.build}"
-        self._add(f"conda-meta/{stem}.json", 0o644, io.BytesIO(record))
+        self._add(f"conda-meta/{stem}.json", 0o644, record)
 
     def _lay(self, path: CondaPath, member: tarfile.TarInfo, content: BinaryIO | None) -> None:
         target = self._target(path.path)
@@ -155,22 +155,23 @@ class _Linking:
     def _add_file(
         self, path: CondaPath, member: tarfile.TarInfo, content: BinaryIO, target: str
     ) -> FilePlace:
-        checked = _checked_blocks(content, path)
-        time = int(member.mtime)
-        if path.placeholder is None:
-            blocks = checked
-        else:
-            old, new = path.placeholder.encode(), f"/{self.prefix.path}".encode()
-            replace = replace_in_binary if path.mode == "binary" else replace_in_text
-            blocks = replace(checked, old, new)
-            # newer than the package: bytecode that was made of the file before has to look stale
-            time = time if self.archive.time is None else self.archive.time + 1
         mode = 0o755 if member.mode & 0o111 else 0o644
-        return self._add(target, mode, io.BufferedReader(BlocksFile(blocks), BLOCK), time)
+        if path.placeholder is None:
+            place = self._add(target, mode, content, int(member.mtime))
+            _require_listed(path, place.size, place.sha256)
+            return place
+        old, new = path.placeholder.encode(), f"/{self.prefix.path}".encode()
+        replace = replace_in_binary if path.mode == "binary" else replace_in_text
+        blocks = replace(_checked_blocks(content, path), old, new)
+        # newer than the package: bytecode that was made of the file before has to look stale
+        time = int(member.mtime) if self.archive.time is None else self.archive.time + 1
+        is_small = member.size < BLOCK
+        put = b"".join(blocks) if is_small else io.BufferedReader(BlocksFile(blocks), BLOCK)
+        return self._add(target, mode, put, time)
 
     def _lay_entry_point(self, line: str) -> InstalledPath:
         command, script = entry_point_script(line, self.prefix.interpreter)
-        place = self._add(f"bin/{command}", 0o755, io.BytesIO(script))
+        place = self._add(f"bin/{command}", 0o755, script)
         return InstalledPath(
             path=f"bin/{command}",
             type="unix_python_entry_point",
@@ -178,7 +179,9 @@ class _Linking:
             size=place.size,
         )
 
-    def _add(self, path: str, mode: int, content: BinaryIO, time: int | None = None) -> FilePlace:
+    def _add(
+        self, path: str, mode: int, content: BinaryIO | bytes, time: int | None = None
+    ) -> FilePlace:
         own = time if time is not None and 0 <= time <= LATEST else EPOCH
         entry = TreeEntry(f"{self.prefix.path}/{path}", "f", mode, mtime=own)
         place = self.writer.add(entry, content)
@@ -212,6 +215,10 @@ def _checked_blocks(content: BinaryIO, path: CondaPath) -> Iterator[bytes]:
         digest.update(block)
         size += len(block)
         yield block
+    _require_listed(path, size, digest.hexdigest())
+
+
+def _require_listed(path: CondaPath, size: int, sha256: str) -> None:
     wrong = path.size is not None and size != path.size
-    if wrong or (path.sha256 is not None and digest.hexdigest() != path.sha256):
+    if wrong or (path.sha256 is not None and sha256 != path.sha256):
         raise IntegrityError(f"{path.path!r} is another file than its own list says")

@@ -48,6 +48,8 @@ from envbuild.store.units import count_noun
 
 IsCached = Callable[[str], bool]
 Marks = tuple[TreeEntry, ...]
+Links = Mapping[str, Future[CachedPart]]
+"""Packages that threads link, by the keys of their parts."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -167,12 +169,28 @@ def plan_environment(
     )
 
 
+def submit_links(lock: Lock, packing: PackContext, feeders: Executor) -> Links:
+    """Let threads link the packages of a lock."""
+    # the largest first: no core waits for it in the end
+    packages = sorted(lock.conda, key=lambda package: -package.size)
+    keys = (conda_part_key(package, prefix_of(lock), packing.codec) for package in packages)
+    return {
+        key: feeders.submit(_link, package, key, lock, packing)
+        for key, package in zip(keys, packages, strict=True)
+    }
+
+
+def _link(package: CondaPackage, key: str, lock: Lock, packing: PackContext) -> CachedPart:
+    file, prefix = packing.store.artifact(package.sha256), prefix_of(lock)
+    return provide_part(key, packing, lambda writer: link_package(file, package, prefix, writer))
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CondaAssembly:
     """One image's conda packages while their parts are made.
 
     ``below`` are the parts of its base, ``config`` is what that base sets, ``set_by_recipe`` are
-    the names of variables that the recipe sets; ``hidden`` are the marks that hide what packages
+    the names of variables that the recipe sets; ``linked`` are its packages; ``hidden`` are the marks that hide what packages
     replace of the base, ``history`` is what its own environment has done.
     """
 
@@ -181,7 +199,7 @@ class CondaAssembly:
     config: BaseConfig
     set_by_recipe: Texts
     packing: PackContext
-    feeders: Executor
+    linked: Links
     context: Context
     hidden: Marks = ()
     history: bytes = b""
@@ -234,23 +252,12 @@ class CondaAssembly:
 
     def _link_all(self, planned: Sequence[PlannedPart]) -> dict[str, CachedPart]:
         """Return all packages as parts by their keys, in the order of the plan."""
-        keys = {part.inputs[0]: part.key for part in planned if part.kind == "conda"}
-        # the largest first: no core waits for it in the end
-        packages = sorted(self.lock.conda, key=lambda package: -package.size)
-        title = f"link {count_noun(len(packages), 'conda package')}"
-        futures: dict[str, Future[CachedPart]] = {}
-        with self.packing.report.stage(title, total=len(packages)) as stage:
-            for package in packages:
-                key = keys[package.sha256]
-                futures[key] = self.feeders.submit(self._link, package, key)
-                futures[key].add_done_callback(lambda _: stage.advance())
-            return {key: futures[key].result() for key in keys.values()}
-
-    def _link(self, package: CondaPackage, key: str) -> CachedPart:
-        file, prefix = self.packing.store.artifact(package.sha256), prefix_of(self.lock)
-        return provide_part(
-            key, self.packing, lambda writer: link_package(file, package, prefix, writer)
-        )
+        title = f"link {count_noun(len(self.linked), 'conda package')}"
+        with self.packing.report.stage(title, total=len(self.linked)) as stage:
+            for future in self.linked.values():
+                future.add_done_callback(lambda _: stage.advance())
+            keys = [part.key for part in planned if part.kind == "conda"]
+            return {key: self.linked[key].result() for key in keys}
 
     def _compile(
         self, planned: Sequence[PlannedPart], linked: Mapping[str, CachedPart]

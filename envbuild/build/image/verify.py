@@ -18,6 +18,7 @@ import msgspec
 from envbuild.base.digests import known_digest
 from envbuild.build.assemble import Assembled, assemble
 from envbuild.build.assembly_plan import AssemblySpec, spec_of
+from envbuild.build.fetch import assembled_files
 from envbuild.build.image.compare import describe_difference
 from envbuild.build.image.embedded import read_embedded_info
 from envbuild.build.image.guard import is_guard
@@ -39,8 +40,10 @@ from envbuild.host import count_processors
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock
 from envbuild.names import Pairs, Texts
+from envbuild.net.fetch import missing_artifacts, total_size
 from envbuild.parts.counters import FORMATS
 from envbuild.store.layout import Store
+from envbuild.store.units import count_noun, human_bytes
 
 RUNTIME = (".singularity.d", "environment", "singularity")
 """Written from the recipe; compared only where the recipe is at hand."""
@@ -110,6 +113,7 @@ def verify_image(path: Path, lock: Lock, order: BuildSpec | None, context: Conte
     codec = codec_of_image(carried.note.packer if carried.note else "", lock, context)
     order = replace(order, codec=codec) if order else None
     spec = spec_of(order) if order else AssemblySpec(lock=lock, codec=codec)
+    _say_lacking(lock, context)
     assembled = assemble(spec, context)
     found = image_tree(path, context)
     digest = tree_digest(found.values())
@@ -137,6 +141,16 @@ def verify_image(path: Path, lock: Lock, order: BuildSpec | None, context: Conte
         extra=extra,
         outside=outside,
     )
+
+
+def _say_lacking(lock: Lock, context: Context) -> None:
+    """Say what has to be there before anything can be compared."""
+    lacking = missing_artifacts(assembled_files(lock, context.store), context.store)
+    if lacking:
+        context.report.say(
+            f"to compare, envbuild makes what the lock gives: the store lacks {count_noun(len(lacking), 'file')} of it "
+            f"({human_bytes(total_size(lacking))}). Without a network: envbuild make --from-bundle FILE brings them"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,11 +24,11 @@ from envbuild.build.in_base.exchange import (
 )
 from envbuild.build.in_base.install_scheme import Scheme
 from envbuild.errors import IntegrityError
-from envbuild.formats.file_tree import TreeEntry, merge_parts
+from envbuild.formats.file_tree import TreeEntry
 from envbuild.host import count_processors
 from envbuild.names import Pairs
 from envbuild.parts.cache import CachedPart, PackContext, part_key, provide_part
-from envbuild.parts.reader import read_file
+from envbuild.parts.reader import read_files
 from envbuild.parts.writer import PartWriter
 from envbuild.progress import Stage
 from envbuild.store.atomic import os_errors_as
@@ -104,16 +104,13 @@ def wheel_modules(wheel: WheelPart, key: str, scheme: Scheme) -> ModuleSources:
 
 def linked_modules(kept: CachedPart, key: str, site: str, compressor: str) -> ModuleSources:
     """Return the modules of a linked conda package below the folder of its Python's packages."""
-    paths = [entry.path for entry in kept.part.entries if entry.kind == "f"]
-    modules = [path for path in paths if path.startswith(f"{site}/") and path.endswith(".py")]
-
-    def contents() -> Iterator[tuple[str, bytes]]:
-        tree = merge_parts([kept.part])
-        for path in modules:
-            yield path, read_file(tree, [kept], path, compressor=compressor) or b""
-
-    members = tuple((path, f"/{path}") for path in modules)
-    return ModuleSources(key=key, members=members, contents=contents)
+    files = [entry for entry in kept.part.entries if entry.kind == "f"]
+    modules = [file for file in files if file.path.startswith(f"{site}/")]
+    modules = [file for file in modules if file.path.endswith(".py")]
+    members = tuple((file.path, f"/{file.path}") for file in modules)
+    return ModuleSources(
+        key=key, members=members, contents=lambda: read_files(kept, modules, compressor)
+    )
 
 
 def module_sources(wheel: WheelPart, scheme: Scheme) -> list[tuple[str, str]]:

@@ -39,7 +39,8 @@ Need = tuple[Path, int, str]
 
 def estimate_build(lock: Lock, mode: Mode, *, to_download: int) -> Estimate:
     """Return what building this lock will take, with ``to_download`` bytes to be fetched."""
-    files = sum(p.size for p in lock.python) + sum(p.size for p in lock.debian) + lock.base.size
+    files = sum(p.size for p in lock.python) + sum(p.size for p in lock.debian)
+    files += sum(p.size for p in lock.conda) + lock.base.size
     root = ROOT if lock.is_bootstrap else 0
     left = Estimate(
         download=to_download,
