@@ -113,7 +113,10 @@ def _fill_root(base: Sequence[DebianPackage], others: Sequence[DebianPackage]) -
         '        printf "Filename: ./%s\\nSize: %s\\nSHA256: %s\\n\\n" \\',
         """            "${file##*/}" "$(stat -c %s "$file")" "$sum\"""",
         '    done >"$work/base/Packages"',
-        f'    {_mmdebstrap_call(base)} >"$work/log" 2>&1 ||',
+        "    # the packages' scripts get no network, where one may be left",
+        "    offline=",
+        "    if unshare --net true 2>/dev/null; then offline='unshare --net'; fi",
+        f'    $offline {_mmdebstrap_call(base)} >"$work/log" 2>&1 ||',
         '        { cat "$work/log" >&2; exit 1; }',
         """    tar -C "$root" --exclude='./dev/*' --numeric-owner -xf "$work/root.tar\"""",
     )

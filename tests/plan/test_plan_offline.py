@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import runpy
 import socket
+import struct
 import sys
+from ctypes.util import find_library
 
 import pytest
 
@@ -65,3 +68,73 @@ def test_where_nothing_keeps_the_network_away_nothing_is_started() -> None:
 
 def test_programs_of_images_know_every_architecture() -> None:
     assert set(runpy.run_path(SCRIPT)["MACHINES"]) == set(BY_MACHINE) == set(STUB_MACHINES)
+
+
+MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # AUDIT_ARCH_… of audit.h
+OTHERS = (0x40000003, 0x40000028, 0xC00000F3)  # i386, arm, riscv64
+ALLOW, REFUSE = 0x7FFF0000, 0x50061  # SECCOMP_RET_ALLOW; SECCOMP_RET_ERRNO with EAFNOSUPPORT
+FAMILIES = {
+    socket.AF_UNIX: ALLOW,
+    socket.AF_NETLINK: ALLOW,
+    socket.AF_INET: REFUSE,
+    socket.AF_INET6: REFUSE,
+    socket.AF_PACKET: REFUSE,
+    socket.AF_VSOCK: REFUSE,
+    socket.AF_BLUETOOTH: REFUSE,
+    0: REFUSE,
+}
+
+
+def number_of(call: str, machine: int) -> int:
+    """Return the number of a system call, as libseccomp knows it."""
+    library = ctypes.CDLL(find_library("seccomp"))
+    return int(library.seccomp_syscall_resolve_name_arch(machine, call.encode()))
+
+
+def verdict(program: bytes, machine: int, number: int, *arguments: int) -> int:
+    """Return what the kernel's machine for classic BPF says of a system call (bpf_common.h)."""
+    data = struct.pack("=IIQ6Q", number, machine, 0, *arguments, *[0] * (6 - len(arguments)))
+    rows = [*struct.iter_unpack("=HBBI", program)]
+    at = held = 0
+    while True:
+        code, if_true, if_not, value = rows[at]
+        at += 1
+        if code == 0x06:  # BPF_RET | BPF_K
+            return int(value)
+        if code == 0x20:  # BPF_LD | BPF_W | BPF_ABS
+            (held,) = struct.unpack_from("=I", data, value)
+        else:  # BPF_JMP with BPF_JEQ or BPF_JGE
+            holds = {0x15: held == value, 0x35: held >= value}[code]
+            at += if_true if holds else if_not
+
+
+@pytest.mark.skipif(find_library("seccomp") is None, reason="libseccomp2 is not installed")
+@pytest.mark.parametrize("machine", MACHINES)
+class TestFilter:
+    """The program of each machine, its numbers as libseccomp has them."""
+
+    def program(self, machine: str) -> bytes:
+        return bytes(runpy.run_path(SCRIPT)["socket_filter"](machine))
+
+    @pytest.mark.parametrize("family", FAMILIES)
+    def test_sockets_are_allowed_by_their_family(self, family: int, machine: str) -> None:
+        number = number_of("socket", MACHINES[machine])
+        found = verdict(self.program(machine), MACHINES[machine], number, family)
+        assert found == FAMILIES[family]
+
+    def test_all_other_calls_but_one_are_allowed(self, machine: str) -> None:
+        own, program = MACHINES[machine], self.program(machine)
+        refused = {number_of("io_uring_setup", own)}
+        calls = set(range(600)) - {number_of("socket", own)}
+        assert {call for call in calls if verdict(program, own, call) == REFUSE} == refused
+
+    def test_another_machine_is_refused(self, machine: str) -> None:
+        other = [*OTHERS, *(arch for name, arch in MACHINES.items() if name != machine)]
+        program = self.program(machine)
+        numbers = range(600)
+        assert {verdict(program, arch, at, 1) for arch in other for at in numbers} == {REFUSE}
+
+    def test_the_second_table_of_calls_of_one_machine_is_refused(self, machine: str) -> None:
+        """x32's socket(), which the kernel takes by another number."""
+        number = 0x40000000 | number_of("socket", MACHINES[machine])
+        assert verdict(self.program(machine), MACHINES[machine], number, 1) == REFUSE
