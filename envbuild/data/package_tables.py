@@ -249,6 +249,8 @@ class CondaTable(TableRow, frozen=True):
     flags: frozenset[str]
     libraries: frozenset[str]
     elsewhere: frozenset[str]
+    asked: frozenset[str]
+    brought: Texts
     only_in: dict[str, dict[str, str]]
 
 

@@ -126,6 +126,35 @@ dependencies: [numpy=1.18.1=py37h4f9e942_0, keras-gpu=2.3.1, blas=1.0=mkl,
         (),
         "the channel defaults alone has keras-gpu (keras), blas (left out)",
     ),
+    "a dump of the vendor's channels": (
+        """
+channels: [defaults]
+dependencies: [_libgcc_mutex=0.1=main, openssl=1.1.1k=h27cfd23_0, mkl=2020.2=256, six=1.16=pyhd3_0,
+  pip=21.0=py38_0, cudatoolkit=10.1=h6bb024c_0, python=3.8.8=h12_5, tensorflow-gpu=2.4=h30a_0,
+  pandas=1.2.4=py38ha9, samtools=1.3=0, xz=5.2.5=h7b]
+""",
+        (
+            "six",
+            "cudatoolkit=10.1",
+            "python=3.8.8",
+            "tensorflow-gpu=2.4",
+            "pandas=1.2.4",
+            "samtools=1.3",
+        ),
+        (),
+        "a dump of a whole environment: 5 libraries are left out, for others bring them; conda env export --from-history lists what was asked for",
+    ),
+    "a dump of several channels with CUDA of pip": (
+        """
+channels: [pytorch, nvidia, conda-forge, defaults]
+dependencies: [_openmp_mutex=4.5=2_gnu, xorg-libx11=1.8.11=h4f16b4b_0, intel-openmp=2022.0.1=h06a4308_3633,
+  cuda-cudart=12.1.105=0, cuda-cupti=12.1.105=0, libnpp=12.0.2.50=0, pytorch-cuda=12.1=ha16c6d3_6, cmake=3.31.5=h74e3db0_0,
+  python=3.9.21=h9c0c6dc_1_cpython, jinja2=3.1.5=py39h06a4308_0, xz, {pip: [torch==2.8.0, nvidia-cublas-cu12==12.8.4.1]}]
+""",
+        ("cmake=3.31.5", "python=3.9.21", "jinja2"),
+        ("torch==2.8.0", "nvidia-cublas-cu12==12.8.4.1"),
+        "a dump of a whole environment: 8 libraries are left out, for others bring them; conda env export --from-history lists what was asked for",
+    ),
     "builds of conda-forge beside the vendor's": (
         "channels: [conda-forge, defaults]\ndependencies: [numpy=1.18.1=py37h4f9e942_0]",
         ("numpy=1.18.1=py37h4f9e942_0",),

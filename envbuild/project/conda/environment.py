@@ -19,6 +19,10 @@ from envbuild.project.tree import read_text, shown_path
 from envbuild.yaml import parse_yaml
 
 NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+# numpy[version=">=1.2,<2",build=py312*]
+VERSION = re.compile(
+    r"\[(?:[^\[]*,)?version=(?:(['\"])(?P<quoted>[^'\"]+)\1(?:,[^\[]*)?|(?P<plain>[^'\"\[\]]+))\]"
+)
 
 
 def read_conda(path: Path, root: Path) -> FileFindings | None:
@@ -213,19 +217,22 @@ def unswapped(wish: str) -> str:
 
 def conda_bounds(wish: str) -> str:
     """Return conda's bounds in the form of PEP 440: "=1.2" is "==1.2.*"."""
-    keyed = re.fullmatch(r"\[version=(['\"]?)([^'\"\[\]]+)\1\]", unswapped(wish))
-    wish = keyed[2] if keyed else unswapped(wish)
+    wish = unswapped(wish).strip("()")
+    keyed = VERSION.fullmatch(wish)
+    wish = keyed["quoted"] or keyed["plain"] if keyed else wish
     if "|" in wish or "[" in wish:
         return ""  # a choice: PEP 440 has none
     wish = re.sub(r"(?<=[<>=!~])\s+(?=\d)", "", wish)
     built = re.fullmatch(r"={1,2}([^=\s]+)=\S+", wish)
-    if built:
+    if built and not built[1].endswith("*"):
         return f"=={built[1]}"
+    wish = f"={built[1]}" if built else wish
     parts = [part.strip().split()[0] for part in wish.split(",") if part.strip()]
     return ",".join(filter(None, map(_conda_bound, parts)))
 
 
 def _conda_bound(part: str) -> str:
+    part = re.sub(r"^([<>]=?.*?)\.?\*$", r"\1", part)
     exact = re.fullmatch(r"(={0,2})(\d[\w.!+]*?)(\.?\*)?", part)
     if exact is None:
         return part if re.fullmatch(r"[<>=!~]=?\d[\w.!+*]*", part) else ""

@@ -17,6 +17,7 @@ from envbuild.project.conda.environment import pip_section, title_of, unswapped,
 from envbuild.project.conda.locked_lists import channel_name, is_conda_list, read_conda_list
 from envbuild.project.conda.stand_ins import (
     BUILT,
+    cut_dump,
     declared_needs,
     merge_wheels,
     put_stand_ins,
@@ -144,8 +145,11 @@ def _read_environment(path: Path) -> _Environment:
     left = tuple(f"not taken: {text} ({reason})" for text, reason in wheels.aside)
     lines, unread = _readable_specs(lines)
     channels = _channels_of(data.get("channels"), lines)
-    if channels.notes and not re.search(r"conda-forge['\"/]", str(data.get("channels"))):
-        lines = [*map(without_build, lines)]
+    cut: Texts = ()
+    if channels.notes:
+        lines, cut = cut_dump(lines, pip)
+        if not re.search(r"conda-forge['\"/]", str(data.get("channels"))):
+            lines = [*map(without_build, lines)]
     lines, foreign = _without_other_systems(lines)
     lines, instead = put_stand_ins(lines, channels.channels)
     needs = (*wheels.requirements, *declared_needs(pip, path.parent))
@@ -156,7 +160,7 @@ def _read_environment(path: Path) -> _Environment:
         specs=tuple(dict.fromkeys(lines)),
         wheels=on_top,
         variables=variables_of(data),
-        notes=(*channels.notes, *unread, *foreign, *instead, *wheels.notes, *twice, *left),
+        notes=(*channels.notes, *cut, *unread, *foreign, *instead, *wheels.notes, *twice, *left),
     )
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from packaging.requirements import Requirement as Pep508
 
-from envbuild.data.package_tables import load_conda
+from envbuild.data.package_tables import load_conda, load_names
 from envbuild.names import Texts
 from envbuild.project.gather import read_list
 from envbuild.project.model import Requirement
@@ -17,6 +18,8 @@ from envbuild.recipe.conda import spec_name
 
 # a line of a dump: NAME=VERSION=BUILD
 BUILT = re.compile(r"(?P<spec>[\w.-]+==?[^=<>!~,\s]+)=(?P<build>[^=\s]+)")
+DUMP = 10
+"""Lines from which on a list with builds is a dump."""
 # a line without bounds
 PLAIN = re.compile(r"(\S+::)?[\w.-]+")
 # the project itself among pip's lines
@@ -27,9 +30,41 @@ DECLARED = ("pyproject.toml", "setup.cfg", "setup.py")
 def without_build(line: str) -> str:
     """Return a match spec without its build, unless that tells GPU or CPU."""
     built = BUILT.fullmatch(line)
-    if built is None or re.search(f"{load_conda().builds}|(^|_)cpu", built["build"]):
+    if built is None:
+        return line
+    name = built["build"].replace("*", "_")
+    if re.search(f"{load_conda().builds}|(^|_)cpu", name):
         return line
     return built["spec"]
+
+
+def cut_dump(lines: Sequence[str], pip: Iterable[str]) -> tuple[list[str], Texts]:
+    """Return a dump of a whole environment without what nobody asks for, and a note on it.
+
+    What others usually bring stays, without its version.  All other lists are left as they are.
+    """
+    count = sum(BUILT.fullmatch(line) is not None for line in lines)
+    if len(lines) < DUMP or 2 * count < len(lines):
+        return [*lines], ()
+    table = load_conda()
+    names = {line: spec_name(line) for line in lines}
+    asked = table.asked | table.depends | table.libraries | table.frameworks
+    # wheels of CUDA: pip's framework needs nothing of conda's
+    if any(line.startswith("nvidia-") for line in pip):
+        asked = asked if table.frameworks & set(names.values()) else frozenset({"python"})
+    kept = [line for line, name in names.items() if name in asked or not _is_library(name)]
+    brought = load_names().transitive.names
+    specs = [names[line] if conda_name(names[line]) in brought else line for line in kept]
+    gone = len(lines) - len(kept)
+    note = f"a dump of a whole environment: {gone} libraries are left out, for others bring them"
+    hint = "conda env export --from-history lists what was asked for"
+    return [*map(without_build, specs)], (f"{note}; {hint}",)
+
+
+def _is_library(name: str) -> bool:
+    known = conda_name(name)
+    patterns = load_conda().brought if known is None else ()
+    return known == "" or any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def put_stand_ins(lines: Sequence[str], channels: Sequence[str]) -> tuple[list[str], Texts]:
