@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import resource
 import shlex
 import stat
 from collections.abc import Iterator
@@ -59,8 +60,13 @@ CHALLENGE = 8 * KIB
 """Bytes of the header in which a registry says who may give a token."""
 ANSWER_SECONDS = 180.0
 """How long a server may take over an answer that is read whole: a manifest, a list, a page."""
-PAGE = 64 * MIB
-"""Bytes of a project's page on an index, unpacked; the largest have a few million."""
+PAGE, LINKS = 32 * MIB, 100_000
+"""Bytes of a project's page on an index, unpacked, and its files; the largest have a few million.
+
+A file costs up to 10 times its bytes in memory, and 30 microseconds; tf-nightly has 2,400.
+"""
+REFUSAL = 64 * KIB
+"""Bytes that are read of what comes with a redirect, for which nobody asked."""
 QUESTION_SECONDS = 300.0
 """One call of uv, which fetches some hundred pages at once; a cold one took 34 s."""
 RESOLUTION_SECONDS = 900.0
@@ -94,6 +100,18 @@ ATTRIBUTES = 128 * KIB
 """Bytes of the extended attributes of a file: Linux has 64 KiB of names, and of each value."""
 ATTRIBUTE, ATTRIBUTE_SETS, OWNERS = 16, 0x10000, 0xFFFF
 """Bytes that an attribute costs beside its own; sets of them, and owners, that squashfs counts."""
+GIT_MEMORY, SHELF_PACK, REPOSITORY = 512 * MIB, GIB, 8 * GIB
+"""Bytes of memory for git, and what it may bring of a shelf, and of any repository.
+
+A delta of 15 kB can ask for any memory; git takes 90 bytes for an object, and streams big files.
+"""
+GIT_BOUNDS = ((resource.RLIMIT_DATA, GIT_MEMORY),)
+SMALL_GIT = (
+    "-c", "core.bigFileThreshold=16m", "-c", "fetch.unpackLimit=1", "-c", "pack.threads=2",
+)  # fmt: skip
+"""How git keeps to it, and brings all that it fetches in one file."""
+SHELF_FILES, REPOSITORY_FILES = 200_000, 1_000_000
+"""Files of a shelf's tree, and of a repository's: git's trees of 1 kB unfold to any number."""
 PROJECT = 64 * MIB
 """Bytes of a bundle's recipe, lock and scripts; a lock of 1000 packages has 300 kB."""
 ENTRY = 200

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import select
 import selectors
 import shlex
@@ -39,7 +40,8 @@ class Command:
 
     ``env`` is the child's whole environment (None: the parent's); ``timeout`` is in seconds;
     ``log`` is a file that both streams are appended to while they come; ``on_line`` is called with
-    every complete line of either stream.
+    every complete line of either stream.  ``bounds`` are resource limits (RLIMIT_…) and their
+    values, for the child and what it starts.
     """
 
     argv: Texts
@@ -49,6 +51,7 @@ class Command:
     timeout: float | None = None
     log: Path | None = None
     on_line: Callable[[str], None] | None = None
+    bounds: tuple[tuple[int, int], ...] = ()
 
     def __str__(self) -> str:
         return shlex.join(self.argv)
@@ -268,7 +271,7 @@ class LocalRunner:
 def _start(command: Command) -> subprocess.Popen[bytes]:
     words = [_encode(word) for word in command.argv]
     try:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             words,
             cwd=command.cwd,
             env=None if command.env is None else dict(command.env),
@@ -279,6 +282,10 @@ def _start(command: Command) -> subprocess.Popen[bytes]:
         )
     except OSError as error:
         raise _not_started(command, error) from error
+    for kind, most in command.bounds:
+        with contextlib.suppress(ProcessLookupError):  # it has ended
+            resource.prlimit(process.pid, kind, (most, most))
+    return process
 
 
 def _follow(

@@ -17,6 +17,7 @@ from packaging.utils import canonicalize_name
 from envbuild import limits
 from envbuild.errors import NetworkError, UsageError
 from envbuild.names import Paths
+from envbuild.net.answers import read_bounded
 from envbuild.net.redact import redact
 from envbuild.net.simple import (
     ACCEPT,
@@ -32,7 +33,6 @@ from envbuild.net.web import (
     local_path,
     make_client,
     open_response,
-    read_bounded,
     with_retries,
 )
 from envbuild.run import Command, Runner
@@ -97,7 +97,7 @@ def _read_page(page: str, client: httpx.Client) -> tuple[Link, ...]:
         base = str(response.url)
         if content_type == JSON_TYPE:
             return links_of_json(data, base)
-        return links_of_html(data.decode(response.charset_encoding or "utf-8", "replace"), base)
+        return links_of_html(data.decode("utf-8", "replace"), base)
 
 
 def _read_local(folder: Path, page: str) -> tuple[Link, ...]:

@@ -9,7 +9,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 import msgspec
 
-from envbuild.limits import TAG, UNREADABLE
+from envbuild.limits import LINKS, TAG, UNREADABLE
 
 ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"  # PEP 691
 JSON_TYPE = "application/vnd.pypi.simple.v1+json"
@@ -21,6 +21,11 @@ HASH = re.compile(r"[0-9a-f]{64}", re.ASCII)
 PLAIN = re.compile(r"https://[A-Za-z0-9.-]+(?::\d{1,4})?/[A-Za-z0-9._+!~%/-]*", re.ASCII)
 """An address that is absolute and clean as it is written: of pages with thousands of files most
 are."""
+ATTRIBUTES = (
+    "href", "data-upload-time", "data-yanked", "data-requires-python", "name", "content",
+)  # fmt: skip
+TAGS = 8
+"""Tags for a file at most: four begin and end, and comments."""
 TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}[0-9.:Z+-]*", re.ASCII)
 
 
@@ -52,12 +57,13 @@ def links_of_json(data: bytes, page: str) -> tuple[Link, ...]:
     except UNREADABLE as error:
         raise PageError(f"is not an index page: {error}") from error
     _check_version(content.meta.version)
+    _check_count(len(content.files))
     found = []
     for file in content.files:
         written = Link(
             file=file.filename,
             url=file.url,
-            sha256=file.hashes.get("sha256"),
+            sha256=file.hashes.sha256,
             size=file.size,
             uploaded=file.uploaded,
             yanked=file.yanked is not False,
@@ -69,11 +75,13 @@ def links_of_json(data: bytes, page: str) -> tuple[Link, ...]:
 
 def links_of_html(text: str, page: str) -> tuple[Link, ...]:
     """Read a PEP 503 page that came from the URL ``page``.  Raises PageError."""
+    _check_count(text.count("<") // TAGS)
     parser = _Anchors()
     try:
         # in pieces: without ">", a whole page would be read again from each "<"
         for begin in range(0, len(text), TAG):
             parser.feed(text[begin : begin + TAG])
+            _check_count(len(parser.anchors))
             if len(parser.rawdata) > TAG:
                 raise PageError("has a tag of more than 64 KiB")
     except AssertionError as error:  # html.parser's answer to some broken declarations
@@ -98,10 +106,14 @@ def links_of_html(text: str, page: str) -> tuple[Link, ...]:
     return tuple(link for link in found if link is not None)
 
 
+class _Hashes(msgspec.Struct, frozen=True):
+    sha256: str | None = None
+
+
 class _File(msgspec.Struct, frozen=True):
     filename: str
     url: str
-    hashes: dict[str, str] = {}
+    hashes: _Hashes = _Hashes()
     size: int | None = None
     uploaded: str | None = msgspec.field(default=None, name="upload-time")
     yanked: bool | str = False
@@ -131,7 +143,7 @@ class _Anchors(HTMLParser):
         self.version = "1.0"
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        found = {name: value or "" for name, value in attrs}
+        found = {name: value or "" for name, value in attrs if name in ATTRIBUTES}
         if tag == "a" and "href" in found:
             self.anchors.append(found)
         elif tag == "base" and not self.base:
@@ -143,6 +155,13 @@ class _Anchors(HTMLParser):
 def _check_version(version: str) -> None:
     if version.partition(".")[0] != "1":
         raise PageError(f"is of version {version[:20]!r}; this envbuild reads version 1")
+
+
+def _check_count(files: int) -> None:
+    if files > LINKS:
+        raise PageError(
+            f"has tags or entries for more than {LINKS} files: too many for one project"
+        )
 
 
 def _fragment_hash(href: str) -> str | None:

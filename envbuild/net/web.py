@@ -9,6 +9,7 @@ import netrc
 import queue
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from itertools import chain
@@ -17,7 +18,8 @@ from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from envbuild import __version__, limits
-from envbuild.errors import IntegrityError, NetworkError, RateLimitError, UsageError
+from envbuild.errors import NetworkError, RateLimitError, UsageError
+from envbuild.net.answers import drop_body
 from envbuild.net.redact import redact
 from envbuild.net.saved_logins import basic_login, saved_logins
 from envbuild.settings import Settings
@@ -123,7 +125,8 @@ def _open_client(settings: Settings) -> httpx.Client:
         auth=_credentials_hook(settings),
         follow_redirects=True,
         max_redirects=10,
-        headers={"User-Agent": f"envbuild/{__version__}"},
+        headers={"User-Agent": f"envbuild/{__version__}", "Accept-Encoding": "gzip"},
+        event_hooks={"response": [drop_body]},
         timeout=httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS, pool=None),
         limits=httpx.Limits(
             max_connections=settings.downloads + 8, max_keepalive_connections=settings.downloads + 8
@@ -251,7 +254,7 @@ def open_response(
         raise NetworkError("is not a usable http or https address", where=redact(url)) from error
     except httpx.TooManyRedirects as error:
         raise NetworkError("redirects in a circle", where=redact(url)) from error
-    except (httpx.TransportError, httpx.DecodingError) as error:
+    except (httpx.TransportError, zlib.error) as error:
         _raise_plainly(error, url)
 
 
@@ -277,27 +280,6 @@ def _send(client: httpx.Client, request: httpx.Request) -> httpx.Response:
     if isinstance(answer, BaseException):
         raise answer
     return answer
-
-
-def read_bounded(response: httpx.Response, most: int) -> bytes:
-    """Return a streamed answer's content.
-
-    Raises IntegrityError for more than ``most`` bytes, NetworkError for one that takes longer than
-    limits.ANSWER_SECONDS.
-    """
-    seconds = limits.ANSWER_SECONDS
-    deadline = time.monotonic() + seconds
-    where = redact(str(response.url))
-    body = bytearray()
-    for chunk in response.iter_bytes():
-        body += chunk
-        if len(body) > most:
-            raise IntegrityError(
-                f"sends more than {most} bytes: too much for such an answer", where=where
-            )
-        if time.monotonic() > deadline:
-            raise NetworkError(f"took longer than {seconds:.0f} s over one answer", where=where)
-    return bytes(body)
 
 
 def _raise_for_status(response: httpx.Response, url: str) -> None:

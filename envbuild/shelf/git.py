@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import resource
 import shutil
+import time
 from collections.abc import Callable, Iterable, Mapping
+from itertools import count
 from pathlib import Path
 
+from envbuild import limits
 from envbuild.errors import (
     EnvbuildError,
     HostError,
@@ -17,6 +22,7 @@ from envbuild.errors import (
     ToolMissingError,
     UsageError,
 )
+from envbuild.limits import GIT_BOUNDS, SMALL_GIT
 from envbuild.names import Texts
 from envbuild.net.redact import redact
 from envbuild.run import Command, Result, Runner
@@ -52,8 +58,9 @@ RACE_MESSAGES = (
 SAFE_OPTIONS = (
     "-c", "core.hooksPath=/dev/null", "-c", "protocol.ext.allow=never", "-c", "transfer.fsckObjects=true",
     "-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "advice.detachedHead=false",
-    "-c", "http.lowSpeedLimit=1000", "-c", "http.lowSpeedTime=60",
+    "-c", "http.lowSpeedLimit=1000", "-c", "http.lowSpeedTime=60", *SMALL_GIT,
 )  # fmt: skip
+BOUNDS = (*GIT_BOUNDS, (resource.RLIMIT_FSIZE, limits.SHELF_PACK))
 LOCAL_GIT = (
     "env GIT_ALLOW_PROTOCOL=none GIT_NO_LAZY_FETCH=1 git -c core.hooksPath=/dev/null "
     "-c core.fsmonitor=false -c core.alternateRefsCommand=true -c receive.denyCurrentBranch=refuse "
@@ -158,6 +165,11 @@ class GitBackend:
         return (f"--{service}={LOCAL_GIT} {service}",) if is_local else ()
 
     def _make_mirror(self) -> None:
+        # git clears what a fetch leaves that was cut off in gc alone, which is off
+        for path in self._mirror.glob("objects/pack/tmp_*"):
+            with contextlib.suppress(OSError):
+                if time.time() - path.stat().st_mtime > SECONDS:
+                    path.unlink()
         if (self._mirror / "HEAD").is_file():
             return
         with os_errors_as(self._mirror):
@@ -172,14 +184,18 @@ class GitBackend:
     def _list(self) -> None:
         """Read the tree's table: of every plain file its object and size in bytes."""
         self._tree = {}
+        lines = count(1)
 
         def note(line: str) -> None:
+            if next(lines) > limits.SHELF_FILES:
+                what = f"has more than {limits.SHELF_FILES} files: too many for a shelf"
+                raise IntegrityError(what, where=self.url)
             about, _, path = line.partition("\t")
             fields = about.split()
             if len(fields) == 4 and fields[0] == "100644" and fields[1] == "blob":
                 self._tree[path] = (fields[2], int(fields[3]))
 
-        result = self._git("ls-tree", "-r", "-l", "--full-tree", MIRROR_REF, on_line=note)
+        result = self._git("ls-tree", "-r", "-t", "-l", "--full-tree", MIRROR_REF, on_line=note)
         if result.code != 0:
             raise HostError(
                 f"the mirror of the shelf is damaged: {_last_message(result)}",
@@ -244,6 +260,10 @@ class GitBackend:
 
     def _unreachable(self, result: Result) -> EnvbuildError:
         output = result.last_lines(4)
+        if "invalid index-pack output" in output:
+            most = limits.SHELF_PACK // limits.MIB
+            what = f"sends what is damaged or too much for a shelf (more than {most} MiB)\n{output}"
+            return IntegrityError(what, where=self.url)
         if result.code == 128 and (
             "dubious ownership" in output or "detected dubious" in result.stderr
         ):
@@ -279,7 +299,9 @@ class GitBackend:
         }
         fixed = {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
         env = {"GIT_SSH_COMMAND": "ssh -o BatchMode=yes", **env, **fixed}
-        command = Command(argv=argv, env=env, stdin=stdin, timeout=SECONDS, on_line=on_line)
+        command = Command(
+            argv=argv, env=env, stdin=stdin, timeout=SECONDS, on_line=on_line, bounds=BOUNDS
+        )
         try:
             return self._runner(command, check=check)
         except ToolMissingError as error:

@@ -107,7 +107,7 @@ def ask_registry(first: str, leads_to: str, challenge: str, settings: Settings) 
             return httpx.Response(307, headers={"Location": leads_to})
         if str(request.url) == leads_to:
             return httpx.Response(401, headers={"WWW-Authenticate": challenge})
-        return httpx.Response(200, json={"token": "any"})
+        return httpx.Response(200, content=iter([b'{"token": "any"}']))
 
     with client_of(settings, answer) as tokens, client_of(settings, answer) as client:
         client.auth = RegistryAuth(tokens, KNOWN, "repository:x:pull")
@@ -140,7 +140,7 @@ def test_a_token_service_that_leads_elsewhere_takes_no_password_along(
         if host == "own.invalid" and "Authorization" not in request.headers:
             challenge = 'Bearer realm="https://auth.invalid/token",service="x"'
             return httpx.Response(401, headers={"WWW-Authenticate": challenge})
-        return httpx.Response(200, json={"token": "any"})
+        return httpx.Response(200, content=iter([b'{"token": "any"}']))
 
     with client_of(user_settings, answer) as tokens, client_of(user_settings, answer) as client:
         client.auth = RegistryAuth(tokens, known, "repository:x:pull")

@@ -15,6 +15,7 @@ from envbuild import limits
 from envbuild.base.oci.credentials import find_credentials
 from envbuild.errors import IntegrityError, NetworkError
 from envbuild.net import web
+from envbuild.net.answers import read_bounded
 from envbuild.net.web import GoneError, make_client
 from envbuild.run import LocalRunner
 from envbuild.settings import Settings
@@ -84,7 +85,7 @@ class TestRegistry:
         asked = httpx.Request("GET", "http://127.0.0.1/v2/x/manifests/1.0")
         answer = httpx.Response(200, content=(b"{" for _ in range(1000)), request=asked)
         with pytest.raises(NetworkError, match="took longer than -1 s over one answer"):
-            web.read_bounded(answer, limits.LIST)
+            read_bounded(answer, limits.LIST)
 
     @pytest.mark.parametrize(
         "body", [b'{"token": "' + b"x" * 2_000_000 + b'"}', b"[" * 100_000, b"\xff", b"{}"]

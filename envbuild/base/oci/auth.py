@@ -11,8 +11,9 @@ import msgspec
 
 from envbuild import limits
 from envbuild.base.oci.credentials import Credentials
+from envbuild.net.answers import read_bounded
 from envbuild.net.saved_logins import basic_login
-from envbuild.net.web import is_safe, origin_of, read_bounded
+from envbuild.net.web import is_safe, origin_of
 
 CLIENT = "envbuild"
 

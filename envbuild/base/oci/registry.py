@@ -37,6 +37,7 @@ from envbuild.formats.oci import (
 )
 from envbuild.limits import UNREADABLE
 from envbuild.names import Texts
+from envbuild.net.answers import read_bounded
 from envbuild.net.download import Download, download_file
 from envbuild.net.parallel import for_each_parallel
 from envbuild.net.partial import is_complete
@@ -47,7 +48,6 @@ from envbuild.net.web import (
     is_loopback,
     make_client,
     open_response,
-    read_bounded,
     with_retries,
 )
 from envbuild.run import Runner
@@ -203,14 +203,14 @@ def _speaks_http(host: str, settings: Settings) -> bool:
         return False
     with make_client(settings) as client:
         try:
-            client.get(f"https://{host}/v2/", timeout=PROBE_SECONDS)
+            with client.stream("GET", f"https://{host}/v2/", timeout=PROBE_SECONDS):
+                return False
         except httpx.ConnectError as error:
             # a certificate that is not trusted is a certificate:
             # only what is no TLS at all is plain
             return "CERTIFICATE_VERIFY_FAILED" not in str(error)
         except httpx.HTTPError:
             return True
-    return False
 
 
 @contextmanager

@@ -21,12 +21,13 @@ from envbuild.context import Context
 from envbuild.errors import IntegrityError, NetworkError
 from envbuild.limits import UNREADABLE
 from envbuild.names import Texts
+from envbuild.net.answers import read_bounded
 from envbuild.net.download import Download, download_file
 from envbuild.net.fetch import ask_sizes
 from envbuild.net.parallel import for_each_parallel
 from envbuild.net.partial import is_complete
 from envbuild.net.redact import redact
-from envbuild.net.web import local_path, make_client, open_response, read_bounded, with_retries
+from envbuild.net.web import local_path, make_client, open_response, with_retries
 from envbuild.progress import Silent
 from envbuild.resolve.pylock import Candidate
 from envbuild.resolve.sources.metadata import TAIL, Remote, member_names, wheel_headers, wheel_text

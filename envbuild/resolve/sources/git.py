@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import resource
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 
+from envbuild import limits
 from envbuild.context import Context
-from envbuild.errors import HostError, NetworkError, UsageError
+from envbuild.errors import HostError, IntegrityError, NetworkError, UsageError
+from envbuild.limits import GIT_BOUNDS, SMALL_GIT
 from envbuild.names import Texts, Variables
 from envbuild.net.redact import mask_users, without_user
 from envbuild.recipe.trees import COMMIT, submodule_address
@@ -19,10 +23,11 @@ SAFE = (
     "-c", "core.hooksPath=/dev/null", "-c", "protocol.ext.allow=never", "-c", "protocol.file.allow=never",
     "-c", "core.autocrlf=false", "-c", "core.symlinks=true", "-c", "advice.detachedHead=false",
     "-c", "init.defaultBranch=main", "-c", "core.fsmonitor=false",
-    "-c", "http.lowSpeedLimit=1000", "-c", "http.lowSpeedTime=60",
+    "-c", "http.lowSpeedLimit=1000", "-c", "http.lowSpeedTime=60", *SMALL_GIT,
 )  # fmt: skip
 """Settings under which git starts no program that a repository names, and writes the same bytes
 everywhere."""
+BOUNDS = (*GIT_BOUNDS, (resource.RLIMIT_FSIZE, limits.REPOSITORY))
 
 
 def checkout(url: str, revision: str, target: Path, context: Context, *, below: str = "") -> str:
@@ -36,6 +41,7 @@ def checkout(url: str, revision: str, target: Path, context: Context, *, below: 
         target.mkdir(exist_ok=True)  # git makes an empty folder for a submodule
     git = _Git(target, context)
     found = _fetch_commit(url, revision, git)
+    _refuse_giants(found, url, git)
     git.run("checkout", "--quiet", "--force", found)
     for path, address, commit in _find_submodules(url, below, git):
         checkout(address, commit, target / path, context)
@@ -68,6 +74,21 @@ def _fetch_commit(url: str, revision: str, git: _Git) -> str:
     if COMMIT.fullmatch(revision or "") and found != revision:
         raise NetworkError(f"the repository answers with commit {found}, not {revision}", where=url)
     return found
+
+
+def _refuse_giants(commit: str, url: str, git: _Git) -> None:
+    """Raise IntegrityError for a tree of more than any project has: a few kB may unfold to it."""
+    files, size = count(1), 0
+
+    def weigh(line: str) -> None:
+        nonlocal size
+        number = line.partition("\t")[0].split()[-1]
+        size += int(number) if number.isdecimal() else 0
+        if next(files) > limits.REPOSITORY_FILES or size > limits.REPOSITORY:
+            most = f"{limits.REPOSITORY_FILES} files or {limits.REPOSITORY // limits.GIB} GiB"
+            raise IntegrityError(f"unfolds to more than {most}", where=url)
+
+    git.run("ls-tree", "-r", "-t", "-l", "--full-tree", commit, on_line=weigh)
 
 
 def _find_submodules(url: str, below: str, git: _Git) -> Iterator[tuple[str, str, str]]:
@@ -151,20 +172,22 @@ class _Git:
         self._runner = context.runner
         self.last = Result(argv=(), code=0, stdout="", stderr="", seconds=0.0)
 
-    def tried(self, *arguments: str) -> bool:
+    def tried(self, *arguments: str, on_line: Callable[[str], None] | None = None) -> bool:
         """Run git and tell whether it succeeded."""
         command = Command(
             argv=("git", *SAFE, *arguments),
             cwd=self._folder,
             env=self._git_environment,
             timeout=SECONDS,
+            on_line=on_line,
+            bounds=BOUNDS,
         )
         self.last = self._runner(command, check=False)
         return self.last.code == 0
 
-    def run(self, *arguments: str) -> Result:
+    def run(self, *arguments: str, on_line: Callable[[str], None] | None = None) -> Result:
         """Run git.  Raises HostError where it fails."""
-        if not self.tried(*arguments):
+        if not self.tried(*arguments, on_line=on_line):
             raise HostError(
                 f"git {arguments[0]} failed: {self.last.last_lines(2)}", where=self._folder
             )

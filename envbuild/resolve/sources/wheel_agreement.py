@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from envbuild.errors import IntegrityError
 from envbuild.names import Texts
+from envbuild.net.answers import read_bounded
 from envbuild.net.parallel import for_each_parallel
-from envbuild.net.web import GoneError, make_client, open_response, read_bounded, with_retries
+from envbuild.net.web import GoneError, make_client, open_response, with_retries
 from envbuild.resolve.graph import Edge
 from envbuild.resolve.pylock import Candidate, Chosen
 from envbuild.resolve.sources.metadata import BIGGEST_METADATA, headers
