@@ -53,6 +53,7 @@ def peak_of(action: Callable[[], object]) -> int:
         ("zstd", zstandard.compress(bytes(MIB)), "packed by zstd"),
         ("X-GZIP", gzip.compress(b"x")[:-1], "ends in the middle"),
     ],
+    ids=["once", "twice", "zstd", "cut"],
 )
 def test_a_packed_answer_that_unpacks_to_gigabytes(encoding: str, body: bytes, told: str) -> None:
     def read() -> None:
