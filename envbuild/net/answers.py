@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import zlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from envbuild import limits
 from envbuild.errors import IntegrityError, NetworkError
@@ -56,18 +56,18 @@ def _find_unpacker(response: httpx.Response, where: str) -> zlib._Decompress | N
     return zlib.decompressobj(16 + zlib.MAX_WBITS)
 
 
-def drop_body(response: httpx.Response) -> None:
-    """Forget what comes with a redirect or a question who asks: httpx would keep all of it."""
-    import httpx
+def drop_body(nothing: httpx.ByteStream, response: httpx.Response) -> None:
+    """Put ``nothing`` in the place of what comes with a redirect or a question who asks.
 
+    httpx would keep all of it.
+    """
     if not response.has_redirect_location and response.status_code != 401:
         return
-    stream, size = response.stream, 0
-    assert isinstance(stream, httpx.SyncByteStream)  # noqa: S101
+    stream, size = cast("httpx.SyncByteStream", response.stream), 0
     # a short one is read to its end: then the connection serves for the next request too
     for chunk in stream:
         size += len(chunk)
         if size > limits.REFUSAL:
             break
     stream.close()
-    response.stream = httpx.ByteStream(b"")
+    response.stream = nothing

@@ -126,7 +126,7 @@ def _open_client(settings: Settings) -> httpx.Client:
         follow_redirects=True,
         max_redirects=10,
         headers={"User-Agent": f"envbuild/{__version__}", "Accept-Encoding": "gzip"},
-        event_hooks={"response": [drop_body]},
+        event_hooks={"response": [functools.partial(drop_body, httpx.ByteStream(b""))]},
         timeout=httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS, pool=None),
         limits=httpx.Limits(
             max_connections=settings.downloads + 8, max_keepalive_connections=settings.downloads + 8

@@ -159,11 +159,16 @@ class TestCredentials:
             ("http://127.0.0.1.mirror.invalid/", False),
         ],
     )
+    @pytest.mark.parametrize("place", [".netrc", ".rattler/credentials.json"])
     def test_a_kept_password_goes_where_nobody_reads_it(
-        self, url: str, safe: bool, user_settings: Settings
+        self, place: str, url: str, safe: bool, user_settings: Settings
     ) -> None:
         host = httpx.URL(url).host
-        (user_settings.home / ".netrc").write_text(f"machine {host} login me password secret\n")
+        netrc = f"machine {host} login me password secret\n"
+        saved = json.dumps({host: {"BearerToken": "secret"}})
+        path = user_settings.home / place
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(netrc if place == ".netrc" else saved)
         sent: list[httpx.Request] = []
         with make_client(user_settings) as client:
 
