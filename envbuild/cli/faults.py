@@ -76,19 +76,25 @@ def explain_usage(error: Exception, arguments: Sequence[str]) -> EnvbuildError |
 def add_dashes_hint(shown: EnvbuildError, arguments: Sequence[str]) -> None:
     """Name ``--`` where the first word of the user's command was taken for a recipe."""
     verb, *words = arguments or ("",)
-    if verb not in ("exec", "run", "submit") or len(words) < 2 or "--" in words:
+    if verb not in ("exec", "run", "submit", "job") or not words or "--" in words:
         return
+    if shown.what == f'"{words[0]}" is a file, not a recipe':
+        shown.hint = (
+            f"your script comes behind the recipe: envbuild {verb} NAME -- python {words[0]}"
+        )
     if shown.what == f'there is no recipe called "{words[0]}"':
         command = shlex.join(words)
         shown.hint = f"if this is your command: envbuild {verb} -- {command}\n{shown.hint}"
 
 
 def add_shelf_hint(shown: EnvbuildError) -> None:
-    """Say how a recipe of a shelf is called, where one is asked for that is not here."""
-    if not shown.what.startswith('there is no recipe called "'):
+    """Say how a recipe is taken from the shelf, where one is asked for that is not here."""
+    asked = re.fullmatch(r'there is no recipe called "([\w.-]+)"', shown.what)
+    if asked is None:
         return
     for shelf in list(read_shelves(load_settings()))[:1]:
-        shown.hint = f"{shown.hint}\nof your shelf: {shelf}/NAME (envbuild shelf search)"
+        name = f"{shelf}/{asked[1]}"
+        shown.hint = f"{shown.hint}\nfrom your shelf: envbuild make {name}; to change it: envbuild shelf get {name}"
 
 
 def _explain_option(error: click.NoSuchOption, context: click.Context) -> UsageError:
@@ -118,6 +124,7 @@ def recipe_named(arguments: Sequence[str]) -> str:
     except EnvbuildError:
         return "NAME"
     named = [argument for argument in arguments[1:] if argument in known]
+    named += [word for word in arguments[1:] if (settings.cwd / f"{word}.sif").is_file()]
     own = [path.stem for path in (settings.cwd / RECIPES).glob("*.toml")]
     if not named and len(own) == 1:
         named = own

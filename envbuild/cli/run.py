@@ -6,14 +6,15 @@ from collections.abc import Sequence
 
 import click
 
-from envbuild.app.image import is_image_path
+from envbuild.app.image import find_recipe_of_image
 from envbuild.cli.complete import complete_image
 from envbuild.cli.exec_ import enter_image
 from envbuild.cli.options import CommandAfterDashes, EntryOptions, entry_options
 from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.names import Texts
-from envbuild.recipe.find import find_recipe
+
+RUNSCRIPT = "/.singularity.d/runscript"
 
 
 @click.command("run", cls=CommandAfterDashes)
@@ -24,16 +25,19 @@ from envbuild.recipe.find import find_recipe
 def command(
     context: Context, *, image: str | None, argv: Sequence[str], entry: EntryOptions
 ) -> None:
-    """Run the recipe's [run] command inside the image, or the command after --."""
-    argv = argv or _recipe_command(image, context)
+    """Run the recipe's [run] command inside the image, or the command after --.
+
+    An image without a recipe here runs the command that it was made with.
+    """
+    argv = argv or _own_command(image, context)
     enter_image(context, image, argv, entry)
 
 
-def _recipe_command(name: str | None, context: Context) -> Texts:
-    if name is not None and is_image_path(name):
-        what = "an image has no [run] command of its own"
-        raise UsageError(what, where=name, hint="name the command: -- CMD …")
-    source = find_recipe(name, context.settings)
+def _own_command(name: str | None, context: Context) -> Texts:
+    """Return the command of the recipe; of an image without a recipe here, its own."""
+    source = find_recipe_of_image(name, context)
+    if source is None:
+        return (RUNSCRIPT,)
     command = source.recipe.run.command
     if not command:
         what, hint = "the recipe has no [run] command", "add one, or name it here: -- CMD …"

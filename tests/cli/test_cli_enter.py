@@ -122,6 +122,7 @@ def test_run_uses_the_recipes_command(project: Path) -> None:
         file.write('[run]\ncommand = ["python", "serve.py", "a b"]\n')
     assert words(envbuild(project, "run", "tiny"))[-3:] == ["python", "serve.py", "a b"]
     assert words(envbuild(project, "run", "tiny", "--", "id", "-u"))[-2:] == ["id", "-u"]
+    assert words(envbuild(project, "run", "./tiny.sif"))[-1] == "/.singularity.d/runscript"
 
 
 @pytest.mark.parametrize(
@@ -212,7 +213,6 @@ def test_a_folder_of_the_image_is_not_bound_over_it(project: Path) -> None:
             ("run", "tiny"),
             "the recipe has no [run] command\n  what to do: add one, or name it here: -- CMD …",
         ),
-        (("run", "./tiny.sif"), "./tiny.sif: an image has no [run] command of its own"),
         (
             ("exec", "tiny", "ls", "-l"),
             "if it belongs to your command, put -- before that: envbuild exec tiny -- CMD …",

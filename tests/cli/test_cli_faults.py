@@ -128,7 +128,13 @@ class TestCommandLine:
 
     def test_a_recipe_that_may_be_on_a_shelf(self, project: Project, tmp_path: Path) -> None:
         project.run("shelf", "add", "lab", str(tmp_path / "shelf"))
-        told(project.run("make", "course"), 2, "of your shelf: lab/NAME (envbuild shelf search)\n")
+        told(project.run("make", "course"), 2, "envbuild shelf get lab/course\n")
+
+    @pytest.mark.parametrize("verb", ["job", "submit", "exec"])
+    def test_a_script_is_taken_for_a_recipe(self, verb: str, project: Project) -> None:
+        project.write("hw1.py", "print()\n")
+        result = project.run(verb, "hw1.py", "7")
+        told(result, result.code, f"behind the recipe: envbuild {verb} small -- python hw1.py\n")
 
     def test_nothing_typed_shows_the_help(self, project: Project) -> None:
         assert project.run().stdout == project.run("--help").stdout

@@ -69,6 +69,8 @@ def test_by_id_by_name_or_the_last_one(tmp_path: Path) -> None:
     assert found == {None: "888", "first": "888", "second": "77", "6": "6"}
     with pytest.raises(UsageError, match="job third was not submitted from this folder"):
         find_job("third", tmp_path)
+    with pytest.raises(UsageError, match=r"which job of first\?"):
+        find_record("first", tmp_path)
 
 
 def test_what_is_no_record_is_left_out(tmp_path: Path) -> None:

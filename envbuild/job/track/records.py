@@ -155,6 +155,8 @@ def _find_among(records: Sequence[Record], job: str, site: str | None) -> Record
     ]
     if not found:
         known = ", ".join(f"{plain_id(one.id)} ({one.name})" for one in records[-5:]) or "none"
+        if any(record.name == job for record in records):
+            raise UsageError(f"which job of {job}?", hint=f"its number, one of these: {known}")
         raise UsageError(
             f"job {job} was not submitted from this folder",
             hint=f"known here: {known}; go to the folder it came from",
