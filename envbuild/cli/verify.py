@@ -15,7 +15,7 @@ from envbuild.context import Context
 SHOWN = 20
 HOLDS = {
     "bytes": "the very bytes that the lock and its packer give",
-    "tree": "the same files as the lock gives, not the same bytes",
+    "tree": "the same files as the lock gives; the same bytes are not proved",
     "differs": "not what the lock gives",
 }
 
