@@ -105,6 +105,14 @@ def write_first_lock(source: Source, context: Context, proof_seconds: float | No
     return lock
 
 
+def resolve_first_lock(source: Source, context: Context) -> Lock:
+    """Return the lock that a first make would write."""
+    lock = resolve_lock(source, LockOptions(target=lock_target(source, context)), context)
+    for line in describe_lock(None, lock, None):
+        context.report.say(line)
+    return lock
+
+
 def describe_lock(old: Lock | None, lock: Lock, target: Path | None) -> list[str]:
     """Return for people what a new lock holds and what changed.
 

@@ -125,26 +125,11 @@ def _provide_lock(source: Source, request: MakeRequest, context: Context) -> Loc
             return require_fresh_lock(source)
         return require_whole_lock(source, context)
     context.report.say(f"{source.recipe.name} has no lock yet")
+    from envbuild.app import lock  # late: most recipes have a lock
+
     if request.dry_run:
-        return _resolve_only(source, context)
-    from envbuild.app.lock import write_first_lock  # late: most recipes have a lock
-
-    return write_first_lock(source, context, request.proof_seconds if request.check else None)
-
-
-def _resolve_only(source: Source, context: Context) -> Lock:
-    """Return the lock that a first make would write."""
-    from envbuild.app.lock import (  # late: most recipes have a lock
-        describe_lock,
-        lock_target,
-        resolve_lock,
-    )
-    from envbuild.lock.decide.options import LockOptions  # late: most recipes have a lock
-
-    lock = resolve_lock(source, LockOptions(target=lock_target(source, context)), context)
-    for line in describe_lock(None, lock, None):
-        context.report.say(line)
-    return lock
+        return lock.resolve_first_lock(source, context)
+    return lock.write_first_lock(source, context, request.proof_seconds if request.check else None)
 
 
 # ---- plan
