@@ -9,11 +9,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import zstandard
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from envbuild.errors import IntegrityError
-from envbuild.formats.block_codec import BLOCK, Codec
+from envbuild.formats.block_codec import BLOCK, Codec, opens_zstd, unpack_block
 from envbuild.formats.file_tree import (
     Part,
     TreeEntry,
@@ -222,6 +223,19 @@ def test_damage_is_told_and_never_a_crash(tmp_path: Path, seed: int, count: int)
     except IntegrityError as error:
         told = ("damaged", "cannot read", "too much for a file of its size")
         assert any(words in str(error) for words in told)  # noqa: PT017
+
+
+def test_a_block_is_no_larger_than_it_may_be() -> None:
+    packed = zstandard.ZstdCompressor().compress(bytes(100))
+    assert unpack_block(packed, "zstd", 100) == bytes(100)
+    with pytest.raises(IntegrityError, match="larger than any"):
+        unpack_block(packed, "zstd", 99)
+
+
+def test_which_runtimes_open_zstd() -> None:
+    assert opens_zstd("apptainer", (1, 4))
+    assert not opens_zstd("apptainer", (1, 3, 6))
+    assert not opens_zstd("singularity", (4, 5, 1))
 
 
 def test_a_flipped_bit_in_a_file_is_found(tmp_path: Path) -> None:
