@@ -12,7 +12,7 @@ from envbuild.build.image.origin import embedded_lock_digest
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, StaleLockError, UsageError
 from envbuild.lock.cuda import cuda_of
-from envbuild.lock.digest import lock_digest
+from envbuild.lock.digest import lock_digest, same_image
 from envbuild.lock.model import Lock
 from envbuild.lock.read import read_lock
 from envbuild.lock.staleness import stale_reasons
@@ -83,6 +83,9 @@ class FoundImage:
             reason = f"the recipe was changed: {'; '.join(reasons)}"
             return OldImage(reason=reason, remedy=f"envbuild lock {name} && envbuild make {name}")
         if self.origin is None or self.origin == lock_digest(self.lock):
+            return None
+        own = _lock_inside(self.path)
+        if own is not None and same_image(own, self.lock):
             return None
         reason = f"it was made from another lock than {self.source.lock.name}"
         return OldImage(reason=reason, remedy=f"envbuild make {name}")
@@ -212,14 +215,19 @@ def cuda_of_image(found: FoundImage) -> str | None:
 
     None without CUDA, and where no lock says so.
     """
-    from envbuild.build.image.embedded import read_embedded_info  # late: exec reads no image
-
     if found.source is not None and found.source.recipe.base.cpu:
         return None
     lock = found.lock
     if found.source is None or not found.source.lock.is_file():
-        try:
-            lock = read_embedded_info(found.path).lock
-        except EnvbuildError:
-            return None
+        lock = _lock_inside(found.path)
     return cuda_of(lock) if lock else None
+
+
+def _lock_inside(image: Path) -> Lock | None:
+    """Return the lock that an image carries, None where it has none that can be read."""
+    from envbuild.build.image.embedded import read_embedded_info  # late: exec reads no image
+
+    try:
+        return read_embedded_info(image).lock
+    except EnvbuildError:
+        return None

@@ -11,8 +11,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from envbuild.build.image.metadata import embedded_lock
 from envbuild.build.image.origin import DEFINITION, embedded_lock_digest
 from envbuild.cli import run_cli
+from envbuild.formats.sif_writer import data_object
+from envbuild.formats.sif_writer import write_sif as write_image
 from envbuild.lock.cuda import cuda_of
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock
@@ -106,6 +109,23 @@ def test_an_old_image_is_told(
     told = capsys.readouterr()
     assert f"note: {NAME}.sif is old: {reason}; for a new one: {remedy}\n" in told.err
     assert "is old" not in told.out
+
+
+@pytest.mark.parametrize(
+    ("change", "old"), [({"notes": ("other words",)}, False), ({"system": ("git",)}, True)]
+)
+def test_an_image_is_not_old_where_its_lock_tells_the_same_in_other_words(
+    project: Path, change: dict[str, object], old: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    carried = data_object(0x4007, f"{NAME}.lock", embedded_lock(LOCK).encode())
+    label = f"%labels\n    envbuild.lock {lock_digest(LOCK)}\n"
+    parts = [carried, data_object(DEFINITION, "definition", label.encode())]
+    with (project / f"{NAME}.sif").open("wb") as out:
+        write_image(out, parts, machine="x86_64", epoch=0, identity=NAME)
+    lock = msgspec.structs.replace(LOCK, **change)
+    (project / f"lockfiles/{NAME}.lock").write_text(write_lock(lock))
+    assert run_cli(["exec", NAME, "--dry-run", "--", "true"]) == 0
+    assert ("is old" in capsys.readouterr().err) == old
 
 
 @pytest.mark.parametrize(
