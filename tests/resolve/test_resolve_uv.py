@@ -542,6 +542,23 @@ def test_a_pin_moves_the_date_to_its_own_day(index: SyntheticIndex, resolve: Res
     assert (patient.as_of, versions(patient)["late"]) == ("2025-02-19", "1.0")
 
 
+def test_builds_of_every_night_do_not_move_the_date(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
+    """An index keeps the last months of them: grain-nightly began in 2023, its oldest build is of 2025."""
+    index.wheel("grain-nightly", "0.2.11.dev20250623", day="2025-06-23", requires=("flax",))
+    index.wheel("grain-nightly", "0.2.16.dev20260112", day="2026-01-12", requires=("flax",))
+    index.wheel("flax", "0.8.3", day="2024-04-01")
+    index.wheel("flax", "0.10.0", day="2025-01-15")
+    answer = resolve(base(), "grain-nightly", "flax", as_of="2024-09-12", latest="2026-06-01")
+    assert versions(answer) == {"grain-nightly": "0.2.11.dev20250623", "flax": "0.8.3"}
+    assert answer.as_of == "2024-09-12"
+    assert (
+        "grain-nightly 0.2.11.dev20250623: the oldest build that the index still has, younger than 2024-09-12"
+        in answer.notes
+    )
+
+
 def test_a_pin_whose_day_the_index_does_not_tell_is_free_of_the_date(
     index: SyntheticIndex, resolve: Resolve
 ) -> None:

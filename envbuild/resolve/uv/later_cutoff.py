@@ -6,6 +6,8 @@ import datetime as dt
 import re
 from dataclasses import dataclass
 
+from packaging.version import Version
+
 from envbuild.names import Pairs
 from envbuild.resolve.conflict.explain import (
     NAME,
@@ -77,6 +79,16 @@ def find_later_date(
             releases=tuple((direct.name, found[direct.name].version) for direct in undated),
             reason=f"the index does not tell the day of {named}: the date does not count for it",
         )
+    # of builds that are made every night an index keeps the last months: the first day tells nothing
+    nightly = tuple(
+        (direct.name, found[direct.name].version)
+        for direct in late
+        if direct not in pins and Version(found[direct.name].version).is_devrelease
+    )
+    if nightly:
+        named = ", ".join(f"{name} {version}" for name, version in nightly)
+        reason = f"{named}: the oldest build that the index still has, younger than {problem.as_of}"
+        return YoungerPartners(releases=nightly, reason=reason)
     days: dict[str, str] = {}
     for direct in late:
         if uploaded := found[direct.name].uploaded:
