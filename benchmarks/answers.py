@@ -147,8 +147,10 @@ class Bench:
         base = (
             'image = "example/base:1"'
             if self.facts
-            else f'bootstrap = "debian:{suite}"\nframework = "{framework}"'
+            else f'bootstrap = "debian:{suite}"'
         )
+        if framework and not self.facts:
+            base += f'\nframework = "{framework}"'
         python = f"[python]\ndependencies = {json.dumps(case.wants)}"
         recipe = f'[recipe]\nname = "case"\n[base]\n{base}\n{python}\n'
         (self.folder / "case.toml").write_text(recipe, "utf-8")

@@ -139,7 +139,8 @@ class BackendTable(TableRow, frozen=True):
 class MajorRelease(TableRow, frozen=True):
     """A release of ``package`` that broke what was published before the day ``since``.
 
-    ``what`` says it of such a package; ``compiled`` limits it to extensions for Python.
+    ``what`` says it of such a package; ``compiled`` limits it to extensions for Python, and of
+    source archives to those whose code says what ``includes`` finds.
     """
 
     package: str
@@ -148,6 +149,12 @@ class MajorRelease(TableRow, frozen=True):
     what: str
     source: str
     compiled: bool = False
+    includes: str = ""
+
+    @property
+    def bound(self) -> str:
+        """What a broken package needs: "numpy<2"."""
+        return f"{self.package}<{self.before}"
 
 
 class MajorTable(TableRow, frozen=True):
@@ -205,6 +212,11 @@ class OldUse(TableRow, frozen=True):
     says: str
     what: str
     source: str
+
+    @property
+    def bound(self) -> str:
+        """What such code needs: "numpy<1.24"."""
+        return f"{self.package}{self.bounds}"
 
 
 class NameList(TableRow, frozen=True):

@@ -205,8 +205,39 @@ def test_what_was_compiled_before_numpy_2_takes_numpy_1(
     assert versions(resolve(held, "rdkit", "plain"))["numpy"] == "2.1.0"
     answer = resolve(held, "rdkit==2023.9.5", "numpy>=2")
     assert versions(answer)["numpy"] == "2.1.0"
-    told = "rdkit 2023.9.5, compiled before numpy 2 came out, may not import beside numpy 2"
+    told = "rdkit 2023.9.5, made before numpy 2 came out, may not import beside numpy 2"
     assert told in answer.notes
+
+
+OLD_CODE = {
+    "package/core.py": ("dtype = np.int  # of old\n", "1.23.5"),
+    "package/core.pyx": ("cimport numpy as np\n", "1.26.4"),
+    "package/core.c": ('#include "numpy/arrayobject.h"\n', "1.26.4"),
+    "package/limits.py": ("largest = np.Inf\n", "1.26.4"),
+    "package/newer.py": ("dtype = np.int64\nold = 'np.inf'\n", "2.1.0"),
+    "package/tests/core.py": ("dtype = np.int\n", "2.1.0"),
+}
+
+
+@pytest.mark.parametrize("file", OLD_CODE)
+def test_a_source_archive_takes_the_releases_that_its_code_was_written_for(
+    index: SyntheticIndex, resolve: Resolve, file: str
+) -> None:
+    """GPy of 2019 declares no bound: beside numpy 2 it cannot be compiled, and np.int is gone."""
+    index.wheel("numpy", "1.23.5", "1.26.4", "2.1.0")
+    index.wheel("scipy", "1.14.0", requires=("numpy>=1.20",))
+    setup = 'from setuptools import setup\nsetup(name="gpy", install_requires=["numpy"])\n'
+    text, wanted = OLD_CODE[file]
+    index.wheel("setuptools", "68.0")
+    index.wheel("wheel", "0.40")
+    index.sdist("gpy", "1.9.9", files={"setup.py": setup, file: text}, day="2019-06-01")
+    assert versions(resolve(base(), "gpy", "scipy"))["numpy"] == wanted
+    index.wheel("pandas", "3.0", requires=("numpy>=2",))
+    # a newer release of its own comes first, and nothing that is asked for gives way
+    told = any(
+        "may not import beside numpy" in note for note in resolve(base(), "gpy", "pandas").notes
+    )
+    assert told == (wanted != "2.1.0")
 
 
 def test_what_is_older_than_a_release_that_broke_it_takes_the_one_before(

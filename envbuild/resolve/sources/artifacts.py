@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})")
-FORM = 2
+FORM = 3
 """Changes whenever more is read from a file than before, so that what was kept earlier is read
 anew."""
 COMPUTED = ("packed", "none")
@@ -66,6 +66,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     read_from: str = "wheel"
     backend: str = ""
     stub: str | None = None
+    old: Texts = ()
 
 
 def describe_files(files: Iterable[Candidate], context: Context) -> dict[str, About]:
@@ -200,6 +201,7 @@ def _ask_file(
         read_from=metadata.read_from,
         backend=metadata.backend,
         stub=metadata.stub,
+        old=metadata.old,
     )
 
 

@@ -7,9 +7,10 @@ import re
 import zipfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import msgspec
+from msgspec import structs
 
 from envbuild.errors import UsageError
 from envbuild.limits import reading
@@ -23,6 +24,7 @@ from envbuild.resolve.sources.declared import (
     project_requires,
 )
 from envbuild.resolve.sources.metadata import Headers, headers, require_same
+from envbuild.resolve.sources.old_code import LARGEST_CODE, OldCode
 from envbuild.resolve.stubs import parse_requirements
 from envbuild.tarread import opened_members
 from envbuild.toml import parse_toml
@@ -63,7 +65,7 @@ class Declared(msgspec.Struct, frozen=True, kw_only=True):
     ``read_from`` tells where the former stand: "pkg-info", "egg-info", "pyproject", "poetry",
     "setup.cfg" and "setup.py" hold for every build; "packed" is what a setup.py computed on its
     author's machine; "none" where nothing is said. ``backend`` is what builds it; ``stub`` is the
-    reason why it is no release, where it is none.
+    reason why it is no release, where it is none; ``old`` are bounds of others that its code needs.
     """
 
     requires: Texts
@@ -72,14 +74,16 @@ class Declared(msgspec.Struct, frozen=True, kw_only=True):
     requires_python: str | None = None
     backend: str = LEGACY_BACKEND
     stub: str | None = None
+    old: Texts = ()
 
 
 def read_sdist(path: Path, name: str) -> Declared:
     """Read an sdist; ``name`` is its file name.  Raises IntegrityError for no archive."""
     names: set[str] = set()
+    code = OldCode()
     with reading("is not a readable source archive", name):
-        members = dict(_wanted_members(path, name, names))
-    return declared(members, name, names)
+        members = dict(_wanted_members(path, name, names, code))
+    return structs.replace(declared(members, name, names), old=code.bounds)
 
 
 def declared(members: Mapping[str, str], where: str, names: Collection[str] = ()) -> Declared:
@@ -233,38 +237,42 @@ def _read_pyproject(text: str | None, where: str) -> dict[str, Any]:
     return {}
 
 
-def _wanted_members(path: Path, name: str, names: set[str]) -> Iterator[tuple[str, str]]:
-    """Yield (inner path, text) of the files that are read; add the others to ``names``."""
+def _wanted_members(
+    path: Path, name: str, names: set[str], code: OldCode
+) -> Iterator[tuple[str, str]]:
+    """Yield (inner path, text) of the files that are read; add all to ``names``, code to ``code``."""
     reader = _zip_members if name.endswith(".zip") else _tar_members
     read = 0
-    for count, (member, data) in enumerate(reader(path)):
+    for count, (member, file) in enumerate(reader(path)):
         if count > MOST_MEMBERS or read > MOST_READ:
             raise ValueError(
                 f"more than {MOST_MEMBERS if count > MOST_MEMBERS else MOST_READ} members"
             )
-        names.add(member)
-        if data is not None:
+        inner = _inside_top(member)
+        names.add(inner)
+        wanted, counts = WANTED.match(member), code.wants(inner)
+        text = ""
+        if file is not None and (wanted or counts):
+            most = BIGGEST_MEMBER if wanted else LARGEST_CODE
+            text = file.read(most).decode("utf-8", "replace")
+        if counts:
+            code.look(text[:LARGEST_CODE])
+        if wanted and file is not None:
             read += 1
-            yield member, data.decode("utf-8", "replace")
+            yield inner, text
 
 
-def _tar_members(path: Path) -> Iterator[tuple[str, bytes | None]]:
+def _tar_members(path: Path) -> Iterator[tuple[str, IO[bytes] | None]]:
     with opened_members(path) as (archive, members):
         for member in members:
-            found = WANTED.match(member.name)
-            file = archive.extractfile(member) if found and member.isfile() else None
-            yield _inside_top(member.name), file.read(BIGGEST_MEMBER) if file else None
+            yield member.name, archive.extractfile(member) if member.isfile() else None
 
 
-def _zip_members(path: Path) -> Iterator[tuple[str, bytes | None]]:
+def _zip_members(path: Path) -> Iterator[tuple[str, IO[bytes] | None]]:
     with zipfile.ZipFile(path) as archive:
         for info in archive.infolist():
-            found = WANTED.match(info.filename)
-            if found:
-                with archive.open(info) as file:
-                    yield _inside_top(info.filename), file.read(BIGGEST_MEMBER)
-            else:
-                yield _inside_top(info.filename), None
+            with archive.open(info) as file:
+                yield info.filename, file
 
 
 def _inside_top(name: str) -> str:

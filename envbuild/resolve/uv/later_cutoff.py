@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from packaging.version import Version
@@ -18,6 +19,8 @@ from envbuild.resolve.conflict.explain import (
     name_of,
 )
 from envbuild.resolve.dates import GRACE_DAYS, read_date
+from envbuild.resolve.pylock import Chosen
+from envbuild.resolve.requirements import Direct
 from envbuild.resolve.uv.query import Question
 from envbuild.resolve.uv.session import Session
 
@@ -72,23 +75,9 @@ def find_later_date(
     )
     found = session.ask(question)
     pins = [direct for direct in late if PIN.fullmatch(direct.specifier)]
-    undated = [direct for direct in pins if not found[direct.name].uploaded]
-    if undated:
-        named = ", ".join(direct.written for direct in undated)
-        return YoungerPartners(
-            releases=tuple((direct.name, found[direct.name].version) for direct in undated),
-            reason=f"the index does not tell the day of {named}: the date does not count for it",
-        )
-    # of builds that are made every night an index keeps the last months: the first day tells nothing
-    nightly = tuple(
-        (direct.name, found[direct.name].version)
-        for direct in late
-        if direct not in pins and Version(found[direct.name].version).is_devrelease
-    )
-    if nightly:
-        named = ", ".join(f"{name} {version}" for name, version in nightly)
-        reason = f"{named}: the oldest build that the index still has, younger than {problem.as_of}"
-        return YoungerPartners(releases=nightly, reason=reason)
+    free = _dateless(late, pins, found, problem.as_of)
+    if free is not None:
+        return free
     days: dict[str, str] = {}
     for direct in late:
         if uploaded := found[direct.name].uploaded:
@@ -101,6 +90,27 @@ def find_later_date(
         return None
     patient = _days_after(day, GRACE_DAYS, latest)
     return LaterDate(date=date, reason=f"{written} has no release before {day}", patient=patient)
+
+
+def _dateless(
+    late: Sequence[Direct], pins: Sequence[Direct], found: Mapping[str, Chosen], as_of: str
+) -> YoungerPartners | None:
+    """Return what the date does not count for: pins without a day, builds of every night."""
+    undated = [direct for direct in pins if not found[direct.name].uploaded]
+    # of nightly builds an index keeps the last months: the first day that it has tells nothing
+    nightly = [
+        direct
+        for direct in late
+        if direct not in pins and Version(found[direct.name].version).is_devrelease
+    ]
+    free = tuple((one.name, found[one.name].version) for one in undated or nightly)
+    if undated:
+        named = ", ".join(direct.written for direct in undated)
+        reason = f"the index does not tell the day of {named}: the date does not count for it"
+    else:
+        named = ", ".join(f"{name} {version}" for name, version in free)
+        reason = f"{named}: the oldest build that the index still has, younger than {as_of}"
+    return YoungerPartners(releases=free, reason=reason) if free else None
 
 
 def _younger_partners(

@@ -17,6 +17,7 @@ from envbuild.resolve.sources.wheel_agreement import require_agreement
 from envbuild.resolve.uv.answer_checks.squatted_names import refuse_registered_anew
 from envbuild.resolve.uv.passes import Passes, Task
 from envbuild.resolve.uv.session import Session
+from envbuild.resolve.versions import is_older
 from envbuild.tools import installed_version
 
 
@@ -104,3 +105,17 @@ def _late_notes(
     for name in session.late:
         if name in chosen and name not in younger:
             yield f"{name} {chosen[name].version}: there is none from before the date"
+
+
+def older_directs(
+    answer: SearchAnswer, other: SearchAnswer, but: Collection[str] = ()
+) -> list[str]:
+    """Return the direct requirements that another answer has in an older release."""
+    names = [d.name for d in answer.task.problem.directs if d.name not in but]
+    held = {name: answer.chosen[name].version for name in names if name in answer.chosen}
+    return [name for name, version in held.items() if is_older(other.chosen, name, version)]
+
+
+def new_versions(answer: Mapping[str, Chosen]) -> dict[str, str]:
+    """Return what an answer brings: name to version."""
+    return {name: chosen.version for name, chosen in answer.items() if not chosen.from_base}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from msgspec import structs
 from packaging.utils import canonicalize_name
 
 from envbuild.context import Context
@@ -17,26 +18,29 @@ from envbuild.net.index import index_url
 from envbuild.progress import SilentStage, Stage
 from envbuild.resolve.aliases import merge_aliases
 from envbuild.resolve.compose import found_file, pick_file
-from envbuild.resolve.conflict.explain import HEADING, ConflictError
+from envbuild.resolve.conflict.explain import HEADING, ConflictError, name_of
 from envbuild.resolve.couplings import Coupling
 from envbuild.resolve.dates import read_date
 from envbuild.resolve.model import Found, Request, Resolution
 from envbuild.resolve.overlap import describe_overlaps, find_overlaps
 from envbuild.resolve.platform import python_minor, tag_order
-from envbuild.resolve.pylock import Chosen
 from envbuild.resolve.sources.artifacts import About
 from envbuild.resolve.uv.answer_checks.extras import bound_for, find_missing_extra, is_below
 from envbuild.resolve.uv.answer_checks.foreign_wheels import compiled_elsewhere, source_note
-from envbuild.resolve.uv.answer_checks.major_releases import broken_rows
+from envbuild.resolve.uv.answer_checks.major_releases import broken_rows, outdated_rows
 from envbuild.resolve.uv.answer_checks.new_couplings import broken_couplings
 from envbuild.resolve.uv.attempt import RequestAttempt
 from envbuild.resolve.uv.later_cutoff import LaterDate, YoungerPartners, find_later_date
 from envbuild.resolve.uv.passes import Passes, Task
 from envbuild.resolve.uv.refusal import UnexplainedError, refusal_error
-from envbuild.resolve.uv.resolution import SearchAnswer, make_resolution
+from envbuild.resolve.uv.resolution import (
+    SearchAnswer,
+    make_resolution,
+    new_versions,
+    older_directs,
+)
 from envbuild.resolve.uv.session import Session
 from envbuild.resolve.uv.tasks import bound_by, make_task, moved_base_task, turned_task
-from envbuild.resolve.versions import is_older
 from envbuild.store.atomic import os_errors_as
 
 MOST_ROUNDS = 4
@@ -200,7 +204,7 @@ class UvResolver:
         """
         answer = self._search_by_majors(session, task)
         problem = task.problem
-        found = find_overlaps(_new_versions(answer.chosen), problem.stubs)
+        found = find_overlaps(new_versions(answer.chosen), problem.stubs)
         if not found:
             return answer
         rows = tuple(overlap.row for overlap in found)
@@ -210,7 +214,7 @@ class UvResolver:
             conflict.first_reasons = (describe_overlaps(found), *conflict.first_reasons)
             conflict.couplings = (*rows, *conflict.couplings)
             raise
-        back = _older_directs(answer, other)
+        back = older_directs(answer, other)
         if not back:
             return other
         fits = " ".join(f"{name}=={other.chosen[name].version}" for name in back)
@@ -228,24 +232,42 @@ class UvResolver:
         Only what certainly breaks, extensions, may cost an older release of what is asked for.
         """
         answer = self._search_with_extras(session, task)
+        facts, context = session.facts, session.context
         for major in load_majors().major:
             # of the answer so far: the bound of one may have taken away what another one breaks
-            rows = broken_rows(
-                major, answer.chosen, task.requirements, session.facts, session.context
-            )
-            if not rows:
-                continue
-            below = bound_by(task, rows[:1])
+            rows = broken_rows(major, answer.chosen, task.requirements, facts, context)
+            answer, task = self._search_below(session, task, answer, rows, certain=major.compiled)
+        tried: set[Coupling] = set()
+        while left := set(outdated_rows(answer.chosen, facts, context)) - tried:
+            row = min(left, key=str)
+            tried.add(row)
+            answer, task = self._search_below(session, task, answer, (row,), certain=False)
+        return answer
+
+    def _search_below(
+        self,
+        session: Session,
+        task: Task,
+        answer: SearchAnswer,
+        rows: tuple[Coupling, ...],
+        *,
+        certain: bool,
+    ) -> tuple[SearchAnswer, Task]:
+        """Search again under the first row, turned first; tell all where that costs too much."""
+        for bound in filter(None, (rows[0].turned, rows[0].constraint) if rows else ()):
+            row = structs.replace(rows[0], package=name_of(bound), constraint=bound)
+            below = bound_by(task, (row,))
             try:
                 other = self._search_with_extras(session, below)
             except ConflictError:
-                other = None
-            if other and (major.compiled or not _older_directs(answer, other, {major.package})):
-                answer, task = other, below
                 continue
-            beside = f"may not import beside {major.package} {major.before}"
-            answer.search.notes += [f"{row.reason}, {beside}" for row in rows]
-        return answer
+            if certain or not older_directs(answer, other, {row.package}):
+                return other, below
+        answer.search.notes += [
+            f"{row.reason}, may not import beside {row.constraint.replace('<', ' ')}"
+            for row in rows
+        ]
+        return answer, task
 
     def _search_with_extras(self, session: Session, task: Task) -> SearchAnswer:
         """Search, and again under a bound where an extra is missing.  Raises ConflictError."""
@@ -277,7 +299,7 @@ class UvResolver:
         except ConflictError:
             answer.search.notes.append(note)
             return answer
-        if not _older_directs(answer, other, names):
+        if not older_directs(answer, other, names):
             return other
         answer.search.notes.append(note)
         return answer
@@ -307,7 +329,7 @@ class UvResolver:
                 task, turned, first = turned, None, conflict
                 continue
             asked = {d.name for d in task.problem.directs}
-            rows = broken_couplings(_new_versions(answer.chosen), task.problem.stubs, asked)
+            rows = broken_couplings(new_versions(answer.chosen), task.problem.stubs, asked)
             if not rows:
                 break
             more = (*more, *rows)
@@ -317,7 +339,7 @@ class UvResolver:
 
     def _search_merged(self, request: Request, answer: SearchAnswer, folder: Path) -> SearchAnswer:
         """Search again where several new packages hold one module, with one in their place."""
-        new = _new_versions(answer.chosen)
+        new = new_versions(answer.chosen)
         problem = answer.task.problem
         # opencv-python and opencv-python-headless hold the same files:
         # one of them stands for the other
@@ -353,7 +375,7 @@ class UvResolver:
     ) -> SearchAnswer | None:
         """Search with one package in place of others of versions ``own``; None without answer."""
         problem = answer.task.problem
-        new = _new_versions(answer.chosen)
+        new = new_versions(answer.chosen)
         stubs = problem.stubs.with_aliases(
             {alias: (real, new[real]) for alias, real in aliases.items()}, own
         )
@@ -374,17 +396,3 @@ class UvResolver:
         settings, runner = self.context.settings, self.context.runner
         named = {name: index_url(settings, runner, name) for name in request.indexes}
         return named | {"default": index_url(settings, runner)}
-
-
-def _older_directs(
-    answer: SearchAnswer, other: SearchAnswer, but: Collection[str] = ()
-) -> list[str]:
-    """Return the direct requirements that another answer has in an older release."""
-    names = [d.name for d in answer.task.problem.directs if d.name not in but]
-    held = {name: answer.chosen[name].version for name in names if name in answer.chosen}
-    return [name for name, version in held.items() if is_older(other.chosen, name, version)]
-
-
-def _new_versions(answer: Mapping[str, Chosen]) -> dict[str, str]:
-    """Return what an answer brings: name to version."""
-    return {name: chosen.version for name, chosen in answer.items() if not chosen.from_base}
