@@ -144,11 +144,7 @@ class Bench:
         self.folder.mkdir(parents=True)
         suite, _, framework = case.base.partition(" ")
         self.facts = CASES / f"{framework}.json" if suite == "facts" else None
-        base = (
-            'image = "example/base:1"'
-            if self.facts
-            else f'bootstrap = "debian:{suite}"'
-        )
+        base = 'image = "example/base:1"' if self.facts else f'bootstrap = "debian:{suite}"'
         if framework and not self.facts:
             base += f'\nframework = "{framework}"'
         python = f"[python]\ndependencies = {json.dumps(case.wants)}"
