@@ -18,6 +18,7 @@ USES = {
     "librosa<0.8": "import librosa\nlibrosa.output.write_wav('a.wav', [], 16000)",
     "pillow<10": "from PIL import Image\nprint(Image.ANTIALIAS)",
     "numpy<1.24": "import numpy as np\nprint(np.int(1))",
+    "numpy<2": "import numpy as np\nprint(np.NaN)",
     "torch<2": "from torch._six import inf",
     "protobuf<3.21": "from google.protobuf import descriptor as _descriptor\n"
     "DESCRIPTOR = _descriptor.FileDescriptor(name='x')",
