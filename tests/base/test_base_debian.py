@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Iterator
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -30,7 +32,7 @@ from envbuild.run import Command, LocalRunner, Result, Runner, failure
 from envbuild.settings import Settings
 from envbuild.store.layout import Store
 from tests.base.debian_mirror import Mirror
-from tests.support import CountingStage, ScriptedRunner, needs, quiet_context
+from tests.support import CountingStage, ScriptedRunner, http_server, needs, quiet_context
 
 APT = (0, "apt 2.6.1 (amd64)\n", "")
 live = [pytest.mark.live, needs("apt-get", "dpkg-deb", "gpg", "gpgv", "gpgconf")]
@@ -203,6 +205,28 @@ class TestLive:
         stage = CountingStage()
         read_lists("bookworm", quiet_context(at), stage)
         assert (stage.total, stage.done) == (125, 100)
+
+    def test_lists_of_a_server_are_fetched_once_in_ten_minutes(self, at: Settings) -> None:
+        updates: list[bool] = []
+
+        def counting(command: Command, *, check: bool = True) -> Result:
+            updates.append("update" in command.argv)
+            return LocalRunner()(command, check=check)
+
+        def after(url: str, *, refresh: bool = False) -> int:
+            settings = dataclasses.replace(at, debian_mirror=url)
+            context = dataclasses.replace(quiet_context(settings), runner=counting)
+            read_lists("bookworm", context, SilentStage(), refresh=refresh)
+            return sum(updates)
+
+        folder = (at.debian_mirror or "").removeprefix("file:")
+        with http_server(SimpleHTTPRequestHandler, directory=folder) as url:
+            assert [after(url), after(url), after(url, refresh=True)] == [1, 1, 2]
+            fetched = quiet_context(at).store.folder("apt") / "bookworm-amd64/fetched"
+            os.utime(fetched, (0, 0))
+            assert after(url) == 3
+            # a folder may change at any time
+            assert [after(f"file:{folder}"), after(f"file:{folder}"), after(url)] == [4, 5, 6]
 
     def test_a_missing_release_is_a_network_error(self, at: Settings) -> None:
         with pytest.raises(NetworkError) as caught:

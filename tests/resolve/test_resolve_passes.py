@@ -209,6 +209,21 @@ def test_what_was_compiled_before_numpy_2_takes_numpy_1(
     assert told in answer.notes
 
 
+def test_what_a_new_framework_needs_beside_what_is_asked_for_comes_along(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
+    """TensorFlow Probability does not import beside Keras 3 without tf-keras; here jax is the base's framework."""
+    index.wheel("tensorflow", "2.16.1")
+    index.wheel("tensorflow-probability", "0.24.0", "0.25.0")
+    index.wheel("tf-keras", "2.16.0")
+    asked = resolve(base("jax==0.4.30"), "tensorflow", "tensorflow-probability")
+    assert versions(asked) == {
+        "tensorflow": "2.16.1",
+        "tensorflow-probability": "0.24.0",
+        "tf-keras": "2.16.0",
+    }
+
+
 OLD_CODE = {
     "package/core.py": ("dtype = np.int  # of old\n", "1.23.5"),
     "package/core.pyx": ("cimport numpy as np\n", "1.26.4"),

@@ -6,6 +6,7 @@ import email.utils
 import glob
 import json
 import re
+import time
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -37,6 +38,8 @@ from envbuild.tools import find_tool
 BASE_PACKAGES = ("apt", "ca-certificates", "python-is-python3", "python3", "python3-pip", "tzdata")
 """What a base holds beside the packages of priority "required" and the essential ones."""
 UPDATE_SECONDS = 600.0
+FRESH_SECONDS = 600.0
+"""How long lists of a server count as fresh, as pages of an index do (resolve/answer_cache.py)."""
 FETCHED = re.compile(r"dlstatus:\d+:(\d+)")
 """apt's own word for how many percent of the lists it has (APT::Status-Fd)."""
 INSTALL_LINE = re.compile(r"^Inst (\S+) (?:\[\S+\] )?\((\S+) [^\[\n]*\[(\S+)\]\)", re.MULTILINE)
@@ -93,10 +96,11 @@ def read_lists(
     *,
     machine: str = "x86_64",
     distribution: Distribution = DEBIAN,
+    refresh: bool = False,
 ) -> AptLists:
     """Refresh the store's private apt lists of a suite (as it was released) and read them.
 
-    The stage counts the percent that apt has fetched, as 100 of 125.
+    Lists that were fetched in the last minutes count, unless ``refresh`` is asked for.  The stage counts the percent that apt has fetched, as 100 of 125.
     Raises NetworkError when the mirror does not answer or lacks the suite, HostError without apt or
     Debian's keys.
     """
@@ -119,9 +123,12 @@ def read_lists(
         count = _PercentCounter(stage)
         # apt clears its temporary files away only where it is not killed
         env = {**apt_environment(context.settings, private), "TMPDIR": str(own)}
+        fetched = folder / "fetched"
         try:
             command = Command(argv=argv, env=env, timeout=UPDATE_SECONDS, on_line=count.read_line)
-            context.runner(command)
+            if refresh or not _is_fresh(fetched, source):
+                context.runner(command)
+                write_text(fetched, source)
         except ToolFailedError as error:
             raise update_error(error, suite, url, distribution) from error
         lists = folder / "state/lists"
@@ -139,6 +146,14 @@ def read_lists(
         date=_release_date(signed),
         digest=hash_bytes(signed.read_bytes()),
     )
+
+
+def _is_fresh(fetched: Path, source: str) -> bool:
+    """Whether the lists of this source were fetched from a server in the last minutes."""
+    with suppress(OSError):
+        young = 0 <= time.time() - fetched.stat().st_mtime < FRESH_SECONDS
+        return young and "http" in source and fetched.read_text("utf-8") == source
+    return False
 
 
 class _PercentCounter:

@@ -128,7 +128,12 @@ def choose_system(facts: BaseFacts, task: LockTask) -> tuple[DebianPackage, ...]
     title = f"choose the {distribution.title} packages ({suite})"
     with task.context.report.stage(title) as stage:
         lists = read_lists(
-            suite, task.context, stage, machine=facts.machine, distribution=distribution
+            suite,
+            task.context,
+            stage,
+            machine=facts.machine,
+            distribution=distribution,
+            refresh=task.options.upgrade_system,
         )
         return _resolve_system(lists, task, facts.apt)
 
@@ -149,7 +154,8 @@ def _choose_bootstrap(
         return locked, old.debian
 
     machine = BY_PLATFORM[wanted.platform].machine
-    lists = read_lists(suite, task.context, stage, machine=machine)
+    again = task.options.upgrade_system
+    lists = read_lists(suite, task.context, stage, machine=machine, refresh=again)
     bootstrap = choose_bootstrap(lists, task.context)
     system = _resolve_system(lists, task, bootstrap.packages)
     return bootstrap, (*bootstrap.packages, *system)

@@ -102,10 +102,14 @@ def _unbound_framework(framework: str | None) -> Texts:
 
 
 def bound_by(task: Task, rows: tuple[Coupling, ...]) -> Task:
-    """Return a task that keeps to more couplings."""
+    """Return a task that keeps to more couplings, with what they ask for beside their packages."""
     problem = replace(task.problem, couplings=(*task.problem.couplings, *rows))
+    also = dict.fromkeys(row.also for row in rows if row.also and row.also not in task.wanted)
     return replace(
-        task, problem=problem, constraints=(*task.constraints, *(row.constraint for row in rows))
+        task,
+        problem=problem,
+        wanted=(*filter(None, also), *task.wanted),
+        constraints=(*task.constraints, *(row.constraint for row in rows)),
     )
 
 

@@ -17,6 +17,7 @@ def broken_couplings(
 ) -> tuple[Coupling, ...]:
     """Return the rows about new frameworks that the new packages (name to version) do not keep to.
 
+    What a row asks for beside its package has to be there too, where that was asked for.
     Of two rows that say the same from both sides, the one about what nobody ``asked`` for by name
     counts.
     """
@@ -29,11 +30,13 @@ def broken_couplings(
         ):
             public[wanted] = public[real]
     versions = {name: stub.public for name, stub in stubs.by_name.items()} | public
+    rows = [
+        row for row in rows_for(set(public), versions, asked) if row.binding and row.package in new
+    ]
     broken = [
         row
-        for row in rows_for(set(public), versions, asked)
-        if row.binding
-        and row.package in new
-        and not Requirement(row.constraint).specifier.contains(new[row.package], prereleases=True)
+        for row in rows
+        if not Requirement(row.constraint).specifier.contains(new[row.package], prereleases=True)
+        or (row.also and row.package in asked and row.also not in versions)
     ]
     return tuple([row for row in broken if row.package not in asked] or broken)
