@@ -33,10 +33,13 @@ def broken_couplings(
     rows = [
         row for row in rows_for(set(public), versions, asked) if row.binding and row.package in new
     ]
-    broken = [
-        row
-        for row in rows
-        if not Requirement(row.constraint).specifier.contains(new[row.package], prereleases=True)
-        or (row.also and row.package in asked and row.also not in versions)
+    missing = [
+        row for row in rows if row.package in asked and row.also and row.also not in versions
     ]
+    broken = [row for row in rows if row in missing or not _is_kept(row, new)]
     return tuple([row for row in broken if row.package not in asked] or broken)
+
+
+def _is_kept(row: Coupling, new: Mapping[str, str]) -> bool:
+    specifier = Requirement(row.constraint).specifier
+    return specifier.contains(new[row.package], prereleases=True)
