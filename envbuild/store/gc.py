@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from envbuild.errors import UsageError
 from envbuild.host import read_host
+from envbuild.limits import PATH, read_whole
 from envbuild.store.atomic import size_of
 from envbuild.store.layout import HELD, LAYOUT, LEFT, OUTSIDE, Store, remove_tree
 from envbuild.store.sealed import SEAL
@@ -65,8 +67,8 @@ def find_leftovers(store: Store) -> Iterator[Removal]:
 
 
 def _mark_remembered(note: Path) -> Iterator[Removal]:
-    with contextlib.suppress(OSError, ValueError):
-        path = Path(os.fsdecode(note.read_bytes()))
+    with contextlib.suppress(OSError, ValueError, UsageError):
+        path = Path(os.fsdecode(read_whole(note, PATH)))
         # a note is only believed where it names what we would have written
         found = path.lstat()
         image = (
@@ -87,18 +89,18 @@ def _is_subordinate(uid: int) -> bool:
 
 
 def _is_dead(note: Path) -> bool:
-    """Tell whether nobody holds the lock of a note; a note that cannot be read counts as held."""
+    """Tell whether nobody holds the lock of a note; what is no file to be read counts as held."""
     try:
         handle = os.open(note, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return False
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return stat.S_ISREG(os.fstat(handle).st_mode)
     except OSError:
         return False
     finally:
         os.close(handle)
-    return True
 
 
 def _dead_partials(store: Store, now: float) -> Iterator[Removal]:

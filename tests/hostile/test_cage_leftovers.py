@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -78,6 +79,31 @@ def test_a_note_that_names_something_else_is_not_believed(name: str, tmp_path: P
         mine.mkdir()
     (store.folder("tmp") / f"outside-1{HELD}").write_text(str(mine))
     assert [one.path.suffix for one in find_leftovers(store)] == [HELD]
+
+
+def lead_elsewhere(note: Path) -> None:
+    """Let a link name what would be a note, in a folder of its own."""
+    (note.parents[3] / "note").write_text(str(note.parents[3] / f"{OUTSIDE}1"))
+    note.symlink_to(note.parents[3] / "note")
+
+
+@pytest.mark.parametrize("put", [lead_elsewhere, os.mkfifo])
+def test_a_note_that_is_no_file_is_not_waited_for(
+    put: Callable[[Path], None], tmp_path: Path
+) -> None:
+    """Another member of the group may put anything there."""
+    store = Store(tmp_path / "store")
+    (tmp_path / f"{OUTSIDE}1").mkdir()
+    put(store.folder("tmp") / f"outside-1{HELD}")
+    assert list(find_leftovers(store)) == []
+
+
+def test_a_note_of_gigabytes_is_not_read(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    note = store.folder("tmp") / f"outside-1{HELD}"
+    with note.open("wb") as file:
+        file.truncate(1 << 40)
+    assert [one.path for one in find_leftovers(store)] == [note]
 
 
 @pytest.mark.live
