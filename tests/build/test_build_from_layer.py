@@ -518,3 +518,23 @@ def test_the_root_of_a_sif_becomes_a_part(
         write_sif(out, [root, overlay], machine="x86_64", epoch=0, identity="x")
     with pytest.raises(UsageError, match="made of layers"):
         sif_part(path, "sha256:" + "2" * 64, packing, SilentStage())
+
+
+def test_blocks_that_lie_in_others_are_kept_once(tmp_path: Path) -> None:
+    """Files of equal content share their blocks, so one may lie in another's."""
+    blob = tmp_path / "blob"
+    blob.write_bytes(bytes(range(100)))
+    part = Part(key="k", entries=(), fragments=(), size=100, sha256="", layer=True)
+    places = {"whole": (0, 60), "inside": (10, 20), "later": (40, 10), "far": (80, 5)}
+    before: Tree = {
+        name: (TreeEntry(name, "f", 0o644, start=start, blocks=(length,)), 0)
+        for name, (start, length) in places.items()
+    }
+    after, [(compact, copy)] = drop_unused_blocks(before, [CachedPart(part=part, blob=blob)])
+    with (tmp_path / "out").open("wb") as out:
+        copy(out.fileno(), 0)
+    data = (tmp_path / "out").read_bytes()
+    assert compact.size == len(data) == 65
+    for name, (start, length) in places.items():
+        at = after[name][0].start
+        assert data[at : at + length] == bytes(range(start, start + length))

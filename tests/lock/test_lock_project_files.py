@@ -138,8 +138,10 @@ def test_what_changed_is_told_and_what_was_lost_is_packed_again(
         '[files] "data" was changed',
         '[files] "labels.txt" was changed',
     )
-    bare = source(project, "").recipe
-    assert recipe_digest(bare) != lock.recipe_digest
+    bare = source(project, "")
+    assert recipe_digest(bare.recipe) != lock.recipe_digest
+    added = stale_reasons(asked.recipe, locked(bare, context))
+    assert added == ('[files] "data" was changed', '[files] "labels.txt" was changed')
 
 
 def test_the_definition_lays_them_before_the_recipes_own_lines(
