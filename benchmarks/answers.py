@@ -52,7 +52,7 @@ LEARNT = ("answers", "locks", "metadata", "stubs")
 """Folders of a store that hold what was learnt of Python's index."""
 LONGEST = 150.0
 """Seconds after which a lock is stopped."""
-CUDA_WHEEL = re.compile(r"(nvidia-.+)-cu(11|12|13)")
+CUDA_WHEEL = re.compile(r"(nvidia-(?!cutlass-dsl-).+)-cu(11|12|13)")
 RIGHT, PARTLY, WRONG, LOST = "right", "partly", "wrong", "LOST"
 REFUSED, WRONGLY = "rightly refused", "wrongly refused"
 VERDICTS = (RIGHT, PARTLY, WRONG, LOST, REFUSED, WRONGLY)

@@ -16,10 +16,11 @@ from envbuild.resolve.model import Found
 from envbuild.resolve.stubs import Stubs
 from envbuild.store.units import human_bytes
 
-CUDA_WHEEL = re.compile(r"(nvidia-[a-z0-9-]+)-cu\d+")
+CUDA_WHEEL = re.compile(r"(nvidia-(?!cutlass-dsl-)[a-z0-9-]+)-cu\d+")
 """nvidia-cusolver-cu11 and -cu12 share 8 of 8 files, nvidia-curand 18 of 18, nvidia-cudnn-cu12 and
 -cu13 22 of 22, and every nvidia-nccl holds libnccl.so.2 (file lists of the wheels, 2026-11-22).
-Names without an ending lie apart."""
+Names without an ending lie apart, and nvidia-cutlass-dsl-libs-cu12 and -cu13 (4.6.2), which
+nvidia-cutlass-dsl brings both."""
 LARGE_BYTES = 200_000_000
 """Below that, CUDA wheels are parts that a base lacks (nvidia-cuda-nvcc-cu12), no second stack."""
 

@@ -28,6 +28,12 @@ def test_cuda_wheels_of_one_library_for_two_cudas_overlap() -> None:
     assert find_overlaps({"nvidia-cufft-cu11": "1"}, held("nvidia-cudnn-cu12", "9.1")) == ()
 
 
+def test_libraries_of_cutlass_for_two_cudas_lie_apart() -> None:
+    """nvidia-cutlass-dsl 4.6 brings both, each in a folder of its own; vllm of today requires it."""
+    names = ("nvidia-cutlass-dsl-libs-cu12", "nvidia-cutlass-dsl-libs-cu13")
+    assert find_overlaps(dict.fromkeys(names, "4.6.2"), Stubs({})) == ()
+
+
 def test_of_two_new_ones_the_newer_cuda_stays() -> None:
     found = find_overlaps({"nvidia-nccl-cu11": "2.14.3", "nvidia-nccl-cu12": "2.21.5"}, Stubs({}))
     assert [(one.name, one.other, one.protected) for one in found] == [
