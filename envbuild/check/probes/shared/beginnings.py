@@ -18,7 +18,10 @@ def try_call(module, wanted):
         part = getattr(part, name.replace("()", ""), None)
         kind = part if isinstance(part, type) else kind
     function = getattr(part, "__init__", None) if part is kind else part
-    function = inspect.unwrap(getattr(function, "__func__", function))
+    try:
+        function = inspect.unwrap(getattr(function, "__func__", function))
+    except ValueError:
+        return  # it answers to any name, and to that of what it wraps
     if wanted.endswith("()") and isinstance(function, types.FunctionType):
         try_beginning(function)
 
