@@ -51,10 +51,10 @@ def command(context: Context, /, *, name: str | None, packages: Texts, **options
     """Add packages to a recipe, its lock and its image; with --dev to a layer over the image.
 
     \b
-    envbuild add keras-bert polars            into recipe, lock and image, or into none of them
-    envbuild add --dev keras-bert polars      to try it: seconds, recipe and image stay as they are
+    envbuild add keras-bert polars            into recipe, lock and image
+    envbuild add --dev keras-bert polars      to try it, in seconds
     envbuild add --conda cell "samtools >=1.20"   into [conda] dependencies
-    envbuild add --dev keras-bert -e ../lib   your own package, imported from its folder
+    envbuild add --dev keras-bert -e ../lib   your own package, from its folder
     """
     editable, over, as_json = options["editable"], options["over"], options["as_json"]
     section: ListSection = "conda" if options["conda"] else "python"

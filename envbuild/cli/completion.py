@@ -16,7 +16,8 @@ def command(ctx: click.Context, shell: str) -> None:
 
     \b
     bash: eval "$(envbuild completion bash)"     in this shell only
-    bash: envbuild completion bash > ~/.local/share/bash-completion/completions/envbuild
+    bash: envbuild completion bash >
+              ~/.local/share/bash-completion/completions/envbuild
     zsh:  envbuild completion zsh > a folder of $fpath, as _envbuild
     fish: envbuild completion fish > ~/.config/fish/completions/envbuild.fish
     """

@@ -35,16 +35,17 @@ def command(
     """Print a lock in the format of another tool, or files that start servers from an image.
 
     \b
-    pylock        PEP 751: uv pip install -r pylock.toml, pip install -r pylock.toml
+    pylock        PEP 751: pip install -r pylock.toml, also with uv
     requirements  pip install --require-hashes --no-deps -r requirements.txt
     dockerfile    docker build --file Dockerfile .
     def           apptainer build --fakeroot NAME.sif NAME.def
     sbom          CycloneDX 1.5, JSON
-    conda-lock, conda-explicit, pixi, environment   conda packages: conda-lock.yml, @EXPLICIT, pixi.lock, environment.yml
+    conda-lock, conda-explicit, pixi, environment
+                  conda packages, for the tool of that name
     licenses      conda packages by channel and licence, with tabs
 
     \b
-    jupyterhub    lines for JupyterHub's batchspawner, and the program that they name
+    jupyterhub    lines for JupyterHub's batchspawner, and their program
     ondemand      an interactive app of Open OnDemand, with its form
     vscode        lines for VS Code's Remote-SSH
 

@@ -51,7 +51,7 @@ def command(
     """Submit a job that runs CMD in the image on a cluster.
 
     \b
-    envbuild submit keras-bert --on amane --gpus 1 --walltime 1h -- python train.py
+    envbuild submit keras-bert --on amane --walltime 1h -- python train.py
 
     The job writes a log into ./logs and, at its end, a receipt beside it: exit code and times. With
     --wait the exit code is the job's, and 125 when envbuild itself failed; Ctrl-C then ends the
