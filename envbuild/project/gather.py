@@ -41,7 +41,7 @@ from envbuild.resolve.sources.project_name import name_and_version
 from envbuild.store.units import as_printable
 
 INSTALLS_PROJECT = re.compile(
-    r"\.ya?ml\b|\b(install|sync)\b[^\n]{0,500}\s(-r|-e|--requirement|--editable|\.)"
+    r"\b(env|conda)[\w.-]{0,99}\.ya?ml\b|\b(install|sync)\b[^\n]{0,500}\s(-r|-e|--requirement|--editable|\.)"
     r"|\b(poetry|uv|pdm|pipenv)\s+(install|sync)\b|^%files|^(COPY|ADD)\s+\.",
     re.MULTILINE,
 )

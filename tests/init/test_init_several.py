@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.init.projects import comments, dependencies, notebook, write
+from tests.init.projects import comments, dependencies, drafted, notebook, write
 
 BROUGHT = "asttokens attrs backcall appdirs certifi cffi charset-normalizer cycler decorator idna kiwisolver packaging pycparser six urllib3"
 DUMP = "".join(f"{name}==1.0\n" for name in BROUGHT.split())
@@ -20,6 +20,21 @@ def test_a_dump_of_one_example_tells_nothing_of_another(tmp_path: Path) -> None:
         "two/train.py": "import torch\n",
     }
     assert "torch==1.0.1" not in comments(write(tmp_path, files))
+
+
+def test_a_short_dump_beside_the_list_that_was_written_by_hand(tmp_path: Path) -> None:
+    dump = "".join(f"{name}==1.0\n" for name in ("Flask", *BROUGHT.split()[:6]))
+    write(tmp_path, {"Pipfile": '[packages]\nflask = "*"\ntorch = "*"\n', "requirements.txt": dump})
+    assert dependencies(tmp_path) == ["flask"]
+
+
+def test_a_wheel_of_poetry_names_the_release(tmp_path: Path) -> None:
+    wheel = "https://x.invalid/cu110/torch-1.7.1%2Bcu110-cp38-cp38-linux_x86_64.whl"
+    table = (
+        f'[tool.poetry]\nname = "x"\n[tool.poetry.dependencies]\ntorch = {{ url = "{wheel}" }}\n'
+    )
+    write(tmp_path, {"pyproject.toml": table})
+    assert ":1.7.1-cuda11.0" in (drafted(tmp_path).recipe.base.image or "")
 
 
 def test_what_a_dump_beside_a_short_list_adds(tmp_path: Path) -> None:

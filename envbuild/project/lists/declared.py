@@ -184,7 +184,9 @@ def _read_poetry(poetry: Mapping[str, Any], file: str) -> FileFindings:
             continue
         for wanted in wish if isinstance(wish, list) else [wish]:
             table = wanted if isinstance(wanted, dict) else {"version": wanted}
-            if {"git", "path", "url", "file"} & set(table):
+            if isinstance(table.get("url"), str):
+                lines.append(f"{name} @ {table['url']}{poetry_marker(table)}")
+            elif {"git", "path", "url", "file"} & set(table):
                 aside.append((name, f"{file}: {NO_ADDRESS}"))
             elif not table.get("optional"):
                 extras = (

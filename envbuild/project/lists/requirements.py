@@ -290,7 +290,8 @@ def is_dump(requirements: tuple[Requirement, ...], text: str) -> bool:
     pinned += sum(1 for line in text.splitlines() if CONDA_BUILT.fullmatch(line.strip()))
     names = {one.name for one in requirements}
     brought = len(names & set(load_names().transitive.names))
-    return len(requirements) >= 15 and pinned >= 0.9 * len(requirements) and brought >= 5
+    enough = len(requirements) >= 15 or brought >= 0.5 * len(requirements)
+    return enough and pinned >= 0.9 * len(requirements) and brought >= 5
 
 
 def called_direct(text: str) -> frozenset[str]:

@@ -78,8 +78,10 @@ def write_extras(table: Mapping[str, Any]) -> str:
 
 
 def poetry_marker(table: Mapping[str, Any]) -> str:
-    """Return the marker of one wish of Poetry's: its own, and its Python versions as one."""
+    """Return the marker of one wish of Poetry's: its own, its Python versions and its platform."""
     markers: list[str] = []
+    if re.fullmatch(r"\w+", str(table.get("platform", ""))):
+        markers.append(f"sys_platform == '{table['platform']}'")
     if table.get("markers"):
         markers.append(f"({table['markers']})")
     for bound in poetry_bounds(str(table.get("python", "*"))).split(","):
