@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from datetime import date, datetime, timezone
 from pathlib import Path
@@ -62,6 +63,7 @@ def probe_text() -> str:
     return "".join((folder / f"{part}.py").read_text("utf-8") for part in PARTS)
 
 
+@functools.cache
 def probe_functions() -> dict[str, Any]:
     """Return the script's functions, to read an image's files with, without running the image."""
     functions: dict[str, Any] = {"__name__": "probe"}

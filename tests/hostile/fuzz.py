@@ -1,7 +1,8 @@
 """Change sound inputs at random and read them: only errors of envbuild's own may come out.
 
-``python -m tests.hostile.fuzz [--inputs N] [--seconds N] [--seed N] [PARSER…]`` tells of each parser how many inputs were read, how many
-were refused, the slowest in seconds, and every other error with the input that raises it.
+``python -m tests.hostile.fuzz [--inputs N] [--first N] [--seconds N] [--seed N] [PARSER…]`` reads changed inputs, each parser in a process of
+its own, and tells how many were read and how many refused, the slowest, by how much memory grew at most, and every other error with the number of an input
+that raises it.  An input follows from parser, seed and number alone: ``--first NUMBER --inputs 1`` reads it again.
 """
 
 from __future__ import annotations
@@ -9,20 +10,25 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import mmap
+import os
 import random
 import re
+import resource
+import signal
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from envbuild.errors import EnvbuildError
-from tests.hostile.caged import confine
+from tests.hostile.caged import SECONDS, confine
 from tests.hostile.parsers import PARSERS, seeds_of
 
 KINDS = (
     *("flip", "set", "number", "cut", "remove", "repeat", "insert", "swap", "copy"),
-    *("value", "exchange", "line", "twice"),
+    *("value", "exchange", "line", "twice", "splice"),
 )
 FIELD = re.compile(rb'"[^"\n]*"|\b\d[\w.:+-]*|\b(?:true|false|null)\b|\[\]|\{\}')
 """A value of TOML or JSON."""
@@ -53,13 +59,15 @@ WORDS = (
     b"..", b"/", b"\0", b"\n", b"\x1b[2J", b"\xff", b"9" * 30, b"-1", b"nan", b"1e999", b"[" * 600, b'{"a":' * 600,
     b'"', b"'" * 3, b"\xe2\x80\xae", b"$(x)", b"=", b",", b"]", b"}", b"../../etc/passwd", b"a" * 5000, b"null", b"true",
 )  # fmt: skip
+STEP = 5000
+"""Inputs for one process: each line of the output tells of so many."""
 Edit = tuple[str, int, int]
 """What to do, where (a share of the input in 2**16), and with what."""
 
 
-def changed(data: bytes, edits: Sequence[Edit]) -> bytes:  # noqa: C901  (a branch for each kind)
-    """Return an input with these changes made one after the other."""
-    raw = bytearray(data)
+def changed(seeds: Sequence[bytes], edits: Sequence[Edit]) -> bytes:  # noqa: C901, PLR0912  (a branch for each kind)
+    """Return the first of these inputs with changes made one after the other; the others end it."""
+    raw = bytearray(seeds[0])
     for kind, place, value in edits:
         at = place * len(raw) >> 16
         size = value % 64 + 1
@@ -91,6 +99,9 @@ def changed(data: bytes, edits: Sequence[Edit]) -> bytes:  # noqa: C901  (a bran
             begin = raw.rfind(b"\n", 0, at) + 1
             line = raw[begin : raw.find(b"\n", at) + 1 or len(raw)]
             raw[begin : begin + len(line)] = b"" if kind == "line" else line * 2
+        elif kind == "splice":
+            other_end = seeds[value % len(seeds)]
+            raw[at:] = other_end[place * len(other_end) >> 16 :]
     return bytes(raw)
 
 
@@ -114,50 +125,88 @@ def attempt(name: str, data: bytes, path: Path) -> bool:
     return True
 
 
+def input_of(name: str, seed: int, number: int) -> bytes:
+    """Return the input of this number; the first is empty."""
+    chance = random.Random(f"{name} {seed} {number}")  # noqa: S311
+    seeds = list(seeds_of(name))
+    chance.shuffle(seeds)
+    edits = [
+        (chance.choice(KINDS), chance.randrange(1 << 16), chance.randrange(1 << 16))
+        for _ in range(chance.choice((1, 1, 2, 3, 6)))
+    ]
+    return changed(seeds, edits) if number else b""
+
+
+def read_inputs(
+    name: str, numbers: range, seed: int, folder: Path, reached: bytearray | mmap.mmap
+) -> dict[str, Any]:
+    """Read inputs, and tell what came of them; ``reached`` holds the number of the one that is read."""
+    taken, slowest = 0, (0.0, 0)
+    before = resident()
+    others: dict[str, int] = {}
+    for number in numbers:
+        reached[:] = number.to_bytes(8, "little")
+        data = input_of(name, seed, number)
+        # the kernel ends this process by a signal, within a search of `re` as well
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)
+        begun = time.process_time()
+        try:
+            taken += attempt(name, data, folder / "input")
+        except Exception as error:  # noqa: BLE001  (that is the question)
+            others.setdefault(f"{type(error).__name__}: {error}"[:160], number)
+        slowest = max(slowest, (round(time.process_time() - begun, 3), number))
+    signal.setitimer(signal.ITIMER_PROF, 0)
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before >> 10
+    return {"taken": taken, "slowest": slowest, "megabytes": grown, "others": others}
+
+
+def resident() -> int:
+    """Return the kB of memory that this process has now."""
+    pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
+    return pages * resource.getpagesize() >> 10
+
+
+def read_apart(name: str, numbers: range, seed: int) -> tuple[dict[str, Any], int]:
+    """Read inputs in a process of its own, within its limits; tell also which input was its last."""
+    reached = mmap.mmap(-1, 8)
+    with tempfile.TemporaryDirectory() as folder:
+        told = Path(folder) / "told"
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                for sound in seeds_of(name):
+                    attempt(name, sound, Path(folder) / "input")
+                confine()
+                found = read_inputs(name, numbers, seed, Path(folder), reached)
+                told.write_text(json.dumps(found))
+                code = 0
+            finally:
+                os._exit(code)
+        _, status = os.waitpid(child, 0)
+        last = int.from_bytes(reached[:], "little")
+        if status:
+            return {"others": {f"ended the process with {status}": last}}, last
+        return json.loads(told.read_bytes()), last
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--inputs", type=int, default=1000)
-    parser.add_argument("--seconds", type=float, default=math.inf, help="of processor, a parser")
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="a parser, about")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("names", nargs="*", metavar="PARSER")
     told = parser.parse_args()
-    confine()
     for name in told.names or PARSERS:
-        with tempfile.TemporaryDirectory() as folder:
-            found = run(name, told.inputs, told.seed, Path(folder), told.seconds)
-            print(json.dumps({"parser": name, **found}), flush=True)
-
-
-def run(
-    name: str, inputs: int, seed: int, folder: Path, seconds: float = math.inf
-) -> dict[str, object]:
-    """Read so many changed inputs, or for so long, and tell what came of them."""
-    chance = random.Random(f"{name} {seed}")  # noqa: S311
-    taken, slowest, tried = 0, 0.0, 0
-    others: dict[str, object] = {}
-    end = time.process_time() + seconds
-    while tried < inputs and time.process_time() < end:
-        tried += 1
-        start = chance.choice(seeds_of(name))
-        edits = [
-            (chance.choice(KINDS), chance.randrange(1 << 16), chance.randrange(1 << 16))
-            for _ in range(chance.choice((1, 1, 2, 3, 6)))
-        ]
-        begun = time.process_time()
-        try:
-            taken += attempt(name, changed(start, edits), folder / "input")
-        except Exception as error:  # noqa: BLE001  (that is the question)
-            others.setdefault(
-                f"{type(error).__name__}: {error}"[:160], [seeds_of(name).index(start), edits]
-            )
-        slowest = max(slowest, time.process_time() - begun)
-    return {
-        "inputs": tried,
-        "taken": taken,
-        "refused": tried - taken,
-        "slowest": round(slowest, 3),
-        "others": others,
-    }
+        first, end = told.first, told.first + told.inputs
+        until = time.monotonic() + told.seconds
+        while first < end and time.monotonic() < until:
+            numbers = range(first, min(first + STEP, end))
+            found, last = read_apart(name, numbers, told.seed)
+            first = last + 1
+            line = {"parser": name, "seed": told.seed, "inputs": [numbers[0], last], **found}
+            print(json.dumps(line), flush=True)
 
 
 if __name__ == "__main__":
