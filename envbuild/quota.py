@@ -109,7 +109,7 @@ def parse_quota(text: str, names: Sequence[str]) -> Quota | None:
     own.
     """
     for name in filter(None, names):
-        number = r"\s+(\d+)\*?\s+(\d+)\s+(\d+)\s+\S+"
+        number = r"\s+(\d{1,18})\*?\s+(\d{1,18})\s+(\d{1,18})\s+\S+"
         found = re.search(rf"^\s*{re.escape(name)}{number}{number}\s*$", text, re.MULTILINE)
         if found:
             used, soft, hard, files, files_soft, files_hard = map(int, found.groups())

@@ -69,7 +69,9 @@ def parse_version(
     text: str, *, where: str, failed: bool = False, stderr: str = ""
 ) -> tuple[str, Numbers]:
     """Read "apptainer version 1.4.5-1.el9" or "singularity-ce version 4.1.0"; else HostError."""
-    found = re.search(r"\b(apptainer|singularity)(?:-ce|-pro)? version (\d+(?:\.\d+)*)", text)
+    found = re.search(
+        r"\b(apptainer|singularity)(?:-ce|-pro)? version (\d{1,9}(?:\.\d{1,9})*)", text
+    )
     if failed or found is None:
         if known := find_known(stderr):
             raise HostError(known.what, where=where, hint=known.advice)

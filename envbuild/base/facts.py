@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from envbuild.base import gpu
 from envbuild.base.model import SCHEMA, AptPackage, BaseFacts, Dist, InstalledConda
@@ -187,7 +187,7 @@ def is_version(text: str) -> bool:
     """Tell whether a text is a version as Python's packages have them (PEP 440)."""
     try:
         Version(text)
-    except InvalidVersion:
+    except ValueError:
         return False
     return True
 

@@ -8,7 +8,7 @@ from collections import Counter
 
 import msgspec
 from packaging.requirements import Requirement
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from envbuild.base.catalogue import CatalogueEntry, catalogue_entries
@@ -335,7 +335,7 @@ def _parse_python(text: str | None) -> SpecifierSet | None:
         bounds = f"=={text}"
     try:
         return SpecifierSet(bounds)
-    except InvalidSpecifier as error:
+    except ValueError as error:
         raise UsageError(
             f"--python {text}: write a version such as 3.10, or bounds such as >=3.8,<3.11"
         ) from error

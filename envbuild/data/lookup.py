@@ -29,7 +29,7 @@ NVCC_BASE = "a base with nvcc (pytorch/pytorch:…-devel, nvcr.io/nvidia/pytorch
 
 def numbers(version: str) -> Numbers:
     """Return the leading numbers of a version, to compare: "12.5.1" gives (12, 5, 1)."""
-    found = re.match(r"\d+(?:\.\d+)*", version)
+    found = re.match(r"\d{1,9}(?:\.\d{1,9})*", version)
     return tuple(map(int, found[0].split("."))) if found else ()
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from envbuild.base import gpu
 from envbuild.base.gpu import conda_cuda
@@ -155,5 +155,5 @@ def _is_same_version(before: str | None, after: str | None) -> bool:
 def _parse_version(text: str) -> object:
     try:
         return Version(text)
-    except InvalidVersion:
+    except ValueError:
         return text

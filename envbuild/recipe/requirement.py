@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.version import InvalidVersion
+from packaging.requirements import Requirement
 
-NO_REQUIREMENT = (InvalidRequirement, RecursionError)
-"""The second one for a thousand brackets in each other."""
+NO_REQUIREMENT = (ValueError, RecursionError)
+"""Not only its own: int() takes no number of 5000 digits; the second for a thousand brackets."""
 
 
 def allows(wish: Requirement, version: str) -> bool:
     """Tell whether a requirement takes a version; one that is none cannot be compared, and is."""
     try:
         return wish.specifier.contains(version, prereleases=True)
-    except InvalidVersion:
+    except ValueError:
         return True
 
 

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from envbuild.base.model import BaseFacts, Dist
 from envbuild.names import Texts, Variables
@@ -120,7 +120,7 @@ def lenient_version(version: str) -> str:
 def _lenient_or_none(version: str) -> str | None:
     try:
         return lenient_version(version)
-    except InvalidVersion:
+    except ValueError:
         return None
 
 

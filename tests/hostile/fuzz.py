@@ -18,6 +18,7 @@ import resource
 import signal
 import tempfile
 import time
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ VALUES = (
     b"9999-12-31T23:59:59Z", b"0000-00-00", b"1979-05-27", b"24:00:00", b"[[[]]]", b'[""]', b'[1, "a"]', b'{"a": 1}', b"{a = 1}",
     b'".."', b'"/"', b'"a/../b"', b'"-rf"', b'"a\\u0000b"', b'"a\\nb"', b'"\\u202e"', b'"\\ud800"', b'"\xd0\xb0"', b'"\xef\xbc\x91"',
     b'"%s"' % (b"a" * 5000), b'"a @ https://x.invalid/a.whl"', b'"six>=1.*"', b'"six==1!2.0+a"', b'"sha256:00"', b'"http://[::1"',
-    b'"${HOME}"', b'"{0}"', b'"%(a)s"', b'"\xe2\x91\xa0"',
+    b'"%s"' % (b"9" * 5000), b'"1.%s.2"' % (b"9" * 5000), b'">=%s"' % (b"9" * 5000), b'"six>=1.%s"' % (b"9" * 5000), b'"${HOME}"', b'"{0}"', b'"%(a)s"', b'"\xe2\x91\xa0"',
 )  # fmt: skip
 NUMBERS = (
     0,
@@ -56,7 +57,7 @@ NUMBERS = (
     (1 << 64) - 1,
 )
 WORDS = (
-    b"..", b"/", b"\0", b"\n", b"\x1b[2J", b"\xff", b"9" * 30, b"-1", b"nan", b"1e999", b"[" * 600, b'{"a":' * 600,
+    b"..", b"/", b"\0", b"\n", b"9" * 5000, b"\x1b[2J", b"\xff", b"9" * 30, b"-1", b"nan", b"1e999", b"[" * 600, b'{"a":' * 600,
     b'"', b"'" * 3, b"\xe2\x80\xae", b"$(x)", b"=", b",", b"]", b"}", b"../../etc/passwd", b"a" * 5000, b"null", b"true",
 )  # fmt: skip
 STEP = 5000
@@ -153,7 +154,9 @@ def read_inputs(
         try:
             taken += attempt(name, data, folder / "input")
         except Exception as error:  # noqa: BLE001  (that is the question)
-            others.setdefault(f"{type(error).__name__}: {error}"[:160], number)
+            *_, (frame, line) = traceback.walk_tb(error.__traceback__)
+            place = f"{Path(frame.f_code.co_filename).name}, line {line}"
+            others.setdefault(f"{type(error).__name__} in {place}", number)
         slowest = max(slowest, (round(time.process_time() - begun, 3), number))
     signal.setitimer(signal.ITIMER_PROF, 0)
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before >> 10

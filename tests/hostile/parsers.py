@@ -57,6 +57,7 @@ from tests.build.test_build_conda_link import PREFIX, TOOL
 from tests.build.test_build_from_wheel import FILES, SCHEME, make_wheel
 from tests.bundle.test_bundle_unpack import sound as sound_bundle
 from tests.conda.test_conda_takeover import ENVIRONMENT
+from tests.hostile.answer_parsers import ANSWER_PARSERS
 from tests.hostile.index_parsers import INDEX_PARSERS, Parser, mend_tar
 from tests.hostile.project_parsers import PROJECT_PARSERS
 from tests.hostile.test_whole_file import made, signed
@@ -341,6 +342,7 @@ PARSERS = {
     "page": Parser(seeds=pages, read=read_page),
     **INDEX_PARSERS,
     **PROJECT_PARSERS,
+    **ANSWER_PARSERS,
 }
 
 

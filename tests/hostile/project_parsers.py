@@ -117,7 +117,21 @@ def as_file(name: str, *seeds: str) -> Parser:
     return Parser(seeds=lambda _: [seed.encode() for seed in seeds], read=read_as(name))
 
 
+PIPFILE = "[packages]\nsix = '*'\nb = {version = '>=1', extras = ['a'], markers = \"os_name == 'nt'\"}\n[requires]\npython_version = '3.8'\n"
+COG = "build:\n  gpu: true\n  cuda: '12.1'\n  python_version: '3.11'\n  python_packages:\n  - six==1.16\n  system_packages: [git]\n  run: [pip install a]\n"
+CONDA = "name: a\nchannels: [forge]\ndependencies:\n- python=3.8\n- forge::numpy>=1=py_0\n- pip:\n  - six==1.0\n  - -r more.txt\nprefix: /x\n"
+PRINTED = (
+    "# Name                    Version                   Build  Channel\nsix   1.16.0   pyh6c4a22f_0    forge\nnumpy 1.26 pypi_0 pypi\n",
+    "Package    Version\n---------- -------\nsix        1.16.0\ntorch 2.5.1+cu124 /home/a\n",
+)
+INSTALL = "#!/bin/bash\nset -e\nconda create -n a python=3.8 -y && conda activate a\npip install six==1.0 'torch>=2' --extra-index-url https://x.invalid/cu121\napt-get install -y git\n"
+
 PROJECT_PARSERS = {
+    "pipfile": as_file("Pipfile", PIPFILE),
+    "cog": as_file("cog.yaml", COG),
+    "environment.yml": as_file("environment.yml", CONDA),
+    "printed list": as_file("requirements.txt", *PRINTED),
+    "install script": as_file("install.sh", INSTALL),
     "requirements": as_file("requirements.txt", LINES),
     "pyproject": as_file(
         "pyproject.toml", PROJECT + "[project]\nname='a'\ndependencies=['six']\n", POETRY

@@ -254,6 +254,7 @@ def _newest_list(lists: Path, pattern: str, suite: str) -> Path:
 
 def _release_date(path: Path) -> str:
     found = re.search(r"^Date: (.+)$", path.read_text("utf-8", "replace"), re.MULTILINE)
-    if found is None:
-        raise HostError("the release file has no date", where=path)
-    return email.utils.parsedate_to_datetime(found[1]).date().isoformat()
+    try:
+        return email.utils.parsedate_to_datetime(found[1] if found else "").date().isoformat()
+    except (ValueError, OverflowError) as error:
+        raise HostError(f"the release file has no date: {error}", where=path) from error

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from envbuild.build.packages.wheel_writer import write_wheel
 from envbuild.errors import UsageError
@@ -118,7 +118,7 @@ def _read_text(path: Path) -> str | None:
 def _plain_version(version: str) -> str:
     try:
         return str(Version(version))
-    except InvalidVersion:
+    except ValueError:
         return NO_VERSION
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion
 
 from envbuild.check.checks.toolkit import toolkit_of
 from envbuild.check.evidence import Evidence, Verdict, failed, listing, passed, skipped
@@ -160,7 +159,7 @@ def _rows(versions: dict[str, str]) -> list[Coupling]:
     rows = []
     for name in versions:
         with contextlib.suppress(
-            InvalidVersion, KeyError
+            ValueError, KeyError
         ):  # a rule about what is not installed has nothing to fill in
             rows += [row for row in rows_for([name], versions) if row.binding]
     return rows

@@ -33,7 +33,7 @@ def conda_packages(evidence: Evidence) -> Verdict:
             "build the image again from its lock: envbuild make",
             wrong=wrong,
         )
-    if found.lost_count:
+    if found.lost:
         package, path = found.lost[0]
         return failed(
             f"files of conda packages are gone: {path} of {package}, {found.lost_count} in all",

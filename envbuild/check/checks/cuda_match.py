@@ -305,6 +305,6 @@ def _newer_cudnn(evidence: Evidence, needed: str, path: str) -> str:
             f"packages is loaded, or put cuDNN {needed} or newer there"
         )
     wheel = f"nvidia-cudnn-cu{lookup.numbers(toolkit_of(evidence) or '12')[0]}"
-    major, minor = lookup.numbers(needed)[:2]
+    major, minor = (*lookup.numbers(needed), 0)[:2]
     wish = f'add "{wheel}>={major}.{minor},<{major + 1}" to [python] dependencies'
     return in_two_images(evidence, wheel) or wish

@@ -23,7 +23,7 @@ FEW = 2
 def shared_libraries(evidence: Evidence) -> Verdict:
     """Check whether every shared object below site-packages finds the libraries it needs."""
     found = given(evidence.libraries)
-    if found.damaged_count:
+    if found.damaged:
         return _damaged(found)
     strange = [shorten_path(path, found.folders) for path in found.other_pythons]
     if strange:
@@ -69,7 +69,8 @@ def _damaged(found: LibrarySurvey) -> Verdict:
 def _strange(evidence: Evidence, paths: list[str]) -> Verdict:
     """Tell of modules that the image's Python cannot import, by what their names say."""
     python = ".".join(evidence.installed.python.split(".")[:2])
-    other = re.search(rf"\.cpython-{python.replace('.', '')}-([\w-]+)\.so$", paths[0])
+    tag = re.escape(python.replace(".", ""))
+    other = re.search(rf"\.cpython-{tag}-([\w-]+)\.so$", paths[0])
     built = f"another system ({other[1]})" if other else "another Python"
     return failed(
         f"{listing(paths, 2)}: built for {built}, and the image has {python}, which cannot import it",
@@ -88,20 +89,28 @@ def cure_of_strange(evidence: Evidence, path: str) -> str:
     )
 
 
-def _is_loaded(evidence: Evidence, path: str, soname: str, below: Texts = ()) -> bool:
+def _is_loaded(evidence: Evidence, path: str, soname: str) -> bool:
     """Tell whether anything loads an object: what only optional parts need may lack its libraries.
 
     What lacks one of CUDA's libraries is opened by name at run time, as torch does with
-    libcaffe2_nvrtc.
+    libcaffe2_nvrtc.  Each object is looked at once: ways from one to another may be endless.
     """
     found = given(evidence.libraries)
-    if _own_code(evidence, path):
-        return True
-    is_idle = path in found.idle and not lookup.is_cuda_library(soname)
-    if is_idle or path in below or lookup.may_lack(path) is not None:
-        return False
-    needers = found.needed_by.get(path, ())
-    return not needers or any(_is_loaded(evidence, one, soname, (*below, path)) for one in needers)
+    seen: set[str] = set()
+    left = [path]
+    while left:
+        one = left.pop()
+        if _own_code(evidence, one):
+            return True
+        is_idle = one in found.idle and not lookup.is_cuda_library(soname)
+        if is_idle or one in seen or lookup.may_lack(one) is not None:
+            continue
+        seen.add(one)
+        needers = found.needed_by.get(one, ())
+        if not needers:
+            return True
+        left += needers
+    return False
 
 
 def _cure_of(evidence: Evidence, soname: str, needers: list[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 import msgspec
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from envbuild.check.answers import Owner, killed_by
 from envbuild.check.checks.sources import VARIABLE
@@ -166,7 +166,7 @@ def base_files(evidence: Evidence) -> Verdict:
             "something replaced a part of the base; lock again and look at what moved: envbuild lock --explain",
             replaced=replaced,
         )
-    bad = {name: one for name, one in verified.items() if one.changed_count or one.missing_count}
+    bad = {name: one for name, one in verified.items() if one.changed or one.missing}
     for both in evidence.installed.overlaps:
         if _find_whole(evidence, both.dists):  # the two checks above have judged that pair
             bad = {name: one for name, one in bad.items() if name not in both.lost}
@@ -292,7 +292,7 @@ def same_version(one: str, other: str) -> bool:
     """Tell whether two version texts are the same version (PEP 440), or the same text."""
     try:
         return Version(one) == Version(other)
-    except InvalidVersion:
+    except ValueError:
         return one == other
 
 

@@ -22,10 +22,10 @@ def toolkit_of(evidence: Evidence) -> str | None:
     if evidence.framework.plugins:
         return _toolkit_of_plugin(evidence)
     row = evidence.build
-    seen = evidence.built_for.cuda
-    if row is not None and (seen is None or len(lookup.numbers(seen)) < 2):
+    seen = evidence.built_for.cuda or ""
+    if row is not None and len(lookup.numbers(seen)) < 2:
         return row.cuda  # wheels of TensorFlow 2.2 say "10" and mean 10.1
-    return seen or _toolkit_in_name(evidence)
+    return seen if lookup.numbers(seen) else _toolkit_in_name(evidence)
 
 
 def toolkit_of_conda(evidence: Evidence) -> str | None:
@@ -40,8 +40,9 @@ def cudnn_of(evidence: Evidence) -> str | None:
 
     Its release's row knows the minor version.
     """
-    row = evidence.build
-    return row.cudnn if row is not None and row.cudnn else evidence.built_for.cudnn
+    row, seen = evidence.build, evidence.built_for.cudnn or ""
+    told = row.cudnn if row is not None and row.cudnn else seen
+    return told if lookup.numbers(told) else None
 
 
 def is_cpu_build(evidence: Evidence) -> bool:

@@ -285,14 +285,16 @@ class GridEngine:
             chosen = (usual or environments)[0]
             lines.append(f"parallel-environment = {quote(chosen)}  # of: {' '.join(environments)}")
         lines += ["", "[fields]", '# required = ["account", "walltime"]', '# account = "-P"']
-        most = re.search(r"^max_aj_tasks\s+(\d+)", ask("qconf", "-sconf"), re.MULTILINE)
+        most = re.search(r"^max_aj_tasks\s+(\d{1,9})", ask("qconf", "-sconf"), re.MULTILINE)
         if most and int(most[1]):
             lines += ["", "[limits]", f"array = {most[1]}"]
         queues = ask("qconf", "-sql").split()
         names = [word for word in queues if re.fullmatch(r"[A-Za-z0-9][\w.-]*", word)]
         for name in names[:QUEUES]:
             lines += ["", "[[partition]]", f"name = {quote(name)}"]
-            limit = re.search(r"^h_rt\s+(\d+):(\d+):(\d+)", ask("qconf", "-sq", name), re.MULTILINE)
+            limit = re.search(
+                r"^h_rt\s+(\d{1,9}):(\d{1,2}):(\d{1,2})", ask("qconf", "-sq", name), re.MULTILINE
+            )
             if limit:
                 longest = time_text(clock_seconds(*limit.groups()))
                 lines.append(f"walltime = {quote(longest)}")
@@ -339,8 +341,8 @@ def _read_accounting(result: Result, job: str) -> Status | None:
 
 
 def _ended(fields: dict[str, str]) -> Status:
-    code = re.match(r"\d+", fields.get("exit_status", ""))
-    failed = re.match(r"\d+", fields.get("failed", "0"))
+    code = re.match(r"\d{1,9}", fields.get("exit_status", ""))
+    failed = re.match(r"\d{1,9}", fields.get("failed", "0"))
     number, node = int(failed[0]) if failed else 0, fields.get("hostname", "")
     exit_code = int(code[0]) if code else None
     if number:

@@ -288,7 +288,7 @@ class Pbs:
         text = ask("qstat", "-Qf")
         server = ask("qstat", "-Bf")
         nodes = "\n".join(ask("pbsnodes", "-a").splitlines()[:LISTED])
-        gpus = [int(n) for n in re.findall(r"resources_available\.ngpus = (\d+)", nodes)]
+        gpus = [int(n) for n in re.findall(r"resources_available\.ngpus = (\d{1,9})", nodes)]
         most = max(gpus, default=0)
         lines = ["[resources]", f'gpu = "{"ngpus" if most else "none"}"', 'memory = "mem"']
         if most:
@@ -305,7 +305,7 @@ class Pbs:
             if name is None or "queue_type = Route" in part:
                 continue
             lines += ["", "[[partition]]", f"name = {quote(name[1])}"]
-            limit = re.search(r"resources_max\.walltime = (\d+):(\d+):(\d+)", part)
+            limit = re.search(r"resources_max\.walltime = (\d{1,9}):(\d{1,2}):(\d{1,2})", part)
             if limit:
                 longest = time_text(clock_seconds(*limit.groups()))
                 lines.append(f"walltime = {quote(longest)}")
@@ -359,7 +359,7 @@ def _status(fields: dict[str, str]) -> Status | None:
 
 def _ended(code: str | None, comment: str, node: str) -> Status:
     cancelled = "and terminated" in comment  # "… and terminated by root@server" after qdel
-    if code is None or not re.fullmatch(r"-?\d+", code):
+    if code is None or not re.fullmatch(r"-?\d{1,9}", code):
         reason = "it was cancelled before it ran" if cancelled else comment
         return Status(phase="ended", reason=reason or "it ended without having run", node=node)
     number = int(code)

@@ -279,7 +279,7 @@ class Slurm:
         rows = [line.split("|") for line in text.splitlines() if line.count("|") == 3]
         gpus = []
         for row in rows:
-            gpus += re.findall(r"gpu:(?:([A-Za-z][\w.-]*):)?(\d+)", row[2])
+            gpus += re.findall(r"gpu:(?:([A-Za-z][\w.-]*):)?(\d{1,9})", row[2])
         types = sorted({kind for kind, _ in gpus if kind})
         most = max((int(count) for _, count in gpus), default=0)
         lines = ["[resources]", f'gpu = "{"gres" if gpus else "none"}"', 'memory = "mem"']
@@ -294,7 +294,7 @@ class Slurm:
         lines += ['# required = ["account", "walltime"]  # where a job without one is refused']
         # the size is one more than the highest number (slurm.conf(5), MaxArraySize)
         size = re.search(
-            r"^MaxArraySize\s*=\s*(\d+)", ask("scontrol", "show", "config"), re.MULTILINE
+            r"^MaxArraySize\s*=\s*(\d{1,9})", ask("scontrol", "show", "config"), re.MULTILINE
         )
         most_tasks = int(size[1]) - 1 if size else 0
         if most_tasks > 0:
@@ -360,7 +360,7 @@ def _status(state: str, exit_code: str, reason: str, node: str) -> Status:
     if word in RUNNING or word in HALTED:
         reason = "suspended" if word in HALTED else ""
         return Status(phase="running", reason=reason, node=node)
-    codes = re.fullmatch(r"(\d+):(\d+)", exit_code)
+    codes = re.fullmatch(r"(\d{1,9}):(\d{1,9})", exit_code)
     code, signal = None, 0
     if codes is not None:
         # CODE:SIGNAL, as sacct(1) says of ExitCode
@@ -382,7 +382,7 @@ def _status(state: str, exit_code: str, reason: str, node: str) -> Status:
 
 def _walltime(text: str) -> str | None:
     """Turn "1-12:00:00" into "1d12h"; None for "infinite"."""
-    found = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d\d)", text)
+    found = re.fullmatch(r"(?:(\d{1,9})-)?(?:(\d{1,9}):)?(\d{1,9}):(\d\d)", text)
     if found is None:
         return None
     days, hours, minutes, seconds = (int(part or 0) for part in found.groups())

@@ -173,7 +173,7 @@ def probed_sections(log: str) -> tuple[dict[str, str], list[tuple[str, int, str]
         if len(parts) != 4:
             continue
         driver, name, capability, memory = parts
-        if re.fullmatch(r"\d+\.\d+", capability):
+        if re.fullmatch(r"\d{1,3}\.\d", capability):
             facts["driver"] = driver
             memory = re.sub(r"^(\d+) MiB$", r"\1MiB", memory)
             gpus.append((name, int(capability.replace(".", "")), memory))

@@ -110,14 +110,15 @@ def _read_folder(project: Path) -> list[tuple[Record, bytes]]:
     for path in sorted((project / FOLDER).glob("*.json")):
         raw = read_plain(path)
         record = _decode(raw, Record)
-        if record is not None:
+        # keys that no record has are passed over unread
+        if record is not None and _decode(raw, dict) is not None:
             found.append((record, raw))
     return sorted(found, key=lambda item: item[0].submitted)
 
 
 def _lasting_part(raw: bytes) -> bytes:
     """Return what a record says that nothing changes later: whether it was cancelled may change."""
-    whole = json.loads(raw)
+    whole = msgspec.json.decode(raw)
     return json.dumps({**whole, "cancelled": False}, sort_keys=True).encode()
 
 

@@ -9,7 +9,7 @@ from datetime import date
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from envbuild.base.gpu import framework_of_dists
 from envbuild.base.model import BaseFacts
@@ -139,7 +139,7 @@ def require_framework(recipe: Recipe, facts: BaseFacts, brought: Collection[str]
 def _fits_bounds(version: str, wanted: Requirement) -> bool:
     try:
         return wanted.specifier.contains(Version(version).base_version)
-    except InvalidVersion:
+    except ValueError:
         return not wanted.specifier
 
 

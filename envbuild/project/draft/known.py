@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement as Pep508
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError
@@ -174,7 +174,7 @@ def _file_version(file: str) -> Version | None:
     match = FILE.match(file)
     try:
         return Version(match[1]) if match else None
-    except InvalidVersion:
+    except ValueError:
         return None
 
 
@@ -186,7 +186,7 @@ def _asked_version(asked: Pep508, files: Mapping[Version, object]) -> Version | 
                 continue
             try:
                 version = Version(re.sub(r"(\.\*|\+.*)$", "", bound.version))
-            except InvalidVersion:
+            except ValueError:
                 continue
             later = sorted(
                 one

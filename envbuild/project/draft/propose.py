@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from msgspec import structs
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import SpecifierSet
 
 from envbuild.base.catalogue import CatalogueEntry, catalogue_entries
 from envbuild.base.debian.distribution import release_of
@@ -123,7 +123,7 @@ def _other_release(image: str, framework: Requirement | None) -> str | None:
         return None
     try:
         bounds = SpecifierSet(text)
-    except InvalidSpecifier:
+    except ValueError:
         return None
     asked = f"but {framework.where} asks for {framework.text}"
     name, version = _held_by(image)
@@ -271,7 +271,7 @@ def allows_python(python: str, series: str) -> bool:
     """Whether some release of a Python series ("3.8") is inside bounds; true for bad ones."""
     try:
         return holds_python(SpecifierSet(python), series)
-    except InvalidSpecifier:
+    except ValueError:
         return True
 
 

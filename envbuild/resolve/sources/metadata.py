@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from envbuild.errors import IntegrityError
 from envbuild.limits import reading
@@ -96,7 +96,7 @@ def require_same(found: Headers, file: str) -> None:
 def _parse_version(version: str) -> Version | None:
     try:
         return Version(version)
-    except InvalidVersion:
+    except ValueError:
         return None
 
 

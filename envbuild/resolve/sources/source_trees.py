@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from envbuild.context import Context
 from envbuild.errors import HostError, StaleLockError, UsageError
@@ -135,7 +135,7 @@ def _pack_tree(line: TreeLine, folder: Path, source: str, places: SourceTreeCont
         raise UsageError(f"holds the package {name}, not {line.name}", where=repr(line.written))
     try:
         plain = str(Version(version))
-    except InvalidVersion as error:
+    except ValueError as error:
         raise UsageError(
             f"{name} has the version {version!r}, which is not a version (PEP 440)", where=folder
         ) from error
