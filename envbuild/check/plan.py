@@ -12,7 +12,7 @@ from envbuild.check.contaminated_home import CONDA, PATH_MODULE, USER_MODULE
 from envbuild.check.expected import Expected, frameworks_patterns
 from envbuild.check.model import Level
 from envbuild.data import lookup
-from envbuild.data.package_tables import load_conda
+from envbuild.data.package_tables import load_conda, load_removed
 from envbuild.data.tables import (
     EntryPoint,
     Framework,
@@ -47,7 +47,7 @@ FAMILIES = (*(f"lib{name}.so.*" for name in _FAMILIES), "libcuda.so*")
 
 IMPORT_SECONDS = 180
 """For each module that is imported."""
-IMPORT_PARTS = ("preamble", "distributions", "errors", "child", "beginnings")
+IMPORT_PARTS = ("preamble", "distributions", "errors", "child", "beginnings", "calls")
 """What the probe of imports needs of ``probes/shared/``."""
 TOOLKITS = ("/usr/local/cuda*",)
 """Where images have a CUDA toolkit beside the wheels."""
@@ -162,6 +162,7 @@ def imports_request(
             entries.append(entry)
     frameworks = [item.module for item in _candidates(expected)]
     lines = [row for row in load_import_lines().line if gpu or not row.gpu]
+    removed = {row.holder: row.names for row in load_removed().removed}
     return ProbeRequest(
         name="import_probe",
         parameters={
@@ -173,6 +174,7 @@ def imports_request(
             "entries": msgspec.to_builtins(entries),
             "found": found,
             "lines": msgspec.to_builtins(lines),
+            "removed": removed,
             "limit": IMPORT_SECONDS,
         },
         parts=(*IMPORT_PARTS, "stub_driver") if stub else IMPORT_PARTS,

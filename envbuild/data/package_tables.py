@@ -291,6 +291,21 @@ def load_conda_same() -> frozenset[str]:
     return frozenset(line for line in text.splitlines() if not line.startswith("#"))
 
 
+class RemovedRow(TableRow, frozen=True):
+    """Methods that a class had once whose objects answer to names of their data (removed.toml)."""
+
+    holder: str
+    names: Texts
+    source: str
+
+
+class RemovedTable(TableRow, frozen=True):
+    """The whole of removed.toml."""
+
+    schema: int
+    removed: tuple[RemovedRow, ...]
+
+
 load_aliases = table_loader("aliases.toml", AliasTable)
 load_backends = table_loader("backends.toml", BackendTable)
 load_companions = table_loader("companions.toml", CompanionTable)
@@ -298,3 +313,4 @@ load_imported_modules = table_loader("imported_modules.toml", ModuleTable)
 load_majors = table_loader("majors.toml", MajorTable)
 load_names = table_loader("names.toml", NameTable)
 load_pythons = table_loader("pythons.toml", PythonTable)
+load_removed = table_loader("removed.toml", RemovedTable)

@@ -25,6 +25,12 @@ from envbuild.names import Texts
 from envbuild.project.names import distribution_of, likely_distribution
 from envbuild.store.units import count_noun
 
+UNFIT = re.compile(
+    r"^TypeError: \w+\(\) (?:got|missing|too|multiple)|\(\) does nothing but raise"
+    r"|^AttributeError: '\w+' object has no attribute"
+)
+"""What the probe says of a call, or of an object, that the installed release does not take or have."""
+
 
 def direct_imports(evidence: Evidence) -> Verdict:
     """Check whether every direct requirement imports."""
@@ -142,26 +148,29 @@ def _cure_of_project(evidence: Evidence, broken: dict[str, Imported]) -> str | N
     """Say what mends an import of what its package, which is there, does not have."""
     module = min(broken)
     answer = broken[module]
+    top = module.partition(".")[0]
+    package = likely_distribution(top)
+    change = (
+        f"the image's {package} does not have it: change that line of the project, or bound "
+        f"{package} to a release that has it"
+    )
+    if UNFIT.search(answer.error):
+        return change
     lacking = re.search(r"No module named '([\w.]+)'", answer.error)
     gone = lacking is not None and module.startswith(lacking[1])
     if not gone and answer.kind not in ("AttributeError", "ImportError"):
         return None
-    if cure_of_library(evidence, answer.error) or cure_of_version(answer.error):
-        return None
-    top = module.partition(".")[0]
-    package = likely_distribution(top)
     lacks = lacking_module(answer.error)
-    if cure_of_variable(evidence, answer.error) or (lacks is None and not gone):
+    told = cure_of_library(evidence, answer.error) or cure_of_version(answer.error)
+    told = told or cure_of_variable(evidence, answer.error)
+    if told or (lacks is None and not gone):
         return None  # the package says in words of its own what it is about
     usual = cure_of_name(evidence, module) or cure_of_cpu_build(evidence, module, answer.error)
     if usual:
         return usual
     if lacks is not None and lacks.partition(".")[0] != top:
         return None  # two packages of the image do not go together: no line of the project mends it
-    return (
-        f"the image's {package} does not have it: change that line of the project, or bound "
-        f"{package} to a release that has it (envbuild lock --prove looks for one)"
-    )
+    return f"{change} (envbuild lock --prove looks for one)"
 
 
 def _broken_import(

@@ -9,6 +9,7 @@ of stub_driver), ``found`` (what the expressions of such rows found in the proje
 ``uses`` (module -> names in it that
 the project takes; tried where a distribution has that module or what it lies in), ``lines``
 (what packages print where their import is good for nothing, data/import_lines.toml),
+``removed`` (methods of classes that answer to any name, data/removed.toml),
 ``limit`` (seconds for each), ``needed`` (modules of the project, of which those that are not
 there are answered).
 A process that crashes, hangs or prints without end is an answer, not an accident.
@@ -61,8 +62,11 @@ def attempt_import(name, say):
 
 def take_name(module, name, wanted):
     """Take a name as "from module import name" does, and what is read of a module ("linalg.svd")."""
-    if "()" in wanted:
+    if "(" in wanted:
         try_call(module, wanted)
+        fault = judge_use(module, wanted)
+        if fault is not None:
+            raise fault
         return
     first, _, rest = wanted.partition(".")
     take_part(module, name, first)

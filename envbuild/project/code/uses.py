@@ -2,7 +2,7 @@
 
 A package may import its parts only when they are asked for (transformers does), so that importing
 the package proves little.  What stands below ``try``, or for type checkers only, is optional and
-left out; tests are not looked through.
+left out (reads.py); tests are not looked through.
 """
 
 from __future__ import annotations
@@ -19,15 +19,18 @@ from envbuild.errors import UsageError
 from envbuild.names import Texts
 from envbuild.project.code.imports import modules_of_lines, source_text
 from envbuild.project.code.reach import loaded_by_programs
+from envbuild.project.code.reads import (
+    PATCHED,
+    Name,
+    find_guarded,
+    is_main,
+    name_modules,
+    read_names,
+)
 from envbuild.project.tree import ProjectTree, scan_project
 from envbuild.python_code import parse_code
 from envbuild.store.units import as_printable
 
-CONDITIONAL = (
-    ast.Try,
-    ast.If,
-    ast.Match,
-)
 TESTS = {
     "tests",
     "test",
@@ -39,15 +42,9 @@ TESTS = {
 MOST_FILES = 2000
 MOST_USES = 400
 """Modules that are tried at most; those of the first files."""
-PATCHED = "="
-"""Begins a name that the project sets itself, or asks for; alone it stands for the whole module."""
-CALL = "()"
-"""Ends a name that the project calls."""
 IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
-
-Name = tuple[str, str]
-"""A module, and a name in it; "" for the module itself."""
-NOTHING: Name = ("", "")
+ARGUMENTS = re.compile(r"\([^()]*\)")
+"""What a name has behind a part that is called."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,8 +94,8 @@ def find_uses(project: Path, *, attributes: bool = False) -> Uses:
             taken = [name for name in _taken(part) if not _is_own(name[0], own)]
             _note(taken, shown, files, taken_here)
             if attributes:
-                known = _with_results(source.tree, _module_names(source.tree))
-                _note(_attributes(part, known), shown, read, taken_here)
+                names_read = read_names(part, name_modules(source.tree))
+                _note(names_read, shown, read, taken_here)
     modules = list(dict.fromkeys(module for module, _ in files))[:MOST_USES]
     patched = {name for name in read if name[1].startswith(PATCHED)}
     sure = {
@@ -134,8 +131,10 @@ def _taken_by_each(runs: Iterable[Iterable[Path]], live: Mapping[Path, set[Name]
 
 def _is_patched(name: Name, patched: Iterable[Name]) -> bool:
     """Tell whether the project itself sets or asks for an attribute, or one that it is read of."""
-    module, attribute = name[0], name[1].removesuffix(CALL)
-    ways = {one.removeprefix(PATCHED) for holder, one in patched if holder == module}
+    module, attribute = name[0], ARGUMENTS.sub("", name[1])
+    ways = {
+        ARGUMENTS.sub("", one.removeprefix(PATCHED)) for holder, one in patched if holder == module
+    }
     return any(not way or f"{attribute}.".startswith(f"{way}.") for way in ways)
 
 
@@ -152,17 +151,25 @@ def _sources(tree: ProjectTree) -> tuple[list[_Source], tuple[frozenset[Path], .
         text = None if TESTS & set(path.parts) else source_text(tree.root / path, [], "")
         if text is not None:
             texts[path] = text
-    runs = loaded_by_programs(
-        tree, {path: frozenset(modules_of_lines(text)) for path, text in texts.items()}
-    )
+    imported = {path: frozenset(modules_of_lines(text)) for path, text in texts.items()}
+    runs = loaded_by_programs(tree, imported)
     read = {path: parse_code(text) for path, text in texts.items()}
     parsed = {path: one for path, one in read.items() if one is not None}
+    loaded = {name.rpartition(".")[2] for name in chain.from_iterable(imported.values())}
+    for path, one in parsed.items():
+        if path.stem in loaded:
+            one.body = [node for node in one.body if not _is_program(node)]
     mentioned = set(chain.from_iterable(map(_mentioned, parsed.values())))
     sources = [
         _Source(path=path, tree=one, live=_without_uncalled(one, mentioned))
         for path, one in parsed.items()
     ]
     return sources, runs
+
+
+def _is_program(node: ast.stmt) -> bool:
+    """Tell whether a statement runs only where its file is the program."""
+    return isinstance(node, ast.If) and is_main(node.test)
 
 
 def _mentioned(tree: ast.Module) -> Iterator[str]:
@@ -203,98 +210,13 @@ def _is_own(module: str, folders: Iterable[Path]) -> bool:
 
 
 def _taken(tree: ast.Module) -> Iterator[Name]:
-    """Yield modules and names that are imported without a condition, in functions as well."""
-    waiting: list[ast.AST] = [tree]
-    while waiting:
-        node = waiting.pop()
+    """Yield modules and names that are imported without a guard, in functions as well."""
+    guarded = find_guarded(tree)
+    for node in ast.walk(tree):
+        if node in guarded:
+            continue
         if isinstance(node, ast.Import):
             yield from ((alias.name, "") for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
             yield node.module, ""
             yield from ((node.module, alias.name) for alias in node.names if alias.name != "*")
-        elif not isinstance(node, CONDITIONAL):
-            waiting += ast.iter_child_nodes(node)
-
-
-def _attributes(tree: ast.Module, modules: Mapping[str, Name]) -> Iterator[Name]:
-    """Yield modules and the attributes that are read of them without a condition.
-
-    ``modules`` are the names that may stand for one. "np.random.rand" reads random.rand of numpy,
-    and where it is called random.rand() as well.
-    """
-    optional: set[ast.AST] = set()
-    inner: set[ast.AST] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, (*CONDITIONAL, ast.IfExp, ast.BoolOp, ast.With)):
-            optional.update(ast.walk(node))
-        elif isinstance(node, ast.Attribute):
-            inner.add(node.value)
-    for node in ast.walk(tree):
-        match node:
-            case ast.Attribute() if node not in inner:
-                module, name = _whole_name(node, modules)
-                if isinstance(node.ctx, ast.Load) and node not in optional:
-                    yield module, name
-                elif not isinstance(node.ctx, ast.Load):
-                    yield module, PATCHED + (name if "." in name else "")
-            case ast.Call(func=ast.Name(id="hasattr" | "getattr" | "setattr"), args=[asked, *_]):
-                module, name = _whole_name(asked, modules)
-                yield module, PATCHED + name
-            case ast.Call(func=function) if node not in optional:
-                module, name = _whole_name(function, modules)
-                yield module, name + CALL
-
-
-def _with_results(tree: ast.Module, modules: Mapping[str, Name]) -> Mapping[str, Name]:
-    """Add the names that are bound once, to what a call returns: "Kind()" of a module."""
-    stored: list[str] = []
-    results: dict[str, Name] = {}
-    for node in ast.walk(tree):
-        match node:
-            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
-                stored.append(name)
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=function)):
-                module, called = _whole_name(function, modules)
-                results[name] = (module, called + CALL)
-    return {name: one for name, one in results.items() if stored.count(name) == 1} | {**modules}
-
-
-def _whole_name(node: ast.expr, modules: Mapping[str, Name]) -> Name:
-    """Return the module that attributes are read of, and these, joined; else NOTHING."""
-    attributes: list[str] = []
-    called = ""
-    while isinstance(node, (ast.Attribute, ast.Call)):
-        if isinstance(node, ast.Call):
-            node, called = node.func, CALL
-        else:
-            attributes.insert(0, node.attr + called)
-            node, called = node.value, ""
-    if not isinstance(node, ast.Name) or node.id not in modules:
-        return NOTHING
-    module, part = modules[node.id]
-    return module, ".".join(filter(None, (part + called, *attributes)))
-
-
-def _module_names(tree: ast.Module) -> dict[str, Name]:
-    """Return the names that stand for one module all through a file, or for a part of one.
-
-    A name that the file binds to anything else is left out.
-    """
-    modules: dict[str, set[Name]] = {}
-    for node in ast.walk(tree):
-        match node:
-            case ast.Import(names=aliases):
-                for alias in aliases:
-                    top = alias.name.partition(".")[0]
-                    whole = (alias.name if alias.asname else top, "")
-                    modules.setdefault(alias.asname or top, set()).add(whole)
-            case ast.ImportFrom(names=aliases, module=module, level=level):
-                for alias in aliases:
-                    whole = (module, alias.name) if module and not level else NOTHING
-                    modules.setdefault(alias.asname or alias.name, set()).add(whole)
-            case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
-                modules.setdefault(name, set()).add(NOTHING)
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                modules.setdefault(node.name, set()).add(NOTHING)
-    certain = {name: min(found) for name, found in modules.items() if len(found) == 1}
-    return {name: one for name, one in certain.items() if one != NOTHING}

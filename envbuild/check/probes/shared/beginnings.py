@@ -15,15 +15,16 @@ def try_call(module, wanted):
             part = kind  # a class method such as from_pretrained makes one of its class
         elif isinstance(part, types.FunctionType):
             part = find_result(part)
-        part = getattr(part, name.replace("()", ""), None)
+        part = getattr(part, name.partition("(")[0], None)
         kind = part if isinstance(part, type) else kind
     function = getattr(part, "__init__", None) if part is kind else part
     try:
         function = inspect.unwrap(getattr(function, "__func__", function))
     except ValueError:
         return  # it answers to any name, and to that of what it wraps
-    if wanted.endswith("()") and isinstance(function, types.FunctionType):
-        try_beginning(function)
+    if wanted.endswith(")") and isinstance(function, types.FunctionType):
+        shape = wanted.rpartition("(")[2][:-1].split(",")
+        try_beginning(function, [one[:-5] for one in shape if one.endswith("=True")])
 
 
 def find_result(function):
@@ -49,25 +50,51 @@ DEVICE = re.compile(r"cuda|gpu|[tnxhm]pu|mps|device|driver", re.I)
 """What a node lacks is no fault of the image."""
 
 
-def try_beginning(function):
+def try_beginning(function, chosen):
     """Run the requirements in a function's body that stand before any return and read no argument.
 
-    They fail whenever the function is called.
+    They fail whenever the function is called; those below "if name:" where an argument is
+    ``chosen``: given as True.
     """
+    syntax = find_syntax(function)
     try:
-        body = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0].body
-        statements = [ast.unparse(one) for one in body]
+        statements = [(ast.unparse(one), one) for one in open_body(syntax.body, chosen)]
         arguments = inspect.signature(function).parameters
     except Exception:
         return  # no source, or a Python before 3.9
-    for text in statements:
-        words = re.findall(r"\w+", text)
-        if "return" in words:
+    for text, statement in statements:
+        if re.search(r"\breturn\b", text):
             return
-        if not REQUIREMENT.match(text) or DEVICE.search(text) or arguments.keys() & words:
+        names = [getattr(one, "id", "") for one in ast.walk(statement)]
+        if not REQUIREMENT.match(text) or DEVICE.search(text) or arguments.keys() & names:
             continue
         try:
             exec(text, dict(function.__globals__))
         except Exception as error:
             if isinstance(error, ImportError) or re.search("install|required", str(error)):
                 raise
+
+
+def open_body(body, chosen):
+    """Yield statements, and those below a condition that a chosen argument meets."""
+    for one in body:
+        if isinstance(one, ast.If) and getattr(one.test, "id", "") in chosen:
+            for inner in open_body(one.body, chosen):
+                yield inner
+        else:
+            yield one
+
+
+SYNTAX = {}
+
+
+def find_syntax(function):
+    """The syntax tree of a function; None where there is no source."""
+    code = function.__code__
+    if code not in SYNTAX:
+        try:
+            tree = ast.parse(textwrap.dedent(inspect.getsource(code))).body[0]
+            SYNTAX[code] = tree if isinstance(tree, ast.FunctionDef) else None
+        except Exception:
+            SYNTAX[code] = None
+    return SYNTAX[code]

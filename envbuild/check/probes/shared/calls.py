@@ -1,0 +1,268 @@
+"""Judge what a project calls, and reads of what a call makes; no call is made.
+
+Joined to a probe after beginnings.  Whatever is not sure is no fault: code that is not Python,
+what answers to any name, and decorators that change arguments.
+"""
+
+PYTHONS_OWN = (
+    "abc",
+    "builtins",
+    "collections.abc",
+    "typing",
+)
+REMOVED = re.compile("NotImplemented|Import|ModuleNotFound|Attribute|Runtime|Remov|Deprec|Obsol")
+"""Errors of functions that were left to say that they are gone."""
+
+
+def judge_use(module, wanted):
+    """The error that "Kind(1).run(2,deep)" of a module ends with for sure; else None.
+
+    What other modules of the project add to a class counts: they are imported before it is told.
+    """
+    found = find_fault(module, wanted)
+    if found is None:
+        return None
+    for name in PARAMETERS["uses"]:
+        try:
+            __import__(name)
+        except BaseException:  # its own answer tells that
+            continue
+    return find_fault(module, wanted)
+
+
+def find_fault(module, wanted):
+    try:
+        return follow_steps(module, wanted)
+    except Exception:
+        return None  # a stranger's class that cannot even be asked
+
+
+def follow_steps(module, wanted):
+    """Go from part to part; ``made`` says that an object of the class ``part`` is meant.
+
+    It is "exact" where no class below it can be meant.
+    """
+    part, made = module, ""
+    for step in wanted.split("."):
+        name, called, shape = step.rstrip(")").partition("(")
+        kinds = part if isinstance(part, list) else [part]
+        if made and all(lacks_attribute(one, name, made, called) for one in kinds):
+            said = (kinds[0].__name__, name)
+            return AttributeError("'%s' object has no attribute '%s'" % said)
+        part = find_attribute(kinds[0], name) if len(kinds) == 1 else None
+        function, hidden = find_function(part, made)
+        if called and function is not None and made != "any":
+            fault = judge_call(function, hidden, shape, name)
+            if fault is not None:
+                return fault
+        part, made = find_made(part, function) if called else (part, "")
+        if part is None:
+            break
+    return None
+
+
+def find_attribute(part, name):
+    """An attribute of a module or an object; of a class as it is written down."""
+    if isinstance(part, type):
+        return inspect.getattr_static(part, name, None)
+    return getattr(part, name, None)
+
+
+def find_function(part, made):
+    """The Python function that runs where a part is called, and how many arguments it gets beside.
+
+    None where that is not sure.
+    """
+    function, hidden = part, int(bool(made))
+    if isinstance(part, type):
+        function, hidden = (part.__init__ if makes_itself(part) else None), 1
+    elif isinstance(part, (classmethod, types.MethodType)):
+        function, hidden = part.__func__, 1
+    elif isinstance(part, staticmethod):
+        function, hidden = part.__func__, 0
+    elif not made and not isinstance(part, types.FunctionType):
+        function, hidden = inspect.getattr_static(type(part), "__call__", None), 1
+    return (function if isinstance(function, types.FunctionType) else None), hidden
+
+
+def makes_itself(kind):
+    """Whether a call of a class makes an object of just that class, and gives it to __init__."""
+    usual = type(kind).__call__ is type.__call__
+    return usual and not isinstance(kind.__new__, types.FunctionType)
+
+
+def find_made(part, function):
+    """The class of what a call returns, and "exact" or "any": it may be of a class below that.
+
+    It is a list where it may be of several.
+    """
+    if isinstance(part, type):
+        return (part, "exact") if makes_itself(part) else (None, "")
+    inner = inspect.unwrap(function) if function is not None else None
+    code = getattr(inner, "__code__", None)
+    if code is None or code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE):
+        return None, ""
+    said = inner.__annotations__.get("return", "")
+    words = said.split("|") if isinstance(said, str) else [getattr(said, "__name__", "")]
+    kinds = [find_class(inner, word.strip()) for word in words if word.strip() != "None"]
+    sure = [one for one in kinds if one is not None and not inspect.isabstract(one)]
+    return (sure, "any") if sure and len(sure) == len(kinds) else (None, "")
+
+
+def find_class(function, name):
+    """The class that a function's annotation means: of its globals, else the package's only one."""
+    top = function.__module__.split(".")[0]
+    holders = [function.__globals__]
+    if name not in function.__globals__:
+        holders = [vars(sys.modules[one]) for one in list(sys.modules) if one.split(".")[0] == top]
+    found = {id(one[name]): one[name] for one in holders if isinstance(one.get(name), type)}
+    kinds = [one for one in found.values() if one.__module__.split(".")[0] == top]
+    return kinds[0] if len(kinds) == 1 else None
+
+
+def lacks_attribute(kind, name, made, called):
+    """Whether neither a class, nor its objects, nor a known class below it has an attribute."""
+    kinds = [kind]
+    for one in kinds if made != "exact" else ():
+        kinds += type.__subclasses__(one)
+    return not any(may_have(one, name, called) for one in kinds)
+
+
+def may_have(kind, name, called):
+    if hasattr(kind, name):
+        return True
+    for one in kind.__mro__ if called else ():
+        if name in PARAMETERS["removed"].get("%s.%s" % (one.__module__, one.__name__), ()):
+            return False
+    asks = hasattr(kind, "__getattr__") or hasattr(type(kind), "__getattr__")
+    if asks or kind.__getattribute__ is not object.__getattribute__:
+        return True
+    sets = re.compile(r"\.%s\b[^=\n()]*=(?!=)|setattr\([^)\n]*[\"']%s[\"']" % (name, name))
+    for one in kind.__mro__:
+        if one.__module__ in PYTHONS_OWN:
+            continue
+        if name in one.__dict__.get("__annotations__", ()) or sets_any(one):
+            return True
+        path = getattr(sys.modules.get(one.__module__), "__file__", None) or ""
+        if not path.endswith(".py") or sets.search(read(path)):
+            return True
+    return False
+
+
+def sets_any(kind):
+    """Whether a class gives its objects attributes whose names its code does not say."""
+    for name, function in vars(kind).items():
+        code = getattr(function, "__code__", None)
+        words = set(code.co_names) if code else ()
+        starts = name in ("__init__", "__new__", "__post_init__")
+        if "setattr" in words and not name.lstrip("_").startswith("set"):
+            return True
+        if starts and words & {"__dict__", "__setattr__", "vars", "locals"}:
+            return True
+    return False
+
+
+def judge_call(function, hidden, shape, name):
+    """The error of a call with so many arguments by position, and with these names."""
+    count, *keywords = shape.split(",")
+    named = {one.partition("=")[0]: None for one in keywords}
+    given = [None] * (int(count) + hidden) if shape else []
+    for number, layer in enumerate(find_layers(function)):
+        kind = find_only_raise(layer)
+        if kind:
+            return NotImplementedError("%s() does nothing but raise %s" % (name, kind))
+        signature = inspect.signature(bare_function(layer))
+        bind = signature.bind if shape and number == 0 else signature.bind_partial
+        try:
+            bind(*given, **named)
+        except TypeError as error:
+            return TypeError("%s() %s" % (name, error))
+        given = []
+    return None
+
+
+def bare_function(function):
+    """A function without what decorators have written on it: its own code is the truth."""
+    code, values, cells = function.__code__, function.__defaults__, function.__closure__
+    bare = types.FunctionType(code, function.__globals__, code.co_name, values, cells)
+    bare.__kwdefaults__ = function.__kwdefaults__
+    return bare
+
+
+def find_only_raise(function):
+    """The error that a function raises whatever it is given; "" where it does more."""
+    syntax = find_syntax(function) if len(function.__code__.co_code) < 300 else None
+    if syntax is None:
+        return ""
+    body = [one for one in syntax.body if not is_text(one)]
+    raised = body[0].exc if len(body) == 1 and isinstance(body[0], ast.Raise) else None
+    raised = getattr(raised, "func", raised)
+    kind = name_of(raised)
+    return kind if REMOVED.search(kind) else ""
+
+
+def is_text(statement):
+    return isinstance(statement, ast.Expr) and not isinstance(statement.value, ast.Call)
+
+
+def find_layers(function):
+    """A function, and those inside that get the names of all that it is given."""
+    found = [function]
+    while hasattr(function, "__wrapped__") and hands_names(function):
+        function = function.__wrapped__
+        if not isinstance(function, types.FunctionType):
+            break
+        found.append(function)
+    return found
+
+
+HANDLING = (
+    "bind",
+    "dict",
+    "len",
+    "list",
+    "update",
+)
+"""What wrappers do with their arguments beside handing them on, and that takes none away."""
+
+
+def hands_names(wrapper):
+    """Whether a wrapper hands the names of all that it is given on, and catches no error."""
+    syntax = find_syntax(wrapper)
+    if syntax is None or syntax.args.kwarg is None:
+        return False
+    more, handed = syntax.args.kwarg.arg, False
+    cells = dict(zip(wrapper.__code__.co_freevars, wrapper.__closure__ or ()))
+    for node in ast.walk(syntax):
+        if takes_away(node, more):
+            return False
+        if isinstance(node, ast.Call):
+            spread = [name_of(one.value) for one in node.keywords if one.arg is None]
+            cell = cells.get(name_of(node.func))
+            if more in spread and cell and cell.cell_contents is wrapper.__wrapped__:
+                handed = True
+            elif more in spread + list(map(name_of, node.args)):
+                if name_of(node.func) not in HANDLING:
+                    return False
+    return handed
+
+
+TAKING = (
+    "clear",
+    "pop",
+    "popitem",
+)
+
+
+def takes_away(node, more):
+    """Whether a wrapper takes a name out of its keyword arguments here, or catches an error."""
+    if isinstance(node, ast.ExceptHandler):
+        return not isinstance(node.body[-1], ast.Raise)
+    steps = ast.walk(node.iter) if isinstance(node, (ast.For, ast.comprehension)) else ()
+    if more in map(name_of, steps):
+        return True
+    return isinstance(node, ast.Delete) or name_of(node) in TAKING
+
+
+def name_of(node):
+    return getattr(node, "id", getattr(node, "attr", ""))

@@ -1,0 +1,278 @@
+"""Calls of the project that do not fit, and attributes that are gone, without a call; and what must not be accused."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.check.tree import Tree, failures, make_recipe
+
+PARTS = '''\
+import abc, contextlib, functools
+from typing import TYPE_CHECKING, overload
+if TYPE_CHECKING:
+    from late import Late
+class Kind:
+    size: int
+    def __init__(self, rate, *, deep=False):
+        self.rate = rate
+        self._set_up()
+    def _set_up(self):
+        self.shown = lambda: 1
+    def run(self, path, times=1):
+        return self
+    def gone(self):
+        """Say it."""
+        raise NotImplementedError("gone() was removed in release 2")
+    def below(self):
+        raise NotImplementedError
+class Deeper(Kind):
+    def below(self, more):
+        return more
+    def dig(self):
+        return 1
+class Any:
+    def __getattr__(self, name):
+        return lambda *rest: name
+class Named:
+    def __init__(self, **options):
+        self.__dict__.update(options)
+class Listed(Kind):
+    pass
+class Set:
+    def __init__(self):
+        for name in ("first", "second"):
+            setattr(self, name, len)
+class Chosen:
+    def __new__(cls, *rest):
+        return Kind(1)
+class Meta(type):
+    def __call__(cls, *rest):
+        return Kind(1)
+class Made(metaclass=Meta):
+    def __init__(self, one):
+        pass
+class Removed:
+    def __init__(self, *rest, **options):
+        raise ImportError("Removed has been moved to other")
+def make(rate) -> Kind:
+    return Deeper(rate)
+def open_kind(rate) -> "Kind | Any":
+    return Any()
+def take_kind(rate) -> "Kind | Listed | None":
+    return Kind(1)
+@contextlib.contextmanager
+def held() -> "Kind":
+    yield Kind(1)
+def keep(function):
+    @functools.wraps(function)
+    def inner(*rest, **options):
+        print("before")
+        return function(*rest, **options)
+    return inner
+def rename(function):
+    @functools.wraps(function)
+    def inner(*rest, **options):
+        if "old" in options:
+            options["new"] = options.pop("old")
+        return function(*rest, **options)
+    return inner
+def by_name(function):
+    @functools.wraps(function)
+    def inner(*rest, **options):
+        options.update(zip(("one", "two"), rest))
+        return function(**options)
+    return inner
+def pick(function):
+    @functools.wraps(function)
+    def inner(*rest, **options):
+        return function(*rest, **{key: options[key] for key in options if key == "one"})
+    return inner
+def retry(function):
+    @functools.wraps(function)
+    def inner(*rest, **options):
+        try:
+            return function(*rest, **options)
+        except TypeError:
+            return None
+    return inner
+def give(function):
+    @functools.wraps(function)
+    def inner(*rest, **options):
+        return function("own", *rest, **options)
+    return inner
+def lie(function):
+    def inner(*rest, **options):
+        return len(rest)
+    return functools.wraps(function)(inner)
+@keep
+def kept(one, *, two=2):
+    return one
+@rename
+def renamed(one, new=1):
+    return one
+@by_name
+def named(*, one, two=1):
+    return one
+@pick
+def picked(one):
+    return one
+@retry
+def retried(one):
+    return one
+@give
+def given(own, one):
+    return one
+@lie
+def lied(one):
+    return one
+@overload
+def many(one: int) -> int: ...
+@overload
+def many(one: str, two: int) -> int: ...
+def many(one, *rest):
+    return one
+def free(*rest, **options):
+    return rest
+def plain(one, two=2, *, three=3):
+    return one
+def stub(*rest):
+    raise RuntimeError("stub was removed")
+class Old:
+    def __getattr__(self, name):
+        return self
+    def __call__(self, *rest, **options):
+        raise RuntimeError("no longer there")
+    def fit(self, one):
+        return one
+old = Old()
+def stop(*rest):
+    raise KeyboardInterrupt
+def choose(one, deep=False):
+    if deep:
+        import gone_part
+    return one
+'''
+SICK = {
+    "a keyword that is gone": (
+        "parts.plain(1, four=4)",
+        r"plain\(\) got an unexpected keyword argument 'four'",
+    ),
+    "by position what became keyword only": (
+        "parts.plain(1, 2, 3)",
+        r"plain\(\) too many positional",
+    ),
+    "an argument that is new": ("parts.plain()", r"plain\(\) missing a required argument: 'one'"),
+    "a keyword of a constructor": (
+        "parts.Kind(1, wide=True)",
+        r"Kind\(\) got an unexpected keyword argument 'wide'",
+    ),
+    "through a decorator that changes nothing": (
+        "parts.kept(1, three=3)",
+        r"kept\(\) got an unexpected keyword argument 'three'",
+    ),
+    "a name through a decorator that only adds": ("parts.named(1, three=3)", r"argument 'three'"),
+    "a method that is gone": (
+        "kind = parts.Kind(1)\nkind.old()",
+        "'Kind' object has no attribute 'old'",
+    ),
+    "a method that is gone, in a function": (
+        "def main():\n    kind = parts.Kind(1)\n    kind.old()\n\nif __name__ == '__main__':\n    main()",
+        "'Kind' object has no attribute 'old'",
+    ),
+    "an attribute that is gone": (
+        "kind = parts.Kind(1)\nprint(kind.old)",
+        "has no attribute 'old'",
+    ),
+    "an argument of a method": (
+        "kind = parts.Kind(1)\nkind.run('a', 1, 2)",
+        r"run\(\) too many positional",
+    ),
+    "what no class below has": (
+        "kind = parts.make(1)\nkind.old()",
+        "'Kind' object has no attribute 'old'",
+    ),
+    "what none of two classes has": (
+        "kind = parts.take_kind(1)\nkind.old()",
+        "'Kind' object has no attribute 'old'",
+    ),
+    "a method that only raises": (
+        "kind = parts.Kind(1)\nkind.gone()",
+        "nothing but raise NotImplementedError",
+    ),
+    "a constructor that only raises": ("parts.Removed(1, two=2)", "nothing but raise ImportError"),
+    "a function that only raises": ("parts.stub()", "nothing but raise RuntimeError"),
+    "an object that only raises": (
+        "parts.old.name.create(1, two=2)",
+        "nothing but raise RuntimeError",
+    ),
+    "a method of an object": ("parts.old.fit(1, 2)", r"fit\(\) too many positional"),
+    "what a chosen argument needs": ("parts.choose(1, deep=True)", "No module named 'gone_part'"),
+    "below with": ("with open('a') as file:\n    parts.plain(1, four=4)", "argument 'four'"),
+    "below an error that is another one": (
+        "try:\n    parts.plain(1, four=4)\nexcept FileNotFoundError:\n    pass",
+        "argument 'four'",
+    ),
+    "in a condition": ("if parts.plain(1, four=4):\n    pass", "argument 'four'"),
+}
+HEALTHY = {
+    "arguments that fit": "parts.plain(1, 2, three=3)",
+    "arguments that only a run shows": "parts.plain(*[1], **{'four': 4})",
+    "any arguments": "parts.free(1, 2, four=4)",
+    "an object that answers to any name": "parts.old.name\nparts.old.fit(1)",
+    "an attribute that a class may get late": "print(parts.Kind.old)",
+    "overloads": "parts.many('a', 1)",
+    "a decorator that renames": "parts.renamed(1, old=2)",
+    "a decorator that takes by position": "parts.named(1, 2)",
+    "a decorator that picks": "parts.picked(1, four=4)",
+    "a decorator that catches": "parts.retried(1, 2)",
+    "a decorator that gives an argument": "parts.given(1)",
+    "a decorator that is another function": "parts.lied(1, 2, 3)",
+    "what an object sets itself": "kind = parts.Kind(1)\nkind.shown()\nprint(kind.rate, kind.size)",
+    "a class that answers to any name": "kind = parts.Any()\nkind.old(1)",
+    "a class that takes names": "kind = parts.Named(old=len)\nkind.old('a')",
+    "a class that sets names of a list": "kind = parts.Set()\nkind.first('a')",
+    "a class that makes another": "kind = parts.Chosen(1, 2)\nkind.run('a')",
+    "a class whose class makes another": "kind = parts.Made(1, 2)\nkind.run('a')",
+    "a method of a class below": "kind = parts.make(1)\nkind.dig()\nkind.below(1)",
+    "one of two classes": "kind = parts.open_kind(1)\nkind.old()",
+    "what is held": "kind = parts.held()\nkind.old()",
+    "a name bound twice": "kind = parts.Kind(1)\nkind = parts.Any()\nkind.old()",
+    "a name of another scope": "kind = parts.Kind(1)\ndef show(kind):\n    kind.old()\nshow(parts.Any())",
+    "a method that the project adds": "parts.Kind.old = print\nkind = parts.Kind(1)\nkind.old()",
+    "a method that the project asks for": "kind = parts.Kind(1)\nif hasattr(kind, 'old'):\n    kind.old()",
+    "a function that stops": "parts.stop()",
+    "by release": (
+        "def run():\n    if parts.__version__ < '2':\n        return parts.plain(1, four=4)\n"
+        "    return parts.plain(1, five=5)\nrun()"
+    ),
+    "tried first": "try:\n    parts.plain(1, four=4)\nexcept TypeError:\n    parts.plain(1)",
+    "suppressed": "import contextlib\nwith contextlib.suppress(TypeError):\n    parts.plain(1, four=4)",
+    "what is not chosen": "parts.choose(1, deep=False)",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Tree:
+    tree = Tree(tmp_path_factory.mktemp("calls") / "image")
+    return tree.install("parts", "2", {"parts.py": f"{PARTS}__version__ = '2'\n"})
+
+
+def judge(image: Tree, folder: Path, code: str) -> dict[str, str]:
+    (folder / "train.py").write_text(f"import parts\n{code}\n")
+    return failures(image.check(make_recipe("parts"), project=folder))
+
+
+@pytest.mark.parametrize("name", SICK)
+def test_what_does_not_fit_is_told_without_a_call(name: str, image: Tree, tmp_path: Path) -> None:
+    code, words = SICK[name]
+    found = judge(image, tmp_path, code)
+    assert set(found) == {"project-imports"}
+    assert re.search(words, found["project-imports"])
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_what_may_fit_is_not_accused(name: str, image: Tree, tmp_path: Path) -> None:
+    assert judge(image, tmp_path, HEALTHY[name]) == {}
