@@ -97,7 +97,9 @@ def judge(row: dict[str, Any], made: RecipeDraft) -> dict[str, Any]:
     addresses = [line for line in made.recipe.python.dependencies if " @ " in line]
     never = set(row.get("never", [])) - {canonicalize_name(Pep508(one).name) for one in addresses}
     missed = sorted(wanted - found)
-    extra = sorted(found - wanted - set(row.get("may", [])))
+    # an image that nothing is known of may hold the framework or not: then the draft asks for it
+    framework = {framework_name(row["base"])} if base.image else set()
+    extra = sorted(found - wanted - set(row.get("may", [])) - framework)
     framework, _, _ = held(base)
     asked = framework_name(row["base"])
     lost = framework not in (None, asked) or (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
@@ -20,12 +20,18 @@ from envbuild.project.conda.environment import read_conda, read_printed
 from envbuild.project.conda.pixi import read_pixi, read_project_table
 from envbuild.project.images.cog import read_cog
 from envbuild.project.images.container import read_container
-from envbuild.project.lists.choose import choose_lists, is_container, is_requirements
+from envbuild.project.lists.choose import (
+    choose_lists,
+    is_container,
+    is_near,
+    is_requirements,
+)
 from envbuild.project.lists.declared import read_pipfile, read_setup_cfg
 from envbuild.project.lists.readme import framework_releases
 from envbuild.project.lists.requirements import read_requirements
 from envbuild.project.lists.setup_py import read_setup_py
 from envbuild.project.model import FileFindings, ImportedModule, Requirement
+from envbuild.project.names import FOR_DEVELOPERS
 from envbuild.project.shell.notebook import read_notebook
 from envbuild.project.shell.readme import install_scripts, read_readme, read_script
 from envbuild.project.tree import (
@@ -48,6 +54,7 @@ INSTALLS_PROJECT = re.compile(
 """What a definition of the project has and one that only serves its models has not."""
 TABLES = ("pyproject.toml", "setup.cfg", "setup.py")
 ABOUT_FRAMEWORK = re.compile(r"[-_.](torch|pytorch|tensorflow|tf|jax|cuda|gpu)\b")
+INSTALLERS = {"pip", "setuptools", "wheel"}
 MOST_PARTS = 100
 """Projects inside a project whose names are read."""
 
@@ -93,7 +100,16 @@ def _gather_folder(root: Path) -> ProjectFindings:
         for path in tree.outside
     ]
     deployed = [path for path in tree.lists if path.name == "cog.yaml"]
-    chosen, left = choose_lists(tuple(path for path in tree.lists if path not in deployed))
+    lists = tuple(path for path in tree.lists if path not in deployed)
+    for_gpu = _lists_for_gpu(lists, root)
+    chosen, left = choose_lists(for_gpu)
+    left = (*left, *(path for path in lists if path not in for_gpu))
+    other_apps = {path.parts[0] for path in lists} - {path.parts[0] for path in for_gpu}
+    tree = replace(
+        tree,
+        code=tuple(path for path in tree.code if path.parts[0] not in other_apps),
+        notebooks=tuple(path for path in tree.notebooks if path.parts[0] not in other_apps),
+    )
     apart = tuple(path for path in chosen if _installs_another(path, root))
     chosen, others = _of_one_framework(tuple(path for path in chosen if path not in apart), tree)
     left = (*left, *others)
@@ -136,7 +152,9 @@ def _gather_folder(root: Path) -> ProjectFindings:
 
 
 def _names_packages(all_findings: list[FileFindings]) -> bool:
-    return any(findings.requirements for findings in all_findings)
+    """Whether lists name packages to run with, and not only tools for developers."""
+    named = chain.from_iterable(findings.requirements for findings in all_findings)
+    return any(not (FOR_DEVELOPERS.fullmatch(one.name) or one.name in INSTALLERS) for one in named)
 
 
 def _fallback_findings(
@@ -225,6 +243,21 @@ def _read_all(paths: Paths, root: Path, notes: list[str]) -> list[FileFindings]:
             continue
         found += [findings] if findings is not None else []
     return found
+
+
+def _lists_for_gpu(lists: Paths, root: Path) -> Paths:
+    """Return the lists of the folders whose lists name a framework, where each folder has its own.
+
+    All of them where the root has a list, or none of the folders names a framework.
+    """
+    plain = tuple(path for path in lists if not is_container(path))
+    if any(len(path.parts) == 1 or is_near(path) for path in plain):
+        return lists
+    read = {path: _read_all((path,), root, []) for path in plain}
+    direct = {path: [one for one in found if not one.frozen] for path, found in read.items()}
+    named = {path.parts[0] for path, found in direct.items() if _has_framework(found)}
+    kept = tuple(path for path in lists if path.parts[0] in named or is_near(path))
+    return kept if named else lists
 
 
 def _of_one_framework(chosen: Paths, tree: ProjectTree) -> tuple[Paths, Paths]:

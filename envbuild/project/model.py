@@ -94,12 +94,16 @@ class PackageIndex(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImportedModule:
-    """A module, how many ``files`` import it, ``where`` first, and whether at every start."""
+    """A module, how many ``files`` import it, ``where`` first, and whether at every start.
+
+    ``always`` tells that every program of the project imports it.
+    """
 
     module: str
     where: str
     certain: bool
     files: int = 1
+    always: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

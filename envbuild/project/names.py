@@ -11,6 +11,14 @@ from packaging.utils import canonicalize_name
 
 from envbuild.data.package_tables import load_conda_names, load_conda_same, load_names
 
+FOR_DEVELOPERS = re.compile(
+    r"flake8(-.*)?|pytest(-.*)?|black|isort|mypy|pylint|ruff|pre-commit|pycodestyle|pyflakes|mccabe"
+    r"|autopep8|autoflake|pydocstyle|pyupgrade|yapf|codespell|yamllint|cpplint|clang-format"
+    r"|coverage|bump2?version|twine|setuptools-(scm|git-versioning)|versioneer|build|hatch(ling)?"
+    r"|flit(-core)?|nox|tox|codecov|sphinx(-.*)?|mkdocs(-.*)?|pydoctor|nbstripout"
+)
+"""Distributions that check or ship code: a list for running names them by the way."""
+
 
 @functools.cache
 def _modules() -> dict[str, str]:
@@ -47,11 +55,34 @@ def is_standard(module: str) -> bool:
 
 
 GONE = {
-    "ConfigParser", "Queue", "StringIO", "Tkinter", "__builtin__", "__main__", "_winapi",
-    "asynchat", "asyncore", "binhex", "cPickle", "cStringIO", "commands", "copy_reg",
-    "distutils", "dummy_threading", "formatter", "httplib", "imp", "macpath", "parser", "sets",
-    "smtpd", "symbol", "thread", "urllib2", "urlparse",
-}  # fmt: skip
+    "ConfigParser",
+    "Queue",
+    "StringIO",
+    "Tkinter",
+    "__builtin__",
+    "__main__",
+    "_winapi",
+    "asynchat",
+    "asyncore",
+    "binhex",
+    "cPickle",
+    "cStringIO",
+    "commands",
+    "copy_reg",
+    "distutils",
+    "dummy_threading",
+    "formatter",
+    "httplib",
+    "imp",
+    "macpath",
+    "parser",
+    "sets",
+    "smtpd",
+    "symbol",
+    "thread",
+    "urllib2",
+    "urlparse",
+}
 """Modules that Python had once."""
 
 

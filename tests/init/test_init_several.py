@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.init.projects import comments, dependencies, drafted, notebook, write
 
 BROUGHT = "asttokens attrs backcall appdirs certifi cffi charset-normalizer cycler decorator idna kiwisolver packaging pycparser six urllib3"
@@ -22,10 +24,54 @@ def test_a_dump_of_one_example_tells_nothing_of_another(tmp_path: Path) -> None:
     assert "torch==1.0.1" not in comments(write(tmp_path, files))
 
 
+APPS = {
+    "backend/pyproject.toml": '[project]\nname = "b"\ndependencies = ["fastapi", "uvicorn"]\n',
+    "backend/Dockerfile": "FROM python:3.14\nRUN apt-get install -y curl\n",
+    "ml/pyproject.toml": '[tool.poetry]\nname = "m"\n[tool.poetry.dependencies]\ntorch = "^2.9.1"\ntorchvision = "^0.24.1"\n'
+    'pyobjc-core = {version = "*", platform = "darwin"}\nonnxruntime-gpu = {version = "*", platform = "win32"}\n'
+    'onnxruntime = {version = "*", markers = "sys_platform != \'win32\'"}\n',
+    "ml/train.py": "import torch\n",
+    "backend/main.py": "import requests\n",
+}
+
+
+def test_of_several_apps_the_one_with_the_framework_is_drafted(tmp_path: Path) -> None:
+    write(tmp_path, APPS)
+    assert dependencies(tmp_path) == [
+        'onnxruntime ; sys_platform != "win32"',
+        "torchvision<0.25,>=0.24.1",
+    ]
+    assert "lists that are not taken: backend/Dockerfile, backend/pyproject.toml" in comments(
+        tmp_path
+    )
+
+
 def test_a_short_dump_beside_the_list_that_was_written_by_hand(tmp_path: Path) -> None:
     dump = "".join(f"{name}==1.0\n" for name in ("Flask", *BROUGHT.split()[:6]))
     write(tmp_path, {"Pipfile": '[packages]\nflask = "*"\ntorch = "*"\n', "requirements.txt": dump})
     assert dependencies(tmp_path) == ["flask"]
+
+
+def test_an_image_that_nothing_is_known_of_may_lack_the_framework(tmp_path: Path) -> None:
+    files = {"requirements.txt": "torch>=2.1\neinops\n", "Dockerfile": "FROM lab.invalid/base:7\n"}
+    assert dependencies(write(tmp_path, files)) == ["einops", "torch>=2.1"]
+    write(tmp_path, {"Dockerfile": "FROM pytorch/pytorch:2.1.2-cuda11.8-cudnn8-runtime\n"})
+    assert dependencies(tmp_path) == ["einops"]
+
+
+def test_a_definition_that_only_runs_another_program_is_no_base(tmp_path: Path) -> None:
+    text = 'FROM nvcr.io/nvidia/deepstream:8.0\nRUN cmake -B build\nCMD ["run", "--config", "/app/a.yaml"]\n'
+    write(tmp_path, {**APPS, "docker/Dockerfile": text})
+    assert drafted(tmp_path).recipe.base.framework == "torch==2.9.*"
+
+
+def test_code_among_the_data_is_data_unless_it_is_loaded(tmp_path: Path) -> None:
+    files = {
+        "requirements.txt": "torch\n",
+        "codes/fit.py": "import torch, einops\nfrom data import load\n",
+    }
+    write(tmp_path, {**files, "data/load.py": "import h5py\n", "data/seen/a.py": "import pygame\n"})
+    assert dependencies(tmp_path) == ["einops", "h5py"]
 
 
 def test_a_wheel_of_poetry_names_the_release(tmp_path: Path) -> None:
@@ -35,6 +81,55 @@ def test_a_wheel_of_poetry_names_the_release(tmp_path: Path) -> None:
     )
     write(tmp_path, {"pyproject.toml": table})
     assert ":1.7.1-cuda11.0" in (drafted(tmp_path).recipe.base.image or "")
+
+
+@pytest.mark.parametrize(
+    ("call", "asked"), [("device_map='auto'", True), ("device_map=None", False)]
+)
+def test_a_device_map_that_is_given_needs_accelerate(
+    tmp_path: Path, call: str, *, asked: bool
+) -> None:
+    write(tmp_path, {"run.py": f"import torch, transformers\ndef load(a, {call}): ...\n"})
+    assert ("accelerate" in dependencies(tmp_path)) is asked
+
+
+def test_a_companion_bounds_a_framework_that_has_bounds(tmp_path: Path) -> None:
+    write(tmp_path, APPS)
+    assert drafted(tmp_path).recipe.base.framework == "torch==2.9.*"
+
+
+@pytest.mark.parametrize(
+    "root",
+    [
+        '[project]\nname = "all"\ndependencies = ["pytest>=8"]\n',
+        '[project]\nname = "all"\ndependencies = ["rich"]\n[tool.poetry.dependencies]\npart = {path = "libs/part"}\n',
+    ],
+)
+def test_a_root_that_only_holds_its_parts_together(tmp_path: Path, root: str) -> None:
+    part = '[project]\nname = "part"\ndependencies = ["einops"]\n'
+    write(tmp_path, {"pyproject.toml": root, "libs/part/pyproject.toml": part})
+    assert "einops" in dependencies(tmp_path)
+
+
+def test_what_every_program_imports_is_taken_beside_a_careful_list(tmp_path: Path) -> None:
+    table = '[project]\nname = "x"\ndependencies = ["numpy"]\n'
+    write(tmp_path, {"pyproject.toml": table, "train.py": "import scipy\nimport part\n"})
+    write(tmp_path, {"part.py": "import tqdm\n", "extra/more.py": "import pandas\n"})
+    assert dependencies(tmp_path) == ["numpy", "scipy", "tqdm"]
+
+
+@pytest.mark.parametrize(
+    ("copied", "started", "bound"),
+    [("model /opt/model", "/opt/model/run.py", "model/run.py"), ("model/run.py /src/fit.py", "/src/fit.py", "model/run.py"),
+     (". /app", "/app/model/run.py", "model/run.py"), ("model /opt/model", "/usr/bin/env", "/usr/bin/env")],
+)  # fmt: skip
+def test_a_copied_script_is_started_from_the_project(
+    tmp_path: Path, copied: str, started: str, bound: str
+) -> None:
+    head = "Bootstrap: docker\nFrom: pytorch/pytorch:2.1.2-cuda11.8-cudnn8-runtime\n"
+    text = f"{head}%files\n    {copied}\n%runscript\n    exec python3 {started}\n"
+    write(tmp_path, {"image.def": text, "model/run.py": "import torch\n"})
+    assert drafted(tmp_path).recipe.run.command == ("python3", bound)
 
 
 def test_what_a_dump_beside_a_short_list_adds(tmp_path: Path) -> None:

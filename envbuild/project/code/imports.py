@@ -14,7 +14,13 @@ from envbuild.base.suggest import framework_name
 from envbuild.data.package_tables import OldUse, load_names
 from envbuild.errors import UsageError
 from envbuild.names import Texts
-from envbuild.project.code.reach import has_programs, is_started, loaded_files, own_files
+from envbuild.project.code.reach import (
+    has_programs,
+    is_started,
+    loaded_by_programs,
+    loaded_files,
+    own_files,
+)
 from envbuild.project.model import ImportedModule
 from envbuild.project.names import distribution_of, is_standard
 from envbuild.project.tree import ProjectTree, is_aside, read_text, scan_project
@@ -33,9 +39,9 @@ def imported_modules(
     """Return the imported modules of others, sorted, and notes on files left out.
 
     What only files import that the project's own programs do not load, or notebooks beside
-    code, is not certain; where nothing is ``listed``, every file of the project counts. A file
-    is taken apart only when it has a name that is not known yet, so that thousands of files
-    take seconds.
+    code, is not certain; where nothing is ``listed``, every file of the project counts. What
+    every program loads comes first. A file is taken apart only when it has a name that is not
+    known yet, so that thousands of files take seconds.
     """
     notes: list[str] = []
     named: dict[Path, frozenset[str]] = {}
@@ -43,9 +49,10 @@ def imported_modules(
         text = source_text(tree.root / path, notes, as_printable(path.as_posix())) or ""
         named[path] = frozenset((*modules_of_lines(text), *_asked_by(text)))
     own = loaded_files(tree, named) if listed else own_files(tree)
+    shared = frozenset.intersection(*(loaded_by_programs(tree, named) or (own,)))
     found: dict[str, ImportedModule] = {}
     files: Counter[str] = Counter()
-    for path in sorted(named, key=lambda path: path not in own):
+    for path in sorted(named, key=lambda path: (path not in own, path not in shared)):
         names = {top_module(name) for name in named[path] if not name.startswith(".")}
         files.update(names)
         certain_ones = {name for name, one in found.items() if one.certain}
@@ -58,8 +65,9 @@ def imported_modules(
             counts = path in own or _counts_in_notebook(path, name, tree, listed=listed)
             certain = counts and name in at_top
             if certain or name not in found:
+                where, always = as_printable(path.as_posix()), certain and path in shared
                 found[name] = ImportedModule(
-                    module=name, where=as_printable(path.as_posix()), certain=certain
+                    module=name, where=where, certain=certain, always=always
                 )
     return tuple(replace(found[name], files=files[name]) for name in sorted(found)), tuple(notes)
 

@@ -9,6 +9,7 @@ from envbuild.project.tree import ProjectTree, is_aside
 
 TOOLS = {"conftest", "noxfile", "tasks", "fabfile", "versioneer", "cog_predict"}
 """Files beside a project's programs that are for tests, releases or a service."""
+SAMPLES = {"data", "datas", "dataset", "datasets", "samples", "corpus"}
 MAIN = {
     "__main__",
     "main",
@@ -34,7 +35,10 @@ def loaded_files(tree: ProjectTree, names: Mapping[Path, frozenset[str]]) -> fro
         for package in _packages(tree):
             starts |= {path for path in code if _is_below(path, package)}
     if not starts:
-        return own_files(tree)
+        own = own_files(tree)
+        samples = {path for path in own if SAMPLES & set(path.parts[:-1])}
+        # code among the data that nothing loads is data
+        return frozenset(own - samples) | (_load(own - samples, _modules(tree), names) & samples)
     found = _load(starts, _modules(tree), names)
     return frozenset(path for path in found if not is_aside(path))
 

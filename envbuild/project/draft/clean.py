@@ -18,10 +18,20 @@ from envbuild.project.model import Requirement
 from envbuild.project.names import distribution_of, is_known_distribution, is_standard
 
 BASE_BRINGS = (
-    "nvidia-*", "cuda-*", "triton", "pytorch-triton", "tensorflow-estimator",
-    "tensorflow-io-gcs-filesystem", "jaxlib", "jax-cuda*", "tensorflow-intel",
-    "tf-estimator-nightly", "cudatoolkit", "cudnn", "libclang",
-)  # fmt: skip
+    "nvidia-*",
+    "cuda-*",
+    "triton",
+    "pytorch-triton",
+    "tensorflow-estimator",
+    "tensorflow-io-gcs-filesystem",
+    "jaxlib",
+    "jax-cuda*",
+    "tensorflow-intel",
+    "tf-estimator-nightly",
+    "cudatoolkit",
+    "cudnn",
+    "libclang",
+)
 """Distributions that a framework's own wheels ask for, but for those of the next list."""
 NOT_BROUGHT = ("nvidia-ml-py*", "nvidia-dali*", "nvidia-pyindex", "nvidia-modelopt*", "cuda-python")
 COMPANIONS = {"torchvision", "torchaudio", "torchtext", "torchdata"}
@@ -31,8 +41,16 @@ NAME = re.compile(r"[\w.-]+")
 BACKPORTS = ("dataclasses", "contextvars")
 """Modules of Python that the oldest bases' Python has not yet."""
 OTHER_RELEASES = {
-    "sklearn", "umap", "pil", "pycrypto", "nvidia-ml-py3", "pynvml", "bs4", "opencv", "yaml",
-}  # fmt: skip
+    "sklearn",
+    "umap",
+    "pil",
+    "pycrypto",
+    "nvidia-ml-py3",
+    "pynvml",
+    "bs4",
+    "opencv",
+    "yaml",
+}
 """Wrong names whose bounds are about releases of something else."""
 
 
@@ -55,9 +73,8 @@ class Cleaned:
 def clean_requirements(requirements: Iterable[Requirement]) -> Cleaned:
     """Merge, rename and drop."""
     found = Cleaned()
-    for requirement in merge_requirements(
-        [_rename_wrong(one, found) for one in requirements], found
-    ):
+    there = _with_true_markers(requirements, None, found)
+    for requirement in merge_requirements([_rename_wrong(one, found) for one in there], found):
         if framework_name(requirement.name, greater=True):
             found.frameworks.append(requirement)
         elif _matches_any(requirement.name, BASE_BRINGS) and not _matches_any(
@@ -207,6 +224,13 @@ def without_others(
     requirements: Iterable[Requirement], python: str | None, found: Cleaned
 ) -> list[Requirement]:
     """Drop requirements whose marker does not hold on the base."""
+    return merge_requirements(_with_true_markers(requirements, python, found), found)
+
+
+def _with_true_markers(
+    requirements: Iterable[Requirement], python: str | None, found: Cleaned
+) -> list[Requirement]:
+    """Drop requirements for other systems, and for other Pythons where the Python is known."""
     series = python or "3.11"
     there = {
         "sys_platform": "linux",
@@ -228,4 +252,4 @@ def without_others(
             kept.append(requirement)
         else:
             found.dropped.append((requirement, f"its marker does not hold on this base ({marker})"))
-    return merge_requirements(kept, found)
+    return kept

@@ -14,20 +14,19 @@ from envbuild.data.package_tables import load_aliases, load_names
 from envbuild.project.draft.age import torch_bounds
 from envbuild.project.draft.builder import MOST_NAMED, DraftBuilder, name_few
 from envbuild.project.model import FileFindings, ImportedModule, PackageIndex, Proposal, Requirement
-from envbuild.project.names import distribution_of, shared_name
+from envbuild.project.names import FOR_DEVELOPERS, distribution_of, shared_name
 
-FOR_DEVELOPERS = re.compile(
-    r"flake8(-.*)?|pytest(-.*)?|black|isort|mypy|pylint|ruff|pre-commit|pycodestyle|pyflakes|mccabe"
-    r"|autopep8|autoflake|pydocstyle|pyupgrade|yapf|codespell|yamllint|cpplint|clang-format"
-    r"|coverage|bump2?version|twine|setuptools-(scm|git-versioning)|versioneer|build|hatch(ling)?"
-    r"|flit(-core)?|nox|tox|codecov|sphinx(-.*)?|mkdocs(-.*)?|pydoctor|nbstripout"
-)
-"""Distributions that check or ship code: a list for running names them by the way."""
 NOT_ON_INDEX = "no index has it; it is built from its own repository"
 INSTALLATION = {
-    "conda", "anaconda-client", "anaconda-navigator", "anaconda-project", "conda-build",
-    "conda-content-trust", "conda-libmamba-solver", "conda-package-handling",
-}  # fmt: skip
+    "conda",
+    "anaconda-client",
+    "anaconda-navigator",
+    "anaconda-project",
+    "conda-build",
+    "conda-content-trust",
+    "conda-libmamba-solver",
+    "conda-package-handling",
+}
 """Distributions of a conda installation itself: a dump with one holds all that its owner uses."""
 WITH_TENSORFLOW = ("keras", "tensorboard", "protobuf")
 """Distributions that TensorFlow itself asks for."""
@@ -209,7 +208,7 @@ def imported_requirements(
         elif _is_there(dist, named | elsewhere):
             continue
         elif one.certain and (
-            not frameworks if framework_name(dist, greater=True) else not complete
+            not frameworks if framework_name(dist, greater=True) else one.always or not complete
         ):
             found.append(Requirement(text=dist, name=dist, where=f"imported in {one.where}"))
         elif dist not in optional:

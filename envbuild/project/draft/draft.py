@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
-from pathlib import Path
 
 from msgspec import structs
 from packaging.utils import canonicalize_name
@@ -56,9 +55,15 @@ COMPILERS = ("gcc", "g++", "python3-dev")
 MOST_REFUSED = 12
 """Lines of definitions that are named as not taken."""
 FOLDER_VARIABLES = {
-    "PYTHONPATH", "HOME", "USER", "PWD", "CUDA_HOME", "CONDA_DIR", "CONDA_VERSION",
+    "PYTHONPATH",
+    "HOME",
+    "USER",
+    "PWD",
+    "CUDA_HOME",
+    "CONDA_DIR",
+    "CONDA_VERSION",
     "PIP_DOWNLOAD_CACHE",
-}  # fmt: skip
+}
 """Variables of definitions that name folders of another image."""
 
 
@@ -354,18 +359,10 @@ def _note_refused(builder: DraftBuilder) -> None:
         )
 
 
-def _in_project(word: str, root: Path) -> str:
-    """Return a word of a command; the path of a copied script becomes its name."""
-    name = word.rpartition("/")[2]
-    copied = word.startswith("/") and name != "" and (root / name).is_file()
-    return name if copied else word
-
-
 def _run_section(builder: DraftBuilder) -> RunSection:
     """Return the command and variables of a definition."""
-    all_findings, root = builder.gathered.all_findings, builder.gathered.tree.root
+    all_findings = builder.gathered.all_findings
     command = next((findings.command for findings in all_findings if findings.command), ())
-    command = tuple(_in_project(word, root) for word in command)
     if has_secret(" ".join(command)):
         builder.note("run", "the definition's command holds a secret, so it is not taken")
         command = ()

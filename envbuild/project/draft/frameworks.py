@@ -13,7 +13,7 @@ from envbuild.project.code.imports import file_written_for
 from envbuild.project.draft.age import keras_2_only, torch_bounds
 from envbuild.project.draft.builder import DraftBuilder, name_few
 from envbuild.project.draft.clean import COMPANIONS, Cleaned, bounds_of
-from envbuild.project.draft.propose import is_held
+from envbuild.project.draft.propose import is_held, is_known_image
 from envbuild.project.lists.readme import first_framework
 from envbuild.project.model import ImportedModule, Requirement
 from envbuild.project.names import implied_framework
@@ -46,9 +46,11 @@ def sort_frameworks(builder: DraftBuilder, cleaned: Cleaned) -> None:
         )
     )
     first = cleaned.frameworks[0] if cleaned.frameworks else None
-    if first is None or re.search(r"==|~=|<", bounds_of(first)):
+    if first is None or re.search(r"==|~=", bounds_of(first)):
         return
-    upper, why = _upper_bound(builder, cleaned, first)
+    bounded = "<" in bounds_of(first)
+    found = _companion_bound(cleaned, first) if bounded else _upper_bound(builder, cleaned, first)
+    upper, why = found
     if upper:
         bounds = ",".join(filter(None, (bounds_of(first), upper)))
         name = framework_name(first.name) or first.name
@@ -110,12 +112,18 @@ def _upper_bound(
             return bounds_of(said), f"{said.where}: {said.text} is taken"
     if framework_name(framework.name) == "tensorflow":
         return _bound_of_tensorflow(builder, cleaned)
+    bounds, why = _companion_bound(cleaned, framework)
+    return (bounds, why) if bounds else _bound_of_old_use(builder, framework_name(framework.name))
+
+
+def _companion_bound(cleaned: Cleaned, framework: Requirement) -> tuple[str, str]:
+    """Return the bounds of the PyTorch that a bounded companion (torchvision) goes with."""
     if framework_name(framework.name) == "torch":
         for requirement in cleaned.requirements:
             bounds = torch_bounds(requirement)
             if bounds:
                 return bounds, f"{requirement.text} ({requirement.where}) goes with torch{bounds}"
-    return _bound_of_old_use(builder, framework_name(framework.name))
+    return "", ""
 
 
 def _bound_of_old_use(builder: DraftBuilder, name: str | None) -> tuple[str, str]:
@@ -204,11 +212,17 @@ def _framework_weight(
 
 
 def add_other_frameworks(builder: DraftBuilder, cleaned: Cleaned, base: BaseSection) -> None:
-    """Keep further frameworks as packages; the base's own has to go."""
+    """Keep further frameworks as packages; the base's own has to go.
+
+    Of an image that nothing is known of, nobody can tell whether it holds the framework.
+    """
     image = base.image or ""
+    known = _framework_in(image) or not image or is_known_image(image)
     first = _framework_in(image) or (
         framework_name(cleaned.frameworks[0].name) if cleaned.frameworks else None
     )
+    if not known and cleaned.frameworks:
+        builder.requirements.append(cleaned.frameworks[0])
     seen = {first}
     for requirement in cleaned.frameworks:
         if framework_name(requirement.name) not in seen:

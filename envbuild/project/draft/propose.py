@@ -116,6 +116,11 @@ def is_held(framework: Requirement) -> bool:
     )
 
 
+def is_known_image(image: str) -> bool:
+    """Whether the catalogue has an image."""
+    return _entry_of(image) is not None
+
+
 def _other_release(image: str, framework: Requirement | None) -> str | None:
     """Return why an image does not hold what the lists ask for, None if it may."""
     text = bounds_of(framework) if framework is not None else ""

@@ -100,7 +100,7 @@ def read_container(path: Path, root: Path) -> FileFindings:
         post=tuple(found.post),
         image=parts.image,
         python=python,
-        command=parts.command,
+        command=tuple(_bound_word(word, parts, path, root) for word in parts.command),
         environment=environment,
         frozen=findings.frozen,
         notes=(*copied, *parts.notes, *found.notes, *findings.notes),
@@ -269,6 +269,11 @@ def _in_project(name: str, parts: _Parts, path: Path, root: Path) -> Path | None
     """Find the project's file for a path inside the image: by the copies, else by its name."""
     wanted = Path(name).name
     copied = [
+        f"{source}/{name.removeprefix(target.rstrip('/'))}"
+        for source, target in parts.copies
+        if name.startswith(f"{target.rstrip('/')}/")
+    ]
+    copied += [
         source
         for source, target in parts.copies
         if Path(target).name == wanted or Path(source).name == wanted
@@ -280,6 +285,12 @@ def _in_project(name: str, parts: _Parts, path: Path, root: Path) -> Path | None
         return next((one for one in tries if one.is_file() and is_inside(one, root)), None)
     except OSError:
         return None
+
+
+def _bound_word(word: str, parts: _Parts, path: Path, root: Path) -> str:
+    """Return a word of a command; the path of a copied file becomes its path in the project."""
+    found = _in_project(word, parts, path, root) if word.startswith("/") else None
+    return word if found is None else shown_path(found, root)
 
 
 def _with_lists(found: ShellFindings, parts: _Parts, path: Path, root: Path) -> FileFindings:
@@ -350,16 +361,10 @@ def _split_words(value: object) -> Texts:
         return ()
 
 
-HOUSE = (
-    "PATH",
-    "LD_LIBRARY_PATH",
-    "DEBIAN_FRONTEND",
-    "LANG",
-    "LC_ALL",
-    "LANGUAGE",
-    "CONDA_PREFIX",
+HOUSE = {
+    "PATH", "LD_LIBRARY_PATH", "DEBIAN_FRONTEND", "LANG", "LC_ALL", "LANGUAGE", "CONDA_PREFIX",
     "VIRTUAL_ENV",
-)
+}  # fmt: skip
 """Variables of the image's own housekeeping."""
 
 

@@ -21,13 +21,13 @@ def choose_lists(lists: Paths) -> tuple[Paths, Paths]:
     """Return the lists to read and those to leave: the nearest to the root, no variants."""
     chosen: list[Path] = []
     at_root = any(len(path.parts) == 1 for path in lists)
-    near = [path for path in lists if not at_root or _is_near(path)]
+    near = [path for path in lists if not at_root or is_near(path)]
     for kind in (_is_table, is_requirements, _is_conda, is_container):
         of_kind = [path for path in near if kind(path)]
         level = min((len(path.parts) for path in of_kind), default=0)
         nearest = [path for path in of_kind if len(path.parts) == level]
         if kind is _is_table:
-            chosen += [path for path in nearest if level == 1]
+            chosen += [path for path in nearest if level == 1 or not at_root]
         elif kind is is_requirements:
             chosen += _plain_lists(nearest)
         elif nearest:
@@ -45,7 +45,7 @@ def choose_lists(lists: Paths) -> tuple[Paths, Paths]:
                 )
             )
     left = [path for path in lists if path not in chosen]
-    return tuple(chosen), tuple(path for path in left if len(path.parts) == 1 or not _is_near(path))
+    return tuple(chosen), tuple(path for path in left if len(path.parts) == 1 or not is_near(path))
 
 
 NEAR = re.compile(
@@ -54,7 +54,7 @@ NEAR = re.compile(
 """Folders that are there for lists."""
 
 
-def _is_near(path: Path) -> bool:
+def is_near(path: Path) -> bool:
     """Whether a list is at the root, or in a folder that is there for lists."""
     folder = path.parts[0].lower() if len(path.parts) > 1 else ""
     return NEAR.match(folder) is not None

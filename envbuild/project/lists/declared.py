@@ -102,8 +102,14 @@ def read_pyproject(path: Path, root: Path) -> FileFindings | None:
         notes=tuple(notes),
         project=canonicalize_name(str(project.get("name", ""))) or None,
         complete=bool(requirements),
-        members=bool(inner_table(data, "tool", "uv", "workspace")),
+        members=bool(inner_table(data, "tool", "uv", "workspace")) or _takes_folders(data),
     )
+
+
+def _takes_folders(data: Mapping[str, Any]) -> bool:
+    """Whether Poetry's table has folders of the project beside a [project] table."""
+    poetry = inner_table(data, "tool", "poetry", "dependencies").values()
+    return any(isinstance(wish, dict) and "path" in wish for wish in poetry)
 
 
 def _group_lines(project: Mapping[str, Any], taken: Iterable[str]) -> tuple[list[object], Texts]:
