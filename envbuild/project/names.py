@@ -55,34 +55,11 @@ def is_standard(module: str) -> bool:
 
 
 GONE = {
-    "ConfigParser",
-    "Queue",
-    "StringIO",
-    "Tkinter",
-    "__builtin__",
-    "__main__",
-    "_winapi",
-    "asynchat",
-    "asyncore",
-    "binhex",
-    "cPickle",
-    "cStringIO",
-    "commands",
-    "copy_reg",
-    "distutils",
-    "dummy_threading",
-    "formatter",
-    "httplib",
-    "imp",
-    "macpath",
-    "parser",
-    "sets",
-    "smtpd",
-    "symbol",
-    "thread",
-    "urllib2",
-    "urlparse",
-}
+    "ConfigParser", "Queue", "StringIO", "Tkinter", "__builtin__", "__main__", "_winapi",
+    "asynchat", "asyncore", "binhex", "cPickle", "cStringIO", "commands", "copy_reg",
+    "distutils", "dummy_threading", "formatter", "httplib", "imp", "macpath", "parser", "sets",
+    "smtpd", "symbol", "thread", "urllib2", "urlparse",
+}  # fmt: skip
 """Modules that Python had once."""
 
 

@@ -16,29 +16,10 @@ from envbuild.project.code.extensions import compiled_in_setup, compiled_in_tabl
 from envbuild.store.units import as_printable
 
 SKIPPED = {
-    "__pycache__",
-    "node_modules",
-    "site-packages",
-    "dist-packages",
-    "build",
-    "dist",
-    "wandb",
-    "runs",
-    "third_party",
-    "thirdparty",
-    "3rdparty",
-    "vendor",
-    "vendors",
-    "vendored",
-    "external",
-    "externals",
-    "extern",
-    "submodules",
-    "submodule",
-    "lockfiles",
-    "venv",
-    "virtualenv",
-}
+    "__pycache__", "node_modules", "site-packages", "dist-packages", "build", "dist", "wandb",
+    "runs", "third_party", "thirdparty", "3rdparty", "vendor", "vendors", "vendored", "external",
+    "externals", "extern", "submodules", "submodule", "lockfiles", "venv", "virtualenv",
+}  # fmt: skip
 """Folders whose content is not the project's own."""
 ENVIRONMENT = {"pyvenv.cfg", "conda-meta"}
 """What makes a folder an installed environment, whatever it is called."""
@@ -66,30 +47,10 @@ ASIDE = re.compile(
 )
 """Names of lists that are not about running the project."""
 TEST_FOLDERS = {
-    "test",
-    "tests",
-    "testing",
-    "docs",
-    "doc",
-    "examples",
-    "example",
-    "benchmarks",
-    "benchmark",
-    "scripts",
-    "tools",
-    "ci",
-    "convert",
-    "demo",
-    "demos",
-    "optional",
-    "web-demos",
-    "web_demo",
-    "app",
-    "apps",
-    "evaluations",
-    "tutorial",
-    "tutorials",
-}
+    "test", "tests", "testing", "docs", "doc", "examples", "example", "benchmarks", "benchmark",
+    "scripts", "tools", "ci", "convert", "demo", "demos", "optional", "web-demos", "web_demo",
+    "app", "apps", "evaluations", "tutorial", "tutorials",
+}  # fmt: skip
 DESCRIBING = {"doc", "docs", "stubs", "typings"}
 """Folders that describe modules and do not hold them: docs/stubs/tensorflow is not TensorFlow."""
 

@@ -18,20 +18,10 @@ from envbuild.project.model import Requirement
 from envbuild.project.names import distribution_of, is_known_distribution, is_standard
 
 BASE_BRINGS = (
-    "nvidia-*",
-    "cuda-*",
-    "triton",
-    "pytorch-triton",
-    "tensorflow-estimator",
-    "tensorflow-io-gcs-filesystem",
-    "jaxlib",
-    "jax-cuda*",
-    "tensorflow-intel",
-    "tf-estimator-nightly",
-    "cudatoolkit",
-    "cudnn",
-    "libclang",
-)
+    "nvidia-*", "cuda-*", "triton", "pytorch-triton", "tensorflow-estimator",
+    "tensorflow-io-gcs-filesystem", "jaxlib", "jax-cuda*", "tensorflow-intel",
+    "tf-estimator-nightly", "cudatoolkit", "cudnn", "libclang",
+)  # fmt: skip
 """Distributions that a framework's own wheels ask for, but for those of the next list."""
 NOT_BROUGHT = ("nvidia-ml-py*", "nvidia-dali*", "nvidia-pyindex", "nvidia-modelopt*", "cuda-python")
 COMPANIONS = {"torchvision", "torchaudio", "torchtext", "torchdata"}
@@ -41,16 +31,8 @@ NAME = re.compile(r"[\w.-]+")
 BACKPORTS = ("dataclasses", "contextvars")
 """Modules of Python that the oldest bases' Python has not yet."""
 OTHER_RELEASES = {
-    "sklearn",
-    "umap",
-    "pil",
-    "pycrypto",
-    "nvidia-ml-py3",
-    "pynvml",
-    "bs4",
-    "opencv",
-    "yaml",
-}
+    "sklearn", "umap", "pil", "pycrypto", "nvidia-ml-py3", "pynvml", "bs4", "opencv", "yaml",
+}  # fmt: skip
 """Wrong names whose bounds are about releases of something else."""
 
 

@@ -18,15 +18,9 @@ from envbuild.project.names import FOR_DEVELOPERS, distribution_of, shared_name
 
 NOT_ON_INDEX = "no index has it; it is built from its own repository"
 INSTALLATION = {
-    "conda",
-    "anaconda-client",
-    "anaconda-navigator",
-    "anaconda-project",
-    "conda-build",
-    "conda-content-trust",
-    "conda-libmamba-solver",
-    "conda-package-handling",
-}
+    "conda", "anaconda-client", "anaconda-navigator", "anaconda-project", "conda-build",
+    "conda-content-trust", "conda-libmamba-solver", "conda-package-handling",
+}  # fmt: skip
 """Distributions of a conda installation itself: a dump with one holds all that its owner uses."""
 WITH_TENSORFLOW = ("keras", "tensorboard", "protobuf")
 """Distributions that TensorFlow itself asks for."""

@@ -55,15 +55,9 @@ COMPILERS = ("gcc", "g++", "python3-dev")
 MOST_REFUSED = 12
 """Lines of definitions that are named as not taken."""
 FOLDER_VARIABLES = {
-    "PYTHONPATH",
-    "HOME",
-    "USER",
-    "PWD",
-    "CUDA_HOME",
-    "CONDA_DIR",
-    "CONDA_VERSION",
+    "PYTHONPATH", "HOME", "USER", "PWD", "CUDA_HOME", "CONDA_DIR", "CONDA_VERSION",
     "PIP_DOWNLOAD_CACHE",
-}
+}  # fmt: skip
 """Variables of definitions that name folders of another image."""
 
 
