@@ -115,10 +115,10 @@ LIMITS: list[tuple[Callable[[], float], float]] = [
     (one_word_names, 24),
     (shared_class_names, 6),
     (late_imports, 90),
-    (wide_lines, 500),
+    (wide_lines, 480),
     # programs in strings are files now: their lines, which had no expressions, count no more
-    (expressions_per_line, 4.43),
-    (code_lines, 59_300),
+    (expressions_per_line, 4.4215),
+    (code_lines, 59_210),
 ]
 """What was reached; a limit only goes down."""
 
