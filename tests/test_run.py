@@ -340,6 +340,8 @@ def test_children_end_when_envbuild_is_killed(
     )
     with subprocess.Popen([sys.executable, "-c", quick % noted]) as process:
         wait_for(lambda: noted.exists() and len(noted.read_text().split()) == 2)
+        started = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        wait_for(lambda: len(started.read_text().split()) == 2)  # the command and its guard
         children = [int(word) for word in noted.read_text().split()]
         assert all(map(is_alive, children))
         process.kill()
