@@ -83,8 +83,9 @@ def tiny_image() -> Path:
 
 
 def as_nobody(command: Command, *, home: Path) -> Result:
-    """Run a command of the runtime as an ordinary user."""
+    """Run a command of the runtime as an ordinary user: an ordinary caller stays who he is."""
     env = {**(command.env or {}), "HOME": str(home)}
+    become = () if os.getuid() else AS_NOBODY
     return LocalRunner()(
-        Command(argv=(*AS_NOBODY, *command.argv), cwd=home, env=env, timeout=120), check=False
+        Command(argv=(*become, *command.argv), cwd=home, env=env, timeout=120), check=False
     )
