@@ -27,6 +27,7 @@ class HabitTable(TableRow, frozen=True):
     source: str
     tools: Texts
     words: dict[str, str]
+    elsewhere: dict[str, str]
     options: dict[str, str]
 
 
@@ -45,6 +46,8 @@ def explain_words(words: Sequence[str], verbs: Iterable[str]) -> str:
         first = rest[0] if rest else ""
     elif then in known and first not in habits.words:
         return f"the command comes first: envbuild {then} {first}"
+    if first in habits.elsewhere:
+        return f"{what}; {habits.elsewhere[first]}"
     meant = first if first in known else habits.words.get(first)
     if meant is not None:
         return f"{what}; try: envbuild {meant}"

@@ -151,8 +151,8 @@ def _site_node(site: str | None, context: Context) -> tuple[str | None, str | No
 
 
 def _ignore_images(project: Path) -> None:
-    """Let git leave out images and logs, where the project is a repository: images are large."""
-    if not (project / ".git").exists():
+    """Let git leave out images and logs, where the project is in a repository: images are large."""
+    if not any((folder / ".git").exists() for folder in (project, *project.parents)):
         return
     path = project / ".gitignore"
     if path.is_symlink() or (path.exists() and not path.is_file()):

@@ -16,6 +16,8 @@ from envbuild.names import Texts
 from envbuild.recipe.find import find_recipe
 
 F = TypeVar("F", bound=Callable[..., Any])
+MANY_VALUES = 9
+"""Values of an option that still fit on a line of its help."""
 
 
 class Option(Protocol):
@@ -36,9 +38,14 @@ def value_option(names: str, metavar: str, text: str, complete: Any = None) -> O
 
 
 def choice_option(names: str, known: Iterable[str], text: str, usual: str | None = None) -> Option:
-    """Return an option with one of the known values; without a usual one it has to be given."""
+    """Return an option with one of the known values; without a usual one it has to be given.
+
+    Many values would be one long line of its help: the verb's own text lists them.
+    """
+    values, first = list(known), names.split(maxsplit=1)[0]
+    metavar = first.strip("-").upper() if len(values) > MANY_VALUES else None
     option = functools.partial(
-        click.option, *names.split(), type=click.Choice(list(known)), help=text
+        click.option, *names.split(), type=click.Choice(values), metavar=metavar, help=text
     )
     return option(required=True) if usual is None else option(default=usual)
 

@@ -70,6 +70,13 @@ class TestCommandLine:
         word, *_ = line.split()
         told(project.run(*line.split()), 2, f'no command "{word}"; try: envbuild {meant}\n')
 
+    @pytest.mark.parametrize(
+        ("line", "does"),
+        [("docker login ghcr.io", "apptainer registry login "), ("rmi small", "rm NAME.sif")],
+    )
+    def test_words_for_what_others_do(self, line: str, does: str, project: Project) -> None:
+        told(project.run(*line.split()), 2, does)
+
     @pytest.mark.parametrize("word", ["—help", "“small”", "\u2013mode"])
     def test_words_copied_from_a_page(self, word: str, project: Project) -> None:
         told(project.run("show", word), 2, f"{word}: this has a long dash or curly quotes")

@@ -24,7 +24,15 @@ def test_no_sentence_of_its_help_is_cut(
     assert run_cli([verb, "--help"]) == 0
     told = capsys.readouterr().out
     assert "..." not in told.partition("Commands:")[2]
-    assert max(map(len, told.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_its_help_fits_a_terminal(
+    verb: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run_cli([verb, "--help"]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
 
 
 @pytest.mark.parametrize("verb", GROUPS)

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import sys
 import urllib.request
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from envbuild.lock.model import Lock
 from envbuild.run import Command, LocalRunner
 from tests.conda.channels import Served
 from tests.conda.test_conda_lock import Project
+from tests.job.test_job_faults import Said
 
 
 @pytest.fixture
@@ -140,6 +142,15 @@ def test_an_environment_names_every_build(project: Project) -> None:
     names.write_text("{}")
     spec = parser.parse_environment_file(path, platforms=["linux-64"], mapping_url=names.as_uri())
     assert {d.name for d in spec.dependencies["linux-64"]} >= {p.name for p in lock.conda}
+
+
+@pytest.mark.parametrize("form", ["pylock", "requirements"])
+def test_a_list_for_pip_says_that_conda_packages_are_not_in_it(form: str, project: Project) -> None:
+    lines: list[str] = []
+    lock = project.lock("r-base")
+    project.context = replace(project.context, report=Said(lines))
+    text_of(form, lock, project)
+    assert lines == ["2 conda packages are not in it: --format conda-explicit"]
 
 
 def test_licences_are_told_by_channel(project: Project) -> None:

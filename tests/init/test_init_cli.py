@@ -181,7 +181,7 @@ def test_only_a_plain_gitignore_is_changed(make: Callable[[Path], None], project
 def test_git_is_told_to_leave_out_images_and_logs(project: Path) -> None:
     assert run("--yes").exit_code == 0
     assert not (project / ".gitignore").exists(), "no repository"
-    (project / ".git").mkdir()
+    (project.parent / ".git").mkdir()
     (project / ".gitignore").write_text("data/\n*.sif")
     assert (
         ".gitignore: added *.dev.json, *.dev-*.sqfs, *.sandbox/" in run("--yes", "--force").output

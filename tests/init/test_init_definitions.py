@@ -212,6 +212,34 @@ def test_a_package_that_only_an_installation_finds_is_told(tmp_path: Path) -> No
     assert "installed" not in comments(flat)
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("requirements.txt", "-e ./ops[gpu]\nnumpy\n"),
+        ("requirements.txt", "./ops[gpu]\n"),
+        ("Dockerfile", "FROM python:3.11\nRUN pip install -e ./ops[gpu]\n"),
+        ("image.def", "Bootstrap: docker\nFrom: python:3.11\n%post\n pip install ./ops[gpu]\n"),
+    ],
+)
+def test_a_folder_of_the_project_is_named_as_a_recipe_has_it(
+    name: str, text: str, tmp_path: Path
+) -> None:
+    write(tmp_path, {name: text})
+    assert 'a folder of the project: "-e ./ops[gpu]" in the dependencies' in comments(tmp_path)
+
+
+@pytest.mark.parametrize(("tag", "told"), [("runtime", True), ("devel", False)])
+def test_a_base_with_nvcc_is_asked_for_where_it_has_none(
+    tag: str, told: bool, tmp_path: Path
+) -> None:
+    image = f"pytorch/pytorch:2.5.1-cuda12.4-cudnn9-{tag}"
+    write(
+        tmp_path,
+        {"Dockerfile": f"FROM {image}\nRUN pip install flash-attn\n", "t.py": "import torch\n"},
+    )
+    assert ("compiled for the GPU" in comments(tmp_path)) == told
+
+
 def test_code_that_the_project_compiles_is_told(tmp_path: Path) -> None:
     setup = (
         "from setuptools import setup\nfrom torch.utils.cpp_extension import CUDAExtension\n"

@@ -52,6 +52,9 @@ def export_lock(form: str, recipe: Recipe, lock: Lock, context: Context) -> str:
             f"{', '.join(trees)}: a source tree is on no index, so {form} cannot name it",
             where=recipe.name,
         )
+    if lock.conda:
+        count = count_noun(len(lock.conda), "conda package is", "conda packages are")
+        context.report.say(f"{count} not in it: --format conda-explicit")
     if form == "pylock":
         return pylock_text(lock, _locate_wheels(lock, context))
     return _requirements_text(lock, context)
@@ -104,6 +107,8 @@ def _wheels_on_top(lock: Lock, urls: Mapping[str, str]) -> tuple[LockedWheel, ..
 def _locate_wheels(lock: Lock, context: Context) -> Mapping[str, str]:
     kept = {package.sha256 for package in lock.installed}
     wanted = [item for item in wanted_files(lock) if item.sha256 in kept]
+    if not wanted:
+        return {}
     with context.report.stage(f"look up where {count_noun(len(wanted), 'file is', 'files are')}"):
         return locate_files(wanted, settings=context.settings, runner=context.runner)
 

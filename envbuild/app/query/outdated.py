@@ -25,6 +25,8 @@ def find_newest(lock: Lock, context: Context) -> Mapping[str, str]:
         image=base.reference, python=lock.python_version, machine=base.machine, glibc=base.glibc
     )
     packages = lock.installed
+    if not packages:
+        return {}
     named = dict.fromkeys(p.index for p in packages if p.index)
     with context.report.stage(
         f"ask for the newest releases of {count_noun(len(packages), 'package')}"

@@ -83,8 +83,9 @@ def _check_array(intent: Intent, site: Site) -> None:
     title, source = features.title, features.array_source
     # schedulers number tasks from 0 or from 1, and PBS refuses an array of one task
     if not features.queues:
-        rule = "there is no scheduler here that could run one"
-        refuse(site, "array", rule, "run the command once per parameter")
+        rule = "this machine has no scheduler, so it runs no tasks of --array, --each or --grid"
+        loop = 'for x in A B C; do envbuild exec NAME -- python train.py "$x"; done'
+        refuse(site, "array", rule, f"one run after the other: {loop}")
     lowest, most, count = features.array_from, site.limits.array, len(array.numbers)
     if array.first < lowest:
         refuse(site, "array", f"tasks are numbered from {lowest} in {title} ({source})")

@@ -54,6 +54,8 @@ COMPILERS = ("gcc", "g++", "python3-dev")
 """Debian packages with what torch.compile and Triton build code with when a program runs."""
 MOST_REFUSED = 12
 """Lines of definitions that are named as not taken."""
+WITH_NVCC = re.compile(r"-devel\b|nvcr\.io/nvidia/")
+"""Images that hold CUDA's compiler, by their names."""
 FOLDER_VARIABLES = {
     "PYTHONPATH", "HOME", "USER", "PWD", "CUDA_HOME", "CONDA_DIR", "CONDA_VERSION",
     "PIP_DOWNLOAD_CACHE",
@@ -96,7 +98,8 @@ def draft_recipe(
     system = _choose_system(builder, cleaned, base.base)
     for requirement in builder.requirements:
         builder.beside["python", "dependencies", requirement.text] = requirement.where
-    _note_compiled(builder)
+    if not WITH_NVCC.search(base.base.image or ""):
+        _note_compiled(builder)
     _note_own_package(builder)
     builder.requirements.sort(key=lambda requirement: requirement.name)
     lines = dict.fromkeys(requirement.text for requirement in builder.requirements)

@@ -33,6 +33,8 @@ ADDRESS = re.compile(
 )
 CONDA_BUILT = re.compile(r"([A-Za-z0-9][\w.-]*) @ file://\S*/[\w.-]+_\d{10,}/work(/\S*)?")
 """What pip freeze writes of a package that conda had built: a folder with the time of its build."""
+FOLDER = re.compile(r"(?!\S+\.(whl|zip|gz|bz2)$)\.(/[\w-][\w.-]*)+/?(\[[\w,\s-]*\])?")
+"""A folder of the project, as pip names one in place."""
 VIA = re.compile(r"#\s+via\b|^[ \t]+#\s{1,3}(-r\s|via\b)", re.MULTILINE)
 
 
@@ -111,6 +113,13 @@ def _parse_direct(line: str, where: str) -> Requirement | None:
     """Return the requirement for an address that tells what is meant, None for any other line."""
     parsers = (parse_wheel_address, parse_commit, parse_conda_built)
     return next(filter(None, (parse(line, where) for parse in parsers)), None)
+
+
+def why_no_package(text: str) -> str:
+    """Return why an address or a folder is not taken, and what to write."""
+    if not FOLDER.fullmatch(text):
+        return NO_ADDRESS
+    return f'a folder of the project: "-e {text}" in the dependencies installs it'
 
 
 NOT_INSTALLED = (
@@ -202,7 +211,7 @@ class _RequirementsReader:
         if text.rstrip("/") in (".", "./") or re.match(r"\.(\[[\w,\s-]*\])?$", text):
             self.notes.append(f"{where}: {NOT_INSTALLED}")
             return
-        self.aside.append((without_secrets(text)[:200], f"{where}: {NO_ADDRESS}"))
+        self.aside.append((without_secrets(text)[:200], f"{where}: {why_no_package(text)}"))
 
     def _option(self, line: str, where: str) -> None:
         match = re.match(r"(-[a-zA-Z]|--[\w-]+)", line)

@@ -12,11 +12,11 @@ from envbuild.base.suggest import framework_name
 from envbuild.limits import KIB, split_words
 from envbuild.project.cuda import cuda_of
 from envbuild.project.lists.requirements import (
-    NO_ADDRESS,
     NOT_INSTALLED,
     parse_commit,
     parse_requirement,
     parse_wheel_address,
+    why_no_package,
 )
 from envbuild.project.model import Requirement
 from envbuild.project.names import conda_name
@@ -315,7 +315,7 @@ def _pip_folder(value: str, found: ShellFindings, where: str) -> None:
     if value and OURSELVES.fullmatch(value):
         _tell_not_installed(found, where)
     elif value:
-        found.aside.append((without_secrets(value)[:200], f"{where}: {NO_ADDRESS}"))
+        found.aside.append((without_secrets(value)[:200], f"{where}: {why_no_package(value)}"))
 
 
 def _tell_not_installed(found: ShellFindings, where: str) -> None:
@@ -339,7 +339,7 @@ def _pip_word(word: str, found: ShellFindings, where: str) -> None:
             (f"pip install {without_secrets(word)[:120]}", "it is only known when it is built")
         )
     elif one is None:
-        found.aside.append((without_secrets(word)[:200], f"{where}: {NO_ADDRESS}"))
+        found.aside.append((without_secrets(word)[:200], f"{where}: {why_no_package(word)}"))
     else:
         found.requirements.append(one)
 
