@@ -38,9 +38,11 @@ TRY_AND_KEEP = {
   to keep it:        envbuild add --conda {name} PKG    (or from Python's index: add {name} PKG)""",
 }
 """What is told of a command that would change the image, by its package manager."""
+TRY_AND_KEEP["uv"] = TRY_AND_KEEP["pip"]
 MANAGERS = {
     "apt": re.compile(r"apt(?:-get)?"),
     "pip": re.compile(r"pip[\d.]*"),
+    "uv": re.compile(r"uv|pipx|poetry"),
     "conda": re.compile(r"conda|mamba|micromamba"),
 }
 

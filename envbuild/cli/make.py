@@ -239,7 +239,9 @@ def _print_result(result: MakeResult, context: Context, *, as_json: bool) -> Non
         print_text(f"  layered  for turns on this machine; to hand it on: {command}")
     print_text(f"  where    {short_path(str(target))}")
     script = example_script(context.settings.cwd)
-    print_text(f"  run      envbuild exec {spec.recipe.name} -- python {script}")
+    own = spec.recipe.name
+    name = own if target.name == f"{own}.sif" else short_path(str(target))
+    print_text(f"  run      envbuild exec {name} -- python {script}")
     print_text(
         f"           {name_runtime(context.settings)} exec --nv {target.name} python {script}"
     )

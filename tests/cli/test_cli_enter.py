@@ -132,6 +132,7 @@ def test_run_uses_the_recipes_command(project: Path) -> None:
         ("/usr/bin/apt update", "add it to [system] packages, then: envbuild lock tiny"),
         ("pip install six", "to try a package:  envbuild add --dev tiny PKG"),
         ("python3 -m pip install six", "to keep it:        envbuild add tiny PKG"),
+        ("uv pip install six", "to keep it:        envbuild add tiny PKG"),
         ("/opt/conda/bin/conda install -y samtools", "envbuild add --conda tiny PKG"),
         ("micromamba update", "to try a package:  envbuild add --dev tiny PKG"),
         ("apt-get --version", None),
