@@ -13,7 +13,14 @@ from packaging.utils import canonicalize_name
 
 from envbuild.base.catalogue import CatalogueEntry, catalogue_entries
 from envbuild.base.gpu_names import capability_of
-from envbuild.data.lookup import compiles_for, framework_called, numbers, released, runs_on
+from envbuild.data.lookup import (
+    compiles_for,
+    framework_called,
+    numbers,
+    oldest_driver,
+    released,
+    runs_on,
+)
 from envbuild.data.tables import load_cuda, load_frameworks
 from envbuild.errors import UsageError
 from envbuild.names import Texts
@@ -94,7 +101,7 @@ def suggest_bases(wish: BaseQuery) -> tuple[tuple[BaseMatch, ...], RejectionCoun
     )
 
 
-def oldest_driver(entry: CatalogueEntry, capability: int | None = None) -> str | None:
+def base_driver(entry: CatalogueEntry, capability: int | None = None) -> str | None:
     """Return the oldest driver that a base runs on: its maker's word, else what its CUDA demands.
 
     On a GPU for which it has portable code only, that is the driver of its own toolkit: only that
@@ -104,16 +111,9 @@ def oldest_driver(entry: CatalogueEntry, capability: int | None = None) -> str |
         return entry.driver
     if not entry.cuda:
         return None
-    table = load_cuda()
-    major = entry.cuda.split(".")[0]
-    portable = (
-        capability is not None
-        and entry.build is not None
-        and not _has_machine_code(entry, capability)
-    )
-    if major in table.families and not portable:
-        return table.families[major]
-    return table.drivers.get(".".join(entry.cuda.split(".")[:2]))
+    if capability is None or entry.build is None or _has_machine_code(entry, capability):
+        return oldest_driver(entry.cuda)
+    return load_cuda().drivers.get(join_numbers(numbers(entry.cuda)[:2]))
 
 
 def framework_name(text: str, *, greater: bool = False) -> str | None:
@@ -173,7 +173,7 @@ class _Matcher:
         asked, has = numbers(wish.cuda or ""), numbers(entry.cuda or "")
         if has[: len(asked)] != asked:
             return f"its CUDA is not {wish.cuda}"
-        driver = oldest_driver(entry, self.capability)
+        driver = base_driver(entry, self.capability)
         if wish.driver and (driver is None or numbers(driver) > numbers(wish.driver)):
             return f"needs a newer driver than {wish.driver}"
         if self.capability is not None and not has_code_for(entry, self.capability):
@@ -202,7 +202,7 @@ class _Matcher:
 
     def choice(self, entry: CatalogueEntry) -> BaseMatch:
         """Say why a base that fits does, and what to beware of."""
-        driver = oldest_driver(entry, self.capability)
+        driver = base_driver(entry, self.capability)
         cautions = [f"known defect: {entry.defect}"] if entry.defect else []
         if not self._exact(entry):
             cautions.append(f"holds {entry.version}, not {self.wish.framework}")

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from packaging.markers import Marker, default_environment
 from packaging.requirements import Requirement
@@ -29,9 +28,6 @@ from envbuild.settings import shipped_folder
 from envbuild.store.atomic import os_errors_as
 from envbuild.store.units import join_numbers
 from envbuild.tools import uv_program
-
-if TYPE_CHECKING:
-    pass
 
 NAME = "envbuild"
 PACKAGE = Path(__file__).resolve().parents[1]

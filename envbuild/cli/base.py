@@ -19,8 +19,8 @@ from envbuild.base.suggest import (
     BaseMatch,
     BaseQuery,
     RejectionCounts,
+    base_driver,
     framework_name,
-    oldest_driver,
     suggest_bases,
 )
 from envbuild.cli.group import CommandGroup
@@ -154,7 +154,7 @@ ENTRY_COLUMNS = ("base", "framework", "Python", "CUDA", "driver", "status", "bew
 
 
 def _entry_row(entry: CatalogueEntry) -> Texts:
-    driver = oldest_driver(entry)
+    driver = base_driver(entry)
     beware = entry.defect or entry.note or ""
     cells = (entry.reference, entry.holds, entry.python, entry.cuda, driver, entry.status, beware)
     return tuple(cell or "-" for cell in cells)

@@ -12,8 +12,7 @@ from envbuild.base import gpu
 from envbuild.base.gpu import conda_cuda
 from envbuild.base.model import BaseFacts, Dist
 from envbuild.base.suggest import framework_name
-from envbuild.data.lookup import build_of
-from envbuild.data.tables import load_cuda
+from envbuild.data.lookup import build_of, oldest_driver
 from envbuild.lock.changes import Change, compare_versions
 from envbuild.lock.model import Lock
 
@@ -97,17 +96,9 @@ def _about_values(
     known = framework_name(name) if name else None
     build = build_of(known, version) if known else None
     cuda = cuda or (build.cuda if build else None)
-    more = {"framework": framework, "CUDA": cuda, "oldest driver": _oldest_driver(cuda)}
+    driver = oldest_driver(cuda) if cuda else None
+    more = {"framework": framework, "CUDA": cuda, "oldest driver": driver}
     return {key: value for key, value in {**values, **more}.items() if value is not None}
-
-
-def _oldest_driver(cuda: str | None) -> str | None:
-    if cuda is None:
-        return None
-    table = load_cuda()
-    major, *rest = cuda.split(".")
-    release = ".".join((major, *rest[:1]))
-    return table.families.get(major) or table.drivers.get(release)
 
 
 def compare_inputs(before: DiffInput, after: DiffInput) -> Difference:

@@ -14,9 +14,9 @@ from envbuild.base.reference import parse_reference
 from envbuild.base.suggest import (
     BaseMatch,
     BaseQuery,
+    base_driver,
     framework_name,
     has_code_for,
-    oldest_driver,
     suggest_bases,
 )
 from envbuild.cli.base import command as base_command
@@ -100,8 +100,8 @@ def test_portable_code_needs_the_driver_of_its_own_toolkit() -> None:
         for entry in catalogue_entries()
         if entry.reference == "docker://tensorflow/tensorflow:2.10.0-gpu"
     )
-    assert oldest_driver(row, 80) == "450.80.02"
-    assert oldest_driver(row, 90) == "460.27.03"
+    assert base_driver(row, 80) == "450.80.02"
+    assert base_driver(row, 90) == "460.27.03"
 
 
 def test_an_old_python_leads_to_an_image() -> None:
