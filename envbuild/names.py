@@ -46,6 +46,8 @@ class Architecture:
 
     ``machine`` is uname's word (and that of wheels), ``platform`` an image index's, ``debian`` that
     of Debian packages, ``conda`` a channel's folder; ``lock_suffix`` ends the names of lock files.
+    ``audit`` is what the kernel's audit.h calls the machine, ``socket_call`` its number of
+    socket(), both hexadecimal (a written definition filters system calls by them).
     """
 
     machine: Machine
@@ -53,6 +55,8 @@ class Architecture:
     debian: str
     conda: CondaFolder
     lock_suffix: str
+    audit: str
+    socket_call: str
 
 
 ARCHITECTURES = (
@@ -62,6 +66,8 @@ ARCHITECTURES = (
         debian="amd64",
         conda="linux-64",
         lock_suffix=".lock",
+        audit="c000003e",
+        socket_call="29",
     ),
     Architecture(
         machine="aarch64",
@@ -69,6 +75,8 @@ ARCHITECTURES = (
         debian="arm64",
         conda="linux-aarch64",
         lock_suffix=".aarch64.lock",
+        audit="c00000b7",
+        socket_call="c6",
     ),
 )
 BY_MACHINE: dict[str, Architecture] = {row.machine: row for row in ARCHITECTURES}

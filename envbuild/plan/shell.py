@@ -9,7 +9,7 @@ from pathlib import Path
 from envbuild.base.model import DebianPackage
 from envbuild.errors import UsageError
 from envbuild.lock.model import LockedFiles, PythonPackage
-from envbuild.names import Texts
+from envbuild.names import ARCHITECTURES, Texts
 from envbuild.plan.quoting import quote_word, quote_words, text_line
 
 BUILD = "/.envbuild"
@@ -27,6 +27,15 @@ SCRIPTS = Path(__file__).parent / "scripts"
 def program_lines(name: str) -> Texts:
     """Return the lines of a program that the definition carries."""
     return tuple((SCRIPTS / f"{name}.py").read_text("utf-8").splitlines())
+
+
+def offline_program() -> Texts:
+    """Return the lines of run_offline.py, with the row of every architecture."""
+    rows = [f'"{row.machine}": ("{row.audit}", "{row.socket_call}")' for row in ARCHITECTURES]
+    table = f"MACHINES = {{{', '.join(rows)}}}"
+    return tuple(
+        table if line == "MACHINES = {}" else line for line in program_lines("run_offline")
+    )
 
 
 def write_heredoc(command: str, end: str, lines: Iterable[str]) -> Texts:
@@ -139,7 +148,7 @@ def supply_files(
         *fetching,
         "fi",
         "# what follows starts programs of others: none of them has a network",
-        *write_heredoc(f"cat >{BUILD}/offline.py", "PYTHON", program_lines("run_offline")),
+        *write_heredoc(f"cat >{BUILD}/offline.py", "PYTHON", offline_program()),
         f"offline={quote_word(f'{python} -s -B {BUILD}/offline.py')}",
     )
 

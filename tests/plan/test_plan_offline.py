@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import ctypes
-import runpy
 import socket
 import struct
 import sys
 from ctypes.util import find_library
+from typing import Any
 
 import pytest
 
 from envbuild.check.probes.shared.stub_driver import MACHINES as STUB_MACHINES
 from envbuild.names import BY_MACHINE
-from envbuild.plan.shell import SCRIPTS
+from envbuild.plan.shell import offline_program
 from envbuild.run import Command, LocalRunner, Result
 
-SCRIPT = str(SCRIPTS / "run_offline.py")
+PROGRAM = "\n".join(offline_program())
 ASK = """
 import socket, sys
 socket.socketpair()
@@ -26,15 +26,24 @@ except OSError:
     print("cut off")
 """
 ENGINE = """
-import ctypes, runpy, sys
+import ctypes, sys
 real = ctypes.CDLL(None)
 class Engine:
     "It lets nobody make a network, and FILTER says whether a filter either."
     unshare = staticmethod(lambda flags: -1)
     prctl = staticmethod(FILTER)
 ctypes.CDLL = lambda name: Engine
-runpy.run_path(SCRIPT)["main"](*sys.argv[1:])
+program = {"__name__": "offline"}
+exec(PROGRAM, program)
+program["main"](*sys.argv[1:])
 """
+
+
+def load_program() -> dict[str, Any]:
+    """Return the names of the program."""
+    names: dict[str, Any] = {"__name__": "offline"}
+    exec(PROGRAM, names)  # noqa: S102  (it is this project's own)
+    return names
 
 
 def start(*words: str) -> Result:
@@ -47,7 +56,7 @@ def start(*words: str) -> Result:
 
 def engine(prctl: str) -> tuple[str, ...]:
     """Return the words that start the program where no network can be made."""
-    code = ENGINE.replace("FILTER", prctl).replace("SCRIPT", repr(SCRIPT))
+    code = ENGINE.replace("FILTER", prctl).replace("PROGRAM", repr(PROGRAM))
     return (sys.executable, "-c", code)
 
 
@@ -55,7 +64,7 @@ def test_a_server_of_the_machine_is_reached_without_it() -> None:
     assert start().stdout == ""
 
 
-@pytest.mark.parametrize("words", [(sys.executable, SCRIPT), engine("real.prctl")])
+@pytest.mark.parametrize("words", [(sys.executable, "-c", PROGRAM), engine("real.prctl")])
 def test_no_server_is_reached(words: tuple[str, ...]) -> None:
     assert start(*words).stdout == "cut off\n"
 
@@ -67,7 +76,7 @@ def test_where_nothing_keeps_the_network_away_nothing_is_started() -> None:
 
 
 def test_programs_of_images_know_every_architecture() -> None:
-    assert set(runpy.run_path(SCRIPT)["MACHINES"]) == set(BY_MACHINE) == set(STUB_MACHINES)
+    assert set(load_program()["MACHINES"]) == set(BY_MACHINE) == set(STUB_MACHINES)
 
 
 MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # AUDIT_ARCH_… of audit.h
@@ -114,7 +123,7 @@ class TestFilter:
     """The program of each machine, its numbers as libseccomp has them."""
 
     def program(self, machine: str) -> bytes:
-        return bytes(runpy.run_path(SCRIPT)["socket_filter"](machine))
+        return bytes(load_program()["socket_filter"](machine))
 
     @pytest.mark.parametrize("family", FAMILIES)
     def test_sockets_are_allowed_by_their_family(self, family: int, machine: str) -> None:
