@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import BinaryIO
 
 from envbuild.formats.sif_reader import (
-    CHUNK,
     DESCRIPTOR,
     HEADER,
     SIGNATURE,
     SifFile,
-    SifHeader,
+    parse_header,
+    read_chunks,
     read_sif,
 )
 from envbuild.names import Texts
@@ -38,7 +38,7 @@ def frame_digest(path: Path) -> str:
         digest.update(header + table)
         end = _end_of_content(sif)
         for at, size in _find_gaps(file, sif):
-            for chunk in _read_at(file, at, size):
+            for chunk in read_chunks(file, at, size):
                 # behind the last object is only what signing put there, aligned by zeros
                 if at < end or not signed or chunk.strip(b"\0"):
                     digest.update(b"%d\n" % at + chunk)
@@ -51,7 +51,7 @@ def strange_frame(path: Path) -> Texts:
     found = []
     with path.open("rb") as file:
         start = file.read(HEADER.size)
-        line = SifHeader(*HEADER.unpack(start)).launch.rstrip(b"\0")
+        line = parse_header(start).launch.rstrip(b"\0")
         if line != LAUNCH:
             text = line.decode("ascii", "replace")
             found.append(f"the launch line, which ./{path.name} runs: {text!r}")
@@ -61,7 +61,7 @@ def strange_frame(path: Path) -> Texts:
             listed = ", ".join(filled[:8])
             found.append(f"descriptors that are not in use hold something: {listed}")
         for at, size in _find_gaps(file, sif):
-            if any(chunk.strip(b"\0") for chunk in _read_at(file, at, size)):
+            if any(chunk.strip(b"\0") for chunk in read_chunks(file, at, size)):
                 found.append(f"bytes {at} to {at + size} belong to no object and are not empty")
     return tuple(found)
 
@@ -76,7 +76,7 @@ def _unsigned_objects(file: BinaryIO, sif: SifFile) -> tuple[bytes, bytes, bool]
     kept = [row if _object_kind(row) != SIGNATURE else bytes(DESCRIPTOR.size) for row in rows]
     signatures = sum(row != other for row, other in zip(rows, kept, strict=True))
     if signatures:
-        header = SifHeader(*HEADER.unpack(start))
+        header = parse_header(start)
         size = _end_of_content(sif) - header.data
         # signing tells its time; a file of ours was never changed before
         unsigned = header._replace(
@@ -99,7 +99,7 @@ def _object_kind(row: bytes) -> int:
 
 
 def _read_table(file: BinaryIO, start: bytes) -> list[bytes]:
-    header = SifHeader(*HEADER.unpack(start))
+    header = parse_header(start)
     file.seek(header.table)
     raw = file.read(header.total * DESCRIPTOR.size)
     return [raw[at : at + DESCRIPTOR.size] for at in range(0, len(raw), DESCRIPTOR.size)]
@@ -108,7 +108,7 @@ def _read_table(file: BinaryIO, start: bytes) -> list[bytes]:
 def _find_gaps(file: BinaryIO, sif: SifFile) -> Iterator[tuple[int, int]]:
     """Yield place and size of the bytes that are neither header, table nor object."""
     file.seek(0)
-    header = SifHeader(*HEADER.unpack(file.read(HEADER.size)))
+    header = parse_header(file.read(HEADER.size))
     spans = [(0, HEADER.size), (header.table, header.total * DESCRIPTOR.size)]
     spans += [(item.offset, item.size) for item in sif.objects]
     at = 0
@@ -119,10 +119,3 @@ def _find_gaps(file: BinaryIO, sif: SifFile) -> Iterator[tuple[int, int]]:
         at = max(at, begin + size)
     if sif.size > at:
         yield at, sif.size - at
-
-
-def _read_at(file: BinaryIO, at: int, size: int) -> Iterator[bytes]:
-    file.seek(at)
-    while size and (chunk := file.read(min(CHUNK, size))):
-        size -= len(chunk)
-        yield chunk

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -99,9 +99,8 @@ class SifFile:
     @property
     def primary(self) -> SifObject | None:
         """The partition that holds the root file system."""
-        return next(
-            (o for o in self.objects if o.data_type == PARTITION and o.partition == PRIMARY), None
-        )
+        partitions = (item for item in self.objects if item.data_type == PARTITION)
+        return next((item for item in partitions if item.partition == PRIMARY), None)
 
 
 def read_sif(path: Path) -> SifFile:
@@ -115,13 +114,23 @@ def read_sif(path: Path) -> SifFile:
             size = file.seek(0, 2)
             file.seek(0)
             return _read_header(file, path, size)
+    except FileNotFoundError as error:
+        raise UsageError("there is no such file", where=path) from error
     except OSError as error:
-        what = (
-            "there is no such file"
-            if isinstance(error, FileNotFoundError)
-            else f"cannot be read: {error.strerror}"
-        )
-        raise UsageError(what, where=path) from error
+        raise UsageError(f"cannot be read: {error.strerror}", where=path) from error
+
+
+def parse_header(start: bytes) -> SifHeader:
+    """Read the first bytes of a SIF."""
+    return SifHeader(*HEADER.unpack(start))
+
+
+def read_chunks(file: BinaryIO, at: int, size: int) -> Iterator[bytes]:
+    """Yield bytes of an open file from a place on; fewer where it ends before."""
+    file.seek(at)
+    while size and (chunk := file.read(min(CHUNK, size))):
+        size -= len(chunk)
+        yield chunk
 
 
 def _read_header(file: BinaryIO, path: Path, size: int) -> SifFile:
@@ -134,7 +143,7 @@ def _read_header(file: BinaryIO, path: Path, size: int) -> SifFile:
         )
     if len(start) < HEADER.size:
         raise _cut_off_error(path, HEADER.size, size)
-    header = SifHeader(*HEADER.unpack(start))
+    header = parse_header(start)
     version, total, table = header.version, header.total, header.table
     if version[:2] != b"01":
         raise UsageError(f"is of SIF version {version[:2]!r}; this version reads 01", where=path)
@@ -220,18 +229,14 @@ def image_digest(path: Path, advance: Callable[[int], None] | None = None) -> st
             digest.update(
                 f"{item.data_type} {item.file_system} {item.partition} {item.size}\n".encode()
             )
-            file.seek(item.offset)
-            left = item.size
-            while left:
-                chunk = file.read(min(CHUNK, left))
-                if not chunk:
-                    raise _cut_off_error(
-                        path, item.offset + item.size, item.offset + item.size - left
-                    )
+            at, end = item.offset, item.offset + item.size
+            for chunk in read_chunks(file, at, item.size):
                 digest.update(chunk)
-                left -= len(chunk)
+                at += len(chunk)
                 if advance is not None:
                     advance(len(chunk))
+            if at < end:
+                raise _cut_off_error(path, end, at)
     return "sha256:" + digest.hexdigest()
 
 
@@ -239,16 +244,15 @@ def require_base(sif: SifFile, machine: str) -> None:
     """Raise UsageError unless a SIF holds a root that this machine (``uname -m``) can run."""
     where = str(sif.path)
     primary = sif.primary
-    if any(item.data_type == OCI_ROOT for item in sif.objects):
+    kinds = {item.data_type for item in sif.objects}
+    if OCI_ROOT in kinds:
         hint = "make a plain one: singularity pull --no-oci base.sif …"
         raise UsageError(
             "is an OCI-SIF, which holds no root file system of its own", where=where, hint=hint
         )
     if primary is None:
         raise UsageError("has no root file system (no primary partition)", where=where)
-    if primary.file_system == ENCRYPTED or any(
-        item.data_type == CRYPT_MESSAGE for item in sif.objects
-    ):
+    if primary.file_system == ENCRYPTED or CRYPT_MESSAGE in kinds:
         hint = "an encrypted image cannot be a base: build it again without --encrypt"
         raise UsageError("is encrypted", where=where, hint=hint)
     held = primary.machine if primary.machine in ARCHITECTURES.values() else sif.machine

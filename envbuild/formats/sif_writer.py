@@ -56,9 +56,8 @@ def partition_object(
     write: Callable[[BinaryIO], int], *, machine: str, name: str = "", overlay: bool = False
 ) -> SifPart:
     """Return a squashfs partition for a machine (``uname -m``): the root, or an overlay over it."""
-    extra = struct.pack("<ii", SQUASHFS, OVERLAY if overlay else PRIMARY) + _architecture_code(
-        machine
-    )
+    kind = struct.pack("<ii", SQUASHFS, OVERLAY if overlay else PRIMARY)
+    extra = kind + _architecture_code(machine)
     return SifPart(data_type=PARTITION, name=name, write=write, extra=extra)
 
 
@@ -75,26 +74,11 @@ def write_sif(
         begin = -(-at // PAGE) * PAGE if part.data_type == PARTITION else at
         out.seek(begin)
         size = part.write(out)
-        name = part.name.encode()[:128]
-        rows.append(
-            DESCRIPTOR.pack(
-                part.data_type,
-                True,
-                number,
-                GROUP,
-                NO_LINK,
-                begin,
-                size,
-                begin + size - at,
-                epoch,
-                epoch,
-                0,
-                0,
-                name,
-                part.extra,
-            )
-        )
-        at = begin + size
+        end, name = begin + size, part.name.encode()[:128]
+        kind = (part.data_type, True, number, GROUP, NO_LINK)
+        place = (begin, size, end - at)
+        rows.append(DESCRIPTOR.pack(*kind, *place, epoch, epoch, 0, 0, name, part.extra))
+        at = end
     # what a partition wrote last may be a hole
     out.truncate(at)
     # a SIF has a UUID: the same image must have the same

@@ -5,7 +5,6 @@ from __future__ import annotations
 import posixpath
 import tarfile
 from pathlib import Path
-from typing import BinaryIO, cast
 
 from envbuild.errors import IntegrityError
 from envbuild.formats.block_codec import Codec
@@ -13,7 +12,7 @@ from envbuild.formats.file_tree import TreeEntry
 from envbuild.formats.oci_layer import finish_layer, open_layer, read_mark
 from envbuild.limits import reading
 from envbuild.parts.cache import CachedPart, PackContext, part_key, provide_part
-from envbuild.parts.from_tar import KINDS, device_number, without_clock
+from envbuild.parts.from_tar import KINDS, member_content, member_entry, without_clock
 from envbuild.parts.writer import PartWriter
 from envbuild.tarread import members
 
@@ -88,18 +87,8 @@ def _add_member(
         raise IntegrityError(
             f"holds {member.name!r}, which is not allowed in an image", where=where, hint=STRANGE
         )
-    entry = TreeEntry(
-        path,
-        kind,
-        member.mode & 0o7777,
-        member.uid,
-        member.gid,
-        min(max(int(member.mtime), 0), MOST_IDS - 1),
-        target=_require_text(member.linkname) if kind == "l" else "",
-        device=device_number(member.devmajor, member.devminor) if kind in ("c", "b") else 0,
-        xattrs=_kept_xattrs(member),
-    )
-    content = cast("BinaryIO", tar.extractfile(member)) if kind == "f" else None
+    entry = member_entry(path, kind, member, xattrs=_kept_xattrs(member))
+    content = member_content(tar, member)
     writer.add(entry, without_clock(entry, content) if captured else content)
 
 

@@ -6,7 +6,7 @@ import re
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from envbuild import limits
 from envbuild.errors import IntegrityError
@@ -47,6 +47,8 @@ LEAVINGS = re.compile(r"var/log/.+|var/(lib/dpkg|cache/debconf)/[^/]+-old")
 """What installing Debian packages leaves behind: logs, and copies of the last state but one."""
 
 
+LATEST = 2**32 - 1
+"""The last time that squashfs can say (seconds since 1970)."""
 JAVA_CERTIFICATES = "etc/ssl/certs/java/cacerts"
 
 
@@ -111,17 +113,33 @@ def _read_member(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> C
         or not _is_text(member.linkname)
     ):
         raise IntegrityError(f"holds {member.name!r}, which is not allowed in an image", where=path)
-    entry = TreeEntry(
-        name,
+    return member_entry(name, kind, source), member_content(tar, source)
+
+
+def member_entry(
+    path: str, kind: Kind, member: tarfile.TarInfo, *, xattrs: tuple[tuple[str, bytes], ...] = ()
+) -> TreeEntry:
+    """Return the entry of a tar's member, without its content.
+
+    Raises IntegrityError for a device that Linux cannot have.
+    """
+    is_device = kind in ("c", "b")
+    return TreeEntry(
+        path,
         kind,
-        source.mode & 0o7777,
-        source.uid,
-        source.gid,
-        min(max(int(source.mtime), 0), 2**32 - 1),
-        target=source.linkname if kind == "l" else "",
-        device=device_number(source.devmajor, source.devminor) if kind in ("c", "b") else 0,
+        member.mode & 0o7777,
+        member.uid,
+        member.gid,
+        min(max(int(member.mtime), 0), LATEST),
+        target=member.linkname if kind == "l" else "",
+        device=device_number(member.devmajor, member.devminor) if is_device else 0,
+        xattrs=xattrs,
     )
-    return entry, tar.extractfile(source) if kind == "f" else None  # type: ignore[return-value]
+
+
+def member_content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> BinaryIO | None:
+    """Return what is in a tar's member, None for what is no file."""
+    return cast("BinaryIO", tar.extractfile(member)) if member.isreg() else None
 
 
 def _is_text(text: str) -> bool:

@@ -59,11 +59,14 @@ def _opened_blocks(kept: CachedPart, compressor: str) -> Iterator[Callable[[int,
 
 
 def _content(entry: TreeEntry, part: Part, block: Callable[[int, int], bytes]) -> bytes:
+    _require_small(entry)
+    blocks = _file_blocks(entry, block, lambda number: block(*part.fragments[number]), BLOCK)
+    return b"".join(blocks)
+
+
+def _require_small(entry: TreeEntry) -> None:
     if entry.size > BIGGEST:
         raise IntegrityError(f"/{entry.path} is of {entry.size} bytes")
-    return b"".join(
-        _file_blocks(entry, block, lambda number: block(*part.fragments[number]), BLOCK)
-    )
 
 
 def read_entry(image: SquashImage, entry: TreeEntry) -> bytes | None:
@@ -73,8 +76,7 @@ def read_entry(image: SquashImage, entry: TreeEntry) -> bytes | None:
     """
     if entry.kind != "f":
         return None
-    if entry.size > BIGGEST:
-        raise IntegrityError(f"/{entry.path} is of {entry.size} bytes")
+    _require_small(entry)
 
     def fragment(number: int) -> bytes:
         return image.content(*image.fragments[number])
