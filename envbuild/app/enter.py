@@ -15,7 +15,6 @@ from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.host import read_driver
 from envbuild.job.track.records import RESULTS
-from envbuild.recipe.model import RunSection
 from envbuild.run import Command
 from envbuild.runtime import HOME, IMAGE_FOLDERS, Bind, ExecOptions
 
@@ -145,7 +144,7 @@ def _kept_folders(
     found: FoundImage, taken: Mapping[str, str], context: Context, *, make: bool
 ) -> tuple[tuple[Bind, ...], dict[str, str]]:
     """Return what to bind and to set so that downloads and compiled code outlive the container."""
-    run = found.source.recipe.run if found.source else RunSection()
+    run = found.run
     used = {*taken, *run.environment}
     caches = plan_caches(found.path, context.settings, wanted=run.caches, taken=used)
     try:

@@ -17,7 +17,7 @@ from envbuild.lock.model import Lock
 from envbuild.lock.read import read_lock
 from envbuild.lock.staleness import stale_reasons
 from envbuild.recipe.find import find_recipe, recipe_files
-from envbuild.recipe.model import Source
+from envbuild.recipe.model import JobSection, RunSection, Source
 from envbuild.recipe.trees import PASSED_OVER, project_folder, read_source
 
 SIF_MAGIC = (32, b"SIF_MAGIC")
@@ -46,6 +46,16 @@ class FoundImage:
     source: Source | None
     layer: Path | None = None
     mounted: MountedLayer | None = None
+
+    @property
+    def run(self) -> RunSection:
+        """The recipe's [run]; empty for an image on its own."""
+        return self.source.recipe.run if self.source else RunSection()
+
+    @property
+    def job(self) -> JobSection:
+        """The recipe's [job]; empty for an image on its own."""
+        return self.source.recipe.job if self.source else JobSection()
 
     @cached_property
     def lock(self) -> Lock | None:

@@ -40,7 +40,6 @@ from envbuild.job.sites.site import Site
 from envbuild.job.submit import check_project, copy_secrets, new_key, write_secrets
 from envbuild.job.warnings import lonely_lightning, shared_sqlite
 from envbuild.names import Texts
-from envbuild.recipe.model import JobSection, RunSection
 from envbuild.settings import Settings
 
 
@@ -132,7 +131,7 @@ def plan_job(request: JobRequest, context: Context) -> tuple[Job, Site, FoundIma
 
 def _recipe_notes(found: FoundImage, settings: Settings) -> Iterator[str]:
     """Say what a recipe asks of the user for its job, which may be somebody else's recipe."""
-    wanted = found.source.recipe.job if found.source else JobSection()
+    wanted = found.job
     given = [name for name in wanted.environment if name in settings.environment]
     if given:
         yield f"the recipe hands these variables of yours on to the job: {', '.join(given)}"
@@ -185,7 +184,7 @@ def hand_variables(job: Job, request: JobRequest, context: Context) -> tuple[Job
 
 
 def _recipe_command(found: FoundImage, name: str) -> Texts:
-    command = found.source.recipe.run.command if found.source else ()
+    command = found.run.command
     if not command:
         hint = f"envbuild submit {shlex.quote(name)} -- python train.py"
         raise UsageError("which command?", where=name, hint=hint)
@@ -232,7 +231,7 @@ def _make_intent(request: JobRequest, site: Site, found: FoundImage, context: Co
     partition = (request.site or "").partition(":")[2]
     if partition and flags.partition is None:
         flags = replace(flags, partition=partition)
-    wanted = found.source.recipe.job if found.source else JobSection()
+    wanted = found.job
     if request.alone:
         wanted = structs.replace(wanted, array=None, launcher="single", tasks=None, nodes=None)
     if request.alone or request.interactive:
@@ -262,7 +261,7 @@ def _make_intent(request: JobRequest, site: Site, found: FoundImage, context: Co
 
 def _plan_caches(job: Job, found: FoundImage, request: JobRequest, context: Context) -> Caches:
     """Return what outlives the job of its HOME; variables that anybody sets are left alone."""
-    run = found.source.recipe.run if found.source else RunSection()
+    run = found.run
     named = {text.partition("=")[0] for text in request.variables}
     taken = {*named, *run.environment, *job.intent.environment}
     return plan_caches(found.path, context.settings, wanted=run.caches, taken=taken)

@@ -45,7 +45,7 @@ def plan_wrapper(
         raise UsageError(
             "this needs an image file, not a sandbox", where=path, hint="envbuild make"
         )
-    run = found.source.recipe.run if found.source else RunSection()
+    run = found.run
     settings = context.settings
     layer = find_layer(found, context)
     editable = layer.binds if layer else ()
