@@ -20,7 +20,7 @@ import pytest
 from envbuild.context import Context, open_context
 from envbuild.host import Host
 from envbuild.progress import Silent, SilentStage
-from envbuild.run import Command, LocalRunner, Result, failure
+from envbuild.run import Command, LocalRunner, Result, Runner, failure
 from envbuild.settings import Settings, load_settings
 
 AS_ROOT = () if os.geteuid() == 0 else ("sudo", "-n")
@@ -123,9 +123,14 @@ def settings_with(folder: Path, *programs: str, **variables: str) -> Settings:
     return load_settings({"PATH": str(folder / "bin"), "HOME": str(folder), **variables}, folder)
 
 
+def context_for(settings: Settings, runner: Runner) -> Context:
+    """Return the context of a user who sees no progress."""
+    return open_context(settings, runner, Silent())
+
+
 def quiet_context(settings: Settings) -> Context:
     """Return the context of a user who sees no progress; programs are started for real."""
-    return open_context(settings, LocalRunner(), Silent())
+    return context_for(settings, LocalRunner())
 
 
 @contextmanager

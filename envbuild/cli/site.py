@@ -88,8 +88,8 @@ def init_command(
     if path.exists() and not only_print:
         hint = "remove it first, or choose another name"
         raise UsageError("is there already", where=path, hint=hint)
-    found = detect(context.settings, context.runner, scheduler)
-    text = detected_site_text(name, found, context.settings, context.runner)
+    found = detect(context, scheduler)
+    text = detected_site_text(name, found, context)
     if only_print:
         print_text(text, nl=False)
         return

@@ -179,10 +179,10 @@ def _predecessor(job: str, site: Site, settings: Settings) -> Record | None:
 
 def visible_folders(site: Site, settings: Settings, binds: tuple[Bind, ...]) -> Paths:
     """Return the folders that the container sees at their own path, as far as is known here."""
-    texts = [*site.runtime.binds, *([site.folders.scratch] if site.folders.scratch else [])]
-    folders = [
-        settings.environment.get(text[1:], "") if text.startswith("$") else text for text in texts
-    ]
+    folders = []
+    for text in site.shown_folders:
+        is_variable = text.startswith("$")
+        folders.append(settings.environment.get(text[1:], "") if is_variable else text)
     same = [source for source, target, _ in binds if str(source) == target]
     return (settings.cwd, *(Path(text) for text in folders if text), *same)
 

@@ -11,8 +11,14 @@ from envbuild.job.model import Job, Record
 from envbuild.job.schedulers import features_of, scheduler_of
 from envbuild.job.sites.site import Site
 from envbuild.job.submit import ask
-from envbuild.job.track.monitor import exit_code, is_stopped
-from envbuild.job.track.records import find_record, plain_id, read_receipts
+from envbuild.job.track.monitor import exit_code
+from envbuild.job.track.records import (
+    find_record,
+    is_stopped,
+    is_whole,
+    plain_id,
+    read_receipts,
+)
 from envbuild.settings import Settings
 
 
@@ -78,7 +84,7 @@ def _find_record(number: str, site: Site, settings: Settings) -> Record | None:
 def _ended(record: Record, settings: Settings) -> bool:
     """Whether a job has left all its receipts, and none of a signal: then it might run again."""
     receipts = read_receipts(record, settings.cwd)
-    return len(receipts) >= max(1, len(record.tasks)) and not is_stopped(receipts)
+    return is_whole(record, receipts) and not is_stopped(receipts)
 
 
 def _succeeded(record: Record, settings: Settings) -> bool:

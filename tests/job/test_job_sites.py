@@ -14,7 +14,7 @@ from envbuild.job.sites.find import load_site, site_files
 from envbuild.job.sites.site import Site
 from envbuild.settings import Settings
 from envbuild.toml import convert, parse_toml
-from tests.support import ScriptedRunner
+from tests.support import ScriptedRunner, context_for
 
 BROKEN = Path(__file__).parents[1] / "broken/site"
 SHIPPED = (
@@ -123,9 +123,10 @@ def read(text: str) -> Site:
 
 def test_a_slurm_site_describes_itself(user_settings: Settings) -> None:
     fake = runner(sbatch="slurm 23.11.4\n", sinfo=SINFO)
-    found = detect(user_settings, fake)
+    context = context_for(user_settings, fake)
+    found = detect(context)
     assert (found.scheduler, found.version) == ("slurm", "slurm 23.11.4")
-    site = read(site_text("mine", found, user_settings, fake))
+    site = read(site_text("mine", found, context))
     assert (site.resources.gpu, site.resources.gpu_types, site.resources.gpus_per_node) == (
         "gres",
         ("v100",),
@@ -145,8 +146,9 @@ def test_a_grid_engine_site_says_what_a_gpu_is_counted_by(user_settings: Setting
             "qconf_-spl": "make\nsmp\n",
         }
     )
-    found = detect(user_settings, fake)
-    site = read(site_text("mine", found, user_settings, fake))
+    context = context_for(user_settings, fake)
+    found = detect(context)
+    site = read(site_text("mine", found, context))
     assert (found.scheduler, site.resources.gpu, site.resources.gpu_per) == (
         "gridengine",
         "consumable",
@@ -163,7 +165,8 @@ def test_a_pbs_site_describes_itself(user_settings: Settings) -> None:
             "pbsnodes": NODES,
         }
     )
-    site = read(site_text("mine", detect(user_settings, fake), user_settings, fake))
+    context = context_for(user_settings, fake)
+    site = read(site_text("mine", detect(context), context))
     assert (site.site.scheduler, site.resources.gpu) == ("pbs", "ngpus")
     assert [row.name for row in site.partition] == ["workq"]
 
@@ -184,7 +187,7 @@ def test_qsub_is_the_name_of_many(
 ) -> None:
     """Slurm ships a qsub of its own too; only what a client says of itself counts."""
     with pytest.raises(HostError) as told:
-        detect(user_settings, runner(**answers))
+        detect(context_for(user_settings, runner(**answers)))
     assert told.value.what == message
 
 
@@ -228,7 +231,8 @@ def test_a_site_names_the_runtime_of_its_login_node(
     user_settings: Settings, answers: dict[str, str], runtime: str
 ) -> None:
     fake = runner(sbatch="slurm 23.11.4\n", sinfo="\n", **answers)
-    text = site_text("mine", detect(user_settings, fake), user_settings, fake)
+    context = context_for(user_settings, fake)
+    text = site_text("mine", detect(context), context)
     assert read(text).host.runtime == runtime
 
 

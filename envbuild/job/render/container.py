@@ -242,9 +242,8 @@ def _exec_line(job: Job, site: Site, scheduler: Scheduler) -> str:
 
 def _site_folders(job: Job, site: Site) -> list[str]:
     """Return the folders that the site shows to every job: paths, or variables with a $."""
-    folders = [*site.runtime.binds, *([site.folders.scratch] if site.folders.scratch else [])]
-    folders += site.mpi.binds if several_containers(job) else ()
-    return list(dict.fromkeys(folders))
+    more = site.mpi.binds if several_containers(job) else ()
+    return list(dict.fromkeys((*site.shown_folders, *more)))
 
 
 def _rows(words: list[str]) -> list[str]:

@@ -92,34 +92,26 @@ def _check_array(intent: Intent, site: Site) -> None:
     if count < features.array_least:
         rule = f"an array of one task is none to {title} ({source})"
         refuse(site, "array", rule, "--each takes a table of one row for a plain job")
-    if most is not None and count > most:
-        refuse(site, "array", f"{count} tasks are above the limit, {most}")
+    _check_most(site, "array", count, most, " tasks")
 
 
 def _check_limits(intent: Intent, found: Allocation, site: Site) -> None:
-    queue = site.queue(intent.partition)
-    nodes = queue.nodes if queue and queue.nodes else site.limits.nodes
-    if nodes is not None and found.nodes > nodes:
-        refuse(site, "nodes", f"{found.nodes} are above the limit, {nodes}")
-    if site.limits.gpus is not None and found.nodes * found.gpus > site.limits.gpus:
-        refuse(site, "gpus", f"{found.nodes * found.gpus} are above the limit, {site.limits.gpus}")
-    if (
-        intent.trial
-        and site.limits.trial_units is not None
-        and found.nodes > site.limits.trial_units
-    ):
-        refuse(
-            site,
-            "--trial",
-            f"{found.nodes} units are above the limit of a trial run, {site.limits.trial_units}",
-        )
+    queue, limits = site.queue(intent.partition), site.limits
+    nodes = queue.nodes if queue and queue.nodes else limits.nodes
+    _check_most(site, "nodes", found.nodes, nodes)
+    _check_most(site, "gpus", found.nodes * found.gpus, limits.gpus)
+    units = limits.trial_units if intent.trial else None
+    if units is not None and found.nodes > units:
+        rule = f"{found.nodes} units are above the limit of a trial run, {units}"
+        refuse(site, "--trial", rule)
     if intent.launcher == "lightning" and found.gpus == 0:
-        refuse(
-            site,
-            "launcher",
-            "lightning starts one task per GPU, and the job asks for none",
-            "--gpus N",
-        )
+        rule = "lightning starts one task per GPU, and the job asks for none"
+        refuse(site, "launcher", rule, "--gpus N")
+
+
+def _check_most(site: Site, field: str, count: int, most: int | None, noun: str = "") -> None:
+    if most is not None and count > most:
+        refuse(site, field, f"{count}{noun} are above the limit, {most}")
 
 
 def _of_nodes(intent: Intent, site: Site) -> Allocation:
@@ -128,31 +120,19 @@ def _of_nodes(intent: Intent, site: Site) -> Allocation:
     most = queue.gpus_per_node if queue and queue.gpus_per_node else resources.gpus_per_node
     features = features_of(site)
     if intent.gpus and resources.gpu == "none" and features.queues:
-        refuse(
-            site,
-            "gpus",
-            "its file knows no way to ask for a GPU",
-            "see [resources] gpu in docs/site.md",
-        )
+        rule = "its file knows no way to ask for a GPU"
+        refuse(site, "gpus", rule, "see [resources] gpu in docs/site.md")
     # without --nodes as few as hold the GPUs: divided, and rounded up
-    nodes = intent.nodes or (max(1, -(-intent.gpus // most)) if most else 1)
+    fewest = -(-intent.gpus // most) if most else 1
+    nodes = intent.nodes or max(1, fewest)
     if not features.queues and nodes > 1:
         refuse(site, "nodes", "there is this machine only")
     if features.types_only and nodes > 1:
-        refuse(
-            site,
-            "nodes",
-            "its file has no node types, so a job gets one node",
-            "see [[type]] in docs/site.md",
-        )
+        rule = "its file has no node types, so a job gets one node"
+        refuse(site, "nodes", rule, "see [[type]] in docs/site.md")
     gpus = _share(site, "gpus", intent.gpus, nodes)
     if most is not None and gpus > most:
-        refuse(
-            site,
-            "gpus",
-            f"{gpus} per node are above the limit, {most}",
-            f"--nodes {-(-intent.gpus // most)}",
-        )
+        refuse(site, "gpus", f"{gpus} per node are above the limit, {most}", f"--nodes {fewest}")
     if intent.memory is not None and resources.memory == "none" and features.queues:
         refuse(site, "memory", "is not asked for here; the site decides")
     processes = _processes(intent, site, nodes, gpus)
@@ -174,12 +154,8 @@ def _processes(intent: Intent, site: Site, nodes: int, gpus: int) -> int:
         return gpus
     if intent.launcher == "single":
         if tasks not in (None, 1):
-            refuse(
-                site,
-                "tasks",
-                "launcher single starts one process; more cores are --cpus",
-                "--launcher mpi",
-            )
+            rule = "launcher single starts one process; more cores are --cpus"
+            refuse(site, "tasks", rule, "--launcher mpi")
         return 1
     return _share(site, "tasks", tasks or max(gpus, 1) * nodes, nodes)
 
@@ -199,11 +175,8 @@ def _of_types(intent: Intent, site: Site) -> Allocation:
     if row.most is not None and count > row.most:
         refuse(site, "nodes", f"{count} of {row.name} are above the limit, {row.most}")
     if intent.memory is not None and limit is not None and intent.memory > limit:
-        refuse(
-            site,
-            "memory",
-            f"{memory_text(intent.memory)} is more than a {row.name} has, {row.memory}",
-        )
+        rule = f"{memory_text(intent.memory)} is more than a {row.name} has, {row.memory}"
+        refuse(site, "memory", rule)
     processes = _processes(intent, site, count, row.gpus)
     # who takes a type by its name has all its cores, asked for or not
     cpus = intent.cpus or max(1, row.cpus // processes)
@@ -235,9 +208,8 @@ def _type(intent: Intent, site: Site) -> tuple[NodeType, int]:
     amounts = ", ".join(str(count) for count in sorted({row.gpus for row in whole}))
     place = f" on {nodes} nodes" if intent.nodes else ""
     rule = f"{intent.gpus} GPUs{place} cannot be had exactly"
-    return refuse(
-        site, "gpus", rule, f"it hands out {amounts} per node, or whole multiples of {largest.gpus}"
-    )
+    hint = f"it hands out {amounts} per node, or whole multiples of {largest.gpus}"
+    return refuse(site, "gpus", rule, hint)
 
 
 def _without_gpu(intent: Intent, site: Site) -> tuple[NodeType, int]:
@@ -245,13 +217,8 @@ def _without_gpu(intent: Intent, site: Site) -> tuple[NodeType, int]:
     for row in rows:
         if _holds(row, intent):
             return row, intent.nodes or 1
-    return refuse(
-        site,
-        "gpus",
-        "it has no nodes without GPUs that hold this job"
-        if rows
-        else "a job must ask for GPUs here",
-    )
+    small = "it has no nodes without GPUs that hold this job"
+    return refuse(site, "gpus", small if rows else "a job must ask for GPUs here")
 
 
 def _holds(row: NodeType, intent: Intent) -> bool:

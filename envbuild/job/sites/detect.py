@@ -7,15 +7,16 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from envbuild.context import Context
 from envbuild.errors import EnvbuildError, HostError, UsageError
 from envbuild.host import read_driver
 from envbuild.job.schedulers import SCHEDULERS
 from envbuild.job.schedulers.protocol import Banner
-from envbuild.job.submit import client_environment
+from envbuild.job.submit import ask
 from envbuild.names import Texts, Variables
-from envbuild.run import Command, Result, Runner
+from envbuild.run import Result
 from envbuild.runtime_search import MINIMUM, parse_version
-from envbuild.settings import Settings
+from envbuild.store.units import join_numbers
 from envbuild.toml import closest, quote
 
 
@@ -28,35 +29,34 @@ class DetectedScheduler:
     program: str
 
 
-def _ask(argv: Texts, settings: Settings, runner: Runner) -> str:
+def _ask(argv: Texts, context: Context) -> str:
     """Return what a program says on both streams, "" where it is missing or hangs."""
-    result = _call(argv, settings, runner)
+    result = _call(argv, context)
     return "" if result is None else f"{result.stdout}\n{result.stderr}"
 
 
-def _call(argv: Texts, settings: Settings, runner: Runner) -> Result | None:
+def _call(argv: Texts, context: Context) -> Result | None:
     """Call a program; None where it is missing or hangs."""
-    command = Command(argv=argv, env=client_environment(settings.environment), timeout=10)
     try:
-        result = runner(command, check=False)
+        result = ask(argv, context, patience=10)
     except EnvbuildError:
         return None
     return None if result.timed_out else result
 
 
-def _ask_cluster(found: DetectedScheduler, settings: Settings, runner: Runner) -> list[str]:
+def _ask_cluster(found: DetectedScheduler, context: Context) -> list[str]:
     """Return the sections of a site file; raises HostError where the cluster answers no question."""
     calls: list[Result] = []
 
-    def ask(*argv: str) -> str:
-        result = _call(argv, settings, runner)
+    def ask_client(*argv: str) -> str:
+        result = _call(argv, context)
         if result is None:
             return ""
         calls.append(result)
         # a client that fails says why, which is no answer
         return "" if result.code else result.stdout
 
-    sections = SCHEDULERS[found.scheduler].site_sections(ask)
+    sections = SCHEDULERS[found.scheduler].site_sections(ask_client)
     if calls and all(result.code for result in calls):
         first = calls[0]
         what = f"{found.version} is installed here, but does not answer: {first.last_lines(1)}"
@@ -76,7 +76,7 @@ STRANGERS = (
 """Schedulers that are known by name, and that jobs cannot be written for."""
 
 
-def detect(settings: Settings, runner: Runner, wanted: str | None = None) -> DetectedScheduler:
+def detect(context: Context, wanted: str | None = None) -> DetectedScheduler:
     """Return the scheduler that runs here, by what its client says of itself: qsub is the name of five programs.
 
     ``wanted`` is the one that is meant where several answer.
@@ -91,14 +91,14 @@ def detect(settings: Settings, runner: Runner, wanted: str | None = None) -> Det
     for name, banner in known.items():
         if wanted not in (None, name) or banner is None:
             continue
-        answer = _ask(banner.argv, settings, runner)
+        answer = _ask(banner.argv, context)
         found = re.search(banner.pattern, answer, flags=re.MULTILINE)
         if found:
             return DetectedScheduler(scheduler=name, version=found[0], program=banner.argv[0])
     titles = ", ".join(banner.title for banner in known.values())
     programs = ", ".join(banner.argv[0] for banner in known.values())
     for banner in STRANGERS:
-        answer = _ask(banner.argv, settings, runner)
+        answer = _ask(banner.argv, context)
         if re.search(banner.pattern, answer, flags=re.MULTILINE):
             raise HostError(
                 f"{banner.title} runs here, for which envbuild writes no jobs",
@@ -110,18 +110,19 @@ def detect(settings: Settings, runner: Runner, wanted: str | None = None) -> Det
     )
 
 
-def site_text(name: str, found: DetectedScheduler, settings: Settings, runner: Runner) -> str:
+def site_text(name: str, found: DetectedScheduler, context: Context) -> str:
     """Return a site file with what can be found out.
 
     What has to be known stands there as a comment.
     """
-    sections = _ask_cluster(found, settings, runner)
-    source = f"{found.version}, asked on {os.uname().nodename}"
+    sections = _ask_cluster(found, context)
+    here = os.uname()
+    source = f"{found.version}, asked on {here.nodename}"
     lines = ["[site]", f"name = {quote(name)}", f"scheduler = {quote(found.scheduler)}"]
     lines += [f"source = {quote(source)}", "", *sections, ""]
-    lines += _folder_lines(settings.environment)
-    lines += ["[host]", f"architecture = {quote(os.uname().machine)}"]
-    known = {"runtime": _installed_runtime(settings, runner), "driver": read_driver()}
+    lines += _folder_lines(context.settings.environment)
+    lines += ["[host]", f"architecture = {quote(here.machine)}"]
+    known = {"runtime": _installed_runtime(context), "driver": read_driver()}
     for key, value in known.items():
         unknown = f'# {key} = ""  # envbuild site probe --on NAME fills it in'
         lines.append(f"{key} = {quote(value)}" if value else unknown)
@@ -134,9 +135,9 @@ def _folder_lines(environment: Variables) -> list[str]:
     return []
 
 
-def _installed_runtime(settings: Settings, runner: Runner) -> str:
+def _installed_runtime(context: Context) -> str:
     """Return name and version of the container runtime on PATH, "" where there is none."""
-    answers = (_ask((program, "--version"), settings, runner) for program in MINIMUM)
+    answers = (_ask((program, "--version"), context) for program in MINIMUM)
     return next(filter(None, map(_read_runtime, answers)), "")
 
 
@@ -145,7 +146,7 @@ def _read_runtime(answer: str) -> str:
         name, version = parse_version(answer, where="--version")
     except HostError:
         return ""
-    return f"{name} {'.'.join(map(str, version))}"
+    return f"{name} {join_numbers(version)}"
 
 
 PROBE = (

@@ -217,6 +217,12 @@ class Site(TomlTable, frozen=True):
         return self.site.name
 
     @property
+    def shown_folders(self) -> tuple[str, ...]:
+        """The folders that every container gets to see: paths, or variables with a $."""
+        scratch = self.folders.scratch
+        return (*self.runtime.binds, *((scratch,) if scratch else ()))
+
+    @property
     def runtime_without_zstd(self) -> str | None:
         """The container runtime, if it opens no image packed with zstd.
 

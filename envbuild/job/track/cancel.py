@@ -12,10 +12,11 @@ from envbuild.errors import HostError, ToolMissingError
 from envbuild.job.schedulers import scheduler_of
 from envbuild.job.sites.find import load_site
 from envbuild.job.submit import ask, missing
-from envbuild.job.track.monitor import is_stopped
 from envbuild.job.track.records import (
     current_id,
     find_record,
+    is_stopped,
+    is_whole,
     plain_id,
     read_receipts,
     save_record,
@@ -41,7 +42,7 @@ def cancel_job(job: str, context: Context) -> Cancelled:
     task = task_number(job.rpartition(":")[2])
     number = plain_id(record.id) if task is None else f"{plain_id(record.id)}[{task}]"
     receipts = read_receipts(record, settings.cwd)
-    whole = len(receipts) >= max(1, len(record.tasks))
+    whole = is_whole(record, receipts)
     if whole and not is_stopped(receipts):
         return Cancelled(number=number, state="ended")
     site = load_site(record.site, settings)

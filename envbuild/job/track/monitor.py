@@ -219,11 +219,6 @@ def _refuse_stuck(record: Record, site: Site, status: Status) -> None:
         )
 
 
-def is_stopped(receipts: tuple[Receipt, ...]) -> bool:
-    """Tell whether a signal ended a task: then it may have been put back into the queue, as the scheduler knows."""
-    return any(receipt.signal for receipt in receipts)
-
-
 def reason_of_end(status: Status) -> str:
     """Return the scheduler's word on the end of a job that says more than the command's code."""
     plain = status.reason.startswith(("it failed", "signal ")) or status.phase != "ended"

@@ -214,9 +214,13 @@ def log_files(record: Record, project: Path) -> Paths:
 
 
 def _paths(pattern: str, record: Record, project: Path) -> Paths:
-    text = pattern.replace("{id}", plain_id(record.id))
+    text = _with_id(pattern, record)
     tasks = [str(task) for task in record.tasks] or [""]
     return tuple(project / text.replace("{task}", task) for task in tasks)
+
+
+def _with_id(pattern: str, record: Record) -> str:
+    return pattern.replace("{id}", plain_id(record.id))
 
 
 def receipt_files(record: Record, project: Path) -> Paths:
@@ -227,6 +231,16 @@ def receipt_files(record: Record, project: Path) -> Paths:
 def read_receipts(record: Record, project: Path) -> tuple[Receipt, ...]:
     """Return the receipts that are there."""
     return tuple(receipt for receipt in list_receipts(record, project) if receipt)
+
+
+def is_whole(record: Record, receipts: Sequence[Receipt]) -> bool:
+    """Tell whether every task of a job has left its receipt."""
+    return len(receipts) >= max(1, len(record.tasks))
+
+
+def is_stopped(receipts: Sequence[Receipt]) -> bool:
+    """Tell whether a signal ended a task: then it may have been put back into the queue, as the scheduler knows."""
+    return any(receipt.signal for receipt in receipts)
 
 
 def list_receipts(record: Record, project: Path) -> tuple[Receipt | None, ...]:
@@ -244,7 +258,7 @@ def list_receipts(record: Record, project: Path) -> tuple[Receipt | None, ...]:
 
 def current_id(record: Record, project: Path) -> str:
     """Return the id that the scheduler knows a job by now: PBS gives one that goes on another."""
-    pattern = record.receipt.replace("{id}", plain_id(record.id))
+    pattern = _with_id(record.receipt, record)
     path = project / f"{pattern.removesuffix('.json')}.id"
     found = re.fullmatch(rb"(\d+\.[\w.-]+)\n", read_plain(path))
     return found[1].decode() if found else record.id
@@ -252,8 +266,8 @@ def current_id(record: Record, project: Path) -> str:
 
 def result_file(record: Record, project: Path, task: int | None) -> Path:
     """Return the file that a task may write values for the table into (ENVBUILD_RESULT)."""
-    pattern = record.receipt.replace("{id}", plain_id(record.id)).replace("{task}", str(task))
-    return project / result_name(pattern)
+    pattern = _with_id(record.receipt, record)
+    return project / result_name(pattern.replace("{task}", str(task)))
 
 
 def result_name(receipt: str) -> str:
@@ -278,8 +292,7 @@ def remove_secrets(settings: Settings) -> None:
             continue
         receipts = read_receipts(record, project)
         # a job that was stopped may be put back into the queue, and needs them again
-        stopped = any(receipt.signal for receipt in receipts)
-        if len(receipts) >= max(1, len(record.tasks)) and not stopped:
+        if is_whole(record, receipts) and not is_stopped(receipts):
             path.unlink(missing_ok=True)
 
 

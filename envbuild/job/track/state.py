@@ -8,8 +8,8 @@ from envbuild.context import Context
 from envbuild.errors import EnvbuildError
 from envbuild.job.model import Receipt, Record
 from envbuild.job.sites.find import load_site
-from envbuild.job.track.monitor import exit_code, is_stopped, reason_of_end, status_of
-from envbuild.job.track.records import read_receipts
+from envbuild.job.track.monitor import exit_code, reason_of_end, status_of
+from envbuild.job.track.records import is_stopped, is_whole, read_receipts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,7 +29,7 @@ def find_state(record: Record, context: Context) -> JobState:
     The scheduler is asked where its receipts are not all there, or tell of a signal.
     """
     receipts = read_receipts(record, context.settings.cwd)
-    whole = len(receipts) >= max(1, len(record.tasks))
+    whole = is_whole(record, receipts)
     if whole and not is_stopped(receipts):
         return _ended(receipts, "")
     try:
