@@ -36,7 +36,7 @@ from envbuild.cli.output import (
 from envbuild.context import Context
 from envbuild.errors import NoSolutionError, UsageError
 from envbuild.names import Texts
-from envbuild.store.units import as_printable, count_noun, human_bytes
+from envbuild.store.units import as_printable, count_noun, human_bytes, minor_version
 
 
 @click.group("base", cls=CommandGroup)
@@ -177,11 +177,8 @@ def _image_row(entry: CatalogueEntry) -> Texts:
     version = (entry.version or "-").partition("+")[0]
     if entry.defect:
         version += f" {DEFECT_MARK}"
-    return (entry.reference, version, _two_parts(entry.python), _two_parts(entry.cuda))
-
-
-def _two_parts(version: str | None) -> str:
-    return ".".join(version.split(".")[:2]) if version else "-"
+    python, cuda = (minor_version(text or "-") for text in (entry.python, entry.cuda))
+    return (entry.reference, version, python, cuda)
 
 
 def _span(first: str | None, last: str | None) -> str:

@@ -22,6 +22,7 @@ from envbuild.data.tables import (
     load_sonames,
 )
 from envbuild.names import Numbers, Texts
+from envbuild.store.units import minor_version
 
 NVCC_BASE = "a base with nvcc (pytorch/pytorch:…-devel, nvcr.io/nvidia/pytorch)"
 """What people are told to take where GPU code is compiled."""
@@ -75,12 +76,12 @@ def build_of(framework: str, version: str) -> WheelBuild | None:
     """Return what a release was built for: its own row, else that of its release line."""
     rows = {row.version: row for row in load_frameworks().build if row.framework == framework}
     release = version.split("+", maxsplit=1)[0]
-    return rows.get(release) or rows.get(".".join(release.split(".")[:2]))
+    return rows.get(release) or rows.get(minor_version(release))
 
 
 def released(framework: str | None, version: str | None) -> dt.date | None:
     """Return the day on which a version's release line came out, None if unknown."""
-    line = ".".join((version or "").split(".")[:2])
+    line = minor_version(version or "")
     days: dict[str, dt.date] = getattr(load_releases(), framework or "", {})
     return days.get(line)
 

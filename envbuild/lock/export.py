@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from envbuild import __version__
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock, PythonPackage
+from envbuild.store.units import minor_version
 from envbuild.toml import quote, write_value
 
 
@@ -29,7 +30,7 @@ def requirements_text(lock: Lock, indexes: Mapping[str, str]) -> str:
 def pylock_text(lock: Lock, located: Mapping[str, str]) -> str:
     """Return a ``pylock.toml`` (PEP 751); ``located`` has each file's address by sha256."""
     # a lock is for one Python and one machine: PEP 751 says so by environments and requires-python
-    minor = ".".join(lock.python_version.split(".")[:2])
+    minor = minor_version(lock.python_version)
     machine = write_value(
         [f"sys_platform == 'linux' and platform_machine == '{lock.base.machine}'"]
     )

@@ -11,6 +11,7 @@ from msgspec import Meta
 from envbuild.base.model import DebianPackage
 from envbuild.formats.fields import FOLDER, Sha256, Size
 from envbuild.names import DIRECT, ChannelName, CondaFolder, Machine, Platform, Texts
+from envbuild.store.units import minor_version
 from envbuild.toml import TomlTable
 
 SCHEMA = 1
@@ -304,8 +305,7 @@ class Lock(_Entry, frozen=True):
         """The Python that packages are installed for."""
         if self.conda_python is None:
             return self.base.python_path
-        minor = ".".join(self.python_version.split(".")[:2])
-        return f"{self.conda_prefix}/bin/python{minor}"
+        return f"{self.conda_prefix}/bin/python{minor_version(self.python_version)}"
 
     @property
     def is_bootstrap(self) -> bool:

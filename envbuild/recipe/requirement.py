@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from packaging.requirements import Requirement
 
+from envbuild.store.units import minor_version
+
 NO_REQUIREMENT = (ValueError, RecursionError)
 """Not only its own: int() takes no number of 5000 digits; the second for a thousand brackets."""
 
@@ -18,5 +20,5 @@ def allows(wish: Requirement, version: str) -> bool:
 
 def marker_values(python: str) -> dict[str, str]:
     """Return the values that markers of requirements (PEP 508) have for a release of Python."""
-    minor = ".".join(python.split(".")[:2])
+    minor = minor_version(python)
     return {"extra": "", "python_full_version": python, "python_version": minor}

@@ -27,6 +27,11 @@ def join_numbers(version: Iterable[int]) -> str:
     return ".".join(map(str, version))
 
 
+def minor_version(version: str) -> str:
+    """Return the first two numbers of a version, as it is written: "3.11.4" gives "3.11"."""
+    return ".".join(version.split(".")[:2])
+
+
 def as_printable(text: str) -> str:
     """Return a text without control characters: names of files and texts of images may hold some."""
     return "".join(char if char.isprintable() else "?" for char in text)

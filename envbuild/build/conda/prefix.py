@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from envbuild.lock.model import Lock
+from envbuild.store.units import minor_version
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,4 +33,4 @@ def prefix_of(lock: Lock) -> CondaPrefix:
     """Return where the conda packages of a lock are linked."""
     has_python = lock.conda_python is not None or lock.base.conda_prefix is not None
     python = lock.python_version if has_python else ""
-    return CondaPrefix(path=lock.conda_prefix.lstrip("/"), python=".".join(python.split(".")[:2]))
+    return CondaPrefix(path=lock.conda_prefix.lstrip("/"), python=minor_version(python))

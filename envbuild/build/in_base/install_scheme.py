@@ -19,6 +19,7 @@ from envbuild.lock.model import Lock, LockedBase
 from envbuild.names import Texts
 from envbuild.store.layout import Store
 from envbuild.store.sealed import read_sealed
+from envbuild.store.units import minor_version
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,7 +82,7 @@ class _SchemeAnswer(msgspec.Struct, frozen=True):
 
 def bootstrap_scheme(lock: Lock) -> Scheme:
     """Return where packages go in a bootstrapped Debian: what its Python calls "posix_local"."""
-    version = _minor_version(lock.base)
+    version = minor_version(lock.base.python)
     return Scheme(
         site=f"usr/local/lib/python{version}/dist-packages",
         prefix="usr/local",
@@ -141,14 +142,10 @@ def read_scheme(answer: bytes, base: LockedBase, tree: Tree) -> Scheme:
     return Scheme(
         site=site,
         prefix=resolve_links(tree, data.data),
-        version=_minor_version(base),
+        version=minor_version(base.python),
         python=base.python_path.lstrip("/"),
         platform="" if platform == site else platform,
         scripts=resolve_links(tree, data.scripts),
         include=resolve_links(tree, data.include),
         path=tuple(dict.fromkeys(resolve_links(tree, path) for path in data.path)),
     )
-
-
-def _minor_version(base: LockedBase) -> str:
-    return ".".join(base.python.split(".")[:2])
