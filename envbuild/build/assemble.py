@@ -58,7 +58,14 @@ from envbuild.build.stored_plan import plan_from_store
 from envbuild.context import Context
 from envbuild.host import count_processors
 from envbuild.lock.model import Lock, PythonPackage
-from envbuild.parts.cache import CachedPart, PackContext, cached_part, provide_part, require_made
+from envbuild.parts.cache import (
+    CachedPart,
+    PackContext,
+    cached_part,
+    provide_contents,
+    provide_part,
+    require_made,
+)
 from envbuild.parts.from_tar import tar_contents
 from envbuild.plan.model import Definition
 from envbuild.progress import Reporter, Stage
@@ -277,14 +284,12 @@ class _Assembly:
             return require_made(planned.key, self.store)
         if planned.kind == "hidden":
             hidden = hidden_entries(self.lock, base, scheme, self.spec.codec)
-            marks = [(entry, None) for entry in hidden]
-            return provide_part(
-                planned.key, self.packing, lambda writer: writer.add_all(marks), layer=True
-            )
+            marks = ((entry, None) for entry in hidden)
+            return provide_contents(planned.key, self.packing, marks, layer=True)
         if planned.kind == "files":
             (sha256,) = planned.inputs
             contents = tar_contents(self.store.artifact(sha256), sha256)
-            return provide_part(planned.key, self.packing, lambda writer: writer.add_all(contents))
+            return provide_contents(planned.key, self.packing, contents)
         if planned.kind == "runtime":
             definition = self.spec.definition
             assert definition is not None  # noqa: S101  (there is no such part without it)
@@ -340,9 +345,7 @@ def provide_runtime_files(
 ) -> CachedPart:
     """Return the part of the container runtime's own files."""
     key = runtime_key(definition, text, config, packing.codec)
-    return provide_part(
-        key, packing, lambda writer: writer.add_all(runtime_contents(definition, text, config))
-    )
+    return provide_contents(key, packing, runtime_contents(definition, text, config))
 
 
 def _report_unlocked(unlocked: Mapping[str, Sequence[str]], lock: Lock, report: Reporter) -> None:

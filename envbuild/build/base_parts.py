@@ -29,7 +29,7 @@ from envbuild.formats.file_tree import Tree, TreeEntry, TreeMerger, merge_parts,
 from envbuild.formats.oci import OciImage
 from envbuild.lock.model import CONDA_PREFIX, Lock
 from envbuild.names import Texts
-from envbuild.parts.cache import CachedPart, PackContext, cached_part, part_key, provide_part
+from envbuild.parts.cache import CachedPart, PackContext, cached_part, part_key, provide_contents
 from envbuild.parts.from_layer import layer_key, provide_layer
 from envbuild.parts.from_sif import sif_key, sif_part
 from envbuild.parts.from_tar import MOUNT_POINTS, root_contents
@@ -183,7 +183,7 @@ def _root_base(
         title = f"pack the base {lock.base.reference}"
         with packing.report.stage(title, total=tar.stat().st_size) as stage:
             contents = root_contents(tar, stage)
-            root = provide_part(key, packing, lambda writer: writer.add_all(contents))
+            root = provide_contents(key, packing, contents)
     return BaseParts(own=(root,), tree=merge_parts([root.part]))
 
 
@@ -319,7 +319,5 @@ def mount_points_key(entries: Sequence[TreeEntry]) -> str:
 
 def _mount_points(tree: Tree, packing: PackContext) -> CachedPart:
     entries = mount_point_entries(tree)
-    contents = [(entry, None) for entry in entries]
-    return provide_part(
-        mount_points_key(entries), packing, lambda writer: writer.add_all(contents), layer=True
-    )
+    contents = ((entry, None) for entry in entries)
+    return provide_contents(mount_points_key(entries), packing, contents, layer=True)

@@ -88,8 +88,7 @@ def _unsigned_objects(file: BinaryIO, sif: SifFile) -> tuple[bytes, bytes, bool]
 
 def _end_of_content(sif: SifFile) -> int:
     """Return the place behind the last object that is no signature."""
-    ends = [item.offset + item.size for item in sif.objects if item.data_type != SIGNATURE]
-    return max(ends, default=0)
+    return max((item.offset + item.size for item in sif.unsigned), default=0)
 
 
 def _object_kind(row: bytes) -> int:

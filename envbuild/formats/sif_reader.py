@@ -33,8 +33,8 @@ PARTITION, SIGNATURE, CRYPT_MESSAGE, OCI_ROOT = 0x4004, 0x4005, 0x4008, 0x400A
 """Data types (sylabs/sif, pkg/sif/descriptor.go)."""
 ENCRYPTED = 5
 """File system type "encrypted squashfs"."""
-PRIMARY = 2
-"""Partition type "primary system"."""
+PRIMARY, OVERLAY = 2, 4
+"""Partition types "primary system" and "overlay"."""
 OTHER_FORMATS = {
     b"hsqs": "a bare squashfs file system (an image of Singularity 2)",
     b"\x1f\x8b": "gzip data",
@@ -101,6 +101,23 @@ class SifFile:
         """The partition that holds the root file system."""
         partitions = (item for item in self.objects if item.data_type == PARTITION)
         return next((item for item in partitions if item.partition == PRIMARY), None)
+
+    @property
+    def unsigned(self) -> tuple[SifObject, ...]:
+        """All objects but signatures, which signing adds."""
+        return tuple(item for item in self.objects if item.data_type != SIGNATURE)
+
+    @property
+    def overlays(self) -> tuple[SifObject, ...]:
+        """The partitions that lie over the root, lowest first."""
+        partitions = (item for item in self.objects if item.data_type == PARTITION)
+        return tuple(item for item in partitions if item.partition == OVERLAY)
+
+    def read(self, item: SifObject, most: int | None = None) -> bytes:
+        """Return the bytes of an object, or the first ones."""
+        with self.path.open("rb") as file:
+            file.seek(item.offset)
+            return file.read(item.size if most is None else min(item.size, most))
 
 
 def read_sif(path: Path) -> SifFile:
@@ -223,9 +240,7 @@ def image_digest(path: Path, advance: Callable[[int], None] | None = None) -> st
     with path.open("rb") as file:
         # a new image was written past the cache: the disk reads on while a chunk is hashed
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_SEQUENTIAL)
-        for item in read_sif(path).objects:
-            if item.data_type == SIGNATURE:
-                continue
+        for item in read_sif(path).unsigned:
             digest.update(
                 f"{item.data_type} {item.file_system} {item.partition} {item.size}\n".encode()
             )

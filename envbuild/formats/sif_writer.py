@@ -13,7 +13,15 @@ from typing import BinaryIO
 
 from envbuild.errors import HostError
 from envbuild.formats.sif_frame import LAUNCH
-from envbuild.formats.sif_reader import ARCHITECTURES, DESCRIPTOR, HEADER, MAGIC, PARTITION, PRIMARY
+from envbuild.formats.sif_reader import (
+    ARCHITECTURES,
+    DESCRIPTOR,
+    HEADER,
+    MAGIC,
+    OVERLAY,
+    PARTITION,
+    PRIMARY,
+)
 
 DESCRIPTORS = 48
 """Room in the table, as Apptainer makes it: a signature later finds a free place."""
@@ -27,7 +35,6 @@ Objects of no group are ignored by it (sylabs/sif, descriptor.go).
 NO_LINK = 0
 DEFINITION, JSON, GENERIC, SBOM = 0x4001, 0x4006, 0x4007, 0x4009
 SQUASHFS = 1
-OVERLAY = 4
 CYCLONEDX_JSON = struct.pack("<i", 1)
 PAGE = 4096
 

@@ -5,7 +5,7 @@ Packed once, by the hash of what went in, and found again by everybody who needs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from envbuild.formats.file_copy import copy_into
 from envbuild.formats.file_tree import Part
 from envbuild.limits import UNREADABLE
 from envbuild.parts.counters import FORMATS
-from envbuild.parts.writer import PartWriter
+from envbuild.parts.writer import Content, PartWriter
 from envbuild.progress import Reporter
 from envbuild.store.atomic import commit_file, os_errors_as, write_bytes
 from envbuild.store.gc import mark_used
@@ -142,6 +142,13 @@ def provide_part(
         return writer.finish(key, layer=layer)
 
     return provide_blob(key, packing, pack)
+
+
+def provide_contents(
+    key: str, packing: PackContext, contents: Iterable[Content], *, layer: bool = False
+) -> CachedPart:
+    """Return the part of this key; where the store has none, it is made of these entries."""
+    return provide_part(key, packing, lambda writer: writer.add_all(contents), layer=layer)
 
 
 def provide_blob(key: str, packing: PackContext, pack: Callable[[BinaryIO], Part]) -> CachedPart:

@@ -13,8 +13,7 @@ from typing import BinaryIO
 from envbuild.errors import IntegrityError, UsageError
 from envbuild.formats.block_codec import BLOCK, Codec
 from envbuild.formats.file_tree import Part
-from envbuild.formats.sif_reader import PARTITION, read_sif
-from envbuild.formats.sif_writer import OVERLAY
+from envbuild.formats.sif_reader import read_sif
 from envbuild.formats.squashfs_reader import SquashImage, read_tree
 from envbuild.parts.cache import CachedPart, PackContext, cached_part, part_key, provide_blob
 from envbuild.parts.reader import image_contents
@@ -39,7 +38,7 @@ def sif_part(path: Path, digest: str, packing: PackContext, stage: Stage) -> Cac
     if found is not None:
         return found
     sif = read_sif(path)
-    if any(item.data_type == PARTITION and item.partition == OVERLAY for item in sif.objects):
+    if sif.overlays:
         raise UsageError(
             "is made of layers, and a build from it would take its first one only",
             where=path,

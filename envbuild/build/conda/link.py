@@ -27,12 +27,10 @@ from envbuild.formats.file_tree import EPOCH, TreeEntry
 from envbuild.limits import reading
 from envbuild.lock.model import CondaPackage
 from envbuild.parts.cache import part_key
+from envbuild.parts.from_tar import LATEST
 from envbuild.parts.writer import FilePlace, PartWriter
 from envbuild.store.hashing import hash_text
 from envbuild.store.sealed import require_hash
-
-LATEST = (1 << 32) - 1
-"""The last second that a squashfs can hold."""
 
 
 def conda_part_key(package: CondaPackage, prefix: CondaPrefix, codec: Codec) -> str:

@@ -38,6 +38,7 @@ from envbuild.parts.cache import (
     cached_part,
     is_cached,
     part_key,
+    provide_contents,
     provide_part,
     require_made,
 )
@@ -130,14 +131,8 @@ def plan_scripts(
 ) -> PlannedPart:
     """Return the part of what the packages' own scripts change."""
     keys = (*below, *(kept.part.key for kept in conda.kept))
-    return PlannedPart(
-        layer="conda",
-        kind="captured",
-        subject=script.name,
-        key=captured_key(script, keys, lock.base, codec),
-        inputs=keys,
-        state="stored",
-    )
+    key = captured_key(script, keys, lock.base, codec)
+    return PlannedPart("conda", "captured", script.name, key, keys, "stored")
 
 
 def plan_environment(
@@ -159,14 +154,8 @@ def plan_environment(
         history=history_text(lock),
         packer=codec.key,
     )
-    return PlannedPart(
-        layer="conda",
-        kind="environment",
-        subject="what activating conda does",
-        key=key,
-        inputs=tuple(keys),
-        state="stored",
-    )
+    subject = "what activating conda does"
+    return PlannedPart("conda", "environment", subject, key, tuple(keys), "stored")
 
 
 def submit_links(lock: Lock, packing: PackContext, feeders: Executor) -> Links:
@@ -227,10 +216,8 @@ class CondaAssembly:
         return CondaParts(planned=planned, kept=(*marks, *linked.values(), *modules))
 
     def _hide(self, planned: PlannedPart) -> CachedPart:
-        contents = [(entry, None) for entry in self.hidden]
-        return provide_part(
-            planned.key, self.packing, lambda writer: writer.add_all(contents), layer=True
-        )
+        contents = ((entry, None) for entry in self.hidden)
+        return provide_contents(planned.key, self.packing, contents, layer=True)
 
     def _activate(self, conda: CondaParts, writer: PartWriter) -> None:
         """Add what activating the environment does, found out by doing it."""
@@ -289,25 +276,16 @@ class CondaAssembly:
 
 
 def _hidden_part(marks: Marks) -> PlannedPart:
+    key = part_key("hidden", paths=[mark.path for mark in marks])
     return PlannedPart(
-        layer="conda",
-        kind="hidden",
-        subject="conda packages of the base that locked ones replace",
-        key=part_key("hidden", paths=[mark.path for mark in marks]),
-        inputs=(),
-        state="to pack",
+        "conda", "hidden", "conda packages of the base that locked ones replace", key
     )
 
 
 def _linked_part(package: CondaPackage, lock: Lock, codec: Codec) -> PlannedPart:
-    return PlannedPart(
-        layer="conda",
-        kind="conda",
-        subject=f"{package.name} {package.version} {package.build}",
-        key=conda_part_key(package, prefix_of(lock), codec),
-        inputs=(package.sha256,),
-        state="to pack",
-    )
+    subject = f"{package.name} {package.version} {package.build}"
+    key = conda_part_key(package, prefix_of(lock), codec)
+    return PlannedPart("conda", "conda", subject, key, (package.sha256,))
 
 
 def _modules_part(linked: PlannedPart, lock: Lock) -> PlannedPart:

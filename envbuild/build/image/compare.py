@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import closing
+from itertools import zip_longest
 from pathlib import Path
 
 from envbuild.formats.file_tree import TreeEntry, compare_trees
-from envbuild.formats.sif_reader import PARTITION, SIGNATURE, SifObject, read_sif
+from envbuild.formats.sif_reader import PARTITION, SifObject, read_chunks, read_sif
 from envbuild.formats.squashfs_reader import SquashImage, read_tree
 from envbuild.host import count_processors
 
 SHOWN = 12
-BLOCK = 4 * 1024 * 1024  # bytes that are read at once
 
 
 def describe_difference(one: Path, two: Path) -> str:
@@ -24,7 +24,7 @@ def describe_difference(one: Path, two: Path) -> str:
     Raises IntegrityError for an image that is damaged.
     """
     # signing adds objects, and changes none of the others
-    first, second = _unsigned_objects(one), _unsigned_objects(two)
+    first, second = read_sif(one).unsigned, read_sif(two).unsigned
     names, others = _names_of(first), _names_of(second)
     if names != others:
         return f"the objects are {names} in one and {others} in the other"
@@ -39,12 +39,8 @@ def describe_difference(one: Path, two: Path) -> str:
     return ""
 
 
-def _names_of(items: list[SifObject]) -> str:
+def _names_of(items: Iterable[SifObject]) -> str:
     return ", ".join(item.name or "flat" for item in items)
-
-
-def _unsigned_objects(path: Path) -> list[SifObject]:
-    return [item for item in read_sif(path).objects if item.data_type != SIGNATURE]
 
 
 def _object_title(item: SifObject) -> str:
@@ -88,12 +84,6 @@ def _same_bytes(one: tuple[Path, SifObject], two: tuple[Path, SifObject]) -> boo
     if item.size != other.size:
         return False
     with path.open("rb") as first, other_path.open("rb") as second:
-        first.seek(item.offset)
-        second.seek(other.offset)
-        left = item.size
-        while left:
-            block = first.read(min(left, BLOCK))
-            if not block or block != second.read(len(block)):
-                return False
-            left -= len(block)
-    return True
+        chunks = read_chunks(first, item.offset, item.size)
+        others = read_chunks(second, other.offset, other.size)
+        return all(chunk == found for chunk, found in zip_longest(chunks, others))

@@ -50,6 +50,4 @@ def read_embedded_info(path: Path) -> EmbeddedInfo:
 def _read_text(sif: SifFile, item: SifObject) -> str:
     if item.size > MOST_TEXT:
         raise IntegrityError(f"its object {item.name} is {human_bytes(item.size)}", where=sif.path)
-    with sif.path.open("rb") as file:
-        file.seek(item.offset)
-        return file.read(item.size).decode("utf-8", "replace")
+    return sif.read(item).decode("utf-8", "replace")

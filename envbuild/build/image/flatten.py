@@ -21,10 +21,9 @@ from envbuild.build.image.write import METADATA
 from envbuild.errors import IntegrityError, UsageError
 from envbuild.formats.file_copy import copy_into
 from envbuild.formats.file_tree import merge_parts, tree_digest
-from envbuild.formats.sif_reader import PARTITION, SIGNATURE, SifFile, SifObject, read_sif
+from envbuild.formats.sif_reader import OVERLAY, PARTITION, SifFile, SifObject, read_sif
 from envbuild.formats.sif_writer import (
     CYCLONEDX_JSON,
-    OVERLAY,
     SBOM,
     SifPart,
     data_object,
@@ -96,15 +95,13 @@ def _data_objects(sif: SifFile, note: ImageNote) -> tuple[SifPart, ...]:
         METADATA: _flat_metadata,
     }
     kept = []
-    with sif.path.open("rb") as file:
-        for item in sif.objects:
-            if item.data_type in (PARTITION, SIGNATURE):
-                continue
-            file.seek(item.offset)
-            content = file.read(item.size)
-            content = changes[item.name](content) if item.name in changes else content
-            extra = CYCLONEDX_JSON if item.data_type == SBOM else b""
-            kept.append(data_object(item.data_type, item.name, content, extra=extra))
+    for item in sif.unsigned:
+        if item.data_type == PARTITION:
+            continue
+        content = sif.read(item)
+        content = changes[item.name](content) if item.name in changes else content
+        extra = CYCLONEDX_JSON if item.data_type == SBOM else b""
+        kept.append(data_object(item.data_type, item.name, content, extra=extra))
     return tuple(kept)
 
 

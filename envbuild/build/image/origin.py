@@ -24,19 +24,16 @@ def embedded_lock_digest(image: Path) -> str | None:
     None where it says nothing, or is none.
     """
     try:
-        objects = read_sif(image).objects
+        sif = read_sif(image)
     except UsageError:
         return None
-    with image.open("rb") as file:
-        for item in objects:
-            if item.name != NOTE and item.data_type != DEFINITION:
-                continue
-            file.seek(item.offset)
-            found = _read_digest(
-                file.read(min(item.size, MOST)).decode("utf-8", "replace"), note=item.name == NOTE
-            )
-            if found is not None:
-                return found
+    for item in sif.objects:
+        if item.name != NOTE and item.data_type != DEFINITION:
+            continue
+        text = sif.read(item, MOST).decode("utf-8", "replace")
+        found = _read_digest(text, note=item.name == NOTE)
+        if found is not None:
+            return found
     return None
 
 

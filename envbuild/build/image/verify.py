@@ -33,8 +33,7 @@ from envbuild.errors import UsageError
 from envbuild.formats.file_tree import Part, TreeEntry, compare_trees, merge_parts, tree_digest
 from envbuild.formats.oci_layer import WHITEOUT
 from envbuild.formats.sif_frame import frame_digest, strange_frame
-from envbuild.formats.sif_reader import PARTITION, SIGNATURE, SifObject, image_digest, read_sif
-from envbuild.formats.sif_writer import OVERLAY
+from envbuild.formats.sif_reader import OVERLAY, SifObject, image_digest, read_sif
 from envbuild.formats.squashfs_reader import SquashImage, read_tree
 from envbuild.host import count_processors
 from envbuild.lock.digest import lock_digest
@@ -99,8 +98,7 @@ def recorded_digest(image: Path, store: Store) -> str | None:
 
 def _own_objects(image: Path) -> list[tuple[int, str, int]]:
     """Return type, name and size of each object that was not added by signing."""
-    found = [item for item in read_sif(image).objects if item.data_type != SIGNATURE]
-    return [(item.data_type, item.name, item.size) for item in found]
+    return [(item.data_type, item.name, item.size) for item in read_sif(image).unsigned]
 
 
 def verify_image(path: Path, lock: Lock, order: BuildSpec | None, context: Context) -> Verification:
@@ -237,10 +235,7 @@ def root_partitions(path: Path) -> tuple[SifObject, ...]:
     sif = read_sif(path)
     if sif.primary is None:
         raise UsageError("has no root file system to compare", where=path)
-    overlays = [
-        item for item in sif.objects if item.data_type == PARTITION and item.partition == OVERLAY
-    ]
-    return (sif.primary, *overlays)
+    return (sif.primary, *sif.overlays)
 
 
 def _of_wheels(assembled: Assembled) -> dict[str, TreeEntry]:

@@ -68,11 +68,7 @@ class BaseContainer:
         result = self.context.runner(replace(command, on_line=on_line), check=False)
         if result.code != 0:
             failure = explain_failure(result)
-            raise ToolFailedError.of(
-                result,
-                failure.what,
-                hint=failure.hint,
-            )
+            raise ToolFailedError.of(result, failure.what, hint=failure.hint)
         return result
 
 
@@ -114,11 +110,6 @@ def write_root(
             lambda file: write_squashfs(file, tree, parts, epoch=0, compressor=codec.compressor),
             machine=machine,
         )
-        write_sif(
-            out,
-            [object_],
-            machine=machine,
-            epoch=0,
-            identity=" ".join(part.part.key for part in root),
-        )
+        identity = " ".join(part.part.key for part in root)
+        write_sif(out, [object_], machine=machine, epoch=0, identity=identity)
         path.chmod(0o644)  # where root runs this, its containers are another user
