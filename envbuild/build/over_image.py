@@ -31,7 +31,7 @@ from envbuild.build.pinned_compressor import running_codec
 from envbuild.context import Context
 from envbuild.formats.file_tree import Tree, TreeEntry, TreeMerger, merge_parts
 from envbuild.formats.oci_layer import WHITEOUT
-from envbuild.formats.sif_writer import OVERLAY
+from envbuild.formats.sif_reader import OVERLAY
 from envbuild.formats.squashfs_reader import SquashImage
 from envbuild.formats.squashfs_writer import write_squashfs
 from envbuild.host import count_processors
