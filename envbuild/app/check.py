@@ -87,7 +87,7 @@ def check_and_save(
 ) -> Report:
     """Check an image and save the report."""
     project = project_folder(source, context) if request.with_project else None
-    needed = needed_modules(project) if project and is_only_recipe(source) else {}
+    needed = needed_modules(project) if project and _is_only_recipe(source) else {}
     read_digest = known_digest if image.recorded is None else fresh_digest
     image = replace(image, digest_of=lambda path: read_digest(path, context.store))
     basis = CheckBasis(
@@ -111,7 +111,7 @@ def check_and_save(
     return report
 
 
-def is_only_recipe(source: Source | None) -> bool:
+def _is_only_recipe(source: Source | None) -> bool:
     """Tell whether a recipe is for the whole project: beside others it may be for a part of it."""
     return source is not None and sum(1 for _ in source.path.parent.glob("*.toml")) == 1
 

@@ -71,7 +71,7 @@ def plan_entry(
     scratch = () if dry_run else _scratch_bind(context)
     layer = find_layer(found, context)
     runtime = layer.on_runtime(context.runtime) if layer else context.runtime
-    pip_note, manager = _pip_note(found), changing_manager(argv)
+    pip_note, manager = _pip_note(found), _changing_manager(argv)
     # where that file is, pip prints it, and changes nothing
     if manager and found.path.is_file() and not (manager == "pip" and pip_note):
         name = found.source.recipe.name if found.source else "NAME"
@@ -91,7 +91,7 @@ def plan_entry(
     )
 
 
-def changing_manager(argv: Sequence[str]) -> str | None:
+def _changing_manager(argv: Sequence[str]) -> str | None:
     """Return the package manager that a command asks to install, remove or update something."""
     if not CHANGING & set(argv):
         return None

@@ -19,12 +19,12 @@ def write_own_lock(source: Source, lock: Lock, context: Context) -> Path:
 
     Return the path.
     """
-    target = own_lock_path(source, context)
+    target = _own_lock_path(source, context)
     write_text(target, write_lock(lock))
     return target
 
 
-def own_lock_path(source: Source, context: Context) -> Path:
+def _own_lock_path(source: Source, context: Context) -> Path:
     """Return where the lock of a recipe is written: never into envbuild's own installation."""
     settings = context.settings
     target = source.lock

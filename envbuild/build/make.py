@@ -131,13 +131,13 @@ def prepare_build(
             files=files,
             root=root,
             target=target or work / f"{order.recipe.name}.sif",
-            scratch=scratch_folder(work),
+            scratch=_scratch_folder(work),
             tmpdir=temporary,
             log=context.store.new_log(order.recipe.name),
         )
 
 
-def scratch_folder(work: Path) -> Path:
+def _scratch_folder(work: Path) -> Path:
     """Make the folder that a build sees as /tmp: writable for every user id of its namespace."""
     folder = work / "tmp"
     folder.mkdir()

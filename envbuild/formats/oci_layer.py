@@ -58,7 +58,7 @@ def open_layer(path: Path) -> Iterator[tuple[HashedStream, tarfile.TarFile]]:
     """Yield a layer's tar (plain, gzip or zstd) for one pass, and the stream under it."""
     with path.open("rb") as raw:
         size = path.stat().st_size
-        stream = HashedStream(open_decompressed(raw), size)
+        stream = HashedStream(_open_decompressed(raw), size)
         with open_tar(stream, size, mode="r|") as tar:
             yield stream, tar
 
@@ -73,7 +73,7 @@ def finish_layer(stream: HashedStream, diff_id: str | None, what: str, where: st
         )
 
 
-def open_decompressed(raw: IO[bytes]) -> Any:
+def _open_decompressed(raw: IO[bytes]) -> Any:
     """Return a stream of the tar inside, by its first bytes: media types lie."""
     start = raw.read(4)
     raw.seek(0)

@@ -177,7 +177,7 @@ def _predecessor(job: str, site: Site, settings: Settings) -> Record | None:
         ) from error
 
 
-def visible_folders(site: Site, settings: Settings, binds: tuple[Bind, ...]) -> Paths:
+def _visible_folders(site: Site, settings: Settings, binds: tuple[Bind, ...]) -> Paths:
     """Return the folders that the container sees at their own path, as far as is known here."""
     folders = []
     for text in site.shown_folders:
@@ -193,7 +193,7 @@ def check_visible(job: Job, site: Site, settings: Settings, binds: tuple[Bind, .
     words = tuple(dict.fromkeys(itertools.chain(*(job.rows or (job.argv,)))))
     check_stage(job.intent.stage, settings.cwd)
     shown = (
-        *visible_folders(site, settings, binds),
+        *_visible_folders(site, settings, binds),
         *(settings.cwd / name for name in job.intent.stage),
     )
     links = check_inputs(words, job.intent.inputs, settings.cwd, shown)

@@ -124,7 +124,7 @@ def ask(argv: Texts, context: Context, *, patience: float = PATIENCE) -> Result:
 def write_script(job: Job, site: Site, settings: Settings, key: str) -> Path:
     """Write the script into ``.envbuild/jobs`` and return its path."""
     path = job_folder(settings.cwd) / f"{key}.sh"
-    job = replace(job, key=key, umask=read_umask(), image=_stamped(job.image, settings.cwd))
+    job = replace(job, key=key, umask=_read_umask(), image=_stamped(job.image, settings.cwd))
     write_text(path, render(job, site, scheduler_of(site)), mode=0o755)
     return path
 
@@ -280,7 +280,7 @@ def refusal(site: Site, result: Result) -> ToolFailedError:
     )
 
 
-def read_umask() -> str:
+def _read_umask() -> str:
     """Return this process's mask of permissions (proc(5), Umask), which a job of PBS does not inherit."""
     try:
         text = Path("/proc/self/status").read_text("ascii", "replace")

@@ -37,7 +37,7 @@ def channel_urls(settings: Settings, name: str) -> Texts:
     user's .condarc, then from conda's own default.  Raises UsageError for a channel that the
     settings do not allow, and for an address that is no URL.
     """
-    require_allowed(settings, name)
+    _require_allowed(settings, name)
     urls = settings.channels.get(name) or (_condarc_url(settings, name),)
     for url in urls:
         parts = urlsplit(url)
@@ -52,7 +52,7 @@ def channel_urls(settings: Settings, name: str) -> Texts:
     return tuple(url.rstrip("/") for url in urls)
 
 
-def require_allowed(settings: Settings, name: str) -> None:
+def _require_allowed(settings: Settings, name: str) -> None:
     """Raise UsageError for a channel that [conda] of the settings does not allow, by name."""
     allowed = settings.channels_allowed
     if allowed is not None and name not in allowed:

@@ -114,13 +114,13 @@ def _read_local(folder: Path, page: str) -> tuple[Link, ...]:
         raise NetworkError(f"cannot be read: {error.strerror}", where=path) from error
 
 
-def index_variable(name: str) -> str:
+def _index_variable(name: str) -> str:
     """Return the variable with an extra index's address, for settings without a password."""
     return "ENVBUILD_INDEX_" + re.sub("[^A-Z0-9]", "_", name.upper())
 
 
 def _named_index(settings: Settings, name: str) -> str:
-    variable = index_variable(name)
+    variable = _index_variable(name)
     if settings.environment.get(variable):
         return _require_url(settings.environment[variable], variable)
     if name in settings.indexes:

@@ -83,7 +83,7 @@ def cached_part(key: str, store: Store) -> CachedPart | None:
     index = store.layer(key)
     blob = index.with_suffix(".blob")
     try:
-        part = read_index(index)
+        part = _read_index(index)
         found = blob.stat()
         # the index is written last: a younger blob was written by somebody else
         untouched = found.st_mtime_ns <= index.stat().st_mtime_ns
@@ -110,7 +110,7 @@ def is_cached(key: str, store: Store) -> bool:
     return index.is_file() and index.with_suffix(".blob").is_file()
 
 
-def read_index(path: Path) -> Part:
+def _read_index(path: Path) -> Part:
     """Read a part's index.
 
     Raises IntegrityError for a damaged one, OSError for one that cannot be read.
@@ -185,7 +185,7 @@ def layer_items(store: Store) -> Iterator[StoredItem]:
     for index in sorted((store.root / LAYOUT / "layers").glob("*.index")):
         blob = index.with_suffix(".blob")
         try:
-            part = read_index(index)
+            part = _read_index(index)
             yield StoredItem(path=blob, size=part.size, sha256=part.sha256, parts=(index, blob))
         except (OSError, IntegrityError):
             yield StoredItem(path=blob, size=-1, sha256="", parts=(index, blob))

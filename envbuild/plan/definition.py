@@ -36,7 +36,7 @@ def plan_definition(recipe: Recipe, lock: Lock) -> Definition:
         header: Pairs = (("Bootstrap", "scratch"),)
         setup = _setup_lines(lock)
     else:
-        header = image_header(lock)
+        header = _image_header(lock)
         setup = shell.pass_network(debian=bool(lock.debian), conda=bool(lock.conda))
     return Definition(
         comment=_comment_lines(recipe, lock),
@@ -82,7 +82,7 @@ def is_before_cuda_key(base: LockedBase) -> bool:
     )
 
 
-def image_header(lock: Lock) -> Pairs:
+def _image_header(lock: Lock) -> Pairs:
     """Return the header that starts from the locked image, wherever it is built."""
     reference = parse_reference(lock.base.reference)
     kind, source = reference.kind, reference.name

@@ -34,19 +34,19 @@ class ShelfConfig(TomlTable, frozen=True, kw_only=True):
     require_signed: bool = False
 
 
-def config_file(settings: Settings) -> Path:
+def _config_file(settings: Settings) -> Path:
     """Return the file that lists the shelves."""
     return settings.config.parent / "shelves.toml"
 
 
-def signers_file(name: str, settings: Settings) -> Path:
+def _signers_file(name: str, settings: Settings) -> Path:
     """Return where the allowed signers of a shelf are pinned."""
     return settings.config.parent / "shelves" / f"{name}.signers"
 
 
 def read_shelves(settings: Settings) -> dict[str, ShelfConfig]:
     """Return the user's shelves by name.  Raises UsageError for a file that is wrong."""
-    path = config_file(settings)
+    path = _config_file(settings)
     if not path.is_file():
         return {}
     data, text = read_toml(path)
@@ -68,10 +68,10 @@ def add_shelf(name: str, shelf: ShelfConfig, signers: Path | None, settings: Set
     """Add a shelf, with a copy of its allowed signers that its writers cannot change."""
     require_name(name)
     if signers is not None:
-        write_text(signers_file(name, settings), read_signers(signers))
+        write_text(_signers_file(name, settings), read_signers(signers))
     _write_shelves({**read_shelves(settings), name: shelf}, settings)
     if signers is None:
-        signers_file(name, settings).unlink(missing_ok=True)
+        _signers_file(name, settings).unlink(missing_ok=True)
 
 
 def remove_shelf(name: str, settings: Settings) -> ShelfConfig:
@@ -80,10 +80,10 @@ def remove_shelf(name: str, settings: Settings) -> ShelfConfig:
     shelf = known.pop(name, None)
     if shelf is None:
         raise UsageError(
-            f'there is no shelf "{name}"{closest(name, known)}', where=str(config_file(settings))
+            f'there is no shelf "{name}"{closest(name, known)}', where=str(_config_file(settings))
         )
     _write_shelves(known, settings)
-    signers_file(name, settings).unlink(missing_ok=True)
+    _signers_file(name, settings).unlink(missing_ok=True)
     return shelf
 
 
@@ -95,7 +95,7 @@ def _write_shelves(known: Mapping[str, ShelfConfig], settings: Settings) -> None
             lines.append("pinned = true")
         if shelf.require_signed:
             lines.append("require-signed = true")
-    write_text(config_file(settings), "\n".join(lines) + "\n")
+    write_text(_config_file(settings), "\n".join(lines) + "\n")
 
 
 def open_shelf(name: str, settings: Settings, runner: Runner) -> ShelfClient:
@@ -105,7 +105,7 @@ def open_shelf(name: str, settings: Settings, runner: Runner) -> ShelfClient:
         hint = "envbuild shelf add SHELF URL" if not known else None
         raise UsageError(f'there is no shelf "{name}"{closest(name, known)}', hint=hint)
     shelf = known[name]
-    signers = signers_file(name, settings) if shelf.pinned else None
+    signers = _signers_file(name, settings) if shelf.pinned else None
     if signers is not None:
         read_signers(signers)  # a lost file must not turn into "anybody may sign"
     return ShelfClient(

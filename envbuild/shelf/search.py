@@ -63,12 +63,12 @@ def search_entries(
             if _fits_filters(found.entry, framework=framework, gpu=gpu, cuda=cuda):
                 behind = name in known and found.entry.number < known[name].number
                 state = "refused: rolled back" if behind else ""
-                ranked.append((rank, search_result(library.name, found, state)))
+                ranked.append((rank, _search_result(library.name, found, state)))
     ranked.sort(key=lambda item: (item[0], item[1].name, item[1].shelf))
     return tuple(result for _, result in ranked)
 
 
-def search_result(shelf: str, stored: StoredEntry, state: str = "") -> SearchResult:
+def _search_result(shelf: str, stored: StoredEntry, state: str = "") -> SearchResult:
     """Return the row of an entry."""
     entry, about = stored.entry, stored.entry.about
     last = max(entry.verdicts, key=lambda one: (one.target is None, one.when), default=None)

@@ -67,25 +67,25 @@ class Store:
 
     def base(self, digest: str) -> Path:
         """Return where the tar of a bootstrapped root is kept."""
-        return self._find(f"bases/{file_name_of(digest)}.tar")
+        return self._find(f"bases/{_file_name_of(digest)}.tar")
 
     def facts(self, digest: str) -> Path:
         """Return where the facts read out of the image with this digest are kept."""
-        return self._find(f"facts/{file_name_of(digest)}.json")
+        return self._find(f"facts/{_file_name_of(digest)}.json")
 
     def scheme(self, digest: str, python: str) -> Path:
         """Return the file that says where a Python of the image installs packages."""
         return self._find(
-            f"facts/{file_name_of(digest)}{file_name_of(python).replace('/', '-')}.scheme"
+            f"facts/{_file_name_of(digest)}{_file_name_of(python).replace('/', '-')}.scheme"
         )
 
     def image(self, key: str) -> Path:
         """Return the path of a built image; its key is of lock digest, mode and packing."""
-        return self._find(f"images/{file_name_of(key)}.sif")
+        return self._find(f"images/{_file_name_of(key)}.sif")
 
     def record(self, key: str) -> Path:
         """Return where the record of an image that is put together from layers is kept."""
-        return self._find(f"images/{file_name_of(key)}.json")
+        return self._find(f"images/{_file_name_of(key)}.json")
 
     def delivery(self, key: str) -> Path:
         """Return where it is noted which image was put under a name."""
@@ -125,7 +125,7 @@ class Store:
 
     def verdicts(self, digest: str) -> Path:
         """Return the folder of an image's check reports, which may not be there."""
-        return self.root / LAYOUT / "verdicts" / file_name_of(digest)
+        return self.root / LAYOUT / "verdicts" / _file_name_of(digest)
 
     def folder(self, name: str) -> Path:
         """Return (and make) a named working folder of the store, such as "logs"."""
@@ -181,8 +181,8 @@ class Store:
         from filelock import FileLock, Timeout
 
         folder = self.folder("locks")
-        path = folder / f"{file_name_of(key)}.lock"
-        holder = folder / f"{file_name_of(key)}.holder"
+        path = folder / f"{_file_name_of(key)}.lock"
+        holder = folder / f"{_file_name_of(key)}.holder"
         mode = 0o664 if is_shared(folder) else 0o644
         lock = FileLock(path, mode=mode)
         with os_errors_as(path):
@@ -244,7 +244,7 @@ def claim_folder(parent: Path, purpose: str, *, remember: Path | None = None) ->
         os.close(handle)
 
 
-def file_name_of(digest: str) -> str:
+def _file_name_of(digest: str) -> str:
     """Turn ``sha256:abc…`` into a file name."""
     return digest.replace(":", "-")
 

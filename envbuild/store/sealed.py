@@ -35,7 +35,7 @@ def seal_path(path: Path) -> Path:
 def commit_sealed(temporary: Path, final: Path) -> None:
     """Give a file its final name and write its hash.  Raises SpaceError or HostError."""
     with temporary.open("rb") as file:
-        sha256 = hash_stream(file)
+        sha256 = _hash_stream(file)
     seal_path(final).unlink(missing_ok=True)  # it would belong to another file for a moment
     commit_file(temporary, final)
     write_bytes(seal_path(final), sha256.encode(), mode=0o444)
@@ -62,7 +62,7 @@ def is_sealed(path: Path) -> bool:
     expected = sealed_hash(path)
     try:
         with path.open("rb") as file:
-            return expected is not None and hash_stream(file) == expected
+            return expected is not None and _hash_stream(file) == expected
     except OSError:
         return False
 
@@ -82,7 +82,7 @@ def hash_file(path: Path, advance: Callable[[int], None] | None = None) -> str:
         return "sha256:" + hash_rest(file, advance)
 
 
-def hash_stream(file: BinaryIO) -> str:
+def _hash_stream(file: BinaryIO) -> str:
     """Return the sha256 (hex) of an open file, which is at its start again afterwards.
 
     A file that this process hashed before is not read again while the kernel says that nobody wrote
@@ -108,7 +108,7 @@ def _state(file: BinaryIO) -> tuple[int, ...]:
 
 def require_hash(file: BinaryIO, sha256: str | None, name: str) -> None:
     """Raise IntegrityError unless an open file has this hash; None is no hash."""
-    if hash_stream(file) != sha256:
+    if _hash_stream(file) != sha256:
         what = f"{name} was changed in the store"
         raise IntegrityError(
             what, hint="envbuild store verify finds and removes what is damaged; then start again"

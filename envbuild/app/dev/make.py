@@ -125,7 +125,7 @@ def add_to_layer(place: LayerPlace, content: LayerContent, context: Context) -> 
     """
     started = time.monotonic()
     old = _take_record(place, context)
-    whole = join_content(old, content)
+    whole = _join_content(old, content)
     if not (whole.packages or whole.editable):
         hint = f"envbuild add --dev {place.name} PKG"
         raise UsageError("which package? the layer is empty", hint=hint)
@@ -158,7 +158,7 @@ def with_packages(found: FoundImage, packages: Texts, context: Context) -> Found
     What the image's development layer holds is in it too.
     """
     record = read_own_record(found.layer, context.store) if found.layer else None
-    whole = join_content(record, LayerContent(packages=packages))
+    whole = _join_content(record, LayerContent(packages=packages))
     plan = _plan_layer(found, whole, record.lock if record else None, context)
     folder = context.store.folder("dev")
     with context.store.lock(f"dev-{plan.key}", context.report):
@@ -170,7 +170,7 @@ def with_packages(found: FoundImage, packages: Texts, context: Context) -> Found
     return replace(found, mounted=MountedLayer(path=kept, binds=binds))
 
 
-def join_content(record: DevRecord | None, content: LayerContent) -> LayerContent:
+def _join_content(record: DevRecord | None, content: LayerContent) -> LayerContent:
     """Return what a layer holds with what is added: a line replaces that of the same package."""
     before = record.packages if record else ()
     names = {requirement_name(line) for line in content.packages}

@@ -86,7 +86,7 @@ def plan_job(request: JobRequest, context: Context) -> tuple[Job, Site, FoundIma
     for told in _recipe_notes(found, settings):
         context.report.say(f"note: {told}")
     intent = _make_intent(request, site, found, context)
-    if unfit := find_unfit(found, intent, site):
+    if unfit := _find_unfit(found, intent, site):
         context.report.say(f"note: {unfit}")
     argv = request.argv
     if not argv:
@@ -191,7 +191,7 @@ def _recipe_command(found: FoundImage, name: str) -> Texts:
     return command
 
 
-def find_unfit(found: FoundImage, intent: Intent, site: Site) -> str | None:
+def _find_unfit(found: FoundImage, intent: Intent, site: Site) -> str | None:
     """Say why a job's image does not start at the site, or computes on no GPU there."""
     runtime = site.runtime_without_zstd
     if runtime is not None and _compressor_of(found.path) == "zstd":
@@ -211,7 +211,7 @@ def _compressor_of(image: Path) -> str | None:
 
 def refuse_unfit(found: FoundImage, intent: Intent, site: Site) -> None:
     """Raise UsageError for an image that does not start at the site, or uses no GPU there."""
-    unfit = find_unfit(found, intent, site)
+    unfit = _find_unfit(found, intent, site)
     if unfit is None:
         return
     if "zstd" in unfit:

@@ -27,7 +27,7 @@ REFERENCE = re.compile(
 )
 
 
-def open_all(context: Context) -> list[ShelfClient]:
+def _open_all(context: Context) -> list[ShelfClient]:
     """Open all shelves of this user.  Raises UsageError where there is none."""
     known = read_shelves(context.settings)
     if not known:
@@ -42,7 +42,7 @@ def open_reachable(context: Context) -> list[ShelfClient]:
     """
     reachable: list[ShelfClient] = []
     failures: list[tuple[str, EnvbuildError]] = []
-    for library in open_all(context):
+    for library in _open_all(context):
         failure = _reading_failure(library)
         if failure is None:
             reachable.append(library)
@@ -67,14 +67,14 @@ def open_only_shelf(context: Context, shelf: str | None) -> ShelfClient:
     """Open the shelf of that name, or the only one there is.  Raises UsageError for several."""
     if shelf is not None:
         return open_shelf(shelf, context.settings, context.runner)
-    every = open_all(context)
+    every = _open_all(context)
     if len(every) > 1:
         names = ", ".join(library.name for library in every)
         raise UsageError("you have several shelves", hint=f"name one of: {names}")
     return every[0]
 
 
-def split_name(text: str) -> tuple[str | None, str, str | None]:
+def _split_name(text: str) -> tuple[str | None, str, str | None]:
     """Take SHELF/NAME@DIGEST apart; shelf and digest may be left out."""
     found = REFERENCE.fullmatch(text)
     if found is None:
@@ -91,7 +91,7 @@ def find_library(context: Context, text: str) -> tuple[ShelfClient, str, str | N
 
     Raises UsageError where no shelf, or more than one, has the name.
     """
-    shelf, name, digest = split_name(text)
+    shelf, name, digest = _split_name(text)
     if shelf is not None:
         return open_shelf(shelf, context.settings, context.runner), name, digest
     reachable = open_reachable(context)
@@ -151,7 +151,7 @@ def write_entry(context: Context, name: str, *, with_image: bool, force: bool) -
     context.report.say(f"{entry.title}: {signed_by(entry)}")
     for path, data in files.items():
         write_bytes(cwd / path, data)
-    adopt_verdicts(entry, context)
+    _adopt_verdicts(entry, context)
     if not with_image:
         return [*files]
     target = cwd / f"{bare}.sif"
@@ -180,7 +180,7 @@ def fetch_entry_image(
         raise IntegrityError("its image was made from another lock", where=entry.title)
 
 
-def adopt_verdicts(entry: VerifiedEntry, context: Context) -> None:
+def _adopt_verdicts(entry: VerifiedEntry, context: Context) -> None:
     """Keep the published verdicts as if they had been made here.
 
     Only where a pinned key signed them, and there are none.
@@ -195,7 +195,7 @@ def adopt_verdicts(entry: VerifiedEntry, context: Context) -> None:
 def published_before(entry: VerifiedEntry, target: Path, context: Context) -> UnnamedImage | None:
     """Return the file as an image where it is the published one already, else None."""
     described = entry.stored.entry.image
-    adopt_verdicts(entry, context)
+    _adopt_verdicts(entry, context)
     if described is None or not matching_output(target, context.store, _output_key(described)):
         return None
     return UnnamedImage(path=target, digest=described.digest, built=False)

@@ -19,7 +19,7 @@ def write_pages(context: Context, folder: Path, shelf: str | None) -> int:
     """Write the pages of one shelf, say which names are refused, and return how many pages there are."""
     library = open_only_shelf(context, shelf)
     with context.report.stage(f"read {library.name}"):
-        found = tuple(entry_pages(library, commands_for(library.name, context)))
+        found = tuple(entry_pages(library, _commands_for(library.name, context)))
     with context.report.stage("write the pages"):
         count = write_site(folder, library.name, found)
     for leaf in found:
@@ -28,7 +28,7 @@ def write_pages(context: Context, folder: Path, shelf: str | None) -> int:
     return count
 
 
-def commands_for(shelf: str, context: Context) -> Callable[[Entry], Sequence[PageCommand]]:
+def _commands_for(shelf: str, context: Context) -> Callable[[Entry], Sequence[PageCommand]]:
     """Return what tells the commands of an entry; the sites are read once."""
     sites = read_sites(sorted(site_files(context.settings)), context.settings, context.report)
     open_sites = [(name, site) for name, site in sites.items() if not site.site.retired]

@@ -64,7 +64,7 @@ def kernel_name(name: str, site: str | None) -> str:
     return f"{PREFIX}{name}-on-{host}"
 
 
-def kernel_folder(name: str, prefix: Path | None, settings: Settings) -> Path:
+def _kernel_folder(name: str, prefix: Path | None, settings: Settings) -> Path:
     """Return the folder of a kernel (jupyter_core, jupyter_data_dir).
 
     Raises UsageError for one that a kernel spec cannot name.
@@ -89,7 +89,7 @@ def write_kernel(request: KernelRequest, context: Context) -> Path:
     found = find_image(request.image, context)
     warn_of_old_image(found, context)
     name = kernel_name(name_of_image(found), request.site)
-    folder = kernel_folder(name, request.prefix, context.settings)
+    folder = _kernel_folder(name, request.prefix, context.settings)
     _check_own(folder)
     node = _plan_node_kernel(request, folder, context) if request.site else None
     packages = choose_packages(found, "ipykernel", request.options.packages, context)
@@ -139,7 +139,7 @@ def _write_relay(kernel: NodeKernel, folder: Path) -> None:
 
 def remove_kernel(name: str, prefix: Path | None, context: Context) -> Path:
     """Remove a kernel of ours; return its folder.  Raises UsageError where there is none."""
-    folder = kernel_folder(name, prefix, context.settings)
+    folder = _kernel_folder(name, prefix, context.settings)
     if not folder.exists():
         raise UsageError("there is no such kernel", where=folder)
     _check_own(folder)

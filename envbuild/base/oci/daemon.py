@@ -21,7 +21,7 @@ VARIABLES = ("DOCKER_HOST", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH")
 
 
 @contextmanager
-def open_engine(settings: Settings) -> Iterator[Any]:
+def _open_engine(settings: Settings) -> Iterator[Any]:
     """Lend a client of the engine that the usual variables name.
 
     Raises HostError without the docker package, where no engine answers, and for what the engine
@@ -63,7 +63,7 @@ def save_image(reference: BaseReference, target: Path, settings: Settings) -> No
     name = (
         reference.name if ":" in reference.name.rpartition("/")[2] else f"{reference.name}:latest"
     )
-    with open_engine(settings) as client:
+    with _open_engine(settings) as client:
         try:
             image = client.images.get(name)
         except docker.errors.ImageNotFound as error:

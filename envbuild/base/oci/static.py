@@ -34,7 +34,7 @@ PROGRAM = re.compile(
 )
 
 
-def is_read(path: str, size: int, *, named: frozenset[str] = frozenset()) -> bool:
+def _is_read(path: str, size: int, *, named: frozenset[str] = frozenset()) -> bool:
     """Tell whether facts need a file's content; ``named`` are paths in variables."""
     path = f"/{path}"
     if PROGRAM.search(path):
@@ -45,7 +45,7 @@ def is_read(path: str, size: int, *, named: frozenset[str] = frozenset()) -> boo
     return path in named or KEPT.search(path) is not None
 
 
-def named_files(environment: Variables) -> frozenset[str]:
+def _named_files(environment: Variables) -> frozenset[str]:
     """Return the paths of pip's files that variables name."""
     values = f"{environment.get('PIP_CONSTRAINT', '')} {environment.get('PIP_CONFIG_FILE', '')}"
     return frozenset(word for word in values.split() if word.startswith("/"))
@@ -219,4 +219,4 @@ def _pth_folders(tree: Tree, site: str) -> list[str]:
 
 def keep_file(environment: Variables) -> partial[bool]:
     """Return the test that a tree keeps files' contents by."""
-    return partial(is_read, named=named_files(environment))
+    return partial(_is_read, named=_named_files(environment))

@@ -77,7 +77,7 @@ class SeenByActivation:
     set_by_recipe: Texts
 
 
-def plan_conda(
+def _plan_conda(
     lock: Lock, hidden: Marks, codec: Codec, is_cached: IsCached
 ) -> tuple[PlannedPart, ...]:
     """Return the parts of a lock's conda packages, then those of their bytecode.
@@ -101,32 +101,32 @@ def stored_conda(
     The keys of a base that is not packed are "".
     """
     below = seen.below
-    planned = plan_conda(lock, hidden, codec, lambda key: is_cached(key, store))
+    planned = _plan_conda(lock, hidden, codec, lambda key: is_cached(key, store))
     kept = [cached_part(part.key, store) for part in planned]
     whole = tuple(part for part in kept if part is not None)
     if not planned or len(whole) < len(planned) or not all(below):
         return planned
     conda = CondaParts(planned=planned, kept=whole)
-    script = link_script(lock, linked_by_name(lock, conda), codec.compressor)
+    script = link_script(lock, _linked_by_name(lock, conda), codec.compressor)
     if script is not None:
-        part = plan_scripts(script, below, conda, lock, codec)
+        part = _plan_scripts(script, below, conda, lock, codec)
         made = cached_part(part.key, store)
         if made is None:
             return (*planned, replace(part, state="to run"))
         conda = conda.and_also(part, made)
-    last = plan_environment(lock, seen, conda, codec)
+    last = _plan_environment(lock, seen, conda, codec)
     state: State = "stored" if is_cached(last.key, store) else "to run"
     return (*conda.planned, replace(last, state=state))
 
 
-def linked_by_name(lock: Lock, conda: CondaParts) -> dict[str, CachedPart]:
+def _linked_by_name(lock: Lock, conda: CondaParts) -> dict[str, CachedPart]:
     """Return the linked packages by their names."""
     names = {package.sha256: package.name for package in lock.conda}
     pairs = zip(conda.planned, conda.kept, strict=True)
     return {names[part.inputs[0]]: kept for part, kept in pairs if part.kind == "conda"}
 
 
-def plan_scripts(
+def _plan_scripts(
     script: OverlayScript, below: Sequence[str], conda: CondaParts, lock: Lock, codec: Codec
 ) -> PlannedPart:
     """Return the part of what the packages' own scripts change."""
@@ -135,7 +135,7 @@ def plan_scripts(
     return PlannedPart("conda", "captured", script.name, key, keys, "stored")
 
 
-def plan_environment(
+def _plan_environment(
     lock: Lock, seen: SeenByActivation, conda: CondaParts, codec: Codec
 ) -> PlannedPart:
     """Return the part of what activating does, and of the environment's history."""
@@ -197,19 +197,19 @@ class CondaAssembly:
         """Return the whole environment; what the store lacks of it is made."""
         conda, codec = self.link(), self.packing.codec
         below = [part.part.key for part in self.below]
-        script = link_script(self.lock, linked_by_name(self.lock, conda), codec.compressor)
+        script = link_script(self.lock, _linked_by_name(self.lock, conda), codec.compressor)
         if script is not None:
             root = (*self.below, *conda.kept)
             made = run_captured(script, root, self.lock.base, self.packing, self.context)
-            conda = conda.and_also(plan_scripts(script, below, conda, self.lock, codec), made)
+            conda = conda.and_also(_plan_scripts(script, below, conda, self.lock, codec), made)
         seen = SeenByActivation(below=below, config=self.config, set_by_recipe=self.set_by_recipe)
-        planned = plan_environment(self.lock, seen, conda, codec)
+        planned = _plan_environment(self.lock, seen, conda, codec)
         made = provide_part(planned.key, self.packing, lambda writer: self._activate(conda, writer))
         return conda.and_also(planned, made)
 
     def link(self) -> CondaParts:
         """Return the packages of the lock alone, linked and compiled."""
-        planned = plan_conda(self.lock, self.hidden, self.packing.codec, lambda _: True)
+        planned = _plan_conda(self.lock, self.hidden, self.packing.codec, lambda _: True)
         marks = [self._hide(part) for part in planned if part.kind == "hidden"]
         linked = self._link_all(planned)
         modules = self._compile(planned, linked)

@@ -58,14 +58,14 @@ def made_again(order: BuildSpec, context: Context) -> Iterator[tuple[Path, Conte
     with context.store.work("rebuild") as work:
         # an empty store: nothing that was packed before can hide a difference
         clean = replace(context, store=Store(work / "store"))
-        give_files(order.lock, context.store, clean.store)
+        _give_files(order.lock, context.store, clean.store)
         again = replace(order, target=work / f"{order.recipe.name}.sif")
         with building(again, clean):
             pass
         yield again.target, clean
 
 
-def give_files(lock: Lock, store: Store, other: Store) -> None:
+def _give_files(lock: Lock, store: Store, other: Store) -> None:
     """Give another store the locked files that the first one has, by name or as copies."""
     wanted = base_files(lock, store)
     for items in (lock.python, lock.debian, lock.conda, lock.files):

@@ -74,10 +74,10 @@ def runtime_files(
     before = dict(inherited.environment)
     own = before.pop("90-environment.sh", "#!/bin/sh\n")
     exports = "".join(f"{line}\n" for line in export_lines(definition))
-    runscript = inherited.runscript or shell_script(())
+    runscript = inherited.runscript or _shell_script(())
     if definition.runscript:
-        runscript = shell_script(definition.runscript)
-    all_labels = image_labels(definition, inherited)
+        runscript = _shell_script(definition.runscript)
+    all_labels = _image_labels(definition, inherited)
     files = {
         "Singularity": text,
         **{f"env/{name}": script for name, script in before.items()},
@@ -87,17 +87,17 @@ def runtime_files(
         "runscript": runscript,
         "runscript.help": "\n".join(definition.help) + "\n",
         "startscript": "#!/bin/sh\n",
-        "test": shell_script(definition.test),
+        "test": _shell_script(definition.test),
     }
     return {**files, **{f"actions/{name}": ACTION + line for name, line in ACTIONS.items()}}
 
 
-def shell_script(lines: Sequence[str]) -> str:
+def _shell_script(lines: Sequence[str]) -> str:
     """Return lines as a shell script."""
     return "\n".join(("#!/bin/sh", *lines)) + "\n"
 
 
-def image_labels(definition: Definition, inherited: BaseConfig = NO_CONFIG) -> dict[str, str]:
+def _image_labels(definition: Definition, inherited: BaseConfig = NO_CONFIG) -> dict[str, str]:
     """Return the labels; none of ours tells a time or a host."""
     return {
         **dict(inherited.labels),

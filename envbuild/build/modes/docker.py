@@ -49,7 +49,7 @@ class Docker:
         Raises HostError where there is no engine.
         """
         engine = _find_engine(runtime)
-        tag = image_tag(request.name, request.lock)
+        tag = _image_tag(request.name, request.lock)
         env = {**runtime.environment, "DOCKER_BUILDKIT": "1", "BUILDKIT_PROGRESS": "plain"}
         context = str(request.files.parent)
         build = (
@@ -82,7 +82,7 @@ class Docker:
         )
 
 
-def image_tag(name: str, lock: Lock) -> str:
+def _image_tag(name: str, lock: Lock) -> str:
     """Return the name under which the engine keeps the image.
 
     The recipe's, and the lock's digest as its tag.

@@ -57,14 +57,14 @@ class Fakeroot:
                 sandbox=self._sandbox,
                 reads=None
                 if self._sandbox
-                else [*filter(None, (request.root,)), *base_paths(request.definition)],
+                else [*filter(None, (request.root,)), *_base_paths(request.definition)],
                 test=False,
             ),
         )
         return (command,)
 
 
-def base_paths(definition: str) -> list[Path]:
+def _base_paths(definition: str) -> list[Path]:
     """Return the file or folder on this machine that a definition starts from."""
     return [Path(found) for found in re.findall(r"^From: (/.*)$", definition, re.MULTILINE)[:1]]
 

@@ -221,7 +221,7 @@ def cached_roots(lock: Lock, store: Store) -> frozenset[str]:
     )
 
 
-def runs_inside(recipe: Recipe, lock: Lock) -> bool:
+def _runs_inside(recipe: Recipe, lock: Lock) -> bool:
     """Tell whether assembling an image has to run something as root in it.
 
     Lines of shell, or Debian's scripts.
@@ -281,7 +281,7 @@ def _mode_blockers(
             yield f"{NO_IDS} to make a Debian root with"
         if MODES[mode].needs_ids and not may:
             yield f"{NO_IDS} to unpack a Debian root with"
-    if MODES[mode].is_assembled and runs_inside(recipe, lock):
+    if MODES[mode].is_assembled and _runs_inside(recipe, lock):
         yield from _blockers_inside(host)
     if MODES[mode].is_layered and host.layers is not None:
         yield f"{host.layers}, and an image of layers cannot be run without"

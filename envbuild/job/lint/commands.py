@@ -61,7 +61,7 @@ def find_no_folder(script: BatchScript) -> Iterator[LintFinding]:
     )
 
 
-def asks_for_gpu(script: BatchScript) -> bool:
+def _asks_for_gpu(script: BatchScript) -> bool:
     """Tell whether the job asks for a GPU."""
     for _, name, value in script.options:
         if name in ("--gres", "--gpus", "--gpus-per-node", "--gpus-per-task", "--tres-per-node"):
@@ -73,7 +73,7 @@ def asks_for_gpu(script: BatchScript) -> bool:
 
 def find_no_nv(script: BatchScript) -> Iterator[LintFinding]:
     """Find a container without --nv in a job with a GPU."""
-    if not asks_for_gpu(script):
+    if not _asks_for_gpu(script):
         return
     # a flag may be in a variable
     if re.search(r"--(?:nv|rocm|nvccli)\b|APPTAINER_NV|SINGULARITY_NV", "\n".join(script.lines)):
@@ -148,7 +148,7 @@ def find_early_ranks(script: BatchScript) -> Iterator[LintFinding]:
 def find_chosen_cards(script: BatchScript) -> Iterator[LintFinding]:
     """Find CUDA_VISIBLE_DEVICES by hand, in a job whose GPUs the scheduler hands out."""
     found = script.find_command(r"(?<![\w#])CUDA_VISIBLE_DEVICES=[\"']?\d")
-    if found and asks_for_gpu(script):
+    if found and _asks_for_gpu(script):
         reason = "the scheduler says which GPUs are yours; numbers of your own may be another job's"
         yield LintFinding(
             kind="chosen-gpus",

@@ -55,7 +55,7 @@ def node_local_function(site: Site) -> str:
     )
 
 
-def several_containers(job: Job) -> bool:
+def _several_containers(job: Job) -> bool:
     """Tell whether a node runs several containers whose processes share memory with each other."""
     return job.intent.launcher in ("mpi", "lightning")
 
@@ -115,7 +115,7 @@ def _environment(job: Job, site: Site, scheduler: Scheduler) -> list[str]:
     """Return the lines that hand variables in, under the prefix of either runtime."""
     patterns = [*PASSED, *scheduler.features.shell.passed]
     patterns += RANKS if job.intent.launcher != "single" else ()
-    patterns += MPI if several_containers(job) else ()
+    patterns += MPI if _several_containers(job) else ()
     lines = []
     if job.allocation.cpus is not None:
         # else every process of a node would start a thread per core of the whole node
@@ -187,13 +187,13 @@ def _block(words: list[str], *, end: str) -> list[str]:
 
 def _home_of(job: Job) -> str:
     """Return the home inside: containers that share the host's /tmp have the scratch folder."""
-    return '"$scratch"' if several_containers(job) else HOME
+    return '"$scratch"' if _several_containers(job) else HOME
 
 
 def _seal_words(job: Job) -> list[str]:
     """Return the options that keep the host's variables and folders out of the container."""
     place = ["--home", _home_of(job), "--pwd", '"$PWD"']
-    if several_containers(job):
+    if _several_containers(job):
         # ranks of one node meet in /dev/shm, and find their daemon's files in the host's folder
         # for temporary files; a contained /dev has a shm of its own
         shared = ["--bind", '"${TMPDIR:-/tmp}:${TMPDIR:-/tmp}:rw"']
@@ -242,7 +242,7 @@ def _exec_line(job: Job, site: Site, scheduler: Scheduler) -> str:
 
 def _site_folders(job: Job, site: Site) -> list[str]:
     """Return the folders that the site shows to every job: paths, or variables with a $."""
-    more = site.mpi.binds if several_containers(job) else ()
+    more = site.mpi.binds if _several_containers(job) else ()
     return list(dict.fromkeys((*site.shown_folders, *more)))
 
 

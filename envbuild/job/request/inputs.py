@@ -35,7 +35,7 @@ class UnreadablePath:
     real: Path
 
 
-def find_unreadable(
+def _find_unreadable(
     words: Iterable[str], folder: Path, visible: Iterable[Path]
 ) -> tuple[UnreadablePath, ...]:
     """Return the paths among words of a command, links inside them included, that no bind shows.
@@ -110,7 +110,7 @@ def check_inputs(
                 hint="[job] inputs are paths from the project folder",
             )
     seen = tuple(visible)
-    missing = find_unreadable((*words, *declared), folder, seen)
+    missing = _find_unreadable((*words, *declared), folder, seen)
     if missing:
         first = missing[0]
         places = dict.fromkeys(

@@ -250,7 +250,7 @@ def _lost(record: Record, site: Site, status: Status, project: Path) -> HostErro
     )
     code = f" (exit code {status.code})" if status.code else ""
     job = f"job {record.id}{_missing_tasks(record, project)}"
-    evidence = next((line for path in logs if (line := find_evidence(path))), None)
+    evidence = next((line for path in logs if (line := _find_evidence(path))), None)
     if record.cancelled:
         what = f"job {record.id} was cancelled{'' if logs else ' before it started'}"
     elif evidence:
@@ -288,7 +288,7 @@ def _missing_tasks(record: Record, project: Path) -> str:
     return f", task {', '.join(missing[:MOST_NAMED])}{more},"
 
 
-def find_evidence(path: Path) -> str | None:
+def _find_evidence(path: Path) -> str | None:
     """Return the last line of a log that says why the job was ended; None where none does."""
     try:
         with path.open("rb") as file:

@@ -42,12 +42,12 @@ def _page_or_refusal(
 ) -> EntryPage:
     try:
         taken = fetch_entry(library, name)
-        return page_of(taken, library.history(name), library, tuple(commands(taken.stored.entry)))
+        return _page_of(taken, library.history(name), library, tuple(commands(taken.stored.entry)))
     except EnvbuildError as error:
         return EntryPage(name=name, refused=str(error))
 
 
-def page_of(
+def _page_of(
     taken: VerifiedEntry,
     history: Sequence[StoredEntry],
     library: ShelfClient,
@@ -84,18 +84,18 @@ def page_of(
         lock=entry.locked,
         image=image,
         direct=about.direct,
-        proofs=list_proofs(history),
+        proofs=_list_proofs(history),
         roots=dependency_tree(lock),
         tiles=lay_out_treemap(layers),
         sizes=tuple(sizes),
-        history=tuple(list_history(history, library)),
+        history=tuple(_list_history(history, library)),
         commands=commands,
         recipe=taken.recipe_text,
         post=taken.recipe.system.post,
     )
 
 
-def list_proofs(history: Sequence[StoredEntry]) -> tuple[CheckProof, ...]:
+def _list_proofs(history: Sequence[StoredEntry]) -> tuple[CheckProof, ...]:
     """Return the newest lock's verdicts by GPU, driver, target and level, newest first."""
     locked = history[-1].entry.locked
     found: dict[tuple[str, str, str, str], CheckProof] = {}
@@ -113,7 +113,7 @@ def list_proofs(history: Sequence[StoredEntry]) -> tuple[CheckProof, ...]:
     return tuple(sorted(found.values(), key=lambda proof: proof.day, reverse=True))
 
 
-def list_history(history: Sequence[StoredEntry], library: ShelfClient) -> Iterator[HistoryEntry]:
+def _list_history(history: Sequence[StoredEntry], library: ShelfClient) -> Iterator[HistoryEntry]:
     """Yield the history of a name, newest first, with what changed in the lock each time."""
     locks: dict[str, Lock] = {}
 
