@@ -94,7 +94,7 @@ class FoundImage:
             return OldImage(reason=reason, remedy=f"envbuild lock {name} && envbuild make {name}")
         if self.origin is None or self.origin == lock_digest(self.lock):
             return None
-        own = _lock_inside(self.path)
+        own = lock_inside(self.path)
         if own is not None and same_image(own, self.lock):
             return None
         reason = f"it was made from another lock than {self.source.lock.name}"
@@ -229,11 +229,11 @@ def cuda_of_image(found: FoundImage) -> str | None:
         return None
     lock = found.lock
     if found.source is None or not found.source.lock.is_file():
-        lock = _lock_inside(found.path)
+        lock = lock_inside(found.path)
     return cuda_of(lock) if lock else None
 
 
-def _lock_inside(image: Path) -> Lock | None:
+def lock_inside(image: Path) -> Lock | None:
     """Return the lock that an image carries, None where it has none that can be read."""
     from envbuild.build.image.embedded import read_embedded_info  # late: exec reads no image
 

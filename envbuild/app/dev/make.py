@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
+import msgspec
 from msgspec import structs
 
 from envbuild.app.dev.layer import (
@@ -23,10 +24,9 @@ from envbuild.app.dev.layer import (
     require_name,
     write_record,
 )
-from envbuild.app.image import FoundImage, find_image
+from envbuild.app.image import FoundImage, find_image, lock_inside
 from envbuild.app.make import MakeRequest, make_locked
 from envbuild.base.digests import known_digest, known_sha256
-from envbuild.build.image.embedded import read_embedded_info
 from envbuild.build.over_image import LayerSpec, write_layer
 from envbuild.build.packages.editable import (
     EditableProject,
@@ -36,7 +36,7 @@ from envbuild.build.packages.editable import (
 )
 from envbuild.build.pinned_compressor import running_codec
 from envbuild.context import Context
-from envbuild.errors import EnvbuildError, HostError, UsageError
+from envbuild.errors import HostError, UsageError
 from envbuild.lock.decide.decide import decide_lock
 from envbuild.lock.decide.options import LockOptions
 from envbuild.lock.model import Lock
@@ -208,7 +208,7 @@ def _plan_layer(
     if found.path.is_dir():
         raise UsageError("a sandbox is changed in itself", where=found.path)
     projects = tuple(read_project(folder) for folder in content.editable)
-    below = _embedded_lock(found.path)
+    below = lock_inside(found.path)
     source = _layer_source(found, content, projects, below, context)
     old = before or below
     if old is not None:  # what packs is this machine's own: a layer is not to be made again
@@ -217,7 +217,8 @@ def _plan_layer(
     lock = decide_lock(source, LockOptions(old=old), context, today)
     digest = known_digest(found.path, context.store)
     codec = running_codec(lock.packer, context)
-    inputs = [digest, codec.name, *(p.sha256 for p in lock.installed), *map(repr, projects)]
+    inputs = [digest, codec.name, *(p.sha256 for p in lock.installed)]
+    inputs += [_project_key(project) for project in projects]
     key = hash_text("\n".join(inputs))
     return _LayerPlan(
         found=found,
@@ -231,11 +232,10 @@ def _plan_layer(
     )
 
 
-def _embedded_lock(image: Path) -> Lock | None:
-    try:
-        return read_embedded_info(image).lock
-    except EnvbuildError:
-        return None
+def _project_key(project: EditableProject) -> str:
+    # plain values: no name in the code is in the key
+    texts = [project.name, project.version, str(project.folder), str(project.root)]
+    return msgspec.json.encode([texts, project.requires, project.scripts]).decode()
 
 
 def _layer_source(
