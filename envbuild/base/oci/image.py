@@ -34,7 +34,7 @@ def image_facts(
 ) -> BaseFacts:
     """Return the facts of an image whose manifest is in the store, kept by its digest.
 
-    ``bring`` fetches the layers and is called only where the facts are not known yet.
+    ``download_missing`` fetches the layers and is called only where the facts are not known yet.
     """
     kept = cached_facts(image.digest, context.store)
     if kept is not None:
