@@ -217,7 +217,12 @@ def gather_evidence(
     written = sources.written if sources else {}
     static = plan.static_request(expected)
     imports = plan.imports_request(
-        expected, uses=used.names, gpu=inside.gpu, compiles=compiles, written=written
+        expected,
+        uses=used.names,
+        needed=used.needed,
+        gpu=inside.gpu,
+        compiles=compiles,
+        written=written,
     )
     libraries = plan.libraries_request()
     driver = plan.driver_request() if inside.gpu else None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Any
 
 import msgspec
@@ -22,6 +23,8 @@ from envbuild.data.tables import (
     load_sonames,
 )
 from envbuild.names import Texts
+from envbuild.project.code.reads import Name
+from envbuild.project.code.uses import ARGUMENTS
 
 HASH_LIMIT = 4 * 1024 * 1024
 """Bytes up to which code is hashed at level "quick"; all else is compared by size, as is said."""
@@ -47,7 +50,7 @@ FAMILIES = (*(f"lib{name}.so.*" for name in _FAMILIES), "libcuda.so*")
 
 IMPORT_SECONDS = 180
 """For each module that is imported."""
-IMPORT_PARTS = ("preamble", "distributions", "errors", "child", "beginnings", "calls")
+IMPORT_PARTS = ("preamble", "distributions", "errors", "child", "beginnings", "calls", "bodies")
 """What the probe of imports needs of ``probes/shared/``."""
 TOOLKITS = ("/usr/local/cuda*",)
 """Where images have a CUDA toolkit beside the wheels."""
@@ -136,6 +139,7 @@ def imports_request(
     gpu: bool = False,
     compiles: bool = False,
     written: Mapping[str, Texts] | None = None,
+    needed: Iterable[Name] = (),
 ) -> ProbeRequest:
     """Ask whether the framework, the direct requirements and the recipe's own list import.
 
@@ -144,17 +148,22 @@ def imports_request(
     under one that can do nothing (stub_driver), unless this machine has a real one (``gpu``).
     ``compiles`` tells that the project uses torch.compile or Triton, which have programs too;
     others are for names that the project takes, for packages that were asked for, or for what the
-    project has in its text (``written``: the expression and what it found).
+    project has in its text (``written``: the expression and what it found), or calls in each of its
+    programs (``needed``).
     """
     used, found = dict(uses or {}), dict(written or {})
     deep = expected.level != "quick"
     stub = deep and not gpu
     entries: list[EntryPoint] = []
+    calls: dict[str, list[str]] = {}
     for entry in load_entry_points().entry:
         # each mark of a row narrows when it is tried
         if (entry.full and not deep) or (entry.driver and not stub):
             continue
         if (entry.compiles and not compiles) or (entry.written and entry.written not in found):
+            continue
+        calls[entry.name] = _calls_of(entry, needed)
+        if entry.calls and not calls[entry.name]:
             continue
         is_used = not entry.takes or bool({*entry.takes} & {*used.get(entry.module, ())})
         is_asked = not entry.asked or bool({*entry.dists} & {*expected.direct})
@@ -173,6 +182,7 @@ def imports_request(
             "needed": sorted(expected.needed),
             "entries": msgspec.to_builtins(entries),
             "found": found,
+            "calls": calls,
             "lines": msgspec.to_builtins(lines),
             "removed": removed,
             "limit": IMPORT_SECONDS,
@@ -181,6 +191,16 @@ def imports_request(
         limit=IMPORT_SECONDS * (len(expected.direct) + len(expected.imports) + len(used) + 2)
         + 30.0,
     )
+
+
+def _calls_of(entry: EntryPoint, needed: Iterable[Name]) -> list[str]:
+    """Return the arguments of the calls that a row is for and each program makes, as written."""
+    found: list[str] = []
+    for module, name in sorted(needed) if entry.calls else ():
+        called = f"{module}:{ARGUMENTS.sub('()', name)}"
+        if any(fnmatchcase(called, pattern) for pattern in entry.calls):
+            found.append(name.rpartition("(")[2].rstrip(")"))
+    return found
 
 
 def code_request(expected: Expected, *, gpu: bool) -> ProbeRequest | None:

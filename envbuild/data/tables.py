@@ -80,6 +80,7 @@ class EntryPoint(TableRow, frozen=True):
     asked: bool = False
     takes: Texts = ()
     written: str = ""
+    calls: Texts = ()
     compiles: bool = False
     full: bool = False
     driver: bool = False
@@ -94,8 +95,7 @@ class EntryPointTable(TableRow, frozen=True):
 class ImportLine(TableRow, frozen=True):
     """A line that a package prints when it is imported without what it is for (import_lines.toml).
 
-    ``told`` is the text as ``file`` of release ``version`` of the ``wheel`` (the package's own)
-    has it; ``gpu`` tells that it means nothing on a machine without one.
+    ``told`` is its text in ``file`` of ``version`` (of ``wheel``); ``gpu``: nothing without one.
     """
 
     package: str

@@ -150,6 +150,51 @@ class Old:
 old = Old()
 def stop(*rest):
     raise KeyboardInterrupt
+def end_of_life(*rest):
+    raise DeprecationWarning(rest)
+def told():
+    """Say it."""
+    end_of_life("told")
+    return 1
+def rate(one, way="a", *, other=None):
+    one = str(one)
+    if way not in ("a", "b"):
+        raise ValueError("way %s is unknown" % way)
+    if one == "late":
+        raise ValueError("never told")
+    kept = one
+    if kept == "late":
+        raise ValueError("never told")
+    if other is not None:
+        return 1
+    if way == "b":
+        raise ValueError("too late")
+class Trainer:
+    def __init__(self, one, way="a"):
+        self.one = str(one)
+        self.way = way
+        if self.one == "late":
+            raise ValueError("never told")
+        if self.way != "a":
+            raise ValueError("not by way " + self.way)
+    def fit(self, path):
+        return self._fit(path)
+    def _fit(self, path):
+        if path:
+            self.path = path
+        return functools.lost(path)
+    def try_fit(self, path):
+        try:
+            return functools.lost(path)
+        except AttributeError:
+            return None
+    def fit_maybe(self, path):
+        if path:
+            return 1
+        return functools.lost(path)
+class Parts:
+    def __getitem__(self, number):
+        return number
 def choose(one, deep=False):
     if deep:
         import gone_part
@@ -210,6 +255,30 @@ SICK = {
     ),
     "a method of an object": ("parts.old.fit(1, 2)", r"fit\(\) too many positional"),
     "what a chosen argument needs": ("parts.choose(1, deep=True)", "No module named 'gone_part'"),
+    "what begins with a function that only raises": (
+        "parts.told()",
+        "nothing but raise DeprecationWarning",
+    ),
+    "a value that a function refuses": (
+        "parts.rate(1, way='c')",
+        r"rate\(\) refuses its arguments: way c is unknown",
+    ),
+    "a value by position that a function refuses": ("parts.rate(1, 'c')", "way c is unknown"),
+    "a value that an object keeps and refuses": ("parts.Trainer('late', way='c')", "not by way c"),
+    "what a method of the object reads, and is gone": (
+        "trainer = parts.Trainer(1)\ntrainer.fit('a')",
+        r"Trainer._fit\(\) of parts ends: module 'functools' has no attribute 'lost'",
+    ),
+    "an object that is no list": (
+        "kind = parts.Kind(1)\nfor one in kind:\n    print(one)",
+        "'Kind' object is not iterable",
+    ),
+    "an object in a comprehension": (
+        "kind = parts.Kind(1)\nprint([one for one in kind])",
+        "is not iterable",
+    ),
+    "a part of an object": ("kind = parts.Kind(1)\nprint(kind[0])", "is not subscriptable"),
+    "the length of an object": ("kind = parts.Kind(1)\nprint(len(kind))", r"has no len\(\)"),
     "below with": ("with open('a') as file:\n    parts.plain(1, four=4)", "argument 'four'"),
     "below an error that is another one": (
         "try:\n    parts.plain(1, four=4)\nexcept FileNotFoundError:\n    pass",
@@ -250,6 +319,10 @@ HEALTHY = {
     ),
     "tried first": "try:\n    parts.plain(1, four=4)\nexcept TypeError:\n    parts.plain(1)",
     "suppressed": "import contextlib\nwith contextlib.suppress(TypeError):\n    parts.plain(1, four=4)",
+    "a value that a function takes": "parts.rate(1, way='b', other=2)\nparts.rate('late')\nparts.Trainer('late')",
+    "a value that only a run shows": "parts.rate(1, way=str(2))",
+    "what a function tries to read": "trainer = parts.Trainer(1)\ntrainer.try_fit('a')\ntrainer.fit_maybe('a')",
+    "an object of numbered parts": "found = parts.Parts()\nfor one in found:\n    print(one, found[0])",
     "what is not chosen": "parts.choose(1, deep=False)",
 }  # fmt: skip
 
@@ -276,3 +349,40 @@ def test_what_does_not_fit_is_told_without_a_call(name: str, image: Tree, tmp_pa
 @pytest.mark.parametrize("name", HEALTHY)
 def test_what_may_fit_is_not_accused(name: str, image: Tree, tmp_path: Path) -> None:
     assert judge(image, tmp_path, HEALTHY[name]) == {}
+
+
+FORMS = "from fastapi import FastAPI, Form\nname = Form()\n"
+PARSERS = (
+    "class Registry:\n    def lookup(self, name):\n        return name == 'html.parser' or None\n"
+    "builder_registry = Registry()\n"
+)
+SOUP = "from bs4 import BeautifulSoup\nsoup = BeautifulSoup('<p>', {})\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (FORMS, "FastAPI wants python-multipart"),
+        (FORMS.replace("name =", "name = os.environ.get('FORM') or"), ""),
+        (SOUP.format("'lxml'"), "parses by lxml, which is not in the image"),
+        (SOUP.format("features='lxml'"), "parses by lxml"),
+        (SOUP.format("'html.parser'"), ""),
+        (SOUP.format("os.name"), ""),
+        (
+            "from bs4 import BeautifulSoup\ntry:\n    BeautifulSoup('', 'lxml')\nexcept ValueError:\n    pass\n",
+            "",
+        ),
+    ],
+)
+def test_what_a_call_names_has_to_be_there(tmp_path: Path, code: str, words: str) -> None:
+    tree = Tree(tmp_path / "image")
+    tree.install(
+        "fastapi", "1", {"fastapi.py": "def Form(*rest):\n    return rest\nFastAPI = Form\n"}
+    )
+    soup = "class BeautifulSoup:\n    def __init__(self, text, features=None):\n        pass\n"
+    tree.install("beautifulsoup4", "4", {"bs4/__init__.py": soup, "bs4/builder.py": PARSERS})
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "train.py").write_text(f"import os\n{code}")
+    found = failures(tree.check(make_recipe("fastapi", "beautifulsoup4"), project=project))
+    assert words in found.get("entry-points", "") if words else found == {}

@@ -232,7 +232,11 @@ def test_what_is_called_of_a_result_is_told_with_its_maker(tmp_path: Path) -> No
     (tmp_path / "train.py").write_text(RESULTS)
     found = find_uses(tmp_path, attributes=True).names
     calls = {name for taken in found.values() for name in taken if name.endswith(")")}
-    assert calls == {"Kind(0)", "Kind.from_saved(1)", "Kind.from_saved().load(1)"}
+    assert calls == {
+        "Kind(0)",
+        "Kind.from_saved(1,0=%27a%27)",
+        "Kind.from_saved().load(1,0=%27b%27)",
+    }
 
 
 def test_a_folder_without_python_uses_nothing(tmp_path: Path) -> None:

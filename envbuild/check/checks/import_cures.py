@@ -145,7 +145,7 @@ def _cure_of_object(evidence: Evidence, module: str, answer: Imported) -> str | 
 
     The message names neither; the traceback goes through the package that asks last.
     """
-    held = _holder_of(evidence, module)
+    held = holder_of(evidence, module)
     asks = next((name for name in answer.blame if evidence.installed.dist(name)), held)
     dist = evidence.installed.dist(asks)
     if dist is None or lookup.framework_of(asks) is not None:
@@ -159,7 +159,7 @@ def _cure_of_object(evidence: Evidence, module: str, answer: Imported) -> str | 
 
 def cure_of_name(evidence: Evidence, module: str) -> str | None:
     """Say that the package called like a module is not the one that most code takes it from."""
-    held, usual = _holder_of(evidence, module), distribution_of(module)
+    held, usual = holder_of(evidence, module), distribution_of(module)
     top = _top(module)
     for both in evidence.installed.overlaps:
         if (
@@ -179,7 +179,7 @@ def cure_of_name(evidence: Evidence, module: str) -> str | None:
 
 def cure_of_cpu_build(evidence: Evidence, module: str, error: str) -> str | None:
     """Say which build has the GPU's part of a package, where the image has the one without."""
-    held = _holder_of(evidence, module)
+    held = holder_of(evidence, module)
     if not held.endswith("-cpu") or not re.search("gpu|cuda", error, re.IGNORECASE):
         return None
     for row in load_frameworks().exclusive:
@@ -202,7 +202,7 @@ def cure_of_variable(evidence: Evidence, error: str) -> str | None:
 
 def _cure_of_path(evidence: Evidence, module: str) -> str | None:
     """Say that a package that does not import comes from PYTHONPATH, before the image's own."""
-    dist = evidence.installed.dist(_holder_of(evidence, module))
+    dist = evidence.installed.dist(holder_of(evidence, module))
     folders = evidence.installed.environment.get("PYTHONPATH", "").split(":")
     if dist is None or dist.folder not in folders:
         return None
@@ -230,7 +230,7 @@ def _cure_of_python(evidence: Evidence, error: str, module: str) -> str | None:
     own = gone is not None and _top(gone) in sys.stdlib_module_names
     if "circular import" in error or not (own or OLD_PYTHON.search(error)):
         return None  # a file that hides a module of Python is told by the check of sources
-    held, found = _holder_of(evidence, module), evidence.installed
+    held, found = holder_of(evidence, module), evidence.installed
     dist, python = found.dist(held), ".".join(found.python.split(".")[:2])
     what = f"{held} {dist.version}" if dist else held
     return (
@@ -246,7 +246,7 @@ def _cure_of_two(evidence: Evidence, module: str, lacking: str) -> str:
     Which of the two is too old no message tells; the newest of both go together.
     """
     found = evidence.installed
-    asks = _holder_of(evidence, module)
+    asks = holder_of(evidence, module)
     other = likely_distribution(lacking)
     dist = found.dist(other)
     if dist is None or other == asks:
@@ -277,7 +277,7 @@ def _cure_of_symbol(evidence: Evidence, error: str, module: str) -> str:
     other = "torch" if re.search(r"torch|c10|_ZN?K?2at", error) else "what it was built with"
     torch = evidence.installed.dist(other)
     this = f"torch {torch.version}" if torch else "this one"
-    held = _holder_of(evidence, module)
+    held = holder_of(evidence, module)
     return (
         f"the compiled code of {held} is for another release of {other}: take a release of {held} "
         f"that was built for {this}; where the newest fails too, there is none, and nothing mends "
@@ -285,7 +285,7 @@ def _cure_of_symbol(evidence: Evidence, error: str, module: str) -> str:
     )
 
 
-def _holder_of(evidence: Evidence, module: str) -> str:
+def holder_of(evidence: Evidence, module: str) -> str:
     """Return the distribution that a module is of; the module's own name where none says so."""
     top = _top(module)
     held = [name for name, modules in evidence.installed.imports.items() if top in modules]

@@ -16,18 +16,19 @@ from envbuild.check.checks.import_cures import (
     cure_of_requirements,
     cure_of_variable,
     cure_of_version,
+    holder_of,
     lacking_module,
 )
 from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed, skipped
 from envbuild.data import lookup
 from envbuild.data.tables import EntryPoint, load_entry_points
 from envbuild.names import Texts
-from envbuild.project.names import distribution_of, likely_distribution
+from envbuild.project.names import distribution_of
 from envbuild.store.units import count_noun
 
 UNFIT = re.compile(
-    r"^TypeError: \w+\(\) (?:got|missing|too|multiple)|\(\) does nothing but raise"
-    r"|^AttributeError: '\w+' object has no attribute"
+    r"^TypeError: \w+\(\) (?:got|missing|too|multiple)|\(\) (?:does nothing but raise|refuses)"
+    r"|^(?:Attribute|Type)Error: '\w+' object (?:has|is) no"
 )
 """What the probe says of a call, or of an object, that the installed release does not take or have."""
 
@@ -149,7 +150,7 @@ def _cure_of_project(evidence: Evidence, broken: dict[str, Imported]) -> str | N
     module = min(broken)
     answer = broken[module]
     top = module.partition(".")[0]
-    package = likely_distribution(top)
+    package = holder_of(evidence, module)
     change = (
         f"the image's {package} does not have it: change that line of the project, or bound "
         f"{package} to a release that has it"

@@ -6,6 +6,7 @@ shared by the processes of the others, because several of them need it and it is
 compiled code or use a framework), ``modules`` (further import names), ``entries`` (programs for
 packages that open more when they run, data/entry_points.toml; those that want a driver get the one
 of stub_driver), ``found`` (what the expressions of such rows found in the project),
+``calls`` (the arguments of the calls that rows are for),
 ``uses`` (module -> names in it that
 the project takes; tried where a distribution has that module or what it lies in), ``lines``
 (what packages print where their import is good for nothing, data/import_lines.toml),
@@ -108,6 +109,7 @@ def attempt_entry(entry, say):
     """Run one program and say how it went."""
     started = time.time()
     scope = {"note": "", "found": PARAMETERS["found"].get(entry["written"], ())}
+    scope["calls"] = [read_words(shape) for shape in PARAMETERS["calls"].get(entry["name"], ())]
     try:
         if entry["driver"] and not load_stub_driver():
             raise NameError("no driver can be played here")
@@ -134,7 +136,7 @@ def entries_to_try(records):
     for entry in PARAMETERS["entries"]:
         if not any(map(has, entry["dists"])) or not all(map(has, entry["beside"])):
             continue
-        if entry["when"] and not os.environ.get(entry["when"]):
+        if entry["when"] and not fnmatch.filter(map(str.upper, os.environ), entry["when"]):
             continue
         if owners(records, entry["module"]) or module_file(entry["module"]):
             found.append(entry)

@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
+from urllib.parse import quote
 
 Name = tuple[str, str]
 """A module, and a name in it; "" for the module itself."""
@@ -20,6 +21,16 @@ PATCHED = "="
 """Begins a name that the project sets itself, or asks for; alone it stands for the whole module."""
 CALL = "()"
 """Ends a name whose result is meant, or that is called in a way that only a run shows."""
+MOST_SHOWN = 100
+"""Characters of a text that is told as an argument's value."""
+SPACE = re.compile(r"\s")
+WAYS: dict[type[ast.AST], str] = {
+    ast.For: "__iter__",
+    ast.comprehension: "__iter__",
+    ast.Subscript: "__getitem__",
+    ast.Call: "__len__",
+}
+"""The method that a part of a program takes of an object without its name."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 LEAVING = (
     ast.Return,
@@ -130,25 +141,46 @@ def read_names(tree: ast.AST, modules: Mapping[str, Name]) -> Iterator[Name]:
                 ):
                     module, name = _whole_name(asked, known)
                     yield module, PATCHED + name
+                case (
+                    ast.For(iter=held)
+                    | ast.comprehension(iter=held)
+                    | ast.Subscript(value=held, ctx=ast.Load())
+                    | ast.Call(func=ast.Name(id="len"), args=[held])
+                ) if node not in guarded:
+                    module, name = _whole_name(held, known)
+                    if name.endswith(CALL):
+                        yield module, f"{name}.{WAYS[type(node)]}"
                 case ast.Call(func=function) if node not in guarded:
                     module, name = _whole_name(function, known)
                     yield module, f"{name}({_shape_of(node)})"
 
 
 def _shape_of(call: ast.Call) -> str:
-    """Return how many arguments a call has by position, and the names of the others.
+    """Return how many arguments a call has by position, then the names of the others.
 
-    "" where only a run shows them; "=True" says what is known of a value.
+    "" where only a run shows them; "0=" and "name=" say what is known of a value.
     """
     starred = any(isinstance(one, ast.Starred) for one in call.args)
     if starred or any(one.arg is None for one in call.keywords):
         return ""
-    words = [f"{one.arg}{_shown(one.value)}" for one in call.keywords]
-    return ",".join([str(len(call.args)), *words])
+    shown = [f"{number}={_shown(one)}" for number, one in enumerate(call.args)]
+    words = [f"{one.arg}={_shown(one.value)}" for one in call.keywords]
+    known = [word for word in shown if not word.endswith("=")]
+    return ",".join([str(len(call.args)), *known, *(word.rstrip("=") for word in words)])
 
 
 def _shown(value: ast.expr) -> str:
-    return "=True" if isinstance(value, ast.Constant) and value.value is True else ""
+    """Return a short text, True, None or "module.NAME" as Python writes it, quoted."""
+    match value:
+        case ast.Constant(value=str(text)) if len(text) <= MOST_SHOWN and not SPACE.search(text):
+            written = repr(text)
+        case ast.Constant(value=bool() | None as one):
+            written = repr(one)
+        case ast.Attribute(value=ast.Name()):
+            written = ast.unparse(value)
+        case _:
+            return ""
+    return quote(written, safe="").replace(".", "%2E")
 
 
 def _scopes(

@@ -47,18 +47,32 @@ def follow_steps(module, wanted):
         name, called, shape = step.rstrip(")").partition("(")
         kinds = part if isinstance(part, list) else [part]
         if made and all(lacks_attribute(one, name, made, called) for one in kinds):
-            said = (kinds[0].__name__, name)
-            return AttributeError("'%s' object has no attribute '%s'" % said)
+            return describe_lack(kinds[0].__name__, name)
         part = find_attribute(kinds[0], name) if len(kinds) == 1 else None
         function, hidden = find_function(part, made)
         if called and function is not None and made != "any":
-            fault = judge_call(function, hidden, shape, name)
+            fault = judge_call(function, hidden, shape, name) or judge_values(part, shape)
+            fault = fault or find_gone(function, kinds[0] if made else part)
             if fault is not None:
                 return fault
         part, made = find_made(part, function) if called else (part, "")
         if part is None:
             break
     return None
+
+
+IMPLICIT = {
+    "__iter__": "is not iterable",
+    "__getitem__": "is not subscriptable",
+    "__len__": "has no len()",
+}
+
+
+def describe_lack(kind, name):
+    """Python's own error where an object lacks a method."""
+    if name in IMPLICIT:
+        return TypeError("'%s' object %s" % (kind, IMPLICIT[name]))
+    return AttributeError("'%s' object has no attribute '%s'" % (kind, name))
 
 
 def find_attribute(part, name):
@@ -97,7 +111,9 @@ def find_made(part, function):
     It is a list where it may be of several.
     """
     if isinstance(part, type):
-        return (part, "exact") if makes_itself(part) else (None, "")
+        if makes_itself(part):
+            return part, "exact"
+        return (part, "any") if list_removed(part) else (None, "")
     inner = inspect.unwrap(function) if function is not None else None
     code = getattr(inner, "__code__", None)
     if code is None or code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE):
@@ -129,11 +145,10 @@ def lacks_attribute(kind, name, made, called):
 
 
 def may_have(kind, name, called):
-    if hasattr(kind, name):
+    if hasattr(kind, name) or (name == "__iter__" and hasattr(kind, "__getitem__")):
         return True
-    for one in kind.__mro__ if called else ():
-        if name in PARAMETERS["removed"].get("%s.%s" % (one.__module__, one.__name__), ()):
-            return False
+    if (called or name in IMPLICIT) and name in list_removed(kind):
+        return False
     asks = hasattr(kind, "__getattr__") or hasattr(type(kind), "__getattr__")
     if asks or kind.__getattribute__ is not object.__getattribute__:
         return True
@@ -147,6 +162,14 @@ def may_have(kind, name, called):
         if not path.endswith(".py") or sets.search(read(path)):
             return True
     return False
+
+
+def list_removed(kind):
+    """What releases took away from a class, and from those that it is made from."""
+    found = []
+    for one in kind.__mro__:
+        found += PARAMETERS["removed"].get("%s.%s" % (one.__module__, one.__name__), ())
+    return found
 
 
 def sets_any(kind):
@@ -164,9 +187,12 @@ def sets_any(kind):
 
 def judge_call(function, hidden, shape, name):
     """The error of a call with so many arguments by position, and with these names."""
-    count, *keywords = shape.split(",")
-    named = {one.partition("=")[0]: None for one in keywords}
-    given = [None] * (int(count) + hidden) if shape else []
+    written = read_shape(shape)
+    values = {one: read_value(text) for one, text in written.items()}
+    named = {one: value for one, value in values.items() if not one.isdigit()}
+    count = int(shape.split(",")[0] or 0)
+    given = [UNKNOWN] * hidden + [values.get(str(one), UNKNOWN) for one in range(count)]
+    given = given if shape else []
     for number, layer in enumerate(find_layers(function)):
         kind = find_only_raise(layer)
         if kind:
@@ -174,9 +200,14 @@ def judge_call(function, hidden, shape, name):
         signature = inspect.signature(bare_function(layer))
         bind = signature.bind if shape and number == 0 else signature.bind_partial
         try:
-            bind(*given, **named)
+            bound = bind(*given, **named)
         except TypeError as error:
             return TypeError("%s() %s" % (name, error))
+        if shape and number == 0:
+            bound.apply_defaults()
+            refused = find_refusal(layer, bound.arguments)
+            if refused is not None:
+                return ValueError("%s() refuses its arguments: %s" % (name, refused))
         given = []
     return None
 
@@ -189,12 +220,23 @@ def bare_function(function):
     return bare
 
 
-def find_only_raise(function):
-    """The error that a function raises whatever it is given; "" where it does more."""
+def find_only_raise(function, below=False):
+    """The error that a function raises whatever it is given; "" where it does more.
+
+    A function that is called first counts as well, where it gets no argument to choose by.
+    """
     syntax = find_syntax(function) if len(function.__code__.co_code) < 300 else None
     if syntax is None:
         return ""
     body = [one for one in syntax.body if not is_text(one)]
+    if not body:
+        return ""
+    told = getattr(body[0], "value", None) if isinstance(body[0], ast.Expr) else None
+    helper = function.__globals__.get(name_of(getattr(told, "func", None)))
+    given = {name_of(node) for node in ast.walk(told)} if told else set()
+    chooses = given & set(function.__code__.co_varnames) and not below
+    if isinstance(helper, types.FunctionType) and not chooses:
+        return find_only_raise(helper, True)
     raised = body[0].exc if len(body) == 1 and isinstance(body[0], ast.Raise) else None
     raised = getattr(raised, "func", raised)
     kind = name_of(raised)
