@@ -194,10 +194,15 @@ class WrongName(TableRow, frozen=True):
 
 
 class SystemNeeds(TableRow, frozen=True):
-    """Debian packages to run with, and to build with."""
+    """Debian packages to run with, and to build with.
+
+    ``compiles`` is what it compiles with nvcc when it runs; ``source`` tells where that stands.
+    """
 
     packages: Texts = ()
     build: Texts = ()
+    compiles: str | None = None
+    source: str | None = None
 
 
 class OldUse(TableRow, frozen=True):

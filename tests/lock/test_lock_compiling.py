@@ -94,3 +94,41 @@ def test_the_compilers_that_init_knows_of_are_told(tmp_path: Path) -> None:
         note
         == "dlib 1.0 is compiled when the image is built: add python3-dev to [system] build-packages"
     )
+
+
+@pytest.mark.parametrize(("apt", "notes"), [((), 1), (("cuda-nvcc-12-4",), 0)])
+def test_what_compiles_when_it_runs_needs_nvcc(
+    apt: tuple[str, ...], notes: int, tmp_path: Path
+) -> None:
+    files = {"setup.py": "setup(ext_modules=[])\n", "csrc/adam.cpp": ""}
+    made = compile_with(tmp_path, files, *apt, name="deepspeed")
+    said = (
+        "deepspeed 1.0 compiles its operators (FusedAdam, CPUAdam) with nvcc when it runs, and the "
+        "base has none: take a base with nvcc (pytorch/pytorch:…-devel, nvcr.io/nvidia/pytorch), "
+        "and g++ and ninja-build of [system]"
+    )
+    assert list(made.notes) == [said][:notes]
+
+
+C_SETUP = "from setuptools import Extension, setup\nsetup(ext_modules=[Extension('x', ['x.c'])])\n"
+RUST = '[build-system]\nrequires = ["maturin>=1"]\nbuild-backend = "maturin"\n'
+
+
+@pytest.mark.parametrize(
+    ("files", "apt", "tools"),
+    [
+        pytest.param({"setup.py": C_SETUP, "x.c": ""}, (), "gcc, g++, python3-dev", id="c"),
+        pytest.param(
+            {"pyproject.toml": RUST, "src/lib.rs": ""}, (), "cargo, gcc, libc6-dev", id="rust"
+        ),
+        pytest.param({"setup.py": C_SETUP, "x.c": ""}, ("gcc-12",), "", id="has-a-compiler"),
+        pytest.param({"pyproject.toml": RUST}, ("gcc",), "cargo, libc6-dev", id="rust-beside-gcc"),
+        pytest.param({"setup.py": C_SETUP}, (), "", id="no-source"),
+        pytest.param({"setup.py": "", "x.c": ""}, (), "", id="nothing-compiles-it"),
+    ],
+)
+def test_a_base_without_the_compiler_of_an_archive_is_told(
+    files: dict[str, str], apt: tuple[str, ...], tools: str, tmp_path: Path
+) -> None:
+    said = f"ext 1.0 is compiled when the image is built: add {tools} to [system] build-packages"
+    assert list(compile_with(tmp_path, files, *apt).notes) == ([said] if tools else [])

@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 
 from envbuild.base.model import BaseFacts
 from envbuild.data.lookup import NVCC_BASE, is_framework
-from envbuild.data.package_tables import load_names
+from envbuild.data.package_tables import SystemNeeds, load_names
 from envbuild.errors import IntegrityError
 from envbuild.limits import reading
 from envbuild.lock.decide.base_description import BaseDescription
@@ -26,6 +26,13 @@ from envbuild.tarread import opened_members
 SETUP_BYTES = 400_000
 GPU_BUILD = re.compile(r"CUDAExtension|nvcc|CUDA_HOME|CUDAToolkit|FORCE_CUDA")
 KERNEL = re.compile(r"""["']([\w./-]+\.cu)["']""")
+SOURCES = (".c", ".cc", ".cpp", ".cxx", ".pyx", ".f", ".f90")
+C_BUILD = re.compile(r"Extension\(|ext_modules|cffi_modules|skbuild|scikit.build|mesonpy|pybind11")
+RUST_BUILD = re.compile(r"maturin|setuptools.rust|rust_extensions")
+C_COMPILER = re.compile(r"(gcc|g\+\+|clang|build-essential)(-[\d.]+)?")
+C_TOOLS = ("gcc", "g++", "python3-dev")
+RUST_TOOLS = ("cargo", "gcc", "libc6-dev")
+NOTHING = SystemNeeds()
 IMPORTS = re.compile(r"^[ \t]*(?:import|from)\s+([A-Za-z_]\w*)", re.MULTILINE)
 
 
@@ -33,11 +40,13 @@ IMPORTS = re.compile(r"^[ \t]*(?:import|from)\s+([A-Za-z_]\w*)", re.MULTILINE)
 class Compiling:
     """What building one archive takes; ``imports`` are frameworks that its setup.py imports.
 
-    ``lacks`` is code for the GPU that its setup.py names and the archive has not.
+    ``lacks`` is code for the GPU that its setup.py names and the archive has not; ``tools`` are
+    Debian packages of the compilers that it calls.
     """
 
     package: Found
     nvcc: bool
+    tools: Texts
     imports: Texts
     lacks: str | None = None
 
@@ -70,7 +79,7 @@ def with_compiling(
 
 
 def compile_notes(found: Collection[Compiling], recipe: Recipe, facts: BaseFacts) -> Texts:
-    """Return what a build will miss: nvcc, or known Debian packages.
+    """Return what a build will miss: nvcc, a compiler, or known Debian packages.
 
     Wheels bring no nvcc: nvidia-cuda-nvcc-cu11 and -cu12 hold ptxas alone, and nvidia-cuda-nvcc 13
     has it where no build looks (read in the wheels 11.8.89, 12.8.93 and 13.0.88).
@@ -99,8 +108,15 @@ def compile_notes(found: Collection[Compiling], recipe: Recipe, facts: BaseFacts
                 f"the base has none. Take {NVCC_BASE}, or its makers' wheels by an index of "
                 "your own ([python] indexes)"
             )
-        row = known.get(one.package.name)
-        gone = [name for name in row.build if name not in debian] if row else []
+        row = known.get(one.package.name, NOTHING)
+        if row.compiles and not has_nvcc:
+            notes.append(
+                f"{named} compiles {row.compiles} with nvcc when it runs, and the base has none: "
+                f"take {NVCC_BASE}, and {' and '.join(row.packages)} of [system]"
+            )
+        # what compiles when it runs compiles nothing before
+        found_out = () if one.nvcc or row.compiles else _missing_tools(one, recipe, debian)
+        gone = [name for name in row.build or found_out if name not in debian]
         if gone:
             names = ", ".join(gone)
             notes.append(
@@ -108,6 +124,16 @@ def compile_notes(found: Collection[Compiling], recipe: Recipe, facts: BaseFacts
                 "build-packages"
             )
     return tuple(notes)
+
+
+def _missing_tools(one: Compiling, recipe: Recipe, debian: Collection[str]) -> Texts:
+    """Return the compilers of an archive, where a Debian base has none."""
+    bootstrap = recipe.base.bootstrap is not None
+    has_compiler = one.tools == C_TOOLS and any(map(C_COMPILER.fullmatch, debian))
+    if has_compiler or not (bootstrap or debian):
+        return ()
+    # an image's Python mostly has its headers
+    return tuple(name for name in one.tools if bootstrap or name != C_TOOLS[-1])
 
 
 def at_hand(found: Collection[Compiling], brought: Collection[Found]) -> frozenset[str]:
@@ -134,10 +160,14 @@ def _look_into(package: Found, path: Path) -> Compiling:
     named = KERNEL.findall(setup)
     lacks = next((one for one in named if not code), None)
     nvcc = bool(code or lacks) and GPU_BUILD.search(setup) is not None
+    in_c = C_BUILD.search(setup) and any(name.endswith(SOURCES) for name in names)
+    tools = C_TOOLS if in_c else ()
+    tools = RUST_TOOLS if RUST_BUILD.search(setup) else tools
     imports = sorted({canonicalize_name(name) for name in IMPORTS.findall(setup)})
     return Compiling(
         package=package,
         nvcc=nvcc,
+        tools=tools,
         imports=tuple(name for name in imports if is_framework(name)),
         lacks=lacks if nvcc else None,
     )
