@@ -33,7 +33,12 @@ from envbuild.project.lists.setup_py import read_setup_py
 from envbuild.project.model import FileFindings, ImportedModule, Requirement
 from envbuild.project.names import FOR_DEVELOPERS
 from envbuild.project.shell.notebook import read_notebook
-from envbuild.project.shell.readme import install_scripts, read_readme, read_script
+from envbuild.project.shell.readme import (
+    install_scripts,
+    launching_modules,
+    read_readme,
+    read_script,
+)
 from envbuild.project.tree import (
     ProjectTree,
     is_about_developing,
@@ -132,7 +137,8 @@ def _gather_folder(root: Path) -> ProjectFindings:
     in_r = r_note(root, tree.r_code)
     notes += [in_r] if in_r else []
     listed = any(findings.requirements for findings in all_findings)
-    found, import_notes = imported_modules(tree, listed=listed)
+    imports, import_notes = imported_modules(tree, listed=listed)
+    by_name = {one.module: one for one in (*imports, *launching_modules(root))}
     if not all_findings and not tree.code and not tree.notebooks:
         raise UsageError(
             "no file here lists what the project needs: no list of requirements, no "
@@ -143,7 +149,7 @@ def _gather_folder(root: Path) -> ProjectFindings:
     return ProjectFindings(
         name=recipe_name(root.resolve().name),
         all_findings=tuple(all_findings),
-        imports=found,
+        imports=tuple(by_name.values()),
         tree=tree,
         notes=(*notes, *import_notes),
         own=frozenset(parts),

@@ -168,3 +168,28 @@ def test_a_readme_names_another_package_with_the_imported_module(tmp_path: Path)
     readme = "```sh\npip install torch==1.5.0 mmcv-full==1.1.5\n```\n"
     write(tmp_path, {"README.md": readme, "train.py": "import mmcv, torch\n"})
     assert dependencies(tmp_path) == ["mmcv-full==1.1.5"]
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        (
+            {"a/README.md": "```sh\ndeepspeed --master_port 60000 \\\n train.py\n```\n"},
+            ["deepspeed"],
+        ),
+        ({"run.sh": "CUDA_VISIBLE_DEVICES=0 accelerate launch train.py\n"}, ["accelerate"]),
+        ({"README.md": "We tried deepspeed train.py too.\n"}, []),
+        ({"README.md": "```sh\npip install deepspeed\n# deepspeed train.py\n```\n"}, []),
+    ],
+)
+def test_the_launcher_of_the_programs_is_needed(
+    tmp_path: Path, files: dict[str, str], expected: list[str]
+) -> None:
+    write(tmp_path, {"train.py": "import torch\n", **files})
+    assert dependencies(tmp_path) == expected
+
+
+def test_the_library_of_a_models_backbone_is_needed(tmp_path: Path) -> None:
+    code = 'import transformers\nname = "facebook/detr-resnet-50"\n'
+    write(tmp_path, {"train.py": code})
+    assert dependencies(tmp_path) == ["timm", "transformers"]

@@ -10,7 +10,7 @@ from packaging.utils import canonicalize_name
 
 from envbuild.base.suggest import framework_name
 from envbuild.project.lists.readme import BLOCK, ITEM, NAMES
-from envbuild.project.model import FileFindings
+from envbuild.project.model import FileFindings, ImportedModule
 from envbuild.project.names import distribution_of, is_known_distribution
 from envbuild.project.shell.installs import read_lines
 from envbuild.project.tree import is_inside, read_text, shown_path
@@ -25,6 +25,31 @@ SCRIPT = re.compile(
     r"|requirements?|deps|dependencies|bootstrap|prepare)([-_.].*)?\.sh|[Mm]akefile"
 )
 """Scripts of the shell that install what a project needs."""
+
+
+STARTS = re.compile(
+    r"^[ \t]*(?:[$>%][ \t]*)?(?:\w+=\S*[ \t]+)*(deepspeed[ \t]+\S[^\n]*\.py|accelerate[ \t]+launch)\b",
+    re.MULTILINE,
+)
+"""Lines that start a program with a launcher, which is of the package of its name."""
+
+
+def launching_modules(root: Path) -> tuple[ImportedModule, ...]:
+    """Return the packages whose launchers start the programs, by README's blocks and scripts."""
+    scripts = [*root.glob("*.sh"), *root.glob("*/*.sh")]
+    readmes = [*(root / name for name in NAMES), *root.glob("*/README.md")]
+    texts = [(path, _joined_lines(path)) for path in scripts if is_inside(path, root)]
+    for path in readmes:
+        blocks = BLOCK.finditer(_joined_lines(path)) if is_inside(path, root) else ()
+        texts += [(path, block[2]) for block in blocks]
+    found = {
+        start.split()[0]: shown_path(path, root)
+        for path, text in reversed(texts)
+        for start in STARTS.findall(text)
+    }
+    return tuple(
+        ImportedModule(module=name, where=where, certain=True) for name, where in found.items()
+    )
 
 
 def read_readme(root: Path) -> FileFindings | None:
