@@ -7,13 +7,15 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
+from packaging.utils import canonicalize_name
+
 from envbuild.base.model import BaseFacts
 from envbuild.data.lookup import is_framework
 from envbuild.names import Texts
 from envbuild.resolve.aliases import doubled_modules
 from envbuild.resolve.couplings import Coupling
 from envbuild.resolve.model import Found
-from envbuild.resolve.stubs import Stubs
+from envbuild.resolve.stubs import Stubs, parse_requirements
 from envbuild.store.units import human_bytes
 
 CUDA_WHEEL = re.compile(r"(nvidia-(?!cutlass-dsl-)[a-z0-9-]+)-cu\d+")
@@ -51,11 +53,18 @@ def find_overlaps(new: Mapping[str, str], stubs: Stubs) -> tuple[FileOverlap, ..
     real = {
         name: stub.real for name, stub in stubs.by_name.items() if stub.hard and not stub.alias_of
     }
+    needed = {
+        canonicalize_name(one.name)
+        for name in real
+        for one in parse_requirements(stubs.by_name[name].requires)
+    }
     found: dict[str, FileOverlap] = {}
     for group, cuda in _sharing_groups({*new, *real}):
-        # what the base holds stays; of new CUDA wheels the one for the newest CUDA stays
+        # what the base holds stays; of new CUDA wheels the one that its framework requires, else
+        # the one for the newest CUDA
         held = next((name for name in group if name in real), None)
-        against = held or (group[-1] if cuda else None)
+        newest = max(group, key=lambda name: (name in needed, name))
+        against = held or (newest if cuda else None)
         for name in group:
             if against is not None and name not in real and name != against:
                 found[name] = FileOverlap(

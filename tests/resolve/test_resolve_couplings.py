@@ -86,7 +86,7 @@ def test_sources_are_named() -> None:
         (
             ("tensorflow-gpu==2.1.0",),
             {
-                "keras<2.4",
+                "keras>=2.3,<2.4",
                 "keras-bert<0.85",
                 "h5py<3",
                 "numpy<2",

@@ -53,6 +53,22 @@ def test_a_release_with_another_cuda_is_refused(index: SyntheticIndex, resolve: 
     ) in error.what
 
 
+def test_what_wants_another_cuda_than_a_chosen_framework_gives_way(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
+    """accelerate brings the newest torch, for CUDA 13; TensorFlow 2.21 takes a range of CUDA 12."""
+    cudnn = "nvidia-cudnn-cu12>=9.3,<10 ; extra == 'and-cuda'"
+    facts = base("tensorflow==2.21.0", requires={"tensorflow": (cudnn,)})
+    index.wheel("nvidia-cudnn-cu12", "9.10.2.21", "9.15.0.1")
+    index.wheel("nvidia-cudnn-cu13", "9.15.0.1")
+    index.wheel("torch", "2.9.1", requires=("nvidia-cudnn-cu12==9.10.2.21",))
+    index.wheel("torch", "2.11.0", requires=("nvidia-cudnn-cu13",))
+    index.wheel("accelerate", "1.0", requires=("torch>=2",))
+    asked = {"framework": "tensorflow[and-cuda]==2.21.*", "protect": ("tensorflow",)}
+    answer = versions(resolve(facts, "accelerate", **asked))
+    assert answer == {"accelerate": "1.0", "torch": "2.9.1", "nvidia-cudnn-cu12": "9.10.2.21"}
+
+
 def test_an_older_release_without_the_files_is_only_proposed(
     index: SyntheticIndex, resolve: Resolve
 ) -> None:

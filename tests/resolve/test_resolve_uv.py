@@ -764,7 +764,7 @@ def test_companion_rule_is_named_with_its_source(index: SyntheticIndex, resolve:
     index.wheel("keras", "2.3.1", "2.10.0", "3.5.0")
     assert versions(resolve(TF21, "keras")) == {"keras": "2.3.1"}
     assert (
-        "keras<2.4 goes with tensorflow 2.1.0 (CODE keras 2.3.1"
+        "keras>=2.3,<2.4 goes with tensorflow 2.1.0 (CODE keras 2.3.1"
         in error_of(resolve, TF21, "keras>=2.10").what
     )
 

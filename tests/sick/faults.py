@@ -1145,7 +1145,7 @@ SICK: list[Sick] = [
     ),
     (
         keras_2_4_on_tensorflow_2_1,
-        {"companions": "keras 2.4.3 does not go with tensorflow 2.1.0: it wants keras<2.4"},
+        {"companions": "keras 2.4.3 does not go with tensorflow 2.1.0: it wants keras>=2.3,<2.4"},
     ),
     (
         jaxlib_newer_than_jax,
