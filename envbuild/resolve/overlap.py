@@ -53,11 +53,8 @@ def find_overlaps(new: Mapping[str, str], stubs: Stubs) -> tuple[FileOverlap, ..
     real = {
         name: stub.real for name, stub in stubs.by_name.items() if stub.hard and not stub.alias_of
     }
-    needed = {
-        canonicalize_name(one.name)
-        for name in real
-        for one in parse_requirements(stubs.by_name[name].requires)
-    }
+    needs = chain.from_iterable(stubs.by_name[name].requires for name in real)
+    needed = {canonicalize_name(one.name) for one in parse_requirements(tuple(needs))}
     found: dict[str, FileOverlap] = {}
     for group, cuda in _sharing_groups({*new, *real}):
         # what the base holds stays; of new CUDA wheels the one that its framework requires, else

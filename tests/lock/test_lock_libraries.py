@@ -145,6 +145,16 @@ def test_cupy_without_its_libraries_is_refused_beside_another_framework_too() ->
     assert len(require_cuda(recipe("torch"), DEBIAN, brought)) == 1
 
 
+def test_a_framework_that_came_along_does_not_stand_for_that_of_the_base() -> None:
+    """rknn-toolkit2 brings torch with CUDA 12, where paddle opens the libraries of 11."""
+    paddle, torch = found("paddlepaddle-gpu", "2.6.2"), found("torch", "2.4.0", via=("rknn",))
+    brought = (paddle, torch, *wheels("cublas-cu12", "cudnn-cu12"))
+    with pytest.raises(NoSolutionError) as caught:
+        require_cuda(recipe("paddlepaddle-gpu==2.6.2"), DEBIAN, brought)
+    assert caught.value.where == '[base] framework = "paddlepaddle-gpu==2.6.2"'
+    assert "its wheel holds no CUDA 11 libraries" in caught.value.what
+
+
 def test_libraries_for_another_cuda_do_not_count() -> None:
     torch = (found("torch", "2.6.0"), *wheels("cublas-cu12", "cudnn-cu12"))
     paddle = found("paddlepaddle-gpu", "2.6.2")

@@ -63,7 +63,8 @@ def require_cuda(recipe: Recipe, facts: BaseFacts, packages: Collection[Found]) 
     others = [found for found in packages if _source_row(found.name) and found not in lacking]
     alone = not others and facts.cuda is None
     for lack in lacks:
-        if (alone or lack.source.only) and lack.found.is_direct:
+        must = alone or lack.source.only or _is_of_base(recipe, lack)
+        if must and lack.found.is_direct:
             raise NoSolutionError(
                 str(lack),
                 where=_where_asked(recipe, lack),
@@ -134,10 +135,15 @@ def _missing_libraries(
     return f"its wheel holds no {which} libraries ({spoken}), nor does the base"
 
 
-def _where_asked(recipe: Recipe, lack: Lack) -> str:
+def _is_of_base(recipe: Recipe, lack: Lack) -> bool:
+    """Whether it is the framework of [base]: another one that came along does not stand for it."""
     own = recipe.base.framework
-    named = own is not None and canonicalize_name(re.split(r"[^\w.-]", own)[0]) == lack.found.name
-    return f'[base] framework = "{own}"' if named else "[python] dependencies"
+    return own is not None and canonicalize_name(re.split(r"[^\w.-]", own)[0]) == lack.found.name
+
+
+def _where_asked(recipe: Recipe, lack: Lack) -> str:
+    named = _is_of_base(recipe, lack)
+    return f'[base] framework = "{recipe.base.framework}"' if named else "[python] dependencies"
 
 
 def _list_hints(lack: Lack, facts: BaseFacts) -> Iterable[str]:

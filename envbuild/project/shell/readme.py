@@ -28,7 +28,8 @@ SCRIPT = re.compile(
 
 
 STARTS = re.compile(
-    r"^[ \t]*(?:[$>%][ \t]*)?(?:\w+=\S*[ \t]+)*(deepspeed[ \t]+\S[^\n]*\.py|accelerate[ \t]+launch)\b",
+    r"^[ \t]*(?:[$>%][ \t]*)?(?:\w+=\S*[ \t]+)*"
+    r"(deepspeed[ \t]+\S[^\n]*\.py|accelerate[ \t]+launch)\b",
     re.MULTILINE,
 )
 """Lines that start a program with a launcher, which is of the package of its name."""
@@ -42,11 +43,10 @@ def launching_modules(root: Path) -> tuple[ImportedModule, ...]:
     for path in readmes:
         blocks = BLOCK.finditer(_joined_lines(path)) if is_inside(path, root) else ()
         texts += [(path, block[2]) for block in blocks]
-    found = {
-        start.split()[0]: shown_path(path, root)
-        for path, text in reversed(texts)
-        for start in STARTS.findall(text)
-    }
+    found: dict[str, str] = {}
+    for path, text in texts:
+        for start in STARTS.findall(text):
+            found.setdefault(start.split()[0], shown_path(path, root))
     return tuple(
         ImportedModule(module=name, where=where, certain=True) for name, where in found.items()
     )
