@@ -84,7 +84,7 @@ From: nvidia/cuda:11.3.1-cudnn8-runtime-ubuntu20.04  # no Python in it
     assert made.recipe.run.environment == {"OMP_NUM_THREADS": "4", "HF_HOME": "/models"}
     assert made.recipe.run.command == ("python3", "t.py")
     said = comments(folder)
-    for line in ("libgl1-mesa-glx is called libgl1 in Debian", "not taken: language-pack-ja is a package of Ubuntu",
+    for line in ("libgl1-mesa-glx is called libgl1 in Debian", "not taken: Debian has no package language-pack-ja",
                  "not taken: wget https://x.invalid/tool.tar.gz (lab.def): a build has no network",
                  "not taken: tar xf tool.tar.gz (lab.def): it needs what a line before it fetches",
                  "not taken: ./configure (lab.def): it needs what a line before it fetches",
@@ -310,3 +310,15 @@ def test_variables_of_a_definition_are_those_of_the_image(tmp_path: Path) -> Non
     environment = drafted(folder).recipe.run.environment
     assert environment == {"OMP_NUM_THREADS": "2", "TOKENIZERS_PARALLELISM": "false"}
     assert "hf_abc" not in comments(folder)
+
+
+@pytest.mark.parametrize("target", ["/app", "/app/", "."])
+def test_what_a_dockerfile_runs_on_the_project_s_files_is_told(target: str, tmp_path: Path) -> None:
+    lines = f"WORKDIR /app\nCOPY . {target}\nRUN chmod -R 777 config\nWORKDIR /opt/x\nRUN touch a\n"
+    text = "FROM python:3.11\nRUN apt-get install -y google-cloud-sdk sox\n" + lines
+    made = drafted(write(tmp_path, {"Dockerfile": text, "train.py": "import numpy\n"})).recipe
+    assert made.system.packages == ("sox",)
+    assert made.system.post == (() if target == "." else ("(cd /opt/x && touch a)",))
+    said = comments(tmp_path)
+    assert "not taken: chmod -R 777 config (Dockerfile): it works on the project's files" in said
+    assert "not taken: Debian has no package google-cloud-sdk" in said

@@ -204,7 +204,7 @@ def test_what_code_needs_and_does_not_import(tmp_path: Path, code: str, module: 
 
 
 @pytest.mark.parametrize(
-    "line", ["from keras.layers.convolutional import Conv2D", "model.compile(Adam(lr=0.1))"]
+    "line", ["from keras.layers.advanced_activations import ELU", "model.compile(Adam(lr=0.1))"]
 )
 def test_keras_2_code_gets_a_tensorflow_with_keras_2(tmp_path: Path, line: str) -> None:
     folder = write(tmp_path, {"train.py": f"import keras\n{line}\n"})

@@ -23,8 +23,9 @@ USES = {
     "protobuf<3.21": "from google.protobuf import descriptor as _descriptor\n"
     "DESCRIPTOR = _descriptor.FileDescriptor(name='x')",
     "tensorflow<2.8": "from tensorflow.python.keras.applications import vgg16",
+    "tensorflow<2.13": "from keras.utils import np_utils",
 }
-OF_FRAMEWORKS = {"torch<2": "1.13", "tensorflow<2.8": ":2.7"}
+OF_FRAMEWORKS = {"torch<2": "1.13", "tensorflow<2.8": ":2.7", "tensorflow<2.13": ":2.12"}
 NEW = """
 import librosa, numpy as np, sklearn.model_selection
 from PIL import Image
@@ -83,6 +84,11 @@ def test_bounds_of_a_list_beside_those_of_code(line: str, drafted_as: str, tmp_p
 def test_an_old_use_bounds_the_framework(bounded: str, tmp_path: Path) -> None:
     base = drafted(write(tmp_path, {"train.py": USES[bounded]})).recipe.base
     assert OF_FRAMEWORKS[bounded] in f"{base.image}{base.framework}"
+
+
+def test_the_oldest_of_two_uses_bounds_the_framework(tmp_path: Path) -> None:
+    files = {"a.py": USES["tensorflow<2.13"], "b.py": USES["tensorflow<2.8"]}
+    assert ":2.7" in (drafted(write(tmp_path, files)).recipe.base.image or "")
 
 
 def test_what_draws_by_tk_gets_debians_package(tmp_path: Path) -> None:

@@ -547,3 +547,22 @@ def test_of_lists_side_by_side_the_one_with_the_framework(tmp_path: Path) -> Non
     assert made.python.dependencies == ("scipy",)
     write(tmp_path, {"requirements.txt": "numpy\n"})  # the root's own list says all
     assert dependencies(tmp_path) == ["numpy"]
+
+
+def test_a_file_called_like_a_package_does_not_hide_it_from_itself(tmp_path: Path) -> None:
+    files = {
+        "train.py": "import torch\nfrom metrics import score\n",
+        "metrics/__init__.py": "from .lpips import score\n",
+        "metrics/lpips.py": "import lpips\nscore = lpips.LPIPS\n",
+    }
+    assert dependencies(write(tmp_path, files)) == ["lpips"]
+    # what only a hook of this name asks for, the project may do without
+    (tmp_path / "metrics/tensorboard.py").write_text(
+        "def log():\n    import torch.utils.tensorboard\n"
+    )
+    (tmp_path / "metrics/__init__.py").write_text(
+        "from .lpips import score\nfrom .tensorboard import log\n"
+    )
+    assert dependencies(tmp_path) == ["lpips"]
+    (tmp_path / "lpips.py").write_text("LPIPS = 1\n")  # this one is imported
+    assert dependencies(tmp_path) == []

@@ -67,6 +67,11 @@ def test_what_others_can_change_is_not_taken(tmp_path: Path, line: str) -> None:
         ("- PyTorch 1.6+", []),
         ("- torchvision 0.7", []),
         ("We trained with PyTorch 1.6.", []),
+        ("* Ubuntu 16.04 with CUDA 10.1 + TensorFlow 1.9", ["tensorflow==1.9.*"]),
+        ("- Python 3.7, PyTorch 1.4, CUDA 10.1", ["torch==1.4.*"]),
+        ("The code was tested on Ubuntu with Python 3.8 and PyTorch 1.8.0.", ["torch==1.8.*"]),
+        ("Tested with PyTorch 1.6 and above.", []),
+        ("- Python 3.7 with torchvision 0.7", []),
         ("- Python 3.7", []),
     ],
 )

@@ -56,7 +56,11 @@ def imported_modules(
         names = {top_module(name) for name in named[path] if not name.startswith(".")}
         files.update(names)
         certain_ones = {name for name, one in found.items() if one.certain}
-        new = {name for name in names - certain_ones if not _is_own(name, tree)}
+        new = {
+            name
+            for name in names - certain_ones
+            if not _is_own(name, tree) or _is_called_like(path, name, tree)
+        }
         if not new:
             continue
         text = source_text(tree.root / path, [], "") or ""
@@ -158,6 +162,18 @@ def top_module(module: str) -> str:
 def _is_own(name: str, tree: ProjectTree) -> bool:
     first = name.split(".", maxsplit=1)[0]
     return is_standard(first) or first in tree.modules or first.startswith("__")
+
+
+def _is_called_like(path: Path, name: str, tree: ProjectTree) -> bool:
+    """Whether a package's file imports what it is called itself, and no other of the project is.
+
+    utils/lpips.py imports lpips: the package of that name, for nothing imports itself.
+    """
+    if path.stem != name or path.with_name("__init__.py") not in tree.code:
+        return False
+    imports = re.search(rf"(?m)^(import|from) {name}\b", read_text(tree.root / path) or "")
+    named = [one for one in tree.code if name in one.with_suffix("").parts]
+    return imports is not None and named == [path]
 
 
 def source_text(path: Path, notes: list[str], shown: str) -> str | None:

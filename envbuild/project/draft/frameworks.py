@@ -9,6 +9,7 @@ from pathlib import Path
 from packaging.specifiers import SpecifierSet
 
 from envbuild.base.suggest import framework_name
+from envbuild.data.lookup import numbers
 from envbuild.project.code.imports import file_written_for
 from envbuild.project.draft.age import keras_2_only, torch_bounds
 from envbuild.project.draft.builder import DraftBuilder, name_few
@@ -127,10 +128,11 @@ def _companion_bound(cleaned: Cleaned, framework: Requirement) -> tuple[str, str
 
 
 def _bound_of_old_use(builder: DraftBuilder, name: str | None) -> tuple[str, str]:
-    for row, used_in in builder.old.items():
-        if row.package == name:
-            return row.bounds, f"{used_in}: {row.what}"
-    return "", ""
+    rows = [row for row in builder.old if row.package == name]
+    if not rows:
+        return "", ""
+    oldest = min(rows, key=lambda row: numbers(row.bounds[1:]) or ())
+    return oldest.bounds, f"{builder.old[oldest]}: {oldest.what}"
 
 
 def _bound_of_tensorflow(builder: DraftBuilder, cleaned: Cleaned) -> tuple[str, str]:

@@ -318,7 +318,9 @@ def for_debian(names: Sequence[str], notes: list[str]) -> Texts:
             notes.append(f"{name} is called {other} in Debian")
             found.append(other)
         else:
-            notes.append(f"not taken: {name} is a package of Ubuntu; Debian has none of this name")
+            notes.append(
+                f"not taken: Debian has no package {name}; it is one of Ubuntu or of its maker"
+            )
     return tuple(dict.fromkeys(found))
 
 

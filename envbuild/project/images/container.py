@@ -15,7 +15,11 @@ from envbuild.names import Pairs, Texts
 from envbuild.project.conda.environment import read_conda
 from envbuild.project.cuda import cuda_of
 from envbuild.project.images.definition import read_stages
-from envbuild.project.images.dockerfile import DockerfileStage, read_dockerfile
+from envbuild.project.images.dockerfile import (
+    DockerfileStage,
+    read_dockerfile,
+    refuse_project_steps,
+)
 from envbuild.project.lists.requirements import read_requirements
 from envbuild.project.model import FileFindings
 from envbuild.project.private import has_secret, is_loader, is_secret_name
@@ -77,9 +81,10 @@ def read_container(path: Path, root: Path) -> FileFindings:
         else _read_definition(text, path, file)
     )
     found = read_lines(parts.lines, file, apart=parts.apart)
+    refuse_project_steps(found, parts.copies)
     found.system += _listed_packages(found, parts, path, root)
     findings = _with_lists(found, parts, path, root)
-    system = [name for name in dict.fromkeys(found.system) if not _is_needless(name)]
+    system = [name for name in dict.fromkeys(found.system) if not NEEDLESS_SYSTEM.fullmatch(name)]
     for_building = [name for name in system if BUILD_SYSTEM.fullmatch(name)]
     python = found.python or findings.python or _python_of(parts.start)
     cuda = found.cuda or findings.cuda or cuda_of(parts.start)
@@ -391,7 +396,3 @@ def _plain_environment(
         ):
             found[name] = value
     return tuple(found.items()), tuple((f"variable {name}", why) for name, why in left.items())
-
-
-def _is_needless(name: str) -> bool:
-    return bool(NEEDLESS_SYSTEM.fullmatch(name))

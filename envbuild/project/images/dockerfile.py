@@ -19,8 +19,9 @@ from spython.main.parse.parsers import DockerParser
 
 from envbuild.errors import UsageError
 from envbuild.limits import KIB, Room, split_words
-from envbuild.names import Texts
+from envbuild.names import Pairs, Texts
 from envbuild.project.private import is_secret_name
+from envbuild.project.shell.installs import ShellFindings
 
 INSTRUCTION = re.compile(r"\s*([A-Za-z]+)(?:\s+(.*))?$", re.DOTALL)
 HERE = re.compile(r"<<-?\s*([\"']?)(\w+)\1")
@@ -32,6 +33,7 @@ FILLED = 256 * KIB
 """Characters of filled in variables of a file: one that names another twice doubles with each."""
 MOST_STAGES = 200
 """Stages of a file: each takes the variables of the one that it starts from."""
+PROJECT_FILES = "it works on the project's files, which are not in the image"
 
 
 @dataclass(slots=True)
@@ -135,6 +137,17 @@ def _read(
         stage.instructions = [*kept, f"ENTRYPOINT {text}"]
     elif word == "cmd" and text:
         stage.instructions.append(f"CMD {text}")
+
+
+def refuse_project_steps(found: ShellFindings, copies: Pairs) -> None:
+    """Take out what a Dockerfile runs in the folder that it copies the project to."""
+    targets = {target for source, target in copies if source in (".", "./")}
+    folders = {target.rstrip("/") for target in targets if target != "/"}
+    for line in tuple(found.post):
+        where = re.match(r"\(cd [\"']?(/[^\s\"']+) && (.*)\)", line)
+        if where is not None and folders & {".", where[1].rstrip("/")}:
+            found.post.remove(line)
+            found.refused.append((where[2][:160], PROJECT_FILES))
 
 
 def _run(text: str, documents: list[str], known: dict[str, str], room: Room) -> list[str]:

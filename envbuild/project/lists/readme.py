@@ -15,11 +15,16 @@ from envbuild.project.tree import ASIDE, read_text, shown_path
 NAMES = ("README.md", "README.rst", "README", "readme.md", "INSTALL.md")
 BLOCK = re.compile(r"^[ \t]*(`{3,16}|~{3,16})[^\n]*\n(.*?)^[ \t]*\1", re.MULTILINE | re.DOTALL)
 RELEASE = re.compile(
-    r"^[ \t]*(?:[-*+]|\d+\.)[ \t]+(?P<name>tensorflow(?:-gpu)?|pytorch|torch|jax)\b[\s(:,]{0,9}"
+    r"(?:^[ \t]*(?:[-*+]|\d+\.)[ \t]+(?:(?:ubuntu|linux|python|cuda)\b[^\n]{0,80}?[\s,;/&+])?"
+    r"|\btested\b[^\n]{0,80}?[\s,;/&+])"
+    r"(?P<name>tensorflow(?:-gpu)?|pytorch|torch|jax)\b[\s(:,]{0,9}"
     r"(?:version\s{0,9})?(?P<sign>==|>=|≥|=|v)?\s{0,9}(?P<release>\d+\.\d+)(?P<rest>[^\n]*)",
     re.MULTILINE | re.IGNORECASE,
 )
-"""An item of a list that begins with a framework and its release: "- PyTorch 1.3.0"."""
+"""An item of a list with a framework's release: "- PyTorch 1.3.0", "- CUDA 9.2 + PyTorch 1.0".
+
+Also what a project was tested with: "Tested on Python 3.7, PyTorch 1.4."
+"""
 INSTALLER = re.compile(r"\b(?:pip|conda|mamba|uv)\d*\s")
 ITEM = re.compile(
     r"^[ \t]*(?:[-*+][ \t]+)?`?(?P<name>[A-Za-z][\w.-]*)`?[ \t]*(?P<sign>[=<>~]=|=)[ \t]*"
