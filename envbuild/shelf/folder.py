@@ -25,7 +25,6 @@ from envbuild.shelf.backend import (
     slot_path,
 )
 from envbuild.shelf.model import SLOT
-from envbuild.store.atomic import sync_folder
 from envbuild.store.sealed import hash_file
 
 STALE = 24 * 3600.0
@@ -138,7 +137,8 @@ class FolderBackend:
                 raise IntegrityError(
                     "changed while it was published", where=source, hint="publish it again"
                 )
-            partial.replace(target)
+            with _holding(self.root, target) as folder:
+                os.replace(partial, target.name, dst_dir_fd=folder)
 
     def piece_path(self, digest: str) -> Path:
         """Return the file of a piece."""
@@ -168,28 +168,27 @@ class FolderBackend:
                 return
         with self._beside() as partial:
             self._write(partial, lambda out: out.write(data))
-            partial.replace(target)
-        sync_folder(target.parent)
+            with _holding(self.root, target) as folder:
+                os.replace(partial, target.name, dst_dir_fd=folder)
+                os.fsync(folder)
 
     def _claim(self, partial: Path, target: Path) -> None:
         self._folder(target.parent)
-        try:
-            os.link(partial, target)
-        except FileExistsError as error:
-            if (
-                partial.stat().st_nlink != 2
-            ):  # an NFS server whose answer was lost had made it (open(2))
-                raise SlotTakenError(target.name) from error
-        except OSError as error:
-            if error.errno not in NO_LINKS:
-                raise
-            what = (
-                "its file system has no hard links, which make two publishers safe from each other"
-            )
-            raise HostError(
-                what, where=self.root, hint="put the shelf on another one, or use a git shelf"
-            ) from error
-        sync_folder(target.parent)
+        with _holding(self.root, target) as folder:
+            try:
+                os.link(partial, target.name, dst_dir_fd=folder)
+            except FileExistsError as error:
+                # an NFS server whose answer was lost had made it (open(2))
+                if partial.stat().st_nlink != 2:
+                    raise SlotTakenError(target.name) from error
+            except OSError as error:
+                if error.errno not in NO_LINKS:
+                    raise
+                what = "its file system has no hard links, which make two publishers safe from each other"
+                raise HostError(
+                    what, where=self.root, hint="put the shelf on another one, or use a git shelf"
+                ) from error
+            os.fsync(folder)
 
     @contextlib.contextmanager
     def _beside(self) -> Iterator[Path]:
@@ -229,14 +228,17 @@ class FolderBackend:
 
     def _repair(self, path: Path) -> None:
         """Give what is ours the mode it should have; what belongs to others is theirs to mend."""
-        found = os.lstat(path)
-        wanted = self._modes()[0 if stat.S_ISDIR(found.st_mode) else 1]
-        if (
-            found.st_uid == os.geteuid()
-            and stat.S_IMODE(found.st_mode) != wanted
-            and not stat.S_ISLNK(found.st_mode)
-        ):
-            path.chmod(wanted)
+        # by the file itself: its name may be a link to another by the next call
+        handle = _open_file(self.root, str(path.relative_to(self.root)), os.O_PATH)
+        try:
+            found = os.fstat(handle)
+            if stat.S_ISLNK(found.st_mode):
+                raise IntegrityError("is a link, which a shelf never holds", where=path)
+            wanted = self._modes()[0 if stat.S_ISDIR(found.st_mode) else 1]
+            if found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) != wanted:
+                Path(f"/proc/self/fd/{handle}").chmod(wanted)
+        finally:
+            os.close(handle)
 
     def _sweep(self) -> None:
         """Remove what killed publishers left, by the file server's clock alone."""
@@ -262,13 +264,24 @@ def _open_folder(root: Path, relative: str) -> int:
     return handle
 
 
-def _open_file(root: Path, relative: str) -> int:
+@contextlib.contextmanager
+def _holding(root: Path, path: Path) -> Iterator[int]:
+    """Lend the folder of a path that is written: its name may be a link by the next call."""
+    try:
+        folder = _open_folder(root, str(path.parent.relative_to(root)))
+    except OSError as error:
+        raise _link_error(error, path.parent) from error
+    try:
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def _open_file(root: Path, relative: str, access: int = os.O_RDONLY) -> int:
     parent, _, name = relative.rpartition("/")
     folder = _open_folder(root, parent)
     try:
-        return os.open(
-            name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder
-        )
+        return os.open(name, access | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     finally:
         os.close(folder)
 

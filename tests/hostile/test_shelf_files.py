@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from envbuild.errors import IntegrityError
+from envbuild.errors import HostError, IntegrityError
 from envbuild.shelf.backend import slot_path
 from tests.shelf.people import Member, member
 
@@ -68,6 +69,33 @@ def test_a_folder_that_is_a_link_is_not_followed(
     (place / name).symlink_to(tmp_path / "elsewhere")
     with pytest.raises(IntegrityError, match="is a link, which a shelf never holds"):
         reader.take()
+    reader.recipe("new")
+    with pytest.raises(IntegrityError, match="is a link, which a shelf never holds"):
+        reader.publish("new")
+
+
+def test_no_mode_of_a_file_elsewhere_is_changed(
+    shelf: tuple[Path, Member], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another member puts a link there after envbuild has looked what it is."""
+    place, publisher = shelf
+    secret, fstat = tmp_path / "secret", os.fstat
+    secret.mkdir(mode=0o700)
+    (place / "names").chmod(0o700)
+
+    def swap(handle: int) -> os.stat_result:
+        found = fstat(handle)
+        if (place / "names").is_dir() and os.path.samestat(found, (place / "names").stat()):
+            (place / "names").rename(place / "was")
+            (place / "names").symlink_to(secret)
+        return found
+
+    monkeypatch.setattr(os, "fstat", swap)
+    publisher.recipe("new")
+    with pytest.raises((IntegrityError, HostError)):
+        publisher.publish("new")
+    assert (place / "names").is_symlink()
+    assert stat.S_IMODE(secret.stat().st_mode) == 0o700
 
 
 def test_a_folder_in_a_signature_s_place_is_told_by_its_path(shelf: tuple[Path, Member]) -> None:
