@@ -29,6 +29,11 @@ def basic_login(user: str, password: str) -> str:
     return f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"
 
 
+def is_word(token: str) -> bool:
+    """Tell whether a token can stand in a header."""
+    return token.isascii() and token.isprintable()
+
+
 def saved_logins(settings: Settings) -> Mapping[str, str]:
     """Return the header Authorization by host; none where the file is absent or cannot be read."""
     named = settings.environment.get("RATTLER_AUTH_FILE")
@@ -39,7 +44,7 @@ def saved_logins(settings: Settings) -> Mapping[str, str]:
         return {}
     found = {}
     for host, login in logins.items():
-        if login.bearer is not None:
+        if login.bearer is not None and is_word(login.bearer):
             found[host] = f"Bearer {login.bearer}"
         elif login.basic is not None:
             found[host] = basic_login(login.basic.username, login.basic.password)

@@ -88,7 +88,14 @@ class TestRegistry:
             read_bounded(answer, limits.LIST)
 
     @pytest.mark.parametrize(
-        "body", [b'{"token": "' + b"x" * 2_000_000 + b'"}', b"[" * 100_000, b"\xff", b"{}"]
+        "body",
+        [
+            b'{"token": "' + b"x" * 2_000_000 + b'"}',
+            b"[" * 100_000,
+            b"\xff",
+            b"{}",
+            '{"token": "of other letters: ü"}'.encode(),
+        ],
     )
     def test_a_token_that_is_none(self, body: bytes, fake: FakeRegistry, reached: Settings) -> None:
         fake.auth = "bearer"

@@ -12,7 +12,7 @@ import msgspec
 from envbuild import limits
 from envbuild.base.oci.credentials import Credentials
 from envbuild.net.answers import read_bounded
-from envbuild.net.saved_logins import basic_login
+from envbuild.net.saved_logins import basic_login, is_word
 from envbuild.net.web import is_safe, origin_of
 
 CLIENT = "envbuild"
@@ -94,7 +94,7 @@ class RegistryAuth(httpx.Auth):
         except (ValueError, RecursionError, httpx.InvalidURL):
             return None
         token = reply.get("token") or reply.get("access_token") if isinstance(reply, dict) else None
-        return f"Bearer {token}" if isinstance(token, str) and token.isprintable() else None
+        return f"Bearer {token}" if isinstance(token, str) and is_word(token) else None
 
     def _ask(self, request: httpx.Request) -> bytes:
         """Return the answer of a token service, "" for a refusal; redirects are not followed."""
