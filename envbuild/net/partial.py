@@ -12,12 +12,15 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from envbuild.errors import HostError
 from envbuild.net.web import StoppedError
 from envbuild.store.atomic import commit_file, make_folder, os_errors_as
 
 CHUNK = 1024 * 1024
 LOCK_PAUSE = 0.2
 """Seconds between two looks whether the other process has finished."""
+MOST_REPLACED = 1000
+"""How often the file may have become another between opening and locking it."""
 
 
 class Partial:
@@ -99,10 +102,11 @@ def locked_partial(
     """Lend the locked partial file of ``final``, or None once another process has made it whole.
 
     The lock is on the partial file itself and ends with its process.  ``waiting`` is called once
-    when another process holds it.  Raises StoppedError when ``stop`` is set meanwhile.
+    when another process holds it.  Raises StoppedError when ``stop`` is set meanwhile, HostError
+    for a file that somebody keeps replacing.
     """
     path = partial_path(final)
-    has_waited = False
+    has_waited, replaced = False, 0
     while not is_complete(final, size):
         with os_errors_as(path):
             make_folder(path.parent)
@@ -117,6 +121,10 @@ def locked_partial(
         if busy and not has_waited:
             waiting()
             has_waited = True
+        replaced += not busy
+        if replaced > MOST_REPLACED:
+            what = "is replaced by another file again and again"
+            raise HostError(what, where=path, hint="find out who writes there: envbuild store path")
         if stop.wait(LOCK_PAUSE if busy else 0):
             raise StoppedError
     yield None

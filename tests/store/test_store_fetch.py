@@ -24,6 +24,7 @@ from envbuild.errors import (
     SpaceError,
     UsageError,
 )
+from envbuild.net import partial
 from envbuild.net.fetch import Artifact, ask_sizes, fetch_artifacts, missing_artifacts, total_size
 from envbuild.net.index import make_client
 from envbuild.net.partial import partial_path
@@ -463,6 +464,15 @@ def test_links_planted_in_the_store_are_replaced_not_followed(
     assert victim.read_bytes() == b"v" * len(BODY)
     assert not final.is_symlink()
     _only_whole_files(store, item)
+
+
+def test_a_partial_file_that_is_replaced_again_and_again(
+    server: Server, store: Store, get: Fetch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another member of a group can do it for ever: nobody waits for that."""
+    monkeypatch.setattr(partial, "_is_at", lambda _path, _handle: False)
+    with pytest.raises(HostError, match="is replaced by another file again and again"):
+        get(server.offer(WHEEL, BODY))
 
 
 def test_a_pipe_planted_as_partial_does_not_hang(server: Server, store: Store, get: Fetch) -> None:
