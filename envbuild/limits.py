@@ -71,6 +71,11 @@ QUESTION_SECONDS = 300.0
 """One call of uv, which fetches some hundred pages at once; a cold one took 34 s."""
 RESOLUTION_SECONDS = 900.0
 """All calls of uv for one resolution; a cold one with twenty calls took 60 s."""
+UV_MEMORY = 4 * GIB
+"""Bytes of memory that uv may ask for, its threads' stacks included, of which it uses a third.
+
+A page of 4 MB may unpack to any size; 1,000 packages asked for 0.5 GiB.
+"""
 SEARCH_SECONDS = 5.0
 """How long each address gets to answer when the slow one of several is looked for."""
 FILE_SECONDS = 600.0
@@ -112,6 +117,8 @@ SMALL_GIT = (
 """How git keeps to it, and brings all that it fetches in one file."""
 SHELF_FILES, REPOSITORY_FILES = 200_000, 1_000_000
 """Files of a shelf's tree, and of a repository's: git's trees of 1 kB unfold to any number."""
+SUBMODULES = 1000
+"""Repositories that one brings along: each may name the next one twice. Boost has some 170."""
 PROJECT = 64 * MIB
 """Bytes of a bundle's recipe, lock and scripts; a lock of 1000 packages has 300 kB."""
 ENTRY = 200

@@ -140,6 +140,38 @@ def test_as_a_requirement(
     assert [path.name for path in (repository.parents[1] / "tree").iterdir()] == [".git"]
 
 
+@pytest.mark.parametrize(
+    ("limit", "told"),
+    [("SUBMODULES", "brings more than 8 submodules"), ("REPOSITORY_FILES", "unfolds to more")],
+)
+def test_submodules_that_double(
+    limit: str,
+    told: str,
+    repository: Path,
+    user_settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Ten commits, each of which names the one before it twice."""
+    monkeypatch.setattr(limits, limit, 8)
+    here = ("-c", "protocol.file.allow=always")
+    monkeypatch.setattr(requirements, "SAFE", (*requirements.SAFE, *here))
+    modules = "".join(f'[submodule "{m}"]\n\tpath = {m}\n\turl = ../tool.git\n' for m in "ab")
+    blob = git(repository, "hash-object", "-w", "--stdin", stdin=modules)
+    made, rows, parent = "", f"100644 blob {blob}\t.gitmodules\n", tuple[str, ...]()
+    for _ in range(10):
+        tree = git(repository, "mktree", "--missing", stdin=rows)
+        made = git(repository, "commit-tree", *parent, "-m", "x", tree)
+        rows = f"100644 blob {blob}\t.gitmodules\n" + "".join(
+            f"160000 commit {made}\t{module}\n" for module in "ab"
+        )
+        parent = ("-p", made)
+    git(repository, "update-ref", "refs/heads/main", made)
+    with pytest.raises(IntegrityError, match=told):
+        requirements.checkout(
+            f"file://{repository}", "", repository.parents[1] / "tree", quiet_context(user_settings)
+        )
+
+
 def test_a_shelf_that_sends_gigabytes(
     repository: Path, user_settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

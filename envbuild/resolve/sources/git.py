@@ -5,7 +5,6 @@ from __future__ import annotations
 import resource
 import shlex
 from collections.abc import Callable, Iterator
-from itertools import count
 from pathlib import Path
 
 from envbuild import limits
@@ -37,15 +36,25 @@ def checkout(url: str, revision: str, target: Path, context: Context, *, below: 
     come along, those at or under the folder ``below`` of the repository.  Raises NetworkError;
     UsageError for a submodule that cannot be taken.
     """
-    with os_errors_as(target):
-        target.mkdir(exist_ok=True)  # git makes an empty folder for a submodule
-    git = _Git(target, context)
-    found = _fetch_commit(url, revision, git)
-    _refuse_giants(found, url, git)
-    git.run("checkout", "--quiet", "--force", found)
-    for path, address, commit in _find_submodules(url, below, git):
-        checkout(address, commit, target / path, context)
-    return found
+    found: list[str] = []
+    weight = _Weight()
+    waiting = [(url, revision, target, below)]
+    while waiting:
+        if len(found) > limits.SUBMODULES:
+            raise IntegrityError(f"brings more than {limits.SUBMODULES} submodules", where=url)
+        address, name, folder, part = waiting.pop()
+        with os_errors_as(folder):
+            folder.mkdir(exist_ok=True)  # git makes an empty folder for a submodule
+        git = _Git(folder, context)
+        commit = _fetch_commit(address, name, git)
+        git.run("ls-tree", "-r", "-t", "-l", "--full-tree", commit, on_line=weight.adder(address))
+        git.run("checkout", "--quiet", "--force", commit)
+        found.append(commit)
+        waiting += [
+            (below_address, below_commit, folder / path, "")
+            for path, below_address, below_commit in _find_submodules(address, part, git)
+        ]
+    return found[0]
 
 
 def _fetch_commit(url: str, revision: str, git: _Git) -> str:
@@ -76,19 +85,27 @@ def _fetch_commit(url: str, revision: str, git: _Git) -> str:
     return found
 
 
-def _refuse_giants(commit: str, url: str, git: _Git) -> None:
-    """Raise IntegrityError for a tree of more than any project has: a few kB may unfold to it."""
-    files, size = count(1), 0
+class _Weight:
+    """Files and bytes that a requirement brings, with its submodules: a few kB may unfold to any."""
 
-    def weigh(line: str) -> None:
-        nonlocal size
-        number = line.partition("\t")[0].split()[-1]
-        size += int(number) if number.isdecimal() else 0
-        if next(files) > limits.REPOSITORY_FILES or size > limits.REPOSITORY:
-            most = f"{limits.REPOSITORY_FILES} files or {limits.REPOSITORY // limits.GIB} GiB"
-            raise IntegrityError(f"unfolds to more than {most}", where=url)
+    files = 0
+    size = 0
 
-    git.run("ls-tree", "-r", "-t", "-l", "--full-tree", commit, on_line=weigh)
+    def adder(self, url: str) -> Callable[[str], None]:
+        """Return what adds a line of git's list of a tree.
+
+        It raises IntegrityError for more than any project has.
+        """
+
+        def add(line: str) -> None:
+            number = line.partition("\t")[0].split()[-1]
+            self.files += 1
+            self.size += int(number) if number.isdecimal() else 0
+            if self.files > limits.REPOSITORY_FILES or self.size > limits.REPOSITORY:
+                most = f"{limits.REPOSITORY_FILES} files or {limits.REPOSITORY // limits.GIB} GiB"
+                raise IntegrityError(f"unfolds to more than {most}", where=url)
+
+        return add
 
 
 def _find_submodules(url: str, below: str, git: _Git) -> Iterator[tuple[str, str, str]]:
