@@ -99,6 +99,8 @@ COMMAND_VERBS = ("exec", "shell", "run", "watch")
 WORD_VERBS = (*COMMAND_VERBS, "job", "submit")
 """Verbs that end with a command of the user's, whose options are not ours."""
 
+FOREIGN = (OSError, MemoryError, RuntimeError, UnicodeEncodeError)
+"""Errors of Python that may reach the command line, and are told in words there."""
 SWITCHES = ("-v", "-vv", "--verbose", "-q", "--quiet")
 
 
@@ -183,7 +185,7 @@ def run_cli(arguments: Sequence[str]) -> int:
         return _closed_pipe()
     except (click.Abort, KeyboardInterrupt):
         return _say_interrupted()
-    except (click.ClickException, EnvbuildError, OSError, MemoryError, RuntimeError) as error:
+    except (click.ClickException, EnvbuildError, *FOREIGN) as error:
         code = _print_error(error, arguments)
         return OWN_FAILURE if _runs_command(arguments) else code
     return result if isinstance(result, int) else 0

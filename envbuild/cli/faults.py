@@ -127,7 +127,8 @@ def recipe_named(arguments: Sequence[str]) -> str:
     except EnvbuildError:
         return "NAME"
     named = [argument for argument in arguments[1:] if argument in known]
-    named += [word for word in arguments[1:] if (settings.cwd / f"{word}.sif").is_file()]
+    images = [path.stem for path in settings.cwd.glob("*.sif")]
+    named += [argument for argument in arguments[1:] if argument in images]
     own = [path.stem for path in (settings.cwd / RECIPES).glob("*.toml")]
     if not named and len(own) == 1:
         named = own

@@ -282,6 +282,10 @@ def explain_error(error: Exception) -> EnvbuildError:
         return error_of_os(error, Path(str(error.filename or ".")))
     if isinstance(error, click.ClickException):
         return _explain_click(error)
+    if isinstance(error, UnicodeEncodeError):
+        wrong = ascii(error.object[max(0, error.start - 20) : error.end])
+        what = f"a word of the command line, or the name of a file, is no text in UTF-8: {wrong}"
+        return UsageError(what, hint="rename it, or use a locale of UTF-8")
     if isinstance(error, MemoryError):
         return HostError("this machine's memory, or what is left of it to you, is not enough")
     # what Python says where the kernel allows no more threads or processes

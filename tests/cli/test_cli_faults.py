@@ -27,6 +27,9 @@ FACTS = {
 }
 
 
+LONG, NO_TEXT = "/".join(["a" * 250] * 30), os.fsdecode(b"a\xff\xfeb")
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     return small_project(tmp_path / "project", tmp_path / "store")
@@ -76,6 +79,21 @@ class TestCommandLine:
     )
     def test_words_for_what_others_do(self, line: str, does: str, project: Project) -> None:
         told(project.run(*line.split()), 2, does)
+
+    @pytest.mark.parametrize(
+        ("line", "code"),
+        [
+            (("exec", LONG), 125),
+            (("shelf", "get", LONG), 2),
+            (("shelf", "add", "lab", NO_TEXT), 2),
+            (("lock", f"{NO_TEXT}\n\x1b[2J"), 2),
+        ],
+        ids=["longer than a path", "a shelf's name", "no text", "no text and escapes"],
+    )
+    def test_words_that_no_system_takes(
+        self, line: tuple[str, ...], code: int, project: Project
+    ) -> None:
+        told(project.run(*line), code)
 
     @pytest.mark.parametrize("word", ["—help", "“small”", "\u2013mode"])
     def test_words_copied_from_a_page(self, word: str, project: Project) -> None:
