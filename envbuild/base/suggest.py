@@ -334,11 +334,14 @@ def _parse_python(text: str | None) -> SpecifierSet | None:
     elif text[:1] not in "<>=!~":
         bounds = f"=={text}"
     try:
-        return SpecifierSet(bounds)
+        found = SpecifierSet(bounds)
+        # only then are its numbers read, which may be too long
+        holds_python(found, "3.10")
     except ValueError as error:
         raise UsageError(
             f"--python {text}: write a version such as 3.10, or bounds such as >=3.8,<3.11"
         ) from error
+    return found
 
 
 def holds_python(bounds: SpecifierSet, version: str) -> bool:

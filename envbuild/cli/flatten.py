@@ -12,6 +12,7 @@ from envbuild.cli.complete import complete_image
 from envbuild.cli.options import path_option
 from envbuild.cli.output import json_option, print_json, print_text
 from envbuild.context import Context
+from envbuild.errors import UsageError
 from envbuild.store.atomic import publish
 from envbuild.store.units import human_bytes
 
@@ -28,6 +29,8 @@ def command(context: Context, *, image: str, output: Path | None, as_json: bool)
     again.
     """
     source = find_image(image, context).path
+    if source.is_dir():
+        raise UsageError("is a folder; only a layered image is flattened", where=source)
     target = context.settings.cwd / output if output else source
     stage_of_all = context.report.stage(f"flatten {source.name}")
     with context.store.beside(target) as partial, stage_of_all as stage:

@@ -180,9 +180,11 @@ def _check_name(name: str | None) -> None:
 
 
 def _refuse_home(folder: Path, settings: Settings) -> None:
-    """Raise UsageError for a home folder, whose folders are many projects."""
-    if folder.resolve() == settings.home.resolve() and not any(map(_is_own_file, folder.iterdir())):
-        what = "this is your home folder, not the folder of one project"
+    """Raise UsageError for a home folder or /, whose folders are many projects."""
+    names = {settings.home.resolve(): "your home folder", Path("/"): "the root of all folders"}
+    name = names.get(folder.resolve())
+    if name and not any(map(_is_own_file, folder.iterdir())):
+        what = f"this is {name}, not the folder of one project"
         raise UsageError(what, where=folder, hint="cd to the project first, or: envbuild init DIR")
 
 

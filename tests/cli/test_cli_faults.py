@@ -87,8 +87,14 @@ class TestCommandLine:
             (("shelf", "get", LONG), 2),
             (("shelf", "add", "lab", NO_TEXT), 2),
             (("lock", f"{NO_TEXT}\n\x1b[2J"), 2),
+            (("flatten", "/"), 2),
+            (("init", "/"), 2),
+            (("base", "suggest", "--python", "9" * 5000), 2),
         ],
-        ids=["longer than a path", "a shelf's name", "no text", "no text and escapes"],
+        ids=[
+            *("longer than a path", "a shelf's name", "no text", "no text and escapes"),
+            *("a folder without a name", "all folders", "a number of 5,000 digits"),
+        ],
     )
     def test_words_that_no_system_takes(
         self, line: tuple[str, ...], code: int, project: Project
