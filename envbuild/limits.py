@@ -71,11 +71,6 @@ QUESTION_SECONDS = 300.0
 """One call of uv, which fetches some hundred pages at once; a cold one took 34 s."""
 RESOLUTION_SECONDS = 900.0
 """All calls of uv for one resolution; a cold one with twenty calls took 60 s."""
-UV_MEMORY = 4 * GIB
-"""Bytes of memory that uv may ask for, its threads' stacks included, of which it uses a third.
-
-A page of 4 MB may unpack to any size; 1,000 packages asked for 0.5 GiB.
-"""
 SEARCH_SECONDS = 5.0
 """How long each address gets to answer when the slow one of several is looked for."""
 FILE_SECONDS = 600.0

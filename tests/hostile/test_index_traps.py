@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 
-from envbuild import limits
 from envbuild.errors import EnvbuildError, IntegrityError, NetworkError, NoSolutionError
-from envbuild.resolve.model import Request, Resolution
+from envbuild.resolve.model import Resolution
 from envbuild.resolve.sources.sdists import declared
 from envbuild.resolve.stubs import write_wheel
-from envbuild.resolve.uv.resolver import UvResolver
-from tests.hostile.test_answers import GZIP
 from tests.resolve.conftest import (
     SyntheticIndex,
     ask_server,
@@ -29,7 +25,6 @@ from tests.resolve.conftest import (
     versions,
 )
 from tests.resolve.loopback import Server
-from tests.support import http_server
 
 __all__ = [
     "ask_server",
@@ -245,22 +240,3 @@ def test_a_file_of_this_machine_is_no_answer(
         ask_server("six")
     assert isinstance(caught.value, EnvbuildError)
     assert caught.value.code == 6
-
-
-class Unpacking(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.send_header("Content-Type", "text/html")
-        self.send_header("Content-Encoding", "gzip")
-        self.end_headers()
-        self.wfile.write(GZIP)
-
-
-def test_a_page_that_unpacks_to_gigabytes_in_uv(
-    resolver_at: Callable[..., UvResolver], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(limits, "UV_MEMORY", 192 * limits.MIB)
-    with http_server(Unpacking) as url:
-        resolver = resolver_at(url, UV_CACHE_DIR=str(tmp_path / "uv-cache"))
-        with pytest.raises(IntegrityError, match=r"takes more memory than"):
-            resolver(Request(facts=base(), requirements=("six",)))

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from envbuild import limits
 from envbuild.base.model import BaseFacts
 from envbuild.errors import (
     HostError,
@@ -55,7 +54,6 @@ NETWORK = re.compile(
     r"failed to fetch|request failed|error sending request|timed out|dns error|connection|certificate|http status",
     re.IGNORECASE,
 )
-OUT_OF_MEMORY = re.compile(r"^memory allocation of \d+ bytes failed", re.MULTILINE)
 UNTRUSTED_ISSUER = re.compile(
     r"UnknownIssuer|invalid peer certificate|CERTIFICATE_VERIFY_FAILED|SelfSigned", re.IGNORECASE
 )
@@ -132,12 +130,6 @@ def translate_failure(output: str) -> Exception:
         return SpaceError(
             f"uv could not write: {text}", hint="free space in uv's cache and in TMPDIR"
         )
-    if OUT_OF_MEMORY.search(output):
-        what = f"takes more memory than the {limits.UV_MEMORY // limits.GIB} GiB that uv gets"
-        hint = (
-            "a hostile index sends pages that unpack to any size; find out which: repeat with -vv"
-        )
-        return IntegrityError(f"an answer of the index {what}", hint=hint)
     if "Failed to build" in output:
         return HostError(f"uv could not read a source package: {text}")
     return _index_failure(output, lines) or ToolFailedError(f"uv failed\n{text}", stderr=output)

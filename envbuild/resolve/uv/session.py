@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import resource
 import sys
 import time
 from collections import Counter
@@ -14,7 +13,6 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from envbuild import limits
 from envbuild.base.model import BaseFacts
 from envbuild.context import Context
 from envbuild.data.package_tables import load_aliases
@@ -350,8 +348,6 @@ class Session:
             env=environment,
             timeout=seconds,
             on_line=self._read_line,
-            # what compiles may need more
-            bounds=() if self._may_build else ((resource.RLIMIT_DATA, limits.UV_MEMORY),),
         )
         result = self.context.runner(command, check=False)
         if result.timed_out and whole:
