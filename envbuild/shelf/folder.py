@@ -29,6 +29,7 @@ from envbuild.store.sealed import hash_file
 
 STALE = 24 * 3600.0
 """Seconds after which an unfinished file belongs to a publisher that was killed."""
+NO_HARD_LINKS = "its file system has no hard links, which make two publishers safe from each other"
 NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
@@ -184,10 +185,8 @@ class FolderBackend:
             except OSError as error:
                 if error.errno not in NO_LINKS:
                     raise
-                what = "its file system has no hard links, which make two publishers safe from each other"
-                raise HostError(
-                    what, where=self.root, hint="put the shelf on another one, or use a git shelf"
-                ) from error
+                hint = "put the shelf on another one, or use a git shelf"
+                raise HostError(NO_HARD_LINKS, where=self.root, hint=hint) from error
             os.fsync(folder)
 
     @contextlib.contextmanager
