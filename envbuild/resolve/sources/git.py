@@ -86,7 +86,7 @@ def _fetch_commit(url: str, revision: str, git: _Git) -> str:
 
 
 class _Weight:
-    """Files and bytes that a requirement brings, with its submodules: a few kB may unfold to any."""
+    """Files and bytes of a requirement and its submodules: a few kB may unfold to any number."""
 
     files = 0
     size = 0
