@@ -181,7 +181,10 @@ def _check_name(name: str | None) -> None:
 
 def _refuse_home(folder: Path, settings: Settings) -> None:
     """Raise UsageError for a home folder or /, whose folders are many projects."""
-    names = {settings.home.resolve(): "your home folder", Path("/"): "the root of all folders"}
+    names = {
+        settings.home.resolve(): "your home folder",
+        Path("/"): "the root of all folders",
+    }
     name = names.get(folder.resolve())
     if name and not any(map(_is_own_file, folder.iterdir())):
         what = f"this is {name}, not the folder of one project"

@@ -283,7 +283,7 @@ def explain_error(error: Exception) -> EnvbuildError:
     if isinstance(error, click.ClickException):
         return _explain_click(error)
     if isinstance(error, UnicodeEncodeError):
-        wrong = ascii(error.object[max(0, error.start - 20) : error.end])
+        wrong = ascii(error.object[error.start : error.end])
         what = f"a word of the command line, or the name of a file, is no text in UTF-8: {wrong}"
         return UsageError(what, hint="rename it, or use a locale of UTF-8")
     if isinstance(error, MemoryError):
