@@ -11,10 +11,23 @@ from envbuild.base.debian.mmdebstrap import mmdebstrap_arguments
 from envbuild.base.model import DebianPackage
 from envbuild.names import Texts
 from envbuild.plan.quoting import quote_word
-from envbuild.plan.shell import BUILD, conda_variables, network_for_post, write_heredoc
+from envbuild.plan.shell import (
+    BUILD,
+    conda_variables,
+    network_for_post,
+    offline_program,
+    write_heredoc,
+)
 
 SECRETS = "/run/secrets"
 """Where an engine shows the secrets of a build, to the steps that ask for them."""
+LEAVE_NETWORK = (
+    "    # the packages' scripts get no network, where one may be left",
+    "    offline=",
+    "    if unshare --net true 2>/dev/null; then offline='unshare --net'; fi",
+)
+OFFLINE = "/offline.py"
+"""In a Dockerfile: the program that starts another one without a network."""
 TARGET, STAGED, SUPPLIED_DEBIAN = "/target", "/debian", "/mnt/debian"
 """In a Dockerfile: the root, the other Debian packages, and where the next stage sees those."""
 
@@ -44,7 +57,7 @@ def bootstrap_root(
         "    # made before by envbuild from the same packages",
         """    tar -C "$root" --exclude='./dev/*' --numeric-owner -xf "$ENVBUILD_ROOT\"""",
         "else",
-        *_fill_root(base, others),
+        *_fill_root(base, others, LEAVE_NETWORK),
         f'    mkdir -p "$root{BUILD}/files"',
         f'    mv "$work/others" "$root{BUILD}/files/debian"',
         *network_for_post(conda_variables(conda=conda)),
@@ -76,11 +89,13 @@ def root_stage(base: Sequence[DebianPackage], others: Sequence[DebianPackage], e
         "fi",
         "apt-get -qq update",
         "apt-get -qq -o Dpkg::Use-Pty=0 install --yes --no-install-recommends \\",
-        "    mmdebstrap >/dev/null",
+        "    mmdebstrap python3 >/dev/null",
         f"root={TARGET}",
         'mkdir "$root"',
+        "# the packages' scripts get no network",
+        *write_heredoc(f"cat >{OFFLINE}", "PYTHON", offline_program()),
         "{",
-        *_fill_root(base, others),
+        *_fill_root(base, others, (f"    offline='python3 -s -B {OFFLINE}'",)),
         f'    mv "$work/others" {STAGED}',
         "}",
     )
@@ -102,8 +117,13 @@ def take_secrets(*, staged: bool) -> Texts:
     return (*take, f"mkdir -p {BUILD}/files", f"cp -r {SUPPLIED_DEBIAN} {BUILD}/files/debian")
 
 
-def _fill_root(base: Sequence[DebianPackage], others: Sequence[DebianPackage]) -> Texts:
-    """Return lines that download into a folder $work, and fill $root with the base."""
+def _fill_root(
+    base: Sequence[DebianPackage], others: Sequence[DebianPackage], offline: Texts
+) -> Texts:
+    """Return lines that download into a folder $work, and fill $root with the base.
+
+    ``offline`` are lines that set the program of that name: it starts others without a network.
+    """
     return (
         *_download_debian(base, others),
         "    # a flat repository of exactly the locked files",
@@ -113,9 +133,7 @@ def _fill_root(base: Sequence[DebianPackage], others: Sequence[DebianPackage]) -
         '        printf "Filename: ./%s\\nSize: %s\\nSHA256: %s\\n\\n" \\',
         """            "${file##*/}" "$(stat -c %s "$file")" "$sum\"""",
         '    done >"$work/base/Packages"',
-        "    # the packages' scripts get no network, where one may be left",
-        "    offline=",
-        "    if unshare --net true 2>/dev/null; then offline='unshare --net'; fi",
+        *offline,
         f'    $offline {_mmdebstrap_call(base)} >"$work/log" 2>&1 ||',
         '        { cat "$work/log" >&2; exit 1; }',
         """    tar -C "$root" --exclude='./dev/*' --numeric-owner -xf "$work/root.tar\"""",

@@ -18,6 +18,8 @@ from envbuild.lock.read import read_lock
 from envbuild.net.index import index_url
 from envbuild.plan.dockerfile import render_dockerfile
 from envbuild.plan.model import Definition
+from envbuild.plan.root import root_stage
+from envbuild.plan.shell import offline_program
 from envbuild.run import Command, LocalRunner
 from envbuild.settings import load_settings
 from envbuild.store.layout import Store
@@ -97,6 +99,17 @@ def test_what_a_dockerfile_cannot_carry_is_refused() -> None:
         render_dockerfile(replace(SMALL, post=("x" * 130_000,)))
     with pytest.raises(UsageError, match="cannot be in a Dockerfile"):
         render_dockerfile(replace(SMALL, header=(("Bootstrap", "docker"), ("From", "x\nRUN y"))))
+
+
+def test_debians_scripts_have_no_network_where_the_root_is_made() -> None:
+    """Where no network of its own can be had, the program filters system calls, or ends."""
+    lock = read_lock(Path(__file__).parents[2] / "lockfiles/torch-mnist.lock")
+    lines = root_stage(lock.base_packages, (), 0)
+    program = lines.index("cat >/offline.py <<'PYTHON'")
+    start = lines.index("    offline='python3 -s -B /offline.py'")
+    assert lines[program + 1 :][:2] == offline_program()[:2]
+    assert program < start
+    assert lines[start + 1].startswith("    $offline mmdebstrap ")
 
 
 RECIPE = SMALL_RECIPE.replace("[check]", '[system]\npackages = ["hello-traditional"]\n\n[check]')
