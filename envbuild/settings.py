@@ -15,6 +15,9 @@ from envbuild.errors import UsageError
 from envbuild.names import Paths, Texts, Variables
 from envbuild.settings_file import DOWNLOADS, Registry, SettingsFile, read_settings_file
 
+CERTIFICATE_VARIABLES = ("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+"""Name the certificates to trust (OpenSSL, pip, Requests, curl); the first that is set counts."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
@@ -165,7 +168,7 @@ def _channels(written: SettingsFile) -> dict[str, Texts]:
 
 
 def _certificates(env: Variables) -> Path | None:
-    bundle = env.get("SSL_CERT_FILE") or env.get("PIP_CERT") or env.get("REQUESTS_CA_BUNDLE")
+    bundle = next(filter(None, map(env.get, CERTIFICATE_VARIABLES)), None)
     return Path(bundle) if bundle else None
 
 

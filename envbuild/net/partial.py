@@ -124,11 +124,7 @@ def locked_partial(
         replaced += not busy
         if replaced > MOST_REPLACED:
             what = "is replaced by another file again and again"
-            raise HostError(
-                what,
-                where=path,
-                hint="find out who writes there: envbuild store path",
-            )
+            raise HostError(what, where=path, hint="find out who writes there: envbuild store path")
         if stop.wait(LOCK_PAUSE if busy else 0):
             raise StoppedError
     yield None

@@ -22,7 +22,7 @@ from envbuild.errors import NetworkError, RateLimitError, UsageError
 from envbuild.net.answers import drop_body
 from envbuild.net.redact import redact
 from envbuild.net.saved_logins import basic_login, saved_logins
-from envbuild.settings import Settings
+from envbuild.settings import CERTIFICATE_VARIABLES, Settings
 
 if TYPE_CHECKING:
     import ssl
@@ -153,10 +153,11 @@ def _trusted_certificates(bundle: Path | None) -> ssl.SSLContext:
     except OSError as error:
         empty = isinstance(error, ssl.SSLError)
         reason = "it holds no certificate" if empty else error.strerror
+        first, *others = CERTIFICATE_VARIABLES
         raise UsageError(
             f"is not a readable bundle of certificates: {reason}",
             where=bundle,
-            hint="correct SSL_CERT_FILE (or PIP_CERT, REQUESTS_CA_BUNDLE), or unset it: then the system's are used",
+            hint=f"correct {first} (or {', '.join(others)}), or unset it: then the system's are used",
         ) from error
     # Python 3.13 also asks for fields of RFC 5280 that the certificate of a campus may lack; uv and apt do not
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT

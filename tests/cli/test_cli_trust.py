@@ -21,7 +21,7 @@ from envbuild.resolve.model import Request
 from envbuild.resolve.stubs import write_wheel
 from envbuild.resolve.uv.resolver import UvResolver
 from envbuild.run import Command, LocalRunner, Result
-from envbuild.settings import Settings, load_settings
+from envbuild.settings import CERTIFICATE_VARIABLES, Settings, load_settings
 from tests.hosts import ROOT, ROOT_ONLY
 from tests.resolve.conftest import base
 from tests.resolve.loopback import Server
@@ -30,7 +30,6 @@ from tests.support import http_server, needs, quiet_context
 pytestmark = needs("openssl")
 FAR = "index.invalid"
 """The host of an index that only the proxy answers for."""
-VARIABLES = ("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE")
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ def locked(settings: Settings) -> list[str]:
     return [f"{package.name} {package.version}" for package in answer.packages]
 
 
-@pytest.mark.parametrize("variable", VARIABLES)
+@pytest.mark.parametrize("variable", CERTIFICATE_VARIABLES)
 def test_a_bundle_counts_for_uv_too(campus: Campus, tmp_path: Path, variable: str) -> None:
     settings = settings_of(campus, tmp_path, **{variable: str(campus.bundle)})
     assert locked(settings) == ["demo 1.0"]
@@ -244,7 +243,7 @@ except NetworkError as error:
 """
 
 
-@pytest.mark.parametrize("variable", [*VARIABLES, "SSL_CERT_DIR", None])
+@pytest.mark.parametrize("variable", [*CERTIFICATE_VARIABLES, "SSL_CERT_DIR", None])
 def test_behind_a_proxy_that_opens_tls(
     campus: Campus, proxy: Proxy, tmp_path: Path, variable: str | None
 ) -> None:

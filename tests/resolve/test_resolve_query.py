@@ -18,7 +18,7 @@ from envbuild.resolve.uv.query import (
     uv_environment,
     write_question,
 )
-from envbuild.settings import load_settings
+from envbuild.settings import CERTIFICATE_VARIABLES, load_settings
 from tests.resolve.conftest import base
 
 
@@ -117,7 +117,7 @@ def test_nothing_of_the_environment_leaks_but_cache_trust_and_credentials() -> N
     ) == kept | own | {"HOME": "/nonexistent"}
 
 
-@pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE"])
+@pytest.mark.parametrize("variable", CERTIFICATE_VARIABLES)
 def test_uv_trusts_what_envbuild_trusts(variable: str, tmp_path: Path) -> None:
     def environment(**given: str) -> dict[str, str]:
         found = uv_environment(load_settings({"HOME": str(tmp_path), **given}))

@@ -19,6 +19,7 @@ from envbuild.context import Context
 from envbuild.errors import EnvbuildError
 from envbuild.net.index import index_url
 from envbuild.resolve.sources.source_trees import SANDBOX_NOTE
+from envbuild.settings import CERTIFICATE_VARIABLES
 from envbuild.store.atomic import os_errors_as, write_bytes, write_text
 
 FOLDER = SANDBOX_NOTE.removesuffix(".json")
@@ -43,9 +44,7 @@ def write_network(tree: Path, order: BuildSpec, context: Context) -> None:
     }
     bundle = _write_certificates(folder, context)
     if bundle:
-        variables |= dict.fromkeys(
-            ("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"), bundle
-        )
+        variables |= dict.fromkeys(CERTIFICATE_VARIABLES, bundle)
     lines = [f'export {name}="{path}"\n' for name, path in variables.items() if path]
     write_text(tree / ENVIRONMENT, "".join(lines), mode=0o755)
 
