@@ -25,19 +25,20 @@ all."""
 CHANGING = {"install", "reinstall", "uninstall", "remove", "purge", "create"}
 CHANGING |= {"update", "upgrade", "full-upgrade"}
 """What a package manager is asked to do that a read-only image cannot keep."""
+KEEP_OF_INDEX = """note: the image is read-only; what pip puts into its HOME is lost when the command ends
+  to try a package:  envbuild add --dev {name} PKG    (seconds)
+  to keep it:        envbuild add {name} PKG"""
 TRY_AND_KEEP = {
     "apt": """note: the image is read-only, so apt cannot change it
   to try a package:  envbuild make {name} --mode sandbox    (a writable folder)
   to keep it:        add it to [system] packages, then: envbuild lock {name}""",
-    "pip": """note: the image is read-only; what pip puts into its HOME is lost when the command ends
-  to try a package:  envbuild add --dev {name} PKG    (seconds)
-  to keep it:        envbuild add {name} PKG""",
+    "pip": KEEP_OF_INDEX,
+    "uv": KEEP_OF_INDEX,
     "conda": """note: the image is read-only, so conda cannot change it
   to try a package:  envbuild add --dev {name} PKG      (from Python's index; seconds)
   to keep it:        envbuild add --conda {name} PKG    (or from Python's index: add {name} PKG)""",
 }
 """What is told of a command that would change the image, by its package manager."""
-TRY_AND_KEEP["uv"] = TRY_AND_KEEP["pip"]
 MANAGERS = {
     "apt": re.compile(r"apt(?:-get)?"),
     "pip": re.compile(r"pip[\d.]*"),
