@@ -21,9 +21,8 @@ from tests.support import needs
 
 __all__ = ["driver"]
 BUSY = "import time\nwhile time.process_time() < 1.5: x = 1\n"
-HOLDS = (
-    "import time\nx = bytearray(200 << 20)\nx[::4096] = b'x' * len(x[::4096])\ntime.sleep(2.5)\n"
-)
+HOLDS = "import time\nx = bytearray(200 << 20)\nx[::4096] = b'x' * len(x[::4096])\ntime.sleep(7)\n"
+"""It holds for longer than two looks of the sampler on a busy machine lie apart."""
 BEFORE = (
     "import os, subprocess, sys, time, signal\nprogram, use = sys.argv[1:3]\n"
     "if os.environ.get('FAKE_PID') == 'script': os.environ['FAKE_PID'] = str(os.getpid())\n"
