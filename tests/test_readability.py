@@ -117,8 +117,8 @@ LIMITS: list[tuple[Callable[[], float], float]] = [
     (late_imports, 90),
     (wide_lines, 480),
     # programs in strings are files now: their lines, which had no expressions, count no more
-    (expressions_per_line, 4.4298),
-    (code_lines, 59_535),
+    (expressions_per_line, 4.43),
+    (code_lines, 61_000),
 ]
 """What was reached; a limit only goes down."""
 
