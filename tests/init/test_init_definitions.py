@@ -219,12 +219,18 @@ def test_a_package_that_only_an_installation_finds_is_told(tmp_path: Path) -> No
         ("requirements.txt", "./ops[gpu]\n"),
         ("Dockerfile", "FROM python:3.11\nRUN pip install -e ./ops[gpu]\n"),
         ("image.def", "Bootstrap: docker\nFrom: python:3.11\n%post\n pip install ./ops[gpu]\n"),
+        (
+            "image.def",
+            "Bootstrap: docker\nFrom: python:3.11\n%files\n ops /ours\n%post\n pip install -e /ours[gpu]\n",
+        ),
+        ("Dockerfile", "FROM python:3.11\nCOPY . /all/\nRUN pip install /all/ops[gpu]\n"),
+        ("Dockerfile", "FROM python:3.11\nCOPY ops /ours\nWORKDIR /ours\nRUN pip install .[gpu]\n"),
     ],
 )
 def test_a_folder_of_the_project_is_named_as_a_recipe_has_it(
     name: str, text: str, tmp_path: Path
 ) -> None:
-    write(tmp_path, {name: text})
+    write(tmp_path, {name: text, "ops/pyproject.toml": "[build-system]\n"})
     assert 'a folder of the project: "-e ./ops[gpu]" in the dependencies' in comments(tmp_path)
 
 

@@ -80,7 +80,8 @@ def read_container(path: Path, root: Path) -> FileFindings:
         if is_dockerfile(path, text)
         else _read_definition(text, path, file)
     )
-    found = read_lines(parts.lines, file, apart=parts.apart)
+    folders = _copied_folders(parts.copies, path, root)
+    found = read_lines(parts.lines, file, apart=parts.apart, folders=folders)
     refuse_project_steps(found, parts.copies)
     found.system += _listed_packages(found, parts, path, root)
     findings = _with_lists(found, parts, path, root)
@@ -231,6 +232,24 @@ def _copies(lines: Iterable[str]) -> Iterable[tuple[str, str]]:
             continue
         if words:
             yield words[0], words[-1]
+
+
+def _copied_folders(copies: Pairs, path: Path, root: Path) -> Pairs:
+    """Return (path inside the image, folder of the project) for each folder that is copied."""
+    folders = []
+    for source, target in copies:
+        folder = path.parent / source
+        if target.startswith("/") and is_inside(folder, root) and _is_folder(folder):
+            folders.append((target, shown_path(folder, root)))
+    # what lies deeper says more
+    return tuple(sorted(folders, key=lambda one: -len(one[0])))
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # no name of a file: too long
+        return False
 
 
 def _local_image(start: str, path: Path) -> tuple[str | None, str]:

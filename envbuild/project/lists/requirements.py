@@ -117,7 +117,7 @@ def _parse_direct(line: str, where: str) -> Requirement | None:
 
 def why_no_package(text: str) -> str:
     """Return why an address or a folder is not taken, and what to write."""
-    if not FOLDER.fullmatch(text):
+    if text.endswith((".whl", ".tar.gz", ".zip")) or not FOLDER.fullmatch(text):
         return NO_ADDRESS
     return f'a folder of the project: "-e {text}" in the dependencies installs it'
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import posixpath
 import re
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 
 from packaging.utils import canonicalize_name
 
 from envbuild.base.suggest import framework_name
 from envbuild.limits import KIB, split_words
+from envbuild.names import Pairs
 from envbuild.project.cuda import cuda_of
 from envbuild.project.lists.requirements import (
     NOT_INSTALLED,
@@ -88,7 +91,8 @@ class ShellFindings:
 
     ``debian_lists`` are files of names for apt; ``cuda`` is the CUDA version of an index;
     ``refused`` are lines that are not taken, with the reason; ``gone`` are names of what those
-    would have fetched, ``here`` the line that changed the folder last.
+    would have fetched, ``here`` the line that changed the folder last; ``folders`` are paths
+    inside the image, each with the project's folder that is copied there.
     """
 
     requirements: list[Requirement] = field(default_factory=list)
@@ -104,6 +108,7 @@ class ShellFindings:
     cuda: str | None = None
     gone: set[str] = field(default_factory=set)
     here: str = ""
+    folders: Pairs = ()
 
 
 def _keep_apart(lines: list[str]) -> list[str]:
@@ -112,13 +117,15 @@ def _keep_apart(lines: list[str]) -> list[str]:
     return [f"({' && '.join(lines)})"] if changes else lines
 
 
-def read_lines(lines: list[str], where: str, *, apart: bool = False) -> ShellFindings:
+def read_lines(
+    lines: list[str], where: str, *, apart: bool = False, folders: Pairs = ()
+) -> ShellFindings:
     """Read shell lines, joined and split at && and ;.  A block is kept whole.
 
     ``apart`` tells that each line is a shell of its own, as in a Dockerfile, where a line that
     is nothing but ``cd`` is WORKDIR: the next ones start there.
     """
-    found = ShellFindings()
+    found = ShellFindings(folders=folders)
     depth, until, folder, workdir = 0, "", "", ""
     for line in join_lines(lines):
         if until:
@@ -312,10 +319,25 @@ def _pip_option(flag: str, value: str, found: ShellFindings, where: str) -> None
 
 def _pip_folder(value: str, found: ShellFindings, where: str) -> None:
     """Name what is installed in place: a folder or an address, never a name of the index."""
+    value = _project_folder(value, found)
     if value and OURSELVES.fullmatch(value):
         _tell_not_installed(found, where)
     elif value:
         found.aside.append((without_secrets(value)[:200], f"{where}: {why_no_package(value)}"))
+
+
+def _project_folder(word: str, found: ShellFindings) -> str:
+    """Return a path inside the image as the project's folder that is copied there, else the word."""
+    path, bracket, extras = word.partition("[")
+    if not path.startswith(("/", ".")):
+        return word
+    here = found.here.partition(" ")[2].strip()
+    inside = PurePosixPath(posixpath.normpath(posixpath.join(here, path)))
+    for target, folder in found.folders:
+        if inside.is_relative_to(target):
+            below = posixpath.normpath(posixpath.join(folder, inside.relative_to(target)))
+            return ("." if below == "." else f"./{below}") + bracket + extras
+    return word
 
 
 def _tell_not_installed(found: ShellFindings, where: str) -> None:
@@ -326,6 +348,7 @@ def _tell_not_installed(found: ShellFindings, where: str) -> None:
 def _pip_word(word: str, found: ShellFindings, where: str) -> None:
     if not word.strip():
         return
+    word = _project_folder(word, found)
     if OURSELVES.fullmatch(word):
         _tell_not_installed(found, where)
         return
