@@ -8,11 +8,13 @@ from __future__ import annotations
 import os
 import pwd
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from envbuild.errors import UsageError
 from envbuild.names import Paths, Texts, Variables
+from envbuild.pip_files import pip_files, read_pip_option
 from envbuild.settings_file import DOWNLOADS, Registry, SettingsFile, read_settings_file
 
 CERTIFICATE_VARIABLES = ("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
@@ -31,7 +33,7 @@ class Settings:
     are those that may be used (None: all), ``conda_vendor`` allows those of Anaconda Inc.;
     ``licenses_denied`` are patterns of licences that no conda package may have;
     ``debian_mirror`` and ``ubuntu_mirror`` are URLs (None: ask apt); ``certificates``
-    is a CA bundle file (None: the system's); ``environment`` is the process environment that
+    is a CA bundle (None: the system's); ``environment`` is the process environment that
     children get; ``origin`` tells where each value came from; ``config`` is the user's settings
     file, whether it exists or not; ``host_builds`` tells that the user lets source archives of an
     index run on this machine, which no variable and no file says for him; ``caches`` is the folder
@@ -133,7 +135,7 @@ def load_settings(environment: Variables | None = None, cwd: Path | None = None)
         licenses_denied=written.conda.deny_licenses,
         ubuntu_mirror=pick("ubuntu_mirror", "ENVBUILD_UBUNTU_MIRROR", written.mirrors.ubuntu),
         debian_mirror=pick("debian_mirror", "ENVBUILD_DEBIAN_MIRROR", written.mirrors.debian),
-        certificates=_certificates(sources.env),
+        certificates=_certificates(sources),
         downloads=written.build.downloads,
         runtime=pick("runtime", "ENVBUILD_RUNTIME", written.runtime.program),
         environment=sources.env,
@@ -167,9 +169,20 @@ def _channels(written: SettingsFile) -> dict[str, Texts]:
     }
 
 
-def _certificates(env: Variables) -> Path | None:
-    bundle = next(filter(None, map(env.get, CERTIFICATE_VARIABLES)), None)
-    return Path(bundle) if bundle else None
+def _certificates(sources: _Sources) -> Path | None:
+    """Return the bundle that a variable names, else the one of pip's configuration."""
+    bundle = next(filter(None, map(sources.env.get, CERTIFICATE_VARIABLES)), None)
+    if bundle:
+        return Path(bundle)
+    if sources.env.get("SSL_CERT_DIR"):  # OpenSSL's own; uv reads it too
+        return None
+    for path in pip_files(sources.env, sources.home):
+        # a broken file is told of where the index is looked for, not by every command
+        with suppress(UsageError):
+            written = read_pip_option(path, "cert")
+            if written:
+                return sources.absolute(written)
+    return None
 
 
 def shipped_folder() -> Path:

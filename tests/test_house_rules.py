@@ -53,6 +53,7 @@ FOUNDATIONS = (
     "names",
     "net",
     "parts",
+    "pip_files",
     "progress",
     "python_code",
     "quota",

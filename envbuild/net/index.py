@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import configparser
 import functools
 import re
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,7 +14,6 @@ from packaging.utils import canonicalize_name
 
 from envbuild import limits
 from envbuild.errors import NetworkError, UsageError
-from envbuild.names import Paths
 from envbuild.net.answers import read_bounded
 from envbuild.net.redact import redact
 from envbuild.net.simple import (
@@ -35,6 +32,7 @@ from envbuild.net.web import (
     open_response,
     with_retries,
 )
+from envbuild.pip_files import config_folders, pip_files, read_pip_option
 from envbuild.run import Command, Runner
 from envbuild.settings import Settings
 from envbuild.store.atomic import write_text
@@ -155,16 +153,8 @@ def _default_indexes(settings: Settings) -> Iterator[tuple[str, str | None]]:
         yield variable, env.get(variable)
     for path in _uv_files(settings):
         yield str(path), _of_uv_file(path)
-    for path in _pip_files(settings):
-        yield str(path), _of_pip_file(path)
-
-
-def _config_folders(settings: Settings) -> Paths:
-    """Return the folders of settings, the user's first (XDG Base Directory Specification)."""
-    env = settings.environment
-    user = env.get("XDG_CONFIG_HOME") or settings.home / ".config"
-    system = (env.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":")
-    return tuple(map(Path, (user, *filter(None, system))))
+    for path in pip_files(env, settings.home):
+        yield str(path), read_pip_option(path, "index-url")
 
 
 def _uv_files(settings: Settings) -> list[Path]:
@@ -172,7 +162,7 @@ def _uv_files(settings: Settings) -> list[Path]:
     env = settings.environment
     if env.get("UV_CONFIG_FILE"):
         return [Path(env["UV_CONFIG_FILE"])]
-    folders = (*_config_folders(settings), Path("/etc"))
+    folders = (*config_folders(env, settings.home), Path("/etc"))
     return [folder / "uv" / "uv.toml" for folder in folders]
 
 
@@ -199,42 +189,6 @@ def _of_uv_table(table: dict[str, Any]) -> str | None:
             return str(entry["url"])
     value = table.get("index-url")
     return value if isinstance(value, str) else None
-
-
-def _pip_files(settings: Settings) -> list[Path]:
-    """Return pip's configuration files, the strongest first (pip, "Configuration")."""
-    env = settings.environment
-    own = env.get("PIP_CONFIG_FILE")
-    if own == "/dev/null":
-        return []  # pip's way to switch all of them off
-    user, *system = _config_folders(settings)
-    return [
-        *([Path(own)] if own else []),
-        Path(sys.prefix) / "pip.conf",
-        user / "pip" / "pip.conf",
-        settings.home / ".pip" / "pip.conf",
-        Path("/etc/pip.conf"),
-        *(folder / "pip" / "pip.conf" for folder in system),
-    ]
-
-
-def _of_pip_file(path: Path) -> str | None:
-    if not path.is_file():
-        return None
-    parser = configparser.RawConfigParser()
-    try:
-        parser.read_string(path.read_text("utf-8", "replace"), source=str(path))
-    except OSError as error:
-        raise UsageError(f"cannot be read: {error.strerror}", where=path) from error
-    except configparser.Error as error:
-        what = f"is not a configuration file of pip: {error.message.splitlines()[0]}"
-        raise UsageError(what, where=path) from error
-    for section in ("install", "download", "global"):
-        for key in ("index-url", "index_url"):
-            value = parser.get(section, key, fallback="").strip()
-            if value:
-                return value
-    return None
 
 
 def _index_of_uv(settings: Settings, runner: Runner, program: str) -> str:

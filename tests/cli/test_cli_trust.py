@@ -95,6 +95,7 @@ def settings_of(campus: Campus, folder: Path, **variables: str) -> Settings:
         "HOME": str(folder),
         "UV_HTTP_RETRIES": "0",
         "ENVBUILD_INDEX": campus.url,
+        "PIP_CONFIG_FILE": "/dev/null",
     }
     return load_settings({**env, **variables}, folder)
 
@@ -113,6 +114,24 @@ def test_a_bundle_counts_for_uv_too(campus: Campus, tmp_path: Path, variable: st
             "demo-1.0-py3-none-any.whl"
         ]
     assert reach_index("package index", campus.url, settings, LocalRunner()).verdict == "fine"
+
+
+def test_a_bundle_of_pips_configuration_counts_too(campus: Campus, tmp_path: Path) -> None:
+    configuration = tmp_path / ".config/pip/pip.conf"
+    configuration.parent.mkdir(parents=True)
+    configuration.write_text("[global]\ncert = ~/campus.crt\n")
+    (tmp_path / "campus.crt").write_bytes(campus.bundle.read_bytes())
+    assert locked(settings_of(campus, tmp_path, PIP_CONFIG_FILE="")) == ["demo 1.0"]
+    settings = settings_of(campus, tmp_path, PIP_CONFIG_FILE="", PIP_CERT="/other.crt")
+    assert settings.certificates == Path("/other.crt")
+    settings = settings_of(campus, tmp_path, PIP_CONFIG_FILE="", SSL_CERT_DIR="/other")
+    assert settings.certificates is None
+
+
+def test_a_broken_configuration_of_pip_stops_no_command(campus: Campus, tmp_path: Path) -> None:
+    (tmp_path / "pip.conf").write_text("cert = ~/campus.crt\n")
+    settings = settings_of(campus, tmp_path, PIP_CONFIG_FILE=str(tmp_path / "pip.conf"))
+    assert str(settings.certificates) != str(tmp_path / "campus.crt")
 
 
 def test_without_it_the_hint_talks_of_certificates(campus: Campus, tmp_path: Path) -> None:
@@ -220,7 +239,8 @@ def proxy(campus: Campus) -> Iterator[Proxy]:
 
 def run_python(folder: Path, *arguments: str, **variables: str) -> Result:
     """Run in a process of its own: proxies and folders of certificates are read from its environment."""
-    env = {"PATH": os.environ["PATH"], "HOME": str(folder), "PYTHONPATH": str(ROOT), **variables}
+    env = {"PATH": os.environ["PATH"], "HOME": str(folder), "PYTHONPATH": str(ROOT)}
+    env |= {"PIP_CONFIG_FILE": "/dev/null", **variables}
     argv = (sys.executable, *arguments)
     return LocalRunner()(Command(argv=argv, env=env, cwd=folder, timeout=120), check=False)
 

@@ -43,8 +43,8 @@ from envbuild.job.track.records import load_own_records, load_records, log_files
 from envbuild.job.track.results import TaskResult, _read_values, result_row
 from envbuild.job.track.state import _ended
 from envbuild.limits import UNREADABLE
-from envbuild.net.index import _of_pip_file
 from envbuild.net.web import read_netrc
+from envbuild.pip_files import read_pip_option
 from envbuild.project.code.uses import find_uses
 from envbuild.quota import parse_quota
 from envbuild.run import Result
@@ -372,7 +372,8 @@ ANSWER_PARSERS = {
         mend=lambda data: data + _seal(data),
     ),
     "pip's settings": Parser(
-        seeds=given("[global]\nindex-url = https://x.invalid/simple\n"), read=_of_pip_file
+        seeds=given("[global]\nindex-url = https://x.invalid/simple\n"),
+        read=lambda path: read_pip_option(path, "index-url"),
     ),
     "logins": Parser(
         seeds=given(json.dumps(LOGIN), "machine x.invalid login a password b\n"), read=read_login

@@ -120,7 +120,9 @@ def test_nothing_of_the_environment_leaks_but_cache_trust_and_credentials() -> N
 @pytest.mark.parametrize("variable", CERTIFICATE_VARIABLES)
 def test_uv_trusts_what_envbuild_trusts(variable: str, tmp_path: Path) -> None:
     def environment(**given: str) -> dict[str, str]:
-        found = uv_environment(load_settings({"HOME": str(tmp_path), **given}))
+        found = uv_environment(
+            load_settings({"HOME": str(tmp_path), "PIP_CONFIG_FILE": "/dev/null", **given})
+        )
         return {name: value for name, value in found.items() if "CERT" in name}
 
     assert environment() == {"UV_SYSTEM_CERTS": "1"}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild import limits
+from envbuild import limits, pip_files
 from envbuild.errors import IntegrityError, NetworkError, UsageError
 from envbuild.net import index as index_module
 from envbuild.net import web
@@ -49,13 +49,12 @@ def bare(tmp_path: Path) -> Settings:
 def no_system_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Move /etc aside: this machine's own configuration must not decide these tests."""
     real = Path
-    monkeypatch.setattr(
-        index_module,
-        "Path",
-        lambda text: real(
-            tmp_path / "root" / str(text)[1:] if str(text).startswith("/etc") else text
-        ),
-    )
+
+    def moved(text: str | Path) -> Path:
+        return real(tmp_path / "root" / str(text)[1:] if str(text).startswith("/etc") else text)
+
+    for module in (index_module, pip_files):
+        monkeypatch.setattr(module, "Path", moved)
     monkeypatch.setattr("sys.prefix", str(tmp_path / "prefix"))
 
 

@@ -14,6 +14,7 @@ from envbuild.limits import split_words
 from envbuild.names import Pairs, Texts
 from envbuild.project.conda.environment import read_conda
 from envbuild.project.cuda import cuda_of
+from envbuild.project.images.copies import copied_folders, find_copied, read_copies
 from envbuild.project.images.definition import read_stages
 from envbuild.project.images.dockerfile import (
     DockerfileStage,
@@ -24,7 +25,7 @@ from envbuild.project.lists.requirements import read_requirements
 from envbuild.project.model import FileFindings
 from envbuild.project.private import has_secret, is_loader, is_secret_name
 from envbuild.project.shell.installs import ShellFindings, read_lines
-from envbuild.project.tree import LARGEST, is_inside, read_text, shown_path
+from envbuild.project.tree import LARGEST, read_text, shown_path
 from envbuild.store.units import as_printable
 
 PLAIN = re.compile(
@@ -80,7 +81,7 @@ def read_container(path: Path, root: Path) -> FileFindings:
         if is_dockerfile(path, text)
         else _read_definition(text, path, file)
     )
-    folders = _copied_folders(parts.copies, path, root)
+    folders = copied_folders(parts.copies, path, root)
     found = read_lines(parts.lines, file, apart=parts.apart, folders=folders)
     refuse_project_steps(found, parts.copies)
     found.system += _listed_packages(found, parts, path, root)
@@ -205,7 +206,7 @@ def _read_definition(text: str, path: Path, file: str) -> _Parts:
         image=image,
         command=_start_command(_split_words(starts[0])) if len(starts) == 1 else (),
         variables=tuple(_assignments(stage.lines("environment"))),
-        copies=tuple(_copies(stage.lines("files"))),
+        copies=tuple(read_copies(stage.lines("files"))),
         notes=notes,
     )
 
@@ -221,35 +222,6 @@ def _assignments(lines: Iterable[str]) -> Iterable[tuple[str, str]]:
             name, equals, value = word.partition("=")
             if equals and re.fullmatch(r"[A-Za-z_]\w*", name):
                 yield name, value
-
-
-def _copies(lines: Iterable[str]) -> Iterable[tuple[str, str]]:
-    """Read the lines of %files: a source, and where it goes if that is another place."""
-    for line in lines:
-        try:
-            words = split_words(line, comments=True)
-        except ValueError:
-            continue
-        if words:
-            yield words[0], words[-1]
-
-
-def _copied_folders(copies: Pairs, path: Path, root: Path) -> Pairs:
-    """Return (path inside the image, folder of the project) for each folder that is copied."""
-    folders = []
-    for source, target in copies:
-        folder = path.parent / source
-        if target.startswith("/") and is_inside(folder, root) and _is_folder(folder):
-            folders.append((target, shown_path(folder, root)))
-    # what lies deeper says more
-    return tuple(sorted(folders, key=lambda one: -len(one[0])))
-
-
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except OSError:  # no name of a file: too long
-        return False
 
 
 def _local_image(start: str, path: Path) -> tuple[str | None, str]:
@@ -276,7 +248,7 @@ def _listed_packages(found: ShellFindings, parts: _Parts, path: Path, root: Path
     """Return the names in the files that apt installs from ($(cat packages.txt))."""
     names: list[str] = []
     for name in found.debian_lists:
-        other = _in_project(name, parts, path, root)
+        other = find_copied(name, parts.copies, path, root)
         text = read_text(other) if other is not None else None
         if text is None:
             found.notes.append(
@@ -289,31 +261,9 @@ def _listed_packages(found: ShellFindings, parts: _Parts, path: Path, root: Path
     return names
 
 
-def _in_project(name: str, parts: _Parts, path: Path, root: Path) -> Path | None:
-    """Find the project's file for a path inside the image: by the copies, else by its name."""
-    wanted = Path(name).name
-    copied = [
-        f"{source}/{name.removeprefix(target.rstrip('/'))}"
-        for source, target in parts.copies
-        if name.startswith(f"{target.rstrip('/')}/")
-    ]
-    copied += [
-        source
-        for source, target in parts.copies
-        if Path(target).name == wanted or Path(source).name == wanted
-    ]
-    plain = (source for source in copied if "*" not in source)
-    tries = [base / source for source, base in itertools.product(plain, (path.parent, root))]
-    tries += [path.parent / wanted, root / name.lstrip("/"), root / wanted]
-    try:
-        return next((one for one in tries if one.is_file() and is_inside(one, root)), None)
-    except OSError:
-        return None
-
-
 def _bound_word(word: str, parts: _Parts, path: Path, root: Path) -> str:
     """Return a word of a command; the path of a copied file becomes its path in the project."""
-    found = _in_project(word, parts, path, root) if word.startswith("/") else None
+    found = find_copied(word, parts.copies, path, root) if word.startswith("/") else None
     return word if found is None else shown_path(found, root)
 
 
@@ -324,7 +274,7 @@ def _with_lists(found: ShellFindings, parts: _Parts, path: Path, root: Path) -> 
     python = cuda = None
     frozen = False
     for name in dict.fromkeys((*found.lists, *found.environments)):
-        other = _in_project(name, parts, path, root)
+        other = find_copied(name, parts.copies, path, root)
         if other is None:
             notes.append(f"{file} installs from {as_printable(name)}, which is not in the project")
             continue

@@ -24,7 +24,14 @@ from envbuild.project.lists.requirements import (
 from envbuild.project.model import Requirement
 from envbuild.project.names import conda_name
 from envbuild.project.private import has_secret, without_secrets
-from envbuild.project.shell.syntax import CONDA, join_lines, program_of, split_commands
+from envbuild.project.shell.syntax import (
+    CONDA,
+    fetched_names,
+    join_lines,
+    named_files,
+    program_of,
+    split_commands,
+)
 
 PREFIXES = {"sudo", "command", "exec", "time", "env", "nohup"}
 SHELLS = {"bash", "sh", "zsh", "dash"}
@@ -213,17 +220,11 @@ def _keep_line(command: str, found: ShellFindings) -> None:
         found.refused.append((shown, "it would remove the base's framework"))
     elif FETCHES.match(command) or PIPED.search(command.rpartition("|")[0]):
         found.refused.append((shown, "a build has no network"))
-        found.gone |= _fetched_names(command)
-    elif found.gone & (_named_files(command) | _named_files(found.here)):
+        found.gone |= fetched_names(command)
+    elif found.gone & (named_files(command) | named_files(found.here)):
         found.refused.append((shown, "it needs what a line before it fetches"))
     else:
         found.post.append(command)
-
-
-def _named_files(command: str) -> set[str]:
-    """Return the names in a command that may be files; of a.zip also a."""
-    words = set(re.split(r"[\s/=\"'{}]+", command))
-    return words | {word.rpartition(".")[0] for word in words}
 
 
 def removes_framework(command: str) -> bool:
@@ -235,24 +236,6 @@ def removes_framework(command: str) -> bool:
     if deleted is None:
         return False
     return deleted[1] in ("", "*") or framework_name(deleted[1].rstrip("*-.")) is not None
-
-
-def _fetched_names(command: str) -> set[str]:
-    """Return the names of files and folders that a line downloads."""
-    words = [word.strip("\"'") for word in command.split()]
-    ends = [
-        word.rstrip("/").rsplit("/", 1)[-1]
-        for word in words
-        if "://" in word or word.endswith(".git")
-    ]
-    named = [
-        after for flag, after in itertools.pairwise(words) if flag in ("-O", "-o", "-d", "--output")
-    ]
-    if re.match(r"git\s", command) and words and "://" not in words[-1]:
-        named.append(words[-1])
-    files = {name.rsplit("/", 1)[-1] for name in (*ends, *named)}
-    stems = {re.sub(r"(\.git|\.tar\.\w+|\.tgz|\.zip)$", "", name) for name in files}
-    return {name for name in files if "." in name} | {name for name in stems if len(name) > 2}
 
 
 def _read_apt(command: str, words: list[str], found: ShellFindings) -> None:
@@ -327,7 +310,7 @@ def _pip_folder(value: str, found: ShellFindings, where: str) -> None:
 
 
 def _project_folder(word: str, found: ShellFindings) -> str:
-    """Return a path inside the image as the project's folder that is copied there, else the word."""
+    """Return a path inside the image as the project's folder that is copied there."""
     path, bracket, extras = word.partition("[")
     if not path.startswith(("/", ".")):
         return word

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 
@@ -90,3 +91,27 @@ def _after_options(words: list[str]) -> list[str]:
     while index < len(words) and words[index].startswith("-"):
         index += 2 if words[index] in ("-n", "--name", "-p", "--prefix") else 1
     return words[index:]
+
+
+def named_files(command: str) -> set[str]:
+    """Return the names in a command that may be files; of a.zip also a."""
+    words = set(re.split(r"[\s/=\"'{}]+", command))
+    return words | {word.rpartition(".")[0] for word in words}
+
+
+def fetched_names(command: str) -> set[str]:
+    """Return the names of files and folders that a line downloads."""
+    words = [word.strip("\"'") for word in command.split()]
+    ends = [
+        word.rstrip("/").rsplit("/", 1)[-1]
+        for word in words
+        if "://" in word or word.endswith(".git")
+    ]
+    named = [
+        after for flag, after in itertools.pairwise(words) if flag in ("-O", "-o", "-d", "--output")
+    ]
+    if re.match(r"git\s", command) and words and "://" not in words[-1]:
+        named.append(words[-1])
+    files = {name.rsplit("/", 1)[-1] for name in (*ends, *named)}
+    stems = {re.sub(r"(\.git|\.tar\.\w+|\.tgz|\.zip)$", "", name) for name in files}
+    return {name for name in files if "." in name} | {name for name in stems if len(name) > 2}
