@@ -49,7 +49,7 @@ trap 'kill "$waiting" 2>/dev/null || true' EXIT
 # what fails in one part does not hide what fails in another
 failed=
 # a worker that dies ends the run: a new one in its place may be waited for without end
-pytest -n "$(nproc)" --dist loadfile --max-worker-restart 0 -m "not live" || failed=yes
+pytest -n "$(nproc)" --dist loadfile --max-worker-restart 0 -m "not live" --durations 40 || failed=yes
 # tests/build takes nine minutes more than .ci/run has: run it with scripts/test.sh after a change of a build
 left=(--ignore tests/job)
 if [ -n "${CI-}" ]; then left+=(--ignore tests/build); fi
