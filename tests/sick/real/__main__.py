@@ -31,11 +31,11 @@ from tests.sick.real.judge import check_tree
 from tests.sick.real.mends import MENDS
 from tests.sick.real.more_cases import MORE_HEALTHY, MORE_SICK
 from tests.sick.real.round_cases import ROUND_HEALTHY, ROUND_SICK
-from tests.sick.real.seventh_cases import SEVENTH_HEALTHY, SEVENTH_SICK
 from tests.sick.real.sight_cases import ORDER_HEALTHY, ORDER_SICK, SIGHT_HEALTHY, SIGHT_SICK
 from tests.sick.real.sixth_cases import SIXTH_HEALTHY, SIXTH_SICK
 from tests.sick.real.third_cases import THIRD_HEALTHY, THIRD_SICK
 from tests.sick.real.thread_cases import THREAD_HEALTHY, THREAD_SICK
+from tests.sick.real.toml_cases import READ_HEALTHY, READ_SICK
 from tests.sick.real.trees import (
     WheelTree,
     loader_cache,
@@ -54,18 +54,18 @@ EVERY = (
     *(*ROUND_HEALTHY, *BLIND_HEALTHY, *WIDE_HEALTHY, *FIRST_HEALTHY),
     *(*USE_SICK, *USE_HEALTHY, *THIRD_SICK, *THIRD_HEALTHY, *FOURTH_SICK, *FOURTH_HEALTHY),
     *(*FIFTH_SICK, *FIFTH_HEALTHY, *SIXTH_SICK, *SIXTH_HEALTHY),
-    *(*SEVENTH_SICK, *SEVENTH_HEALTHY),
+    *(*READ_SICK, *READ_HEALTHY),
 )
 
 NEW_SICK = (
     *(*SIGHT_SICK, *ORDER_SICK, *ROUND_SICK, *BLIND_SICK, *WIDE_SICK, *FIRST_SICK),
-    *(*USE_SICK, *THIRD_SICK, *FOURTH_SICK, *FIFTH_SICK, *SIXTH_SICK, *SEVENTH_SICK),
+    *(*USE_SICK, *THIRD_SICK, *FOURTH_SICK, *FIFTH_SICK, *SIXTH_SICK, *READ_SICK),
 )
 """Trees that are proved and followed in one go."""
 NEW_HEALTHY = (
     *(*SIGHT_HEALTHY, *ORDER_HEALTHY, *ROUND_HEALTHY, *BLIND_HEALTHY, *WIDE_HEALTHY),
     *(*FIRST_HEALTHY, *USE_HEALTHY, *THIRD_HEALTHY, *FOURTH_HEALTHY),
-    *(*FIFTH_HEALTHY, *SIXTH_HEALTHY, *SEVENTH_HEALTHY),
+    *(*FIFTH_HEALTHY, *SIXTH_HEALTHY, *READ_HEALTHY),
 )
 
 

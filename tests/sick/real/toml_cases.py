@@ -1,0 +1,37 @@
+"""Blind rounds from seventh.toml on: causes from users' threads, of packages that no older round had."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import tomli
+
+from tests.sick.real.cases import Case, healthy, of
+from tests.sick.real.fifth_cases import broken
+from tests.sick.real.more_cases import FINE
+
+
+def read_round(stack: str) -> tuple[Case, ...]:
+    """Return a round's cases, from the file that is named after it."""
+    text = Path(__file__).with_name(f"{stack}.toml").read_text()
+    return tuple(read_row(row, stack) for row in tomli.loads(text)["case"])
+
+
+def read_row(row: dict[str, Any], stack: str) -> Case:
+    """Return one row's case; a row without a source is healthy."""
+    tree = of(*row["install"], environment=row.get("environment", {}))
+    name, code = row["name"], row["project"]
+    first = row.get("direct", row["install"][0])
+    if "source" in row:
+        told = (row["says"], row["words"], row["hint"], row["source"])
+        case = broken(name, first, code, *told)
+        return replace(case, stack=stack, tree=tree, proof=row.get("proof", code))
+    direct = " ".join(one.partition("=")[0].partition("<")[0] for one in first.split())
+    return healthy(name, stack, tree, f"{code}\nprint('FINE')", FINE, direct, project=code)
+
+
+READ = (*read_round("seventh"), *read_round("eighth"))
+READ_SICK = tuple(case for case in READ if case.found)
+READ_HEALTHY = tuple(case for case in READ if not case.found)
