@@ -171,7 +171,7 @@ def imports_request(
             entries.append(entry)
     frameworks = [item.module for item in _candidates(expected)]
     lines = [row for row in load_import_lines().line if gpu or not row.gpu]
-    removed = {row.holder: row.names for row in load_removed().removed}
+    classes = load_removed().removed
     return ProbeRequest(
         name="import_probe",
         parameters={
@@ -184,7 +184,8 @@ def imports_request(
             "found": found,
             "calls": calls,
             "lines": msgspec.to_builtins(lines),
-            "removed": removed,
+            "removed": {row.holder: row.names for row in classes},
+            "made": {name: row.holder for row in classes for name in row.made},
             "limit": IMPORT_SECONDS,
         },
         parts=(*IMPORT_PARTS, "stub_driver") if stub else IMPORT_PARTS,

@@ -297,11 +297,12 @@ def load_conda_same() -> frozenset[str]:
 
 
 class RemovedRow(TableRow, frozen=True):
-    """Methods that a class had once whose objects answer to names of their data (removed.toml)."""
+    """Methods that a class had once, and functions that make its objects (removed.toml)."""
 
     holder: str
-    names: Texts
     source: str
+    names: Texts = ()
+    made: Texts = ()
 
 
 class RemovedTable(TableRow, frozen=True):

@@ -11,7 +11,7 @@ from tests.check.tree import Tree, failures, make_recipe
 
 PARTS = '''\
 import abc, contextlib, functools
-from typing import TYPE_CHECKING, overload
+from typing import NoReturn, TYPE_CHECKING, overload
 if TYPE_CHECKING:
     from late import Late
 class Kind:
@@ -36,6 +36,17 @@ class Deeper(Kind):
 class Any:
     def __getattr__(self, name):
         return lambda *rest: name
+class Store:
+    own = len
+    def __getattr__(self, name) -> "parts.Shelf[Kind]":
+        return Shelf()
+class Shelf:
+    def __getattr__(self, name) -> "Shelf":
+        return self
+    def __call__(self, *rest) -> NoReturn:
+        raise TypeError("say count_all")
+    def count_all(self):
+        return 1
 class Named:
     def __init__(self, **options):
         self.__dict__.update(options)
@@ -70,6 +81,13 @@ def keep(function):
     @functools.wraps(function)
     def inner(*rest, **options):
         print("before")
+        return function(*rest, **options)
+    return inner
+def note(function):
+    @functools.wraps(function)
+    def inner(*rest, **options):
+        shown = dict(options)
+        shown.pop("own", None)
         return function(*rest, **options)
     return inner
 def rename(function):
@@ -109,6 +127,9 @@ def lie(function):
     return functools.wraps(function)(inner)
 @keep
 def kept(one, *, two=2):
+    return one
+@note
+def noted(one):
     return one
 @rename
 def renamed(one, new=1):
@@ -218,6 +239,10 @@ SICK = {
         "parts.kept(1, three=3)",
         r"kept\(\) got an unexpected keyword argument 'three'",
     ),
+    "through a decorator that takes names out of a copy": (
+        "parts.noted(1, own=3)",
+        "argument 'own'",
+    ),
     "a name through a decorator that only adds": ("parts.named(1, three=3)", r"argument 'three'"),
     "a method that is gone": (
         "kind = parts.Kind(1)\nkind.old()",
@@ -234,6 +259,10 @@ SICK = {
     "an argument of a method": (
         "kind = parts.Kind(1)\nkind.run('a', 1, 2)",
         r"run\(\) too many positional",
+    ),
+    "what an object answers, and takes no call": (
+        "store = parts.Store()\nbooks = store.books\nprint(books.count())",
+        "'Shelf' object is not callable",
     ),
     "what no class below has": (
         "kind = parts.make(1)\nkind.old()",
@@ -301,6 +330,8 @@ HEALTHY = {
     "a decorator that is another function": "parts.lied(1, 2, 3)",
     "what an object sets itself": "kind = parts.Kind(1)\nkind.shown()\nprint(kind.rate, kind.size)",
     "a class that answers to any name": "kind = parts.Any()\nkind.old(1)",
+    "what an object answers": "books = parts.Store().books\nprint(books.count_all(), books.count)",
+    "what an object has itself": "store = parts.Store()\nprint(store.own('a'))",
     "a class that takes names": "kind = parts.Named(old=len)\nkind.old('a')",
     "a class that sets names of a list": "kind = parts.Set()\nkind.first('a')",
     "a class that makes another": "kind = parts.Chosen(1, 2)\nkind.run('a')",
@@ -349,6 +380,34 @@ def test_what_does_not_fit_is_told_without_a_call(name: str, image: Tree, tmp_pa
 @pytest.mark.parametrize("name", HEALTHY)
 def test_what_may_fit_is_not_accused(name: str, image: Tree, tmp_path: Path) -> None:
     assert judge(image, tmp_path, HEALTHY[name]) == {}
+
+
+ARRAYS = """\
+class ndarray:
+    def __init__(self, size):
+        self.size = size
+    @property
+    def ptp(self):
+        raise AttributeError("`ptp` was removed from the ndarray class in NumPy 2.0.")
+def zeros(shape):
+    return ndarray(shape)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("ptp", "`ptp` was removed"), ("size", ""), ("old", "no attribute 'old'")]
+)
+def test_an_array_is_asked_for_its_names(tmp_path: Path, name: str, words: str) -> None:
+    tree = Tree(tmp_path / "image").install("numpy", "2", {"numpy.py": ARRAYS})
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "train.py").write_text(
+        f"import numpy as np\nkept = np.zeros(3)\nprint(kept.{name})\n"
+    )
+    report = tree.check(make_recipe("numpy"), project=project)
+    hints = [one.hint or "" for one in report.findings if one.outcome == "failed"]
+    assert words in failures(report).get("project-imports", "") if words else not failures(report)
+    assert all("change that line of the project, or bound numpy" in hint for hint in hints)
 
 
 FORMS = "from fastapi import FastAPI, Form\nname = Form()\n"

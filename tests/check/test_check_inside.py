@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -281,6 +285,19 @@ def test_one_bad_import_does_not_touch_the_others(tmp_path: Path) -> None:
     assert found["raises"].noise == ("told before",)
     assert found["fine"].ok
     assert found["fine"].version is None
+
+
+def test_what_a_process_waits_for_a_processor_does_not_count() -> None:
+    source = Path(probe_runner.__file__).with_name("probes") / "shared/child.py"
+    names: dict[str, Any] = {"json": json, "os": os, "sys": sys}
+    exec(source.read_text(), names)  # noqa: S102  (it is this project's own)
+    names["count_waited"] = lambda process: 10.0
+
+    def work(say: Callable[[object], None]) -> None:
+        time.sleep(0.3)
+        say("done")
+
+    assert names["in_child"](work, 0.1)["lines"] == ["done"]
 
 
 def test_who_lacks_what_is_wanted_is_blamed_first(tmp_path: Path) -> None:

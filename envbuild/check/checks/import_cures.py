@@ -251,8 +251,9 @@ def _cure_of_two(evidence: Evidence, module: str, lacking: str) -> str:
     dist = found.dist(other)
     if dist is None or other == asks:
         return (
-            "it and the package whose name it misses are not of releases that go together: take a "
-            "newer release of it, or of the other one"
+            f"{asks} and the package whose name it misses are not of releases that go together: put "
+            f'"{asks}" without bounds into [python] dependencies; where the newest fails too, bound '
+            "the other one to an older release"
         )
     if lookup.framework_of(other) is not None:
         return f"take the release of {asks} that goes with {other} {dist.version}"

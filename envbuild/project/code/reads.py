@@ -198,10 +198,10 @@ def _scopes(
         assigned = [node for node in nodes if isinstance(node, ast.Assign)]
         for node in sorted(assigned, key=lambda one: one.lineno):
             match node:
-                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=function)):
-                    module, called = _whole_name(function, known)
-                    if bound[name] == 1 and name not in shared and module:
-                        known[name] = (module, called + CALL)
+                case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                    module, part = _whole_name(value, known)
+                    if bound[name] == 1 and name not in shared and CALL in part:
+                        known[name] = (module, part)
         yield nodes, known
         scopes += [(node, known) for node in nodes if isinstance(node, FUNCTIONS)]
 

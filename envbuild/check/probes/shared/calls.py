@@ -40,14 +40,23 @@ def find_fault(module, wanted):
 def follow_steps(module, wanted):
     """Go from part to part; ``made`` says that an object of the class ``part`` is meant.
 
-    It is "exact" where no class below it can be meant.
+    It is "exact" where no class below it can be meant; a "sample" is such an object itself.
     """
     part, made = module, ""
     for step in wanted.split("."):
         name, called, shape = step.rstrip(")").partition("(")
         kinds = part if isinstance(part, list) else [part]
+        if made == "sample":
+            return ask_sample(part, name)
         if made and all(lacks_attribute(one, name, made, called) for one in kinds):
             return describe_lack(kinds[0].__name__, name)
+        answer = find_answer(kinds[0], name) if made and len(kinds) == 1 else None
+        if answer is not None and called:
+            return describe_lack(answer.__name__, "__call__") if refuses_calls(answer) else None
+        if answer is not None:
+            part, made = answer, "any"
+            continue
+        maker = "%s.%s" % (getattr(kinds[0], "__name__", ""), name)
         part = find_attribute(kinds[0], name) if len(kinds) == 1 else None
         function, hidden = find_function(part, made)
         if called and function is not None and made != "any":
@@ -55,7 +64,7 @@ def follow_steps(module, wanted):
             fault = fault or find_gone(function, kinds[0] if made else part)
             if fault is not None:
                 return fault
-        part, made = find_made(part, function) if called else (part, "")
+        part, made = find_made(part, function, maker) if called else (part, "")
         if part is None:
             break
     return None
@@ -65,6 +74,7 @@ IMPLICIT = {
     "__iter__": "is not iterable",
     "__getitem__": "is not subscriptable",
     "__len__": "has no len()",
+    "__call__": "is not callable",
 }
 
 
@@ -73,6 +83,30 @@ def describe_lack(kind, name):
     if name in IMPLICIT:
         return TypeError("'%s' object %s" % (kind, IMPLICIT[name]))
     return AttributeError("'%s' object has no attribute '%s'" % (kind, name))
+
+
+def ask_sample(sample, name):
+    """The error with which an object of a class answers to a name."""
+    try:
+        getattr(sample, name)
+    except AttributeError as error:
+        return error
+    return None
+
+
+def find_answer(kind, name):
+    """The class of what an object answers to a name that it lacks, as its __getattr__ says."""
+    asks = inspect.getattr_static(kind, "__getattr__", None)
+    if not isinstance(asks, types.FunctionType) or hasattr(kind, name) or may_set(kind, name):
+        return None
+    kinds = find_made(asks, asks)[0] or ()
+    return kinds[0] if len(kinds) == 1 else None
+
+
+def refuses_calls(kind):
+    """Whether a class says that a call of its objects never returns."""
+    said = getattr(getattr(kind, "__call__", None), "__annotations__", {}).get("return", "")
+    return str(said).rpartition(".")[2] in ("Never", "NoReturn")
 
 
 def find_attribute(part, name):
@@ -105,11 +139,14 @@ def makes_itself(kind):
     return usual and not isinstance(kind.__new__, types.FunctionType)
 
 
-def find_made(part, function):
+def find_made(part, function, maker=""):
     """The class of what a call returns, and "exact" or "any": it may be of a class below that.
 
-    It is a list where it may be of several.
+    It is a list where it may be of several. ``maker`` is the name that is called.
     """
+    if maker in PARAMETERS["made"]:
+        holder, _, kind = PARAMETERS["made"][maker].rpartition(".")
+        return getattr(sys.modules[holder], kind)(0), "sample"
     if isinstance(part, type):
         if makes_itself(part):
             return part, "exact"
@@ -120,7 +157,8 @@ def find_made(part, function):
         return None, ""
     said = inner.__annotations__.get("return", "")
     words = said.split("|") if isinstance(said, str) else [getattr(said, "__name__", "")]
-    kinds = [find_class(inner, word.strip()) for word in words if word.strip() != "None"]
+    words = [re.sub(r"\[.*\]$|^[\w.]+\.", "", word.strip()) for word in words]
+    kinds = [find_class(inner, word) for word in words if word != "None"]
     sure = [one for one in kinds if one is not None and not inspect.isabstract(one)]
     return (sure, "any") if sure and len(sure) == len(kinds) else (None, "")
 
@@ -152,6 +190,11 @@ def may_have(kind, name, called):
     asks = hasattr(kind, "__getattr__") or hasattr(type(kind), "__getattr__")
     if asks or kind.__getattribute__ is not object.__getattribute__:
         return True
+    return may_set(kind, name)
+
+
+def may_set(kind, name):
+    """Whether the code of a class, or of one that it is made from, gives its objects a name."""
     sets = re.compile(r"\.%s\b[^=\n()]*=(?!=)|setattr\([^)\n]*[\"']%s[\"']" % (name, name))
     for one in kind.__mro__:
         if one.__module__ in PYTHONS_OWN:
@@ -176,7 +219,7 @@ def sets_any(kind):
     """Whether a class gives its objects attributes whose names its code does not say."""
     for name, function in vars(kind).items():
         code = getattr(function, "__code__", None)
-        words = set(code.co_names) if code else ()
+        words = set(code.co_names if code else ())
         starts = name in ("__init__", "__new__", "__post_init__")
         if "setattr" in words and not name.lstrip("_").startswith("set"):
             return True
@@ -301,9 +344,11 @@ def takes_away(node, more):
     if isinstance(node, ast.ExceptHandler):
         return not isinstance(node.body[-1], ast.Raise)
     steps = ast.walk(node.iter) if isinstance(node, (ast.For, ast.comprehension)) else ()
+    steps = [*steps, node.value] if isinstance(node, ast.Assign) else steps
     if more in map(name_of, steps):
         return True
-    return isinstance(node, ast.Delete) or name_of(node) in TAKING
+    held = name_of(getattr(node, "value", None))
+    return isinstance(node, ast.Delete) or (held == more and name_of(node) in TAKING)
 
 
 def name_of(node):
