@@ -33,6 +33,21 @@ class Deeper(Kind):
         return more
     def dig(self):
         return 1
+class Wider(Kind):
+    def __init__(self, rate, wide=1, **rest):
+        super().__init__(rate, **rest)
+class Widest(Wider):
+    def __init__(self, *rest, **options):
+        options["wide"] = 2
+        super().__init__(*rest, **options)
+class Lenient(Kind):
+    def __init__(self, rate, **rest):
+        rest = {name: one for name, one in rest.items() if name == "deep"}
+        super().__init__(rate, **rest)
+class Perhaps(Kind):
+    def __init__(self, rate=1, **rest):
+        if rate != 1:
+            super().__init__(rate, **rest)
 class Any:
     def __getattr__(self, name):
         return lambda *rest: name
@@ -235,6 +250,10 @@ SICK = {
         "parts.Kind(1, wide=True)",
         r"Kind\(\) got an unexpected keyword argument 'wide'",
     ),
+    "a keyword that a class above lacks": (
+        "parts.Widest(1, wide=True, old=1)",
+        r"Widest\(\) got an unexpected keyword argument 'old'",
+    ),
     "through a decorator that changes nothing": (
         "parts.kept(1, three=3)",
         r"kept\(\) got an unexpected keyword argument 'three'",
@@ -332,6 +351,9 @@ HEALTHY = {
     "a class that answers to any name": "kind = parts.Any()\nkind.old(1)",
     "what an object answers": "books = parts.Store().books\nprint(books.count_all(), books.count)",
     "what an object has itself": "store = parts.Store()\nprint(store.own('a'))",
+    "keywords of two classes": "parts.Wider(1, wide=True, deep=True)",
+    "a class that leaves keywords out": "parts.Lenient(1, old=1)",
+    "a class that may ask no other": "parts.Perhaps(old=1)",
     "a class that takes names": "kind = parts.Named(old=len)\nkind.old('a')",
     "a class that sets names of a list": "kind = parts.Set()\nkind.first('a')",
     "a class that makes another": "kind = parts.Chosen(1, 2)\nkind.run('a')",

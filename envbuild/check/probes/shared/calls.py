@@ -60,8 +60,10 @@ def follow_steps(module, wanted):
         part = find_attribute(kinds[0], name) if len(kinds) == 1 else None
         function, hidden = find_function(part, made)
         if called and function is not None and made != "any":
-            fault = judge_call(function, hidden, shape, name) or judge_values(part, shape)
-            fault = fault or find_gone(function, kinds[0] if made else part)
+            kind = kinds[0] if made else part
+            layers = find_layers(function, kind)
+            fault = judge_call(layers, hidden, shape, name) or judge_values(part, shape)
+            fault = fault or find_gone(function, kind)
             if fault is not None:
                 return fault
         part, made = find_made(part, function, maker) if called else (part, "")
@@ -228,15 +230,18 @@ def sets_any(kind):
     return False
 
 
-def judge_call(function, hidden, shape, name):
-    """The error of a call with so many arguments by position, and with these names."""
+def judge_call(layers, hidden, shape, name):
+    """The error of a call with so many arguments by position, and with these names.
+
+    Each layer but the first gets the names that the one before hands on.
+    """
     written = read_shape(shape)
     values = {one: read_value(text) for one, text in written.items()}
     named = {one: value for one, value in values.items() if not one.isdigit()}
     count = int(shape.split(",")[0] or 0)
     given = [UNKNOWN] * hidden + [values.get(str(one), UNKNOWN) for one in range(count)]
     given = given if shape else []
-    for number, layer in enumerate(find_layers(function)):
+    for number, layer in enumerate(layers):
         kind = find_only_raise(layer)
         if kind:
             return NotImplementedError("%s() does nothing but raise %s" % (name, kind))
@@ -251,7 +256,8 @@ def judge_call(function, hidden, shape, name):
             refused = find_refusal(layer, bound.arguments)
             if refused is not None:
                 return ValueError("%s() refuses its arguments: %s" % (name, refused))
-        given = []
+        given, more = [], inspect.getfullargspec(bare_function(layer)).varkw
+        named = bound.arguments.get(more) or {}
     return None
 
 
@@ -290,14 +296,12 @@ def is_text(statement):
     return isinstance(statement, ast.Expr) and not isinstance(statement.value, ast.Call)
 
 
-def find_layers(function):
-    """A function, and those inside that get the names of all that it is given."""
-    found = [function]
-    while hasattr(function, "__wrapped__") and hands_names(function):
-        function = function.__wrapped__
-        if not isinstance(function, types.FunctionType):
-            break
+def find_layers(function, kind):
+    """A function, and those that get the names of all that it is given, one from the other."""
+    found = []
+    while isinstance(function, types.FunctionType) and function not in found:
         found.append(function)
+        function = find_handed(function, kind)
     return found
 
 
@@ -311,25 +315,41 @@ HANDLING = (
 """What wrappers do with their arguments beside handing them on, and that takes none away."""
 
 
-def hands_names(wrapper):
-    """Whether a wrapper hands the names of all that it is given on, and catches no error."""
-    syntax = find_syntax(wrapper)
+def find_handed(function, kind):
+    """What a function hands all of its other names to, whatever they are: what it wraps, or super().
+
+    None where it does more with them, or catches an error.
+    """
+    syntax = find_syntax(function)
     if syntax is None or syntax.args.kwarg is None:
-        return False
-    more, handed = syntax.args.kwarg.arg, False
-    cells = dict(zip(wrapper.__code__.co_freevars, wrapper.__closure__ or ()))
+        return None
+    more, handed = syntax.args.kwarg.arg, None
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or ()))
+    inner = getattr(function, "__wrapped__", None)
+    straight = list(list_straight(function))
     for node in ast.walk(syntax):
         if takes_away(node, more):
-            return False
+            return None
         if isinstance(node, ast.Call):
             spread = [name_of(one.value) for one in node.keywords if one.arg is None]
             cell = cells.get(name_of(node.func))
-            if more in spread and cell and cell.cell_contents is wrapper.__wrapped__:
-                handed = True
+            holder = getattr(getattr(node.func, "value", None), "func", None)
+            if more in spread and inner and cell and cell.cell_contents is inner:
+                handed = inner
+            elif more in spread and name_of(holder) == "super" and node in straight:
+                handed = find_above(function, node.func.attr, kind)
             elif more in spread + list(map(name_of, node.args)):
                 if name_of(node.func) not in HANDLING:
-                    return False
+                    return None
     return handed
+
+
+def find_above(function, name, kind):
+    """What super() finds by a name, in a function of a class, or of one that it is made from."""
+    kinds = kind.__mro__ if isinstance(kind, type) else ()
+    own = [number for number, one in enumerate(kinds) if function in vars(one).values()]
+    above = [vars(one)[name] for one in kinds[own[0] + 1 :] if name in vars(one)] if own else []
+    return above[0] if above else None
 
 
 TAKING = (
@@ -340,9 +360,11 @@ TAKING = (
 
 
 def takes_away(node, more):
-    """Whether a wrapper takes a name out of its keyword arguments here, or catches an error."""
+    """Whether a function takes a name out of its keyword arguments here, or catches an error."""
     if isinstance(node, ast.ExceptHandler):
         return not isinstance(node.body[-1], ast.Raise)
+    if isinstance(getattr(node, "ctx", None), ast.Store) and getattr(node, "id", "") == more:
+        return True
     steps = ast.walk(node.iter) if isinstance(node, (ast.For, ast.comprehension)) else ()
     steps = [*steps, node.value] if isinstance(node, ast.Assign) else steps
     if more in map(name_of, steps):
