@@ -251,9 +251,8 @@ def _cure_of_two(evidence: Evidence, module: str, lacking: str) -> str:
     dist = found.dist(other)
     if dist is None or other == asks:
         return (
-            f"{asks} and the package whose name it misses are not of releases that go together: put "
-            f'"{asks}" without bounds into [python] dependencies; where the newest fails too, bound '
-            "the other one to an older release"
+            f"{asks} does not go with the package whose name it misses: put "
+            f'"{asks}" without bounds into [python] dependencies, or bound the other one'
         )
     if lookup.framework_of(other) is not None:
         return f"take the release of {asks} that goes with {other} {dist.version}"
