@@ -172,6 +172,9 @@ def imports_request(
     frameworks = [item.module for item in _candidates(expected)]
     lines = [row for row in load_import_lines().line if gpu or not row.gpu]
     classes = load_removed().removed
+    made: dict[str, str] = {}
+    for row in classes:
+        made |= dict.fromkeys(row.made, row.holder)
     return ProbeRequest(
         name="import_probe",
         parameters={
@@ -185,7 +188,7 @@ def imports_request(
             "calls": calls,
             "lines": msgspec.to_builtins(lines),
             "removed": {row.holder: row.names for row in classes},
-            "made": {name: row.holder for row in classes for name in row.made},
+            "made": made,
             "limit": IMPORT_SECONDS,
         },
         parts=(*IMPORT_PARTS, "stub_driver") if stub else IMPORT_PARTS,
