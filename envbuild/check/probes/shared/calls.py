@@ -346,10 +346,12 @@ def find_handed(function, kind):
 
 def find_above(function, name, kind):
     """What super() finds by a name, in a function of a class, or of one that it is made from."""
-    kinds = kind.__mro__ if isinstance(kind, type) else ()
-    own = [number for number, one in enumerate(kinds) if function in vars(one).values()]
-    above = [vars(one)[name] for one in kinds[own[0] + 1 :] if name in vars(one)] if own else []
-    return above[0] if above else None
+    passed = False
+    for one in kind.__mro__ if isinstance(kind, type) else ():
+        if passed and name in vars(one):
+            return vars(one)[name]
+        passed = passed or function in vars(one).values()
+    return None
 
 
 TAKING = (
