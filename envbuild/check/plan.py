@@ -171,9 +171,10 @@ def imports_request(
             entries.append(entry)
     frameworks = [item.module for item in _candidates(expected)]
     lines = [row for row in load_import_lines().line if gpu or not row.gpu]
-    classes = load_removed().removed
+    rows = load_removed().removed
+    removed = {row.holder: row.names for row in rows}
     made: dict[str, str] = {}
-    for row in classes:
+    for row in rows:
         made |= dict.fromkeys(row.made, row.holder)
     return ProbeRequest(
         name="import_probe",
@@ -187,7 +188,7 @@ def imports_request(
             "found": found,
             "calls": calls,
             "lines": msgspec.to_builtins(lines),
-            "removed": {row.holder: row.names for row in classes},
+            "removed": removed,
             "made": made,
             "limit": IMPORT_SECONDS,
         },
