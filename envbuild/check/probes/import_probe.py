@@ -10,7 +10,7 @@ of stub_driver), ``found`` (what the expressions of such rows found in the proje
 ``uses`` (module -> names in it that
 the project takes; tried where a distribution has that module or what it lies in), ``lines``
 (what packages print where their import is good for nothing, data/import_lines.toml),
-``removed`` and ``made`` (methods that classes had, and what makes their objects, data/removed.toml),
+``removed`` and ``made`` (methods that classes had, what makes their objects, data/removed.toml),
 ``limit`` (seconds for each), ``needed`` (modules of the project, of which those that are not
 there are answered).
 A process that crashes, hangs or prints without end is an answer, not an accident.

@@ -1,4 +1,4 @@
-"""Blind rounds from seventh.toml on: causes from users' threads, of packages that no older round had."""
+"""Blind rounds from seventh.toml on: causes from threads, of packages that no older round had."""
 
 from __future__ import annotations
 

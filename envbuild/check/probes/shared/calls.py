@@ -316,7 +316,7 @@ HANDLING = (
 
 
 def find_handed(function, kind):
-    """What a function hands all of its other names to, whatever they are: what it wraps, or super().
+    """What a function hands all its other names to: what it wraps, or super().
 
     None where it does more with them, or catches an error.
     """
