@@ -32,8 +32,8 @@ from envbuild.context import Context
 from envbuild.formats.file_tree import Tree, TreeEntry, TreeMerger, merge_parts
 from envbuild.formats.oci_layer import WHITEOUT
 from envbuild.formats.sif_reader import OVERLAY
-from envbuild.formats.squashfs_reader import SquashImage
-from envbuild.formats.squashfs_writer import write_squashfs
+from envbuild.formats.squashfs.reader import SquashImage
+from envbuild.formats.squashfs.writer import write_squashfs
 from envbuild.host import count_processors
 from envbuild.lock.model import Lock
 from envbuild.names import Paths, Texts

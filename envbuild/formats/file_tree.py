@@ -25,6 +25,8 @@ Kind = Literal["f", "d", "l", "c", "b", "p", "h", "w", "o"]
 And what only layers of images hold: another name of a file of a lower layer, a mark that hides a
 name of lower layers (".wh.NAME"), one that empties a folder.
 """
+Xattrs = tuple[tuple[str, bytes], ...]
+"""Extended attributes: names and values."""
 MOST_LINKS = 40
 """Links followed before a path counts as going in a circle, as Linux does."""
 EPOCH = -1
@@ -58,7 +60,7 @@ class TreeEntry(msgspec.Struct, frozen=True, array_like=True):
     blocks: Numbers = ()
     fragment: int = NO_FRAGMENT
     offset: int = 0
-    xattrs: tuple[tuple[str, bytes], ...] = ()
+    xattrs: Xattrs = ()
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from msgspec import structs
 from envbuild.formats.block_codec import STORED
 from envbuild.formats.file_copy import Extent, copy_extents
 from envbuild.formats.file_tree import NO_FRAGMENT, Part, Tree
-from envbuild.formats.squashfs_writer import Copy
+from envbuild.formats.squashfs.writer import Copy
 from envbuild.parts.cache import CachedPart
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from envbuild.errors import IntegrityError
 from envbuild.formats.block_codec import Codec
-from envbuild.formats.file_tree import TreeEntry
+from envbuild.formats.file_tree import TreeEntry, Xattrs
 from envbuild.formats.oci_layer import finish_layer, open_layer, read_mark
 from envbuild.limits import reading
 from envbuild.parts.cache import CachedPart, PackContext, part_key, provide_part
@@ -92,7 +92,7 @@ def _add_member(
     writer.add(entry, without_clock(entry, content) if captured else content)
 
 
-def _kept_xattrs(member: tarfile.TarInfo) -> tuple[tuple[str, bytes], ...]:
+def _kept_xattrs(member: tarfile.TarInfo) -> Xattrs:
     pairs = (
         (key.removeprefix(XATTR), value.encode("utf-8", "surrogateescape"))
         for key, value in member.pax_headers.items()

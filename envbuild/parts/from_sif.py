@@ -14,7 +14,8 @@ from envbuild.errors import IntegrityError, UsageError
 from envbuild.formats.block_codec import BLOCK, Codec
 from envbuild.formats.file_tree import Part
 from envbuild.formats.sif_reader import read_sif
-from envbuild.formats.squashfs_reader import SquashImage, read_tree
+from envbuild.formats.squashfs.hashes import read_tree
+from envbuild.formats.squashfs.reader import SquashImage
 from envbuild.parts.cache import CachedPart, PackContext, cached_part, part_key, provide_blob
 from envbuild.parts.reader import image_contents
 from envbuild.parts.writer import PartWriter

@@ -11,7 +11,7 @@ from typing import BinaryIO, cast
 from envbuild import limits
 from envbuild.errors import IntegrityError
 from envbuild.formats import java_keystore
-from envbuild.formats.file_tree import Kind, TreeEntry
+from envbuild.formats.file_tree import Kind, TreeEntry, Xattrs
 from envbuild.limits import reading
 from envbuild.parts.writer import Content
 from envbuild.progress import Stage
@@ -117,7 +117,7 @@ def _read_member(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> C
 
 
 def member_entry(
-    path: str, kind: Kind, member: tarfile.TarInfo, *, xattrs: tuple[tuple[str, bytes], ...] = ()
+    path: str, kind: Kind, member: tarfile.TarInfo, *, xattrs: Xattrs = ()
 ) -> TreeEntry:
     """Return the entry of a tar's member, without its content.
 

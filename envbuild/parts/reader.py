@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from envbuild.errors import IntegrityError
 from envbuild.formats.block_codec import BLOCK, STORED, unpack_block
 from envbuild.formats.file_tree import NO_FRAGMENT, Part, Tree, TreeEntry, resolve_links
-from envbuild.formats.squashfs_reader import SquashImage
+from envbuild.formats.squashfs.reader import SquashImage
 from envbuild.parts.cache import CachedPart
 from envbuild.parts.writer import Content
 from envbuild.progress import Stage

@@ -22,7 +22,7 @@ from envbuild.build.image.verify import root_partitions
 from envbuild.errors import EnvbuildError, IntegrityError, SpaceError, UsageError
 from envbuild.formats.block_codec import STORED
 from envbuild.formats.sif_reader import image_digest, read_sif
-from envbuild.formats.squashfs_reader import SquashImage
+from envbuild.formats.squashfs.reader import SquashImage
 from envbuild.limits import UNREADABLE
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Digest

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from envbuild.formats.block_codec import Codec
 from envbuild.formats.file_tree import Part, TreeEntry, merge_parts
-from envbuild.formats.squashfs_reader import SquashImage, read_tree
-from envbuild.formats.squashfs_writer import write_squashfs
+from envbuild.formats.squashfs.hashes import read_tree
+from envbuild.formats.squashfs.reader import SquashImage
+from envbuild.formats.squashfs.writer import write_squashfs
 from envbuild.parts.cache import CachedPart
 from envbuild.parts.writer import Content, PartWriter
 

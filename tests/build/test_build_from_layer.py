@@ -24,7 +24,7 @@ from envbuild.formats.block_codec import BLOCK, Codec
 from envbuild.formats.file_tree import Part, Tree, TreeEntry, compare_trees, merge_parts
 from envbuild.formats.oci import OciConfig, read_config
 from envbuild.formats.sif_writer import partition_object, write_sif
-from envbuild.formats.squashfs_writer import write_squashfs
+from envbuild.formats.squashfs.writer import write_squashfs
 from envbuild.parts.cache import CachedPart, PackContext, provide_part
 from envbuild.parts.compact import drop_unused_blocks
 from envbuild.parts.from_layer import fill_layer

@@ -23,7 +23,7 @@ from envbuild.formats.file_tree import (
     merge_parts,
     tree_digest,
 )
-from envbuild.formats.squashfs_writer import SUPERBLOCK
+from envbuild.formats.squashfs.layout import SUPERBLOCK
 from envbuild.parts.from_tar import device_number
 from envbuild.parts.writer import Content
 from envbuild.run import Command, LocalRunner

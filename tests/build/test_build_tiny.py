@@ -21,7 +21,7 @@ from envbuild.context import Context
 from envbuild.errors import EnvbuildError, HostError, IntegrityError
 from envbuild.formats.file_tree import tree_digest
 from envbuild.formats.sif_reader import image_digest, read_sif
-from envbuild.formats.squashfs_reader import read_compressor
+from envbuild.formats.squashfs.reader import read_compressor
 from envbuild.progress import SilentStage
 from envbuild.recipe.find import find_recipe
 from tests.tiny_build import EPOCH, TinyProject

@@ -33,8 +33,9 @@ from envbuild.errors import EnvbuildError, IntegrityError
 from envbuild.formats.block_codec import Codec, unpack_block
 from envbuild.formats.file_tree import Part, TreeEntry, merge_parts
 from envbuild.formats.oci import read_config, read_document
-from envbuild.formats.squashfs_reader import SquashImage, read_tree
-from envbuild.formats.squashfs_writer import write_squashfs
+from envbuild.formats.squashfs.hashes import read_tree
+from envbuild.formats.squashfs.reader import SquashImage
+from envbuild.formats.squashfs.writer import write_squashfs
 from envbuild.lock.read import parse_lock
 from envbuild.parts.from_layer import fill_layer
 from envbuild.parts.from_tar import tar_contents

@@ -36,7 +36,8 @@ from envbuild.formats.file_tree import TreeEntry
 from envbuild.formats.oci import Index, Manifest, read_config, read_document
 from envbuild.formats.sif_frame import frame_digest, strange_frame
 from envbuild.formats.sif_reader import image_digest, read_sif
-from envbuild.formats.squashfs_reader import SquashImage, read_tree
+from envbuild.formats.squashfs.hashes import read_tree
+from envbuild.formats.squashfs.reader import SquashImage
 from envbuild.job.sites.find import _read as read_site
 from envbuild.limits import reading
 from envbuild.lock.read import parse_lock, read_lock

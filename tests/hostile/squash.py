@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 import zlib
 
-from envbuild.formats.squashfs_writer import METADATA, NONE64, SUPERBLOCK, UNCOMPRESSED
+from envbuild.formats.squashfs.layout import METADATA, NONE64, SUPERBLOCK, UNCOMPRESSED
 
 MAGIC = 0x73717368
 BASE = SUPERBLOCK.size

@@ -11,7 +11,7 @@ from envbuild.app.lock import refuse_unfit
 from envbuild.cli import run_cli
 from envbuild.errors import NoSolutionError
 from envbuild.formats.sif_writer import partition_object, write_sif
-from envbuild.formats.squashfs_writer import COMPRESSORS, MAGIC, SUPERBLOCK
+from envbuild.formats.squashfs.layout import COMPRESSORS, MAGIC, SUPERBLOCK
 from envbuild.job.sites.find import load_site
 from envbuild.job.sites.fit import why_unfit
 from envbuild.job.sites.site import Gpu, HostFacts, Site

@@ -23,7 +23,7 @@ from envbuild.errors import CheckFailedError, IntegrityError, SpaceError, UsageE
 from envbuild.formats.file_tree import merge_parts
 from envbuild.formats.sif_reader import image_digest
 from envbuild.formats.sif_writer import GENERIC, JSON, data_object, partition_object, write_sif
-from envbuild.formats.squashfs_writer import write_squashfs
+from envbuild.formats.squashfs.writer import write_squashfs
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock
 from envbuild.lock.read import read_lock

@@ -20,7 +20,7 @@ from envbuild.caches import Caches, plan_caches
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, UsageError
 from envbuild.formats.sif_reader import read_sif
-from envbuild.formats.squashfs_reader import read_compressor
+from envbuild.formats.squashfs.reader import read_compressor
 from envbuild.job.compose import (
     JobDraft,
     check_visible,
@@ -110,7 +110,7 @@ def plan_job(request: JobRequest, context: Context) -> tuple[Job, Site, FoundIma
         table=table,
         rows=fill_rows(table, argv, str(request.each or "--grid")) if table else (),
         binds=binds,
-        commit=git_commit(settings, context.runner),
+        commit=git_commit(context),
         interactive=request.interactive,
     )
     job = compose_job(draft, site, settings)

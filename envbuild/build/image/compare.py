@@ -10,7 +10,8 @@ from pathlib import Path
 
 from envbuild.formats.file_tree import TreeEntry, compare_trees
 from envbuild.formats.sif_reader import PARTITION, SifObject, read_chunks, read_sif
-from envbuild.formats.squashfs_reader import SquashImage, read_tree
+from envbuild.formats.squashfs.hashes import read_tree
+from envbuild.formats.squashfs.reader import SquashImage
 from envbuild.host import count_processors
 
 SHOWN = 12

@@ -30,8 +30,9 @@ from envbuild.formats.sif_writer import (
     partition_object,
     write_sif,
 )
-from envbuild.formats.squashfs_reader import SquashImage, read_tree
-from envbuild.formats.squashfs_writer import Copy, write_squashfs
+from envbuild.formats.squashfs.hashes import read_tree
+from envbuild.formats.squashfs.reader import SquashImage
+from envbuild.formats.squashfs.writer import Copy, write_squashfs
 from envbuild.host import count_processors
 from envbuild.progress import Stage
 from envbuild.store.atomic import os_errors_as, sync_file

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from envbuild.formats.block_codec import STORED
 from envbuild.formats.file_copy import write_at
 from envbuild.formats.file_tree import Part, TreeEntry
-from envbuild.formats.squashfs_writer import Copy
+from envbuild.formats.squashfs.writer import Copy
 from envbuild.script_files import read_script
 from envbuild.store.hashing import hash_bytes
 

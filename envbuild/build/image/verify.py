@@ -34,7 +34,8 @@ from envbuild.formats.file_tree import Part, TreeEntry, compare_trees, merge_par
 from envbuild.formats.oci_layer import WHITEOUT
 from envbuild.formats.sif_frame import frame_digest, strange_frame
 from envbuild.formats.sif_reader import OVERLAY, SifObject, image_digest, read_sif
-from envbuild.formats.squashfs_reader import SquashImage, read_tree
+from envbuild.formats.squashfs.hashes import read_tree
+from envbuild.formats.squashfs.reader import SquashImage
 from envbuild.host import count_processors
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock

@@ -27,7 +27,7 @@ from envbuild.formats.sif_writer import (
     partition_object,
     write_sif,
 )
-from envbuild.formats.squashfs_writer import Copy, write_squashfs
+from envbuild.formats.squashfs.writer import Copy, write_squashfs
 from envbuild.parts.cache import CachedPart
 from envbuild.parts.compact import drop_unused_blocks
 from envbuild.parts.reader import read_file

@@ -16,7 +16,7 @@ from envbuild.failures import explain_failure
 from envbuild.formats.block_codec import Codec
 from envbuild.formats.file_tree import merge_parts
 from envbuild.formats.sif_writer import partition_object, write_sif
-from envbuild.formats.squashfs_writer import write_squashfs
+from envbuild.formats.squashfs.writer import write_squashfs
 from envbuild.lock.model import LockedBase
 from envbuild.parts.cache import CachedPart
 from envbuild.parts.compact import drop_unused_blocks

@@ -1,44 +1,55 @@
-"""Read a squashfs 4.0 file system inside a file.
+"""Read the tree of a squashfs 4.0 file system inside a file, without mounting it.
 
-Its tree and the hashes of its contents, without mounting it. Whoever packed it may be hostile:
-every place and size is checked, and nothing of it is written anywhere.
+Whoever packed it may be hostile: every place and size is checked, and nothing of it is written
+anywhere.
 """
 
 from __future__ import annotations
 
 import functools
-import hashlib
 import os
 import struct
 from collections.abc import Iterator
-from concurrent.futures import Executor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from msgspec import structs
 
 from envbuild import limits
 from envbuild.errors import IntegrityError
 from envbuild.formats.block_codec import STORED, unpack_block
-from envbuild.formats.file_tree import NO_FRAGMENT, Kind, TreeEntry
-from envbuild.formats.squashfs_writer import (
+from envbuild.formats.file_tree import NO_FRAGMENT, TreeEntry, Xattrs
+from envbuild.formats.squashfs.layout import (
     COMPRESSORS,
+    FRAGMENT,
+    INODE_HEAD,
+    INODE_TYPES,
+    LINK_OR_DEVICE,
+    LISTING_HEAD,
+    LISTING_ROW,
     LONG,
+    LONG_FILE,
+    LONG_FOLDER,
     MAGIC,
     METADATA,
+    MOST_ENTRIES,
     NONE32,
     NONE64,
+    NUMBER,
+    SHORT_FILE,
+    SHORT_FOLDER,
     SUPERBLOCK,
     UNCOMPRESSED,
     XATTR_KINDS,
+    XATTR_NAME,
+    XATTR_SET,
+    XATTR_TABLE,
     Superblock,
+    join_reference,
+    split_reference,
 )
 from envbuild.limits import Room, reading, require_path
-from envbuild.progress import SilentStage, Stage
 
 DAMAGED = "its file system is damaged"
-KINDS: dict[int, Kind] = {1: "d", 2: "f", 3: "l", 4: "b", 5: "c", 6: "p"}
+KINDS = {number: kind for kind, number in INODE_TYPES.items()}
 COMPRESSOR_NAMES = {number: name for name, number in COMPRESSORS.items()}
 ELSEWHERE = 0x100
 """Bit of an attribute's kind: its value stands at another place of the table."""
@@ -91,21 +102,20 @@ class SquashImage:
         self._block = functools.lru_cache(maxsize=4096)(self._metadata_block)
         table = b""
         if head.fragments:
-            table = self._read_table(head.fragment_table, head.fragments, 16)
-        self.fragments = [(start, packed) for start, packed, _ in struct.iter_unpack("<QII", table)]
-        ids = self._read_table(head.id_table, head.ids, 4)
-        self._ids = [number for (number,) in struct.iter_unpack("<I", ids)]
+            table = self._read_table(head.fragment_table, head.fragments, FRAGMENT.size)
+        self.fragments = [(start, packed) for start, packed, _ in FRAGMENT.iter_unpack(table)]
+        ids = self._read_table(head.id_table, head.ids, NUMBER.size)
+        self._ids = [number for (number,) in NUMBER.iter_unpack(ids)]
         self._xattr_table, self._xattr_rows = 0, b""
         if head.xattr_table != NONE64:
             self._read_xattr_rows(head.xattr_table)
 
     def _read_xattr_rows(self, at: int) -> None:
-        # squashfs.rst, "Xattr table": place of the values,
-        # number of sets, then the list of their blocks
-        self._xattr_table, count, _ = struct.unpack("<QII", self.read(at, 16))
+        # squashfs.rst, "Xattr table": its head, then the list of the rows' blocks
+        self._xattr_table, count, _ = XATTR_TABLE.unpack(self.read(at, XATTR_TABLE.size))
         if count > limits.ATTRIBUTE_SETS:
             raise self.damaged("its extended attributes are too many")
-        self._xattr_rows = self._read_table(at + 16, count, 16)
+        self._xattr_rows = self._read_table(at + XATTR_TABLE.size, count, XATTR_SET.size)
 
     def close(self) -> None:
         """Close the file."""
@@ -170,32 +180,33 @@ class SquashImage:
             raise self.damaged("a table is too short")
         return data[: count * width]
 
-    def _read_xattrs(self, number: int) -> tuple[tuple[str, bytes], ...]:
+    def _read_xattrs(self, number: int) -> Xattrs:
         """Return a set of extended attributes, sorted."""
         if number == NONE32:
             return ()
-        if (number + 1) * 16 > len(self._xattr_rows):
+        row = number * XATTR_SET.size
+        if row + XATTR_SET.size > len(self._xattr_rows):
             raise self.damaged(f"it has no extended attributes {number}")
-        place, count, _ = struct.unpack_from("<QII", self._xattr_rows, number * 16)
+        place, count, _ = XATTR_SET.unpack_from(self._xattr_rows, row)
         pairs = []
         total = Room(limits.ATTRIBUTES, "the extended attributes of one file take")
         rows = _Cursor(self, self._xattr_table, place)
         for _ in range(count):
-            kind, length = rows.take("<HH")
-            (name,) = rows.take(f"<{length}s")
-            (size,) = rows.take("<I")
+            kind, length = rows.take(XATTR_NAME)
+            name = rows.take_bytes(length)
+            size = rows.take_number()
             prefix = kind & ~ELSEWHERE
             if prefix >= len(XATTR_KINDS):
                 raise self.damaged("an extended attribute is of no known kind")
             total.take(size + len(name) + limits.ATTRIBUTE)
-            (value,) = rows.take(f"<{size}s")
+            value = rows.take_bytes(size)
             # equal values of many files are stored once, and named by their place
             if kind & ELSEWHERE:
                 (place,) = struct.unpack("<Q", value)
                 shared = _Cursor(self, self._xattr_table, place)
-                (size,) = shared.take("<I")
+                size = shared.take_number()
                 total.take(size)
-                (value,) = shared.take(f"<{size}s")
+                value = shared.take_bytes(size)
             pairs.append((XATTR_KINDS[prefix] + name.decode(), value))
         return tuple(sorted(pairs))
 
@@ -223,7 +234,7 @@ class SquashImage:
     ) -> tuple[TreeEntry, tuple[int, int, int] | None]:
         """Return an inode's entry; for a folder also where its listing is, and its size."""
         inode = _Cursor(self, self._inode_table, reference)
-        kind, mode, user, group, mtime, _ = inode.take("<4HII")
+        kind, mode, user, group, mtime, _ = inode.take(INODE_HEAD)
         # types 1 to 7 are the short inodes, 8 to 14 the long ones
         long = kind > LONG
         basic = KINDS.get(kind - LONG if long else kind)
@@ -233,23 +244,22 @@ class SquashImage:
         listing, xattrs = None, NONE32
         more: dict[str, Any] = {}
         if basic == "d" and long:
-            _, size, start, _, _, begin, xattrs = inode.take("<IIIIHHI")
+            _, size, start, _, _, begin, xattrs = inode.take(LONG_FOLDER)
             listing = start, begin, size
         elif basic == "d":
-            start, _, size, begin, _ = inode.take("<IIHHI")
+            start, _, size, begin, _ = inode.take(SHORT_FOLDER)
             listing = start, begin, size
         elif basic == "f":
             more, xattrs = self._read_file(inode, long=long)
         else:
             if basic == "l":
-                more = {"target": self._read_target(inode, path)}
+                more["target"] = self._read_target(inode, path)
             elif basic in ("b", "c"):
-                _, device = inode.take("<II")
-                more = {"device": device}
+                _, more["device"] = inode.take(LINK_OR_DEVICE)
             else:
-                inode.take("<I")
+                inode.take_number()
             if long:
-                (xattrs,) = inode.take("<I")
+                xattrs = inode.take_number()
         entry = TreeEntry(path, basic, mode, **owner, **more, xattrs=self._read_xattrs(xattrs))
         return entry, listing
 
@@ -257,9 +267,9 @@ class SquashImage:
         """Return where a file's content is, and the number of its extended attributes."""
         xattrs = NONE32
         if long:
-            start, size, _, _, fragment, begin, xattrs = inode.take("<QQQIIII")
+            start, size, _, _, fragment, begin, xattrs = inode.take(LONG_FILE)
         else:
-            start, fragment, begin, size = inode.take("<IIII")
+            start, fragment, begin, size = inode.take(SHORT_FILE)
         # the rest of a file lies in a fragment, where it has one, else in a block of its own
         if fragment == NONE32:
             count, unpacked, number = -(-size // self.block_size), size, NO_FRAGMENT
@@ -268,125 +278,52 @@ class SquashImage:
             unpacked = size + (self.block_size if count else 0)
         self._content.take(unpacked)
         self._room.take(count * BLOCK_ENTRY)
-        blocks = inode.take(f"<{count}I")
+        blocks = inode.take(struct.Struct(f"<{count}I"))
         place = {"start": start, "blocks": blocks, "fragment": number, "offset": begin}
         return {"size": size, **place}, xattrs
 
     def _read_target(self, inode: _Cursor, path: str) -> str:
-        _, size = inode.take("<II")
+        _, size = inode.take(LINK_OR_DEVICE)
         if size > limits.PATH:
             raise self.damaged(f"/{path} leads nowhere")
-        (target,) = inode.take(f"<{size}s")
-        return bytes(target).decode()
+        return inode.take_bytes(size).decode()
 
     def _read_listing(self, start: int, begin: int, size: int) -> Iterator[tuple[str, int]]:
         data, _, _ = self.metadata(self._folder_table + start, begin, max(size - 3, 0))
         at, before = 0, b""
         while at < len(data):
-            # a header (entries - 1, block of inodes, first number), then at most 256 entries
-            count, block, _ = struct.unpack_from("<III", data, at)
-            at += 12
-            for _ in range(min(count + 1, 256)):
-                offset, _, _, length = struct.unpack_from("<HhHH", data, at)
-                name = data[at + 8 : at + 9 + length]
-                at += 9 + length
+            count, block, _ = LISTING_HEAD.unpack_from(data, at)
+            at += LISTING_HEAD.size
+            for _ in range(min(count + 1, MOST_ENTRIES)):
+                offset, _, _, length = LISTING_ROW.unpack_from(data, at)
+                begin = at + LISTING_ROW.size
+                at = begin + length + 1
+                name = data[begin:at]
                 if name in (b".", b"..") or b"/" in name or b"\0" in name:
                     raise self.damaged(f"it holds a file named {name!r}")
                 if name <= before:  # of two files of one name a kernel would show the other one
                     raise self.damaged(f"a folder is not in order at {name!r}")
                 before = name
-                yield name.decode(), block << 16 | offset
+                yield name.decode(), join_reference(block, offset)
 
 
 class _Cursor:
-    """A place in a chain of metadata blocks, which moves behind what is read.
-
-    A reference is the block's place in its table, and 16 bits for the place in the block.
-    """
+    """A place in a chain of metadata blocks, which moves behind what is read."""
 
     def __init__(self, image: SquashImage, table: int, reference: int) -> None:
         self._image = image
-        self._at, self._offset = table + (reference >> 16), reference & 0xFFFF
+        block, self._offset = split_reference(reference)
+        self._at = table + block
 
-    def take(self, form: str) -> tuple[Any, ...]:
-        """Return the next fields, by struct's words."""
-        size = struct.calcsize(form)
-        raw, self._at, self._offset = self._image.metadata(self._at, self._offset, size)
-        return struct.unpack(form, raw)
+    def take(self, fields: struct.Struct) -> tuple[Any, ...]:
+        """Return the next fields."""
+        return fields.unpack(self.take_bytes(fields.size))
 
+    def take_number(self) -> int:
+        """Return the next number of 32 bits."""
+        return int.from_bytes(self.take_bytes(4), "little")
 
-@dataclass(frozen=True, slots=True)
-class _ContentHasher:
-    image: SquashImage
-    stage: Stage
-
-    def hash_large(self, entry: TreeEntry) -> list[TreeEntry]:
-        digest, at, size = hashlib.sha256(), entry.start, 0
-        for packed in entry.blocks:
-            expected = min(self.image.block_size, entry.size - size)
-            # a size of 0 is a block of zeros, which takes no room
-            block = self.image.content(at, packed) if packed else bytes(expected)
-            at += packed & ~STORED
-            size += len(block)
-            digest.update(block)
-        if entry.fragment != NO_FRAGMENT:
-            end = entry.offset + entry.size - size
-            rest = self._read_fragment(entry.fragment)[entry.offset : end]
-            size += len(rest)
-            digest.update(rest)
-        if size != entry.size:
-            raise self.image.damaged(f"/{entry.path} is cut off")
-        self.stage.advance(entry.size)
-        return [structs.replace(entry, sha256=digest.hexdigest())]
-
-    def hash_small(self, entries: list[TreeEntry]) -> list[TreeEntry]:
-        """Hash files that lie in one fragment."""
-        # empty files lie in no fragment
-        fragment = self._read_fragment(entries[0].fragment) if entries[0].size else b""
-        data = memoryview(fragment)
-        hashed = []
-        for entry in entries:
-            piece = data[entry.offset : entry.offset + entry.size]
-            if len(piece) != entry.size:
-                raise self.image.damaged(f"/{entry.path} is cut off")
-            hashed.append(structs.replace(entry, sha256=hashlib.sha256(piece).hexdigest()))
-        self.stage.advance(sum(entry.size for entry in entries))
-        return hashed
-
-    def _read_fragment(self, number: int) -> bytes:
-        if number >= len(self.image.fragments):
-            raise self.image.damaged(f"it has no fragment {number}")
-        return self.image.content(*self.image.fragments[number])
-
-
-def read_tree(
-    image: SquashImage, pool: Executor, stage: Stage | None = None
-) -> dict[str, TreeEntry]:
-    """Return the whole tree with the hashes of all contents.
-
-    ``stage`` counts the bytes that are hashed.
-
-    Raises IntegrityError for whatever is damaged.
-    """
-    stage = stage or SilentStage()
-    hasher = _ContentHasher(image, stage)
-    tree: dict[str, TreeEntry] = {}
-    shared: dict[int, list[TreeEntry]] = {}
-    futures = []
-    for entry in image.entries():
-        if entry.kind != "f":
-            tree[entry.path] = entry
-            continue
-        stage.expect(entry.size)
-        if entry.blocks:
-            futures.append(pool.submit(hasher.hash_large, entry))
-        else:
-            shared.setdefault(entry.fragment if entry.size else NO_FRAGMENT, []).append(entry)
-    futures += [pool.submit(hasher.hash_small, entries) for entries in shared.values()]
-    try:
-        for future in futures:
-            tree.update((entry.path, entry) for entry in future.result())
-    finally:
-        for future in futures:
-            future.cancel()
-    return tree
+    def take_bytes(self, size: int) -> bytes:
+        """Return the next bytes."""
+        data, self._at, self._offset = self._image.metadata(self._at, self._offset, size)
+        return data
