@@ -15,7 +15,8 @@ from envbuild.job.render.staging import check_stage
 from envbuild.job.request.allocate import allocate
 from envbuild.job.request.inputs import check_inputs
 from envbuild.job.schedulers import features_of
-from envbuild.job.schedulers.protocol import Features, check_owned
+from envbuild.job.schedulers.features import Features
+from envbuild.job.schedulers.protocol import check_owned
 from envbuild.job.sites.site import Site, refuse
 from envbuild.job.track.records import find_record, plain_id, receipt_files
 from envbuild.names import Paths, Texts, Variables

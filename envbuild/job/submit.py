@@ -6,15 +6,17 @@ import re
 import secrets
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from envbuild.context import Context
+from envbuild.data.tables import TableRow, table_loader
 from envbuild.errors import HostError, ToolFailedError, ToolMissingError, UsageError
 from envbuild.job.model import Image, Job, Record
 from envbuild.job.render.script import receipt_pattern, render
 from envbuild.job.schedulers import SCHEDULERS, features_of, scheduler_of
-from envbuild.job.schedulers.protocol import Cause, log_pattern
+from envbuild.job.schedulers.features import Cause
+from envbuild.job.schedulers.protocol import log_pattern
 from envbuild.job.sites.site import Site
 from envbuild.job.track.records import (
     job_folder,
@@ -41,13 +43,8 @@ KEPT = re.compile(
 (SBATCH_*, SQUEUE_FORMAT), or are secrets that would go into the job's record."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Refusal:
-    """Why a job is refused: what it means and what to do.
-
-    ``pattern`` is of words of several schedulers, and of what sites put before them; their own
-    words are in their ``Features``.
-    """
+class Refusal(TableRow, frozen=True, kw_only=True):
+    """Why a job is refused: what it means and what to do."""
 
     cause: Cause
     pattern: str = "$^"
@@ -55,54 +52,13 @@ class Refusal:
     hint: str
 
 
-REFUSALS = (
-    Refusal(
-        cause="account",
-        pattern="Unknown project|invalid (?:account|project)",
-        what="the account is not accepted",
-        hint="check --account; the site's own tools list yours (sacctmgr show assoc user=$USER, id -Gn, show_quota)",
-    ),
-    Refusal(
-        cause="limit",
-        pattern="would exceed .* limit|exceeds.*limit|you do not have enough",
-        what="a limit or quota of the account is reached",
-        hint="wait until some of your jobs have ended, or ask for less",
-    ),
-    Refusal(
-        cause="queue-limit",
-        what="the job asks for more than its queue or the server gives",
-        hint="ask for less time, memory or nodes, or for another --partition (qstat -Qf shows the limits)",
-    ),
-    Refusal(
-        cause="array",
-        pattern="array (?:task|index).* (?:exceed|larger|limit)",
-        what="the array has more tasks than the scheduler takes",
-        hint="submit it in parts; [limits] array in the site file says how many (envbuild site init writes it)",
-    ),
-    Refusal(
-        cause="queue",
-        pattern="[Uu]nknown queue",
-        what="no queue can ever run this job",
-        hint="ask for less, or for another --partition",
-    ),
-    Refusal(
-        cause="node",
-        what="no node has what the job asks for",
-        hint="ask for fewer GPUs, cores or less memory per node",
-    ),
-    Refusal(
-        cause="resource",
-        pattern="[Uu]nknown resource|illegal .*resource",
-        what="the scheduler does not know a resource that the site file names",
-        hint="the site file is out of date: compare it with the site's documentation (envbuild site show)",
-    ),
-    Refusal(
-        cause="silent",
-        pattern="Unable to contact|Connection refused",
-        what="the scheduler does not answer",
-        hint="try again later; nothing was submitted",
-    ),
-)
+class RefusalTable(TableRow, frozen=True):
+    """The whole of refusals.toml."""
+
+    refusal: tuple[Refusal, ...]
+
+
+load_refusals = table_loader("refusals.toml", RefusalTable)
 
 
 def client_environment(environment: Variables) -> dict[str, str]:
@@ -268,16 +224,12 @@ def refusal(site: Site, result: Result) -> ToolFailedError:
     output = result.last_lines(6) or "nothing"
     whole = f"{result.stderr}\n{result.stdout}"
     own = features_of(site).refusals
-    rows = (
-        row for row in REFUSALS if re.search(f"{row.pattern}|{own.get(row.cause, '$^')}", whole)
-    )
-    row = next(rows, None)
-    if row is None:
-        what = f"the job was refused; {program} said (exit code {result.code}):\n{output}"
-        return ToolFailedError.of(result, what, where=where)
-    return ToolFailedError.of(
-        result, f"{row.what}; {program} said:\n{output}", where=where, hint=row.hint
-    )
+    for row in load_refusals().refusal:
+        if re.search(f"{row.pattern}|{own.get(row.cause, '$^')}", whole):
+            what = f"{row.what}; {program} said:\n{output}"
+            return ToolFailedError.of(result, what, where=where, hint=row.hint)
+    what = f"the job was refused; {program} said (exit code {result.code}):\n{output}"
+    return ToolFailedError.of(result, what, where=where)
 
 
 def _read_umask() -> str:

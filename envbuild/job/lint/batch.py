@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from envbuild.job.schedulers import SCHEDULERS
-from envbuild.job.schedulers.dialect import Dialect
-from envbuild.job.schedulers.protocol import Features
+from envbuild.job.schedulers.features import Dialect, Features
 from envbuild.limits import split_words
 from envbuild.names import Texts
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from envbuild.job.schedulers.features import Features
 from envbuild.job.schedulers.gridengine import GridEngine
 from envbuild.job.schedulers.local import Local
 from envbuild.job.schedulers.pbs import Pbs
-from envbuild.job.schedulers.protocol import Features, Scheduler
+from envbuild.job.schedulers.protocol import Scheduler
 from envbuild.job.schedulers.slurm import Slurm
 from envbuild.job.sites.site import Site
 

@@ -6,17 +6,9 @@ import re
 
 from envbuild.job.model import Job, Status
 from envbuild.job.request.units import clock, clock_seconds, short_memory, time_text
-from envbuild.job.schedulers.dialect import (
-    RESOURCES_OF_MEMORY,
-    Dialect,
-    HomeStart,
-    SharedLog,
-)
+from envbuild.job.schedulers.features import load_features
 from envbuild.job.schedulers.protocol import (
     Ask,
-    Banner,
-    Features,
-    Shell,
     StateQuestion,
     Words,
     array_text,
@@ -33,128 +25,15 @@ from envbuild.job.sites.site import Site, refuse
 from envbuild.run import Result
 from envbuild.toml import quote
 
-FAILED = {
-    26: "its log file could not be opened (is there a log folder?)",
-    27: "its folder is not on the node",
-    37: "it reached a limit of time or memory",
-    100: "it was ended by a signal",
-}
-"""Codes of the field ``failed`` (sge_status(5)) that users meet."""
-OWNED = {
-    "-t": "--array",
-    "-tc": "--array",
-    **dict.fromkeys(("-o", "-e", "-j"), "--output"),
-    "-N": "--name",
-    "-pe": "--cpus",
-    **dict.fromkeys(("-hold_jid", "-hold_jid_ad"), "--after"),
-    "-q": "--partition",
-    **dict.fromkeys(("-cwd", "-wd", "-S", "-terse", "-C", "-b", "-sync"), ""),
-}
-GPUS = """\
-# Univa and Altair name the GPUs of a job in a variable of the resource (RSMAP); plain Grid Engine names none
-if [ -n "${SGE_HGR_@name@:-}" ] && [ -z "${CUDA_VISIBLE_DEVICES:-}" ]; then
-  CUDA_VISIBLE_DEVICES=$(tr -s ' ' , <<<"$SGE_HGR_@name@" | tr -cd '0-9,')
-  export CUDA_VISIBLE_DEVICES
-elif [ -z "${CUDA_VISIBLE_DEVICES:-}" ]; then
-  printf 'envbuild: Grid Engine names no GPU for this job: it sees all of the node\\n'
-fi
-"""
-PUT_BACK = """\
-# Grid Engine runs a job again that ends with 99 (sge_conf(5), FORBID_RESCHEDULE)
-put_back() { code=99; }
-"""
-PREEMPTED = """\
-# what is to start again (qmod -rj, or suspended in an environment of checkpoint(5)) waits already, or runs on another
-# node (R); of the queue's name and node, qstat shows the first 30 letters
-preempted() {
-  local PATH=${SGE_O_PATH:-}:$PATH answer row
-  ask_scheduler qstat || return 1
-  while read -ra row; do
-    [[ ${#row[@]} -gt 7 && ${row[0]} = "$JOB_ID" ]] || continue
-    [[ -z $task || ${row[*]: -1} = "$task" ]] || continue
-    case ${row[4]} in
-    *q*) ;;
-    *R*) [[ ${QUEUE-}@${HOSTNAME-} != "${row[7]}"* ]] || continue ;;
-    *) continue ;;
-    esac
-    reason='Grid Engine stops it and starts it again'
-    put_back() { :; }
-    return 0
-  done <<<"$answer"
-  return 1
-}
-"""
+STATES = load_features("gridengine").states
 QUEUES = 20
 """Queues that are asked for their limits: one call each."""
-DIALECT = Dialect(
-    # its prefix also begins other comments
-    directive_end=r"\s*(?=-)",
-    reads_late=True,
-    time_resources=("walltime", "h_rt"),
-    memory_resources=RESOURCES_OF_MEMORY,
-    array_option="-t",
-    log_loss="Grid Engine puts the job into the state Eqw",
-    shared_log=SharedLog(
-        pattern=r"(?!.*TASK_ID).*\.\w+$",
-        reason="all tasks of the array write to one log",
-        fix="$TASK_ID in its name",
-    ),
-    home_start=HomeStart(
-        options=("-cwd", "-wd"), pattern=r"\b(?:cd|pushd)\b|SGE_O_WORKDIR", fix="#$ -cwd"
-    ),
-    submit_folder="$SGE_O_WORKDIR",
-    variables="JOB_ID, SGE_*",
-    foreign=r"\$\{?((?:SLURM_|PBS_)[A-Z_]+)\}?",
-)
 
 
 class GridEngine:
     """The scheduler of TSUBAME and of ABCI until 2024."""
 
-    features = Features(
-        name="gridengine",
-        title="Grid Engine",
-        prefix="#$",
-        by_hand="qsub job.sh",
-        gpu_dialects=("consumable", "type", "none"),
-        banner=Banner(
-            title="Grid Engine",
-            argv=("qstat", "-help"),
-            pattern=r"^(?:SGE|UGE|AGE|GE|OGE|Univa Grid Engine|Altair Grid Engine) \d\S*",
-        ),
-        strangers=(Banner(title="PBS", argv=("qsub", "--version"), pattern=r"^pbs_version = \S+"),),
-        tests_success=False,
-        tests_arrays=False,
-        types_only=True,
-        joins_options=False,
-        reads_logins=True,
-        array_from=1,
-        array_source="qsub(1), -t",
-        unknown=r"error: job id \d+ not found|do not exist",
-        owned=OWNED,
-        client_variables="SGE_ROOT|SGE_CELL|SGE_CLUSTER_NAME|SGE_QMASTER_PORT|SGE_EXECD_PORT",
-        refusals={
-            "account": "job rejected: the (?:requested )?project",
-            "limit": "job rejected: .*(?:limit|maximum)|max_u_jobs",
-            "queue": "no suitable queues",
-            "silent": "unable to send message|got send error|can't get configuration|"
-            "unable to contact qmaster",
-        },
-        dialect=DIALECT,
-        shell=Shell(
-            id="id=${JOB_ID:-$$}",
-            task='task=${SGE_TASK_ID:-}\n[ "$task" != undefined ] || task=',
-            number="SGE_TASK_ID",
-            folder="${SGE_O_WORKDIR:-$PWD}",
-            hosts='if [ -r "${PE_HOSTFILE:-}" ]; then cut -d " " -f 1 "$PE_HOSTFILE"; else hostname; fi',
-            passed=("JOB_ID", "JOB_NAME", "SGE_*", "NSLOTS", "NHOSTS"),
-            # -notify sends them to every process of the job (qsub(1))
-            ignored=("USR1", "USR2"),
-            put_back=PUT_BACK,
-            preempted=PREEMPTED,
-            gpus=GPUS,
-        ),
-    )
+    features = load_features("gridengine")
 
     def options(self, job: Job, site: Site) -> tuple[Words, ...]:
         """Return the #$ lines; an account for the command line is left to ``submit``."""
@@ -346,7 +225,7 @@ def _ended(fields: dict[str, str]) -> Status:
     number, node = int(failed[0]) if failed else 0, fields.get("hostname", "")
     exit_code = int(code[0]) if code else None
     if number:
-        reason = FAILED.get(number, f"Grid Engine says: failed {fields['failed']}")
+        reason = STATES.ended.get(str(number), f"Grid Engine says: failed {fields['failed']}")
         return Status(phase="ended", reason=reason, code=exit_code or None, node=node)
     reason = ""
     if exit_code:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from envbuild.job.model import Job, Status
+from envbuild.job.schedulers.features import load_features
 from envbuild.job.schedulers.protocol import (
     Ask,
-    Features,
-    Shell,
     StateQuestion,
     Words,
     last_match,
@@ -19,30 +18,11 @@ START = 'setsid bash "$0" </dev/null >/dev/null 2>&1 & echo $!'
 """setsid takes over its process, so the number is that of the job's bash, of its session and of its
 group."""
 
-PUT_BACK = """\
-# what is ignored here would be ignored for ever
-put_back() { trap - TERM INT USR1 USR2 && exec bash "$0"; }
-"""
-
 
 class Local:
     """This machine."""
 
-    features = Features(
-        name="local",
-        title="this machine",
-        prefix="",
-        by_hand="bash job.sh",
-        gpu_dialects=("none",),
-        banner=None,
-        writes_log=False,
-        queues=False,
-        tests_success=False,
-        unknown="",  # ps fails without a word
-        shell=Shell(
-            id="id=$$", task="task=", folder="$PWD", hosts="hostname", passed=(), put_back=PUT_BACK
-        ),
-    )
+    features = load_features("local")
 
     def options(self, job: Job, site: Site) -> tuple[Words, ...]:  # noqa: ARG002
         """Return nothing: there is nobody to ask, the walltime is kept by the script itself."""

@@ -10,12 +10,9 @@ import msgspec
 
 from envbuild.job.model import Job, Status
 from envbuild.job.request.units import clock, clock_seconds, short_memory, time_text
-from envbuild.job.schedulers.dialect import RESOURCES_OF_MEMORY, Dialect, HomeStart
+from envbuild.job.schedulers.features import load_features
 from envbuild.job.schedulers.protocol import (
     Ask,
-    Banner,
-    Features,
-    Shell,
     StateQuestion,
     Words,
     array_text,
@@ -34,144 +31,20 @@ from envbuild.limits import UNREADABLE
 from envbuild.run import Result
 from envbuild.toml import quote
 
-SERVER_CODES = {
-    -27: "it used more memory than it had asked for",
-    -29: "it reached its time limit",
-    -1: "it could not be started on its node",
-    -2: "it could not be started on its node, and its output is lost",
-    -3: "it could not be started on its node and was to run again",
-}
-"""Negative values of Exit_status (openpbs job.h, JOB_EXEC_*)."""
-
-OWNED = {
-    "-J": "--array",
-    **dict.fromkeys(("-o", "-e", "-j", "-k", "-R"), "--output"),
-    "-N": "--name",
-    "-q": "--partition",
-    **dict.fromkeys(("-lselect", "-lnodes", "-lncpus", "-lngpus"), "--nodes, --gpus, --cpus"),
-    "-lwalltime": "--walltime",
-    "-lmem": "--memory",
-    "-Wdepend": "--after",
-    **dict.fromkeys(("-C", "-S", "-I", "-X", "-z", "-f", "-Wblock", "-Wsandbox"), ""),
-}
-WAITING = {
-    "Q": "",
-    "H": "held",
-    "W": "its start time has not come",
-    "T": "on its way to another server",
-    "M": "moved to another server",
-}
-"""States of a job that does not run (qstat(1B))."""
-HALTED = {"S": "suspended", "U": "suspended, as its node is in use"}
-"""States of a job that has begun and stands still."""
+STATES = load_features("pbs").states
 FAILED = tuple(map(str, range(1, 256)))
 """Values of Exit_status of a script that has ended by itself, and not with 0."""
 NO_NODE = re.compile(r"ncpus \([^)]*T: 0\)")
 """In a comment: there is no core at all, as after a start of the server, before nodes report."""
 NO_HISTORY = "PBS keeps no history (job_history_enable), so nobody knows how it ended"
-PUT_BACK = """\
-# only operators may put a job back (qrerun(8B)): the script is submitted once more
-# this job ends meanwhile: PBS signals its processes and removes its TMPDIR; -f takes no helper
-put_back() {
-  local PATH=${PBS_O_PATH:-}:$PATH
-  grep -v '^#PBS -W depend=' @script@ |
-    (trap '' TERM INT && TMPDIR=/tmp exec qsub -f -v "ENVBUILD_ID=$id") >"${receipt%.json}.id"
-}
-"""
-PREEMPTED = """\
-# that it starts a job again, for another one or an operator (qrerun(8B)), PBS says by its substate
-# (pbs_job_attributes(7B); seen with 23.06.06)
-preempted() {
-  local PATH=${PBS_O_PATH:-}:$PATH answer
-  ask_scheduler qstat -f "$PBS_JOBID" || return 1
-  case $answer in *$'\\n    substate = 60\\n'*) ;; *) return 1 ;; esac
-  reason='PBS stops it and starts it again'
-  put_back() { :; }
-}
-"""
-KILL_LATER = """\
-# for PBS a job has ended with the shell above its script, so nobody else would end a command
-# that goes on after TERM (seen with 23.06.06)
-kill_later() {
-  local left=30
-  case $reason in *limit*) [ "$ran" -ge "$walltime" ] || left=$((left + walltime - ran)) ;; esac
-  {
-    trap 'kill $!' TERM
-    sleep "$left" &
-    wait $! && kill -KILL "$child"
-  } >/dev/null 2>&1 &
-  watch+=($!)
-}
-"""
 LISTED = 5000
 """Lines of pbsnodes that are read: a large cluster repeats itself."""
-DIALECT = Dialect(
-    instead_of_variables="give it to qsub instead",
-    log_variables_with="nodes",  # Torque (expand_path in its start_exec.c)
-    time_resources=("walltime", "h_rt"),
-    memory_resources=RESOURCES_OF_MEMORY,
-    array_option="-J",
-    log_loss="PBS cannot deliver the log",
-    home_start=HomeStart(
-        options=("-d", "-w"),
-        resources=("wd",),
-        pattern=r"\b(?:cd|pushd|chdir)\b|PBS_O_WORKDIR",
-        fix='cd "$PBS_O_WORKDIR"',
-    ),
-    submit_folder="$PBS_O_WORKDIR",
-    variables="PBS_*",
-    foreign=r"\$\{?((?:SLURM_|SGE_)[A-Z_]+)\}?",
-)
 
 
 class Pbs:
     """The scheduler of ABCI 3.0, Miyabi and Sockeye."""
 
-    features = Features(
-        name="pbs",
-        title="PBS",
-        prefix="#PBS",
-        writes_log=False,
-        appends_log=True,
-        # Exit_status of an array is 0 although a task of it has failed (seen in OpenPBS 23.06.06)
-        tests_arrays=False,
-        requeues_tasks=False,
-        by_hand="qsub job.sh",
-        gpu_dialects=("ngpus", "type", "none"),
-        banner=Banner(title="PBS", argv=("qsub", "--version"), pattern=r"^pbs_version = \S+"),
-        strangers=(
-            Banner(
-                title="Grid Engine",
-                argv=("qstat", "-help"),
-                pattern=r"^(?:SGE|UGE|AGE|GE|OGE|Univa Grid Engine|Altair Grid Engine) \d",
-            ),
-        ),
-        reads_logins=True,
-        array_least=2,
-        array_source="qsub(1B), -J",
-        unknown=r"Unknown Job Id|Job has finished",
-        owned=OWNED,
-        client_variables="PBS_CONF_FILE|PBS_EXEC|PBS_SERVER|PBS_DEFAULT",
-        refusals={
-            "account": "Invalid Account",
-            "queue-limit": "violates queue and/or server resource limits",
-            "array": "max_array_size",
-            "resource": "resource_list is invalid",
-            "silent": "cannot connect to server",
-        },
-        dialect=DIALECT,
-        shell=Shell(
-            id="id=${ENVBUILD_ID:-${PBS_JOBID:-$$}}\nid=${id%%.*}\nid=${id%%[[]*}",
-            task="task=${PBS_ARRAY_INDEX:-}",
-            number="PBS_ARRAY_INDEX",
-            folder="${PBS_O_WORKDIR:-$PWD}",
-            hosts='if [ -r "${PBS_NODEFILE:-}" ]; then awk \'!seen[$0]++\' "$PBS_NODEFILE"; else hostname; fi',
-            passed=("PBS_*", "NCPUS"),
-            put_back=PUT_BACK,
-            preempted=PREEMPTED,
-            kill_later=KILL_LATER,
-        ),
-    )
+    features = load_features("pbs")
 
     def options(self, job: Job, site: Site) -> tuple[Words, ...]:
         """Return the #PBS lines; -o is a folder, as the name of a log cannot hold the id (the script opens its own)."""
@@ -346,12 +219,12 @@ def _status(fields: dict[str, str]) -> Status | None:
         return _ended(fields["Exit_status"], comment, node)
     if state in ("R", "E", "B"):
         return Status(phase="running", node=node)
-    if state in HALTED:
-        return Status(phase="running", reason=HALTED[state], node=node)
+    if state in STATES.halted:
+        return Status(phase="running", reason=STATES.halted[state], node=node)
     if state in ("F", "X"):
         return _ended(fields.get("Exit_status"), comment, node)
-    if state in WAITING:
-        reason = comment or WAITING[state]
+    if state in STATES.waiting:
+        reason = comment or STATES.waiting[state]
         stuck = "Can Never Run" in comment and not NO_NODE.search(comment)
         return Status(phase="queued", reason=reason, stuck=stuck)
     return None
@@ -369,7 +242,7 @@ def _ended(code: str | None, comment: str, node: str) -> Status:
     if number < 0:
         return Status(
             phase="ended",
-            reason=SERVER_CODES.get(number, f"PBS says: Exit_status {number}"),
+            reason=STATES.ended.get(str(number), f"PBS says: Exit_status {number}"),
             node=node,
         )
     if number >= 256:  # 256 + signal; 271 is TERM, as after qdel

@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Literal, Protocol
+from typing import Protocol
 
 from envbuild.errors import ToolFailedError, UsageError
 from envbuild.job.model import Intent, Job, Status
-from envbuild.job.schedulers.dialect import Dialect
+from envbuild.job.schedulers.features import Features
 from envbuild.job.sites.site import Site
 from envbuild.names import Texts
 from envbuild.run import Result
@@ -22,8 +22,6 @@ Words = Texts
 """One option of a scheduler with its value: a line of the script, or words of a command line."""
 Ask = Callable[..., str]
 """Run a client with these words and return what it says on both streams."""
-Cause = Literal["account", "limit", "queue-limit", "array", "queue", "node", "resource", "silent"]
-"""Why a job is refused; submit.py has the words for each."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,102 +30,6 @@ class StateQuestion:
 
     argv: Words
     read: Callable[[Result, str], Status | None]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Shell:
-    """What a job's own script takes from its scheduler, as bash.
-
-    ``id`` and ``task`` set those variables, ``folder`` is where it was submitted, ``hosts`` prints
-    one node a line, ``passed`` are shell patterns of variables that the container gets to see.
-    ``setup`` are lines at the start. ``tell_ranks`` gives a signal to the ranks that the
-    scheduler's own starter has started; ``ignored`` are signals that the scheduler sends to every
-    process of a job, and that must not end the command.  ``gpus`` are lines that turn the
-    scheduler's choice of GPUs into CUDA_VISIBLE_DEVICES, with @name@ for the resource; ``number``
-    is the variable with the number of an array's task; ``put_back`` is a function that puts the job
-    back into the queue, with @script@ for its script; ``preempted`` is a function that tells
-    whether another job takes this one's place, or it is started again for another reason, and
-    ``await_preemption`` one that waits for it where the script is not told; ``kill_later`` is one
-    that ends a command which goes on after TERM, where the scheduler itself does not.
-    """
-
-    id: str
-    task: str
-    folder: str
-    hosts: str
-    passed: Words
-    setup: str = ""
-    tell_ranks: str = ""
-    ignored: Words = ()
-    gpus: str = ""
-    number: str = ""
-    put_back: str = ""
-    preempted: str = ""
-    await_preemption: str = ""
-    kill_later: str = ""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Banner:
-    """What a client says of itself: whom it belongs to, what to ask it, and the pattern of the answer."""
-
-    title: str
-    argv: Words
-    pattern: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Features:
-    """What a scheduler can do and how its clients speak; everything that differs between them and is no text of a job.
-
-    ``name`` is what site files call it, ``title`` what people do; ``prefix`` starts its lines in a
-    script. ``queues`` is False for this machine, where nothing waits and nothing is handed out.
-    ``gpu_dialects`` are the values of ``[resources] gpu`` that it knows.  ``tests_success``: it can
-    hold a job until another has succeeded, ``tests_arrays``: also until each task of an array has.
-    ``requeues_tasks``: a task of an array may go back into the queue.  ``trusts_unknown``: it takes
-    a job that it does not know for one that succeeded.  ``types_only``: several nodes, and GPUs by
-    type, go with [[type]] alone.  ``starts_ranks``: it has a starter of its own for ranks, which tells each its number.
-    ``lightning_counts_tasks``: Lightning takes the tasks of a job for all of its processes.
-    ``reads_logins``: a job begins with a login shell, which reads the user's login files.
-    ``array_from`` and ``array_least`` are the first number and the fewest tasks of an array.
-    ``unknown`` is how a client says that there is no such job: whatever else it says when it fails,
-    is no answer. ``owned`` are options that envbuild writes, with the flag that gives them;
-    ``joins_options``: the value of one of a single letter may follow without a blank.  ``accounts``
-    are variables that name the account; ``client_variables`` is a pattern of those that its clients need.
-    ``refusals`` are patterns of what they say when they refuse a job, by cause.  ``dialect`` is how
-    its scripts are written, None where they have no lines for it.  ``banner`` is its own client's word, ``strangers`` those
-    of others that have clients of the same name.
-    """
-
-    name: str
-    title: str
-    prefix: str
-    shell: Shell
-    by_hand: str
-    gpu_dialects: Words
-    banner: Banner | None
-    writes_log: bool = True
-    queues: bool = True
-    tests_success: bool = True
-    tests_arrays: bool = True
-    requeues_tasks: bool = True
-    trusts_unknown: bool = False
-    types_only: bool = False
-    starts_ranks: bool = False
-    lightning_counts_tasks: bool = False
-    reads_logins: bool = False
-    appends_log: bool = False
-    joins_options: bool = True
-    array_from: int = 0
-    array_least: int = 1
-    array_source: str = ""
-    unknown: str = "$^"
-    owned: dict[str, str] = field(default_factory=dict)
-    accounts: Words = ()
-    client_variables: str = ""
-    refusals: Mapping[Cause, str] = field(default_factory=dict)
-    dialect: Dialect | None = None
-    strangers: tuple[Banner, ...] = ()
 
 
 class Scheduler(Protocol):

@@ -6,12 +6,9 @@ import re
 
 from envbuild.job.model import Job, Status
 from envbuild.job.request.units import clock, short_memory, time_text
-from envbuild.job.schedulers.dialect import Dialect, SharedLog
+from envbuild.job.schedulers.features import load_features
 from envbuild.job.schedulers.protocol import (
     Ask,
-    Banner,
-    Features,
-    Shell,
     StateQuestion,
     Words,
     array_text,
@@ -31,157 +28,14 @@ WARNING = 300
 """Seconds of walltime from which on the script is warned a minute before the end; Slurm may do so a
 minute early."""
 
-QUEUED = (
-    "PENDING",
-    "CONFIGURING",
-    "REQUEUED",
-    "REQUEUE_HOLD",
-    "REQUEUE_FED",
-    "RESV_DEL_HOLD",
-    "SPECIAL_EXIT",
-)
-RUNNING = ("RUNNING", "COMPLETING", "STAGE_OUT", "SIGNALING", "RESIZING")
-HALTED = ("SUSPENDED", "STOPPED")
-"""States of a job that has begun and stands still."""
-KILLED = {
-    "TIMEOUT": "it reached its time limit",
-    "OUT_OF_MEMORY": "it used more memory than it had asked for",
-    "NODE_FAIL": "its node failed",
-    "PREEMPTED": "another job took its place",
-    "CANCELLED": "it was cancelled",
-    "BOOT_FAIL": "its node did not start",
-    "DEADLINE": "it could not end before its deadline",
-    "LAUNCH_FAILED": "it could not be started on its node",
-}
-STUCK = {
-    "DependencyNeverSatisfied": "the job it waits for has failed",
-    "BadConstraints": "no node has what it asks for",
-    # of a job longer than MaxTime too (seen with 22.05.8)
-    "PartitionConfig": "its time or its nodes are more than the partition gives",
-    "PartitionNodeLimit": "it asks for more nodes than the partition gives",
-    "PartitionTimeLimit": "it asks for more time than the partition gives",
-    "AssocGrpCPUMinutesLimit": "the account's hours are used up",
-    "AssocMaxWallDurationPerJobLimit": "it asks for more time than the account may",
-    "InvalidAccount": "the account is not valid",
-    "InvalidQOS": "the quality of service is not valid",
-    "JobHeldAdmin": "an administrator holds it",
-    "JobLaunchFailure": "it could not be started on its node (is there a log folder?)",
-}
 BY_SIGNAL = "it was killed by signal 9, as by a node that watches over memory"
-OWNED = {
-    **dict.fromkeys(("-a", "--array"), "--array"),
-    **dict.fromkeys(("-o", "--output", "-e", "--error", "--open-mode"), "--output"),
-    **dict.fromkeys(("-J", "--job-name"), "--name"),
-    **dict.fromkeys(("-N", "--nodes"), "--nodes"),
-    **dict.fromkeys(("-n", "--ntasks", "--ntasks-per-node"), "--tasks"),
-    **dict.fromkeys(("-c", "--cpus-per-task"), "--cpus"),
-    **dict.fromkeys(("-d", "--dependency"), "--after"),
-    **dict.fromkeys(("-p", "--partition"), "--partition"),
-    **dict.fromkeys(("-A", "--account"), "--account"),
-    **dict.fromkeys(("-t", "--time"), "--walltime"),
-    **dict.fromkeys(("-D", "--chdir", "--wrap", "--parsable", "-W", "--wait"), ""),
-}
-TELL_RANKS = """\
-# the ranks are told by Slurm: srun answers a signal of its own with SIGKILL for all of them (srun(1))
-tell_ranks() { scancel --quiet "--signal=$1" "$SLURM_JOB_ID"; }
-"""
-PREEMPTED = """\
-# that another job is to take its place, Slurm tells the steps of a job; its script hears of it
-# when the time that is given is over (slurm.conf(5), GraceTime; seen with 22.05.8)
-preempted() {
-  local answer
-  ask_scheduler scontrol show job --oneliner "$SLURM_JOB_ID" || return 1
-  [[ $answer == *' JobState=RUNNING '*' PreemptTime=2'* ]]
-}
-"""
-AWAIT_PREEMPTION = """\
-await_preemption() {
-  local step
-  trap 'kill "$step"' TERM
-  # the job's GPUs are more than one node of it has
-  unset SLURM_GPUS SLURM_GPUS_PER_NODE SLURM_GPUS_PER_TASK
-  srun --quiet --overlap --nodes=1 --ntasks=1 --mem=0 --gres=none \\
-    bash -c 'trap "exit 75" TERM; while :; do sleep 1; done' &
-  step=$!
-  wait "$step"
-  [ $? -ne 75 ] || ! preempted || kill -TERM $$
-}
-"""
-SBATCH_SHORT = {
-    "-t": "--time", "-o": "--output", "-e": "--error", "-a": "--array", "-n": "--ntasks",
-    "-N": "--nodes", "-G": "--gpus", "-w": "--nodelist", "-J": "--job-name",
-    "-c": "--cpus-per-task",
-    "-p": "--partition", "-A": "--account", "-D": "--chdir",
-}  # fmt: skip
-"""Options of sbatch(1) that have a short form; the others mean little here."""
-DIALECT = Dialect(
-    long_of=SBATCH_SHORT,
-    needs_shebang=True,
-    instead_of_variables="%j, %x, %A and %a",
-    time_options=("--time",),
-    bare_time="minutes",
-    short_time=0,
-    memory_options=("--mem", "--mem-per-cpu", "--mem-per-gpu"),
-    bare_memory="MB",
-    array_option="--array",
-    log_has_host=False,
-    log_loss="Slurm before 23.02 ends the job without a word",
-    shared_log=SharedLog(
-        pattern=r"(?!.*(?:%\d*[ajJ]|\{\{))",
-        reason="all tasks of the array write to one log: Slurm empties it at the start of each",
-        fix="%A_%a in its name",
-    ),
-    submit_folder="$SLURM_SUBMIT_DIR",
-    variables="SLURM_*",
-    foreign=r"\$\{?((?:PBS_(?!NODEFILE)|SGE_)[A-Z_]+)\}?",
-    free_port="MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))",
-)
+STATES = load_features("slurm").states
 
 
 class Slurm:
     """The scheduler of amane, the Alliance and most universities."""
 
-    features = Features(
-        name="slurm",
-        title="Slurm",
-        prefix="#SBATCH",
-        by_hand="sbatch job.sh",
-        gpu_dialects=("gpus", "gres", "gpus-per-node", "none"),
-        banner=Banner(
-            title="Slurm", argv=("sbatch", "--version"), pattern=r"^slurm(?:-wlm)? \d\S*"
-        ),
-        trusts_unknown=True,
-        starts_ranks=True,
-        # it reads SLURM_NTASKS (lightning, plugins/environments/slurm.py)
-        lightning_counts_tasks=True,
-        unknown=r"Invalid job id specified",
-        owned=OWNED,
-        accounts=("SBATCH_ACCOUNT", "SLURM_ACCOUNT"),
-        client_variables="SLURM_CONF",
-        refusals={
-            "account": "Invalid account|account/partition combination",
-            "limit": "accounting/QOS policy|MaxSubmitJob",
-            "array": "Invalid job array specification",
-            "queue": "invalid partition specified",
-            "node": "node configuration is not available|Memory specification can not be satisfied|"
-            "nodes? count specification invalid|CPU count per node can not be satisfied",
-            "resource": "Invalid generic resource",
-            "silent": "Could not establish a configuration source",
-        },
-        dialect=DIALECT,
-        shell=Shell(
-            id="id=${SLURM_ARRAY_JOB_ID:-${SLURM_JOB_ID:-$$}}",
-            task="task=${SLURM_ARRAY_TASK_ID:-}",
-            number="SLURM_ARRAY_TASK_ID",
-            folder="${SLURM_SUBMIT_DIR:-$PWD}",
-            hosts='scontrol show hostnames "${SLURM_JOB_NODELIST:-$(hostname)}"',
-            passed=("SLURM_*",),
-            tell_ranks=TELL_RANKS,
-            put_back='put_back() { scontrol requeue "$SLURM_JOB_ID"; }\n',
-            preempted=PREEMPTED,
-            await_preemption=AWAIT_PREEMPTION,
-        ),
-    )
+    features = load_features("slurm")
 
     def options(self, job: Job, site: Site) -> tuple[Words, ...]:
         """Return the #SBATCH lines."""
@@ -312,16 +166,20 @@ def _read_queue(result: Result, job: str) -> Status | None:  # noqa: ARG001
     if result.code or not rows:
         return None
     for _, state, _, node in rows:
-        if state in RUNNING:
+        if state in STATES.running:
             return Status(phase="running", node=node)
     for _, state, _, node in rows:
-        if state in HALTED:
-            return Status(phase="running", reason="suspended", node=node)
+        if state in STATES.halted:
+            return Status(phase="running", reason=STATES.halted[state], node=node)
     # tasks of an array that have ended are shown beside those that wait
-    if all(state in QUEUED for _, state, _, _ in rows):
+    if all(state in STATES.queued for _, state, _, _ in rows):
         reason = rows[0][2]
         reason = "" if reason == "None" else reason
-        return Status(phase="queued", reason=STUCK.get(reason, reason), stuck=reason in STUCK)
+        return Status(
+            phase="queued",
+            reason=STATES.waiting.get(reason, reason),
+            stuck=reason in STATES.waiting,
+        )
     return None
 
 
@@ -355,11 +213,14 @@ def _merged(rows: list[tuple[str, str, str, str]]) -> Status:
 
 def _status(state: str, exit_code: str, reason: str, node: str) -> Status:
     word = state.split(maxsplit=1)[0].rstrip("+") if state else ""  # "CANCELLED by 1000"
-    if word in QUEUED:
-        return Status(phase="queued", reason=STUCK.get(reason, reason), stuck=reason in STUCK)
-    if word in RUNNING or word in HALTED:
-        reason = "suspended" if word in HALTED else ""
-        return Status(phase="running", reason=reason, node=node)
+    if word in STATES.queued:
+        return Status(
+            phase="queued",
+            reason=STATES.waiting.get(reason, reason),
+            stuck=reason in STATES.waiting,
+        )
+    if word in STATES.running or word in STATES.halted:
+        return Status(phase="running", reason=STATES.halted.get(word, ""), node=node)
     codes = re.fullmatch(r"(\d{1,9}):(\d{1,9})", exit_code)
     code, signal = None, 0
     if codes is not None:
@@ -368,15 +229,15 @@ def _status(state: str, exit_code: str, reason: str, node: str) -> Status:
         code = 128 + signal if signal else code
     if word == "COMPLETED":
         return Status(phase="ended", code=code, node=node)
-    if word == "FAILED" and reason in STUCK:
+    if word == "FAILED" and reason in STATES.waiting:
         # slurmstepd ends so too who used more memory than asked
         # for (JobAcctGatherParams=OverMemoryKill)
-        cause = BY_SIGNAL if signal == 9 else STUCK[reason]
+        cause = BY_SIGNAL if signal == 9 else STATES.waiting[reason]
         return Status(phase="ended", reason=cause, node=node)
     if word == "FAILED":
         return Status(phase="ended", reason="it failed", code=code or 1, node=node)
     return Status(
-        phase="ended", reason=KILLED.get(word, f"its state is {word or 'empty'}"), node=node
+        phase="ended", reason=STATES.ended.get(word, f"its state is {word or 'empty'}"), node=node
     )
 
 

@@ -11,7 +11,7 @@ from envbuild.context import Context
 from envbuild.errors import EnvbuildError, HostError, UsageError
 from envbuild.host import read_driver
 from envbuild.job.schedulers import SCHEDULERS
-from envbuild.job.schedulers.protocol import Banner
+from envbuild.job.schedulers.features import Banner
 from envbuild.job.submit import ask
 from envbuild.names import Texts, Variables
 from envbuild.run import Result
