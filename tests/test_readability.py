@@ -116,8 +116,9 @@ LIMITS: list[tuple[Callable[[], float], float]] = [
     (shared_class_names, 6),
     (late_imports, 90),
     (wide_lines, 480),
-    # programs in strings are files now: their lines, which had no expressions, count no more
-    (expressions_per_line, 4.43),
+    # programs in strings are files now, and what schedulers can do is data: their lines, which had
+    # few expressions, count no more
+    (expressions_per_line, 4.445),
     (code_lines, 61_000),
 ]
 """What was reached; a limit only goes down."""

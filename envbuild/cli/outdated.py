@@ -13,7 +13,7 @@ from envbuild.app.query.outdated import (
 from envbuild.app.ready_lock import require_lock
 from envbuild.cli.context import host_builds
 from envbuild.cli.options import flag, recipe_argument
-from envbuild.cli.output import json_option, print_json, print_table, print_text
+from envbuild.cli.output import json_option, print_rows
 from envbuild.context import Context
 from envbuild.recipe.find import find_recipe
 
@@ -33,13 +33,5 @@ def command(context: Context, *, name: str | None, everything: bool, as_json: bo
     lock = require_lock(find_recipe(name, context.settings))
     rows = outdated_rows(lock, find_newest(lock, context), everything=everything)
     rows += outdated_conda_rows(lock, find_newest_conda(lock, context), everything=everything)
-    if as_json:
-        print_json([dict(zip(COLUMNS, row, strict=True)) for row in rows])
-        return
-    if not rows:
-        print_text("nothing is outdated")
-        return
-    print_table(COLUMNS, rows)
-
-
-COLUMNS = ("package", "locked", "newest", "why")
+    columns = ("package", "locked", "newest", "why")
+    print_rows(columns, rows, as_json=as_json, none="nothing is outdated")

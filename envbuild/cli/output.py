@@ -54,6 +54,18 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
         print_text(line)
 
 
+def print_rows(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], *, as_json: bool, none: str = ""
+) -> None:
+    """Print rows as a table, or as JSON by their columns; ``none`` is said where there are none."""
+    if as_json:
+        print_json([dict(zip(columns, row, strict=True)) for row in rows])
+    elif rows or not none:
+        print_table(columns, rows)
+    else:
+        print_text(none)
+
+
 def terminal_width() -> int | None:
     """Return how many characters a line of the terminal has; None where nobody reads it there."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None

@@ -10,7 +10,7 @@ from envbuild.cli.complete import complete_site
 from envbuild.cli.follow import follow_job
 from envbuild.cli.group import CommandGroup
 from envbuild.cli.options import flag
-from envbuild.cli.output import json_option, print_json, print_table, print_text
+from envbuild.cli.output import json_option, print_json, print_rows, print_text
 from envbuild.cli.terminal import short_path
 from envbuild.context import Context
 from envbuild.errors import CheckFailedError, UsageError
@@ -26,8 +26,6 @@ from envbuild.job.track.records import log_files
 from envbuild.recipe.model import JobSection as Wanted
 from envbuild.store.atomic import write_text
 
-COLUMNS = ("site", "scheduler", "where", "summary")
-
 
 @click.group("site", cls=CommandGroup)
 def command() -> None:
@@ -41,17 +39,12 @@ def list_command(context: Context, *, as_json: bool) -> None:
     """List the sites: your own, and those shipped."""
     rows = []
     files = site_files(context.settings)
-    for name, site in read_sites(files, context.settings, context.report).items():
+    for name, site in read_sites(files, context).items():
         about, path = site.site, files[name]
         closed = f" (closed {about.retired})" if about.retired else ""
         where = short_path(str(path)) if path else "shipped"
-        rows.append(
-            dict(zip(COLUMNS, (name, about.scheduler, where, about.summary + closed), strict=True))
-        )
-    if as_json:
-        print_json(rows)
-        return
-    print_table(COLUMNS, [tuple(row.values()) for row in rows])
+        rows.append((name, about.scheduler, where, about.summary + closed))
+    print_rows(("site", "scheduler", "where", "summary"), rows, as_json=as_json)
 
 
 @command.command("show")

@@ -5,18 +5,18 @@ from __future__ import annotations
 import csv
 import sys
 from itertools import chain
-from typing import Any
 
 import click
 
 from envbuild.cli.complete import complete_job
 from envbuild.cli.options import flag
-from envbuild.cli.output import print_json, print_table, print_text
+from envbuild.cli.output import print_json, print_rows, print_table
 from envbuild.context import Context
 from envbuild.job.model import Record
 from envbuild.job.track.records import find_job, load_records, plain_id
 from envbuild.job.track.results import collect_results, find_origin, result_row
 from envbuild.job.track.state import find_state
+from envbuild.names import Texts
 from envbuild.store.units import as_printable
 
 COLUMNS = ("job", "site", "name", "submitted", "state", "detail")
@@ -46,14 +46,8 @@ def command(
         _print_results(record, context, as_csv=as_csv, as_json=as_json)
         return
     records = (find_job(job, folder),) if job else load_records(folder)[-LAST:]
-    rows = [row(record, context) for record in records]
-    if as_json:
-        print_json(rows)
-        return
-    if not rows:
-        print_text("no job was submitted from this folder")
-        return
-    print_table(COLUMNS, [tuple(item.values()) for item in rows])
+    rows = [_state_row(record, context) for record in records]
+    print_rows(COLUMNS, rows, as_json=as_json, none="no job was submitted from this folder")
 
 
 def _print_results(record: Record, context: Context, *, as_csv: bool, as_json: bool) -> None:
@@ -77,9 +71,7 @@ def _cell(value: object) -> str:
     return as_printable(text)
 
 
-def row(record: Record, context: Context) -> dict[str, Any]:
-    """Return a job's state as a row of the table."""
+def _state_row(record: Record, context: Context) -> Texts:
     state = find_state(record, context)
     job = plain_id(record.id)
-    values = (job, record.site, record.name, record.submitted, state.word, state.detail)
-    return dict(zip(COLUMNS, values, strict=True))
+    return (job, record.site, record.name, record.submitted, state.word, state.detail)

@@ -46,12 +46,10 @@ def show_error(error: EnvbuildError, stream: TextIO | None = None) -> None:
     head = click.style("envbuild: error:", fg="red", bold=True)
     text = LONG_WORD.sub(r"\1…", plain_text(short_path(str(error))))
     click.echo(f"{head} {text}", file=out)
-    if error.hint:
-        for number, line in enumerate(plain_text(short_path(error.hint)).splitlines()):
-            click.echo(
-                f"  {click.style('what to do:', bold=True) if number == 0 else '           '} {line}",
-                file=out,
-            )
+    before = click.style("what to do:", bold=True)
+    for line in plain_text(short_path(error.hint or "")).splitlines():
+        click.echo(f"  {before} {line}", file=out)
+        before = " " * len("what to do:")
 
 
 ANY_NAME = re.compile(r"\[NAME(?:\|[A-Z]+)*\]|\bNAME(?:\|[A-Z]+)*\b")
@@ -73,11 +71,9 @@ def short_path(text: str) -> str:
         here = Path.cwd()
     except FileNotFoundError:  # the folder was removed while we run
         return text
-    return (
-        text
-        if here == Path("/")
-        else re.sub(rf"(?<![\w.@:/-]){re.escape(str(here))}/(?=[\w.])", "", text)
-    )
+    if here == Path("/"):
+        return text
+    return re.sub(rf"(?<![\w.@:/-]){re.escape(str(here))}/(?=[\w.])", "", text)
 
 
 def human_seconds(seconds: float) -> str:
@@ -140,9 +136,14 @@ class Lines:
         meter = _Meter(self, size)
         self.say(f"{title}: {count_noun(files, 'file')}, {human_bytes(size)}")
         yield meter
-        took = max(time.monotonic() - meter.started, 1e-6)
-        rate = human_bytes(round(meter.done / took))
-        self.say(f"{title}: {human_bytes(meter.done)} in {human_seconds(took)} ({rate}/s)")
+        self.say(f"{title}: {_transfer_text(meter.done, meter.started)}")
+
+
+def _transfer_text(size: int, started: float) -> str:
+    """Return what a transfer that ends now came to: "3 MB in 2.0 s (1.5 MB/s)"."""
+    took = max(time.monotonic() - started, 1e-6)
+    rate = human_bytes(round(size / took))
+    return f"{human_bytes(size)} in {human_seconds(took)} ({rate}/s)"
 
 
 class _Count:
@@ -191,11 +192,8 @@ class _Meter:
                 return
             self.last_printed = now
             rate = self.done / (now - self.started)
-        left = (
-            f", {human_seconds((self.size - self.done) / rate)} left"
-            if rate > 0 and self.size > self.done
-            else ""
-        )
+        rest = max(self.size - self.done, 0)
+        left = f", {human_seconds(rest / rate)} left" if rate and rest else ""
         share = f"{human_bytes(self.done)} of {human_bytes(self.size)}"
         self.lines.say(f"  {share}, {human_bytes(round(rate))}/s{left}")
 
@@ -250,9 +248,8 @@ class Pretty(Lines):
                     display.advance(task, count)
 
             yield Bar()
-        took = max(time.monotonic() - started, 1e-6)
-        rate = f"{human_bytes(size)} in {human_seconds(took)} ({human_bytes(round(size / took))}/s)"
-        self.say(f"{click.style('✓', fg='green')} {title}: {count_noun(files, 'file')}, {rate}")
+        done = click.style("✓", fg="green")
+        self.say(f"{done} {title}: {count_noun(files, 'file')}, {_transfer_text(size, started)}")
 
 
 def _explain_click(error: click.ClickException) -> UsageError:

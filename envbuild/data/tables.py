@@ -369,19 +369,14 @@ class LogTable(TableRow, frozen=True):
     rule: tuple[LogRule, ...]
 
 
-def data_path(name: str) -> Path:
-    """Return the path of one of envbuild's own data files."""
-    return Path(str(resources.files("envbuild.data") / name))
-
-
 def table_loader(name: str, kind: type[T]) -> Callable[[], T]:
     """Return the function that reads one of the files as this record, once a process."""
 
     @functools.cache
     def load_table() -> T:
-        path = data_path(name)
-        text = path.read_text("utf-8")
-        return convert(parse_toml(text, str(path)), kind, text=text, where=str(path))
+        path = str(resources.files("envbuild.data") / name)
+        text = Path(path).read_text("utf-8")
+        return convert(parse_toml(text, path), kind, text=text, where=path)
 
     return load_table
 

@@ -32,15 +32,14 @@ def _check_required(intent: Intent, site: Site) -> None:
         refuse(site, "--trial", "this site has no trial runs without an account")
     if intent.trial and intent.account is not None:
         refuse(site, "--trial", "a trial run is one without an account; leave --account out")
+    spared = {"partition": site.fields.partition, "account": intent.trial}
     for field in site.fields.required:
-        missing = getattr(intent, field) is None and not (
-            field == "partition" and site.fields.partition
-        )
-        if missing and not (field == "account" and intent.trial):
-            hint = f'--{field} … (or {field} = "…" in [job])'
-            if field == "account" and site.limits.trial_walltime:
-                hint += f"\n--trial runs without one, for at most {site.limits.trial_walltime}"
-            refuse(site, field, "must be given here", hint)
+        if getattr(intent, field) is not None or spared.get(field):
+            continue
+        hint = f'--{field} … (or {field} = "…" in [job])'
+        if field == "account" and site.limits.trial_walltime:
+            hint += f"\n--trial runs without one, for at most {site.limits.trial_walltime}"
+        refuse(site, field, "must be given here", hint)
     if intent.account is not None and site.fields.account is None and features_of(site).queues:
         refuse(site, "account", "this site knows no accounts")
 
@@ -49,13 +48,12 @@ def _check_queue(intent: Intent, site: Site) -> None:
     if not features_of(site).queues:
         return
     named = intent.partition
-    queue = site.queue(named)
-    if named is not None and site.partition and queue is None:
+    if named is not None and site.partition and site.queue(named) is None:
         names = [row.name for row in site.partition]
         refuse(site, "partition", f'there is no "{named}"{closest(named, names)}')
     if named is not None and site.pbs.type_is_queue:
         refuse(site, "partition", "the queue follows from the GPUs and nodes here; leave it out")
-    known = (queue.gpu_types if queue else ()) or site.resources.gpu_types
+    known = site.limits_of(named).gpu_types
     if intent.gpu_type is not None and intent.gpu_type not in known:
         rule = f'there are no "{intent.gpu_type}"{closest(intent.gpu_type, known)}'
         refuse(site, "gpus", rule if known else "GPUs have no types here; give the number alone")
@@ -64,10 +62,8 @@ def _check_queue(intent: Intent, site: Site) -> None:
 def _check_walltime(intent: Intent, site: Site, *, interactive: bool) -> None:
     if intent.walltime is None or not features_of(site).queues:
         return
-    queue, limits = site.queue(intent.partition), site.limits
-    # a queue's own limit goes before the site's, and that of a trial before both
-    most = queue.walltime if queue and queue.walltime else limits.walltime
-    kind = ""
+    limits = site.limits
+    most, kind = site.limits_of(intent.partition).walltime, ""
     if intent.trial:
         most, kind = limits.trial_walltime, " of a trial run"
     elif interactive and limits.interactive_walltime:
@@ -96,9 +92,8 @@ def _check_array(intent: Intent, site: Site) -> None:
 
 
 def _check_limits(intent: Intent, found: Allocation, site: Site) -> None:
-    queue, limits = site.queue(intent.partition), site.limits
-    nodes = queue.nodes if queue and queue.nodes else limits.nodes
-    _check_most(site, "nodes", found.nodes, nodes)
+    limits = site.limits
+    _check_most(site, "nodes", found.nodes, site.limits_of(intent.partition).nodes)
     _check_most(site, "gpus", found.nodes * found.gpus, limits.gpus)
     units = limits.trial_units if intent.trial else None
     if units is not None and found.nodes > units:
@@ -116,8 +111,8 @@ def _check_most(site: Site, field: str, count: int, most: int | None, noun: str 
 
 def _of_nodes(intent: Intent, site: Site) -> Allocation:
     """Allocate where any number of GPUs and cores may be asked for."""
-    queue, resources = site.queue(intent.partition), site.resources
-    most = queue.gpus_per_node if queue and queue.gpus_per_node else resources.gpus_per_node
+    resources = site.resources
+    most = site.limits_of(intent.partition).gpus_per_node
     features = features_of(site)
     if intent.gpus and resources.gpu == "none" and features.queues:
         rule = "its file knows no way to ask for a GPU"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal, NoReturn
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, structs
 
 from envbuild.errors import UsageError
 from envbuild.formats.block_codec import opens_zstd
@@ -239,6 +239,19 @@ class Site(TomlTable, frozen=True):
         """Return the partition that a job goes to, None where the site lists none of that name."""
         wanted = name or self.fields.partition
         return next((row for row in self.partition if row.name == wanted), None)
+
+    def limits_of(self, name: str | None) -> Partition:
+        """Return the limits of the partition that a job goes to: its own before the site's."""
+        own = self.queue(name) or Partition(name="")
+        limits, resources = self.limits, self.resources
+        usual = {
+            "walltime": limits.walltime,
+            "nodes": limits.nodes,
+            "gpus_per_node": resources.gpus_per_node,
+            "gpu_types": resources.gpu_types,
+        }
+        unset = {key: value for key, value in usual.items() if not getattr(own, key)}
+        return structs.replace(own, **unset)
 
 
 def refuse(site: Site, field: str, rule: str, hint: str | None = None) -> NoReturn:

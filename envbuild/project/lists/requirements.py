@@ -185,7 +185,7 @@ class _RequirementsReader:
             )
         elif (direct := _parse_direct(line, where)) is not None:
             self.requirements.append(direct)
-        elif re.match(r"(-e|--editable)\b", line) or _is_address(line):
+        elif re.match(r"(-e|--editable)\b", line) or ADDRESS.match(line):
             self._address(re.sub(r"^(-e|--editable)[\s=]+", "", line), where)
         elif line.startswith("-"):
             self._option(line, where)
@@ -323,7 +323,3 @@ def called_direct(text: str) -> frozenset[str]:
         ):
             found.add(name)
     return frozenset(found)
-
-
-def _is_address(line: str) -> bool:
-    return bool(ADDRESS.match(line))
