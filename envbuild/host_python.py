@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from envbuild.context import Context
 from envbuild.errors import HostError
 from envbuild.limits import UNREADABLE
 from envbuild.names import Texts
@@ -21,7 +22,6 @@ from envbuild.run import Command, Runner
 from envbuild.runtime import Bind
 from envbuild.script_files import read_script
 from envbuild.store.atomic import os_errors_as
-from envbuild.store.layout import Store
 
 PLACE = "/mnt/python"
 """Where an image sees it."""
@@ -58,13 +58,13 @@ class HostPython:
 
 
 @contextmanager
-def open_host_python(store: Store, runner: Runner) -> Iterator[HostPython]:
+def open_host_python(context: Context) -> Iterator[HostPython]:
     """Yield this machine's Python for runs inside of images.
 
     Raises HostError where it is of a kind that cannot be bound.
     """
-    found = _find_parts(runner)
-    with store.work("python") as work:
+    found = _find_parts(context.runner)
+    with context.store.work("python") as work:
         folder = work / "bound"
         _lay_out(found, folder)
         stdlib = Path(found.stdlib)

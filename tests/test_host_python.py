@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.host_python import PLACE, open_host_python
-from envbuild.store.layout import Store
-from tests.support import ScriptedRunner
+from tests.support import ScriptedRunner, context_for, settings_with
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["pyenv", "Debian"])
@@ -21,7 +20,7 @@ def test_packages_of_this_machine_are_hidden(tmp_path: Path, own: bool) -> None:
     loader.write_bytes(b"loader")
     parts = {"program": str(program), "stdlib": str(stdlib), "libraries": [str(loader)]}
     runner = ScriptedRunner({"-I -S -c": (0, json.dumps(parts), "")})
-    with open_host_python(Store(tmp_path / "store"), runner) as python:
+    with open_host_python(context_for(settings_with(tmp_path), runner)) as python:
         sources = {target: source for source, target, _ in python.binds}
         assert sources[f"{PLACE}/lib/python3.11"] == stdlib
         hiding = sources.get(f"{PLACE}/lib/python3.11/site-packages")

@@ -180,7 +180,7 @@ def _in_working_mode(
     """Return the plan in the first mode that works here, or check the one that was asked for."""
     from envbuild.build.modes import select  # late: only where something is built
 
-    host = select.read_capabilities(context.settings, context.runner, runtime=context.runtime)
+    host = select.read_capabilities(context)
     roots = select.cached_roots(spec.lock, context.store)
     origin = "a shelf" if entry is not None else ""
     origin = "a bundle" if request.from_bundle else origin
@@ -204,7 +204,7 @@ def _require_trust(spec: BuildSpec, request: MakeRequest, context: Context) -> N
     from envbuild.build.modes import select  # late: only for an entry of a shelf
 
     try:
-        host = select.read_capabilities(context.settings, context.runner, runtime=context.runtime)
+        host = select.read_capabilities(context)
     except HostError:
         return
     trust = select.Trust(origin="a shelf", as_root=request.as_root)

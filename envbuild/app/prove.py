@@ -136,7 +136,7 @@ class ImageImportTester:
     def releases(self, package: PythonPackage) -> Texts:
         """Return the versions of a package that its index has files of."""
         settings = self.context.settings
-        url = index_url(settings, self.context.runner, package.index)
+        url = index_url(self.context, package.index)
         with make_client(settings) as client:
             links = read_links(url, package.name, client)
         versions: dict[str, None] = {}

@@ -23,7 +23,7 @@ def find_site(text: str | None, context: Context) -> Site:
     own = [name for name, path in site_files(context.settings).items() if path is not None]
     if len(own) == 1:
         return load_site(own[0], context.settings)
-    readable = read_sites(own, context.settings, context.report)
+    readable = read_sites(own, context)
     if len(readable) == 1:
         return next(iter(readable.values()))
     raise no_site_error(context.settings)

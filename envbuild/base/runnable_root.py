@@ -12,9 +12,8 @@ from envbuild.base.sources import fetch_base
 from envbuild.context import Context
 from envbuild.errors import HostError
 from envbuild.names import ARCHITECTURES, BY_MACHINE
-from envbuild.run import Command, Runner
+from envbuild.run import Command
 from envbuild.store.atomic import os_errors_as
-from envbuild.store.layout import Store
 from envbuild.store.sealed import is_sealed
 
 UNPACK_SECONDS = 600.0
@@ -31,7 +30,7 @@ def runnable_root(facts: BaseFacts, folder: Path, context: Context) -> Path:
     """
     reference = parse_reference(facts.image)
     if reference.kind.is_bootstrap:
-        return _unpack_root(facts, folder, context.runner, context.store)
+        return _unpack_root(facts, folder, context)
     locked = structs.replace(
         reference,
         platform=BY_MACHINE.get(facts.machine, ARCHITECTURES[0]).platform,
@@ -41,8 +40,8 @@ def runnable_root(facts: BaseFacts, folder: Path, context: Context) -> Path:
     return Path(f"oci:{header['From']}" if header["Bootstrap"] == "oci" else header["From"])
 
 
-def _unpack_root(facts: BaseFacts, folder: Path, runner: Runner, store: Store) -> Path:
-    kept = store.base(facts.digest or "none")
+def _unpack_root(facts: BaseFacts, folder: Path, context: Context) -> Path:
+    kept = context.store.base(facts.digest or "none")
     if not is_sealed(kept):
         raise HostError(
             f"the store has no root of {facts.image}",
@@ -50,7 +49,7 @@ def _unpack_root(facts: BaseFacts, folder: Path, runner: Runner, store: Store) -
             hint="envbuild base inspect makes it",
         )
     argv = ("tar", "-xf", str(kept), "-C", str(folder), "--no-same-owner", "--exclude=./dev/*")
-    runner(Command(argv=argv, timeout=UNPACK_SECONDS))
+    context.runner(Command(argv=argv, timeout=UNPACK_SECONDS))
     with os_errors_as(folder):
         for name in MOUNTED:
             (folder / name).mkdir(exist_ok=True)

@@ -26,7 +26,6 @@ from envbuild.formats.sif_reader import SifFile, image_digest, read_sif, require
 from envbuild.host_python import open_host_python
 from envbuild.run import Result
 from envbuild.runtime import Bind, ExecOptions
-from envbuild.runtime_search import find_runtime
 
 INTERPRETERS = ("python3", "python")
 PROBE_SECONDS = 600.0
@@ -77,7 +76,7 @@ def _run_probe(path: Path, context: Context, image: str) -> str:
             rf'"{interpreter}": executable file not found|{interpreter}: not found', result.stderr
         ):
             raise _probe_error(result, image)
-    with open_host_python(context.store, context.runner) as python:
+    with open_host_python(context) as python:
         result = _probe_with(python.argv, path, context, "host", binds=python.binds)
     if result.code != 0:
         raise _probe_error(result, image)
@@ -98,9 +97,8 @@ def _probe_with(
     binds: Sequence[Bind] = (),
 ) -> Result:
     options = ExecOptions(stdin=probe_text(), timeout=PROBE_SECONDS, binds=binds)
-    runtime = find_runtime(context.settings, context.runner)
     argv = (*python, "-s", "-B", "-", *words)
-    return context.runner(runtime.exec_command(path, argv, options), check=False)
+    return context.runner(context.runtime.exec_command(path, argv, options), check=False)
 
 
 def _probe_error(result: Result, image: str) -> EnvbuildError:

@@ -86,7 +86,7 @@ def fetch_files(lock: Lock, context: Context, wanted: tuple[Artifact, ...] | Non
 def _debian_mirror(lock: Lock, context: Context) -> str:
     bootstrapped = lock.is_bootstrap
     distribution = DEBIAN if bootstrapped else release_of(lock.base.distro)[0]
-    return mirror_of(distribution, context.settings, context.runner)
+    return mirror_of(distribution, context)
 
 
 def locked_bootstrap(lock: Lock, groups: Sequence[str] = ("base",)) -> Bootstrap:

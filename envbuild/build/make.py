@@ -120,7 +120,7 @@ def prepare_build(
     with (
         context.store.work("build") as work,
         context.store.outside(context.settings.tmpdir) as temporary,
-        supplied_files(order.lock, context.store, context.report) as files,
+        supplied_files(order.lock, context) as files,
     ):
         yield DefinitionBuild(
             name=order.recipe.name,

@@ -153,7 +153,7 @@ def _fitting_wheel(lock: Lock) -> PackerFile:
 
 def _require_listed(item: PackerFile, context: Context) -> None:
     with make_client(context.settings) as client:
-        links = read_links(index_url(context.settings, context.runner), LIBRARY, client)
+        links = read_links(index_url(context), LIBRARY, client)
     if not any((link.file, link.sha256) == (item.file, item.sha256) for link in links):
         raise NetworkError(f"the package index lists no {item.file} with the hash of the lock")
 

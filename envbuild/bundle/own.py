@@ -94,7 +94,7 @@ def _holds(requirement: Requirement, extras: frozenset[str]) -> bool:
 def _wanted(context: Context) -> tuple[tuple[Artifact, ...], Texts]:
     """Return the wheels to put into a bundle, and the Pythons that they are for."""
     here = _this_python()
-    index = index_url(context.settings, context.runner)
+    index = index_url(context)
     resolved = _resolved(index, context)
     found: dict[str, Artifact] = {}
     pythons = []

@@ -137,7 +137,7 @@ def _python_for(
     """Return what gives an image a Python that has none of its own."""
     if not expected.no_python:
         return contextlib.nullcontext()
-    return open_host_python(context.store, context.runner)
+    return open_host_python(context)
 
 
 def _describe_driver(evidence: Evidence) -> tuple[Texts, str | None]:

@@ -26,7 +26,7 @@ def command(context: Context, *, as_json: bool) -> int:
     Each line begins with "fine", "works differently" or "broken"; below it is how to repair it.
     The exit code is 7 when something is broken that `envbuild make` needs.
     """
-    findings = examine_machine(context.settings, context.runner)
+    findings = examine_machine(context)
     broken = any(finding.verdict == "broken" for finding in findings)
     if as_json:
         print_json({"ok": not broken, "findings": findings})

@@ -84,7 +84,7 @@ def add_command(
         raise UsageError(f'"{name}" is {known.url} already', hint=f"envbuild shelf remove {name}")
     if signers is not None:
         read_signers(settings.cwd / signers)
-    made = backend_of(place, settings, context.runner).create()
+    made = backend_of(place, context).create()
     shelf = ShelfConfig(url=place, pinned=signers is not None, require_signed=require_signed)
     add_shelf(name, shelf, settings.cwd / signers if signers else None, settings)
     if as_json:
@@ -120,7 +120,7 @@ def list_command(context: Context, *, as_json: bool) -> None:
     rows = []
     for name, shelf in read_shelves(context.settings).items():
         try:
-            held: int | str = len(open_shelf(name, context.settings, context.runner).numbers)
+            held: int | str = len(open_shelf(name, context).numbers)
         except EnvbuildError as error:
             held = f"not there: {error.what}"
         trust = "signatures checked" if shelf.pinned else "unsigned"

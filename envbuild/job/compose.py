@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from envbuild.context import Context
 from envbuild.errors import EnvbuildError, HostError, UsageError
 from envbuild.job.model import Array, Image, Intent, Job, ParameterTable, Record
 from envbuild.job.render.staging import check_stage
@@ -21,7 +22,7 @@ from envbuild.job.sites.site import Site, refuse
 from envbuild.job.track.records import find_record, plain_id, receipt_files
 from envbuild.names import Paths, Texts, Variables
 from envbuild.resolve.sources.git import git_environment
-from envbuild.run import Command, Result, Runner
+from envbuild.run import Command, Result
 from envbuild.runtime import Bind
 from envbuild.settings import Settings
 
@@ -241,16 +242,19 @@ def read_env_file(path: Path) -> dict[str, str]:
     return found
 
 
-def git_commit(settings: Settings, runner: Runner) -> str:
+def git_commit(context: Context) -> str:
     """Return the project's commit, "modified" where files differ, "none" without a repository.
 
     The folder may be a copy of a stranger's: nothing that its ``.git/config`` names is run.
     """
+    settings = context.settings
     env = git_environment(settings.environment) | {"GIT_ALLOW_PROTOCOL": "none"}
 
     def ask(*arguments: str) -> Result:
         argv = ("git", "-c", "core.fsmonitor=false", *arguments)
-        return runner(Command(argv=argv, cwd=settings.cwd, env=env, timeout=20), check=False)
+        return context.runner(
+            Command(argv=argv, cwd=settings.cwd, env=env, timeout=20), check=False
+        )
 
     try:
         options = _without_filters(ask("config", "--show-scope", "-z", "--name-only", "--list"))

@@ -21,7 +21,6 @@ from envbuild.net.partial import is_complete, partial_path
 from envbuild.net.redact import redact, without_user
 from envbuild.net.web import GoneError, local_path, make_client, open_response, with_retries
 from envbuild.progress import Reporter, Transfer
-from envbuild.run import Runner
 from envbuild.settings import Settings
 from envbuild.store.atomic import os_errors_as, size_of
 from envbuild.store.layout import Store
@@ -90,8 +89,7 @@ def fetch_artifacts(
         return
     _check_space(todo, context.store)
     indexes = {
-        name: index_url(context.settings, context.runner, name)
-        for name in {i.index for i in todo if i.kind == "python"}
+        name: index_url(context, name) for name in {i.index for i in todo if i.kind == "python"}
     }
     channels = {
         name: channel_urls(context.settings, name)
@@ -114,18 +112,16 @@ def fetch_artifacts(
         for_each_parallel(todo, session.download, workers=context.settings.downloads)
 
 
-def locate_files(
-    wanted: Iterable[Artifact], *, settings: Settings, runner: Runner
-) -> dict[str, str]:
+def locate_files(wanted: Iterable[Artifact], context: Context) -> dict[str, str]:
     """Return addresses of Python files on this machine's indexes, by sha256.
 
     Raises GoneError for a file that its index does not list any more, NetworkError where one does
     not answer, IntegrityError where it offers the file with other content.
     """
     todo = [item for item in _distinct(wanted) if item.kind == "python"]
-    indexes = {name: index_url(settings, runner, name) for name in {item.index for item in todo}}
+    indexes = {name: index_url(context, name) for name in {item.index for item in todo}}
     found: dict[str, str] = {}
-    with make_client(settings) as client:
+    with make_client(context.settings) as client:
 
         def one(item: Artifact, stop: threading.Event) -> None:
             url = _python_url(item, indexes, client, stop)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from packaging.utils import canonicalize_name
 
 from envbuild import limits
+from envbuild.context import Context
 from envbuild.errors import NetworkError, UsageError
 from envbuild.net.answers import read_bounded
 from envbuild.net.redact import redact
@@ -36,7 +37,6 @@ from envbuild.pip_files import config_folders, pip_files, read_pip_option
 from envbuild.run import Command, Runner
 from envbuild.settings import Settings
 from envbuild.store.atomic import write_text
-from envbuild.store.layout import Store
 from envbuild.toml import closest, read_toml
 from envbuild.tools import uv_program
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 __all__ = ["Link", "index_url", "make_client", "read_links"]
 
 
-def index_url(settings: Settings, runner: Runner, name: str | None = None) -> str:
+def index_url(context: Context, name: str | None = None) -> str:
     """Return the URL of the default package index, or of the one that the settings call ``name``.
 
     The default is the first of: [indexes] default (or ENVBUILD_INDEX); UV_DEFAULT_INDEX,
@@ -55,13 +55,13 @@ def index_url(settings: Settings, runner: Runner, name: str | None = None) -> st
     indexes, or another machine would find other files.  Raises UsageError for an unknown name, an
     address that is no URL, or a configuration file that does not parse.
     """
+    settings = context.settings
     if name is not None and name != "default":
         return _named_index(settings, name)
     for origin, value in _default_indexes(settings):
         if value:
             return _require_url(value, origin)
-    program = uv_program(settings)
-    return _require_url(_index_of_uv(settings, runner, program), "uv's default index")
+    return _require_url(_index_of_uv(context), "uv's default index")
 
 
 def read_links(
@@ -191,19 +191,20 @@ def _of_uv_table(table: dict[str, Any]) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _index_of_uv(settings: Settings, runner: Runner, program: str) -> str:
+def _index_of_uv(context: Context) -> str:
     """Return uv's own default index, which is kept as long as the program stays the same file."""
+    program = uv_program(context.settings)
     try:
         stat = Path(program).stat()
     except OSError:
-        return _built_in(runner, program)  # type: ignore[arg-type]  # runners hash by identity
+        return _built_in(context.runner, program)  # type: ignore[arg-type]  # by identity
     this = f"{program} {stat.st_size} {stat.st_mtime_ns}"
-    path = Store(settings.store).folder("metadata") / "uv-default-index.txt"
+    path = context.store.folder("metadata") / "uv-default-index.txt"
     with suppress(OSError, UnicodeDecodeError):
         known, _, url = path.read_text("utf-8").partition("\n")
         if known == this:
             return url
-    url = _built_in(runner, program)  # type: ignore[arg-type]  # runners hash by identity
+    url = _built_in(context.runner, program)  # type: ignore[arg-type]  # by identity
     write_text(path, f"{this}\n{url}")
     return url
 

@@ -54,10 +54,7 @@ class CachedResolver:
     def __call__(self, request: Request) -> Resolution:
         """Resolve.  Raises what the other one raises."""
         settings = self.context.settings
-        indexes = {
-            name: index_url(settings, self.context.runner, name)
-            for name in (*request.indexes, "default")
-        }
+        indexes = {name: index_url(self.context, name) for name in (*request.indexes, "default")}
         # the files of a folder may change at any time, so that no answer from one is kept
         if not all(url.startswith("http") for url in indexes.values()):
             return self.make()(request)

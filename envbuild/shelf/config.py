@@ -10,8 +10,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from envbuild.context import Context
 from envbuild.errors import UsageError
-from envbuild.run import Runner
 from envbuild.settings import Settings
 from envbuild.shelf.backend import Backend
 from envbuild.shelf.client import ShelfClient
@@ -98,8 +98,9 @@ def _write_shelves(known: Mapping[str, ShelfConfig], settings: Settings) -> None
     write_text(_config_file(settings), "\n".join(lines) + "\n")
 
 
-def open_shelf(name: str, settings: Settings, runner: Runner) -> ShelfClient:
+def open_shelf(name: str, context: Context) -> ShelfClient:
     """Open a shelf of the user's, unread.  Raises UsageError for an unknown one."""
+    settings = context.settings
     known = read_shelves(settings)
     if name not in known:
         hint = "envbuild shelf add SHELF URL" if not known else None
@@ -110,16 +111,16 @@ def open_shelf(name: str, settings: Settings, runner: Runner) -> ShelfClient:
         read_signers(signers)  # a lost file must not turn into "anybody may sign"
     return ShelfClient(
         name,
-        backend_of(shelf.url, settings, runner),
-        SignatureVerifier(runner=runner, environment=settings.environment, signers=signers),
+        backend_of(shelf.url, context),
+        SignatureVerifier(runner=context.runner, environment=settings.environment, signers=signers),
         last_verified_of(shelf.url, settings),
         require_signed=shelf.require_signed,
     )
 
 
-def backend_of(url: str, settings: Settings, runner: Runner) -> Backend:
+def backend_of(url: str, context: Context) -> Backend:
     """Return the backend for a place as ``normal_url`` writes it."""
-    return GitBackend(url, settings, runner) if is_git(url) else FolderBackend(Path(url))
+    return GitBackend(url, context) if is_git(url) else FolderBackend(Path(url))
 
 
 def normal_url(text: str, settings: Settings) -> str:

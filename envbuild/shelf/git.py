@@ -13,6 +13,7 @@ from itertools import count
 from pathlib import Path
 
 from envbuild import limits
+from envbuild.context import Context
 from envbuild.errors import (
     EnvbuildError,
     HostError,
@@ -25,8 +26,7 @@ from envbuild.errors import (
 from envbuild.limits import GIT_BOUNDS, SMALL_GIT
 from envbuild.names import Texts
 from envbuild.net.redact import redact
-from envbuild.run import Command, Result, Runner
-from envbuild.settings import Settings
+from envbuild.run import Command, Result
 from envbuild.shelf.backend import (
     BIGGEST_TEXT,
     MARKER,
@@ -81,17 +81,17 @@ class GitBackend:
 
     pieces = None
 
-    def __init__(self, url: str, settings: Settings, runner: Runner) -> None:
+    def __init__(self, url: str, context: Context) -> None:
         self.url = url.removeprefix("git+")
         if re.match(r"\w+://[^/?#]*:[^/?#]*@", self.url):
             hint = "take it out, and let git keep it: git config --global credential.helper store"
             what = "holds a password, which every user of the machine sees while git runs"
             raise UsageError(what, where=redact(self.url), hint=hint)
-        self._settings = settings
-        self._runner = runner
+        self._context = context
         mirror = hash_text(self.url)[:32]
         # not in the store, which the lab may share: git refuses repositories of other users
-        cache = Path(settings.environment.get("XDG_CACHE_HOME") or settings.home / ".cache")
+        home = context.settings.home
+        cache = Path(context.settings.environment.get("XDG_CACHE_HOME") or home / ".cache")
         self._mirror = cache / "envbuild/shelves" / f"{mirror}.git"
         self._tree: dict[str, tuple[str, int]] = {}
 
@@ -294,7 +294,7 @@ class GitBackend:
     ) -> Result:
         env = {
             name: value
-            for name, value in self._settings.environment.items()
+            for name, value in self._context.settings.environment.items()
             if name not in GIT_VARIABLES
         }
         fixed = {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
@@ -303,9 +303,9 @@ class GitBackend:
             argv=argv, env=env, stdin=stdin, timeout=SECONDS, on_line=on_line, bounds=BOUNDS
         )
         try:
-            return self._runner(command, check=check)
+            return self._context.runner(command, check=check)
         except ToolMissingError as error:
-            hint = package_hint("git", self._settings.environment)
+            hint = package_hint("git", self._context.settings.environment)
             raise HostError("a git shelf needs git", hint=hint) from error
 
 

@@ -26,15 +26,14 @@ from envbuild.base.debian.offline_facts import machine_of, read_packages
 from envbuild.base.debian.package_set import Bootstrap
 from envbuild.base.facts import cached_facts
 from envbuild.base.model import BaseFacts, DebianPackage
-from envbuild.context import Context
 from envbuild.errors import EnvbuildError, HostError, IntegrityError, SpaceError, ToolFailedError
 from envbuild.host import read_host
-from envbuild.progress import Silent, SilentStage
+from envbuild.progress import SilentStage
 from envbuild.run import Command, LocalRunner, Result, failure
 from envbuild.settings import Settings
 from envbuild.store.layout import Store
 from tests.base.debian_mirror import Mirror
-from tests.support import needs
+from tests.support import context_for, needs, quiet_context, settings_with
 
 Golden = Callable[[str, str], None]
 FOUND = 'ENVBUILD-FACTS {"python_path":"/usr/bin/python3","python":"3.11.2","abi":"cp311","prefix":"/usr","machine":"x86_64","glibc":"2.36","site":[],"externally_managed":true,"release":{"ID":"debian","VERSION_ID":"12"},"created":1,"dists":[],"apt":[["tar","1.0-1","amd64"]],"libraries":[],"texts":{},"environment":{},"constraints":null}\n'
@@ -146,9 +145,7 @@ def make(settings: Settings, runner: FakeMmdebstrap, *, kept: bool = True) -> tu
     store = Store(settings.store)
     if kept:
         keep(store, b"a deb")
-    return make_root(
-        BOOTSTRAP, Context(settings=settings, runner=runner, store=store, report=Silent())
-    ), store
+    return make_root(BOOTSTRAP, context_for(settings, runner)), store
 
 
 def test_the_root_and_its_facts_are_kept_once(here: Settings) -> None:
@@ -160,16 +157,8 @@ def test_the_root_and_its_facts_are_kept_once(here: Settings) -> None:
     assert facts is not None
     assert (facts.image, facts.created, facts.size) == ("debian:bookworm", "2026-07-11", 3)
     count = len(runner.calls)
-    assert (
-        make_root(BOOTSTRAP, Context(settings=here, runner=runner, store=store, report=Silent()))
-        == root
-    )
-    assert (
-        bootstrap_facts(
-            BOOTSTRAP, Context(settings=here, runner=runner, store=store, report=Silent())
-        )
-        == facts
-    )
+    assert make_root(BOOTSTRAP, context_for(here, runner)) == root
+    assert bootstrap_facts(BOOTSTRAP, context_for(here, runner)) == facts
     assert len(runner.calls) == count
 
 
@@ -204,7 +193,7 @@ def test_a_user_without_ids_is_told_before_packages_are_downloaded(
     here: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runner = FakeMmdebstrap()
-    context = Context(settings=here, runner=runner, store=Store(here.store), report=Silent())
+    context = context_for(here, runner)
     nobody = read_host(root=tmp_path, uid=1000, user="ada")
     monkeypatch.setattr("envbuild.base.debian.bootstrap.read_host", lambda: nobody)
     anywhere = structs.replace(BOOTSTRAP.packages[0], architecture="all")
@@ -327,15 +316,14 @@ def test_a_machine_without_mmdebstrap_says_how_to_get_it(here: Settings) -> None
 def test_the_repository_is_what_apt_reads_and_others_may_enter(tmp_path: Path) -> None:
     made = Mirror(tmp_path / "debian", tmp_path / "none")
     content = made.add("tar", architecture="amd64", Priority="required").read_bytes()
-    store = Store(tmp_path / "store")
-    keep(store, content)
+    context = quiet_context(settings_with(tmp_path))
+    keep(context.store, content)
     before = os.umask(0o077)
     try:
         write_repository(
             [package("tar", content=content)],
-            store,
             tmp_path / "repository",
-            LocalRunner(),
+            context,
             SilentStage(),
         )
     finally:
@@ -366,12 +354,7 @@ def test_a_root_for_another_machine_is_read_and_not_run(
     monkeypatch.setattr("envbuild.base.debian.bootstrap.fetch_packages", lambda *_: None)
     monkeypatch.setattr("envbuild.base.debian.bootstrap.read_packages", lambda *_: facts)
     runner = FakeMmdebstrap()
-    assert (
-        bootstrap_facts(
-            foreign, Context(settings=here, runner=runner, store=store, report=Silent())
-        )
-        == facts
-    )
+    assert bootstrap_facts(foreign, context_for(here, runner)) == facts
     assert not store.base(foreign.digest).exists()
 
 
@@ -382,15 +365,9 @@ def test_two_roots_have_the_same_bytes_and_no_trace_of_this_machine(
     user_settings: Settings, tmp_path: Path
 ) -> None:
     store, runner = Store(user_settings.store), LocalRunner()
-    bootstrap = resolve_bootstrap(
-        "bookworm", Context(settings=user_settings, runner=runner, store=store, report=Silent())
-    )
-    fetch_packages(
-        bootstrap, Context(settings=user_settings, runner=runner, store=store, report=Silent())
-    )
-    first = make_root(
-        bootstrap, Context(settings=user_settings, runner=runner, store=store, report=Silent())
-    )
+    bootstrap = resolve_bootstrap("bookworm", context_for(user_settings, runner))
+    fetch_packages(bootstrap, context_for(user_settings, runner))
+    first = make_root(bootstrap, context_for(user_settings, runner))
     digest = hashlib.sha256(first.read_bytes()).hexdigest()
     facts = store.facts(bootstrap.digest).read_bytes()
     first.unlink()
@@ -410,9 +387,7 @@ def test_two_roots_have_the_same_bytes_and_no_trace_of_this_machine(
     )
     before = os.umask(0o077)
     try:
-        second = make_root(
-            bootstrap, Context(settings=odd, runner=runner, store=store, report=Silent())
-        )
+        second = make_root(bootstrap, context_for(odd, runner))
     finally:
         os.umask(before)
     assert hashlib.sha256(second.read_bytes()).hexdigest() == digest
@@ -437,7 +412,7 @@ def test_two_roots_have_the_same_bytes_and_no_trace_of_this_machine(
         assert any(name.endswith("pip/__pycache__/__init__.cpython-311.pyc") for name in members)
     made = cached_facts(bootstrap.digest, store)
     assert made is not None
-    unrun = read_packages(bootstrap, "x86_64", runner, store)
+    unrun = read_packages(bootstrap, "x86_64", context_for(user_settings, runner))
     assert structs.replace(unrun, size=made.size) == made  # as they are read for another machine
     assert made.dist("pip") is not None
     assert (made.distro, made.abi, made.glibc, made.externally_managed) == (

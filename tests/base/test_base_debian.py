@@ -32,7 +32,14 @@ from envbuild.run import Command, LocalRunner, Result, Runner, failure
 from envbuild.settings import Settings
 from envbuild.store.layout import Store
 from tests.base.debian_mirror import Mirror
-from tests.support import CountingStage, ScriptedRunner, http_server, needs, quiet_context
+from tests.support import (
+    CountingStage,
+    ScriptedRunner,
+    context_for,
+    http_server,
+    needs,
+    quiet_context,
+)
 
 APT = (0, "apt 2.6.1 (amd64)\n", "")
 live = [pytest.mark.live, needs("apt-get", "dpkg-deb", "gpg", "gpgv", "gpgconf")]
@@ -295,19 +302,16 @@ PRINTED = """\
 def test_the_mirror_is_the_machines_own(user_settings: Settings) -> None:
     asked = dataclasses.replace(user_settings, debian_mirror=None)
     runner = ScriptedRunner({"--version": APT, "--print-uris": (0, PRINTED, "")})
-    assert debian_mirror(asked, runner) == "http://mirror.invalid/debian"
+    assert debian_mirror(context_for(asked, runner)) == "http://mirror.invalid/debian"
+    first = (0, PRINTED.split("\n", maxsplit=1)[0], "")
+    runner = ScriptedRunner({"--version": APT, "--print-uris": first})
     with pytest.raises(HostError, match="apt on this machine uses no Debian mirror"):
-        debian_mirror(
-            asked,
-            ScriptedRunner(
-                {"--version": APT, "--print-uris": (0, PRINTED.split("\n", maxsplit=1)[0], "")}
-            ),
-        )
+        debian_mirror(context_for(asked, runner))
 
 
 def test_a_configured_mirror_wins(user_settings: Settings) -> None:
     told = dataclasses.replace(user_settings, debian_mirror="https://mirror.invalid/debian/")
-    assert debian_mirror(told, ScriptedRunner({})) == "https://mirror.invalid/debian"
+    assert debian_mirror(context_for(told, ScriptedRunner({}))) == "https://mirror.invalid/debian"
 
 
 @pytest.mark.parametrize(
@@ -318,7 +322,7 @@ def test_a_configured_mirror_has_to_be_a_url(user_settings: Settings, url: str) 
         user_settings, debian_mirror=url, origin={"debian_mirror": "ENVBUILD_DEBIAN_MIRROR"}
     )
     with pytest.raises(UsageError) as caught:
-        debian_mirror(told, ScriptedRunner({}))
+        debian_mirror(context_for(told, ScriptedRunner({})))
     assert (
         str(caught.value) == f"ENVBUILD_DEBIAN_MIRROR: is not the URL of a Debian mirror: {url!r}"
     )
@@ -329,7 +333,7 @@ def test_a_machine_without_apt_says_how_to_get_it(user_settings: Settings) -> No
         user_settings, debian_mirror=None, environment={"PATH": "/nonexistent"}
     )
     with pytest.raises(HostError) as caught:
-        debian_mirror(bare, ScriptedRunner({}))
+        debian_mirror(context_for(bare, ScriptedRunner({})))
     assert str(caught.value) == "apt-get was not found on PATH"
 
 

@@ -22,7 +22,7 @@ from tests.build.test_build_conda_live import channel, made, pytestmark, run
 from tests.conda.channels import Served
 from tests.hosts import ROOT_ONLY
 from tests.project import Project
-from tests.support import needs
+from tests.support import context_for, needs
 
 __all__ = ["channel", "made", "pytestmark"]
 # Debian's Python, which plays conda's, lets uv put six into another folder
@@ -38,8 +38,8 @@ def network(project: Project, served: Served) -> dict[str, str]:
     """Return the variables that tell a build without envbuild where everything is."""
     user, runner = load_settings(project.env, project.folder), LocalRunner()
     return {
-        "DEBIAN_MIRROR": debian_mirror(user, runner),
-        "PIP_INDEX_URL": index_url(user, runner),
+        "DEBIAN_MIRROR": debian_mirror(context_for(user, runner)),
+        "PIP_INDEX_URL": index_url(context_for(user, runner)),
         "ENVBUILD_CHANNEL_LAB": f"{served.url}/lab",
     }
 

@@ -33,7 +33,7 @@ from tests.base.interpreters import interpreter
 from tests.base.ociimages import image_of, programs, push, python_tar
 from tests.hosts import RECIPE, ROOT, ROOT_ONLY, UID, Bench, Lack
 from tests.project import Project
-from tests.support import ScriptedRunner, needs
+from tests.support import ScriptedRunner, context_for, needs
 from tests.tiny_image import open_folder
 
 AUTO = ("flat", "fakeroot", "sandbox")
@@ -231,7 +231,7 @@ def test_who_can_start_containers(
         "-version": (0, "mksquashfs version 4.5.1", ""),
     }
     settings = load_settings({"PATH": str(tmp_path), "HOME": str(tmp_path)}, tmp_path)
-    ground = read_capabilities(settings, ScriptedRunner(answers), host)
+    ground = read_capabilities(context_for(settings, ScriptedRunner(answers)), host)
     assert (ground.containers is None) == starts
     assert not ground.ids
     assert list(ground.missing) == ["mmdebstrap", "fuse-overlayfs"]

@@ -26,7 +26,16 @@ from envbuild.host import Host, Space, closed_above, read_host
 from envbuild.quota import Quota, parse_quota, quotas_of, read_quotas, tightest
 from envbuild.run import Command, LocalRunner, Result
 from envbuild.settings import Settings, load_settings
-from tests.support import CRIPPLED, ROOT, USER, ScriptedRunner, http_server, needs, quiet_context
+from tests.support import (
+    CRIPPLED,
+    ROOT,
+    USER,
+    ScriptedRunner,
+    context_for,
+    http_server,
+    needs,
+    quiet_context,
+)
 
 
 def bare(host: Host) -> Host:
@@ -151,7 +160,7 @@ def test_a_bug_of_one_probe_hides_no_other_finding(
 
     monkeypatch.setattr("envbuild.app.doctor.programs.examine_packer", broken)
     monkeypatch.setattr("envbuild.tools._uv", broken)
-    found = {finding.name: finding for finding in examine_machine(user_settings, LocalRunner())}
+    found = {finding.name: finding for finding in examine_machine(quiet_context(user_settings))}
     for name in ("mksquashfs", "uv"):
         assert found[name].verdict == "differs"
         assert (
@@ -442,27 +451,31 @@ def test_squashfuse(tmp_path: Path) -> None:
         "buildcfg": (0, "APPTAINER_SUID_INSTALL=0\n", ""),
     }
     runner, settings = ScriptedRunner(answers), settings_of(tmp_path)
-    lacking = programs.examine_squashfuse(settings, runner, USER)
+    lacking = programs.examine_squashfuse(context_for(settings, runner), USER)
     assert (lacking.verdict, lacking.mend.splitlines()[0]) == (
         "differs",
         "as root: install what Debian has in its package squashfuse",
     )
-    assert programs.examine_squashfuse(settings, runner, ROOT).value.startswith("not needed")
+    assert programs.examine_squashfuse(context_for(settings, runner), ROOT).value.startswith(
+        "not needed"
+    )
     setuid = ScriptedRunner({**answers, "buildcfg": (0, "APPTAINER_SUID_INSTALL=1\n", "")})
-    assert programs.examine_squashfuse(settings, setuid, USER).value.startswith("not needed")
+    assert programs.examine_squashfuse(context_for(settings, setuid), USER).value.startswith(
+        "not needed"
+    )
     bundled = tmp_path / "libexec/apptainer/bin/squashfuse_ll"
     bundled.parent.mkdir(parents=True)
     bundled.write_text("")
     bundled.chmod(0o755)
-    assert programs.examine_squashfuse(settings, runner, USER) == Finding(
+    assert programs.examine_squashfuse(context_for(settings, runner), USER) == Finding(
         name="squashfuse", verdict="fine", value=str(bundled)
     )
 
 
 def test_an_engine_is_asked_for(tmp_path: Path) -> None:
-    assert programs.examine_engine(settings_of(tmp_path), ScriptedRunner({})).value.startswith(
-        "neither docker nor podman"
-    )
+    assert programs.examine_engine(
+        context_for(settings_of(tmp_path), ScriptedRunner({}))
+    ).value.startswith("neither docker nor podman")
     program = tmp_path / "bin/docker"
     program.parent.mkdir()
     program.write_text("")
@@ -471,7 +484,9 @@ def test_an_engine_is_asked_for(tmp_path: Path) -> None:
         runner = ScriptedRunner(
             {"docker info": (code, "20.10\n", "Cannot connect to the Docker daemon\n")}
         )
-        assert programs.examine_engine(settings_of(tmp_path), runner).verdict == verdict
+        assert (
+            programs.examine_engine(context_for(settings_of(tmp_path), runner)).verdict == verdict
+        )
 
 
 def test_capabilities_have_names() -> None:
@@ -512,7 +527,7 @@ def test_a_server_that_is_not_there(tmp_path: Path) -> None:
 def test_gpus(tmp_path: Path, code: int, out: str, verdict: str, value: str) -> None:
     host = dataclasses.replace(USER, driver="535.1")
     found = programs.examine_gpu(
-        settings_of(tmp_path), ScriptedRunner({"nvidia-smi -L": (code, out, "")}), host
+        context_for(settings_of(tmp_path), ScriptedRunner({"nvidia-smi -L": (code, out, "")})), host
     )
     assert found.verdict == verdict
     assert found.value.endswith(value)
@@ -578,7 +593,7 @@ def test_a_broken_setting_is_a_finding_not_the_end(tmp_path: Path) -> None:
 @pytest.mark.live
 @needs("apptainer", "mksquashfs", "unsquashfs", "mmdebstrap", "newuidmap")
 def test_this_machine(user_settings: Settings) -> None:
-    findings = examine_machine(user_settings, LocalRunner())
+    findings = examine_machine(quiet_context(user_settings))
     assert [finding for finding in findings if finding.verdict == "broken"] == []
 
 
@@ -586,7 +601,7 @@ def test_a_program_that_is_no_runtime_takes_one_line(tmp_path: Path) -> None:
     program = tmp_path / "apptainer"
     program.write_text("#!/bin/sh\nprintf 'other program 1.0\\nLicense: free\\n'\n")
     program.chmod(0o755)
-    found = examine_machine(settings_of(tmp_path, ENVBUILD_RUNTIME=str(program)), LocalRunner())
+    found = examine_machine(quiet_context(settings_of(tmp_path, ENVBUILD_RUNTIME=str(program))))
     values = {finding.name: (finding.verdict, finding.value) for finding in found}
     assert values["container runtime"][0] == "broken"
     assert values["container runtime"][1].endswith("--version said: other program 1.0")

@@ -25,7 +25,7 @@ from envbuild.settings import CERTIFICATE_VARIABLES, Settings, load_settings
 from tests.hosts import ROOT, ROOT_ONLY
 from tests.resolve.conftest import base
 from tests.resolve.loopback import Server
-from tests.support import http_server, needs, quiet_context
+from tests.support import context_for, http_server, needs, quiet_context
 
 pytestmark = needs("openssl")
 FAR = "index.invalid"
@@ -113,7 +113,7 @@ def test_a_bundle_counts_for_uv_too(campus: Campus, tmp_path: Path, variable: st
         assert [link.file for link in read_links(campus.url, "demo", client)] == [
             "demo-1.0-py3-none-any.whl"
         ]
-    assert reach_index("package index", campus.url, settings, LocalRunner()).verdict == "fine"
+    assert reach_index("package index", campus.url, quiet_context(settings)).verdict == "fine"
 
 
 def test_a_bundle_of_pips_configuration_counts_too(campus: Campus, tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_without_it_the_hint_talks_of_certificates(campus: Campus, tmp_path: Pat
     for caught in (of_uv, of_client):
         assert (caught.value.what, caught.value.hint) == (UNTRUSTED, CERTIFICATE_HINT)
         assert (caught.value.where or "").startswith(campus.url)
-    found = reach_index("package index", campus.url, settings, LocalRunner())
+    found = reach_index("package index", campus.url, quiet_context(settings))
     assert (found.verdict, found.mend) == ("broken", CERTIFICATE_HINT)
 
 
@@ -157,7 +157,7 @@ def test_doctor_tells_where_uv_alone_does_not_trust(campus: Campus, tmp_path: Pa
             Command(argv=command.argv, env=env, stdin=command.stdin, timeout=60), check=check
         )
 
-    found = reach_index("package index", campus.url, settings, distrusting)  # type: ignore[arg-type]
+    found = reach_index("package index", campus.url, context_for(settings, distrusting))  # type: ignore[arg-type]
     assert (found.verdict, found.mend) == ("broken", CERTIFICATE_HINT)
     assert found.value == f"{campus.url} does not answer uv: {UNTRUSTED}"
 

@@ -20,6 +20,7 @@ from envbuild.shelf.config import ShelfConfig, add_shelf, backend_of, normal_url
 from tests.build.test_build_conda import python_of
 from tests.build.test_build_conda_link import MODULE, TOOL
 from tests.conda.channels import serve
+from tests.support import context_for
 from tests.tiny_build import TinyProject
 
 DEAD = "http://127.0.0.1:9"
@@ -57,7 +58,7 @@ def share_shelf(tiny: TinyProject, place: Path) -> None:
     """Add the shelf ``lab``; whoever comes first makes it."""
     settings = tiny.context.settings
     url = normal_url(str(place), settings)
-    backend_of(url, settings, tiny.context.runner).create()
+    backend_of(url, context_for(settings, tiny.context.runner)).create()
     add_shelf("lab", ShelfConfig(url=url), None, settings)
 
 

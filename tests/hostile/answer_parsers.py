@@ -56,7 +56,7 @@ from envbuild.shelf.signatures import _pinned_keys, read_signers
 from tests.base.test_base_facts import output
 from tests.check.tree import make_recipe
 from tests.hostile.index_parsers import CONFIGURATION, PROJECT, SETUP, Parser, text_of
-from tests.support import ScriptedRunner
+from tests.support import ScriptedRunner, context_for
 
 # --- what probes in an image answer
 
@@ -325,7 +325,7 @@ def keystores(_: Path) -> list[bytes]:
 def read_login(path: Path) -> None:
     environment = {"REGISTRY_AUTH_FILE": str(path), "NETRC": str(path), "HOME": str(path.parent)}
     settings = load_settings(environment, path.parent)
-    find_credentials("x.invalid", settings, ScriptedRunner({}))
+    find_credentials("x.invalid", context_for(settings, ScriptedRunner({})))
     read_netrc(settings)
 
 

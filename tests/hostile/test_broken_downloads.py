@@ -225,7 +225,7 @@ def shelf_by_git(server: BrokenServer, folder: Path) -> Kind:
     url = server.offer_folder("/shelf.git", repository(folder))
 
     def fetch(context: Context) -> None:
-        assert GitBackend(url, context.settings, context.runner)._fetch(), BRANCH
+        assert GitBackend(url, context)._fetch(), BRANCH
 
     return Kind(broken=".pack", named="/shelf.git", fetch=fetch)
 

@@ -117,7 +117,7 @@ def test_as_a_shelf(
     unfold: Callable[[Path], None], repository: Path, user_settings: Settings
 ) -> None:
     unfold(repository)
-    shelf = shelves.GitBackend(str(repository), user_settings, LocalRunner())
+    shelf = shelves.GitBackend(str(repository), quiet_context(user_settings))
     with pytest.raises(IntegrityError, match=r"too m(any|uch) for a shelf"):
         shelf.refresh()
 
@@ -178,7 +178,7 @@ def test_a_shelf_that_sends_gigabytes(
     monkeypatch.setattr(shelves, "BOUNDS", ((resource.RLIMIT_FSIZE, limits.MIB),))
     big = git(repository, "hash-object", "-w", "--stdin", stdin=os.urandom(limits.MIB).hex())
     commit(repository, git(repository, "mktree", stdin=f"100644 blob {big}\tdemo.000001\n"))
-    shelf = shelves.GitBackend(str(repository), user_settings, LocalRunner())
+    shelf = shelves.GitBackend(str(repository), quiet_context(user_settings))
     with pytest.raises(IntegrityError, match="too much for a shelf"):
         shelf.refresh()
     # what git leaves of it goes when nobody can be at it any more

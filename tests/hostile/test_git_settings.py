@@ -13,9 +13,9 @@ import pytest
 
 from envbuild.errors import EnvbuildError, UsageError
 from envbuild.job.compose import git_commit
-from envbuild.run import LocalRunner
 from envbuild.settings import load_settings
 from tests.lock.test_lock_trees import Desk, desk, index
+from tests.support import quiet_context
 
 __all__ = ["desk", "index"]
 """Fixtures of another folder."""
@@ -49,7 +49,7 @@ def git(folder: Path, *words: str) -> str:
 
 def commit_of(folder: Path) -> str:
     settings = load_settings({"HOME": str(folder.parent), "PATH": os.defpath}, folder)
-    return git_commit(settings, LocalRunner())
+    return git_commit(quiet_context(settings))
 
 
 @pytest.mark.parametrize("key", ["core.fsmonitor", "filter.a.b.clean", "filter.a.b.process"])
@@ -96,7 +96,7 @@ def test_a_git_around_us_names_no_other_repository(folder: Path) -> None:
     settings = load_settings(
         {"HOME": str(folder), "PATH": os.defpath, "GIT_DIR": str(folder.parent / "none")}, folder
     )
-    assert git_commit(settings, LocalRunner()) == git(folder, "rev-parse", "HEAD")
+    assert git_commit(quiet_context(settings)) == git(folder, "rev-parse", "HEAD")
 
 
 def test_locking_the_folder_starts_no_program_of_its_settings(desk: Desk) -> None:

@@ -17,7 +17,6 @@ from envbuild.errors import IntegrityError, NetworkError
 from envbuild.net import web
 from envbuild.net.answers import read_bounded
 from envbuild.net.web import GoneError, make_client
-from envbuild.run import LocalRunner
 from envbuild.settings import Settings
 from envbuild.settings_file import Registry
 from tests.base.ociimages import image_of, tar_of
@@ -26,6 +25,7 @@ from tests.base.test_base_registry import log_in, pull
 from tests.store import server as pages
 from tests.store.conftest import server, settings, store
 from tests.store.test_store_fetch import BODY, WHEEL, Fetch, get
+from tests.support import quiet_context
 
 __all__ = ["get", "server", "settings", "store"]
 """Fixtures of other folders."""
@@ -154,7 +154,7 @@ class TestCredentials:
         told = replace(
             user_settings, environment=HUB_LOGIN, registries={"mine.invalid": Registry()}
         )
-        assert (find_credentials(host, told, LocalRunner()) is not None) is known
+        assert (find_credentials(host, quiet_context(told)) is not None) is known
 
     @pytest.mark.parametrize(
         ("url", "safe"),

@@ -16,6 +16,7 @@ from envbuild.job.warnings import lonely_lightning, shared_sqlite
 from envbuild.run import Command, LocalRunner
 from envbuild.settings import Settings, load_settings
 from tests.job.situations import plan
+from tests.support import context_for
 
 
 @pytest.fixture
@@ -187,17 +188,17 @@ def test_the_projects_commit(tmp_path: Path) -> None:
         identity = ("-c", "user.name=x", "-c", "user.email=x@y.invalid")
         return run(Command(argv=("git", *identity, *words), cwd=tmp_path)).stdout.strip()
 
-    assert git_commit(settings, run) == "none"
+    assert git_commit(context_for(settings, run)) == "none"
     git("init", "-q")
-    assert git_commit(settings, run) == "none", "there is no commit yet"
+    assert git_commit(context_for(settings, run)) == "none", "there is no commit yet"
     (tmp_path / "train.py").write_text("one")
     git("add", "train.py")
     git("commit", "-q", "-m", "first")
     head = git("rev-parse", "HEAD")
     (tmp_path / "untracked").write_text("")
-    assert git_commit(settings, run) == head
+    assert git_commit(context_for(settings, run)) == head
     (tmp_path / "train.py").write_text("two")
-    assert git_commit(settings, run) == f"{head} (modified)"
+    assert git_commit(context_for(settings, run)) == f"{head} (modified)"
 
 
 def test_lightning_alone_on_slurm(user_settings: Settings) -> None:

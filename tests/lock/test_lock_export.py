@@ -22,10 +22,9 @@ from envbuild.lock.model import Lock, PythonPackage
 from envbuild.lock.read import read_lock
 from envbuild.net.fetch import locate_files
 from envbuild.net.web import GoneError
-from envbuild.run import LocalRunner
 from envbuild.settings import load_settings
 from tests.resolve.conftest import SyntheticIndex
-from tests.support import Golden
+from tests.support import Golden, quiet_context
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ("keras-bert", "torch-mnist")
@@ -73,7 +72,7 @@ def lock(index: SyntheticIndex) -> Lock:
 def located(lock: Lock, index: SyntheticIndex, tmp_path: Path) -> dict[str, str]:
     settings = load_settings({"ENVBUILD_INDEX": index.url, "HOME": str(tmp_path)}, tmp_path)
     wanted = [item for item in wanted_files(lock) if item.kind == "python"]
-    return locate_files(wanted, settings=settings, runner=LocalRunner())
+    return locate_files(wanted, quiet_context(settings))
 
 
 @pytest.mark.parametrize("name", SHIPPED)

@@ -23,6 +23,7 @@ from envbuild.settings import load_settings
 from envbuild.tools import uv_program
 from tests.check.tree import Tree
 from tests.lock.test_lock_import_search import lock_of
+from tests.support import context_for
 
 SETTINGS = load_settings()
 RUN = LocalRunner()
@@ -38,7 +39,7 @@ class Folders:
     trials: int = 0
 
     def uv(self, *arguments: str, **more: str) -> Result:
-        index = index_url(SETTINGS, RUN)
+        index = index_url(context_for(SETTINGS, RUN))
         argv = (uv_program(SETTINGS), *arguments, "-q", "--no-config", "--default-index", index)
         return RUN(Command(argv=argv, stdin=more.get("stdin", ""), cwd=self.work), check=False)
 
@@ -81,7 +82,7 @@ class Folders:
 
     def releases(self, package: PythonPackage) -> tuple[str, ...]:
         with make_client(SETTINGS) as client:
-            links = read_links(index_url(SETTINGS, RUN), package.name, client)
+            links = read_links(index_url(context_for(SETTINGS, RUN)), package.name, client)
         return tuple({link.file.split("-")[1] for link in links if link.file.endswith(".whl")})
 
 

@@ -26,7 +26,7 @@ from envbuild.store.layout import Store
 from tests.hosts import RECIPE as SMALL_RECIPE
 from tests.hosts import ROOT_ONLY, Bench, Lack
 from tests.project import Project
-from tests.support import Golden, needs
+from tests.support import Golden, context_for, needs
 from tests.tiny_image import open_folder
 
 SMALL = Definition(
@@ -126,8 +126,8 @@ def test_an_engine_builds_what_export_writes_of_a_bootstrap(engine: str, tmp_pat
         project.succeed(*verb)
     user, runner = load_settings(project.env, tmp_path), LocalRunner()
     lines = [
-        f"DEBIAN_MIRROR={debian_mirror(user, runner)}",
-        f"PIP_INDEX_URL={index_url(user, runner)}",
+        f"DEBIAN_MIRROR={debian_mirror(context_for(user, runner))}",
+        f"PIP_INDEX_URL={index_url(context_for(user, runner))}",
     ]
     network = project.write("network", "".join(f"{line}\n" for line in lines))
     certificates = user.certificates or Path("/etc/ssl/certs/ca-certificates.crt")
@@ -204,7 +204,10 @@ def test_an_ordinary_user_builds_it_without_an_engine(tmp_path: Path) -> None:
     try:
         bench = Bench(folder, ())
         bench.write("Dockerfile", (project.folder / "Dockerfile").read_text())
-        mirror, index = debian_mirror(user, runner), index_url(user, runner)
+        mirror, index = (
+            debian_mirror(context_for(user, runner)),
+            index_url(context_for(user, runner)),
+        )
         network = f"DEBIAN_MIRROR={mirror}\nPIP_INDEX_URL={index}\n"
         bench.write("network", network)
         root = bench.folder / "root.tar"

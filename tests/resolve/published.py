@@ -28,7 +28,6 @@ from envbuild.net.web import GoneError, open_response, with_retries
 from envbuild.resolve.pylock import Candidate
 from envbuild.resolve.sources.artifacts import RANGE, describe_files, stored_file
 from envbuild.resolve.sources.metadata import TAIL, Remote
-from envbuild.run import LocalRunner
 from envbuild.settings import Settings
 from envbuild.store.atomic import write_text
 from envbuild.store.layout import Store
@@ -72,7 +71,7 @@ class Published:
 
     def __init__(self, settings: Settings, client: httpx.Client) -> None:
         self.settings, self.client = settings, client
-        self.index = index_url(settings, LocalRunner())
+        self.index = index_url(quiet_context(settings))
         self._pages: dict[str, dict[Version, Link]] = {}
         self._locks: dict[object, threading.Lock] = {}
         self._guard = threading.Lock()

@@ -18,7 +18,7 @@ from envbuild.lock.digest import recipe_digest
 from envbuild.lock.model import Lock, LockedBase, Packer, PythonPackage
 from envbuild.lock.write import write_lock
 from envbuild.recipe.read import read_recipe
-from envbuild.run import LocalRunner, Result
+from envbuild.run import Result
 from envbuild.settings import Settings, load_settings
 from envbuild.shelf.client import ShelfClient
 from envbuild.shelf.config import ShelfConfig, add_shelf, backend_of, normal_url, open_shelf
@@ -162,7 +162,7 @@ class Member:
     @property
     def library(self) -> ShelfClient:
         """The shelf, as it is now."""
-        return open_shelf("lab", self.settings, LocalRunner())
+        return open_shelf("lab", quiet_context(self.settings))
 
     def recipe(
         self, name: str = "small", summary: str = "A small recipe for shelves", text: str = RECIPE
@@ -201,7 +201,7 @@ def member(
     }
     settings = load_settings({**env, "GIT_CONFIG_NOSYSTEM": "1"}, folder)
     url = normal_url(place, settings)
-    backend_of(url, settings, LocalRunner()).create()
+    backend_of(url, quiet_context(settings)).create()
     add_shelf(
         "lab",
         ShelfConfig(url=url, pinned=signers is not None, require_signed=require_signed),

@@ -20,7 +20,7 @@ from envbuild.shelf.site.treemap import HEIGHT, WIDTH, lay_out_treemap
 from envbuild.shelf.site.write import write_site
 from tests.shelf.leaves import HOSTILE, ROOT, full_leaf, many
 from tests.shelf.people import user
-from tests.support import Golden
+from tests.support import Golden, quiet_context
 
 
 class Page(HTMLParser):
@@ -261,14 +261,13 @@ class TestTreemap:
 
 
 def test_leaves_are_read_one_by_one(tmp_path: Path) -> None:
-    from envbuild.run import LocalRunner
     from envbuild.settings import load_settings
     from envbuild.shelf.config import open_shelf
 
     ann = user(tmp_path / "ann", str(tmp_path / "shelf"))
     ann.recipe("small")
     ann.ok("shelf", "publish", "small")
-    library = open_shelf("lab", load_settings(ann.env, ann.folder), LocalRunner())
+    library = open_shelf("lab", quiet_context(load_settings(ann.env, ann.folder)))
     (leaf,) = entry_pages(library, lambda _entry: ())
     assert (leaf.name, leaf.framework, leaf.direct, leaf.refused) == (
         "small",

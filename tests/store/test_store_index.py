@@ -18,7 +18,7 @@ from envbuild.net.simple import JSON_TYPE
 from envbuild.net.web import GoneError, StoppedError
 from envbuild.settings import Settings
 from tests.store.server import Page, Server
-from tests.support import ScriptedRunner
+from tests.support import ScriptedRunner, context_for
 
 HELP = "      --default-index <X>\n          The default package index (by\n          default: <https://mirror.invalid/uv>)\n"
 HTML = {"Content-Type": "text/html"}
@@ -65,14 +65,14 @@ def _write(path: Path, text: str) -> None:
 
 def test_without_any_configuration_uv_is_asked_once(bare: Settings) -> None:
     runner = _uv()
-    assert index_url(bare, runner) == "https://mirror.invalid/uv"
-    assert index_url(bare, runner) == "https://mirror.invalid/uv"
+    assert index_url(context_for(bare, runner)) == "https://mirror.invalid/uv"
+    assert index_url(context_for(bare, runner)) == "https://mirror.invalid/uv"
     assert len(runner.calls) == 1
 
 
 def test_a_uv_that_does_not_tell_is_an_error_with_a_way_out(bare: Settings) -> None:
     with pytest.raises(UsageError) as caught:
-        index_url(bare, ScriptedRunner({"--help": (0, "nothing", "")}))
+        index_url(context_for(bare, ScriptedRunner({"--help": (0, "nothing", "")})))
     assert str(caught.value) == "uv does not print its default package index"
     assert caught.value.hint == "set ENVBUILD_INDEX to its address"
 
@@ -99,7 +99,7 @@ def test_configuration_files_of_uv_and_pip_are_read(
     bare: Settings, tmp_path: Path, file: str, text: str
 ) -> None:
     _write(tmp_path / file, text.replace("{url}", "https://mirror.invalid/100%25/simple"))
-    assert index_url(bare, _uv()) == "https://mirror.invalid/100%25/simple"
+    assert index_url(context_for(bare, _uv())) == "https://mirror.invalid/100%25/simple"
 
 
 def test_the_order_of_precedence(bare: Settings, tmp_path: Path) -> None:
@@ -107,24 +107,24 @@ def test_the_order_of_precedence(bare: Settings, tmp_path: Path) -> None:
         return f"https://{name}.invalid/simple"
 
     _write(tmp_path / "root/etc/pip.conf", f"[global]\nindex-url = {url('etc-pip')}\n")
-    assert index_url(bare, _uv()) == url("etc-pip")
+    assert index_url(context_for(bare, _uv())) == url("etc-pip")
     _write(tmp_path / ".config/pip/pip.conf", f"[global]\nindex-url = {url('pip')}\n")
-    assert index_url(bare, _uv()) == url("pip")
+    assert index_url(context_for(bare, _uv())) == url("pip")
     _write(tmp_path / "own.conf", f"[global]\nindex-url = {url('own')}\n")
     environment = {**bare.environment, "PIP_CONFIG_FILE": str(tmp_path / "own.conf")}
     bare = dataclasses.replace(bare, environment=environment)
-    assert index_url(bare, _uv()) == url("own")
+    assert index_url(context_for(bare, _uv())) == url("own")
     _write(tmp_path / ".config/uv/uv.toml", f'index-url = "{url("uv")}"\n')
-    assert index_url(bare, _uv()) == url("uv")
+    assert index_url(context_for(bare, _uv())) == url("uv")
     for variable in ("PIP_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX"):
         environment[variable] = url(variable.replace("_", "-").lower())
         assert (
-            index_url(dataclasses.replace(bare, environment=dict(environment)), _uv())
+            index_url(context_for(dataclasses.replace(bare, environment=dict(environment)), _uv()))
             == environment[variable]
         )
     bare = dataclasses.replace(bare, environment=environment, indexes={"default": url("settings")})
-    assert index_url(bare, _uv()) == url("settings")
-    assert index_url(bare, _uv(), "default") == url("settings")
+    assert index_url(context_for(bare, _uv())) == url("settings")
+    assert index_url(context_for(bare, _uv()), "default") == url("settings")
 
 
 def test_a_configuration_file_that_the_environment_names_replaces_the_usual_ones(
@@ -134,7 +134,7 @@ def test_a_configuration_file_that_the_environment_names_replaces_the_usual_ones
     _write(tmp_path / ".config/pip/pip.conf", "[global]\nindex-url = https://no.invalid\n")
     environment = {"UV_CONFIG_FILE": str(tmp_path / "absent.toml"), "PIP_CONFIG_FILE": "/dev/null"}
     assert (
-        index_url(dataclasses.replace(bare, environment=environment), _uv())
+        index_url(context_for(dataclasses.replace(bare, environment=environment), _uv()))
         == "https://mirror.invalid/uv"
     )
 
@@ -144,13 +144,13 @@ def test_extra_indexes_and_find_links_of_pip_are_not_the_default(
 ) -> None:
     text = "[global]\nextra-index-url = https://extra.invalid\nfind-links = /opt/wheels\n"
     _write(tmp_path / ".config/pip/pip.conf", text)
-    assert index_url(bare, _uv()) == "https://mirror.invalid/uv"
+    assert index_url(context_for(bare, _uv())) == "https://mirror.invalid/uv"
 
 
 def test_a_broken_configuration_of_pip_is_named(bare: Settings, tmp_path: Path) -> None:
     _write(tmp_path / ".pip/pip.conf", "index-url = x\n")
     with pytest.raises(UsageError) as caught:
-        index_url(bare, _uv())
+        index_url(context_for(bare, _uv()))
     assert str(caught.value).startswith(
         f"{tmp_path}/.pip/pip.conf: is not a configuration file of pip: "
     )
@@ -159,7 +159,7 @@ def test_a_broken_configuration_of_pip_is_named(bare: Settings, tmp_path: Path) 
 def test_a_broken_configuration_of_uv_is_named(bare: Settings, tmp_path: Path) -> None:
     _write(tmp_path / ".config/uv/uv.toml", "index-url = \n")
     with pytest.raises(UsageError, match=r"uv\.toml, line 1, column 13: is not valid TOML"):
-        index_url(bare, _uv())
+        index_url(context_for(bare, _uv()))
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,10 @@ def test_a_broken_configuration_of_uv_is_named(bare: Settings, tmp_path: Path) -
 )
 def test_addresses_are_taken_as_written(bare: Settings, value: str, url: str) -> None:
     assert (
-        index_url(dataclasses.replace(bare, environment={"UV_DEFAULT_INDEX": value}), _uv()) == url
+        index_url(
+            context_for(dataclasses.replace(bare, environment={"UV_DEFAULT_INDEX": value}), _uv())
+        )
+        == url
     )
 
 
@@ -194,7 +197,7 @@ def test_what_is_no_address_is_refused(bare: Settings, value: str) -> None:
         bare, indexes={"default": value}, origin={"index": "ENVBUILD_INDEX"}
     )
     with pytest.raises(UsageError) as caught:
-        index_url(settings, _uv())
+        index_url(context_for(settings, _uv()))
     assert (
         str(caught.value)
         == f"ENVBUILD_INDEX: {redact(value)!r} is not the address of a package index"
@@ -209,9 +212,9 @@ def test_named_indexes_come_from_the_settings_only(bare: Settings, tmp_path: Pat
     settings = dataclasses.replace(
         bare, indexes={"torch": "https://mirror.invalid/torch", "default": "https://no.invalid"}
     )
-    assert index_url(settings, _uv(), "torch") == "https://mirror.invalid/torch"
+    assert index_url(context_for(settings, _uv()), "torch") == "https://mirror.invalid/torch"
     with pytest.raises(UsageError) as caught:
-        index_url(settings, _uv(), "torhc")
+        index_url(context_for(settings, _uv()), "torhc")
     assert (
         str(caught.value) == "no index is called 'torhc' on this machine; did you mean \"torch\"?"
     )

@@ -9,10 +9,9 @@ from itertools import chain
 
 from envbuild.app.doctor import network, places, programs, rights
 from envbuild.app.doctor.finding import Finding, broken, differs
+from envbuild.context import Context
 from envbuild.errors import EnvbuildError
 from envbuild.host import read_host, user_namespaces_work
-from envbuild.run import Runner
-from envbuild.settings import Settings
 
 Probe = Callable[[], Finding | Iterable[Finding]]
 OPTIONAL = {
@@ -22,36 +21,36 @@ OPTIONAL = {
 """Programs without which ``make`` works all the same: what does not."""
 
 
-def examine_machine(settings: Settings, runner: Runner) -> tuple[Finding, ...]:
+def examine_machine(context: Context) -> tuple[Finding, ...]:
     """Examine this machine, all slow parts in parallel; a failed probe becomes a broken finding."""
     facts = read_host()
     # uv's finder reads Python's configuration, which two threads at once cannot the first time
-    uv = _guarded("uv", partial(programs.examine_tool, "uv", settings, runner))
+    uv = _guarded("uv", partial(programs.examine_tool, "uv", context))
 
     def judge_namespaces() -> Finding:
-        return rights.judge_namespaces(facts, works=user_namespaces_work(runner))
+        return rights.judge_namespaces(facts, works=user_namespaces_work(context.runner))
 
     def look_for(tool: str) -> tuple[str, Probe]:
-        return tool, partial(programs.examine_tool, tool, settings, runner)
+        return tool, partial(programs.examine_tool, tool, context)
 
     probes: list[tuple[str, Probe]] = [
         ("Python", programs.examine_python),
         ("uv", lambda: uv),
-        ("container runtime", partial(programs.examine_runtime, settings, runner, facts)),
+        ("container runtime", partial(programs.examine_runtime, context)),
         ("rights", partial(rights.judge_rights, facts)),
         ("user namespaces", judge_namespaces),
         ("subuid, subgid", partial(rights.judge_ids, facts)),
         look_for("newuidmap"),
         ("/dev/fuse", partial(rights.judge_fuse, facts)),
-        ("squashfuse", partial(programs.examine_squashfuse, settings, runner, facts)),
-        ("mksquashfs", partial(programs.examine_packer, settings, runner)),
+        ("squashfuse", partial(programs.examine_squashfuse, context, facts)),
+        ("mksquashfs", partial(programs.examine_packer, context)),
         look_for("unsquashfs"),
         look_for("apt-get"),
         look_for("mmdebstrap"),
-        ("engine", partial(programs.examine_engine, settings, runner)),
-        *places.probes(settings, runner, facts),
-        ("GPU", partial(programs.examine_gpu, settings, runner, facts)),
-        *network.probes(settings, runner),
+        ("engine", partial(programs.examine_engine, context)),
+        *places.probes(context, facts),
+        ("GPU", partial(programs.examine_gpu, context, facts)),
+        *network.probes(context),
     ]
     with ThreadPoolExecutor(max_workers=len(probes)) as pool:
         groups = list(pool.map(lambda probe: _guarded(*probe), probes))

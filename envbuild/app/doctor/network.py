@@ -11,6 +11,7 @@ import httpx
 from envbuild.app.doctor.finding import Finding, broken, differs, fine
 from envbuild.base.debian.apt import debian_mirror
 from envbuild.base.oci.registry import front_pages
+from envbuild.context import Context
 from envbuild.errors import NetworkError
 from envbuild.formats.image_name import HUB
 from envbuild.net.index import index_url
@@ -18,7 +19,7 @@ from envbuild.net.redact import redact
 from envbuild.net.web import CERTIFICATE_HINT, make_client
 from envbuild.resolve.conflict.explain import translate_failure
 from envbuild.resolve.uv.query import uv_environment
-from envbuild.run import Command, Runner
+from envbuild.run import Command
 from envbuild.settings import Settings
 from envbuild.tools import uv_program
 
@@ -28,16 +29,17 @@ UV_SECONDS = 10.0
 MEND = "check the network and the proxy variables (https_proxy, no_proxy); without a network only the store is used"
 
 
-def probes(settings: Settings, runner: Runner) -> list[tuple[str, Callable[[], Iterable[Finding]]]]:
+def probes(context: Context) -> list[tuple[str, Callable[[], Iterable[Finding]]]]:
     """Return the probes of the package indexes, the Debian mirror and the registries."""
+    settings = context.settings
     names: dict[str, str | None] = {"package index": None}
     names |= {f"index {name}": name for name in sorted(settings.indexes) if name != "default"}
 
     def probe_index(title: str, name: str | None) -> list[Finding]:
-        return [reach_index(title, index_url(settings, runner, name), settings, runner)]
+        return [reach_index(title, index_url(context, name), context)]
 
     def probe_mirror() -> list[Finding]:
-        return [reach("Debian mirror", debian_mirror(settings, runner), settings)]
+        return [reach("Debian mirror", debian_mirror(context), settings)]
 
     found: list[tuple[str, Callable[[], Iterable[Finding]]]] = [
         (title, functools.partial(probe_index, title, name)) for title, name in names.items()
@@ -47,13 +49,13 @@ def probes(settings: Settings, runner: Runner) -> list[tuple[str, Callable[[], I
     return found
 
 
-def reach_index(name: str, url: str, settings: Settings, runner: Runner) -> Finding:
+def reach_index(name: str, url: str, context: Context) -> Finding:
     """Ask an index both ways in which it is asked later: by envbuild, and by uv as ``envbuild lock`` runs it."""
-    found = reach(name, url, settings)
+    found = reach(name, url, context.settings)
     if found.verdict != "fine" or url.startswith("file:"):
         return found
     try:
-        _ask_with_uv(url, settings, runner)
+        _ask_with_uv(url, context)
     except NetworkError as error:
         value = f"{found.value} does not answer uv: {error.what}"
         return broken(name, value, error.hint or "")
@@ -99,7 +101,7 @@ def registries(settings: Settings) -> Iterable[Finding]:
         yield differs("registry", value, mend)
 
 
-def _ask_with_uv(url: str, settings: Settings, runner: Runner) -> None:
+def _ask_with_uv(url: str, context: Context) -> None:
     """Let uv read one page of an index.
 
     Raises NetworkError where it cannot, and leaves all else to ``lock``.
@@ -107,7 +109,7 @@ def _ask_with_uv(url: str, settings: Settings, runner: Runner) -> None:
     # the address goes by the environment: it may hold a password
     own = {"UV_DEFAULT_INDEX": url, "UV_NO_CACHE": "1", "UV_HTTP_RETRIES": "0"}
     argv = (
-        uv_program(settings),
+        uv_program(context.settings),
         "pip",
         "compile",
         "--no-config",
@@ -116,10 +118,9 @@ def _ask_with_uv(url: str, settings: Settings, runner: Runner) -> None:
         sys.executable,
         "-",
     )
-    command = Command(
-        argv=argv, env=uv_environment(settings) | own, stdin="pip\n", timeout=UV_SECONDS
-    )
-    result = runner(command, check=False)
+    env = uv_environment(context.settings) | own
+    command = Command(argv=argv, env=env, stdin="pip\n", timeout=UV_SECONDS)
+    result = context.runner(command, check=False)
     if result.timed_out:
         raise NetworkError(f"no answer within {UV_SECONDS:.0f} s", hint=MEND)
     failure = translate_failure(result.stderr) if result.code else None

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from envbuild.app.doctor.finding import GB, Finding, broken, differs, fine
+from envbuild.context import Context
 from envbuild.host import Host, Space, closed_above, read_space
 from envbuild.quota import Quota, quotas_of, tightest
-from envbuild.run import Runner
 from envbuild.settings import Settings
 from envbuild.store.units import human_bytes
 
@@ -42,17 +42,16 @@ LOCAL_FOLDERS = ("/local/{user}", "/scratch/local/{user}", "/tmp", "/var/tmp")  
 """Where these folders usually are."""
 
 
-def probes(
-    settings: Settings, runner: Runner, host: Host
-) -> list[tuple[str, Callable[[], Iterable[Finding]]]]:
+def probes(context: Context, host: Host) -> list[tuple[str, Callable[[], Iterable[Finding]]]]:
     """Return the probes of TMPDIR, the store and the current folder."""
+    settings = context.settings
     places = {"TMPDIR": settings.tmpdir, "store": settings.store, "current folder": settings.cwd}
 
     def probe(name: str, folder: Path) -> Callable[[], Iterable[Finding]]:
         def look() -> Iterable[Finding]:
             space = read_space(folder)
             better = next(candidates(name, settings, host.user), None)
-            quota = tightest(quotas_of(folder, runner))
+            quota = tightest(quotas_of(folder, context.runner))
             found = judge_space(
                 name,
                 space,

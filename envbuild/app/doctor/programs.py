@@ -6,11 +6,11 @@ import shutil
 import sys
 
 from envbuild.app.doctor.finding import Finding, broken, differs, fine
+from envbuild.context import Context
 from envbuild.errors import HostError
 from envbuild.host import Host
-from envbuild.run import Command, Runner
-from envbuild.runtime_search import find_runtime, find_squashfuse, is_setuid
-from envbuild.settings import Settings
+from envbuild.run import Command
+from envbuild.runtime_search import find_squashfuse, is_setuid
 from envbuild.tools import find_tool, package_hint
 
 GPU_SECONDS = 5.0
@@ -24,18 +24,18 @@ def examine_python() -> list[Finding]:
     return [fine("Python", f"{version} ({sys.executable})")]
 
 
-def examine_tool(name: str, settings: Settings, runner: Runner) -> list[Finding]:
+def examine_tool(name: str, context: Context) -> list[Finding]:
     """Look for a program and its version."""
-    tool = find_tool(name, settings, runner)
+    tool = find_tool(name, context.settings, context.runner)
     value = f"{tool.version_text} ({tool.path})" if tool.version else str(tool.path)
     return [fine(name, value)]
 
 
-def examine_packer(settings: Settings, runner: Runner) -> list[Finding]:
+def examine_packer(context: Context) -> list[Finding]:
     """Look for mksquashfs, and whether it packs with zstd."""
-    tool = find_tool("mksquashfs", settings, runner)
+    tool = find_tool("mksquashfs", context.settings, context.runner)
     # the list of compressors is printed for -help (to either stream, exit 0 or 1, by version)
-    text = runner(Command(argv=(str(tool.path), "-help"), timeout=10), check=False)
+    text = context.runner(Command(argv=(str(tool.path), "-help"), timeout=10), check=False)
     value = f"{tool.version_text} ({tool.path})"
     if "zstd" in text.stdout + text.stderr:
         return [fine("mksquashfs", f"{value}, with zstd")]
@@ -43,10 +43,10 @@ def examine_packer(settings: Settings, runner: Runner) -> list[Finding]:
     return [broken("mksquashfs", f"{value}, without zstd", mend)]
 
 
-def examine_runtime(settings: Settings, runner: Runner, host: Host) -> list[Finding]:
+def examine_runtime(context: Context) -> list[Finding]:
     """Look for the container runtime, and how it has to be called here."""
-    runtime = find_runtime(settings, runner, host)
-    kind = "setuid" if is_setuid(runtime, runner) else "without setuid"
+    runtime = context.runtime
+    kind = "setuid" if is_setuid(runtime, context.runner) else "without setuid"
     value = f"{runtime.name} {runtime.version_text}, {kind} ({runtime.program})"
     if runtime.flags:
         value += f", runs with {' '.join(runtime.flags)}"
@@ -57,35 +57,32 @@ def examine_runtime(settings: Settings, runner: Runner, host: Host) -> list[Find
     ]
 
 
-def examine_squashfuse(settings: Settings, runner: Runner, host: Host) -> Finding:
+def examine_squashfuse(context: Context, host: Host) -> Finding:
     """Look for the program that mounts images for those who may not ask the kernel to."""
     name = "squashfuse"
     try:
-        runtime = find_runtime(settings, runner, host)
+        runtime = context.runtime
     except HostError:  # the line of the runtime says why
         value = "not looked for: without a container runtime nothing mounts images"
         return differs(name, value)
-    if (host.uid == 0 and not host.crippled_root) or is_setuid(runtime, runner):
+    if (host.uid == 0 and not host.crippled_root) or is_setuid(runtime, context.runner):
         return fine(name, "not needed: the kernel mounts images here")
     found = find_squashfuse(runtime)
     if found:
         return fine(name, found)
     value = "not found: images are unpacked before each run, and overlay partitions are refused"
-    return differs(name, value, package_hint(name, settings.environment))
+    return differs(name, value, package_hint(name, context.settings.environment))
 
 
-def examine_engine(settings: Settings, runner: Runner) -> Finding:
+def examine_engine(context: Context) -> Finding:
     """Ask for an engine, which only ``--mode docker`` and docker-daemon: bases need."""
+    env = context.settings.environment
     for name in ("docker", "podman"):
-        program = shutil.which(name, path=settings.environment.get("PATH"))
+        program = shutil.which(name, path=env.get("PATH"))
         if program is None:
             continue
-        asked = Command(
-            argv=(program, "info", "--format", "{{.ServerVersion}}"),
-            env=settings.environment,
-            timeout=10,
-        )
-        answer = runner(asked, check=False)
+        argv = (program, "info", "--format", "{{.ServerVersion}}")
+        answer = context.runner(Command(argv=argv, env=env, timeout=10), check=False)
         if answer.code == 0:
             return fine("engine", f"{name} ({program}) answers")
         value = f"{name} ({program}) does not answer: no --mode docker, no docker-daemon: bases"
@@ -96,14 +93,15 @@ def examine_engine(settings: Settings, runner: Runner) -> Finding:
     return differs("engine", value)
 
 
-def examine_gpu(settings: Settings, runner: Runner, host: Host) -> Finding:
+def examine_gpu(context: Context, host: Host) -> Finding:
     """Ask the driver for its GPUs."""
     if host.driver is None:
         value = "no NVIDIA driver here: images run on the CPU, GPU checks are skipped"
         return differs("GPU", value)
-    command = Command(argv=("nvidia-smi", "-L"), env=settings.environment, timeout=GPU_SECONDS)
+    env = context.settings.environment
+    command = Command(argv=("nvidia-smi", "-L"), env=env, timeout=GPU_SECONDS)
     try:
-        listed = runner(command, check=False)
+        listed = context.runner(command, check=False)
     except HostError:
         return fine("GPU", f"NVIDIA driver {host.driver} (no nvidia-smi to name the GPUs)")
     gpus = [

@@ -54,7 +54,7 @@ def plan_again(
         key=None,
         checked=(),
         secrets=newest.job.secrets if newest.job else None,
-        commit=git_commit(settings, context.runner),
+        commit=git_commit(context),
     )
     if job.intent.array is not None:
         job = _with_tasks(job, failed, site)

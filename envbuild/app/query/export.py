@@ -110,12 +110,12 @@ def _locate_wheels(lock: Lock, context: Context) -> Mapping[str, str]:
     if not wanted:
         return {}
     with context.report.stage(f"look up where {count_noun(len(wanted), 'file is', 'files are')}"):
-        return locate_files(wanted, settings=context.settings, runner=context.runner)
+        return locate_files(wanted, context)
 
 
 def _requirements_text(lock: Lock, context: Context) -> str:
     names = sorted({package.index for package in lock.installed if package.index})
     return requirements_text(
         lock,
-        {name: without_user(index_url(context.settings, context.runner, name)) for name in names},
+        {name: without_user(index_url(context, name)) for name in names},
     )

@@ -35,8 +35,8 @@ def find_newest(lock: Lock, context: Context) -> Mapping[str, str]:
             [p.name for p in packages],
             facts,
             indexes={
-                **{name: index_url(context.settings, context.runner, name) for name in named},
-                "default": index_url(context.settings, context.runner),
+                **{name: index_url(context, name) for name in named},
+                "default": index_url(context),
             },
             context=context,
         )

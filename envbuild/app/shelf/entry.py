@@ -32,7 +32,7 @@ def _open_all(context: Context) -> list[ShelfClient]:
     known = read_shelves(context.settings)
     if not known:
         raise UsageError("you have no shelf yet", hint="envbuild shelf add SHELF URL")
-    return [open_shelf(name, context.settings, context.runner) for name in known]
+    return [open_shelf(name, context) for name in known]
 
 
 def open_reachable(context: Context) -> list[ShelfClient]:
@@ -66,7 +66,7 @@ def _reading_failure(library: ShelfClient) -> EnvbuildError | None:
 def open_only_shelf(context: Context, shelf: str | None) -> ShelfClient:
     """Open the shelf of that name, or the only one there is.  Raises UsageError for several."""
     if shelf is not None:
-        return open_shelf(shelf, context.settings, context.runner)
+        return open_shelf(shelf, context)
     every = _open_all(context)
     if len(every) > 1:
         names = ", ".join(library.name for library in every)
@@ -93,7 +93,7 @@ def find_library(context: Context, text: str) -> tuple[ShelfClient, str, str | N
     """
     shelf, name, digest = _split_name(text)
     if shelf is not None:
-        return open_shelf(shelf, context.settings, context.runner), name, digest
+        return open_shelf(shelf, context), name, digest
     reachable = open_reachable(context)
     having = [
         library
@@ -206,7 +206,7 @@ def fetching_image(entry: VerifiedEntry, target: Path, context: Context) -> Iter
     """Fetch an entry's image and yield it; it gets its final name at the end of the block."""
     described = entry.stored.entry.image
     assert described is not None  # noqa: S101  (the caller asks first)
-    library = open_shelf(entry.shelf, context.settings, context.runner)
+    library = open_shelf(entry.shelf, context)
     with context.store.beside(target) as partial:
         fetch_entry_image(entry, library, partial, context)
         yield UnnamedImage(path=partial, digest=described.digest, built=False)

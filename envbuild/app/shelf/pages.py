@@ -30,7 +30,7 @@ def write_pages(context: Context, folder: Path, shelf: str | None) -> int:
 
 def _commands_for(shelf: str, context: Context) -> Callable[[Entry], Sequence[PageCommand]]:
     """Return what tells the commands of an entry; the sites are read once."""
-    sites = read_sites(sorted(site_files(context.settings)), context.settings, context.report)
+    sites = read_sites(sorted(site_files(context.settings)), context)
     open_sites = [(name, site) for name, site in sites.items() if not site.site.retired]
 
     def commands(entry: Entry) -> Sequence[PageCommand]:

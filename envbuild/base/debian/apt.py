@@ -29,8 +29,7 @@ from envbuild.limits import UNREADABLE
 from envbuild.names import BY_MACHINE, Paths
 from envbuild.net.redact import without_user
 from envbuild.progress import SilentStage, Stage
-from envbuild.run import Command, Runner
-from envbuild.settings import Settings
+from envbuild.run import Command
 from envbuild.store.atomic import write_bytes, write_text
 from envbuild.store.hashing import hash_bytes, hash_text
 from envbuild.tools import find_tool
@@ -84,9 +83,9 @@ class AptLists:
         return DebianIndex.read(*self.files)
 
 
-def debian_mirror(settings: Settings, runner: Runner) -> str:
+def debian_mirror(context: Context) -> str:
     """Return the URL of a Debian mirror, as mirror_of does."""
-    return mirror_of(DEBIAN, settings, runner)
+    return mirror_of(DEBIAN, context)
 
 
 def read_lists(
@@ -106,17 +105,15 @@ def read_lists(
     """
     architecture = BY_MACHINE[machine].debian
     folder = context.store.folder("apt") / f"{suite}-{architecture}"
-    url = mirror_of(distribution, context.settings, context.runner)
+    url = mirror_of(distribution, context)
     find_tool("apt-get", context.settings, context.runner)
     with (
         context.store.lock(f"apt-{suite}-{architecture}", context.report),
         context.store.work("apt-update") as own,
     ):
         source = source_line(distribution, without_user(url), suite)
-        config = write_config(
-            folder, source, context.settings, context.runner, architecture=architecture
-        )
-        private = with_passwords(config, url, own, apt_network(context.settings, context.runner))
+        config = write_config(folder, source, context, architecture=architecture)
+        private = with_passwords(config, url, own, apt_network(context))
         stage.expect(125)  # after the lists are fetched, they are unpacked, and packages chosen
         options = ("-o", "APT::Update::Error-Mode=any", "-o", "APT::Status-Fd=1")
         argv = ("apt-get", "update", *options)

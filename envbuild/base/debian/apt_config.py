@@ -6,8 +6,9 @@ import re
 from pathlib import Path
 
 from envbuild.base.debian.distribution import DEBIAN, Distribution
+from envbuild.context import Context
 from envbuild.net.redact import USER
-from envbuild.run import Command, Runner
+from envbuild.run import Command
 from envbuild.runtime import PROXY
 from envbuild.settings import Settings
 from envbuild.store.atomic import os_errors_as, write_text
@@ -34,19 +35,15 @@ def source_line(distribution: Distribution, url: str, suite: str) -> str:
     return f"deb {signed}{url} {suite} {distribution.components}\n"
 
 
-def write_config(
-    folder: Path, source: str, settings: Settings, runner: Runner, *, architecture: str
-) -> Path:
+def write_config(folder: Path, source: str, context: Context, *, architecture: str) -> Path:
     """Write an apt configuration that has nothing of the host's but its network (Acquire::…)."""
     for name in ("state/lists/partial", "cache/archives/partial"):
         with os_errors_as(folder):
             (folder / name).mkdir(parents=True, exist_ok=True)
-    certificates = (
-        [f'Acquire::https::CAInfo "{settings.certificates}";'] if settings.certificates else []
-    )
-    lines = [
-        *(line for line in apt_network(settings, runner) if not USER.search(line)),
-        *certificates,
+    lines = [line for line in apt_network(context) if not USER.search(line)]
+    if context.settings.certificates:
+        lines.append(f'Acquire::https::CAInfo "{context.settings.certificates}";')
+    lines += [
         f'Dir::State "{folder}/state";',
         f'Dir::State::status "{folder}/status";',
         f'Dir::Cache "{folder}/cache";',
@@ -69,11 +66,10 @@ def write_config(
     return folder / "apt.conf"
 
 
-def apt_network(settings: Settings, runner: Runner) -> list[str]:
+def apt_network(context: Context) -> list[str]:
     """Return the lines of this machine's apt configuration that say how to reach the network."""
-    dump = runner(
-        Command(argv=("apt-config", "dump"), env=apt_environment(settings), timeout=60)
-    ).stdout
+    environment = apt_environment(context.settings)
+    dump = context.runner(Command(argv=("apt-config", "dump"), env=environment, timeout=60)).stdout
     return re.findall(
         r'^Acquire::(?:http|https|ftp|Retries|Check-Valid-Until|Check-Date|ForceIPv4|ForceIPv6)\b.* "[^"\n]+";$',
         dump,

@@ -22,7 +22,7 @@ from envbuild.errors import HostError, IntegrityError, ToolFailedError
 from envbuild.host import Host, closed_above, read_host
 from envbuild.net.fetch import Artifact, fetch_artifacts, missing_artifacts
 from envbuild.progress import Stage
-from envbuild.run import Command, Runner
+from envbuild.run import Command
 from envbuild.settings import Settings
 from envbuild.store.atomic import link_or_copy, os_errors_as
 from envbuild.store.layout import Store
@@ -51,7 +51,7 @@ def bootstrap_facts(bootstrap: Bootstrap, context: Context) -> BaseFacts:
         host = read_host()
         is_foreign = machine not in (None, host.architecture)
         if not is_foreign:
-            require_root_maker(context.settings, context.runner)
+            require_root_maker(context)
             _require_ids(host)
         fetch_packages(bootstrap, context)
         if is_foreign:
@@ -59,7 +59,7 @@ def bootstrap_facts(bootstrap: Bootstrap, context: Context) -> BaseFacts:
                 f"read Debian {bootstrap.suite} for {machine} from its packages"
             ):
                 keep_facts(
-                    read_packages(bootstrap, machine or "", context.runner, context.store),
+                    read_packages(bootstrap, machine or "", context),
                     bootstrap.digest,
                     context.store,
                 )
@@ -72,10 +72,10 @@ def bootstrap_facts(bootstrap: Bootstrap, context: Context) -> BaseFacts:
     return facts
 
 
-def require_root_maker(settings: Settings, runner: Runner) -> None:
+def require_root_maker(context: Context) -> None:
     """Raise HostError where no Debian root can be made: no mmdebstrap, or a TMPDIR closed to the build's ids."""
-    find_tool("mmdebstrap", settings, runner)
-    closed = closed_above(settings.tmpdir)
+    find_tool("mmdebstrap", context.settings, context.runner)
+    closed = closed_above(context.settings.tmpdir)
     if closed is not None and read_host().uid != 0:
         raise HostError(
             f"other users may not enter {closed} (TMPDIR), and a Debian root is made with their ids",
@@ -97,7 +97,7 @@ def fetch_packages(bootstrap: Bootstrap, context: Context) -> None:
     """Download what the store lacks of a bootstrap's packages."""
     wanted = debian_artifacts(bootstrap.packages)
     if missing_artifacts(wanted, context.store):
-        mirror = debian_mirror(context.settings, context.runner)
+        mirror = debian_mirror(context)
         fetch_artifacts(wanted, context, debian_mirror=mirror)
 
 
@@ -132,7 +132,7 @@ def make_root(bootstrap: Bootstrap, context: Context) -> Path:
         if has_root(bootstrap, context.store):
             return final
         final = context.store.own(final)
-        require_root_maker(context.settings, context.runner)
+        require_root_maker(context)
         with context.store.work("base") as work, _report_stage(bootstrap, context) as stage:
             output = _run_mmdebstrap(bootstrap, work / "root.tar", context, stage)
             facts = read_probe(
@@ -168,7 +168,7 @@ def _run_mmdebstrap(bootstrap: Bootstrap, target: Path, context: Context, stage:
         with os_errors_as(folder):
             folder.chmod(0o755)  # root of a user namespace is another user to the outside
         repository = folder / "packages"
-        write_repository(bootstrap.added, context.store, repository, context.runner, stage)
+        write_repository(bootstrap.added, repository, context, stage)
         over = folder / "over.tar" if bootstrap.over is not None else None
         if bootstrap.over is not None and over is not None:
             with os_errors_as(over):
@@ -208,7 +208,7 @@ def _run_mmdebstrap(bootstrap: Bootstrap, target: Path, context: Context, stage:
         try:
             context.runner(command)
         except ToolFailedError as error:
-            raise explain_failure(error, context.settings, context.store) from error
+            raise explain_failure(error, context) from error
         return facts.read_text("utf-8", "replace")
 
 
@@ -228,7 +228,7 @@ def _clean_environment(bootstrap: Bootstrap, settings: Settings) -> dict[str, st
 
 
 def write_repository(
-    packages: Iterable[DebianPackage], store: Store, folder: Path, runner: Runner, stage: Stage
+    packages: Iterable[DebianPackage], folder: Path, context: Context, stage: Stage
 ) -> None:
     """Lay out a repository: each .deb by name, and a Packages file with sizes and hashes.
 
@@ -241,13 +241,13 @@ def write_repository(
         folder.mkdir()
         folder.chmod(0o755)  # whatever the umask
         for package in packages:
-            source = store.artifact(package.sha256)
+            source = context.store.artifact(package.sha256)
             if not source.exists() or source.stat().st_size != package.size:
                 raise IntegrityError(f"{package.file} is not whole in the store", where=source)
             link_or_copy(source, folder / package.file)
     for package in packages:
         argv = ("dpkg-deb", "--field", str(folder / package.file))
-        control = runner(Command(argv=argv, timeout=60)).stdout.strip()
+        control = context.runner(Command(argv=argv, timeout=60)).stdout.strip()
         stage.advance()
         stanzas.append(
             f"{control}\nFilename: ./{package.file}\nSize: {package.size}\nSHA256: {package.sha256}\n"

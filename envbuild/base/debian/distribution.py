@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from envbuild.context import Context
 from envbuild.errors import HostError, UsageError
 from envbuild.names import Texts
-from envbuild.run import Command, Runner
-from envbuild.settings import Settings
+from envbuild.run import Command
 from envbuild.tools import find_tool
 
 
@@ -78,11 +78,12 @@ def release_of(distro: str) -> tuple[Distribution, str]:
     return found, suite
 
 
-def mirror_of(distribution: Distribution, settings: Settings, runner: Runner) -> str:
+def mirror_of(distribution: Distribution, context: Context) -> str:
     """Return a distribution's mirror: the configured one, else that of this machine's apt.
 
     Raises UsageError for a configured one that is no URL, HostError where apt knows none.
     """
+    settings = context.settings
     key = f"{distribution.name}_mirror"
     configured = settings.debian_mirror if distribution is DEBIAN else settings.ubuntu_mirror
     if configured is not None:
@@ -93,15 +94,13 @@ def mirror_of(distribution: Distribution, settings: Settings, runner: Runner) ->
                 f"is not the URL of a {distribution.title} mirror: {url!r}", where=where
             )
         return url
-    find_tool("apt-get", settings, runner)
+    find_tool("apt-get", context.settings, context.runner)
     env = {name: value for name, value in settings.environment.items() if name != "APT_CONFIG"}
     command = Command(
         argv=("apt-get", "update", "--print-uris"), env={**env, "LC_ALL": "C"}, timeout=60
     )
-    found = re.findall(
-        r"^'(\S+)/dists/([a-z]+)/(?:In)?Release'", runner(command, check=False).stdout, re.MULTILINE
-    )
-    for url, suite in found:
+    printed = context.runner(command, check=False).stdout
+    for url, suite in re.findall(r"^'(\S+)/dists/([a-z]+)/(?:In)?Release'", printed, re.MULTILINE):
         if suite in distribution.suites.values() or suite in distribution.moving:
             return str(url)
     variable = f"ENVBUILD_{distribution.name.upper()}_MIRROR"

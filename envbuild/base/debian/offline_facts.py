@@ -10,10 +10,10 @@ from envbuild.base.facts import read_probe
 from envbuild.base.model import BaseFacts
 from envbuild.base.oci.layers import Tree
 from envbuild.base.oci.static import keep_file, read_static
+from envbuild.context import Context
 from envbuild.names import BY_DEBIAN
-from envbuild.run import Command, Runner
+from envbuild.run import Command
 from envbuild.store.atomic import os_errors_as
-from envbuild.store.layout import Store
 
 STATUS = "Package: {name}\nStatus: install ok installed\nVersion: {version}\nArchitecture: {architecture}\n"
 SECONDS = 300.0
@@ -27,7 +27,7 @@ def machine_of(bootstrap: Bootstrap) -> str | None:
     return None
 
 
-def read_packages(bootstrap: Bootstrap, machine: str, runner: Runner, store: Store) -> BaseFacts:
+def read_packages(bootstrap: Bootstrap, machine: str, context: Context) -> BaseFacts:
     """Return the facts of the root that these packages would make; they have to be in the store.
 
     Raises HostError for a missing dpkg-deb, SpaceError for a full disk, UsageError where the
@@ -35,12 +35,13 @@ def read_packages(bootstrap: Bootstrap, machine: str, runner: Runner, store: Sto
     """
     where = f"debian:{bootstrap.suite}"
     tree = Tree(keep_file({}))
-    with store.work("unrun") as work, os_errors_as(work):
+    with context.store.work("unrun") as work, os_errors_as(work):
         root = work / "root"
         root.mkdir()
         for package in bootstrap.packages:
-            file = str(store.artifact(package.sha256))
-            runner(Command(argv=("dpkg-deb", "--extract", file, str(root)), timeout=SECONDS))
+            file = context.store.artifact(package.sha256)
+            argv = ("dpkg-deb", "--extract", str(file), str(root))
+            context.runner(Command(argv=argv, timeout=SECONDS))
         for python in root.glob("usr/lib/python3.*"):
             # its postinst makes it
             (root / "usr/local/lib" / python.name / "dist-packages").mkdir(parents=True)

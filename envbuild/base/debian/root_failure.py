@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from envbuild.base.debian.apt_failure import FULL
+from envbuild.context import Context
 from envbuild.errors import EnvbuildError, SpaceError, ToolFailedError
-from envbuild.settings import Settings
 from envbuild.store.atomic import os_errors_as
 from envbuild.store.layout import Store
 
@@ -20,10 +20,10 @@ LONGEST_LINE = 240
 """mmdebstrap repeats dpkg's command line, which names every package."""
 
 
-def explain_failure(error: ToolFailedError, settings: Settings, store: Store) -> EnvbuildError:
+def explain_failure(error: ToolFailedError, context: Context) -> EnvbuildError:
     """Return the error for a failed mmdebstrap; its output goes into a log of the store."""
     text = error.stderr + error.stdout
-    log = _keep_log(text, store)
+    log = _keep_log(text, context.store)
     packages = [*dict.fromkeys(DPKG_ERROR.findall(text))]
     if OTHER_GROUP.search(text):
         what = "this shell has another primary group than the login, so newuidmap gives it no ids"
@@ -39,7 +39,8 @@ def explain_failure(error: ToolFailedError, settings: Settings, store: Store) ->
         )
     elif FULL.search(text):
         hint = "1 GB is needed in each: point TMPDIR or ENVBUILD_STORE to a larger file system"
-        return SpaceError("the disk is full", where=f"{settings.tmpdir} or {store.root}", hint=hint)
+        where = f"{context.settings.tmpdir} or {context.store.root}"
+        return SpaceError("the disk is full", where=where, hint=hint)
     elif packages:
         what = f"dpkg could not install {', '.join(packages)}"
         hint = "leave out of [system] what brings a package that cannot be installed"

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from envbuild.context import Context
 from envbuild.errors import EnvbuildError
 from envbuild.formats.image_name import HUB
 from envbuild.names import Texts
-from envbuild.run import Command, Runner
+from envbuild.run import Command
 from envbuild.settings import Settings
 
 HUB_KEYS = ("https://index.docker.io/v1/", "index.docker.io", "docker.io", "registry-1.docker.io")
@@ -31,13 +32,14 @@ class Credentials:
     origin: str = ""
 
 
-def find_credentials(host: str, settings: Settings, runner: Runner) -> Credentials | None:
+def find_credentials(host: str, context: Context) -> Credentials | None:
     """Return the credentials of a registry's host, None where there are none.
 
     APPTAINER_DOCKER_USERNAME and _PASSWORD (or DOCKER_, SINGULARITY_DOCKER_) win, as they do for
     the runtime. They name no registry, and a recipe of a stranger names any: they count for Docker
     Hub and for those of the settings file.
     """
+    settings = context.settings
     env = settings.environment
     prefixes = ("APPTAINER_DOCKER", "SINGULARITY_DOCKER", "DOCKER")
     for prefix in prefixes if host == HUB or host in settings.registries else ():
@@ -45,7 +47,7 @@ def find_credentials(host: str, settings: Settings, runner: Runner) -> Credentia
         if user and password:
             return Credentials(user=user, password=password, origin=f"{prefix}_USERNAME")
     for path in _credential_files(settings):
-        found = _in_file(path, host, settings, runner)
+        found = _in_file(path, host, context)
         if found is not None:
             return found
     return None
@@ -63,7 +65,7 @@ def _credential_files(settings: Settings) -> Iterator[Path]:
     yield home / ".config/containers/auth.json"
 
 
-def _in_file(path: Path, host: str, settings: Settings, runner: Runner) -> Credentials | None:
+def _in_file(path: Path, host: str, context: Context) -> Credentials | None:
     try:
         data = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError):
@@ -74,12 +76,12 @@ def _in_file(path: Path, host: str, settings: Settings, runner: Runner) -> Crede
         helper = _table_of(data, "credHelpers").get(key)
         entry = _table_of(data, "auths").get(key)
         if isinstance(helper, str):
-            return _from_helper(helper, key, settings, runner)
+            return _from_helper(helper, key, context)
         found = _from_entry(entry, path) if isinstance(entry, dict) else None
         if found is not None:
             return found
         if entry is not None and isinstance(data.get("credsStore"), str):
-            return _from_helper(data["credsStore"], key, settings, runner)
+            return _from_helper(data["credsStore"], key, context)
     return None
 
 
@@ -112,18 +114,18 @@ def _from_entry(entry: Mapping[str, Any], path: Path) -> Credentials | None:
     )
 
 
-def _from_helper(name: str, key: str, settings: Settings, runner: Runner) -> Credentials | None:
+def _from_helper(name: str, key: str, context: Context) -> Credentials | None:
     """Ask docker-credential-NAME; one that is missing or fails knows nothing."""
     if not name.replace("-", "").replace("_", "").isalnum():
         return None
     command = Command(
         argv=(f"docker-credential-{name}", "get"),
         stdin=key,
-        env=settings.environment,
+        env=context.settings.environment,
         timeout=HELPER_SECONDS,
     )
     try:
-        reply = json.loads(runner(command).stdout)
+        reply = json.loads(context.runner(command).stdout)
         user, secret = str(reply["Username"]), str(reply["Secret"])
     except (EnvbuildError, ValueError, KeyError, TypeError):
         return None

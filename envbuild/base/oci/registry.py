@@ -50,7 +50,6 @@ from envbuild.net.web import (
     open_response,
     with_retries,
 )
-from envbuild.run import Runner
 from envbuild.settings import Settings
 from envbuild.settings_file import Registry as Reached
 from envbuild.store.atomic import write_bytes
@@ -162,7 +161,7 @@ def _try_servers(name: ImageName, action: Callable[[RegistryServer], T], context
     """Act at the first server that answers: mirrors in order, then the registry."""
     places = list(_server_urls(name, context.settings))
     for number, (url, repository) in enumerate(places, 1):
-        with _open_server(url, repository, context.settings, context.runner) as place:
+        with _open_server(url, repository, context) as place:
             try:
                 return action(place)
             except IntegrityError:
@@ -214,19 +213,17 @@ def _speaks_http(host: str, settings: Settings) -> bool:
 
 
 @contextmanager
-def _open_server(
-    url: str, repository: str, settings: Settings, runner: Runner
-) -> Iterator[RegistryServer]:
+def _open_server(url: str, repository: str, context: Context) -> Iterator[RegistryServer]:
     from envbuild.base.oci.auth import (
         RegistryAuth,  # late: it needs httpx, facts that are kept do not
     )
 
     host = url.partition("://")[2]
     asked = HUB if host == HUB_HOST else host
+    settings = context.settings
     with make_client(settings) as tokens, make_client(settings) as client:
-        auth = RegistryAuth(
-            tokens, find_credentials(asked, settings, runner), f"repository:{repository}:pull"
-        )
+        scope = f"repository:{repository}:pull"
+        auth = RegistryAuth(tokens, find_credentials(asked, context), scope)
         client.auth = auth
         yield RegistryServer(url=url, repository=repository, client=client, auth=auth)
 

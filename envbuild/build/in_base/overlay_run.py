@@ -249,7 +249,7 @@ class _OverlayRun:
         runner = self.context.runner
         if self.base.python:
             return runner(self._command((self.base.python_path, *words), binds), check=False)
-        with open_host_python(self.context.store, runner) as host:
+        with open_host_python(self.context) as host:
             with os_errors_as(between.out):
                 (between.out / Path(PLACE).name).mkdir()
             binds = (*binds, *host.binds)

@@ -20,10 +20,9 @@ from envbuild.errors import IntegrityError, SpaceError, ToolFailedError, UsageEr
 from envbuild.failures import explain_failure, without_progress
 from envbuild.host import read_host
 from envbuild.lock.model import Lock
-from envbuild.progress import Reporter, Stage
+from envbuild.progress import Stage
 from envbuild.run import Command, Result, Runner
 from envbuild.runtime import Runtime
-from envbuild.store.layout import Store
 from envbuild.store.units import count_noun
 
 KEEP_LOGS = 20
@@ -31,12 +30,13 @@ KEEP_LOGS = 20
 
 
 @contextmanager
-def supplied_files(lock: Lock, store: Store, report: Reporter) -> Iterator[Path]:
+def supplied_files(lock: Lock, context: Context) -> Iterator[Path]:
     """Yield a folder that holds every locked file but the base's, under its own name.
 
     They are copies: what runs as root in a build could make a link to the store writable. Raises
     IntegrityError where the store has lost or changed one meanwhile.
     """
+    store = context.store
     with store.work("files") as work:
         # the working folder itself is closed to the ids that root builds with
         top = work / "supplied/envbuild"
@@ -49,7 +49,7 @@ def supplied_files(lock: Lock, store: Store, report: Reporter) -> Iterator[Path]
         for folder in ("python", "debian", "conda", "files"):
             make_open(top / folder)
         title = f"copy {count_noun(len(wanted), 'locked file')}"
-        with report.stage(title, total=sum(size for *_, size in wanted)) as stage:
+        with context.report.stage(title, total=sum(size for *_, size in wanted)) as stage:
             for folder, name, sha256, size in wanted:
                 kept = store.artifact(sha256)
                 if not kept.is_file() or kept.stat().st_size != size:

@@ -58,7 +58,7 @@ def _write_pip(folder: Path, context: Context) -> str:
         "root-user-action": "ignore",
     }
     try:
-        config["global"]["index-url"] = index_url(context.settings, context.runner)
+        config["global"]["index-url"] = index_url(context)
     except EnvbuildError as error:
         context.report.say(f"the sandbox gets no package index: {error}")
     text = io.StringIO()
@@ -74,7 +74,7 @@ def _write_apt(folder: Path, order: BuildSpec, context: Context) -> str:
         return ""
     _write_file(folder / "sources.list", source)
     lines = [
-        *apt_network(context.settings, context.runner),
+        *apt_network(context),
         f'Acquire::https::CAInfo "/{FOLDER}/certificates.crt";',
         f'Dir::Etc::sourcelist "/{FOLDER}/sources.list";',
         'Dir::Etc::sourceparts "/dev/null";',
@@ -90,7 +90,7 @@ def _apt_source(order: BuildSpec, context: Context) -> str:
     distribution, suite = release_of(base.distro)
     if reference.kind.is_bootstrap:
         suite = reference.name
-    return f"deb {mirror_of(distribution, context.settings, context.runner)} {suite} {distribution.components}\n"
+    return f"deb {mirror_of(distribution, context)} {suite} {distribution.components}\n"
 
 
 def _write_certificates(folder: Path, context: Context) -> str:

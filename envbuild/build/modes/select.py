@@ -12,15 +12,13 @@ from envbuild.base.debian.bootstrap import WITHOUT_IDS, require_root_maker
 from envbuild.build.fetch import locked_bootstrap
 from envbuild.build.modes import MODES, ROWS
 from envbuild.build.modes.perform import with_build_cage
+from envbuild.context import Context
 from envbuild.errors import HostError
 from envbuild.host import Host, read_host, root_is_mapped, user_namespaces_work
 from envbuild.lock.model import Lock
 from envbuild.names import Pairs
 from envbuild.recipe.model import Recipe
-from envbuild.run import Runner
-from envbuild.runtime import Runtime
-from envbuild.runtime_search import find_runtime, find_squashfuse, is_setuid
-from envbuild.settings import Settings
+from envbuild.runtime_search import find_squashfuse, is_setuid
 from envbuild.store.layout import Store
 from envbuild.tools import find_tool
 
@@ -62,8 +60,8 @@ class MissingPrograms(Mapping[str, str]):
     Each is looked for once somebody asks for it.
     """
 
-    def __init__(self, settings: Settings, runner: Runner) -> None:
-        self._settings, self._runner = settings, runner
+    def __init__(self, context: Context) -> None:
+        self._context = context
         self._known: dict[str, str] = {}
 
     def __getitem__(self, name: str) -> str:
@@ -82,9 +80,9 @@ class MissingPrograms(Mapping[str, str]):
     def _look_for(self, name: str) -> str:
         try:
             if name == "mmdebstrap":
-                require_root_maker(self._settings, self._runner)
+                require_root_maker(self._context)
             else:
-                find_tool(name, self._settings, self._runner)
+                find_tool(name, self._context.settings, self._context.runner)
         except HostError as error:
             return error.what
         return ""
@@ -126,9 +124,7 @@ class ModeChoice:
         return text + "".join(f"; not {mode}, for {why}" for mode, why in self.passed_over)
 
 
-def read_capabilities(
-    settings: Settings, runner: Runner, host: Host | None = None, *, runtime: Runtime | None = None
-) -> HostCapabilities:
+def read_capabilities(context: Context, host: Host | None = None) -> HostCapabilities:
     """Look at this machine; starts a user namespace that ends at once.
 
     Raises HostError without a runtime.
@@ -137,7 +133,7 @@ def read_capabilities(
     # root without its capabilities (in a container) mounts nothing by itself
     whole_root = facts.uid == 0 and not facts.crippled_root
     containers = layers = None
-    runtime = runtime or find_runtime(settings, runner, facts)
+    runner, runtime = context.runner, context.runtime
     by_kernel = whole_root or (facts.uid != 0 and is_setuid(runtime, runner))
     if not by_kernel:
         if user_namespaces_work(runner) is False:
@@ -154,7 +150,7 @@ def read_capabilities(
         mapped=root_is_mapped(),
         caged=with_build_cage(runtime, runner).build_cage is not None,
         fuse=facts.fuse,
-        missing=MissingPrograms(settings, runner),
+        missing=MissingPrograms(context),
     )
 
 

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from importlib import resources
 from pathlib import Path
 
+from envbuild.context import Context
 from envbuild.errors import EnvbuildError, UsageError
 from envbuild.job.request.units import parse_memory, parse_walltime
 from envbuild.job.schedulers import SCHEDULERS
 from envbuild.job.schedulers.protocol import check_owned, check_quotes
 from envbuild.job.sites.site import Site
-from envbuild.progress import Reporter
 from envbuild.settings import Settings
 from envbuild.toml import closest, convert, line_of, parse_toml, place_of, read_toml
 
@@ -64,17 +64,17 @@ def load_site(name: str, settings: Settings) -> Site:
     return _read(parse_toml(text, f"{name}.toml"), text, f"{name}.toml", name)
 
 
-def read_sites(names: Iterable[str], settings: Settings, report: Reporter) -> dict[str, Site]:
+def read_sites(names: Iterable[str], context: Context) -> dict[str, Site]:
     """Read sites by name; a file that cannot be read is named and left out."""
-    sites = {name: _try_to_load(name, settings, report) for name in names}
+    sites = {name: _try_to_load(name, context) for name in names}
     return {name: site for name, site in sites.items() if site is not None}
 
 
-def _try_to_load(name: str, settings: Settings, report: Reporter) -> Site | None:
+def _try_to_load(name: str, context: Context) -> Site | None:
     try:
-        return load_site(name, settings)
+        return load_site(name, context.settings)
     except EnvbuildError as error:
-        report.say(f"site {name} is left out: {error}")
+        context.report.say(f"site {name} is left out: {error}")
         return None
 
 

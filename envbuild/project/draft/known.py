@@ -112,7 +112,7 @@ def _read_pages(
     *,
     with_modules: bool = True,
 ) -> tuple[_Pages, dict[str, str]]:
-    index = index_url(context.settings, context.runner)
+    index = index_url(context)
     pages = _Pages()
     modules: dict[str, str] = {}
     folder = context.store.folder("metadata")

@@ -23,7 +23,7 @@ def pinned_wheels(
 
     Raises NetworkError, and UsageError for an index that is no URL.
     """
-    index = index_url(context.settings, context.runner)
+    index = index_url(context)
     with make_client(context.settings) as client:
         links = {link.file: link for link in read_links(index, name, client)}
         wheels = [link for link in links.values() if _is_wheel_of(link, version)]

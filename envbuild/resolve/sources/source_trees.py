@@ -257,7 +257,7 @@ def _built_name_and_version(
     uv = uv_program(settings)
     with _work_folder(places.context) as out, _work_folder(places.context) as home:
         environment = building_environment(settings, home)
-        environment["UV_DEFAULT_INDEX"] = index_url(settings, places.context.runner)
+        environment["UV_DEFAULT_INDEX"] = index_url(places.context)
         options = ("--sdist", "--no-config", "--python", places.python, "--out-dir", str(out))
         argv = (uv, "build", *options, str(folder))
         result = places.context.runner(

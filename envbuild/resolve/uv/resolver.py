@@ -393,6 +393,5 @@ class UvResolver:
             raise UsageError(
                 '"default" and "base" are not names of extra indexes', where="[python] indexes"
             )
-        settings, runner = self.context.settings, self.context.runner
-        named = {name: index_url(settings, runner, name) for name in request.indexes}
-        return named | {"default": index_url(settings, runner)}
+        named = {name: index_url(self.context, name) for name in request.indexes}
+        return named | {"default": index_url(self.context)}
