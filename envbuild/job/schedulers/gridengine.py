@@ -13,13 +13,14 @@ from envbuild.job.schedulers.protocol import (
     Words,
     array_text,
     command_words,
+    interactive_options,
     job_name,
     last_match,
     log_pattern,
     no_id,
     nobody_enters,
-    split_options,
-    user_options,
+    partition_section,
+    worst_status,
 )
 from envbuild.job.sites.site import Site, refuse
 from envbuild.run import Result
@@ -109,7 +110,7 @@ class GridEngine:
         words: list[str] = []
         for text in command_words(self.options(job, site)):
             words += text.split()
-        words += split_options((*user_options(job, site), *site.fields.interactive))
+        words += interactive_options(job, site)
         return ("qrsh", "-now", "n", *self._on_command_line(job, site), *words, "bash", script)
 
     def attach(self, script: str, job: str, *, terminal: bool) -> Words:  # noqa: ARG002
@@ -170,13 +171,10 @@ class GridEngine:
         queues = ask("qconf", "-sql").split()
         names = [word for word in queues if re.fullmatch(r"[A-Za-z0-9][\w.-]*", word)]
         for name in names[:QUEUES]:
-            lines += ["", "[[partition]]", f"name = {quote(name)}"]
-            limit = re.search(
-                r"^h_rt\s+(\d{1,9}):(\d{1,2}):(\d{1,2})", ask("qconf", "-sq", name), re.MULTILINE
-            )
-            if limit:
-                longest = time_text(clock_seconds(*limit.groups()))
-                lines.append(f"walltime = {quote(longest)}")
+            answer = ask("qconf", "-sq", name)
+            limit = re.search(r"^h_rt\s+(\d{1,9}):(\d{1,2}):(\d{1,2})", answer, re.MULTILINE)
+            longest = time_text(clock_seconds(*limit.groups())) if limit else None
+            lines += partition_section(name, longest)
         return lines
 
 
@@ -216,7 +214,7 @@ def _read_accounting(result: Result, job: str) -> Status | None:
             tasks[fields.get("taskid", "")] = _ended(fields)
     if result.code or not tasks:
         return None
-    return max(tasks.values(), key=lambda status: (status.code is None, status.code or 0))
+    return worst_status(tasks.values())
 
 
 def _ended(fields: dict[str, str]) -> Status:

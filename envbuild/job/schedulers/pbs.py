@@ -18,12 +18,13 @@ from envbuild.job.schedulers.protocol import (
     array_text,
     command_words,
     dependency_text,
+    interactive_options,
     job_name,
     last_match,
     log_pattern,
     no_id,
     nobody_enters,
-    split_options,
+    partition_section,
     user_options,
 )
 from envbuild.job.sites.site import Site, refuse
@@ -120,7 +121,7 @@ class Pbs:
         if not terminal:
             rule = "PBS gives a job that is waited for a terminal, and no plain streams"
             refuse(site, "--on", rule, "envbuild notebook --on SITE starts JupyterLab there")
-        own = split_options((*user_options(job, site), *site.fields.interactive))
+        own = interactive_options(job, site)
         words = command_words(self.options(job, site))
         return ("qsub", "-I", *words, *own, "--", "/bin/bash", script)
 
@@ -177,11 +178,9 @@ class Pbs:
             name = re.match(r"Queue:? (\S+)", part)
             if name is None or "queue_type = Route" in part:
                 continue
-            lines += ["", "[[partition]]", f"name = {quote(name[1])}"]
             limit = re.search(r"resources_max\.walltime = (\d{1,9}):(\d{1,2}):(\d{1,2})", part)
-            if limit:
-                longest = time_text(clock_seconds(*limit.groups()))
-                lines.append(f"walltime = {quote(longest)}")
+            longest = time_text(clock_seconds(*limit.groups())) if limit else None
+            lines += partition_section(name[1], longest)
             count = re.search(r"resources_max\.nodect = (\d+)", part)
             if count:
                 lines.append(f"nodes = {count[1]}")

@@ -17,6 +17,7 @@ from envbuild.job.sites.site import Site
 from envbuild.names import Texts
 from envbuild.run import Result
 from envbuild.script_files import read_script
+from envbuild.toml import quote
 
 Words = Texts
 """One option of a scheduler with its value: a line of the script, or words of a command line."""
@@ -103,6 +104,22 @@ def user_options(job: Job, site: Site) -> Words:
 def split_options(options: Iterable[str]) -> Words:
     """Return options that a site file or a user wrote as the words of a command line."""
     return tuple(itertools.chain.from_iterable(map(shlex.split, options)))
+
+
+def interactive_options(job: Job, site: Site) -> Words:
+    """Return the options of a user and of a site file for a job that has the terminal."""
+    return split_options((*user_options(job, site), *site.fields.interactive))
+
+
+def worst_status(tasks: Iterable[Status]) -> Status:
+    """Return the state of a job whose tasks have ended: a task without a code before the highest one."""
+    return max(tasks, key=lambda status: (status.code is None, status.code or 0))
+
+
+def partition_section(name: str, walltime: str | None) -> list[str]:
+    """Return the lines of a site file about a queue, with the longest time of its jobs if it is known."""
+    lines = ["", "[[partition]]", f"name = {quote(name)}"]
+    return [*lines, f"walltime = {quote(walltime)}"] if walltime else lines
 
 
 def check_quotes(text: str, where: str) -> None:

@@ -14,11 +14,12 @@ from envbuild.job.schedulers.protocol import (
     array_text,
     command_words,
     dependency_text,
+    interactive_options,
     last_match,
     log_pattern,
     no_id,
-    split_options,
-    user_options,
+    partition_section,
+    worst_status,
 )
 from envbuild.job.sites.site import Site
 from envbuild.run import Result
@@ -91,7 +92,7 @@ class Slurm:
 
     def interactive(self, script: str, job: Job, site: Site, *, terminal: bool = True) -> Words:
         """Return the srun line; without a terminal nothing waits for the end of a line (-u)."""
-        own = split_options((*user_options(job, site), *site.fields.interactive))
+        own = interactive_options(job, site)
         stream = "--pty" if terminal else "--unbuffered"
         return ("srun", *command_words(self.options(job, site)), *own, stream, "bash", script)
 
@@ -154,15 +155,12 @@ class Slurm:
         if most_tasks > 0:
             lines += ["", "[limits]", f"array = {most_tasks}"]
         for name, longest in sorted({(row[0].rstrip("*"), row[1]) for row in rows}):
-            lines += ["", "[[partition]]", f"name = {quote(name)}"]
-            limit = _walltime(longest)
-            if limit:
-                lines.append(f"walltime = {quote(limit)}")
+            lines += partition_section(name, _walltime(longest))
         return lines
 
 
 def _read_queue(result: Result, job: str) -> Status | None:  # noqa: ARG001
-    rows = [line.split("|", 3) for line in result.stdout.splitlines() if line.count("|") >= 3]
+    rows = _split_rows(result.stdout, 4)
     if result.code or not rows:
         return None
     for _, state, _, node in rows:
@@ -184,11 +182,11 @@ def _read_queue(result: Result, job: str) -> Status | None:  # noqa: ARG001
 
 
 def _read_accounting(result: Result, job: str) -> Status | None:  # noqa: ARG001
-    rows = [line.split("|", 4) for line in result.stdout.splitlines() if line.count("|") >= 4]
+    rows = _split_rows(result.stdout, 5)
     # accounting may be switched off, or not know the job yet
     if result.code or not rows:
         return None
-    return _merged([(state, code, reason, node) for _, state, code, reason, node in rows])
+    return _merged([row[1:] for row in rows])
 
 
 def _read_controller(result: Result, job: str) -> Status | None:  # noqa: ARG001
@@ -196,19 +194,25 @@ def _read_controller(result: Result, job: str) -> Status | None:  # noqa: ARG001
     for line in result.stdout.splitlines():
         found = dict(re.findall(r"(JobState|Reason|ExitCode|NodeList)=(\S+)", line))
         if "JobState" in found:
-            code, reason, node = (found.get(key, "") for key in ("ExitCode", "Reason", "NodeList"))
-            rows.append((found["JobState"], code, reason, node))
+            keys = ("JobState", "ExitCode", "Reason", "NodeList")
+            rows.append([found.get(key, "") for key in keys])
     return None if result.code or not rows else _merged(rows)
 
 
-def _merged(rows: list[tuple[str, str, str, str]]) -> Status:
+def _split_rows(text: str, count: int) -> list[list[str]]:
+    """Return the lines of a table that have so many cells; the last cell may hold any text."""
+    rows = [line.split("|", count - 1) for line in text.splitlines()]
+    return [row for row in rows if len(row) == count]
+
+
+def _merged(rows: list[list[str]]) -> Status:
     """Tell the state of a job from those of its tasks: what is going on before what is over, failed before well."""
     found = [_status(*row) for row in rows]
     for phase in ("running", "queued"):
         for status in found:
             if status.phase == phase:
                 return status
-    return max(found, key=lambda status: (status.code is None, status.code or 0))
+    return worst_status(found)
 
 
 def _status(state: str, exit_code: str, reason: str, node: str) -> Status:
