@@ -82,31 +82,35 @@ def _check_array(intent: Intent, site: Site) -> None:
         rule = "this machine has no scheduler, so it runs no tasks of --array, --each or --grid"
         loop = 'for x in A B C; do envbuild exec NAME -- python train.py "$x"; done'
         refuse(site, "array", rule, f"one run after the other: {loop}")
-    lowest, most, count = features.array_from, site.limits.array, len(array.numbers)
-    if array.first < lowest:
-        refuse(site, "array", f"tasks are numbered from {lowest} in {title} ({source})")
+    if array.first < features.array_from:
+        rule = f"tasks are numbered from {features.array_from} in {title} ({source})"
+        refuse(site, "array", rule)
+    count = len(array.numbers)
     if count < features.array_least:
         rule = f"an array of one task is none to {title} ({source})"
         refuse(site, "array", rule, "--each takes a table of one row for a plain job")
-    _check_most(site, "array", count, most, " tasks")
+    _check_most(site, "array", count, site.limits.array, " tasks")
 
 
 def _check_limits(intent: Intent, found: Allocation, site: Site) -> None:
     limits = site.limits
     _check_most(site, "nodes", found.nodes, site.limits_of(intent.partition).nodes)
     _check_most(site, "gpus", found.nodes * found.gpus, limits.gpus)
-    units = limits.trial_units if intent.trial else None
-    if units is not None and found.nodes > units:
-        rule = f"{found.nodes} units are above the limit of a trial run, {units}"
-        refuse(site, "--trial", rule)
+    if intent.trial:
+        _check_most(
+            site, "--trial", found.nodes, limits.trial_units, " units", kind=" of a trial run"
+        )
     if intent.launcher == "lightning" and found.gpus == 0:
         rule = "lightning starts one task per GPU, and the job asks for none"
         refuse(site, "launcher", rule, "--gpus N")
 
 
-def _check_most(site: Site, field: str, count: int, most: int | None, noun: str = "") -> None:
+def _check_most(
+    site: Site, field: str, count: int, most: int | None, noun: str = "", *, kind: str = ""
+) -> None:
+    """Refuse "8 tasks" where they are above the limit "of a trial run"."""
     if most is not None and count > most:
-        refuse(site, field, f"{count}{noun} are above the limit, {most}")
+        refuse(site, field, f"{count}{noun} are above the limit{kind}, {most}")
 
 
 def _of_nodes(intent: Intent, site: Site) -> Allocation:
@@ -166,10 +170,8 @@ def _share(site: Site, field: str, total: int, nodes: int) -> int:
 def _of_types(intent: Intent, site: Site) -> Allocation:
     """Allocate where the site hands out nodes, and parts of nodes, by name."""
     row, count = _type(intent, site)
-    limit = parse_memory(row.memory, site.name) if row.memory else None
-    if row.most is not None and count > row.most:
-        refuse(site, "nodes", f"{count} of {row.name} are above the limit, {row.most}")
-    if intent.memory is not None and limit is not None and intent.memory > limit:
+    _check_most(site, "nodes", count, row.most, f" of {row.name}")
+    if intent.memory is not None and not _has_memory(row, intent.memory):
         rule = f"{memory_text(intent.memory)} is more than a {row.name} has, {row.memory}"
         refuse(site, "memory", rule)
     processes = _processes(intent, site, count, row.gpus)
@@ -200,7 +202,7 @@ def _type(intent: Intent, site: Site) -> tuple[NodeType, int]:
     largest = whole[-1]
     if intent.nodes is None and intent.gpus % largest.gpus == 0:
         return largest, intent.gpus // largest.gpus
-    amounts = ", ".join(str(count) for count in sorted({row.gpus for row in whole}))
+    amounts = ", ".join(map(str, sorted({row.gpus for row in whole})))
     place = f" on {nodes} nodes" if intent.nodes else ""
     rule = f"{intent.gpus} GPUs{place} cannot be had exactly"
     hint = f"it hands out {amounts} per node, or whole multiples of {largest.gpus}"
@@ -216,9 +218,13 @@ def _without_gpu(intent: Intent, site: Site) -> tuple[NodeType, int]:
     return refuse(site, "gpus", small if rows else "a job must ask for GPUs here")
 
 
+def _has_memory(row: NodeType, wanted: int) -> bool:
+    """Tell whether a node of this type has so many MiB; one that says nothing has."""
+    return not row.memory or wanted <= parse_memory(row.memory, row.name)
+
+
 def _holds(row: NodeType, intent: Intent) -> bool:
-    memory = parse_memory(row.memory, row.name) if row.memory else None
-    if intent.memory is not None and memory is not None and intent.memory > memory:
+    if intent.memory is not None and not _has_memory(row, intent.memory):
         return False
     # memory is asked for by node, processes for the whole job
     cores = (intent.cpus or 1) * (intent.tasks or 1)
