@@ -10,6 +10,7 @@ from envbuild.job.render.staging import stage_binds
 from envbuild.job.schedulers.protocol import Scheduler
 from envbuild.job.sites.site import Site
 from envbuild.runtime import HOME, bind_flags, overlay_flags
+from envbuild.script_files import read_script
 
 PASSED = (
     "CUDA_VISIBLE_DEVICES",
@@ -40,19 +41,7 @@ def node_local_function(site: Site) -> str:
         # a variable may be unset on a node
         is_variable = text.startswith("$")
         folders.append(f'"${{{text[1:]}:-}}"' if is_variable else shlex.quote(text))
-    words = " ".join(folders)
-    return (
-        "node_local() {\n"
-        "  local folder\n"
-        f"  for folder in {words}; do\n"
-        '    if [ -n "$folder" ] && [ -d "$folder" ] && [ -w "$folder" ]; then\n'
-        '      printf "%s\\n" "$folder"\n'
-        "      return\n"
-        "    fi\n"
-        "  done\n"
-        "  printf '/tmp\\n'\n"
-        "}\n"
-    )
+    return read_script("envbuild.job", "scripts/node_local.sh", folders=" ".join(folders))
 
 
 def _several_containers(job: Job) -> bool:
