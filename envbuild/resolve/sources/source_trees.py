@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import email.parser
 import functools
 import os
 import re
@@ -21,6 +20,7 @@ from envbuild.limits import QUESTION_SECONDS, WHOLE, reading
 from envbuild.net.index import index_url
 from envbuild.recipe.trees import PASSED_OVER, TreeLine, read_source
 from envbuild.resolve.sources.git import checkout, is_repository, listed_files
+from envbuild.resolve.sources.metadata import headers
 from envbuild.resolve.sources.project_name import name_and_version
 from envbuild.resolve.uv.query import building_environment
 from envbuild.run import Command
@@ -271,10 +271,10 @@ def _built_name_and_version(
                 where=repr(line.written),
                 hint="write name and version into [project] of its pyproject.toml",
             )
-        headers = email.parser.HeaderParser().parsestr(_package_information(archives[0]))
-    if not headers["Name"] or not headers["Version"]:
+        found = headers(_package_information(archives[0]))
+    if not found.name or not found.release:
         raise UsageError("its metadata names no version", where=repr(line.written))
-    return str(headers["Name"]), str(headers["Version"])
+    return found.name, found.release
 
 
 def _package_information(archive: Path) -> str:
