@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from envbuild.lock.model import LINKER, CondaPackage, Lock
 from envbuild.names import Texts
 from envbuild.plan.quoting import quote_word, quote_words, text_line
-from envbuild.plan.shell import BUILD, SCRIPTS, program_lines, write_heredoc
+from envbuild.plan.shell import BUILD, SCRIPTS, program_lines, write_file
 
 CERTIFICATE = (SCRIPTS / "nobody.pem").read_text("utf-8")
 ACTIVATION = "/.singularity.d/env/91-conda.sh"
@@ -30,7 +30,7 @@ def list_conda(packages: Sequence[CondaPackage]) -> Texts:
     if not packages:
         return ()
     rows = [f"{p.sha256} {p.channel} {p.subdir}/{p.file}" for p in packages]
-    return (f"mkdir -p {BUILD}", *write_heredoc(f"cat >{BUILD}/conda.txt", "LOCKED", rows))
+    return (f"mkdir -p {BUILD}", *write_file("conda.txt", "LOCKED", rows))
 
 
 def refuse_python(lacking: str) -> Texts:
@@ -55,11 +55,11 @@ def install_conda(lock: Lock, set_by_recipe: Sequence[str]) -> Texts:
     history = [text_line(line) for line in history_text(lock).splitlines()]
     return (
         "# conda packages",
-        *write_heredoc(f"cat >{BUILD}/history", "HISTORY", history),
+        *write_file("history", "HISTORY", history),
         # its key nobody has: rattler, which reads only files here, starts with no certificate
-        *write_heredoc(f"cat >{BUILD}/nobody.pem", "NOBODY", CERTIFICATE.splitlines()),
-        *write_heredoc(f"cat >{BUILD}/install.py", "PYTHON", program_lines("install_conda")),
-        *write_heredoc(f"cat >{BUILD}/activate.py", "PYTHON", program_lines("activate_conda")),
+        *write_file("nobody.pem", "NOBODY", CERTIFICATE.splitlines()),
+        *write_file("install.py", "PYTHON", program_lines("install_conda")),
+        *write_file("activate.py", "PYTHON", program_lines("activate_conda")),
         """(cd "$files/python" && \\""",
         f"""    sed -n 's/^{LINKER}==.*sha256:\\([0-9a-f]*\\)  # /\\1  /p' {BUILD}/build.txt |""",
         "    sha256sum --check --quiet)",

@@ -51,6 +51,11 @@ def write_heredoc(command: str, end: str, lines: Iterable[str]) -> Texts:
     return (f"{command} <<'{end}'", *body, end)
 
 
+def write_file(name: str, end: str, lines: Iterable[str], *, indent: str = "") -> Texts:
+    """Return the command that writes lines into a file of the build's own folder."""
+    return write_heredoc(f"{indent}cat >{BUILD}/{name}", end, lines)
+
+
 def pass_network(*, debian: bool = False, conda: bool = False) -> Texts:
     """Return the %setup lines of an image as base.
 
@@ -131,8 +136,8 @@ def supply_files(
         *((f"export {' '.join(versions)}",) if versions else ()),
         f"mkdir -p {BUILD}",
         "# locked packages, and what building the source packages among them needs",
-        *write_heredoc(f"cat >{BUILD}/packages.txt", "LOCKED", requirement_lines(packages)),
-        *write_heredoc(f"cat >{BUILD}/build.txt", "LOCKED", requirement_lines(build)),
+        *write_file("packages.txt", "LOCKED", requirement_lines(packages)),
+        *write_file("build.txt", "LOCKED", requirement_lines(build)),
         f"if [ -d {SUPPLIED} ]; then",
         "    # built by envbuild: every file was downloaded and verified before",
         f"    files={SUPPLIED}",
@@ -148,19 +153,19 @@ def supply_files(
         *fetching,
         "fi",
         "# what follows starts programs of others: none of them has a network",
-        *write_heredoc(f"cat >{BUILD}/offline.py", "PYTHON", offline_program()),
+        *write_file("offline.py", "PYTHON", offline_program()),
         f"offline={quote_word(f'{python} -s -B {BUILD}/offline.py')}",
     )
 
 
 def run_fetcher(what: str, python: str, folder: str, *lists: str) -> Texts:
     """Return %post lines that download what lists name into a folder of the build."""
-    program = f"{BUILD}/fetch_{what}.py"
+    program = f"fetch_{what}"
     words = " ".join(f"{BUILD}/{name}" for name in (f"files/{folder}", *lists))
     return (
         f"    mkdir -p {BUILD}/files/{folder}",
-        *write_heredoc(f"    cat >{program}", "PYTHON", program_lines(f"fetch_{what}")),
-        f"    {quote_word(python)} {program} {words}",
+        *write_file(f"{program}.py", "PYTHON", program_lines(program), indent="    "),
+        f"    {quote_word(python)} {BUILD}/{program}.py {words}",
     )
 
 
@@ -168,7 +173,7 @@ def _fetch_debian(packages: Sequence[DebianPackage], python: str) -> Texts:
     if not packages:
         return ()
     rows = [f"{p.sha256} {p.path}" for p in packages]
-    listing = write_heredoc(f"    cat >{BUILD}/debian.txt", "LOCKED", rows)
+    listing = write_file("debian.txt", "LOCKED", rows, indent="    ")
     return (*listing, *run_fetcher("debian", python, "debian", "debian.txt"))
 
 
