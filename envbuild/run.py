@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import resource
 import select
@@ -14,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, NoReturn, Protocol
+from typing import IO, Literal, NoReturn, Protocol
 
 from envbuild.errors import HostError, ToolFailedError, ToolMissingError
 from envbuild.interrupts import ASKED_TO_END
@@ -30,6 +31,7 @@ OWN_PATH = "import sys; sys.path[:] = filter(None, sys.path)"
 GUARD = (
     f'read -r told && exit; kill -s TERM -- "-$1"; sleep {GRACE_SECONDS:.0f}; kill -s KILL -- "-$1"'
 )
+Ended = Literal["by itself", "at its time limit", "at its memory limit"]
 GUARDED_FROM = 60.0
 """Seconds: what may run longer is ended when envbuild is killed."""
 
@@ -42,6 +44,8 @@ class Command:
     ``log`` is a file that both streams are appended to while they come; ``on_line`` is called with
     every complete line of either stream.  ``bounds`` are resource limits (RLIMIT_…) and their
     values, for the child and what it starts.
+    ``memory`` is how many bytes of the machine's memory the child may take; one that takes more is
+    ended.
     """
 
     argv: Texts
@@ -52,6 +56,7 @@ class Command:
     log: Path | None = None
     on_line: Callable[[str], None] | None = None
     bounds: tuple[tuple[int, int], ...] = ()
+    memory: float = math.inf
 
     def __str__(self) -> str:
         return shlex.join(self.argv)
@@ -61,7 +66,8 @@ class Command:
 class Result:
     """What a process left behind.
 
-    ``seconds`` is wall time, ``timed_out`` tells that the time limit ended it.
+    ``seconds`` is wall time; ``timed_out`` and ``too_large`` tell that its limit of time or of
+    memory ended it.
     """
 
     argv: Texts
@@ -70,6 +76,7 @@ class Result:
     stderr: str
     seconds: float
     timed_out: bool = False
+    too_large: bool = False
 
     def last_lines(self, count: int = 12) -> str:
         """Return the last lines of stderr, or of stdout where stderr is empty."""
@@ -143,15 +150,16 @@ def _drain(
     process: subprocess.Popen[bytes],
     out: _Stream,
     err: _Stream,
-    stdin: bytes,
-    deadline: float | None,
-) -> bool:
-    """Move bytes until both streams are closed; return False when the deadline passed first.
+    command: Command,
+) -> Ended:
+    """Move bytes until both streams are closed, or the child has passed one of its limits.
 
     Raises KeyboardInterrupt when this process is asked to end meanwhile.  What is started after
     that is cleaning up, and goes on.
     """
     cleans_up = ASKED_TO_END.is_set()
+    stdin = (command.stdin or "").encode()
+    deadline = time.monotonic() + (math.inf if command.timeout is None else command.timeout)
     assert process.stdout is not None  # noqa: S101
     assert process.stderr is not None  # noqa: S101
     with selectors.DefaultSelector() as selector:
@@ -161,8 +169,8 @@ def _drain(
             selector.register(process.stdin, selectors.EVENT_WRITE, None)
         offset = 0
         while selector.get_map():
-            if deadline is not None and time.monotonic() > deadline:
-                return False
+            if passed := _passed_limit(process.pid, command, deadline):
+                return passed
             if ASKED_TO_END.is_set() and not cleans_up:
                 raise KeyboardInterrupt
             for key, _ in selector.select(timeout=0.5):
@@ -183,7 +191,24 @@ def _drain(
                 and not selector.select(timeout=0.2)
             ):
                 break  # a daemon holds the pipes open: the child itself has ended
-    return True
+    return "by itself"
+
+
+def _passed_limit(process: int, command: Command, deadline: float) -> Ended | None:
+    if time.monotonic() > deadline:
+        return "at its time limit"
+    if command.memory < math.inf and _memory_of(process) > command.memory:
+        return "at its memory limit"
+    return None
+
+
+def _memory_of(process: int) -> int:
+    """Return how many bytes of the machine's memory a process has now; 0 where nobody tells."""
+    try:
+        pages = Path(f"/proc/{process}/statm").read_text("ascii").split()[1]
+    except (OSError, IndexError):
+        return 0
+    return int(pages) * resource.getpagesize()
 
 
 def _write_some(pipe: int, data: bytes) -> int:
@@ -251,8 +276,7 @@ class LocalRunner:
             if command.timeout is None or command.timeout > GUARDED_FROM:
                 stack.enter_context(_guarded(process))
             out, err = _Stream(log, command.on_line), _Stream(log, command.on_line)
-            deadline = None if command.timeout is None else started + command.timeout
-            in_time = _follow(process, out, err, (command.stdin or "").encode(), deadline)
+            ended = _follow(process, out, err, command)
         out.finish()
         err.finish()
         result = Result(
@@ -261,9 +285,10 @@ class LocalRunner:
             stdout=out.text(),
             stderr=err.text(),
             seconds=time.monotonic() - started,
-            timed_out=not in_time,
+            timed_out=ended == "at its time limit",
+            too_large=ended == "at its memory limit",
         )
-        if check and (result.code != 0 or result.timed_out):
+        if check and (result.code != 0 or ended != "by itself"):
             raise failure(result, timeout=command.timeout)
         return result
 
@@ -292,13 +317,12 @@ def _follow(
     process: subprocess.Popen[bytes],
     out: _Stream,
     err: _Stream,
-    stdin: bytes,
-    deadline: float | None,
-) -> bool:
-    """Read what a process prints until it has ended; end it at the deadline, and tell of that."""
+    command: Command,
+) -> Ended:
+    """Read what a process prints until it has ended; end it at a limit, and tell of that."""
     try:
-        in_time = _drain(process, out, err, stdin, deadline)
-        if in_time:
+        ended = _drain(process, out, err, command)
+        if ended == "by itself":
             process.wait()
         else:
             _stop(process, first=signal.SIGTERM)
@@ -309,7 +333,7 @@ def _follow(
         for pipe in filter(None, (process.stdout, process.stderr, process.stdin)):
             with contextlib.suppress(OSError):
                 pipe.close()
-    return in_time
+    return ended
 
 
 def _not_started(command: Command, error: OSError) -> HostError:

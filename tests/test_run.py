@@ -134,6 +134,13 @@ def test_time_limit_without_check_tells_so() -> None:
     assert result.code == -signal.SIGTERM
 
 
+def test_one_that_takes_too_much_memory_is_ended() -> None:
+    code = "import time\nheld = bytearray(200_000_000)\ntime.sleep(60)\n"
+    result = LocalRunner()(python(code, memory=100_000_000, timeout=60), check=False)
+    assert (result.too_large, result.timed_out) == (True, False)
+    assert result.seconds < 50
+
+
 @pytest.fixture
 def keyboard() -> Iterator[None]:
     """Let SIGINT raise KeyboardInterrupt here: test workers that run side by side ignore it."""

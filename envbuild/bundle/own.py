@@ -22,6 +22,7 @@ from envbuild.errors import HostError, NetworkError, UsageError
 from envbuild.names import Paths, Texts
 from envbuild.net.fetch import Artifact, ask_sizes, fetch_artifacts
 from envbuild.net.index import Link, index_url, make_client, read_links
+from envbuild.resolve.conflict.explain import translate_failure
 from envbuild.resolve.uv.query import uv_environment
 from envbuild.run import Command
 from envbuild.settings import shipped_folder
@@ -152,9 +153,9 @@ def _resolved(index: str, context: Context) -> list[tuple[str, str, Marker | Non
             Command(argv=argv, env=env, cwd=place, timeout=UV_SECONDS), check=False
         )
         if result.code:
-            raise HostError(
-                f"what envbuild needs could not be resolved: {result.last_lines(3)}", hint=WITHOUT
-            )
+            failure = translate_failure(result.stderr)
+            kind = NetworkError if isinstance(failure, NetworkError) else HostError
+            raise kind(f"what envbuild needs could not be resolved: {failure}", hint=WITHOUT)
         lines = (place / "needed.txt").read_text("utf-8").splitlines()
     found = [Requirement(line) for line in lines if line and not line.startswith("#")]
     return [

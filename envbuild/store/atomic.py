@@ -19,6 +19,8 @@ COPIED = 4 * 1024 * 1024
 """Bytes of a file that are copied at once."""
 FICLONE = 0x40049409
 """ioctl that shares a file's blocks copy-on-write (linux/fs.h, ioctl_ficlone(2))."""
+BROKEN = (errno.EIO, errno.ESTALE, errno.ENOTCONN)
+BROKEN_HINT = "its disk or file server fails: ask who keeps it, or use a folder on another one"
 
 
 @contextlib.contextmanager
@@ -54,7 +56,8 @@ def error_of_os(error: OSError, path: Path) -> HostError | SpaceError:
             where=path,
             hint="choose a folder that you may write to",
         )
-    return HostError(f"cannot be used: {error.strerror}", where=path)
+    hint = BROKEN_HINT if error.errno in BROKEN else None
+    return HostError(f"cannot be used: {error.strerror}", where=path, hint=hint)
 
 
 def publish(partial: Path, target: Path) -> None:

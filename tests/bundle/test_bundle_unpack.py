@@ -14,15 +14,16 @@ import msgspec
 import pytest
 
 from envbuild.bundle.model import TABLE
+from envbuild.bundle.own import own_wheels
 from envbuild.bundle.unpack import opened_bundle, unpack
 from envbuild.cli import run_cli
 from envbuild.context import Context
-from envbuild.errors import EnvbuildError, IntegrityError, UsageError
+from envbuild.errors import EnvbuildError, HostError, IntegrityError, NetworkError, UsageError
 from envbuild.net.fetch import Artifact, fetch_artifacts
 from envbuild.progress import Silent
 from envbuild.settings import load_settings
 from envbuild.store.layout import Store
-from tests.support import ScriptedRunner
+from tests.support import ScriptedRunner, context_for
 
 WHEEL = b"a wheel"
 RECIPE = b'[recipe]\nname = "small"\n'
@@ -233,3 +234,21 @@ def test_a_build_of_a_named_index_needs_no_index_once_it_is_unpacked(
     unpack(made, store, tmp_path / "project")
     fetch_artifacts((wanted,), context)
     assert store.artifact(wanted.sha256).read_bytes() == WHEEL
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("error: request failed\n  cause: dns error\n  cause: no such host\n", NetworkError),
+        ("error: something else\n", HostError),
+    ],
+    ids=["a dead network", "another failure"],
+)
+def test_envbuilds_own_wheels_that_cannot_be_resolved(
+    said: str, kind: type[EnvbuildError], tmp_path: Path
+) -> None:
+    own = {"HOME": str(tmp_path), "ENVBUILD_INDEX": "https://mirror.invalid/simple"}
+    settings = load_settings(own, tmp_path)
+    with pytest.raises(kind, match="what envbuild needs could not be resolved") as caught:
+        own_wheels(tmp_path, context_for(settings, ScriptedRunner({"compile": (2, "", said)})))
+    assert caught.value.hint == "envbuild bundle --no-tool leaves envbuild itself out"

@@ -373,8 +373,18 @@ ATTACKS |= {
 # --- wheels
 
 
-def wheel(folder: Path, files: dict[str, bytes | int], *, name: str = "demo") -> None:
-    """Unpack a wheel of these files; a number stands for so many zeros."""
+def wheel(
+    folder: Path,
+    files: dict[str, bytes | int],
+    *,
+    name: str = "demo",
+    at: int = 0,
+    put: bytes = b"",
+) -> None:
+    """Unpack a wheel of these files; a number stands for so many zeros.
+
+    ``put`` is written ``at`` this place of each row of the zip's table.
+    """
     path = folder / f"{name}-1.0-py3-none-any.whl"
     info = f"{name}-1.0.dist-info"
     told: dict[str, bytes | int] = {
@@ -390,10 +400,16 @@ def wheel(folder: Path, files: dict[str, bytes | int], *, name: str = "demo") ->
                 for piece in zeros(content) if isinstance(content, int) else [content]:
                     out.write(piece)
     assert path.stat().st_size < 16 * MIB
+    first, *rows = path.read_bytes().split(TABLE_ROW)
+    changed = (row[: at - 4] + put + row[at - 4 + len(put) :] if put else row for row in rows)
+    path.write_bytes(TABLE_ROW.join([first, *changed]))
     with ThreadPoolExecutor(1) as pool, (folder / "blob").open("wb") as blob:
         unpack_wheel(
             path, path.name, SCHEME, PartWriter(blob, codec=ZSTD, pool=pool), sha256=sha256(path)
         )
+
+
+TABLE_ROW = b"PK\x01\x02"
 
 
 def deflated_wheel(files: dict[str, bytes | int]) -> Attack:
@@ -419,6 +435,14 @@ ATTACKS |= {
     "wheel_unknown_scheme": deflated_wheel({"demo-1.0.data/nowhere/x": b"x"}),
     "wheel_newline_in_a_name": deflated_wheel({"demo/a\nb.py": b"x"}),
     "wheel_name_of_300_bytes": deflated_wheel({f"demo/{'n' * 300}.py": b"x"}),
+    "wheel_command_that_leads_out": deflated_wheel(
+        {"demo-1.0.dist-info/entry_points.txt": b"[console_scripts]\n../../etc/cron.d/x = a:b\n"}
+    ),
+    "wheel_command_with_a_line_of_code": deflated_wheel(
+        {"demo-1.0.dist-info/entry_points.txt": b"[console_scripts]\nx = os:system('id')\n"}
+    ),
+    "wheel_encrypted_members": lambda folder: wheel(folder, {}, at=8, put=b"\x01"),
+    "wheel_members_in_one_place": lambda folder: wheel(folder, {}, at=42, put=bytes(4)),
     "wheel_deep_path": deflated_wheel({"a/" * 20_000 + "x": b"x"}),
 }
 

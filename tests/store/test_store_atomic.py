@@ -85,6 +85,7 @@ def test_what_the_system_refuses_is_told(number: int, kind: type[EnvbuildError],
     error = error_of_os(OSError(number, os.strerror(number)), Path("/x"))
     assert type(error) is kind
     assert str(error) == text
+    assert error.hint
 
 
 def test_a_folder_that_another_process_made_meanwhile_stays(

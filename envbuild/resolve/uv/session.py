@@ -13,6 +13,7 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
+from envbuild import limits
 from envbuild.base.model import BaseFacts
 from envbuild.context import Context
 from envbuild.data.package_tables import load_aliases
@@ -48,19 +49,14 @@ from envbuild.resolve.uv.query import (
     write_question,
 )
 from envbuild.resolve.uv.readings import Pin, Readings
-from envbuild.resolve.uv.time_limit import TimeLimit
+from envbuild.resolve.uv.time_limit import TimeLimit, memory_exceeded
 from envbuild.run import Command, Result
 from envbuild.store.atomic import os_errors_as
 from envbuild.tools import uv_program
 
 WARNING = re.compile(r"^warning: (.+)$", re.MULTILINE)
 ASKED = re.compile(r"^DEBUG Sending \w+ (?:GET )?request for: (\S+)$", re.MULTILINE)
-READ = (
-    "DEBUG Found fresh response",
-    "DEBUG Found modified",
-    "DEBUG Found not-modified",
-    "DEBUG No cache",
-)
+READ = re.compile(r"DEBUG (?:Found (?:fresh response|modified|not-modified)|No cache)")
 BUILDING = re.compile(r"DEBUG Preparing metadata for: (\S+)")
 SPOKEN = re.compile(r"^(?:DEBUG|TRACE|INFO|WARN) .*\n?", re.MULTILINE)
 BUILD_FAILED = re.compile(r"Failed to (?:\w+ and )?build `([A-Za-z0-9._-]+)==([^`\s]+)`")
@@ -348,8 +344,11 @@ class Session:
             env=environment,
             timeout=seconds,
             on_line=self._read_line,
+            memory=limits.RESOLVER_MEMORY,
         )
         result = self.context.runner(command, check=False)
+        if result.too_large:
+            raise memory_exceeded(ASKED.findall(result.stderr))
         if result.timed_out and whole:
             said = result.stderr
             self.limit.exceeded(ASKED.findall(said), BUILDING.findall(said), self.context.settings)
@@ -359,7 +358,7 @@ class Session:
 
     def _read_line(self, line: str) -> None:
         """Count a page or metadata that uv has read, and name a build on this machine."""
-        self.stage.advance(line.startswith(READ))
+        self.stage.advance(bool(READ.match(line)))
         found = BUILDING.match(line)
         if found and found[1] not in self._told:
             self._told.add(found[1])

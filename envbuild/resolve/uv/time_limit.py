@@ -1,4 +1,4 @@
-"""How long resolving may take in all: a slow index never breaks off by itself."""
+"""How much time and memory resolving may take in all: a slow index never breaks off by itself."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
 from envbuild import limits
-from envbuild.errors import EnvbuildError, NetworkError
+from envbuild.errors import EnvbuildError, IntegrityError, NetworkError
 from envbuild.net.parallel import for_each_parallel
 from envbuild.net.redact import redact
 from envbuild.net.web import PassingError, make_client, open_response
@@ -52,6 +52,17 @@ class TimeLimit:
             hint="what has arrived is kept, so that starting again goes on from there; "
             "another index is named under [indexes] in the settings",
         )
+
+
+def memory_exceeded(asked: Sequence[str]) -> IntegrityError:
+    """Return the error of pages over which uv took too much memory; ``asked``: in this order."""
+    names = ", ".join(redact(url) for url in reversed(asked[-MOST_TOLD:]))
+    return IntegrityError(
+        f"uv took more than {limits.RESOLVER_MEMORY // limits.MIB} MiB of memory over what the "
+        "indexes sent" + (f"; asked last: {names}" if names else ""),
+        hint="a page with far more files than any project has does this; another index is named "
+        "under [indexes] in the settings",
+    )
 
 
 def _slow_addresses(urls: list[str], settings: Settings) -> list[str]:
