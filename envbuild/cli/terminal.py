@@ -36,6 +36,8 @@ def plain_text(text: str) -> str:
 
 LONG_WORD = re.compile(r"([\w.-]{60})[\w.-]{140,}")
 """A word, or a part of a path, that an error shows only the beginning of."""
+MOST_SHOWN = 10_000
+"""Characters of an error: what it quotes may be a megabyte."""
 
 
 def show_error(error: EnvbuildError, stream: TextIO | None = None) -> None:
@@ -44,12 +46,20 @@ def show_error(error: EnvbuildError, stream: TextIO | None = None) -> None:
     if isinstance(error, CheckFailedError) and error.details:
         click.echo(plain_text(short_path(error.details)), file=out)
     head = click.style("envbuild: error:", fg="red", bold=True)
-    text = LONG_WORD.sub(r"\1…", plain_text(short_path(str(error))))
+    text = LONG_WORD.sub(r"\1…", _shown(str(error)))
     click.echo(f"{head} {text}", file=out)
     before = click.style("what to do:", bold=True)
-    for line in plain_text(short_path(error.hint or "")).splitlines():
+    for line in _shown(error.hint or "").splitlines():
         click.echo(f"  {before} {line}", file=out)
         before = " " * len("what to do:")
+
+
+def _shown(text: str) -> str:
+    """Return what is shown of an error: its beginning and its end, if it is very long."""
+    if len(text) > MOST_SHOWN:
+        half = MOST_SHOWN // 2
+        text = f"{text[:half]} … {text[-half:]}"
+    return plain_text(short_path(text))
 
 
 ANY_NAME = re.compile(r"\[NAME(?:\|[A-Z]+)*\]|\bNAME(?:\|[A-Z]+)*\b")

@@ -56,8 +56,8 @@ def error_of_os(error: OSError, path: Path) -> HostError | SpaceError:
             where=path,
             hint="choose a folder that you may write to",
         )
-    hint = BROKEN_HINT if error.errno in BROKEN else None
-    return HostError(f"cannot be used: {error.strerror}", where=path, hint=hint)
+    broken = BROKEN_HINT if error.errno in BROKEN else None
+    return HostError(f"cannot be used: {error.strerror}", where=path, hint=broken)
 
 
 def publish(partial: Path, target: Path) -> None:

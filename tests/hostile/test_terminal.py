@@ -47,6 +47,16 @@ def test_nothing_of_it_reaches_the_terminal(harm: str, capsys: pytest.CaptureFix
     assert not set(shown) & (ACTING | UNSEEN)
 
 
+@pytest.mark.parametrize("word", ["[", "a ", "a==", "\n"])
+def test_of_a_megabyte_the_ends_are_shown(word: str) -> None:
+    shown = io.StringIO()
+    show_error(EnvbuildError(f"no {word * 1_000_000} here", hint=f"try {word * 1_000_000}!"), shown)
+    text = shown.getvalue()
+    assert len(text) < 200_000
+    assert "error: no" in text
+    assert "here\n" in text
+
+
 def test_only_the_log_of_an_own_job_is_printed_as_it_is() -> None:
     """All else goes through ``print_text``, ``print_json`` or ``terminal.py``."""
     folder = Path(envbuild.cli.__file__).parent
