@@ -43,9 +43,7 @@ class Command:
     ``env`` is the child's whole environment (None: the parent's); ``timeout`` is in seconds;
     ``log`` is a file that both streams are appended to while they come; ``on_line`` is called with
     every complete line of either stream.  ``bounds`` are resource limits (RLIMIT_…) and their
-    values, for the child and what it starts.
-    ``memory`` is how many bytes of the machine's memory the child may take; one that takes more is
-    ended.
+    values, for the child and what it starts; ``memory``: how many bytes it may take at most.
     """
 
     argv: Texts
@@ -66,8 +64,7 @@ class Command:
 class Result:
     """What a process left behind.
 
-    ``seconds`` is wall time; ``timed_out`` and ``too_large`` tell that its limit of time or of
-    memory ended it.
+    ``seconds`` is wall time; a limit of time (``timed_out``) or memory (``too_large``) ended it.
     """
 
     argv: Texts
@@ -197,18 +194,11 @@ def _drain(
 def _passed_limit(process: int, command: Command, deadline: float) -> Ended | None:
     if time.monotonic() > deadline:
         return "at its time limit"
-    if command.memory < math.inf and _memory_of(process) > command.memory:
-        return "at its memory limit"
+    with contextlib.suppress(OSError, IndexError):  # it has ended
+        pages = int(Path(f"/proc/{process}/statm").read_text("ascii").split()[1])
+        if pages * resource.getpagesize() > command.memory:
+            return "at its memory limit"
     return None
-
-
-def _memory_of(process: int) -> int:
-    """Return how many bytes of the machine's memory a process has now; 0 where nobody tells."""
-    try:
-        pages = Path(f"/proc/{process}/statm").read_text("ascii").split()[1]
-    except (OSError, IndexError):
-        return 0
-    return int(pages) * resource.getpagesize()
 
 
 def _write_some(pipe: int, data: bytes) -> int:

@@ -81,7 +81,7 @@ def test_a_process_takes_over_from_a_killed_one(
     server: Server, settings: Settings, tmp_path: Path
 ) -> None:
     store = Store(tmp_path / "shared")
-    item = server.offer(WHEEL, BODY, drip=(2_000, 0.02))
+    item = server.offer(WHEEL, BODY, drip=(2_000, 0.2))
     first = _child(server, store.root, item)
     until(lambda: _arrived(store, item) > 0)
     second = _child(server, store.root, item)
