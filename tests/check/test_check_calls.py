@@ -192,6 +192,20 @@ def told():
     """Say it."""
     end_of_life("told")
     return 1
+def say_gone(name, deep=False):
+    lines = [name]
+    if deep:
+        raise AttributeError("\\n".join(lines))
+    else:
+        raise AttributeError(name)
+def gone_load(text):
+    say_gone("gone_load")
+def say_maybe(name):
+    if name == "b":
+        return
+    raise AttributeError(name)
+def maybe_load(text):
+    say_maybe("b")
 def rate(one, way="a", *, other=None):
     one = str(one)
     if way not in ("a", "b"):
@@ -307,6 +321,14 @@ SICK = {
         "parts.told()",
         "nothing but raise DeprecationWarning",
     ),
+    "what begins with a function that ends by raising": (
+        "parts.gone_load('a')",
+        "nothing but raise AttributeError",
+    ),
+    "in a class that nothing names": (
+        "class Page:\n    one = parts.plain(1, four=4)",
+        "argument 'four'",
+    ),
     "a value that a function refuses": (
         "parts.rate(1, way='c')",
         r"rate\(\) refuses its arguments: way c is unknown",
@@ -360,6 +382,8 @@ HEALTHY = {
     "a class whose class makes another": "kind = parts.Made(1, 2)\nkind.run('a')",
     "a method of a class below": "kind = parts.make(1)\nkind.dig()\nkind.below(1)",
     "one of two classes": "kind = parts.open_kind(1)\nkind.old()",
+    "what begins with a function that may return": "parts.maybe_load('a')",
+    "in a method of a class that nothing names": "class Page:\n    def run(self):\n        parts.plain(1, four=4)",
     "what is held": "kind = parts.held()\nkind.old()",
     "a name bound twice": "kind = parts.Kind(1)\nkind = parts.Any()\nkind.old()",
     "a name of another scope": "kind = parts.Kind(1)\ndef show(kind):\n    kind.old()\nshow(parts.Any())",
@@ -437,6 +461,8 @@ PARSERS = (
     "class Registry:\n    def lookup(self, name):\n        return name == 'html.parser' or None\n"
     "builder_registry = Registry()\n"
 )
+PAGES = "import jinja2\npages = jinja2.Environment(extensions=['{}'])\n"
+EXTENSIONS = "def import_string(name):\n    raise AttributeError(name + ' is gone')\n"
 SOUP = "from bs4 import BeautifulSoup\nsoup = BeautifulSoup('<p>', {})\n"
 
 
@@ -448,6 +474,8 @@ SOUP = "from bs4 import BeautifulSoup\nsoup = BeautifulSoup('<p>', {})\n"
         (SOUP.format("'lxml'"), "parses by lxml, which is not in the image"),
         (SOUP.format("features='lxml'"), "parses by lxml"),
         (SOUP.format("'html.parser'"), ""),
+        (PAGES.format("jinja2.ext.autoescape"), "jinja2.ext.autoescape is gone"),
+        (PAGES.format("own.Extension"), ""),
         (SOUP.format("os.name"), ""),
         (
             "from bs4 import BeautifulSoup\ntry:\n    BeautifulSoup('', 'lxml')\nexcept ValueError:\n    pass\n",
@@ -462,6 +490,8 @@ def test_what_a_call_names_has_to_be_there(tmp_path: Path, code: str, words: str
     )
     soup = "class BeautifulSoup:\n    def __init__(self, text, features=None):\n        pass\n"
     tree.install("beautifulsoup4", "4", {"bs4/__init__.py": soup, "bs4/builder.py": PARSERS})
+    pages = "class Environment:\n    def __init__(self, extensions=()):\n        pass\n"
+    tree.install("jinja2", "3.1", {"jinja2/__init__.py": pages, "jinja2/utils.py": EXTENSIONS})
     project = tmp_path / "project"
     project.mkdir()
     (project / "train.py").write_text(f"import os\n{code}")

@@ -21,8 +21,7 @@ from envbuild.project.names import distribution_of, likely_distribution
 from envbuild.recipe.requirement import NO_REQUIREMENT, allows, marker_values
 
 NAME_GONE = re.compile(
-    r"(?:cannot import name '\w+' from (?:partially initialized module )?|module )"
-    r"'?(?!named\b)(?P<module>[\w.]+)'?"
+    r"(?:'\w+' from (?:partially initialized module )?|\bmodule )'(?P<module>[\w.]+)'"
 )
 """What Python says of a name that a module does not have."""
 REMOVED = re.compile(
@@ -379,6 +378,7 @@ RELEASES = (
         'it was compiled for another NumPy: add "numpy<2" to the dependencies, or take a newer release of it',
     ),
     (r"PEFT backend is required", 'add "peft" to [python] dependencies'),
+    (r"is now a separate project ([\w-]{1,80})", 'add "{0}" to [python] dependencies'),
     (
         r"\b(?:pip3?|conda to) install [`'\"]?(?!(?:as|it|this|them)\b)([A-Za-z][\w.[,\]-]*\b\]?)",
         'add "{0}" to [python] dependencies',

@@ -170,13 +170,15 @@ def _shape_of(call: ast.Call) -> str:
 
 
 def _shown(value: ast.expr) -> str:
-    """Return a short text, True, None or "module.NAME" as Python writes it, quoted."""
+    """Return short texts, True, None or "module.NAME" as Python writes it, quoted."""
     match value:
         case ast.Constant(value=str(text)) if len(text) <= MOST_SHOWN and not SPACE.search(text):
             written = repr(text)
         case ast.Constant(value=bool() | None as one):
             written = repr(one)
         case ast.Attribute(value=ast.Name()):
+            written = ast.unparse(value)
+        case ast.List(elts=parts) | ast.Tuple(elts=parts) if all(map(_shown, parts)):
             written = ast.unparse(value)
         case _:
             return ""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -42,6 +43,7 @@ TESTS = {
 MOST_FILES = 2000
 MOST_USES = 400
 """Modules that are tried at most; those of the first files."""
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 ARGUMENTS = re.compile(r"\([^()]*\)")
 """What a name has behind a part that is called."""
@@ -183,16 +185,26 @@ def _mentioned(tree: ast.Module) -> Iterator[str]:
 
 
 def _without_uncalled(tree: ast.Module, mentioned: set[str]) -> ast.Module:
-    """Leave out functions and classes that nothing names and nothing decorates."""
-    body = [
-        node
-        for node in tree.body
-        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
-        or node.decorator_list
-        or node.name in mentioned
-        or node.name == "main"
-    ]
+    """Leave out functions that nothing names and nothing decorates, and methods of such classes.
+
+    What else stands in a class runs as soon as its file is loaded.
+    """
+    body: list[ast.stmt] = []
+    for node in tree.body:
+        if _may_run(node, mentioned):
+            body.append(node)
+        elif isinstance(node, ast.ClassDef):
+            bare = copy(node)
+            bare.body = [one for one in node.body if not isinstance(one, FUNCTIONS)]
+            body.append(bare)
     return ast.Module(body=body, type_ignores=[])
+
+
+def _may_run(node: ast.stmt, mentioned: set[str]) -> bool:
+    """Tell whether a statement is no function or class, or one that something names."""
+    if not isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+        return True
+    return bool(node.decorator_list) or node.name in mentioned or node.name == "main"
 
 
 def _is_own(module: str, folders: Iterable[Path]) -> bool:

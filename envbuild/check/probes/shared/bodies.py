@@ -24,13 +24,17 @@ def read_value(written):
 
 
 def read_words(shape):
-    """The values that are written in a call; of "solver=module.NAME" the name, as "solver."."""
+    """The values that are written in a call; of "solver=module.NAME" the name, as "solver.".
+
+    None for others.
+    """
     words = {}
     for name, text in read_shape(shape).items():
         value = read_value(text)
         if value is not UNKNOWN:
             words[name] = value
-        elif text:
+        else:
+            words[name] = None
             words[name + "."] = text.rpartition(".")[2]
     return words
 

@@ -274,10 +274,9 @@ def find_only_raise(function, below=False):
 
     A function that is called first counts as well, where it gets no argument to choose by.
     """
-    syntax = find_syntax(function) if len(function.__code__.co_code) < 300 else None
-    if syntax is None:
-        return ""
-    body = [one for one in syntax.body if not is_text(one)]
+    short = below or len(function.__code__.co_code) < 300
+    syntax = find_syntax(function) if short else None
+    body = [one for one in syntax.body if not is_text(one)] if syntax else ()
     if not body:
         return ""
     told = getattr(body[0], "value", None) if isinstance(body[0], ast.Expr) else None
@@ -286,9 +285,24 @@ def find_only_raise(function, below=False):
     chooses = given & set(function.__code__.co_varnames) and not below
     if isinstance(helper, types.FunctionType) and not chooses:
         return find_only_raise(helper, True)
-    raised = body[0].exc if len(body) == 1 and isinstance(body[0], ast.Raise) else None
-    raised = getattr(raised, "func", raised)
-    kind = name_of(raised)
+    leaves = any(isinstance(node, LEAVING) for node in ast.walk(syntax))
+    return find_end(body) if len(body) == 1 or (below and not leaves) else ""
+
+
+LEAVING = (
+    ast.Return,
+    ast.While,
+    ast.Yield,
+)
+
+
+def find_end(body):
+    """The error that statements end with, in each branch; "" where they may end without one."""
+    last = body[-1]
+    if isinstance(last, ast.If) and last.orelse:
+        return find_end(last.body) and find_end(last.orelse)
+    raised = last.exc if isinstance(last, ast.Raise) else None
+    kind = name_of(getattr(raised, "func", raised))
     return kind if REMOVED.search(kind) else ""
 
 
