@@ -286,7 +286,9 @@ def find_only_raise(function, below=False):
     if isinstance(helper, types.FunctionType) and not chooses:
         return find_only_raise(helper, True)
     leaves = any(isinstance(node, LEAVING) for node in ast.walk(syntax))
-    return find_end(body) if len(body) == 1 or (below and not leaves) else ""
+    if len(body) > 1 and (leaves or not below):
+        return ""
+    return find_end(body)
 
 
 LEAVING = (
