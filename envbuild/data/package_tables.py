@@ -43,8 +43,9 @@ class CouplingRule(TableRow, frozen=True):
     """One coupling of a package (or of several exclusive ones) to a framework.
 
     It is void where the base holds ``unless``, or the user asks for it.  ``packages`` are wheels of
-    the source-only ``built_from``, one of which a row chooses.  ``check`` and ``look`` say how a
-    test compares its rows with what is published.
+    the source-only ``built_from``, one of which a row chooses.  Rows of a ``partner_only`` rule do
+    not bound the package: releases within them need ``also`` beside them.  ``check`` and ``look``
+    say how a test compares its rows with what is published.
     """
 
     framework: str
@@ -58,6 +59,7 @@ class CouplingRule(TableRow, frozen=True):
     packages: Texts = ()
     unless: str | None = None
     built_from: str | None = None
+    partner_only: bool = False
 
 
 class CompanionTable(TableRow, frozen=True):

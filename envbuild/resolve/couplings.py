@@ -31,6 +31,7 @@ class Coupling(msgspec.Struct, frozen=True, kw_only=True):
     """One row that holds for a base: a PEP 508 ``constraint``; memory alone is not ``binding``.
 
     ``turned`` is a constraint on the other one of the two, under which the row does not hold.
+    One that is ``partner_only`` bounds nothing: releases within it need ``also`` beside them.
     """
 
     package: str
@@ -40,6 +41,17 @@ class Coupling(msgspec.Struct, frozen=True, kw_only=True):
     also: str | None = None
     note: str | None = None
     turned: str | None = None
+    partner_only: bool = False
+
+    def admits(self, version: str) -> bool:
+        """Whether a version of the package is within the constraint."""
+        return _row_holds(self.constraint, version)
+
+    def lacks_partner(self, versions: Mapping[str, str]) -> bool:
+        """Whether what it asks for beside its package is missing."""
+        if self.also is None or self.also in versions or self.package not in versions:
+            return False
+        return not self.partner_only or self.admits(versions[self.package])
 
     @property
     def sentence(self) -> str:
@@ -107,9 +119,12 @@ def couplings_for(
     """
     versions = framework_versions(facts, stubs)
     found = rows_for(versions, versions, asked)
-    return tuple(
-        coupling for coupling in found if not _settled_by_base(coupling, stubs)
-    ) + _numpy_major(stubs)
+    open_ones = (
+        coupling
+        for coupling in found
+        if not coupling.partner_only and not _settled_by_base(coupling, stubs)
+    )
+    return (*open_ones, *_numpy_major(stubs))
 
 
 def rows_for(
@@ -191,6 +206,7 @@ def _coupling_rows(
             also=row.also,
             note=row.note,
             turned=_turned_bound(row.when),
+            partner_only=rule.partner_only,
         )
     ]
 
@@ -226,7 +242,7 @@ def _fill_field(found: re.Match[str], versions: Mapping[str, str]) -> str:
 
 def _settled_by_base(coupling: Coupling, stubs: Stubs) -> bool:
     stub = stubs.by_name.get(coupling.package)
-    return stub is not None and (stub.hard or not _row_holds(coupling.constraint, stub.public))
+    return stub is not None and (stub.hard or not coupling.admits(stub.public))
 
 
 def _numpy_major(stubs: Stubs) -> tuple[Coupling, ...]:

@@ -78,6 +78,21 @@ def test_an_extra_that_came_after_the_date_says_so(index: SyntheticIndex, resolv
     assert "to a later date: ort 1.21 has it" in (caught.value.hint or "")
 
 
+def test_an_extra_for_another_cuda_that_the_base_lacks_is_refused(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
+    """With CUDA 12 in its place the project would get what it does not ask for, told by a note at most."""
+    held = base("jax==0.4.30", "jaxlib==0.4.30", "nvidia-cuda-runtime-cu12==12.5.82")
+    error = error_of(resolve, held, "jax[cuda11_local]>=0.4")
+    assert error.what.endswith(
+        "- jax 0.4.30 has no extra named cuda11_local; the base holds CUDA 12"
+    )
+    assert error.hint == "write jax>=0.4 to keep CUDA 12\nor take a base with CUDA 11"
+    assert resolve(held, "jax[cuda12_local]").notes == (
+        "jax 0.4.30 (in the base) has no extra named cuda12-local: nothing is added for it",
+    )
+
+
 def test_an_extra_of_another_package_is_a_note(index: SyntheticIndex, resolve: Resolve) -> None:
     index.wheel("user", "1.0", requires=("flow[gone]",))
     index.wheel("flow", "3.0")

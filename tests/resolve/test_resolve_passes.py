@@ -224,6 +224,25 @@ def test_what_a_new_framework_needs_beside_what_is_asked_for_comes_along(
     }
 
 
+@pytest.mark.parametrize(
+    ("held", "asked", "partner"),
+    [
+        ("torch==2.4.1", ("tensorflow", "transformers<5"), True),
+        ("torch==2.4.1", ("tensorflow", "sentence-transformers<3"), True),
+        ("tensorflow==2.16.1", ("transformers",), True),
+        ("torch==2.4.1", ("tensorflow", "transformers"), False),
+    ],
+)
+def test_transformers_4_beside_keras_3_needs_tf_keras_where_torch_is_too(
+    index: SyntheticIndex, resolve: Resolve, held: str, asked: tuple[str, ...], *, partner: bool
+) -> None:
+    index.wheel("tensorflow", "2.16.1")
+    index.wheel("transformers", "4.46.3", "5.14.1")
+    index.wheel("sentence-transformers", "2.7.0", requires=("transformers<5",))
+    index.wheel("tf-keras", "2.16.0")
+    assert ("tf-keras" in versions(resolve(base(held), *asked))) is partner
+
+
 OLD_CODE = {
     "package/core.py": ("dtype = np.int  # of old\n", "1.23.5"),
     "package/core.pyx": ("cimport numpy as np\n", "1.26.4"),

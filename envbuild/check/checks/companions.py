@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
@@ -31,6 +30,7 @@ def check_companions(evidence: Evidence) -> Verdict:
         row
         for row in rows
         if row.package in versions
+        and not row.partner_only
         and not allows(Requirement(row.constraint), versions[row.package])
     ]
     if broken:
@@ -145,13 +145,11 @@ def _wrong_parts(evidence: Evidence, versions: dict[str, str]) -> list[tuple[str
 
 def _lost_partners(rows: list[Coupling], versions: dict[str, str]) -> list[tuple[str, str, str]]:
     """Return packages whose rule asks for another one beside them that is not installed."""
-    lost: list[tuple[str, str, str]] = []
-    for row in rows:
-        if row.package in versions and row.also:
-            partner = canonicalize_name(re.split(r"[<>=!~\s]", row.also)[0])
-            if partner not in versions:
-                lost.append((row.package, partner, row.reason))
-    return lost
+    return [
+        (row.package, row.also, row.reason)
+        for row in rows
+        if row.also and row.lacks_partner(versions)
+    ]
 
 
 def _rows(versions: dict[str, str]) -> list[Coupling]:

@@ -2,32 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from packaging.utils import canonicalize_name
 
+from envbuild.base.model import BaseFacts
+from envbuild.errors import NoSolutionError
 from envbuild.names import Texts
 from envbuild.resolve.aliases import stand_ins
-from envbuild.resolve.conflict.explain import Problem, mentioned_names, name_of
+from envbuild.resolve.conflict.explain import HEADING, Problem, mentioned_names, name_of
 from envbuild.resolve.couplings import (
     NO_RELEASE,
     Coupling,
     built_for,
     couplings_for,
     extras_for,
+    framework_versions,
     protected_names,
 )
 from envbuild.resolve.model import Request
 from envbuild.resolve.platform import marker_environment
 from envbuild.resolve.requirements import Direct, read_directs
-from envbuild.resolve.stubs import parse_requirements, plan_stubs
+from envbuild.resolve.stubs import Stubs, extras_named, parse_requirements, plan_stubs
 from envbuild.resolve.uv.passes import Task
+
+CUDA_EXTRA = re.compile(r"cu(?:da)?[-_]?(1\d)")
+"""The CUDA version in the name of an extra: cuda11_local, cu12."""
 
 
 def make_task(request: Request, *, built: bool = True, extras: bool = True) -> tuple[Task, Texts]:
-    """Return what is searched for, and notes about what was left out of it.  Raises UsageError.
+    """Return what is searched for, and notes about what was left out of it.
 
+    Raises UsageError, and NoSolutionError for an extra of another CUDA that the base lacks.
     With ``built`` a source-only package is asked for under the name of its wheels for the base's
     CUDA, with ``extras`` packages are asked for with those that carry bounds.
     """
@@ -41,6 +49,7 @@ def make_task(request: Request, *, built: bool = True, extras: bool = True) -> t
     directs, notes = read_directs(
         request.requirements, environment=marker_environment(facts), stubs=stubs
     )
+    _refuse_other_cuda(directs, facts, stubs)
     if built:
         # cupy is source only: its wheels have names of their own, one for each CUDA
         wheels = built_for({direct.name for direct in directs if not direct.extras}, facts, stubs)
@@ -83,6 +92,25 @@ def make_task(request: Request, *, built: bool = True, extras: bool = True) -> t
         keep=keep,
     )
     return task, (*stubs.notes, *notes)
+
+
+def _refuse_other_cuda(directs: Iterable[Direct], facts: BaseFacts, stubs: Stubs) -> None:
+    """Raise NoSolutionError for an extra that the base's release lacks, for another CUDA."""
+    cuda = framework_versions(facts, stubs).get("cuda", "").partition(".")[0]
+    asked = ((one, extra) for one in directs if stubs.hard(one.name) for extra in one.extras)
+    for direct, extra in asked:
+        stub, named = stubs.by_name[direct.name], CUDA_EXTRA.match(extra)
+        known = map(canonicalize_name, extras_named(stub.requires))
+        if not cuda or named is None or named[1] == cuda or canonicalize_name(extra) in known:
+            continue
+        raise NoSolutionError(
+            f"{HEADING}\n- {stub.name} {stub.real} has no extra named {extra}; {stub.holder} CUDA "
+            f"{cuda}",
+            hint=(
+                f"write {direct.name}{direct.specifier} to keep CUDA {cuda}\nor take a base with "
+                f"CUDA {named[1]}"
+            ),
+        )
 
 
 def _by_wheels(direct: Direct, wheels: Mapping[str, str]) -> Direct:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from packaging.requirements import Requirement
 from packaging.version import Version
 
 from envbuild.resolve.aliases import stand_ins
@@ -31,15 +30,17 @@ def broken_couplings(
             public[wanted] = public[real]
     versions = {name: stub.public for name, stub in stubs.by_name.items()} | public
     rows = [
-        row for row in rows_for(set(public), versions, asked) if row.binding and row.package in new
+        row
+        for row in rows_for(set(versions), versions, asked)
+        if row.binding and row.package in new
     ]
-    missing = [
-        row for row in rows if row.package in asked and row.also and row.also not in versions
+    # the bounds of what the base holds are kept to from the beginning
+    about_new = rows_for(set(public), versions, asked)
+    bounds = [row for row in rows if row in about_new and not row.partner_only]
+    broken = [
+        row
+        for row in rows
+        if row.lacks_partner(versions) and (row.partner_only or row.package in asked)
     ]
-    broken = [row for row in rows if row in missing or not _is_kept(row, new)]
+    broken += [row for row in bounds if row not in broken and not row.admits(new[row.package])]
     return tuple([row for row in broken if row.package not in asked] or broken)
-
-
-def _is_kept(row: Coupling, new: Mapping[str, str]) -> bool:
-    specifier = Requirement(row.constraint).specifier
-    return specifier.contains(new[row.package], prereleases=True)
