@@ -430,6 +430,9 @@ def test_build_tools_of_the_base_set_the_limit_where_they_are_newer(
     assert resolve(base("setuptools==80.0"), "setuptools", as_of="2024-09-12").packages == ()
     answer = resolve(base("setuptools==60.0"), "setuptools>=65", as_of="2024-09-12")
     assert versions(answer) == {"setuptools": "70.0"}
+    # the date of a base is no reason to refuse what is asked for by number
+    asked = resolve(base("setuptools==60.0"), "setuptools>=80,<81", as_of="2024-09-12")
+    assert versions(asked) == {"setuptools": "80.0"}
 
 
 def test_build_tool_that_the_framework_pins_keeps_the_date(

@@ -101,7 +101,11 @@ class Passes:
         answer = self._run_passes()
         # build tools know no date at first, for old ones fail in new Pythons; as packages of the
         # answer they do
-        late = [name for name in BUILD_TOOLS if self._too_late(answer.get(name))]
+        late = [
+            name
+            for name in BUILD_TOOLS
+            if self._too_late(answer.get(name)) and not self._asks_for_later(name)
+        ]
         if late:
             self._caps = dict(filter(None, map(self._date_cap, late)))
             self._fresh = tuple(
@@ -157,6 +161,15 @@ class Passes:
         if chosen is None or chosen.from_base or not self.as_of:
             return False
         return any((file.uploaded or "") > self.as_of for file in chosen.files)
+
+    def _asks_for_later(self, name: str) -> bool:
+        """Whether the direct requirements admit no release of a build tool of before the date."""
+        texts = [d.text for d in self.task.problem.directs if d.name == name]
+        try:
+            self.session.newest(*texts or (name,), as_of=self.as_of)
+        except ConflictError:
+            return bool(texts)
+        return False
 
     def _date_cap(self, name: str) -> tuple[str, str] | None:
         """Return (name, constraint) that keeps a build tool to the date, None without release.
