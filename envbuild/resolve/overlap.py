@@ -74,13 +74,15 @@ def find_overlaps(new: Mapping[str, str], stubs: Stubs) -> tuple[FileOverlap, ..
     return tuple(found.values())
 
 
-def describe_overlaps(found: Collection[FileOverlap]) -> str:
-    """Return overlaps in one sentence, of which cuDNN's says most."""
+def describe_overlaps(found: Collection[FileOverlap], new: Mapping[str, str]) -> str:
+    """Return overlaps in one sentence, of which cuDNN's says most, with the new frameworks."""
     first, *rest = sorted(found, key=lambda one: "cudnn" not in one.name)
     more = f" (and {len(rest)} more like it)" if rest else ""
     whose = "the base's " if first.protected else ""
+    beside = [f"{name} {new[name]}" for name in sorted(new) if is_framework(name, greater=True)]
+    came = f" (with {', '.join(beside)})" if beside else ""
     return (
-        f"{first.name} {first.version} would write over files of {whose}{first.other} "
+        f"{first.name} {first.version}{came} would write over files of {whose}{first.other} "
         f"{first.other_version}{more}: libraries of the same names for another CUDA or cuDNN"
     )
 

@@ -175,6 +175,28 @@ def test_what_stands_in_the_way_of_every_release_of_a_line_is_told_first(
     assert others[0] == "- vllm needs torch==2.4.0; the recipe's framework brings torch 2.4.1"
 
 
+def test_two_stacks_of_cuda_are_told_once(
+    lock: Callable[[str], Lock], index: SyntheticIndex
+) -> None:
+    """As accelerate over TensorFlow 2.21 on Python 3.13: with any release of it the same two, told the other way round."""
+    extra = " ; extra == 'and-cuda'"
+    index.wheel("tensorflow", "2.21.0", "2.21.1", requires=(f"nvidia-cudnn-cu12>=9.3{extra}",))
+    index.wheel("nvidia-cudnn-cu12", "9.28")
+    index.wheel("nvidia-cudnn-cu13", "9.26")
+    index.wheel("torch", "2.12.0", requires=("nvidia-cudnn-cu13",))
+    index.wheel("accelerate", "1.0", requires=("torch>=2",))
+    recipe = (
+        '{}framework = "tensorflow[and-cuda]==2.21.*"\n[python]\ndependencies = ["accelerate"]\n'
+    )
+    with pytest.raises(NoSolutionError) as caught:
+        lock(recipe.format(BASE))
+    first, *others = caught.value.what.splitlines()[1:]
+    assert first.startswith(
+        "- nvidia-cudnn-cu13 9.26 (with torch 2.12.0) would write over files of nvidia-cudnn-cu12 9.28"
+    )
+    assert not any("would write over files of nvidia-cudnn-cu13" in line for line in others)
+
+
 def test_a_pin_outside_the_line_of_the_framework_is_told_alone(
     lock: Callable[[str], Lock], index: SyntheticIndex
 ) -> None:

@@ -48,8 +48,8 @@ def test_a_release_with_another_cuda_is_refused(index: SyntheticIndex, resolve: 
     index.wheel("nvidia-cudnn-cu11", "8.5.0.96")
     error = error_of(resolve, JAX, "torch")
     assert (
-        "- nvidia-cudnn-cu11 8.5.0.96 would write over files of the base's nvidia-cudnn-cu12 9.6.0.74: libraries of the "
-        "same names for another CUDA or cuDNN"
+        "- nvidia-cudnn-cu11 8.5.0.96 (with torch 2.0.1) would write over files of the base's nvidia-cudnn-cu12 "
+        "9.6.0.74: libraries of the same names for another CUDA or cuDNN"
     ) in error.what
 
 

@@ -24,6 +24,7 @@ from envbuild.resolve.conflict.explain import put_reason_first, reasons_of
 from envbuild.resolve.dates import default_as_of
 from envbuild.resolve.framework import with_framework
 from envbuild.resolve.model import Request, Resolution, Resolver
+from envbuild.resolve.overlap import CUDA_WHEEL
 
 
 def resolve_framework(
@@ -94,10 +95,16 @@ def refuse_line(
     """
     about = f"needs {canonicalize_name(Requirement(line).name)}"
     reasons = [reason for reason in reasons_of(every) if about not in reason] if every else []
-    if not reasons or reasons[0] in first.what:
+    if not reasons or reasons[0] in first.what or _names_the_same_cuda(reasons[0], first.what):
         return first
     reason = f"with any release of {line}: {reasons[0]}"
     return NoSolutionError(put_reason_first(first, reason), hint=first.hint)
+
+
+def _names_the_same_cuda(reason: str, said: str) -> bool:
+    """Whether a reason is about CUDA wheels that a refusal names already, the other way round."""
+    wheels = set(CUDA_WHEEL.findall(reason))
+    return bool(wheels) and wheels <= set(CUDA_WHEEL.findall(said))
 
 
 def require_framework(recipe: Recipe, facts: BaseFacts, brought: Collection[str]) -> None:

@@ -204,14 +204,15 @@ class UvResolver:
         """
         answer = self._search_by_majors(session, task)
         problem = task.problem
-        found = find_overlaps(new_versions(answer.chosen), problem.stubs)
+        new = new_versions(answer.chosen)
+        found = find_overlaps(new, problem.stubs)
         if not found:
             return answer
         rows = tuple(overlap.row for overlap in found)
         try:
             other = self._search_apart(session, bound_by(task, rows))
         except ConflictError as conflict:
-            conflict.first_reasons = (describe_overlaps(found), *conflict.first_reasons)
+            conflict.first_reasons = (describe_overlaps(found, new), *conflict.first_reasons)
             conflict.couplings = (*rows, *conflict.couplings)
             raise
         back = older_directs(answer, other)
@@ -219,7 +220,7 @@ class UvResolver:
             return other
         fits = " ".join(f"{name}=={other.chosen[name].version}" for name in back)
         raise NoSolutionError(
-            f"{HEADING}\n- {describe_overlaps(found)}",
+            f"{HEADING}\n- {describe_overlaps(found, new)}",
             hint=(
                 f"ask for {fits}, which has no such files\nor make an image of its own for "
                 f"{', '.join(back)}"
