@@ -757,6 +757,18 @@ def test_package_that_does_not_exist(index: SyntheticIndex, resolve: Resolve) ->
     )
 
 
+def test_a_release_that_the_index_lacks_is_named(index: SyntheticIndex, resolve: Resolve) -> None:
+    """As jax[tpu] 0.4.38, whose libtpu-nightly lies elsewhere, and torch==2.3.1+cpu."""
+    index.wheel("libtpu", "0.1")
+    index.wheel("jax", "0.4.38", requires=("libtpu==0.0.5+nightly",))
+    said = error_of(resolve, base(), "jax").what.splitlines()
+    assert said[1] == "- the index has no libtpu==0.0.5+nightly"
+    assert (
+        error_of(resolve, base(), "jax==0.5+cpu").what.splitlines()[1]
+        == "- the index has no jax==0.5+cpu"
+    )
+
+
 def test_package_for_a_newer_python(index: SyntheticIndex, resolve: Resolve) -> None:
     index.wheel("numpy", "2.2.0", python=">=3.10")
     error = error_of(resolve, base(python="3.8.10", glibc="2.31"), "numpy==2.2.0")

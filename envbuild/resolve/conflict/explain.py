@@ -33,6 +33,7 @@ DEPENDS = re.compile(rf"({TERM}) depends? on (?:one of:\s+)?({TERM})")
 PYTHON = re.compile(rf"does not satisfy Python(\S+) and ({TERM}) depends on Python")
 MISSING = re.compile(rf"({NAME}) was not found in the package registry")
 NO_RELEASE = re.compile(rf"there are no versions of ({NAME})(?![\w\[=<>!~.-])")
+NO_VERSION = re.compile(rf"there is no version of ({TERM}) and ")
 BROKEN = re.compile(rf"({TERM}) has (?:an invalid package format|invalid metadata)")
 NO_PAGE = re.compile(
     r"unexpected JSON|unexpected HTML|Unsupported `Content-Type`|Could not parse absolute URL|invalid URL",
@@ -317,13 +318,14 @@ def clashes_of(conflict: ConflictError, problem: Problem) -> Iterable[Clash]:
 def _other_reasons(conflict: ConflictError, problem: Problem) -> Iterable[str]:
     """Yield the other clauses that a person can act on, the strongest first."""
     text = conflict.text
-    for name in MISSING.findall(text):
-        yield f"{name} is not on the index"
-    for name in empty_pages(conflict):
-        yield f"the index offers no release of {name} at all"
+    yield from (f"{name} is not on the index" for name in MISSING.findall(text))
+    yield from (f"the index offers no release of {name} at all" for name in empty_pages(conflict))
     yield from _withdrawn_releases(text)
-    for package in BROKEN.findall(text):
-        yield f"what the index offers as {package} is no package"
+    yield from (f"what the index offers as {one} is no package" for one in BROKEN.findall(text))
+    # of the base's own the clashes tell, of younger ones the date
+    known = {*problem.stubs.by_name, *conflict.filtered}
+    lacking = (term for term in NO_VERSION.findall(text) if name_of(term) not in known)
+    yield from (f"the index has no {term}" for term in lacking)
     for wanted, package in PYTHON.findall(text):
         yield (
             f"{plain_text(package, problem.stubs)} needs Python {wanted.rstrip(',')}; the base has "
