@@ -318,9 +318,13 @@ def test_variables_of_a_definition_are_those_of_the_image(tmp_path: Path) -> Non
     assert "hf_abc" not in comments(folder)
 
 
-@pytest.mark.parametrize("target", ["/app", "/app/", "."])
-def test_what_a_dockerfile_runs_on_the_project_s_files_is_told(target: str, tmp_path: Path) -> None:
-    lines = f"WORKDIR /app\nCOPY . {target}\nRUN chmod -R 777 config\nWORKDIR /opt/x\nRUN touch a\n"
+@pytest.mark.parametrize(
+    ("workdir", "target"), [("/app", "/app"), ("/app", "/app/"), ("/app", "."), ("app", ".")]
+)
+def test_what_a_dockerfile_runs_on_the_project_s_files_is_told(
+    workdir: str, target: str, tmp_path: Path
+) -> None:
+    lines = f"WORKDIR {workdir}\nCOPY . {target}\nRUN chmod -R 777 config\nWORKDIR /opt/x\nRUN touch a\n"
     text = "FROM python:3.11\nRUN apt-get install -y google-cloud-sdk sox\n" + lines
     made = drafted(write(tmp_path, {"Dockerfile": text, "train.py": "import numpy\n"})).recipe
     assert made.system.packages == ("sox",)
