@@ -97,18 +97,22 @@ def make_task(request: Request, *, built: bool = True, extras: bool = True) -> t
 def _refuse_other_cuda(directs: Iterable[Direct], facts: BaseFacts, stubs: Stubs) -> None:
     """Raise NoSolutionError for an extra that the base's release lacks, for another CUDA."""
     cuda = framework_versions(facts, stubs).get("cuda", "").partition(".")[0]
-    asked = ((one, extra) for one in directs if stubs.hard(one.name) for extra in one.extras)
-    for direct, extra in asked:
-        stub, named = stubs.by_name[direct.name], CUDA_EXTRA.match(extra)
-        known = map(canonicalize_name, extras_named(stub.requires))
-        if not cuda or named is None or named[1] == cuda or canonicalize_name(extra) in known:
+    for direct in directs:
+        if not cuda or not stubs.hard(direct.name):
+            continue
+        stub = stubs.by_name[direct.name]
+        known = set(map(canonicalize_name, extras_named(stub.requires)))
+        named = {extra: CUDA_EXTRA.match(extra) for extra in direct.extras}
+        asked = {extra: found[1] for extra, found in named.items() if found and found[1] != cuda}
+        lacking = next((extra for extra in asked if canonicalize_name(extra) not in known), None)
+        if lacking is None:
             continue
         raise NoSolutionError(
-            f"{HEADING}\n- {stub.name} {stub.real} has no extra named {extra}; {stub.holder} CUDA "
+            f"{HEADING}\n- {stub.name} {stub.real} has no extra named {lacking}; {stub.holder} CUDA "
             f"{cuda}",
             hint=(
                 f"write {direct.name}{direct.specifier} to keep CUDA {cuda}\nor take a base with "
-                f"CUDA {named[1]}"
+                f"CUDA {asked[lacking]}"
             ),
         )
 
