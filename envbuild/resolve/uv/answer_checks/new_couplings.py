@@ -37,10 +37,7 @@ def broken_couplings(
     # the bounds of what the base holds are kept to from the beginning
     about_new = rows_for(set(public), versions, asked)
     bounds = [row for row in rows if row in about_new and not row.partner_only]
-    broken = [
-        row
-        for row in rows
-        if row.lacks_partner(versions) and (row.partner_only or row.package in asked)
-    ]
+    alone = [row for row in rows if row.lacks_partner(versions)]
+    broken = [row for row in alone if row.partner_only or row.package in asked]
     broken += [row for row in bounds if row not in broken and not row.admits(new[row.package])]
     return tuple([row for row in broken if row.package not in asked] or broken)
