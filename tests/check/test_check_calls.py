@@ -295,7 +295,7 @@ SICK = {
     ),
     "what an object answers, and takes no call": (
         "store = parts.Store()\nbooks = store.books\nprint(books.count())",
-        "'Shelf' object is not callable",
+        "'Shelf' object is not callable: it has no method 'count'",
     ),
     "what no class below has": (
         "kind = parts.make(1)\nkind.old()",

@@ -45,6 +45,7 @@ BREAKING = (
         "2 strips the texts of documentation, which some packages work with; 1 does not",
     ),
     ("PYTHONWARNINGS", "error", r"^\w*Warning\b", "it makes an error of every warning"),
+    ("PYOPENGL_PLATFORM", "osmesa", "attribute 'gl[A-Z]", "libOSMesa is not in the image"),
 )
 """Variables of an image, what they have in them, what an import says then, and why."""
 OLD_PYTHON = re.compile(
@@ -244,10 +245,9 @@ def _cure_of_two(evidence: Evidence, module: str, lacking: str) -> str:
 
     Which of the two is too old no message tells; the newest of both go together.
     """
-    found = evidence.installed
     asks = holder_of(evidence, module)
     other = likely_distribution(lacking)
-    dist = found.dist(other)
+    dist = evidence.installed.dist(other)
     if dist is None or other == asks:
         return (
             f"{asks} does not go with the package whose name it misses: put "

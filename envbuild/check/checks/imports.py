@@ -28,7 +28,7 @@ from envbuild.store.units import count_noun
 
 UNFIT = re.compile(
     r"^TypeError: \w+\(\) (?:got|missing|too|multiple)|\(\) (?:does nothing but raise|refuses)"
-    r"|^(?:Attribute|Type)Error: (?:'[\w.]+' object (?:has|is) no|.{1,80}? was removed)"
+    r"|^(?:Attribute|Type)Error: (?:'(?!None)[\w.]+' object (?:has|is) no|.{1,80}? was removed)"
 )
 """What the probe says of a call, or of an object, that the installed release does not take or have."""
 

@@ -52,7 +52,8 @@ def follow_steps(module, wanted):
             return describe_lack(kinds[0].__name__, name)
         answer = find_answer(kinds[0], name) if made and len(kinds) == 1 else None
         if answer is not None and called:
-            return describe_lack(answer.__name__, "__call__") if refuses_calls(answer) else None
+            said = "'%s' object is not callable: it has no method '%s'" % (answer.__name__, name)
+            return TypeError(said) if refuses_calls(answer) else None
         if answer is not None:
             part, made = answer, "any"
             continue
@@ -76,7 +77,6 @@ IMPLICIT = {
     "__iter__": "is not iterable",
     "__getitem__": "is not subscriptable",
     "__len__": "has no len()",
-    "__call__": "is not callable",
 }
 
 
