@@ -88,6 +88,9 @@ def test_an_extra_for_another_cuda_that_the_base_lacks_is_refused(
         "- jax 0.4.30 has no extra named cuda11_local; the base holds CUDA 12"
     )
     assert error.hint == "write jax>=0.4 to keep CUDA 12\nor take a base with CUDA 11"
+    chosen = {"framework": "jax[cuda12]==0.4.30", "protect": ("jax",)}
+    error = error_of(resolve, base("jax==0.4.30"), "jax[cuda11_local]", **chosen)
+    assert error.what.endswith("; the recipe's framework brings CUDA 12")
     assert resolve(held, "jax[cuda12_local]").notes == (
         "jax 0.4.30 (in the base) has no extra named cuda12-local: nothing is added for it",
     )

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from envbuild.base.model import BaseFacts
 from envbuild.errors import NoSolutionError
 from envbuild.names import Texts
 from envbuild.resolve.aliases import stand_ins
@@ -49,7 +49,7 @@ def make_task(request: Request, *, built: bool = True, extras: bool = True) -> t
     directs, notes = read_directs(
         request.requirements, environment=marker_environment(facts), stubs=stubs
     )
-    _refuse_other_cuda(directs, facts, stubs)
+    _refuse_other_cuda(directs, stubs, _base_cuda(request, stubs))
     if built:
         # cupy is source only: its wheels have names of their own, one for each CUDA
         wheels = built_for({direct.name for direct in directs if not direct.extras}, facts, stubs)
@@ -94,9 +94,16 @@ def make_task(request: Request, *, built: bool = True, extras: bool = True) -> t
     return task, (*stubs.notes, *notes)
 
 
-def _refuse_other_cuda(directs: Iterable[Direct], facts: BaseFacts, stubs: Stubs) -> None:
+def _base_cuda(request: Request, stubs: Stubs) -> str:
+    """Return the major version of CUDA: the base's, else by the extra of a chosen framework."""
+    held = framework_versions(request.facts, stubs).get("cuda", "").partition(".")[0]
+    chosen = Requirement(request.framework).extras if request.framework else ()
+    named = [CUDA_EXTRA.match(extra) for extra in sorted(chosen)]
+    return held or next((found[1] for found in named if found), "")
+
+
+def _refuse_other_cuda(directs: Iterable[Direct], stubs: Stubs, cuda: str) -> None:
     """Raise NoSolutionError for an extra that the base's release lacks, for another CUDA."""
-    cuda = framework_versions(facts, stubs).get("cuda", "").partition(".")[0]
     for direct in directs:
         if not cuda or not stubs.hard(direct.name):
             continue
