@@ -35,8 +35,10 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from envbuild.base.facts import load_facts
+from envbuild.context import open_context
 from envbuild.data.package_tables import load_aliases
 from envbuild.net.index import index_url
+from envbuild.progress import Silent
 from envbuild.resolve.couplings import protected_names
 from envbuild.run import Command, LocalRunner, Result
 from envbuild.settings import load_settings
@@ -47,7 +49,7 @@ CASES = HERE.parent / "tests" / "resolve" / "cases"
 RUN = LocalRunner()
 SETTINGS = load_settings()
 UV = uv_program(SETTINGS)
-INDEX = index_url(SETTINGS, RUN)
+INDEX = index_url(open_context(SETTINGS, RUN, Silent()))
 LEARNT = ("answers", "locks", "metadata", "stubs")
 """Folders of a store that hold what was learnt of Python's index."""
 LONGEST = 150.0

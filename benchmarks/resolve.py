@@ -32,9 +32,11 @@ from packaging.version import Version
 
 from envbuild.base.facts import load_facts
 from envbuild.base.model import BaseFacts
+from envbuild.context import open_context
 from envbuild.net.fetch import ask_sizes
 from envbuild.net.index import index_url
 from envbuild.net.web import make_client
+from envbuild.progress import Silent
 from envbuild.resolve.couplings import protected_names
 from envbuild.resolve.platform import python_minor, uv_platform
 from envbuild.resolve.uv.query import CACHE_CONTROL
@@ -49,7 +51,7 @@ CASES = Path(__file__).resolve().parent.parent / "tests" / "resolve" / "cases"
 RUN = LocalRunner()
 SETTINGS = load_settings()
 UV = uv_program(SETTINGS)
-INDEX = index_url(SETTINGS, RUN)
+INDEX = index_url(open_context(SETTINGS, RUN, Silent()))
 GPU = re.compile(
     r"nvidia-(?!ml-py).*|cuda-.*|torch|triton|tensorflow(-gpu|-cpu)?|jaxlib|cupy(-cuda.*)?|jax-cuda.*"
 )

@@ -16,7 +16,9 @@ from typing import Any
 import yaml
 from packaging.version import InvalidVersion, Version
 
+from envbuild.context import open_context
 from envbuild.net.index import index_url, make_client, read_links
+from envbuild.progress import Silent
 from envbuild.run import LocalRunner
 from envbuild.settings import load_settings
 from envbuild.toml import quote, write_value
@@ -72,10 +74,10 @@ KEYS = ("python", "distro", "cuda", "cudnn", "driver", "status", "source", "defe
 def wheel_rows(framework: str) -> list[dict[str, Any]]:
     """Return one row for each release line, with the Python versions it has wheels for."""
     project, requirement, first = LINES[framework]
-    settings, runner = load_settings(), LocalRunner()
+    context = open_context(load_settings(), LocalRunner(), Silent())
     found: dict[str, set[str]] = {}
-    with make_client(settings) as client:
-        for link in read_links(index_url(settings, runner), project, client):
+    with make_client(context.settings) as client:
+        for link in read_links(index_url(context), project, client):
             match = re.fullmatch(
                 r"[^-]+-([^-]+)(?:-\d+)?-cp(\d)(\d+)-[^-]+-(?:many)?linux[\w.]*x86_64\.whl",
                 link.file,
