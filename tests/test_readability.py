@@ -112,14 +112,14 @@ LIMITS: list[tuple[Callable[[], float], float]] = [
     (double_comprehensions, 4),
     (knotted_statements, 9),
     (many_parameters, 6),  # all of them click's commands: a parameter an option
-    (one_word_names, 24),
+    (one_word_names, 23),
     (shared_class_names, 6),
-    (late_imports, 90),
-    (wide_lines, 480),
+    (late_imports, 89),
+    (wide_lines, 472),
     # programs in strings are files now, and what schedulers can do is data: their lines, which had
     # few expressions, count no more
-    (expressions_per_line, 4.445),
-    (code_lines, 61_000),
+    (expressions_per_line, 4.4421),
+    (code_lines, 59_420),
 ]
 """What was reached; a limit only goes down."""
 
