@@ -40,15 +40,17 @@ def read_pip_option(path: Path, option: str) -> str | None:
 
     Raises UsageError for a file that cannot be read.
     """
+    try:
+        text = path.read_text("utf-8", "replace") if path.is_file() else ""
+    except OSError as error:
+        raise UsageError(f"cannot be read: {error.strerror}", where=path) from error
+    if not text:
+        return None
     import configparser  # late: most machines have no such file
 
     parser = configparser.RawConfigParser()
     try:
-        if not path.is_file():
-            return None
-        parser.read_string(path.read_text("utf-8", "replace"), source=str(path))
-    except OSError as error:
-        raise UsageError(f"cannot be read: {error.strerror}", where=path) from error
+        parser.read_string(text, source=str(path))
     except configparser.Error as error:
         what = f"is not a configuration file of pip: {error.message.splitlines()[0]}"
         raise UsageError(what, where=path) from error

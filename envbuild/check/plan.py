@@ -171,11 +171,6 @@ def imports_request(
             entries.append(entry)
     frameworks = [item.module for item in _candidates(expected)]
     lines = [row for row in load_import_lines().line if gpu or not row.gpu]
-    rows = load_removed().removed
-    removed = {row.holder: row.names for row in rows}
-    made: dict[str, str] = {}
-    for row in rows:
-        made |= dict.fromkeys(row.made, row.holder)
     return ProbeRequest(
         name="import_probe",
         parameters={
@@ -188,14 +183,22 @@ def imports_request(
             "found": found,
             "calls": calls,
             "lines": msgspec.to_builtins(lines),
-            "removed": removed,
-            "made": made,
+            **_removed_methods(),
             "limit": IMPORT_SECONDS,
         },
         parts=(*IMPORT_PARTS, "stub_driver") if stub else IMPORT_PARTS,
         limit=IMPORT_SECONDS * (len(expected.direct) + len(expected.imports) + len(used) + 2)
         + 30.0,
     )
+
+
+def _removed_methods() -> dict[str, object]:
+    """Return the methods that classes had once, and the class of what functions make."""
+    rows = load_removed().removed
+    made: dict[str, str] = {}
+    for row in rows:
+        made |= dict.fromkeys(row.made, row.holder)
+    return {"removed": {row.holder: row.names for row in rows}, "made": made}
 
 
 def _calls_of(entry: EntryPoint, needed: Iterable[Name]) -> list[str]:

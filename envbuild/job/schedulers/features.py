@@ -11,7 +11,7 @@ from envbuild.data.tables import TableRow, table_loader
 from envbuild.names import Texts
 
 Cause = Literal["account", "limit", "queue-limit", "array", "queue", "node", "resource", "silent"]
-"""Why a job is refused; submit.py has the words for each."""
+"""Why a job is refused; data/refusals.toml has the words for each."""
 
 
 class HomeStart(TableRow, frozen=True, kw_only=True):

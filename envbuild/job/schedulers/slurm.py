@@ -172,13 +172,14 @@ def _read_queue(result: Result, job: str) -> Status | None:  # noqa: ARG001
     # tasks of an array that have ended are shown beside those that wait
     if all(state in STATES.queued for _, state, _, _ in rows):
         reason = rows[0][2]
-        reason = "" if reason == "None" else reason
-        return Status(
-            phase="queued",
-            reason=STATES.waiting.get(reason, reason),
-            stuck=reason in STATES.waiting,
-        )
+        return _queued("" if reason == "None" else reason)
     return None
+
+
+def _queued(reason: str) -> Status:
+    """Return the state of a job that waits; for a reason of the table it waits for ever."""
+    known = STATES.waiting.get(reason)
+    return Status(phase="queued", reason=known or reason, stuck=known is not None)
 
 
 def _read_accounting(result: Result, job: str) -> Status | None:  # noqa: ARG001
@@ -218,11 +219,7 @@ def _merged(rows: list[list[str]]) -> Status:
 def _status(state: str, exit_code: str, reason: str, node: str) -> Status:
     word = state.split(maxsplit=1)[0].rstrip("+") if state else ""  # "CANCELLED by 1000"
     if word in STATES.queued:
-        return Status(
-            phase="queued",
-            reason=STATES.waiting.get(reason, reason),
-            stuck=reason in STATES.waiting,
-        )
+        return _queued(reason)
     if word in STATES.running or word in STATES.halted:
         return Status(phase="running", reason=STATES.halted.get(word, ""), node=node)
     codes = re.fullmatch(r"(\d{1,9}):(\d{1,9})", exit_code)

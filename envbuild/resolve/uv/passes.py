@@ -165,10 +165,12 @@ class Passes:
     def _asks_for_later(self, name: str) -> bool:
         """Whether the direct requirements admit no release of a build tool of before the date."""
         texts = [d.text for d in self.task.problem.directs if d.name == name]
+        if not texts:
+            return False
         try:
-            self.session.newest(*texts or (name,), as_of=self.as_of)
+            self.session.newest(*texts, as_of=self.as_of)
         except ConflictError:
-            return bool(texts)
+            return True
         return False
 
     def _date_cap(self, name: str) -> tuple[str, str] | None:
