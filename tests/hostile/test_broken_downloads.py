@@ -237,8 +237,9 @@ def server() -> Iterator[BrokenServer]:
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give up after seconds, where an honest server gets minutes."""
+def impatient() -> Iterator[pytest.MonkeyPatch]:
+    """Give up after seconds, where an honest server gets minutes; undone, the minutes are back."""
+    patch = pytest.MonkeyPatch()
     for module, name, value in (
         (web, "FIRST_PAUSE", 0.005),
         (web, "TRIES", 2),
@@ -252,12 +253,19 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
         (git_sources, "SECONDS", 2.0),
         (shelf_git, "SECONDS", 2.0),
     ):
-        monkeypatch.setattr(module, name, value)
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        patch.setattr(module, name, value)
+    yield patch
+    patch.undo()
 
 
 @pytest.fixture
-def context(user_settings: Settings, server: BrokenServer, tmp_path: Path) -> Context:
+def context(
+    user_settings: Settings,
+    server: BrokenServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Context:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     # channels are read in another process, which has the file alone
     config = tmp_path / "config.toml"
     config.write_text(f'[channels]\nlab = "{server.url}/lab"\n')
@@ -293,7 +301,13 @@ def half_written(folder: Path, bodies: list[bytes]) -> list[Path]:
     return found
 
 
-def broken_off(made: Kind, fault: Fault, server: BrokenServer, context: Context) -> None:
+def broken_off(
+    made: Kind,
+    fault: Fault,
+    server: BrokenServer,
+    context: Context,
+    impatient: pytest.MonkeyPatch,
+) -> None:
     """Fetch from a server that fails, then from the same one mended."""
     server.fault, server.broken = fault, made.broken
     with pytest.raises(NetworkError) as caught:
@@ -304,16 +318,22 @@ def broken_off(made: Kind, fault: Fault, server: BrokenServer, context: Context)
     bodies = [body for path, (_, body) in server.files.items() if path.endswith(made.broken)]
     assert half_written(context.store.root, bodies) == []
     server.fault = None
+    impatient.undo()
     made.fetch(context)
 
 
-@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("name", KINDS)
 def test_it_is_told_keeps_no_half_and_goes_on(
-    name: str, fault: Fault, server: BrokenServer, context: Context, tmp_path: Path
+    name: str,
+    fault: Fault,
+    server: BrokenServer,
+    context: Context,
+    tmp_path: Path,
+    *,
+    impatient: pytest.MonkeyPatch,
 ) -> None:
-    broken_off(KINDS[name](server, tmp_path), fault, server, context)
+    broken_off(KINDS[name](server, tmp_path), fault, server, context, impatient)
 
 
 @pytest.fixture
@@ -336,15 +356,20 @@ def mirror(
 
 @pytest.mark.live
 @needs("apt-get", "dpkg-deb", "gpg", "gpgv", "gpgconf")
-@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("broken", ["/Packages", "/InRelease"])
 def test_lists_of_debian(
-    broken: str, fault: Fault, mirror: str, server: BrokenServer, context: Context
+    broken: str,
+    fault: Fault,
+    mirror: str,
+    server: BrokenServer,
+    context: Context,
+    *,
+    impatient: pytest.MonkeyPatch,
 ) -> None:
     made = Kind(
         broken=broken,
         named=mirror,
         fetch=lambda context: apt.read_lists("bookworm", context, SilentStage()),
     )
-    broken_off(made, fault, server, context)
+    broken_off(made, fault, server, context, impatient)

@@ -29,7 +29,7 @@ PIECE = 15 * limits.MIB
 
 def git(repository: Path, *arguments: str, stdin: str | None = None) -> str:
     argv = ("git", "-C", str(repository), "-c", "user.name=a", "-c", "user.email=a@lab.invalid")
-    command = Command(argv=(*argv, *arguments), stdin=stdin, timeout=60)
+    command = Command(argv=(*argv, *arguments), stdin=stdin, timeout=600)
     return LocalRunner()(command).stdout.strip()
 
 

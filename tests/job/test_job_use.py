@@ -87,18 +87,18 @@ def test_processor_and_memory_of_a_command(run: Run) -> None:
 @needs("cc")
 def test_a_gpu_of_others_is_not_the_jobs(run: Run) -> None:
     """The driver shows process 1 on the card: no process of the job; the card is the job's alone."""
-    use, told = run("import time; time.sleep(2.2)", 0.5, 1, 0, 0, 0, 1)
+    use, told = run("import time; time.sleep(6)", 0.5, 1, 0, 0, 0, 1)
     assert (use["gpus_used"], use["gpu_busy"]) == (0, 87.0)
     assert "envbuild: no process of this job has come to a GPU in 1 s" in told
     # of a node's two cards without a fence, those of others do not count
-    use, _ = run("import time; time.sleep(1.2)", 0.5, 300, 0, 0, 0, 1, FAKE_COUNT="2")
+    use, _ = run("import time; time.sleep(4)", 0.5, 300, 0, 0, 0, 1, FAKE_COUNT="2")
     assert (use["gpus_used"], use["gpu_busy"]) == (0, None)
 
 
 @needs("cc")
 def test_an_idle_gpu_is_told_of_once(run: Run) -> None:
     """Without FAKE_PID the driver names whoever asks: the sampler itself is no process of the job."""
-    command = "import time; time.sleep(3)"
+    command = "import time; time.sleep(6)"
     use, told = run(command, 0.3, 0.9, 0, 0, 0, 1, FAKE_BUSY="0", CUDA_VISIBLE_DEVICES="0")
     assert use["gpu_busy"] == 0.0
     assert told.count("has come to a GPU") == 1
@@ -123,7 +123,7 @@ def test_gpus_that_cannot_be_measured_are_told(
     variables: dict[str, str], told: str, run: Run
 ) -> None:
     """The rest is measured all the same, and nobody is blamed for a GPU that nobody saw."""
-    use, said = run("import time; time.sleep(1.5)", 0.3, 0.5, 60, 2, 1024, 1, **variables)
+    use, said = run("import time; time.sleep(4)", 0.3, 0.5, 60, 2, 1024, 1, **variables)
     assert f"GPU not measured: {told}" in said
     assert use["gpu_busy"] is None
     assert number(use["memory"]) > 0

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from envbuild import limits
 from envbuild.net import download, fetch, parallel, web
 from envbuild.settings import Settings
 from envbuild.store.layout import Store
-from tests.store.server import Server, serving
+from tests.store.server import Page, Server, serving
 
 
 @pytest.fixture
@@ -48,7 +49,13 @@ def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give up silent and dripping connections after a blink: only for tests of just that."""
-    monkeypatch.setattr(web, "READ_SECONDS", 0.2)
-    monkeypatch.setattr(download, "STALL_SECONDS", 0.2)
+def lose_patience(monkeypatch: pytest.MonkeyPatch) -> Callable[[Page], None]:
+    """Let silent and dripping pages be given up after a blink; others get their time on a busy machine."""
+
+    def lose(page: Page) -> None:
+        if page.hang or page.drip:
+            monkeypatch.setattr(web, "READ_SECONDS", 0.2)
+            monkeypatch.setattr(download, "STALL_SECONDS", 0.2)
+            monkeypatch.setattr(limits, "ANSWER_SECONDS", 1.0)
+
+    return lose

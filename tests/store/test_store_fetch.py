@@ -304,10 +304,16 @@ def test_an_index_that_lists_another_content_is_an_integrity_error(
         (Page(body=BODY, drip=(10, 0.05), ranges=False), "sent only ", 3),
     ],
 )
-@pytest.mark.usefixtures("impatient")
 def test_faults_that_stay_are_network_errors(
-    server: Server, get: Fetch, page: Page, text: str, requests: int
+    server: Server,
+    get: Fetch,
+    page: Page,
+    text: str,
+    requests: int,
+    *,
+    lose_patience: Callable[[Page], None],
 ) -> None:
+    lose_patience(page)
     item = server.offer(WHEEL, BODY)
     server.pages[f"/files/{WHEEL}"] = page
     error = _failure(get, item, NetworkError)

