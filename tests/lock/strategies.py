@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from string import ascii_lowercase, digits
 from typing import Literal
 
 from hypothesis import strategies as st
@@ -19,11 +20,21 @@ from envbuild.lock.model import (
     PythonPackage,
 )
 
-HEX = "0123456789abcdef"
-sha256 = st.text(HEX, min_size=64, max_size=64)
+# numbers and short texts: drawing 64 characters, or from a pattern, took a minute of every run
+sha256 = st.integers(0, 2**256 - 1).map("{:064x}".format)
 digest = sha256.map("sha256:{}".format)
-name = st.from_regex(r"[a-z][a-z0-9]{0,8}(-[a-z0-9]{1,4})?", fullmatch=True)
-version = st.from_regex(r"[0-9]{1,3}(\.[0-9]{1,3}){0,3}(\+[a-z0-9]{1,4})?", fullmatch=True)
+word = st.text(ascii_lowercase + digits, min_size=1, max_size=4)
+name = st.builds(
+    "{}{}{}".format,
+    st.sampled_from(ascii_lowercase),
+    st.text(ascii_lowercase + digits, max_size=8),
+    st.just("") | word.map("-{}".format),
+)
+version = st.builds(
+    "{}{}".format,
+    st.lists(st.text(digits, min_size=1, max_size=3), min_size=1, max_size=4).map(".".join),
+    st.just("") | word.map("+{}".format),
+)
 size = st.integers(0, 2**40 - 1)
 text = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cf")), max_size=30)
 group: st.SearchStrategy[Literal["framework", "project", "build"]] = st.sampled_from(
