@@ -325,7 +325,8 @@ def keystores(_: Path) -> list[bytes]:
 def read_login(path: Path) -> None:
     environment = {"REGISTRY_AUTH_FILE": str(path), "NETRC": str(path), "HOME": str(path.parent)}
     settings = load_settings(environment, path.parent)
-    find_credentials("x.invalid", context_for(settings, ScriptedRunner({})))
+    helper = ScriptedRunner({"docker-credential-": (0, text_of(path), "")})
+    find_credentials("x.invalid", context_for(settings, helper))
     read_netrc(settings)
 
 

@@ -96,6 +96,10 @@ FOUND: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
         "scheduler",
         lambda sound: b'{"Jobs": {"77": []}}' if sound.startswith(b"{") else sound,
     ),
+    "a login whose letters are none of base64": (
+        "logins",
+        lambda sound: re.sub(rb'"auth": "\w', b'"auth": "\xd0\xb0', sound),
+    ),
 }
 """What fuzzing found: the parser, and what makes the input out of each sound one."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -107,7 +106,7 @@ def _from_entry(entry: Mapping[str, Any], path: Path) -> Credentials | None:
         user, colon, password = (
             base64.b64decode(str(entry.get("auth", "")), validate=True).decode().partition(":")
         )
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:  # no base64, or no text
         return None
     return (
         Credentials(user=user, password=password.rstrip("\0"), origin=str(path)) if colon else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import posixpath
+import re
 import warnings
 import zipfile
 from collections.abc import Iterable
@@ -37,6 +38,8 @@ LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 """What str.splitlines takes for the end of a line, by which RECORD is read."""
 SPARE_ROWS = 1000
 """Rows of a RECORD for what is no file of the wheel."""
+ENTRY_POINTS, SCRIPT_SECTIONS = "entry_points.txt", ("[console_scripts]", "[gui_scripts]")
+COMMAND = re.compile(r"[^=]+=\s*[\w.]+\s*:\s*[\w.]+\s*(\[.*\]\s*)?")
 
 
 def unpack_wheel(
@@ -58,7 +61,6 @@ def unpack_wheel(
 
 
 def _install_wheel(raw: BinaryIO, name: str, scheme: Scheme, writer: PartWriter, size: int) -> None:
-
     # what was hashed is what is read: the same open file, not the name once more
     with open_zip(raw) as archive, warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -66,6 +68,8 @@ def _install_wheel(raw: BinaryIO, name: str, scheme: Scheme, writer: PartWriter,
         _require_sizes(archive, size)
         source = WheelFile(archive)
         _require_schemes(archive, source.data_dir)
+        if ENTRY_POINTS in source.dist_info_filenames:
+            _require_commands(source.read_dist_info(ENTRY_POINTS), source.dist_info_dir)
         install(
             source, _make_destination(source.distribution, scheme, writer), {"INSTALLER": INSTALLER}
         )
@@ -102,6 +106,20 @@ def _require_schemes(archive: zipfile.ZipFile, folder: str) -> None:
         like = info.filename.startswith(folder) and not info.is_dir()
         if like and (below == info.filename or "/" not in below):
             raise IntegrityError(f"{info.filename} lies in no scheme of {folder}")
+
+
+def _require_commands(text: str, folder: str) -> None:
+    """Raise IntegrityError for a line that gives a command and names no function.
+
+    installer asserts it, and says neither file nor line.
+    """
+    section = ""
+    for number, line in enumerate(text.split("\n"), 1):
+        section = line.strip() if line.startswith("[") else section
+        is_command = section in SCRIPT_SECTIONS and "=" in line and line.strip()[0] not in "#;"
+        if is_command and not COMMAND.fullmatch(line):
+            place = f"{folder}/{ENTRY_POINTS}, line {number}"
+            raise IntegrityError(f"{place}: {line[:200]!r} is not COMMAND = MODULE:FUNCTION")
 
 
 def _make_destination(project: str, scheme: Scheme, writer: PartWriter) -> WheelDestination:
