@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shlex
@@ -18,6 +19,7 @@ from envbuild.lock.digest import lock_digest
 from envbuild.lock.read import read_lock
 from envbuild.recipe.find import find_recipe
 from envbuild.settings import load_settings
+from envbuild.store import atomic
 from tests.support import SIF
 
 RECIPE = """\
@@ -93,6 +95,21 @@ def test_a_wrong_word_is_told_and_nothing_is_written(
         "recipes",
         "tiny.sif",
     ]
+
+
+def test_a_shipped_recipe_is_copied_whole_or_not_at_all(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A half of a file would be taken for the user's own by the next run."""
+
+    def fail(_file: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(atomic, "sync_file", fail)
+    assert run_cli(["add", "keras-bert", "six"]) == 8
+    assert "the file system is full" in capsys.readouterr().err
+    files = (path.name for path in (project / "recipes").rglob("*") if path.is_file())
+    assert list(files) == ["tiny.toml"]
 
 
 def test_clearing_takes_only_the_layers_of_the_name(

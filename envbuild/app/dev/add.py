@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -29,7 +28,7 @@ from envbuild.recipe.model import Recipe, Source
 from envbuild.recipe.read import parse_recipe
 from envbuild.recipe.trees import project_folder
 from envbuild.recipe.undo import noting_before, rewrite_recipe
-from envbuild.store.atomic import os_errors_as, write_text
+from envbuild.store.atomic import write_bytes, write_text
 from envbuild.store.hashing import hash_bytes
 from envbuild.toml import quote
 
@@ -176,11 +175,8 @@ def _own_source(source: Source, context: Context) -> Source:
 
 
 def _copy_file(source: Path, target: Path) -> None:
-    if target.exists():
-        return
-    with os_errors_as(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source, target)
+    if not target.exists():
+        write_bytes(target, source.read_bytes())
 
 
 def promote_layer(name: str, change: RecipeChange, context: Context) -> ChangeResult:
