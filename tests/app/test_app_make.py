@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from envbuild.app.check import describe_project_faults, failed_checks, require_passed
+from envbuild.app.dev import add
 from envbuild.app.image import find_image, find_recipe_of_image, refuse_old_image
 from envbuild.app.lock import LockRequest, describe_lock, update_lock
 from envbuild.app.make import MakeRequest, MakeResult, make
@@ -64,6 +65,24 @@ def live_elsewhere(tiny: TinyProject) -> None:
 
 def make_tiny(tiny: TinyProject, **asked: object) -> MakeResult:
     return make("tiny", MakeRequest(**asked), tiny.context)  # type: ignore[arg-type]
+
+
+def test_a_package_whose_image_is_there_already_is_added(
+    tiny: TinyProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after ``remove --no-make``: no image is made, and the recipe changes all the same."""
+    store_image(tiny)
+    make_tiny(tiny, check=False)
+    path, lock = tiny.source.path, tiny.source.lock
+    whole = path.read_text()
+    path.write_text(whole.replace(', "beta"', ""))
+    lock.unlink()
+    monkeypatch.setattr(add, "update_lock", lambda *_: (None, tiny.lock))
+    change = add.RecipeChange(add=("beta",), check=False)
+    made = add.change_recipe("tiny", change, tiny.context).made
+    assert made is not None
+    assert not made.changed
+    assert (path.read_text(), read_lock(lock)) == (whole, tiny.lock)
 
 
 class TestMake:

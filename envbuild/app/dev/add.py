@@ -82,11 +82,9 @@ def _change_held(source: Source, text: str, change: RecipeChange, context: Conte
         error.hint = _with_conda_hint(error.hint, recipe, change, context)
         raise
     _refuse_checked(after, lock, change.remove)
-    image = context.settings.cwd / f"{recipe.name}.sif"
     with ExitStack() as stack:
 
-        def write_both() -> None:
-            last = image if change.make else source.lock
+        def write_both(last: Path) -> None:
             noted = noting_before(source.path, source.lock, last, context.store)
             stack.enter_context(noted)
             rewrite_recipe(source.path, text)
@@ -145,15 +143,21 @@ def _make_changed(
     source: Source,
     lock: Lock,
     change: RecipeChange,
-    write_both: Callable[[], None],
+    write_both: Callable[[Path], None],
     context: Context,
 ) -> MakeResult | None:
-    """Make the image; recipe and lock are written just before it gets its name."""
-    if not change.make:
-        write_both()
-        return None
-    request = MakeRequest(check=change.check, before_naming=write_both)
-    return make_locked(source, lock, request, context)
+    """Make the image; recipe and lock are written just before it gets its name.
+
+    ``write_both`` gets the file that changes last.
+    """
+    made = None
+    if change.make:
+        image = context.settings.cwd / f"{source.recipe.name}.sif"
+        request = MakeRequest(check=change.check, before_naming=lambda: write_both(image))
+        made = make_locked(source, lock, request, context)
+    if made is None or not made.changed:
+        write_both(source.lock)  # the image stays: it may be that of the new lock already
+    return made
 
 
 def _own_source(source: Source, context: Context) -> Source:
