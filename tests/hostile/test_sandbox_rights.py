@@ -32,24 +32,29 @@ def test_files_lose_what_acts_for_their_owner(tmp_path: Path) -> None:
     tree, own = tmp_path / "tree", tmp_path / "own"
     for folder in (tree / "shut", tree / "mail"):
         folder.mkdir(parents=True)
-    for path, mode in (("su", 0o4755), ("wall", 0o2755), ("shut/su", 0o6711), ("plain", 0o640)):
+    for path, mode in (("su", 0o4755), ("wall", 0o3775), ("shut/su", 0o6711), ("plain", 0o646)):
         (tree / path).write_text("")
         (tree / path).chmod(mode)
     own.write_text("")
     own.chmod(0o4755)
     (tree / "out").symlink_to(own)
     os.mkfifo(tree / "pipe", 0o600)
-    (tree / "mail").chmod(0o2775)
+    (tree / "mail").chmod(0o2777)
+    (tree / "tmp").mkdir()
+    (tree / "tmp").chmod(0o1777)
+    tree.chmod(0o777)
     (tree / "shut").chmod(0o055)
     withdraw_rights(tree)
     assert modes(tree) == {
         "su": 0o711,  # the one in the folder that its owner could not enter
-        "wall": 0o755,
-        "plain": 0o640,
+        "wall": 0o1755,
+        "plain": 0o644,
         "pipe": 0o600,
-        "mail": 0o2775,
+        "mail": 0o2755,
         "shut": 0o755,
+        "tmp": 0o1777,
     }
+    assert stat.S_IMODE(tree.stat().st_mode) == 0o755
     assert stat.S_IMODE((tree / "su").stat().st_mode) == 0o755
     assert stat.S_IMODE(own.stat().st_mode) == 0o4755
 

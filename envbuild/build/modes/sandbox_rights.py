@@ -4,30 +4,52 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from envbuild.errors import IntegrityError
 
+WRITABLE = stat.S_IWGRP | stat.S_IWOTH
+
 
 def withdraw_rights(folder: Path) -> None:
-    """Take from a tree's files what acts with their owner's rights, or opens the machine's devices.
+    """Take from a tree what acts with its owner's rights, opens devices, or lets others change it.
 
-    Apptainer ignores these bits where it runs the tree, so nothing in a container changes.  Files
-    of subordinate ids stay as they are: these ids own nothing outside.  Raises IntegrityError for a
-    folder that cannot be looked through, but that others may enter.
+    Apptainer ignores setuid bits where it runs the tree, so little in a container changes.  Files of
+    subordinate ids stay as they are: these ids own nothing outside.  Where others could write to
+    one, they may not enter the tree.  Raises IntegrityError for a folder that cannot be looked
+    through, but that others may enter.
     """
+    is_closed = True
+    for path in _paths_from(folder):
+        status = path.lstat()
+        try:
+            _withdraw_from_path(path, status)
+        except PermissionError:  # of a subordinate id
+            is_closed = is_closed and not _open_bits(status)
+        if stat.S_ISDIR(status.st_mode):
+            _require_looked_through(path)
+    if not is_closed:
+        folder.chmod(0o700)
+
+
+def _paths_from(folder: Path) -> Iterator[Path]:
+    yield folder
     for top, folders, names in os.walk(folder):
-        for path in (Path(top, name) for name in (*folders, *names)):
-            status = path.lstat()
-            with suppress(PermissionError):  # of a subordinate id
-                _withdraw_from_path(path, status.st_mode)
-            if stat.S_ISDIR(status.st_mode):
-                _require_looked_through(path)
+        yield from (Path(top, name) for name in (*folders, *names))
 
 
-def _withdraw_from_path(path: Path, kind: int) -> None:
-    mode = stat.S_IMODE(kind)
+def _open_bits(status: os.stat_result) -> int:
+    """Return the bits by which others may write; into a sticky folder they may put files of their own."""
+    is_sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
+    return 0 if is_sticky or stat.S_ISLNK(status.st_mode) else status.st_mode & WRITABLE
+
+
+def _withdraw_from_path(path: Path, status: os.stat_result) -> None:
+    kind, mode = status.st_mode, stat.S_IMODE(status.st_mode) & ~_open_bits(status)
+    if os.geteuid() == 0 and status.st_uid != 0:
+        os.chown(path, 0, -1, follow_symlinks=False)  # its number may be a user's of this machine
     if stat.S_ISDIR(kind):
         # one that its owner may not enter, and others may, would be passed over
         path.chmod(mode | stat.S_IRWXU)
