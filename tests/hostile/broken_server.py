@@ -10,9 +10,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Literal
 
-Fault = Literal["cut", "drip", "headers"]
+Fault = Literal["cut", "drip", "headers", "short", "once"]
 FAULTS: tuple[Fault, ...] = ("cut", "drip", "headers")
-"""The connection ends after half of the body; the body comes byte by byte; the headers do."""
+"""The connection ends after half of the body; the body comes byte by byte; the headers do.
+
+Two more: half of the body is said to be all of it ("short"), and the first answer is a failure ("once").
+"""
 PAUSE = 0.05
 """Seconds between two bytes that drip."""
 
@@ -73,7 +76,14 @@ class _Handler(BaseHTTPRequestHandler):
         if fault == "headers":
             self.drip(b"HTTP/1.1 200 OK\r\nX-Late: " + b"a" * 100_000)
             return
-        body = self.begin_answer(*self.served.files[path])
+        if fault == "once":
+            self.served.fault = None
+            self.send_error(503)
+            return
+        kind, body = self.served.files[path]
+        if fault == "short":
+            body, fault = body[: len(body) // 2], None
+        body = self.begin_answer(kind, body)
         half = len(body) // 2
         if self.command == "GET":
             self.wfile.write(body if fault is None else body[:half])

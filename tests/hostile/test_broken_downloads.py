@@ -17,7 +17,7 @@ from envbuild.base.oci.registry import download_layers, resolve_image
 from envbuild.conda.limited import choose_limited
 from envbuild.conda.model import CondaRequest
 from envbuild.context import Context, open_context
-from envbuild.errors import NetworkError
+from envbuild.errors import IntegrityError, NetworkError
 from envbuild.formats.image_name import parse_image_name
 from envbuild.net import download, web
 from envbuild.net.fetch import Artifact, fetch_artifacts
@@ -172,7 +172,7 @@ def pulled(server: BrokenServer) -> Callable[[Context], object]:
 
 @kind
 def manifest(server: BrokenServer, _: Path) -> Kind:
-    return Kind(broken="/manifests/1.0", named="/lab/app/manifests/1.0", fetch=pulled(server))
+    return Kind(broken="/manifests/1.0", named="/lab/app", fetch=pulled(server))
 
 
 @kind
@@ -334,6 +334,34 @@ def test_it_is_told_keeps_no_half_and_goes_on(
     impatient: pytest.MonkeyPatch,
 ) -> None:
     broken_off(KINDS[name](server, tmp_path), fault, server, context, impatient)
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("name", [name for name in KINDS if "git" not in name and "uv" not in name])
+def test_a_failure_that_passes_is_asked_again(
+    name: str, server: BrokenServer, context: Context, tmp_path: Path
+) -> None:
+    """git asks once; uv's own tries are switched off here."""
+    made = KINDS[name](server, tmp_path)
+    server.fault, server.broken = "once", made.broken
+    made.fetch(context)
+    assert server.hits == 1
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("name", [name for name in KINDS if "page" not in name])
+def test_half_that_is_said_to_be_all(
+    name: str, server: BrokenServer, context: Context, tmp_path: Path
+) -> None:
+    made = KINDS[name](server, tmp_path)
+    server.fault, server.broken = "short", made.broken
+    with pytest.raises((NetworkError, IntegrityError)) as caught:
+        made.fetch(context)
+    assert made.named in f"{caught.value} {caught.value.hint}"
+    bodies = [body for path, (_, body) in server.files.items() if path.endswith(made.broken)]
+    assert half_written(context.store.root, bodies) == []
+    server.fault = None
+    made.fetch(context)
 
 
 @pytest.fixture
