@@ -1,4 +1,4 @@
-"""``promote`` that is killed at any of its steps: recipe, lock and image are the old or the new ones, and the next run ends it."""
+"""``promote`` that is killed at any of its steps: it has changed all or nothing."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def promote(tiny: TinyProject) -> None:
 
 
 def killed_at(step: int, tiny: TinyProject) -> bool:
-    """Promote in another process, which ends before this change of a name; return whether there is such a one."""
+    """Promote in a process that ends before this change of a name; tell whether there is one."""
     child = os.fork()
     if child == 0:
         left = step

@@ -14,7 +14,7 @@ Fault = Literal["cut", "drip", "headers", "short", "once"]
 FAULTS: tuple[Fault, ...] = ("cut", "drip", "headers")
 """The connection ends after half of the body; the body comes byte by byte; the headers do.
 
-Two more: half of the body is said to be all of it ("short"), and the first answer is a failure ("once").
+Two more: half of the body is said to be all ("short"), the first answer is a failure ("once").
 """
 PAUSE = 0.05
 """Seconds between two bytes that drip."""

@@ -16,10 +16,10 @@ WRITABLE = stat.S_IWGRP | stat.S_IWOTH
 def withdraw_rights(folder: Path) -> None:
     """Take from a tree what acts with its owner's rights, opens devices, or lets others change it.
 
-    Apptainer ignores setuid bits where it runs the tree, so little in a container changes.  Files of
-    subordinate ids stay as they are: these ids own nothing outside.  Where others could write to
-    one, they may not enter the tree.  Raises IntegrityError for a folder that cannot be looked
-    through, but that others may enter.
+    Apptainer ignores setuid bits where it runs the tree, so little in a container changes.
+    Files of subordinate ids stay as they are: these ids own nothing outside.  Where others could
+    write to one, they may not enter the tree.  Raises IntegrityError for a folder that cannot be
+    looked through, but that others may enter.
     """
     is_closed = True
     for path in _paths_from(folder):
@@ -41,7 +41,7 @@ def _paths_from(folder: Path) -> Iterator[Path]:
 
 
 def _open_bits(status: os.stat_result) -> int:
-    """Return the bits by which others may write; into a sticky folder they may put files of their own."""
+    """Return the bits by which others may write; a sticky folder is for files of anybody."""
     is_sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
     return 0 if is_sticky or stat.S_ISLNK(status.st_mode) else status.st_mode & WRITABLE
 
