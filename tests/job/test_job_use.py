@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -44,7 +45,8 @@ Run = Callable[..., tuple[dict[str, object], str]]
 @pytest.fixture
 def run(tmp_path: Path, driver: Path) -> Run:
     def sampled(command: str, *words: object, **variables: str) -> tuple[dict[str, object], str]:
-        use = tmp_path / "use"
+        # a new folder each time: what an earlier run left would tell that this sampler is there
+        use = Path(tempfile.mkdtemp(dir=tmp_path)) / "use"
         program = script_text("use.py")
         line = (sys.executable, "-c", BEFORE + SCRIPT, program, str(use), command)
         environment = {
