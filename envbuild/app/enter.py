@@ -52,9 +52,9 @@ def plan_entry(
     argv: Sequence[str],
     context: Context,
     *,
-    binds: Sequence[str] = (),
-    variables: Sequence[str] = (),
-    dry_run: bool = False,
+    binds: Sequence[str],
+    variables: Sequence[str],
+    dry_run: bool,
 ) -> Command:
     """Return the command that runs ``argv`` in an image, or opens a shell where it is empty.
 
@@ -112,7 +112,9 @@ def _editable_binds(layer: MountedLayer | None, cwd: Path, *, shown: bool) -> tu
 def parse_bind(text: str, cwd: Path) -> Bind:
     """Read "SRC[:DEST][:ro|:rw]"; SRC must exist and DEST be absolute (left out: the same path)."""
     parts = text.split(":")
-    mode = parts.pop() if len(parts) > 1 and parts[-1] in ("ro", "rw") else "rw"
+    mode = "rw"
+    if len(parts) > 1 and parts[-1] in ("ro", "rw"):
+        mode = parts.pop()
     if not 1 <= len(parts) <= 2 or not all(parts):
         raise UsageError("--bind takes SRC[:DEST][:ro]", where=text)
     written, *inside = parts

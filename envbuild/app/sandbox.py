@@ -106,4 +106,6 @@ def describe_changes(changes: ManualChanges) -> str:
 def _describe_change(name: str, before: str | None, now: str | None) -> str:
     if before is None:
         return f"+ {name} {now}"
-    return f"- {name} {before}" if now is None else f"~ {name} {before} -> {now}"
+    if now is None:
+        return f"- {name} {before}"
+    return f"~ {name} {before} -> {now}"

@@ -194,7 +194,10 @@ class _Matcher:
 
     def _same_line(self, entry: CatalogueEntry) -> bool:
         exact = self._exact_version()
-        return exact is not None and numbers(entry.version or "0")[:2] == numbers(exact)[:2]
+        if exact is None:
+            return False
+        held = numbers(entry.version or "0")
+        return held[:2] == numbers(exact)[:2]
 
     def _exact_version(self) -> str | None:
         pins = [one.version for one in self.bounds or () if one.operator in ("==", "===")]
@@ -261,7 +264,8 @@ class _Matcher:
         elif numbers(entry.cuda or "11") < OLD_CUDA:
             made_here = 2
         new_cuda = not self.wish.driver and numbers(entry.cuda or "0") >= (USUAL_CUDA + 1,)
-        version = tuple(-number for number in (*numbers(entry.version or "0"), 0, 0)[:3])
+        release = (*numbers(entry.version or "0"), 0, 0)[:3]
+        version = tuple(-number for number in release)
         return (
             entry.defect is not None,
             not self._exact(entry),

@@ -75,7 +75,7 @@ def provide_base(
     feeders: Executor,
     context: Context,
     *,
-    bare: BaseParts | None = None,
+    bare: BaseParts | None,
 ) -> BaseParts:
     """Return the base with the lock's Debian packages of the given groups.
 

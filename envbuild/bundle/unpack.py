@@ -87,11 +87,10 @@ def unpack(path: Path, store: Store, folder: Path, progress: Transfer | None = N
     """
     with opened_bundle(path) as (tar, table):
         wanted = {f"{table.name}/{member.path}": member for member in table.members}
+        beside = {f"{table.name}/{name}" for name in (TABLE, *BESIDE)}
         _check_space(table, store)
         for info in members(tar, path.stat().st_size):
-            if info.name == f"{table.name}/{TABLE}" or info.name in [
-                f"{table.name}/{name}" for name in BESIDE
-            ]:
+            if info.name in beside:
                 continue
             member = wanted.pop(info.name, None)
             if member is None:
@@ -163,6 +162,5 @@ def _check_space(table: Table, store: Store) -> None:
         )
 
 
-def _cut_off(path: Path, name: str = "") -> EnvbuildError:
-    what = f"ends before {name}" if name else "ends too early"
-    return IntegrityError(f"{what}: it was not copied whole", where=path)
+def _cut_off(path: Path, name: str) -> EnvbuildError:
+    return IntegrityError(f"ends before {name}: it was not copied whole", where=path)

@@ -13,7 +13,7 @@ def format_page(report: Report) -> str:
     """Write a report as a page; what an image has answered is shown as text, never as markup."""
     from envbuild.html_pages import make_environment  # late: most checks write no page
 
-    environment = make_environment("envbuild.check", "templates")
+    environment = make_environment("envbuild.check")
     environment.filters["indented"] = _indent_evidence
     counts = (f"{report.count(word)} {word}" for word in ("passed", "failed", "skipped"))
     return environment.get_template("report.html").render(

@@ -49,7 +49,7 @@ from envbuild.recipe.find import find_recipe
     "--prove/--no-proof",
     help="Build the image and import each direct dependency; try other versions if that fails.",
 )
-@budget_option("The longest time of --prove")
+@budget_option
 @site_option("--for --site site", "Refuse what the driver and the GPUs of a cluster cannot run.")
 @click.option(
     "--from",

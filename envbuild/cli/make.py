@@ -55,7 +55,7 @@ NO_SCRIPTS = {"setup.py", "conftest.py", "__init__.py"}
     default=True,
     help="For a first lock: import each direct dependency; try other versions if that fails.",
 )
-@budget_option("The longest time of --prove")
+@budget_option
 @flag("--as-root", "For root: allow a stranger's code root's own rights where it needs them.")
 @flag("--no-check", "Do not check the image.")
 @flag("--require-gpu", "Fail if the GPU checks cannot run here.")

@@ -61,18 +61,17 @@ def path_option(names: str, text: str, *, metavar: str | None = None) -> Option:
     return click.option(*names.split(), type=kind, metavar=metavar, help=text)
 
 
-def budget_option(text: str) -> Option:
-    """Return the option that bounds a proof."""
-    seconds = click.FloatRange(min=0, min_open=True)
-    what = f"{text} ({PROOF_SECONDS:.0f})."
-    return click.option("--budget", type=seconds, metavar="SECONDS", help=what)
-
-
 def site_option(names: str, text: str) -> Option:
     """Return an option whose value is a cluster, or one of its partitions."""
     return value_option(names, "SITE[:PARTITION]", text, complete_site)
 
 
+budget_option = click.option(
+    "--budget",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help=f"The longest time of --prove ({PROOF_SECONDS:.0f}).",
+)
 recipe_argument = click.argument("name", required=False, shell_complete=complete_recipe)
 """The recipe of a verb; without it the only one of the folder."""
 image_argument = click.argument(

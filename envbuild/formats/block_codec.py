@@ -63,7 +63,9 @@ class Codec:
         """Return a block's bytes in the file, and its squashfs size."""
         packed = self._compress(raw)
         # squashfs.rst, "File data": a block that would grow is stored as it is
-        return (packed, len(packed)) if len(packed) < len(raw) else (raw, len(raw) | STORED)
+        if len(packed) < len(raw):
+            return packed, len(packed)
+        return raw, len(raw) | STORED
 
     def _compress(self, raw: bytes) -> bytes:
         if self.compressor == "gzip":
@@ -101,7 +103,7 @@ def gzip_codec() -> Codec:
     return Codec(compressor="gzip", level=GZIP_LEVEL, library=installed_library("gzip"))
 
 
-def unpack_block(data: bytes, compressor: str, limit: int = BLOCK * 8) -> bytes:
+def unpack_block(data: bytes, compressor: str, limit: int) -> bytes:
     """Return a block's content, at most ``limit`` bytes.
 
     Raises IntegrityError for damaged data and for a compressor that is not known.

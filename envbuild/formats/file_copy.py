@@ -43,7 +43,7 @@ FICLONERANGE = 0x4020940D
 """ioctl that shares a range of a file's blocks copy-on-write (linux/fs.h)."""
 
 
-def append_file(source: Path, out: BinaryIO, size: int, *, offset: int = 0) -> None:
+def append_file(source: Path, out: BinaryIO, size: int, *, offset: int) -> None:
     """Copy ``size`` bytes of a file, from ``offset`` on, to the current place of ``out``.
 
     Raises as copy_into does.

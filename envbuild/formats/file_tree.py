@@ -311,11 +311,9 @@ def compare_trees(
     """Return the paths that are missing, those that differ with what does, and the extra ones."""
     missing = tuple(sorted(expected.keys() - found.keys()))
     extra = tuple(sorted(found.keys() - expected.keys()))
-    changed = tuple(
-        (path, what)
-        for path in sorted(expected.keys() & found.keys())
-        if (what := _describe_change(expected[path], found[path]))
-    )
+    both = sorted(expected.keys() & found.keys())
+    described = ((path, _describe_change(expected[path], found[path])) for path in both)
+    changed = tuple((path, what) for path, what in described if what)
     return missing, changed, extra
 
 

@@ -15,7 +15,7 @@ from envbuild.names import Numbers, Pairs, Texts
 from envbuild.plan import root, shell
 from envbuild.plan.conda import install_conda, list_conda, refuse_python
 from envbuild.plan.model import Definition
-from envbuild.plan.quoting import quote_word, quote_words, script_line
+from envbuild.plan.quoting import post_line, quote_word, quote_words
 from envbuild.recipe.model import Recipe
 
 ROOT_TAR = "root.tar"
@@ -135,7 +135,7 @@ def _post_lines(recipe: Recipe, lock: Lock, *, bootstrapped: bool) -> Texts:
     lines += shell.remove_debian(p for p in system if p.group == "build")
     if is_before_cuda_key(lock.base):
         lines += shell.switch_off_cuda_sources()
-    own = [script_line(line, key="[system] post") for line in recipe.system.post]
+    own = [post_line(line) for line in recipe.system.post]
     if own:
         lines += [
             "# lines of the recipe",

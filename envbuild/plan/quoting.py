@@ -65,12 +65,13 @@ def quote_erb(text: str) -> str:
     return text.replace("<%", "<%%")
 
 
-def script_line(line: str, *, key: str) -> str:
+def post_line(line: str) -> str:
     """Check a line of shell that a person wrote in a recipe, and return it as it is.
 
-    Raises UsageError naming the key where the definition's grammar would read the line as something
+    Raises UsageError where the definition's grammar would read the line as something
     else.
     """
+    key = "[system] post"
     first = line.split(maxsplit=1)[0] if line.strip() else ""
     if "\n" in line or "\r" in line or "\0" in line:
         raise UsageError(f"{key}: {line!r} has a line break", hint="write one string a line")

@@ -37,7 +37,7 @@ def bootstrap_root(
     others: Sequence[DebianPackage],
     epoch: int,
     *,
-    conda: bool = False,
+    conda: bool,
 ) -> Texts:
     """Return %setup lines that fill the root.
 

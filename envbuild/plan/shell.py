@@ -56,7 +56,7 @@ def write_file(name: str, end: str, lines: Iterable[str], *, indent: str = "") -
     return write_heredoc(f"{indent}cat >{BUILD}/{name}", end, lines)
 
 
-def pass_network(*, debian: bool = False, conda: bool = False) -> Texts:
+def pass_network(*, debian: bool, conda: bool) -> Texts:
     """Return the %setup lines of an image as base.
 
     Only what a build without envbuild needs to download. ``debian`` says that it needs Debian
@@ -78,7 +78,7 @@ def conda_variables(*, conda: bool) -> str:
     return "ENVBUILD_CHANNEL_[A-Z0-9_]+|" if conda else ""
 
 
-def network_for_post(more: str = "") -> Texts:
+def network_for_post(more: str) -> Texts:
     """Return %setup lines that tell %post how this machine reaches its package index."""
     proxies = "https?_proxy|HTTPS?_PROXY|no_proxy|NO_PROXY"
     wanted = f"^({more}PIP_INDEX_URL|ENVBUILD_INDEX_[A-Z0-9_]+|{proxies})="
@@ -112,10 +112,10 @@ def supply_files(
     packages: Sequence[PythonPackage],
     build: Sequence[PythonPackage],
     python: str,
-    debian: Sequence[DebianPackage] = (),
-    own: Sequence[LockedFiles] = (),
+    debian: Sequence[DebianPackage],
+    own: Sequence[LockedFiles],
     *,
-    fetching: Sequence[str] = (),
+    fetching: Sequence[str],
 ) -> Texts:
     """Return %post lines that set ``files`` (a folder) and ``offline`` (a prefix of commands).
 
@@ -218,7 +218,7 @@ def install_debian(packages: Sequence[DebianPackage], before: str = "") -> Texts
     )
 
 
-def install_python(python: str, *, break_system: bool, compiles: bool = True) -> Texts:
+def install_python(python: str, *, break_system: bool, compiles: bool) -> Texts:
     """Return %post lines that install the locked packages.
 
     Exact files, hashes required, no resolving, bytecode made. The installer is uv, itself one of

@@ -68,7 +68,7 @@ def search_entries(
     return tuple(result for _, result in ranked)
 
 
-def _search_result(shelf: str, stored: StoredEntry, state: str = "") -> SearchResult:
+def _search_result(shelf: str, stored: StoredEntry, state: str) -> SearchResult:
     """Return the row of an entry."""
     entry, about = stored.entry, stored.entry.about
     last = max(entry.verdicts, key=lambda one: (one.target is None, one.when), default=None)

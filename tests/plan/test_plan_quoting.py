@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from envbuild.errors import UsageError
-from envbuild.plan.quoting import label_line, quote_word, quote_words, script_line, text_line
+from envbuild.plan.quoting import label_line, post_line, quote_word, quote_words, text_line
 
 LINE_BREAKS = "\n\r\0"
 any_line = st.text(st.characters(codec="utf-8", exclude_characters=LINE_BREAKS), max_size=40)
@@ -58,7 +58,7 @@ def test_text_begins_no_section_and_no_template(line: str) -> None:
 )
 def test_lines_that_the_grammar_reads_otherwise_are_refused(line: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
-        script_line(line, key="[system] post")
+        post_line(line)
     assert message in str(caught.value)
     assert str(caught.value).startswith("[system] post: ")
 
@@ -67,7 +67,7 @@ def test_lines_that_the_grammar_reads_otherwise_are_refused(line: str, message: 
     "line", ["echo 100%", "echo \"a 'b' $HOME\"", "printf '%s\\n' x", "echo bootstrap: x", ""]
 )
 def test_ordinary_lines_pass_unchanged(line: str) -> None:
-    assert script_line(line, key="[system] post") == line
+    assert post_line(line) == line
 
 
 def test_labels() -> None:

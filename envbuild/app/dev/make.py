@@ -253,11 +253,10 @@ def _layer_source(
     held = [line for line in held if requirement_name(line) not in replaced]
     for project in projects:
         held += [line for line in project.requires if "extra ==" not in line]
-    python = PythonSection(
-        dependencies=tuple(dict.fromkeys((*held, *content.packages))),
-        indexes=own.python.indexes if own else (),
-        as_of=(below.as_of or "none") if below else None,
-    )
+    dependencies = tuple(dict.fromkeys((*held, *content.packages)))
+    indexes = own.python.indexes if own else ()
+    as_of = (below.as_of or "none") if below else None
+    python = PythonSection(dependencies=dependencies, indexes=indexes, as_of=as_of)
     base = BaseSection(image=str(found.path), cpu=own.base.cpu if own else False)
     name = found.path.stem
     recipe = Recipe(recipe=AboutSection(name=name), base=base, python=python)

@@ -64,9 +64,8 @@ def _gpu_of_site(site: Site, part: str) -> Gpu | None:
         known = ", ".join(row.name for row in site.gpu) or "none"
         raise UsageError(f'no GPU of "{part}" is known; known: {known}', where=f"site {site.name}")
     if len(found) > 1:
-        choices = ", ".join(
-            f"{site.name}:{row.partition or row.name.split('-')[0].split()[-1]}" for row in found
-        )
+        parts = [row.partition or row.name.split("-")[0].split()[-1] for row in found]
+        choices = ", ".join(f"{site.name}:{part}" for part in parts)
         raise UsageError("which GPU?", where=f"site {site.name}", hint=f"write one of: {choices}")
     return found[0] if found else None
 

@@ -70,7 +70,7 @@ class Notebook:
     tunnel: str | None
 
 
-def plan_here(request: JobRequest, context: Context, *, dry_run: bool = False) -> Command:
+def plan_here(request: JobRequest, context: Context, *, dry_run: bool) -> Command:
     """Return the command that runs JupyterLab on this machine; it prints its address itself.
 
     With ``dry_run`` nothing is written: a layer with JupyterLab is left out.

@@ -134,8 +134,10 @@ class DebianIndex:
 
 def field_of(stanza: str, name: str) -> str | None:
     """Return the first line of a stanza's field, or None."""
-    start = 0 if stanza.startswith(f"{name}: ") else stanza.find(f"\n{name}: ") + 1
-    if start == 0 and not stanza.startswith(f"{name}: "):
-        return None
+    start = 0
+    if not stanza.startswith(f"{name}: "):
+        start = stanza.find(f"\n{name}: ") + 1
+        if start == 0:
+            return None
     end = stanza.find("\n", start)
     return stanza[start + len(name) + 2 : end if end >= 0 else None]

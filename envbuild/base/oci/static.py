@@ -105,14 +105,8 @@ def describe_interpreter(
     minor = int(found[1])
     home = posixpath.dirname(posixpath.dirname(real))
     prefix = _venv_of(tree, program) or home
-    stdlib = next(
-        (
-            path
-            for lib in ("lib", "lib64")
-            if tree.kind(f"{(path := f'{home}/{lib}/python3.{minor}')}/os.py")
-        ),
-        f"{home}/lib/python3.{minor}",
-    )
+    places = [f"{home}/{lib}/python3.{minor}" for lib in ("lib", "lib64")]
+    stdlib = next((path for path in places if tree.kind(f"{path}/os.py")), places[0])
     return {
         "python_path": program,
         "python": _python_version(tree, real, home, minor, where),

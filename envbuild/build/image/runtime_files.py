@@ -48,9 +48,7 @@ that are handed in (--env, APPTAINERENV_*); without it they never arrive.
 """
 
 
-def runtime_contents(
-    definition: Definition, text: str, inherited: BaseConfig = NO_CONFIG
-) -> Iterator[Content]:
+def runtime_contents(definition: Definition, text: str, inherited: BaseConfig) -> Iterator[Content]:
     """Yield the runtime's own files; ``text`` is the whole definition, kept beside them."""
     yield TreeEntry(HOME, "d", 0o755), None
     yield TreeEntry(f"{HOME}/env", "d", 0o755), None
@@ -97,7 +95,7 @@ def _shell_script(lines: Sequence[str]) -> str:
     return "\n".join(("#!/bin/sh", *lines)) + "\n"
 
 
-def _image_labels(definition: Definition, inherited: BaseConfig = NO_CONFIG) -> dict[str, str]:
+def _image_labels(definition: Definition, inherited: BaseConfig) -> dict[str, str]:
     """Return the labels; none of ours tells a time or a host."""
     return {
         **dict(inherited.labels),
@@ -117,10 +115,9 @@ def inspect_metadata(
     brought them.
     """
     files = {**runtime_files(definition, text), **held}
+    exports = sorted({ENVIRONMENT, *held} & {*OF_BASE})
     attributes = {
-        "environment": {
-            f"/{HOME}/{name}": files[name] for name in sorted({ENVIRONMENT, *held} & {*OF_BASE})
-        },
+        "environment": {f"/{HOME}/{name}": files[name] for name in exports},
         "labels": {**parse_labels(files["labels.json"]), "envbuild.mode": mode},
         "runscript": files["runscript"],
         "startscript": files["startscript"],

@@ -60,28 +60,21 @@ def write_image(
     tree = trees[-1]
     digest = tree_digest(entry for entry, _ in tree.values())
     # the object that "inspect" reads has to say what the files inside say
-    held = _read_runtime_files(tree, kept, order.codec.compressor)
-    written = (
-        _layer_trees(layers, trees)
-        if MODES[order.mode].is_layered
-        else [drop_unused_blocks(tree, kept)]
-    )
+    compressor, is_layered = order.codec.compressor, MODES[order.mode].is_layered
+    held = _read_runtime_files(tree, kept, compressor)
+    written = _layer_trees(layers, trees) if is_layered else [drop_unused_blocks(tree, kept)]
     # as much again is read for the image's digest
     stage.expect(2 * sum(part.size for _, parts in written for part, _ in parts))
-    partitions = [
-        partition_object(
-            _squashfs_writer(
-                tree,
-                [_count_copy(*held, stage) for held in parts],
-                lock.base.epoch,
-                order.codec.compressor,
-            ),
+    partitions = []
+    for number, (own, parts) in enumerate(written):
+        copies = [_count_copy(*part, stage) for part in parts]
+        partition = partition_object(
+            _squashfs_writer(own, copies, lock.base.epoch, compressor),
             machine=lock.base.machine,
-            name=layers[number].name if MODES[order.mode].is_layered else "",
+            name=layers[number].name if is_layered else "",
             overlay=number > 0,
         )
-        for number, (tree, parts) in enumerate(written)
-    ]
+        partitions.append(partition)
     with os_errors_as(path), path.open("wb") as out:
         objects = (*_data_objects(order, digest, held), *partitions)
         write_sif(out, objects, machine=lock.base.machine, epoch=lock.base.epoch, identity=key)

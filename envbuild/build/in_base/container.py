@@ -79,8 +79,8 @@ def open_container(
     base: LockedBase,
     codec: Codec,
     context: Context,
-    lean: bool = False,
-    python: str = "",
+    lean: bool,
+    python: str,
 ) -> Iterator[BaseContainer]:
     """Yield a container of a root, the lowest part first; it and its folder vanish afterwards.
 

@@ -97,7 +97,7 @@ def open_tree(folder: Path) -> None:
             path.chmod(mode | 0o444 | (0o111 if path.is_dir() or mode & 0o100 else 0))
 
 
-def give_file(kept: Path, target: Path, sha256: str | None = None) -> None:
+def give_file(kept: Path, target: Path, sha256: str | None) -> None:
     """Copy a stored file for a run.
 
     With ``sha256`` (hex) what was copied is hashed. Raises IntegrityError for another file,
@@ -162,7 +162,7 @@ def result_bytes(folder: Path, name: str) -> bytes:
     return data
 
 
-def result_names(folder: Path, name: str = ".") -> list[str]:
+def result_names(folder: Path, name: str) -> list[str]:
     """Return the names in a folder that a run left, sorted.
 
     Raises IntegrityError for what is no folder.

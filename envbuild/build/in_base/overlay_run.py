@@ -114,7 +114,7 @@ def debian_install_script(
     )
 
 
-def post_script(lines: Sequence[str], *, old_cuda: bool = False) -> OverlayScript:
+def post_script(lines: Sequence[str], *, old_cuda: bool) -> OverlayScript:
     """Return the lines of [system] post, as the definition runs them.
 
     Last, and without a network where that can be. ``old_cuda`` tells that the base is older than

@@ -142,13 +142,10 @@ def find_manual_changes(folder: Path, note: SandboxNote, facts: BaseFacts) -> Ma
     known = _debian_files(folder, [name for name, _, version in apt if version])
     # scripts of new distributions; Debian's Python puts them into /usr/local
     programs = (f"{Path(note.python).parent}/", "/usr/local/bin/") if dists else ()
-    files = tuple(
-        path
-        for path in sorted({*note.files, *now})
-        if note.files.get(path) != now.get(path)
-        and not path.startswith((*sites, *programs))
-        and path not in known
-    )
+    told = (*sites, *programs)
+    changed = [path for path in {*note.files, *now} if note.files.get(path) != now.get(path)]
+    own = [path for path in changed if path not in known and not path.startswith(told)]
+    files = tuple(sorted(own))
     lines = chain.from_iterable(dist.requires for dist in facts.dists)
     always = [line for line in lines if "extra ==" not in line]
     required = {canonicalize_name(re.split(r"[\s\[(;<>=!~@]", line)[0]) for line in always}

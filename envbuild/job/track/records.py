@@ -155,7 +155,8 @@ def _find_among(records: Sequence[Record], job: str, site: str | None) -> Record
         if plain_id(record.id) == plain_id(number) and wanted in ("", record.site)
     ]
     if not found:
-        known = ", ".join(f"{plain_id(one.id)} ({one.name})" for one in records[-5:]) or "none"
+        recent = [f"{plain_id(one.id)} ({one.name})" for one in records[-5:]]
+        known = ", ".join(recent) or "none"
         if any(record.name == job for record in records):
             raise UsageError(f"which job of {job}?", hint=f"its number, one of these: {known}")
         raise UsageError(

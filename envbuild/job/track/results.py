@@ -93,16 +93,16 @@ def _tasks_of(record: Record, context: Context) -> list[TaskResult]:
     found = []
     for task, receipt in zip(numbers, receipts, strict=True):
         index = every.index(task)  # type: ignore[arg-type]  # a record may be of one task alone
-        found.append(
-            TaskResult(
-                job=plain_id(record.id),
-                number=repeats[index] if repeats else task,
-                parameters=dict(zip(table.names, table.rows[index], strict=True)) if table else {},
-                state=_state(receipt, open_word),
-                receipt=receipt,
-                values=_read_values(result_file(record, project, task)),
-            )
+        parameters = dict(zip(table.names, table.rows[index], strict=True)) if table else {}
+        result = TaskResult(
+            job=plain_id(record.id),
+            number=repeats[index] if repeats else task,
+            parameters=parameters,
+            state=_state(receipt, open_word),
+            receipt=receipt,
+            values=_read_values(result_file(record, project, task)),
         )
+        found.append(result)
     return found
 
 

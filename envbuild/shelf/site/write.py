@@ -21,7 +21,7 @@ def write_site(folder: Path, shelf: str, leaves: Sequence[EntryPage]) -> int:
     allows the page's own style and script by hash and nothing else.  Raises SpaceError or
     HostError.
     """
-    environment = make_environment("envbuild.shelf.site", "templates")
+    environment = make_environment("envbuild.shelf.site")
     environment.filters["bytes"] = human_bytes
     style, script = (environment.get_template(name).render() for name in ("style.css", "script.js"))
     policy = f"default-src 'none'; style-src '{_policy_hash(style)}'; script-src '{_policy_hash(script)}'"
