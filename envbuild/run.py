@@ -24,7 +24,7 @@ from envbuild.names import Texts, Variables
 CAPTURE_LIMIT = 8 * 1024 * 1024
 """Bytes kept of each stream; a child that prints more is drained but only its last part is kept."""
 GRACE_SECONDS = 10.0
-"""How long a child may take to clean up after an interrupt before it is killed."""
+"""How long a child may usually take to clean up after an interrupt before it is killed."""
 CHUNK = 65536
 OWN_PATH = "import sys; sys.path[:] = filter(None, sys.path)"
 """First line of a program for our own Python: nothing is imported from the current folder."""
@@ -43,7 +43,8 @@ class Command:
     ``env`` is the child's whole environment (None: the parent's); ``timeout`` is in seconds;
     ``log`` is a file that both streams are appended to while they come; ``on_line`` is called with
     every complete line of either stream.  ``bounds`` are resource limits (RLIMIT_…) and their
-    values, for the child and what it starts; ``memory``: how many bytes it may take at most.
+    values, for the child and what it starts; ``memory``: how many bytes it may take at most;
+    ``grace``: the seconds that it gets to clean up before it is killed.
     """
 
     argv: Texts
@@ -55,6 +56,7 @@ class Command:
     on_line: Callable[[str], None] | None = None
     bounds: tuple[tuple[int, int], ...] = ()
     memory: float = math.inf
+    grace: float = GRACE_SECONDS
 
     def __str__(self) -> str:
         return shlex.join(self.argv)
@@ -124,11 +126,11 @@ class _Stream:
         return bytes(self.kept[-CAPTURE_LIMIT:]).decode("utf-8", "replace")
 
 
-def _stop(process: subprocess.Popen[bytes], *, first: int) -> None:
+def _stop(process: subprocess.Popen[bytes], *, first: int, grace: float) -> None:
     """End the child's whole group: first signal, then TERM, then KILL, with a grace period between."""
     for number, patience in (
-        (first, GRACE_SECONDS),
-        (signal.SIGTERM, GRACE_SECONDS / 2),
+        (first, grace),
+        (signal.SIGTERM, grace / 2),
         (signal.SIGKILL, 5.0),
     ):
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -315,9 +317,9 @@ def _follow(
         if ended == "by itself":
             process.wait()
         else:
-            _stop(process, first=signal.SIGTERM)
+            _stop(process, first=signal.SIGTERM, grace=command.grace)
     except BaseException:
-        _stop(process, first=signal.SIGINT)
+        _stop(process, first=signal.SIGINT, grace=command.grace)
         raise
     finally:
         for pipe in filter(None, (process.stdout, process.stderr, process.stdin)):

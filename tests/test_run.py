@@ -102,8 +102,7 @@ def test_no_input_is_an_empty_input_not_the_terminal() -> None:
     )
 
 
-def test_time_limit_ends_grandchildren_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "GRACE_SECONDS", 1.0)
+def test_time_limit_ends_grandchildren_too(tmp_path: Path) -> None:
     noted, ended = tmp_path / "pid", tmp_path / "ended"
     with pytest.raises(ToolFailedError) as caught:
         LocalRunner()(
@@ -118,6 +117,7 @@ def test_time_limit_ends_grandchildren_too(tmp_path: Path, monkeypatch: pytest.M
                 time.sleep(600)
                 """,
                 timeout=5.0,
+                grace=1.0,
             )
         )
     assert (
@@ -190,10 +190,7 @@ def test_an_interrupt_ends_commands_of_other_threads_and_lets_them_be_cleaned_up
 
 
 @pytest.mark.usefixtures("keyboard")
-def test_second_interrupt_hastens_the_end_and_leaves_no_orphan(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(run, "GRACE_SECONDS", 3600.0)
+def test_second_interrupt_hastens_the_end_and_leaves_no_orphan(tmp_path: Path) -> None:
     noted, ended = tmp_path / "pid", tmp_path / "ended"
     code = f"""
         import os, pathlib, signal, time
@@ -212,7 +209,7 @@ def test_second_interrupt_hastens_the_end_and_leaves_no_orphan(
     thread = threading.Thread(target=interrupt_twice)
     thread.start()
     with pytest.raises(KeyboardInterrupt):
-        LocalRunner()(python(code))
+        LocalRunner()(python(code, grace=3600.0))
     thread.join()
     assert not ended.exists()
     assert not is_alive(int(noted.read_text()))

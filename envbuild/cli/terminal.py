@@ -20,7 +20,7 @@ from envbuild.store.units import count_noun, human_bytes
 from envbuild.toml import UNSEEN
 
 EVERY = 5.0
-"""Seconds between two plain progress lines of one download."""
+"""Seconds between two plain progress lines of one download, and before the first of a stage."""
 SELDOM = 60.0
 """Seconds between two plain progress lines of one long stage at most; the first come more often."""
 
@@ -97,10 +97,13 @@ def human_seconds(seconds: float) -> str:
 
 
 class Lines:
-    """Plain lines on standard error, for logs and pipes."""
+    """Plain lines on standard error, for logs and pipes.
 
-    def __init__(self, *, verbose: int = 0) -> None:
-        self.verbose = verbose
+    ``every``: the seconds between two lines of progress.
+    """
+
+    def __init__(self, *, verbose: int = 0, every: float = EVERY) -> None:
+        self.verbose, self.every = verbose, every
         self.lock = threading.Lock()
 
     def say(self, text: str) -> None:
@@ -135,7 +138,7 @@ class Lines:
 
     def _beat(self, title: str, started: float, count: _Count, ended: threading.Event) -> None:
         """Say how far a stage is, again and again, until it has ended."""
-        pause = EVERY
+        pause = self.every
         while not ended.wait(pause):
             self.say(f"  {title}: {count}{human_seconds(time.monotonic() - started)} so far")
             pause = min(2 * pause, SELDOM)
@@ -198,7 +201,7 @@ class _Meter:
         with self.lock:
             self.done += count
             now = time.monotonic()
-            if now - self.last_printed < EVERY:
+            if now - self.last_printed < self.lines.every:
                 return
             self.last_printed = now
             rate = self.done / (now - self.started)

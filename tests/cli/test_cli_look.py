@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -160,34 +160,38 @@ def test_a_stage_is_named_once_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> 
     ]
 
 
-def test_a_long_stage_says_how_far_it_is(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("envbuild.cli.terminal.EVERY", 0.01)
-    with Lines().stage("pack 3 packages", total=3) as stage:
+class Remembered(Lines):
+    """Lines that come as often as can be, with an event that is set where one matches."""
+
+    def __init__(self, pattern: str) -> None:
+        super().__init__(every=0.01)
+        self.pattern, self.came = pattern, threading.Event()
+
+    def say(self, text: str) -> None:
+        super().say(text)
+        if re.fullmatch(self.pattern, text):
+            self.came.set()
+
+
+def test_a_long_stage_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = Remembered(r"  pack 3 packages: 66 %, [\d.]+ s so far")
+    with lines.stage("pack 3 packages", total=3) as stage:
         stage.advance(2)
-        time.sleep(0.5)  # for a thread, on a busy machine
-    lines = capsys.readouterr().err.splitlines()
-    # on a busy machine the first look may come before anything is counted
-    assert re.fullmatch(r"  pack 3 packages: 66 %, [\d.]+ s so far", lines[-2])
-    assert re.fullmatch(r"pack 3 packages: [\d.]+ s", lines[-1])
+        assert lines.came.wait(60)
+    assert re.fullmatch(r"pack 3 packages: [\d.]+ s", capsys.readouterr().err.splitlines()[-1])
 
 
-def test_a_long_stage_of_unknown_length_says_what_it_counted(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("envbuild.cli.terminal.EVERY", 0.01)
-    with Lines().stage("resolve", unit="page") as stage:
+def test_a_long_stage_of_unknown_length_says_what_it_counted() -> None:
+    lines = Remembered(r"  resolve: 14 pages, [\d.]+ s so far")
+    with lines.stage("resolve", unit="page") as stage:
         stage.advance(14)
-        time.sleep(0.5)  # for a thread, on a busy machine
-    assert capsys.readouterr().err.splitlines()[-2].startswith("  resolve: 14 pages, ")
+        assert lines.came.wait(60)
 
 
 def test_a_transfer_shows_bytes_and_counts_no_files_that_nobody_reports(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("envbuild.cli.terminal.EVERY", 0.0)
-    with Lines().transfer("hash", files=3, size=4_000_000) as transfer:
+    with Lines(every=0.0).transfer("hash", files=3, size=4_000_000) as transfer:
         transfer.advance(1_000_000)
     first, share, last = capsys.readouterr().err.splitlines()
     assert first == "hash: 3 files, 4.0 MB"
