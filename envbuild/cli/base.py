@@ -138,7 +138,7 @@ def list_command(*, framework: str | None, in_full: bool, as_json: bool) -> None
     suites = [entry for entry in found if entry.is_bootstrap]
     images = [entry for entry in found if not entry.is_bootstrap]
     if suites:
-        print_table(SUITE_COLUMNS, suite_rows(suites))
+        print_table(SUITE_COLUMNS, _suite_rows(suites))
         print_text()
     print_table(IMAGE_COLUMNS, [_image_row(entry) for entry in images])
     if any(entry.defect for entry in images):
@@ -160,7 +160,7 @@ def _entry_row(entry: CatalogueEntry) -> Texts:
     return tuple(cell or "-" for cell in cells)
 
 
-def suite_rows(entries: Sequence[CatalogueEntry]) -> list[Texts]:
+def _suite_rows(entries: Sequence[CatalogueEntry]) -> list[Texts]:
     """Return a row for each suite and framework, with its oldest and newest version."""
     rows = []
     for _, group in groupby(entries, lambda entry: (entry.reference, entry.framework)):

@@ -92,7 +92,7 @@ class Solver:
             day = datetime.fromisoformat(request.as_of).replace(tzinfo=timezone.utc)
             cutoff = day + timedelta(days=1) - timedelta(milliseconds=1)
         asked = [_with_address(spec, self.channels) for spec in (*request.specs, *more)]
-        installed = [installed_record(item) for item in request.installed]
+        installed = [_installed_record(item) for item in request.installed]
         held = [record for record in installed if record.name.normalized in request.held]
         free = [record for record in installed if record.name.normalized in request.movable]
         try:
@@ -195,7 +195,7 @@ def open_solver(request: CondaRequest, context: Context, turn: int = 0) -> Solve
     return Solver(request=request, channels=first, gateway=gateway)
 
 
-def installed_record(package: InstalledConda) -> RepoDataRecord:
+def _installed_record(package: InstalledConda) -> RepoDataRecord:
     """Return a package that a base holds as the solver knows packages.
 
     What it needs of the machine is left out: it is there, and the nodes are what they are.

@@ -15,7 +15,7 @@ from envbuild.lock.model import CondaPackage, Lock, PythonPackage
 from envbuild.names import BY_MACHINE
 
 
-def archive_url(package: CondaPackage, channels: Mapping[str, str]) -> str:
+def _archive_url(package: CondaPackage, channels: Mapping[str, str]) -> str:
     """Return where a package's archive is; ``channels`` has addresses by name."""
     return f"{channels[package.channel]}/{package.subdir}/{package.file}"
 
@@ -28,7 +28,7 @@ def explicit_text(lock: Lock, channels: Mapping[str, str]) -> str:
         f"# platform: {BY_MACHINE[lock.base.machine].conda}",
         "@EXPLICIT",
     ]
-    lines += [f"{archive_url(p, channels)}#{p.md5 or p.sha256}" for p in install_order(lock.conda)]
+    lines += [f"{_archive_url(p, channels)}#{p.md5 or p.sha256}" for p in install_order(lock.conda)]
     return "\n".join(lines) + "\n"
 
 
@@ -73,7 +73,7 @@ def conda_lock_text(
         _named_entry(p, "conda", platform)
         | {
             "dependencies": _dependency_table(requires.get(p.name, ())),
-            "url": archive_url(p, channels),
+            "url": _archive_url(p, channels),
             "hash": {"md5": p.md5, "sha256": p.sha256},
             **always,
             "build": p.build,

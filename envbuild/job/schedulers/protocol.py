@@ -101,14 +101,14 @@ def user_options(job: Job, site: Site) -> Words:
     return (*site.fields.options, *job.intent.options)
 
 
-def split_options(options: Iterable[str]) -> Words:
+def _split_options(options: Iterable[str]) -> Words:
     """Return options that a site file or a user wrote as the words of a command line."""
     return tuple(itertools.chain.from_iterable(map(shlex.split, options)))
 
 
 def interactive_options(job: Job, site: Site) -> Words:
     """Return the options of a user and of a site file for a job that has the terminal."""
-    return split_options((*user_options(job, site), *site.fields.interactive))
+    return _split_options((*user_options(job, site), *site.fields.interactive))
 
 
 def worst_status(tasks: Iterable[Status]) -> Status:

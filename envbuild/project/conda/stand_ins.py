@@ -75,11 +75,11 @@ def put_stand_ins(lines: Sequence[str], channels: Sequence[str]) -> tuple[list[s
         if own and not any(name.startswith(owner) for name in channels):
             told = ", ".join(f"{name} ({instead[name] or 'left out'})" for name in own)
             notes.append(f"the channel {owner} alone has {told}")
-            specs = [put_instead(line, instead) for line in specs]
+            specs = [_put_instead(line, instead) for line in specs]
     return [line for line in specs if line], tuple(notes)
 
 
-def put_instead(line: str, instead: Mapping[str, str]) -> str:
+def _put_instead(line: str, instead: Mapping[str, str]) -> str:
     """Return a match spec by its other name, "" where nothing stands for it."""
     name = spec_name(line)
     if name not in instead:

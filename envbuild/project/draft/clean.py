@@ -56,7 +56,7 @@ def clean_requirements(requirements: Iterable[Requirement]) -> Cleaned:
     """Merge, rename and drop."""
     found = Cleaned()
     there = _with_true_markers(requirements, None, found)
-    for requirement in merge_requirements([_rename_wrong(one, found) for one in there], found):
+    for requirement in _merge_requirements([_rename_wrong(one, found) for one in there], found):
         if framework_name(requirement.name, greater=True):
             found.frameworks.append(requirement)
         elif _matches_any(requirement.name, BASE_BRINGS) and not _matches_any(
@@ -113,7 +113,7 @@ def bounds_of(requirement: Requirement) -> str:
     return match[1].strip() if match else ""
 
 
-def merge_requirements(requirements: Iterable[Requirement], found: Cleaned) -> list[Requirement]:
+def _merge_requirements(requirements: Iterable[Requirement], found: Cleaned) -> list[Requirement]:
     """Return one requirement a name: the pinned one, else the first with bounds, else the first.
 
     Lines of one name with different markers all stay.
@@ -206,7 +206,7 @@ def without_others(
     requirements: Iterable[Requirement], python: str | None, found: Cleaned
 ) -> list[Requirement]:
     """Drop requirements whose marker does not hold on the base."""
-    return merge_requirements(_with_true_markers(requirements, python, found), found)
+    return _merge_requirements(_with_true_markers(requirements, python, found), found)
 
 
 def _with_true_markers(

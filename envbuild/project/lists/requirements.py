@@ -73,7 +73,7 @@ def parse_wheel_address(text: str, where: str) -> Requirement | None:
     return Requirement(text=f"{name}=={version}", name=name, where=where) if version.local else None
 
 
-def parse_conda_built(text: str, where: str) -> Requirement | None:
+def _parse_conda_built(text: str, where: str) -> Requirement | None:
     """Return the requirement for what conda had built where the list was written: its name alone.
 
     ``pip freeze`` writes NAME @ file:///croot/NAME_1697131234567/work: that folder is gone, and
@@ -111,7 +111,7 @@ def parse_commit(text: str, where: str) -> Requirement | None:
 
 def _parse_direct(line: str, where: str) -> Requirement | None:
     """Return the requirement for an address that tells what is meant, None for any other line."""
-    parsers = (parse_wheel_address, parse_commit, parse_conda_built)
+    parsers = (parse_wheel_address, parse_commit, _parse_conda_built)
     return next(filter(None, (parse(line, where) for parse in parsers)), None)
 
 
@@ -172,7 +172,7 @@ class _RequirementsReader:
         self.seen.add(place)
         self.include.append(place)
         self.text += "" if constraints else text
-        for number, line in logical_lines(printed_by_pip(text)):
+        for number, line in _logical_lines(printed_by_pip(text)):
             self.line(line, f"{name}, line {number}", path, constraints=constraints)
         self.include.pop()
 
@@ -246,7 +246,7 @@ def read_requirements(path: Path, root: Path) -> FileFindings:
 def read_pip_lines(lines: list[str], path: Path, root: Path, where: str) -> FileFindings:
     """Read lines of a list that stand in another file (the pip section of a conda environment)."""
     reader = _RequirementsReader(root)
-    for _, line in logical_lines("\n".join(lines)):
+    for _, line in _logical_lines("\n".join(lines)):
         reader.line(line, where, path, constraints=False)
     return _findings_of(reader, where)
 
@@ -257,8 +257,8 @@ def _findings_of(reader: _RequirementsReader, file: str) -> FileFindings:
         file=file,
         requirements=requirements,
         aside=tuple(reader.aside),
-        frozen=is_dump(requirements, reader.text),
-        direct=called_direct(reader.text) if VIA.search(reader.text) else frozenset(),
+        frozen=_is_dump(requirements, reader.text),
+        direct=_called_direct(reader.text) if VIA.search(reader.text) else frozenset(),
         notes=tuple(reader.notes),
         cuda=reader.cuda,
     )
@@ -272,7 +272,7 @@ def _with_bounds(one: Requirement, bounds: dict[str, str]) -> Requirement:
     return Requirement(text=f"{one.text}{bound}", name=one.name, where=one.where)
 
 
-def logical_lines(text: str) -> list[tuple[int, str]]:
+def _logical_lines(text: str) -> list[tuple[int, str]]:
     """Return the lines that say something, continued ones joined, with their numbers."""
     found: list[tuple[int, str]] = []
     pending, start = "", 0
@@ -288,7 +288,7 @@ def logical_lines(text: str) -> list[tuple[int, str]]:
     return [*found, (start, pending.strip())] if pending.strip() else found
 
 
-def is_dump(requirements: tuple[Requirement, ...], text: str) -> bool:
+def _is_dump(requirements: tuple[Requirement, ...], text: str) -> bool:
     """Whether a list is a dump of a whole environment (pip freeze, pip-compile, uv).
 
     Everything is pinned by == and there are packages among them that nobody asks for directly;
@@ -304,7 +304,7 @@ def is_dump(requirements: tuple[Requirement, ...], text: str) -> bool:
     return enough and pinned >= 0.9 * len(requirements) and brought >= 5
 
 
-def called_direct(text: str) -> frozenset[str]:
+def _called_direct(text: str) -> frozenset[str]:
     """Return the names that a compiled list calls direct: their "via" names a file."""
     found: set[str] = set()
     name, open_via = "", False
