@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from msgspec import structs
 
@@ -91,7 +91,7 @@ def make(name: str | None, request: MakeRequest, context: Context) -> MakeResult
         parts = _announce(spec, source, entry, request, context)
     elif is_tree:
         changed = _make_sandbox(spec, context)
-    elif entry is not None and _takes_published(entry, request):
+    elif _takes_published(entry, request):
         changed, report = _take_published(entry, spec, source, request, context)
     else:
         changed, report = _build_image(spec, source, request, context)
@@ -148,7 +148,7 @@ def _plan_image(
     """
     target = _target_of(source, choose_mode(request.mode), request, context)
     spec = build_spec(source, lock, target, choose_mode(request.mode), context)
-    if entry is not None and _takes_published(entry, request):
+    if _takes_published(entry, request):
         _require_trust(spec, request, context)
         return spec
     if up_to_date(spec, context.store) or is_stored(spec, context.store):
@@ -222,7 +222,7 @@ def _announce(
 
     Raises SpaceError where there is no room for it.
     """
-    if entry is not None and _takes_published(entry, request):
+    if _takes_published(entry, request):
         return None
     if is_stored(spec, context.store) or _finished_before(spec, source, request, context)[0]:
         return None
@@ -335,9 +335,9 @@ def note_proof(source: Source, lock: Lock, report: Report | None, context: Conte
 # ---- the image of an entry of a shelf
 
 
-def _takes_published(entry: VerifiedEntry, request: MakeRequest) -> bool:
+def _takes_published(entry: VerifiedEntry | None, request: MakeRequest) -> TypeGuard[VerifiedEntry]:
     """Whether the shelf's image is taken: it has one, and nobody asked for a mode."""
-    image = entry.stored.entry.image
+    image = entry.stored.entry.image if entry is not None else None
     return request.mode == "auto" and image is not None and image.pieces is not None
 
 

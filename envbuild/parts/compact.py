@@ -38,14 +38,9 @@ def drop_unused_blocks(
     for path, (entry, number) in tree.items():
         move = moves.get(number)
         if move is not None and entry.kind == "f":
-            tree[path] = (
-                structs.replace(
-                    entry,
-                    start=move.starts.get(entry.start, 0) if entry.blocks else 0,
-                    fragment=move.fragments.get(entry.fragment, NO_FRAGMENT),
-                ),
-                number,
-            )
+            start = move.starts.get(entry.start, 0) if entry.blocks else 0
+            fragment = move.fragments.get(entry.fragment, NO_FRAGMENT)
+            tree[path] = structs.replace(entry, start=start, fragment=fragment), number
     parts: list[tuple[Part, Copy]] = []
     for number, part in enumerate(kept):
         found = moves.get(number, part)
@@ -64,7 +59,7 @@ class _CompactPart:
         self.starts: dict[int, int] = {}
         size = begin = end = 0
         # files of equal content share their blocks, so extents may be the same or overlap
-        for start, length in sorted(wanted):  # they may overlap: equal beginnings are kept once
+        for start, length in sorted(wanted):  # equal beginnings are kept once
             if not self._extents or start > end:
                 size += end - begin
                 begin, end = start, start
@@ -74,7 +69,8 @@ class _CompactPart:
             self._extents[-1] = (begin, end - begin)
         size += end - begin
         self.fragments = {number: new for new, number in enumerate(sorted(fragments))}
-        table = tuple((self.starts[at], packed) for _, (at, packed) in sorted(places.items()))
+        ordered = [places[number] for number in sorted(places)]
+        table = tuple((self.starts[at], packed) for at, packed in ordered)
         self.part = Part(
             key=kept.part.key, entries=(), fragments=table, size=size, sha256="", layer=True
         )

@@ -79,7 +79,9 @@ class GridEngine:
                 )
             lines.append(("-pe", f"{dialect.parallel_environment} {slots}"))
         if grant.gpus:
-            gpus, rest = divmod(grant.gpus, slots) if dialect.gpu_per == "slot" else (grant.gpus, 0)
+            gpus, rest = grant.gpus, 0
+            if dialect.gpu_per == "slot":
+                gpus, rest = divmod(grant.gpus, slots)
             if rest:
                 rule = f"are counted per slot here, and {grant.gpus} cannot be shared evenly by {slots} slots"
                 refuse(site, "gpus", rule, f"--cpus {max(1, grant.gpus)} or fewer cores")
@@ -143,23 +145,9 @@ class GridEngine:
 
     def site_sections(self, ask: Ask) -> list[str]:
         """Return complexes, parallel environments, queues and the size of arrays, from qconf."""
-        complexes, words = ask("qconf", "-sc"), ask("qconf", "-spl").split()
+        lines = ["[resources]", *_complex_lines(ask("qconf", "-sc"))]
+        words = ask("qconf", "-spl").split()
         environments = [word for word in words if re.fullmatch(r"[\w.-]+", word)]
-        # complex(5): name, shortcut, type, relation, requestable,
-        # consumable; RSMAP is of Univa and Altair
-        form = r"^({})\s+\S+\s+({})\s+\S+\s+(?:YES|FORCED)\s+(YES|JOB|NO|HOST)\s"
-        flags = re.MULTILINE | re.IGNORECASE
-        gpu = re.search(form.format(r"\S*gpu\S*", "INT|RSMAP"), complexes, flags)
-        memory = re.search(form.format("h_vmem", "MEMORY"), complexes, flags)
-        lines = ["[resources]", f'gpu = "{"consumable" if gpu else "none"}"']
-        if gpu:
-            per = "slot" if gpu[3] == "YES" else "job"
-            said = f"consumable {gpu[3]} in qconf -sc"
-            lines += [f"gpu-name = {quote(gpu[1])}", f'gpu-per = "{per}"  # {said}']
-        if memory:
-            # a limit that is no consumable is counted for each slot too (queue_conf(5), h_vmem)
-            per = "job" if memory[3] == "JOB" else "slot"
-            lines += ['memory = "h_vmem"', f'memory-per = "{per}"']
         if environments:
             usual = [name for name in environments if name in ("smp", "shm", "openmp")]
             chosen = (usual or environments)[0]
@@ -176,6 +164,29 @@ class GridEngine:
             longest = time_text(clock_seconds(*limit.groups())) if limit else None
             lines += partition_section(name, longest)
         return lines
+
+
+def _complex_lines(complexes: str) -> list[str]:
+    """Return how GPUs and memory are asked for, by the table of complexes (complex(5))."""
+    # name, shortcut, type, relation, requestable, consumable; RSMAP is of Univa and Altair
+    form = r"^({})\s+\S+\s+({})\s+\S+\s+(?:YES|FORCED)\s+(YES|JOB|NO|HOST)\s"
+    flags = re.MULTILINE | re.IGNORECASE
+    gpu = re.search(form.format(r"\S*gpu\S*", "INT|RSMAP"), complexes, flags)
+    memory = re.search(form.format("h_vmem", "MEMORY"), complexes, flags)
+    lines = ['gpu = "none"']
+    if gpu:
+        per = "slot" if gpu[3] == "YES" else "job"
+        said = f"consumable {gpu[3]} in qconf -sc"
+        lines = [
+            'gpu = "consumable"',
+            f"gpu-name = {quote(gpu[1])}",
+            f'gpu-per = "{per}"  # {said}',
+        ]
+    if memory:
+        # a limit that is no consumable is counted for each slot too (queue_conf(5), h_vmem)
+        per = "job" if memory[3] == "JOB" else "slot"
+        lines += ['memory = "h_vmem"', f'memory-per = "{per}"']
+    return lines
 
 
 def _read_queue(result: Result, job: str) -> Status | None:

@@ -41,9 +41,8 @@ class Slurm:
     def options(self, job: Job, site: Site) -> tuple[Words, ...]:
         """Return the #SBATCH lines."""
         intent = job.intent
-        log = (
-            log_pattern(job).replace("{id}", "%A" if intent.array else "%j").replace("{task}", "%a")
-        )
+        number = "%A" if intent.array else "%j"
+        log = log_pattern(job).replace("{id}", number).replace("{task}", "%a")
         lines = [f"--job-name={job.name}"]
         if not job.interactive:
             lines += [f"--output={log}", "--open-mode=append"]
