@@ -20,6 +20,7 @@ from envbuild.store.atomic import write_text
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 """The option of every verb that prints values; those that print a document (a lock, a script) have none."""
+MOST_LINES = 20
 GAP = "  "
 NARROWEST = 12
 """Columns to which a long column is cut at most; below it a value says nothing any more."""
@@ -36,6 +37,14 @@ def write_document(text: str, output: Path | None, context: Context) -> None:
         print_text(text, nl=False)
     else:
         write_text(context.settings.cwd / output, text)
+
+
+def print_first(lines: Sequence[str]) -> None:
+    """Print as many lines as fit a screen, and how many more there are."""
+    for line in lines[:MOST_LINES]:
+        print_text(f"  {line}")
+    if len(lines) > MOST_LINES:
+        print_text(f"  and {len(lines) - MOST_LINES} more (--json has all)")
 
 
 def print_json(value: Any) -> None:

@@ -12,13 +12,12 @@ from envbuild.app.spec import build_spec
 from envbuild.build.image.embedded import read_embedded_info
 from envbuild.build.image.rebuild import Comparison, compare_images, made_again
 from envbuild.cli.options import flag, path_option, recipe_argument
-from envbuild.cli.output import json_option, print_json, print_text
+from envbuild.cli.output import json_option, print_first, print_json, print_text
 from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.store.atomic import copy_out
 from envbuild.store.hashing import short_digest
 
-SHOWN = 20
 SAME = {
     "bytes": "the same bytes",
     "tree": "the same files, but not the same bytes: another packer or other times",
@@ -80,7 +79,4 @@ def _print_comparison(found: Comparison) -> None:
     print_text(f"{found.name}: made again from lock {short_digest(found.lock)}: {SAME[found.same]}")
     print_text(f"  before  {found.before}")
     print_text(f"  again   {found.after}")
-    for layer, path, what in found.differs[:SHOWN]:
-        print_text(f"  {layer:<9}  /{path}: {what}")
-    if len(found.differs) > SHOWN:
-        print_text(f"  and {len(found.differs) - SHOWN} more (--json has all)")
+    print_first([f"{layer:<9}  /{path}: {what}" for layer, path, what in found.differs])

@@ -8,11 +8,10 @@ from envbuild.app.image import find_image, refuse_old_image
 from envbuild.app.verify import find_lock_of_image
 from envbuild.build.image.verify import Verification, verify_image
 from envbuild.cli.complete import complete_image
-from envbuild.cli.output import json_option, print_json, print_text
+from envbuild.cli.output import json_option, print_first, print_json, print_text
 from envbuild.cli.terminal import short_path
 from envbuild.context import Context
 
-SHOWN = 20
 HOLDS = {
     "bytes": "the very bytes that the lock and its packer give",
     "tree": "the same files as the lock gives; the same bytes are not proved",
@@ -55,7 +54,4 @@ def _print_verification(found: Verification) -> None:
     rows += [("changed", f"/{path}: {what}") for path, what in found.changed]
     rows += [("extra", f"/{path}") for path in found.extra]
     rows += [("outside", text) for text in found.outside]
-    for what, text in rows[:SHOWN]:
-        print_text(f"  {what:<8}  {text}")
-    if len(rows) > SHOWN:
-        print_text(f"  and {len(rows) - SHOWN} more (--json has all)")
+    print_first([f"{what:<8}  {text}" for what, text in rows])
