@@ -14,7 +14,7 @@ import msgspec
 
 from envbuild import limits
 from envbuild.bundle.model import BIGGEST_TABLE, TABLE, Member, Table
-from envbuild.errors import EnvbuildError, IntegrityError, SpaceError, UsageError
+from envbuild.errors import IntegrityError, SpaceError, UsageError
 from envbuild.host import free_bytes
 from envbuild.limits import UNREADABLE, open_plain, reading
 from envbuild.net.partial import is_complete
@@ -105,7 +105,8 @@ def unpack(path: Path, store: Store, folder: Path, progress: Transfer | None = N
             if progress is not None:
                 progress.advance(member.size)
         if wanted:
-            raise _cut_off(path, next(iter(wanted)))
+            first = next(iter(wanted))
+            raise IntegrityError(f"ends before {first}: it was not copied whole", where=path)
         return table
 
 
@@ -160,7 +161,3 @@ def _check_space(table: Table, store: Store) -> None:
             where=folder,
             hint=hint,
         )
-
-
-def _cut_off(path: Path, name: str) -> EnvbuildError:
-    return IntegrityError(f"ends before {name}: it was not copied whole", where=path)

@@ -101,14 +101,10 @@ def user_options(job: Job, site: Site) -> Words:
     return (*site.fields.options, *job.intent.options)
 
 
-def _split_options(options: Iterable[str]) -> Words:
-    """Return options that a site file or a user wrote as the words of a command line."""
-    return tuple(itertools.chain.from_iterable(map(shlex.split, options)))
-
-
 def interactive_options(job: Job, site: Site) -> Words:
-    """Return the options of a user and of a site file for a job that has the terminal."""
-    return _split_options((*user_options(job, site), *site.fields.interactive))
+    """Return the words of a user's and a site file's options for a job that has the terminal."""
+    options = (*user_options(job, site), *site.fields.interactive)
+    return tuple(itertools.chain.from_iterable(map(shlex.split, options)))
 
 
 def worst_status(tasks: Iterable[Status]) -> Status:
