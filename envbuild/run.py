@@ -306,10 +306,7 @@ def _start(command: Command) -> subprocess.Popen[bytes]:
 
 
 def _follow(
-    process: subprocess.Popen[bytes],
-    out: _Stream,
-    err: _Stream,
-    command: Command,
+    process: subprocess.Popen[bytes], out: _Stream, err: _Stream, command: Command
 ) -> Ended:
     """Read what a process prints until it has ended; end it at a limit, and tell of that."""
     try:
@@ -352,10 +349,7 @@ def failure(result: Result, *, timeout: float | None = None) -> ToolFailedError:
     else:
         what = f"{name} failed with exit code {result.code}"
     lines = result.last_lines()
-    return ToolFailedError.of(
-        result,
-        f"{what}\n{lines}" if lines else what,
-    )
+    return ToolFailedError.of(result, f"{what}\n{lines}" if lines else what)
 
 
 def beside(argv: Texts, env: Variables, tick: Callable[[int], object], *, every: float) -> int:
