@@ -59,9 +59,9 @@ class Nvml:
     ``library`` is a file to open instead of the driver's.  Raises HostError.
     """
 
-    def __init__(self, library: str = LIBRARY) -> None:
+    def __init__(self, library: str | None = None) -> None:
         try:
-            self.library: Any = ctypes.CDLL(library)
+            self.library: Any = ctypes.CDLL(library or LIBRARY)
             code = self.library.nvmlInit_v2()
         except (OSError, AttributeError) as error:
             raise HostError(

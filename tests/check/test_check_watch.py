@@ -95,7 +95,6 @@ def context(user_settings: Settings, driver: Path, monkeypatch: pytest.MonkeyPat
     from envbuild.cli.terminal import Lines
 
     monkeypatch.setattr(nvml, "LIBRARY", str(driver / "libnvidia-ml.so.1"))
-    monkeypatch.setattr(Nvml.__init__, "__defaults__", (str(driver / "libnvidia-ml.so.1"),))
     return open_context(user_settings, LocalRunner(), Lines())
 
 
