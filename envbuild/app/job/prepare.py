@@ -40,6 +40,7 @@ from envbuild.job.sites.site import Site
 from envbuild.job.submit import check_project, copy_secrets, new_key, write_secrets
 from envbuild.job.warnings import lonely_lightning, shared_sqlite
 from envbuild.names import Texts
+from envbuild.runtime import Bind
 from envbuild.settings import Settings
 
 
@@ -88,12 +89,8 @@ def plan_job(request: JobRequest, context: Context) -> tuple[Job, Site, FoundIma
     intent = _make_intent(request, site, found, context)
     if unfit := _find_unfit(found, intent, site):
         context.report.say(f"note: {unfit}")
-    argv = request.argv
-    if not argv:
-        argv = ("bash",) if request.interactive else _recipe_command(found, request.image or "NAME")
-    name = request.name
-    if name is None:
-        name = found.source.recipe.name if found.source else name_of_file(found.path)
+    argv = _command_of_job(request, found)
+    name = _name_of_job(request, found)
     if request.packages:
         found = _with_packages(found, request.packages, context)
     layer = find_layer(found, context)
@@ -117,16 +114,36 @@ def plan_job(request: JobRequest, context: Context) -> tuple[Job, Site, FoundIma
     _require_own_log(job, request.flags, settings)
     caches = _plan_caches(job, found, request, context)
     job = replace(job, caches=caches, layer=_overlay_of_job(layer, context))
-    for warning in check_visible(job, site, settings, binds):
-        context.report.say(f"note: {warning} (--bind shows it)")
-    many = job.intent.array or job.intent.launcher != "single"
-    warnings = (
-        shared_sqlite(job, settings.cwd) if many else None,
-        lonely_lightning(job, site, settings.cwd),
-    )
-    for told in filter(None, warnings):
+    for told in _job_warnings(job, site, settings, binds):
         context.report.say(f"note: {told}")
     return job, site, found
+
+
+def _command_of_job(request: JobRequest, found: FoundImage) -> Texts:
+    """Return what the job runs: what was asked for, else a shell to sit in, or the recipe's own."""
+    if request.argv:
+        return request.argv
+    if request.interactive:
+        return ("bash",)
+    return _recipe_command(found, request.image or "NAME")
+
+
+def _name_of_job(request: JobRequest, found: FoundImage) -> str:
+    if request.name is not None:
+        return request.name
+    return found.source.recipe.name if found.source else name_of_file(found.path)
+
+
+def _job_warnings(
+    job: Job, site: Site, settings: Settings, binds: tuple[Bind, ...]
+) -> Iterator[str]:
+    """Yield what may go wrong in a job: what it cannot see, and what its ranks may spoil."""
+    for warning in check_visible(job, site, settings, binds):
+        yield f"{warning} (--bind shows it)"
+    shared = None
+    if job.intent.array or job.intent.launcher != "single":
+        shared = shared_sqlite(job, settings.cwd)
+    yield from filter(None, (shared, lonely_lightning(job, site, settings.cwd)))
 
 
 def _recipe_notes(found: FoundImage, settings: Settings) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -243,38 +243,43 @@ def _line(status: Status) -> str:
 
 
 def _lost(record: Record, site: Site, status: Status, project: Path) -> HostError:
+    """Return the error about a job that is over, or gone, without its receipts."""
     logs = [path for path in log_files(record, project) if path.is_file()]
-    shown = ", ".join(
-        str(path.relative_to(project) if path.is_relative_to(project) else path)
-        for path in logs[:3]
-    )
+    what = _describe_loss(record, status, logs, project)
+    return HostError(what, where=f"site {site.name}", hint=_log_hint(record, site, logs, project))
+
+
+def _describe_loss(record: Record, status: Status, logs: Sequence[Path], project: Path) -> str:
     code = f" (exit code {status.code})" if status.code else ""
     job = f"job {record.id}{_missing_tasks(record, project)}"
     evidence = next((line for path in logs if (line := _find_evidence(path))), None)
     if record.cancelled:
-        what = f"job {record.id} was cancelled{'' if logs else ' before it started'}"
-    elif evidence:
-        what = f"{job} ended without a receipt{code}; its log says: {evidence}"
-    elif status.phase == "ended":
+        return f"job {record.id} was cancelled{'' if logs else ' before it started'}"
+    if evidence:
+        return f"{job} ended without a receipt{code}; its log says: {evidence}"
+    if status.phase == "ended":
         reason = status.reason or "it was ended from outside, or its receipt could not be written"
         after = record.job.intent.after if record.job else ()
         if after and not logs:
             reason += f"; it follows {', '.join(after)}, which may have failed"
-        what = f"{job} ended without a receipt: {reason}{code}"
-    else:
-        what = f"job {record.id} is gone: {status.reason}, and it left no receipt"
-    folder = next((path.parent for path in log_files(record, project)), project)
+        return f"{job} ended without a receipt: {reason}{code}"
+    return f"job {record.id} is gone: {status.reason}, and it left no receipt"
+
+
+def _log_hint(record: Record, site: Site, logs: Sequence[Path], project: Path) -> str:
+    """Return where to look: at the logs, or for the reason why there are none."""
     if logs:
-        hint = f"what it had written: {shown}"
-    elif not folder.is_dir():
-        hint = f"it has written no log: {folder} is no folder"
-    else:
-        hint = "it has written no log, so look whether its script could begin"
-        if features_of(site).reads_logins:
-            hint += (
-                ": your login files (~/.bash_profile, ~/.profile) are read first, and may take long"
-            )
-    return HostError(what, where=f"site {site.name}", hint=hint)
+        near = [
+            path.relative_to(project) if path.is_relative_to(project) else path for path in logs
+        ]
+        return f"what it had written: {', '.join(map(str, near[:3]))}"
+    folder = next((path.parent for path in log_files(record, project)), project)
+    if not folder.is_dir():
+        return f"it has written no log: {folder} is no folder"
+    hint = "it has written no log, so look whether its script could begin"
+    if features_of(site).reads_logins:
+        hint += ": your login files (~/.bash_profile, ~/.profile) are read first, and may take long"
+    return hint
 
 
 def _missing_tasks(record: Record, project: Path) -> str:
