@@ -19,8 +19,13 @@ COPIED = 4 * 1024 * 1024
 """Bytes of a file that are copied at once."""
 FICLONE = 0x40049409
 """ioctl that shares a file's blocks copy-on-write (linux/fs.h, ioctl_ficlone(2))."""
-BROKEN = (errno.EIO, errno.ESTALE, errno.ENOTCONN)
-BROKEN_HINT = "its disk or file server fails: ask who keeps it, or use a folder on another one"
+BROKEN = "its disk or file server fails: ask who keeps it, or use a folder on another one"
+HINTS = {
+    **dict.fromkeys((errno.EIO, errno.ESTALE, errno.ENOTCONN), BROKEN),
+    errno.EFBIG: "files may not become so large here: ulimit -f unlimited",
+    errno.EMFILE: "so many files may not be open here: ulimit -n 1024",
+}
+"""What to do about errors that say nothing of it themselves."""
 
 
 @contextlib.contextmanager
@@ -56,8 +61,8 @@ def error_of_os(error: OSError, path: Path) -> HostError | SpaceError:
             where=path,
             hint="choose a folder that you may write to",
         )
-    broken = BROKEN_HINT if error.errno in BROKEN else None
-    return HostError(f"cannot be used: {error.strerror}", where=path, hint=broken)
+    hint = HINTS.get(error.errno or 0)
+    return HostError(f"cannot be used: {error.strerror}", where=path, hint=hint)
 
 
 def publish(partial: Path, target: Path) -> None:

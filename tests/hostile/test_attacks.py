@@ -11,9 +11,9 @@ from tests.hostile.attacks import ATTACKS
 TESTS = Path(__file__).parents[1]
 ROW = re.compile(
     r"(?P<group>\w+) \| (?P<where>[CHM]\d+|low|held|new) \| (?P<attack>[^|]+) \| "
-    r"(?P<outcome>held|refused|told|docs|driver|not)(?: (?P<test>test_\w+)(?:\[(?P<case>\w+)\])?)?"
+    r"(?P<outcome>held|refused|told|docs|not)(?: (?P<test>test_\w+)(?:\[(?P<case>\w+)\])?)?"
 )
-WITHOUT_TEST = ("docs", "driver", "not")
+WITHOUT_TEST = ("docs", "not")
 KINDS = ("held", "refused", "told", *WITHOUT_TEST)
 
 

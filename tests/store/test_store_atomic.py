@@ -79,6 +79,8 @@ def test_a_placed_file_shares_nothing_with_its_source(tmp_path: Path) -> None:
         (errno.EACCES, HostError, "/x: cannot be written: Permission denied"),
         (errno.EROFS, HostError, "/x: cannot be written: Read-only file system"),
         (errno.EIO, HostError, "/x: cannot be used: Input/output error"),
+        (errno.EFBIG, HostError, "/x: cannot be used: File too large"),
+        (errno.EMFILE, HostError, "/x: cannot be used: Too many open files"),
     ],
 )
 def test_what_the_system_refuses_is_told(number: int, kind: type[EnvbuildError], text: str) -> None:
