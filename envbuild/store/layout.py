@@ -240,7 +240,9 @@ def claim_folder(parent: Path, purpose: str, *, remember: Path | None = None) ->
                 os.write(handle, os.fsencode(remember.absolute()))
         yield path
     finally:
-        note.unlink(missing_ok=True)
+        # a thread that was still at work may have written into it: gc removes it then
+        if remember is None or not os.path.lexists(remember):
+            note.unlink(missing_ok=True)
         os.close(handle)
 
 

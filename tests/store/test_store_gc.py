@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.progress import Silent
+from envbuild.store import layout
 from envbuild.store.gc import (
     DAY,
     Removal,
@@ -73,6 +74,16 @@ def test_what_a_live_process_works_on_stays_and_what_a_killed_one_left_goes(
     assert all(remove_files(removal) for removal in found)
     assert list((store.root / LAYOUT / "tmp").iterdir()) == []
     assert list(target.parent.iterdir()) == []
+
+
+def test_a_folder_that_a_thread_wrote_into_while_it_was_removed(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After Ctrl-C in ``lock``: it stayed in TMPDIR, and nobody knew of it."""
+    monkeypatch.setattr(layout, "remove_tree", lambda path: (path / "late").mkdir())
+    with store.outside(tmp_path) as folder:
+        pass
+    assert folder in [removal.path for removal in find_leftovers(store)]
 
 
 def test_a_note_that_names_something_else_is_not_believed(tmp_path: Path, store: Store) -> None:
