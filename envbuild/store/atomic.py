@@ -61,8 +61,8 @@ def error_of_os(error: OSError, path: Path) -> HostError | SpaceError:
             where=path,
             hint="choose a folder that you may write to",
         )
-    hint = HINTS.get(error.errno or 0)
-    return HostError(f"cannot be used: {error.strerror}", where=path, hint=hint)
+    known = HINTS.get(error.errno or 0)
+    return HostError(f"cannot be used: {error.strerror}", where=path, hint=known)
 
 
 def publish(partial: Path, target: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from envbuild.build.modes.sandbox_rights import withdraw_rights
 from envbuild.errors import IntegrityError
+from envbuild.host import read_host
 from tests.base.interpreters import interpreter
 from tests.base.ociimages import image_of, programs, python_tar, write_layout
 from tests.project import Project
@@ -57,6 +58,17 @@ def test_files_lose_what_acts_for_their_owner(tmp_path: Path) -> None:
     assert stat.S_IMODE(tree.stat().st_mode) == 0o755
     assert stat.S_IMODE((tree / "su").stat().st_mode) == 0o755
     assert stat.S_IMODE(own.stat().st_mode) == 0o4755
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root makes files of other users")
+def test_roots_sandbox_has_no_file_of_a_user(tmp_path: Path) -> None:
+    files = {"user": USER, "subordinate": (read_host().subuid or (SUBORDINATE,))[0]}
+    for name, number in files.items():
+        (tmp_path / name).write_text("")
+        os.chown(tmp_path / name, number, number)
+    withdraw_rights(tmp_path)
+    kept = files["subordinate"] if read_host().subuid else 0
+    assert [(tmp_path / name).stat().st_uid for name in files] == [0, kept]
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root makes devices")

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from envbuild.errors import IntegrityError
+from envbuild.host import read_host
 
 WRITABLE = stat.S_IWGRP | stat.S_IWOTH
 
@@ -21,10 +22,15 @@ def withdraw_rights(folder: Path) -> None:
     write to one, they may not enter the tree.  Raises IntegrityError for a folder that cannot be
     looked through, but that others may enter.
     """
-    is_closed = True
+    is_closed, is_root = True, os.geteuid() == 0
+    first, count = read_host().subuid or (0, 0)
+    known = (range(1), range(first, first + count))
     for path in _paths_from(folder):
         status = path.lstat()
         try:
+            if is_root and not any(status.st_uid in ids for ids in known):
+                # its number may be that of a user of this machine
+                os.chown(path, 0, -1, follow_symlinks=False)
             _withdraw_from_path(path, status)
         except PermissionError:  # of a subordinate id
             is_closed = is_closed and not _open_bits(status)
@@ -48,8 +54,6 @@ def _open_bits(status: os.stat_result) -> int:
 
 def _withdraw_from_path(path: Path, status: os.stat_result) -> None:
     kind, mode = status.st_mode, stat.S_IMODE(status.st_mode) & ~_open_bits(status)
-    if os.geteuid() == 0 and status.st_uid != 0:
-        os.chown(path, 0, -1, follow_symlinks=False)  # its number may be a user's of this machine
     if stat.S_ISDIR(kind):
         # one that its owner may not enter, and others may, would be passed over
         path.chmod(mode | stat.S_IRWXU)
