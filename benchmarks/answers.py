@@ -1,6 +1,6 @@
 """Lock requirement sets of public projects and compare the answers with what was expected before (answers.toml).
 
-    python benchmarks/answers.py [--work FOLDER] [--no-warm] [--trees] [--json FILE] [SET ...]
+    python benchmarks/answers.py [--work FOLDER] [--no-warm] [--trees] [--json FILE] [--limit S] [SET ...]
 
 Each set is locked twice as a user would, with the whole command.  Cold: nothing of Python's index is in the store or
 in uv's cache; Debian's root, made once for each release, is.  Warm: the same question again.  An answer is right when
@@ -52,8 +52,6 @@ UV = uv_program(SETTINGS)
 INDEX = index_url(open_context(SETTINGS, RUN, Silent()))
 LEARNT = ("answers", "locks", "metadata", "stubs")
 """Folders of a store that hold what was learnt of Python's index."""
-LONGEST = 150.0
-"""Seconds after which a lock is stopped."""
 CUDA_WHEEL = re.compile(r"(nvidia-(?!cutlass-dsl-).+)-cu(11|12|13)")
 RIGHT, PARTLY, WRONG, LOST = "right", "partly", "wrong", "LOST"
 REFUSED, WRONGLY = "rightly refused", "wrongly refused"
@@ -120,12 +118,15 @@ def main() -> None:
         help="import in a tree of the answer, where a set names modules",
     )
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--limit", type=float, default=150.0, help="seconds for one lock")
     options = parser.parse_args()
     known = msgspec.toml.decode((HERE / "answers.toml").read_text("utf-8"), type=Cases).set
     chosen = [case for case in known if not options.set or case.name in options.set]
     outcomes = []
     for case in chosen:
-        outcome = Bench(case, options.work).measure(warm=not options.no_warm, trees=options.trees)
+        outcome = Bench(case, options.work, options.limit).measure(
+            warm=not options.no_warm, trees=options.trees
+        )
         outcomes.append(outcome)
         print(line_of(outcome), flush=True)
         if options.json:
@@ -138,8 +139,8 @@ def main() -> None:
 class Bench:
     """One set with a recipe, a store and a cache below ``work``."""
 
-    def __init__(self, case: Case, work: Path) -> None:
-        self.case = case
+    def __init__(self, case: Case, work: Path, limit: float) -> None:
+        self.case, self.limit = case, limit
         self.store, self.cache, self.trees = work / "store", work / "uv", work / "uv-trees"
         self.folder = work / "projects" / case.name
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -194,7 +195,7 @@ class Bench:
         }
         before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
         result = RUN(
-            Command(argv=tuple(argv), cwd=self.folder, env=env, timeout=LONGEST), check=False
+            Command(argv=tuple(argv), cwd=self.folder, env=env, timeout=self.limit), check=False
         )
         after, took = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic() - started
         processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
@@ -331,7 +332,7 @@ def held(requirement: str, versions: dict[str, str]) -> str:
 def told(result: Result) -> str:
     """Return the line that matters of a failure."""
     if result.timed_out:
-        return f"stopped after {LONGEST:.0f} s"
+        return "stopped at the limit of seconds"
     lines = [line.strip() for line in result.stderr.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith(("- ", "envbuild: error", "error"))]
     return " | ".join(errors[:4] or lines[-1:])[:400]

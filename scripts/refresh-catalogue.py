@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -68,40 +70,48 @@ LINES = {
     "jax": ("jax-cuda12-plugin", "jax[cuda12]=={line}.*", Version("0.4.30")),
     "cupy": ("cupy-cuda12x", "cupy-cuda12x[ctk]=={line}.*", Version("14.0")),
 }
+PINNED = {("tensorflow", "2.14"): ("tensorrt", "8.5.3.1")}
+"""What the extra of a line pins, and has wheels for fewer Pythons than the framework itself."""
 KEYS = ("python", "distro", "cuda", "cudnn", "driver", "status", "source", "defect", "note")
 
 
 def wheel_rows(framework: str) -> list[dict[str, Any]]:
     """Return one row for each release line, with the Python versions it has wheels for."""
     project, requirement, first = LINES[framework]
-    context = open_context(load_settings(), LocalRunner(), Silent())
     found: dict[str, set[str]] = {}
-    with make_client(context.settings) as client:
-        for link in read_links(index_url(context), project, client):
-            match = re.fullmatch(
-                r"[^-]+-([^-]+)(?:-\d+)?-cp(\d)(\d+)-[^-]+-(?:many)?linux[\w.]*x86_64\.whl",
-                link.file,
-            )
-            if not match or link.yanked:
-                continue
-            try:
-                version = Version(match[1])
-            except InvalidVersion:
-                continue
-            if version < first or version.is_prerelease:
-                continue
-            line = f"{version.major}.{version.minor}"
-            found.setdefault(line, set()).add(f"{match[2]}.{match[3]}")
+    for version, python in wheels_of(project):
+        if version >= first and not version.is_prerelease:
+            found.setdefault(f"{version.major}.{version.minor}", set()).add(python)
+    sources = {}
+    for line in found:
+        name, pin = PINNED.get((framework, line), ("", ""))
+        if name:
+            found[line] &= {python for version, python in wheels_of(name) if str(version) == pin}
+            sources[line] = f", and of {name} {pin}, which its extra pins,"
     return [
         {
             "framework": framework,
             "line": line,
             "requirement": requirement.format(line=line),
             "pythons": tuple(sorted(pythons, key=Version)),
-            "source": f"file names of {project} on the package index",
+            "source": f"file names of {project}{sources.get(line, '')} on the package index",
         }
         for line, pythons in sorted(found.items(), key=lambda item: Version(item[0]))
     ]
+
+
+def wheels_of(project: str) -> Iterator[tuple[Version, str]]:
+    """Yield the version and the Python of a project's Linux wheels."""
+    context = open_context(load_settings(), LocalRunner(), Silent())
+    with make_client(context.settings) as client:
+        for link in read_links(index_url(context), project, client):
+            match = re.fullmatch(
+                r"[^-]+-([^-]+)(?:-\d+)?-cp(\d)(\d+)-[^-]+-(?:many)?linux[\w.]*x86_64\.whl",
+                link.file,
+            )
+            if match and not link.yanked:
+                with suppress(InvalidVersion):
+                    yield Version(match[1]), f"{match[2]}.{match[3]}"
 
 
 def image_row(row: dict[str, Any]) -> dict[str, Any]:

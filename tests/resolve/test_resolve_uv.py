@@ -689,6 +689,23 @@ def test_pin_that_is_in_the_way_is_told_with_what_would_fit(
     )
 
 
+def test_a_framework_whose_extra_lacks_this_python_is_on_another_base(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
+    """The release that fits is no release candidate, though uv answers with one above the last."""
+    extra = "tensorrt==8.5.3.1 ; extra == 'and-cuda'"
+    index.wheel("tensorflow", "2.14.0", requires=(extra,))
+    index.wheel("tensorflow", "2.15.1", "2.16.0rc0", day="2024-03-08")
+    index.wheel("tensorrt", "8.5.3.1", tag="cp39-none-any")
+    wanted = "tensorflow[and-cuda]==2.14.0"
+    error = error_of(resolve, base(), wanted, framework=wanted)
+    assert error.hint == (
+        f"loosen {wanted}: tensorflow 2.15.1 of 2024-03-08 fits this base\n"
+        f'or take a base that holds {wanted}: bootstrap = "debian:bullseye" with framework = '
+        '"tensorflow[and-cuda]==2.14.*" (Python 3.9)'
+    )
+
+
 def test_a_refusal_that_nobody_reads_has_the_same_reasons_and_no_hint(
     index: SyntheticIndex, resolve: Resolve, monkeypatch: pytest.MonkeyPatch
 ) -> None:

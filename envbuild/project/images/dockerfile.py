@@ -144,7 +144,7 @@ def refuse_project_steps(found: ShellFindings, copies: Pairs) -> None:
     targets = {target for source, target in copies if source in (".", "./")}
     folders = {target.rstrip("/") for target in targets if target != "/"}
     for line in tuple(found.post):
-        where = re.match(r"\(cd [\"']?([^\s\"']+) && (.*)\)", line)
+        where = re.match(r"\((?:mkdir -p \S+ && )?cd [\"']?([^\s\"']+) && (.*)\)", line)
         if where is not None and folders & {".", where[1].rstrip("/")}:
             found.post.remove(line)
             found.refused.append((where[2][:160], PROJECT_FILES))

@@ -118,10 +118,14 @@ class ShellFindings:
     folders: Pairs = ()
 
 
-def _keep_apart(lines: list[str]) -> list[str]:
-    """Return the commands of a line; in brackets, where they change the folder for those behind."""
+def _keep_apart(lines: list[str], workdir: str) -> list[str]:
+    """Return the commands of a line; in brackets, where they change the folder for those behind.
+
+    The folder of WORKDIR is made: the base may lack it.
+    """
     changes = any(map(CHANGES_FOLDER.match, lines))
-    return [f"({' && '.join(lines)})"] if changes else lines
+    made = [workdir.replace("cd", "mkdir -p", 1)] if lines[:1] == [workdir] else []
+    return [f"({' && '.join(made + lines)})"] if changes else lines
 
 
 def read_lines(
@@ -160,7 +164,7 @@ def read_lines(
                 found.post.insert(before, folder)
                 folder = ""
         if apart:
-            found.post[kept:] = _keep_apart(found.post[kept:])
+            found.post[kept:] = _keep_apart(found.post[kept:], workdir)
             folder = found.here = workdir
     if until:
         found.notes.append(

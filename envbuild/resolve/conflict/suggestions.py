@@ -40,7 +40,7 @@ from envbuild.resolve.stubs import Stub, Stubs, lenient_version
 from envbuild.resolve.uv.passes import Task
 from envbuild.resolve.uv.query import Question
 from envbuild.resolve.uv.session import Session
-from envbuild.resolve.versions import is_newer, is_within
+from envbuild.resolve.versions import is_newer, is_preview, is_within
 from envbuild.store.units import count_noun, join_numbers
 
 SECONDS = 20.0
@@ -221,7 +221,8 @@ def _fitting_release(trials: Trials, pin: Direct, loose: Collection[str]) -> Fit
         if chosen is None or chosen.from_base:
             break
         above = trials.ask(trials.changed(loose, bounds=(f"{pin.name}>{chosen.version}",)))
-        if above is None or pin.name not in above:
+        # where there is no release above it, uv answers with a release candidate
+        if above is None or pin.name not in above or is_preview(above[pin.name].version):
             break
         chosen = above[pin.name]
     if chosen is None:
@@ -250,20 +251,27 @@ def _other_bases(
     wanted = dict.fromkeys(clash.wanted for clash in clashes if clash.stub.hard)
     pins = _pinned_directs(conflict, problem)
     lacking = {name_of(package) for package, _ in NO_WHEELS.findall(conflict.text)}
-    wanted |= dict.fromkeys(d.text for d in pins if problem.stubs.hard(d.name) or d.name in lacking)
+    # a framework's own wheels may be there, and not those that its extra pins
+    wanted |= dict.fromkeys(
+        pin.text
+        for pin in pins
+        if problem.stubs.hard(pin.name)
+        or pin.name in lacking
+        or (lacking and framework_name(pin.name))
+    )
     named = [text for text in wanted if framework_name(text)]
-    fitting = [
-        entry for entry in _candidate_bases(conflict, problem, named) if _has_answer(trials, entry)
-    ]
-    if fitting:
-        bases = " or ".join(map(_describe_entry, fitting))
-        which = f"a base that holds {named[0]}" if named else "another base"
-        yield f"take {which}: {bases}"
+    for candidates in _candidate_bases(conflict, problem, named):
+        if fitting := [entry for entry in candidates if _has_answer(trials, entry)]:
+            bases = " or ".join(map(_describe_entry, fitting))
+            which = f"a base that holds {named[0]}" if named else "another base"
+            yield f"take {which}: {bases}"
+            break
 
 
 def _candidate_bases(
     conflict: ConflictError, problem: Problem, named: list[str]
-) -> list[CatalogueEntry]:
+) -> Iterable[list[CatalogueEntry]]:
+    """Yield bases to try, those that change the least of the project first."""
     own = join_numbers(python_minor(problem.facts))
     pythons = [bounds.rstrip(",") for bounds, _ in PYTHON.findall(conflict.text)]
     wishes = []
@@ -281,8 +289,7 @@ def _candidate_bases(
             continue
         if chosen:
             made = [entry for entry in chosen if entry.is_bootstrap][:1]
-            return [*[entry for entry in chosen if not entry.is_bootstrap][:MOST_IMAGES], *made]
-    return []
+            yield [*[entry for entry in chosen if not entry.is_bootstrap][:MOST_IMAGES], *made]
 
 
 def _has_answer(trials: Trials, entry: CatalogueEntry) -> bool:
