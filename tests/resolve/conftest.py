@@ -131,8 +131,12 @@ def settings(tmp_path: Path, index: SyntheticIndex, uv_cache: Path) -> Settings:
 
 
 @pytest.fixture
-def resolver_with(settings: Settings) -> Callable[..., UvResolver]:
-    """Return a resolver on the synthetic index, for a user with other settings."""
+def resolver_with(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Callable[..., UvResolver]:
+    """Return a resolver on the synthetic index, for a user with other settings.
+
+    Hints are tried to the end, on a busy machine too.
+    """
+    monkeypatch.setattr("envbuild.resolve.conflict.suggestions.SECONDS", 600.0)
     return lambda **changes: UvResolver(quiet_context(replace(settings, **changes)))
 
 

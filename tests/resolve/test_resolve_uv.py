@@ -689,6 +689,16 @@ def test_pin_that_is_in_the_way_is_told_with_what_would_fit(
     )
 
 
+def test_a_later_date_is_proposed_where_each_requirement_has_an_older_release(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
+    index.wheel("unsloth", "2024.10", requires=("protobuf<4",), day="2024-10-01")
+    index.wheel("unsloth", "2025.9", requires=("protobuf>=4",), day="2025-09-25")
+    index.wheel("protobuf", "3.20.3", "4.25.0")
+    error = error_of(resolve, base(), "unsloth>=2024.10", "protobuf>=4.25", as_of="2025-04-29")
+    assert 'set as-of under [python] to a later date, or to "none"' in (error.hint or "")
+
+
 def test_a_framework_whose_extra_lacks_this_python_is_on_another_base(
     index: SyntheticIndex, resolve: Resolve
 ) -> None:

@@ -110,9 +110,11 @@ def suggest_changes(
         return index_advice
     trials = _make_trials(session, task)
     told_of = tuple(clashes)
+    # one question, before pins have used them up
+    later = tuple(_later_dates(trials))
     found = [
         *_loosened_pins(trials, conflict),
-        *_later_dates(trials, conflict),
+        *later,
         *_other_bases(trials, conflict, told_of),
     ]
     if not found and not told_of:
@@ -230,8 +232,8 @@ def _fitting_release(trials: Trials, pin: Direct, loose: Collection[str]) -> Fit
     return FittingRelease(version=chosen.version, uploaded=chosen.uploaded)
 
 
-def _later_dates(trials: Trials, conflict: ConflictError) -> Iterable[str]:
-    if conflict.filtered and trials.ask(replace(trials.changed(), as_of=None)) is not None:
+def _later_dates(trials: Trials) -> Iterable[str]:
+    if trials.task.problem.as_of and trials.ask(replace(trials.changed(), as_of=None)) is not None:
         yield 'set as-of under [python] to a later date, or to "none"'
 
 
