@@ -119,10 +119,7 @@ class ShellFindings:
 
 
 def _keep_apart(lines: list[str], workdir: str) -> list[str]:
-    """Return the commands of a line; in brackets, where they change the folder for those behind.
-
-    The folder of WORKDIR is made: the base may lack it.
-    """
+    """Return a line's commands; in brackets, where they change the folder. WORKDIR's is made."""
     changes = any(map(CHANGES_FOLDER.match, lines))
     made = [workdir.replace("cd", "mkdir -p", 1)] if lines[:1] == [workdir] else []
     return [f"({' && '.join(made + lines)})"] if changes else lines

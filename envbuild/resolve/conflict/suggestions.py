@@ -252,15 +252,9 @@ def _other_bases(
     problem = trials.task.problem
     wanted = dict.fromkeys(clash.wanted for clash in clashes if clash.stub.hard)
     pins = _pinned_directs(conflict, problem)
-    lacking = {name_of(package) for package, _ in NO_WHEELS.findall(conflict.text)}
     # a framework's own wheels may be there, and not those that its extra pins
-    wanted |= dict.fromkeys(
-        pin.text
-        for pin in pins
-        if problem.stubs.hard(pin.name)
-        or pin.name in lacking
-        or (lacking and framework_name(pin.name))
-    )
+    lacking = NO_WHEELS.search(conflict.text)
+    wanted |= dict.fromkeys(pin.text for pin in pins if lacking or problem.stubs.hard(pin.name))
     named = [text for text in wanted if framework_name(text)]
     for candidates in _candidate_bases(conflict, problem, named):
         if fitting := [entry for entry in candidates if _has_answer(trials, entry)]:
