@@ -79,7 +79,6 @@ def compose(
     build: tuple[Found, ...],
     held: tuple[HeldBack, ...],
     notes: Iterable[str],
-    tool: str,
 ) -> Resolution:
     """Return the resolution."""
     # who requires whom is taken from the files themselves, not from what the index says of them
@@ -123,7 +122,6 @@ def compose(
             )
         ),
         as_of=parts.problem.as_of,
-        tool=tool,
     )
 
 

@@ -136,7 +136,6 @@ class Resolution:
     held_back: tuple[HeldBack, ...] = ()
     notes: Texts = ()
     as_of: str | None = None
-    tool: str = ""
 
 
 class Resolver(Protocol):

@@ -18,7 +18,6 @@ from envbuild.resolve.uv.answer_checks.squatted_names import refuse_registered_a
 from envbuild.resolve.uv.passes import Passes, Task
 from envbuild.resolve.uv.session import Session
 from envbuild.resolve.versions import is_older
-from envbuild.tools import installed_version
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,7 +69,6 @@ def make_resolution(request: Request, answer: SearchAnswer, notes: Texts) -> Res
             *_late_notes(session, chosen, dict(request.younger)),
             *search.notes,
         ),
-        tool=f"uv {installed_version('uv')}",
     )
 
 
