@@ -257,6 +257,8 @@ class Bench:
                 "torch" in outcome.versions
             )  # linked with NVIDIA's libraries; others open them when they are asked to
             kept = [p for p in answer["packages"] if torch or not p["name"].startswith("nvidia-")]
+            # what the base itself has is not in an answer
+            kept += [p for p in answer["provided"] if not p["alias_of"]]
             lines = [f"{p['name']}=={p['version']}" for p in kept]
             (self.folder / "tree.txt").write_text("\n".join(lines) + "\n", "utf-8")
             argv = (
