@@ -87,7 +87,7 @@ def hints(report: Report) -> str:
 
 def try_follow(case: Case) -> dict[str, object]:
     """Make one sick tree, then do what the hints say until check passes; trees never tried are proved before."""
-    tree = make_tree(case.tree, interpreter())
+    tree = make_tree(case.tree, interpreter(case.tree.python))
     row: dict[str, object] = {"name": case.name, "stack": case.stack, "sick": True}
     if case in NEW_SICK:
         _, said = run_python(tree, case.proof, driver=case.driver)
@@ -105,7 +105,7 @@ def try_follow(case: Case) -> dict[str, object]:
 
 def try_case(case: Case, *, briefly: bool = False) -> dict[str, object]:
     """Make, prove and check one tree; ``briefly`` with its recipe only, and no hint is followed."""
-    tree = make_tree(case.tree, interpreter())
+    tree = make_tree(case.tree, interpreter(case.tree.python))
     code, said = run_python(tree, case.proof, driver=case.driver)
     proved = re.search(case.says, said) is not None
     row: dict[str, object] = {
@@ -138,7 +138,7 @@ def try_case(case: Case, *, briefly: bool = False) -> dict[str, object]:
 def mends(case: Case) -> bool:
     """Tell whether the tree after the hint is proved healthy, and passes."""
     recipe, words = (case.mended, case.fine) if case.mended else MENDS[case.name]
-    tree: WheelTree = make_tree(recipe, interpreter())
+    tree: WheelTree = make_tree(recipe, interpreter(recipe.python))
     code, said = run_python(tree, case.proof, driver=case.driver)
     fine = re.search(words, said) is not None if words else code == 0
     return fine and not failures(check_tree(case, tree))
@@ -179,7 +179,7 @@ def main(words: list[str]) -> None:
                 file.write(f"{json.dumps(row)}\n")
         for one in [case.tree, case.mended]:
             if one:
-                remove_tree(one, interpreter())
+                remove_tree(one, interpreter(one.python))
         make_room()
     print(figures(rows), file=sys.stderr)
 
@@ -188,7 +188,7 @@ def try_safely(case: Case, *, briefly: bool, follow: bool) -> dict[str, object]:
     """Try a tree; one that cannot be made is told as such."""
     started = time.monotonic()
     try:
-        with loader_cache(case.tree, interpreter()):
+        with loader_cache(case.tree, interpreter(case.tree.python)):
             row = (
                 try_follow(case)
                 if follow and case.found

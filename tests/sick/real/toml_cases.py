@@ -21,7 +21,8 @@ def read_round(stack: str) -> tuple[Case, ...]:
 
 def read_row(row: dict[str, Any], stack: str) -> Case:
     """Return one row's case; a row without a source is healthy."""
-    tree = of(*row["install"], environment=row.get("environment", {}))
+    python = row.get("python", "3.11")
+    tree = of(*row["install"], environment=row.get("environment", {}), python=python)
     name, code = row["name"], row["project"]
     first = row.get("direct", row["install"][0])
     if "source" in row:
@@ -32,6 +33,6 @@ def read_row(row: dict[str, Any], stack: str) -> Case:
     return healthy(name, stack, tree, f"{code}\nprint('FINE')", FINE, direct, project=code)
 
 
-READ = (*read_round("seventh"), *read_round("eighth"))
+READ = (*read_round("seventh"), *read_round("eighth"), *read_round("ninth"))
 READ_SICK = tuple(case for case in READ if case.found)
 READ_HEALTHY = tuple(case for case in READ if not case.found)
