@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -202,12 +203,16 @@ def _removed_methods() -> dict[str, object]:
 
 
 def _calls_of(entry: EntryPoint, needed: Iterable[Name]) -> list[str]:
-    """Return the arguments of the calls that a row is for and each program makes, as written."""
+    """Return the arguments of the calls that a row is for and each program makes, as written.
+
+    Last comes the name that is called, as a word without a name.
+    """
     found: list[str] = []
     for module, name in sorted(needed) if entry.calls else ():
         called = f"{module}:{ARGUMENTS.sub('()', name)}"
         if any(fnmatchcase(called, pattern) for pattern in entry.calls):
-            found.append(name.rpartition("(")[2].rstrip(")"))
+            path, _, shape = name.rpartition("(")
+            found.append(f"{shape.rstrip(')')},={quote(path, safe='')}")
     return found
 
 

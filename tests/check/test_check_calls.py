@@ -10,7 +10,7 @@ import pytest
 from tests.check.tree import Tree, failures, make_recipe
 
 PARTS = '''\
-import abc, contextlib, functools
+import abc, contextlib, functools, json
 from typing import NoReturn, TYPE_CHECKING, overload
 if TYPE_CHECKING:
     from late import Late
@@ -245,6 +245,46 @@ class Trainer:
 class Parts:
     def __getitem__(self, number):
         return number
+class Opened:
+    def __enter__(self):
+        return self
+    def __exit__(self, *rest):
+        return None
+    def count(self, most=None):
+        if most:
+            raise DeprecationWarning("most has been deprecated")
+        return 1
+class Lent:
+    def __enter__(self):
+        return Kind(1)
+    def __exit__(self, *rest):
+        return None
+class Outside(Kind):
+    def __init__(self, rate):
+        super().__init__(rate, app=rate)
+class Careful(Kind):
+    def __init__(self, rate):
+        try:
+            super().__init__(rate, app=rate)
+        except TypeError:
+            super().__init__(rate)
+        if rate > 9:
+            super().__init__(rate, app=rate)
+def pass_on(one):
+    return plain(one, four=4)
+def pass_on_own(one, plain):
+    return plain(one, four=4)
+class JSONDecoder:
+    pass
+def take_decoder(one) -> "json.JSONDecoder":
+    return json.JSONDecoder()
+def get_path(name):
+    said = f"the maps were removed: {name if name else 'all'}"
+    if name in ("land", "sea"):
+        raise AttributeError(said)
+    return name
+class Sort(abc.ABC):
+    pass
 def choose(one, deep=False):
     if deep:
         import gone_part
@@ -309,7 +349,14 @@ SICK = {
         "kind = parts.Kind(1)\nkind.gone()",
         "nothing but raise NotImplementedError",
     ),
-    "a constructor that only raises": ("parts.Removed(1, two=2)", "nothing but raise ImportError"),
+    "a constructor that only raises": (
+        "parts.Removed(1, two=2)",
+        "nothing but raise ImportError: Removed has been moved to other",
+    ),
+    "what a function says of a value that it refuses": (
+        "parts.get_path('land')",
+        r"get_path\(\) refuses its arguments: the maps were removed: land",
+    ),
     "a function that only raises": ("parts.stub()", "nothing but raise RuntimeError"),
     "an object that only raises": (
         "parts.old.name.create(1, two=2)",
@@ -355,6 +402,34 @@ SICK = {
         "argument 'four'",
     ),
     "in a condition": ("if parts.plain(1, four=4):\n    pass", "argument 'four'"),
+    "what a class gives the one above, which takes it no more": (
+        "parts.Outside(1)",
+        r"Outside.__init__\(\) of parts calls Kind.__init__\(\) got an unexpected keyword argument 'app'",
+    ),
+    "what a function gives another one, which takes it no more": (
+        "parts.pass_on(1)",
+        r"pass_on\(\) of parts calls plain\(\) got an unexpected keyword argument 'four'",
+    ),
+    "what a with statement opens": (
+        "with parts.Opened() as one:\n    one.old()",
+        "'Opened' object has no attribute 'old'",
+    ),
+    "a number that a method refuses": (
+        "with parts.Opened() as one:\n    pass\none.count(most=511)",
+        r"count\(\) refuses its arguments: most has been deprecated",
+    ),
+    "a constant that a function refuses": (
+        "WAY = 'c'\ndef main():\n    parts.rate(1, way=WAY)\nmain()",
+        "way c is unknown",
+    ),
+    "an argument that no class below takes": (
+        "kind = parts.make(1)\nkind.run('a', late=True)",
+        r"run\(\) got an unexpected keyword argument 'late'",
+    ),
+    "what each call gives a function of the project": (
+        "def write(kind, path):\n    kind.run(path, late=True)\n\nkept = parts.Kind(1)\nwrite(kept, 'a')\nwrite(path='b', kind=kept)",
+        r"run\(\) got an unexpected keyword argument 'late'",
+    ),
 }
 HEALTHY = {
     "arguments that fit": "parts.plain(1, 2, three=3)",
@@ -401,6 +476,25 @@ HEALTHY = {
     "what a function tries to read": "trainer = parts.Trainer(1)\ntrainer.try_fit('a')\ntrainer.fit_maybe('a')",
     "an object of numbered parts": "found = parts.Parts()\nfor one in found:\n    print(one, found[0])",
     "what is not chosen": "parts.choose(1, deep=False)",
+    "what a class tries to give the one above": "parts.Careful(1)",
+    "what a function of the same name is given": "parts.pass_on_own(1, len)",
+    "a class of another package": "found = parts.take_decoder(1)\nfound.decode('a')",
+    "a method of a class's class": "parts.Sort.register(list)",
+    "what a with statement lends": "with parts.Lent() as one:\n    one.run('a')",
+    "a number that a method takes": "with parts.Opened() as one:\n    one.count(most=0)",
+    "a constant that is bound twice": "WAY = 'c'\nWAY = 'b'\nparts.rate(1, WAY, other=1)",
+    "an argument of a class below": "kind = parts.make(1)\nkind.dig()\nkind.below('a')",
+    "what a class above only raises": "kind = parts.make(1)\nkind.gone()",
+    "what only some calls give a function": (
+        "def write(kind):\n    kind.old()\nwrite(parts.Kind(1))\nwrite(parts.Any())"
+    ),
+    "what calls may give a function": (
+        "def write(kind):\n    kind.old()\nif len('a'):\n    write(parts.Kind(1))"
+    ),
+    "a method called like a function": (
+        "def write(kind):\n    kind.run('a')\nclass Page:\n    def write(self, kind):\n        kind.old()\n"
+        "write(parts.Kind(1))\nPage().write(parts.Any())"
+    ),
 }  # fmt: skip
 
 
@@ -463,6 +557,30 @@ PARSERS = (
 )
 PAGES = "import jinja2\npages = jinja2.Environment(extensions=['{}'])\n"
 EXTENSIONS = "def import_string(name):\n    raise AttributeError(name + ' is gone')\n"
+GAMES = """\
+class Pole:
+    pass
+class Old:
+    def seed(self, number):
+        return number
+class Spec:
+    def __init__(self, name):
+        self.entry_point = "gym:" + name
+def spec(name):
+    return Spec(name)
+def make(name):
+    return globals()[name]()
+"""
+PLAY = "import gym\ngame = gym.make({})\ngame.seed(0)\n"
+WORDS = "__version__ = '3.7'\nclass English:\n    def create_pipe(self, name):\n        return print\n    def add_pipe(self, name):\n        pass\n"
+PIPE = "import spacy\nnlp = spacy.English()\nnlp.add_pipe({})\n"
+COPY = "import numpy as np\nkept = np.array({}, copy=False)\n"
+ARRAY = "def array(given, copy=True):\n    if not copy and isinstance(given, list):\n        raise ValueError('Unable to avoid copy')\n"
+OTHERS = (
+    ("gym", "0.26", GAMES),
+    ("spacy", "3.7", WORDS),
+    ("numpy", "2", ARRAY),
+)
 SOUP = "from bs4 import BeautifulSoup\nsoup = BeautifulSoup('<p>', {})\n"
 
 
@@ -477,6 +595,13 @@ SOUP = "from bs4 import BeautifulSoup\nsoup = BeautifulSoup('<p>', {})\n"
         (PAGES.format("jinja2.ext.autoescape"), "jinja2.ext.autoescape is gone"),
         (PAGES.format("own.Extension"), ""),
         (SOUP.format("os.name"), ""),
+        (PLAY.format("'Pole'"), r"seed() of Pole, which Gym 0.26 has no more"),
+        (PLAY.format("'Old'"), ""),
+        (PLAY.format("os.name"), ""),
+        (PIPE.format("nlp.create_pipe('a')"), "takes the name of a component"),
+        (PIPE.format("'sentencizer'"), ""),
+        (COPY.format("[1, 2.5]"), "Unable to avoid copy"),
+        (COPY.format("os.environ"), ""),
         (
             "from bs4 import BeautifulSoup\ntry:\n    BeautifulSoup('', 'lxml')\nexcept ValueError:\n    pass\n",
             "",
@@ -492,6 +617,9 @@ def test_what_a_call_names_has_to_be_there(tmp_path: Path, code: str, words: str
     tree.install("beautifulsoup4", "4", {"bs4/__init__.py": soup, "bs4/builder.py": PARSERS})
     pages = "class Environment:\n    def __init__(self, extensions=()):\n        pass\n"
     tree.install("jinja2", "3.1", {"jinja2/__init__.py": pages, "jinja2/utils.py": EXTENSIONS})
+    for name, version, text in OTHERS:
+        if f"import {name}" in code:
+            tree.install(name, version, {f"{name}.py": text})
     project = tmp_path / "project"
     project.mkdir()
     (project / "train.py").write_text(f"import os\n{code}")

@@ -13,9 +13,10 @@ from packaging.utils import canonicalize_name
 
 from envbuild.check.answers import Imported
 from envbuild.check.checks import libraries
-from envbuild.check.checks.frameworks import advise_on_keras
+from envbuild.check.checks.frameworks import advise_on_keras, cure_of_version
 from envbuild.check.evidence import Evidence, given
 from envbuild.data import lookup
+from envbuild.data.package_tables import load_names
 from envbuild.data.tables import load_frameworks
 from envbuild.project.names import distribution_of, likely_distribution
 from envbuild.recipe.requirement import NO_REQUIREMENT, allows, marker_values
@@ -137,7 +138,16 @@ def _cure_of_kind(evidence: Evidence, module: str, answer: Imported) -> str | No
         return "its compiled code does not fit this machine or its libraries; try another release of the package"
     if answer.kind in ("AttributeError", "TypeError"):
         return _cure_of_object(evidence, module, answer)
-    return None
+    return _cure_of_system(evidence, module, answer)
+
+
+def _cure_of_system(evidence: Evidence, module: str, answer: Imported) -> str | None:
+    """Say which Debian packages a package needs that looks for a library itself (names.toml)."""
+    needs = load_names().system.get(holder_of(evidence, module))
+    if answer.kind not in ("OSError", "ImportError") or not needs or not needs.packages:
+        return None
+    packages = '", "'.join(needs.packages)
+    return f'add "{packages}" to [system] packages: a library of the system that it opens'
 
 
 def _cure_of_object(evidence: Evidence, module: str, answer: Imported) -> str | None:
@@ -185,6 +195,20 @@ def cure_of_cpu_build(evidence: Evidence, module: str, error: str) -> str | None
     for row in load_frameworks().exclusive:
         if held in row.dists:
             return f'"{held}" has no part for the GPU: ask for "{row.dists[-1]}" in its place'
+    return None
+
+
+def cure_of_fuller_build(evidence: Evidence, module: str) -> str | None:
+    """Say which build of a package has more parts, where the image has one of those with fewer."""
+    held = holder_of(evidence, module)
+    for row in load_frameworks().exclusive:
+        fuller = [name for name in row.dists if lookup.matches(name, row.fuller)]
+        if held in row.dists and fuller and held not in fuller:
+            alike = max(fuller, key=lambda name: len(set(name.split("-")) & set(held.split("-"))))
+            return (
+                f'"{held}" has fewer parts than "{alike}": ask for that in its place; where it '
+                "has none of that name either, change that line of the project"
+            )
     return None
 
 
@@ -349,52 +373,3 @@ def _requirements(lines: Iterable[str]) -> list[Requirement]:
             if "extra" not in str(wish.marker):
                 found.append(wish)
     return found
-
-
-RELEASES = (
-    (r"requires `([\w.-]+[<>=!~]=?[\d.]+)`", 'put "{0}" into [python] dependencies'),
-    (
-        r"([\w-]{1,80}) version \(\S+\) does not match [\w-]+ version \(([\w.]+)\)",
-        'put "{0}=={1}" into [python] dependencies: both have to be of one release',
-    ),
-    (
-        r"\b([A-Za-z][\w.-]{0,80}[<>=!~][^ ]{0,200}) is required .*but found ",
-        'add "{0}" to the dependencies, lock and build again',
-    ),
-    (
-        r"No module named 'pkg_resources'",
-        'add "setuptools<81" to the dependencies, or take a newer release of the package',
-    ),
-    (
-        r"cannot load MPI library",
-        'add "openmpi-bin" to [system] packages, or bind the cluster\'s MPI into the image',
-    ),
-    (
-        r"Descriptors cannot",
-        'add "protobuf<3.21" to the dependencies, or take a newer release of the package',
-    ),
-    (
-        r"_ARRAY_API|numpy\.core\.multiarray failed|numpy\.dtype size",
-        'it was compiled for another NumPy: add "numpy<2" to the dependencies, or take a newer release of it',
-    ),
-    (r"PEFT backend is required", 'add "peft" to [python] dependencies'),
-    (r"is now a separate project ([\w-]{1,80})", 'add "{0}" to [python] dependencies'),
-    (
-        r"\b(?:pip3?|conda to) install [`'\"]?(?!(?:as|it|this|them)\b)([A-Za-z][\w.[,\]-]*\b\]?)",
-        'add "{0}" to [python] dependencies',
-    ),
-)
-"""Messages that say which release is asked for, and what mends them ({0} is their first group)."""
-
-
-def cure_of_version(error: str) -> str | None:
-    """Say which release a message asks for."""
-    newest = re.search(r"\bNumPy (\d{1,4})\.(\d{1,4}) or less", error)
-    if newest:
-        bound = f"numpy<{newest[1]}.{int(newest[2]) + 1}"
-        return f'add "{bound}" to the dependencies, or take a newer release of it'
-    for pattern, cure in RELEASES:
-        found = re.search(pattern, error)
-        if found:
-            return cure.format(*found.groups())
-    return None

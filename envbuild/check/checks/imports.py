@@ -8,14 +8,15 @@ from typing import Any
 
 from envbuild.check.answers import Imported, Tried
 from envbuild.check.checks import libraries
+from envbuild.check.checks.frameworks import cure_of_version
 from envbuild.check.checks.import_cures import (
     cure_import,
     cure_of_cpu_build,
+    cure_of_fuller_build,
     cure_of_library,
     cure_of_name,
     cure_of_requirements,
     cure_of_variable,
-    cure_of_version,
     holder_of,
     lacking_module,
 )
@@ -167,6 +168,7 @@ def _cure_of_project(evidence: Evidence, broken: dict[str, Imported]) -> str | N
     if told or (lacks is None and not gone):
         return None  # the package says in words of its own what it is about
     usual = cure_of_name(evidence, module) or cure_of_cpu_build(evidence, module, answer.error)
+    usual = usual or (cure_of_fuller_build(evidence, module) if lacks is not None else None)
     if usual:
         return usual
     if lacks is not None and lacks.partition(".")[0] != top:

@@ -4,6 +4,7 @@ Joined to a probe after calls; nothing of a body is run but comparisons.
 """
 
 import dis
+import operator
 from urllib.parse import unquote
 
 UNKNOWN = object()
@@ -68,10 +69,32 @@ def find_refusal(function, arguments):
             if isinstance(getattr(node, "ctx", None), ast.Store):
                 lost = known if isinstance(node, ast.Name) else vars(kept)
                 lost.pop(name_of(node), None)
+        text = find_text(one, function, known)
+        if text:
+            known[one.targets[0].id] = text
         value = name_of(getattr(one, "value", None)) if isinstance(one, ast.Assign) else ""
         if value in known and name_of(getattr(one.targets[0], "value", None)) == "self":
             setattr(kept, one.targets[0].attr, known[value])
     return None
+
+
+PLAIN_TEXTS = re.compile(
+    PLAIN_TESTS.pattern.replace("Call|", "") + "|FormattedValue|IfExp|JoinedStr"
+)
+
+
+def find_text(statement, function, known):
+    """The text that a statement gives a name, of constants and known arguments only; else ""."""
+    if not isinstance(statement, ast.Assign):
+        return ""
+    if not isinstance(statement.targets[0], ast.Name):
+        return ""
+    for node in ast.walk(statement.value):
+        kind = type(node).__name__
+        if not PLAIN_TEXTS.fullmatch(kind):
+            return ""
+    text = work_out(statement.value, function, known)
+    return text if isinstance(text, str) else ""
 
 
 def is_sure(test, function, known, kept):
@@ -111,6 +134,51 @@ def judge_values(part, shape):
         except ValueError as error:
             return ValueError("%s() refuses its arguments: %s" % (part.__name__, error))
     return None
+
+
+def find_only_raise(function, below=False):
+    """The error that a function raises whatever it is given; "" where it does more.
+
+    A function that is called first counts as well, where it gets no argument to choose by.
+    """
+    short = below or len(function.__code__.co_code) < 300
+    syntax = find_syntax(function) if short else None
+    body = [one for one in syntax.body if not is_text(one)] if syntax else ()
+    if not body:
+        return ""
+    told = getattr(body[0], "value", None) if isinstance(body[0], ast.Expr) else None
+    helper = function.__globals__.get(name_of(getattr(told, "func", None)))
+    given = {name_of(node) for node in ast.walk(told)} if told else set()
+    chooses = given & set(function.__code__.co_varnames) and not below
+    if isinstance(helper, types.FunctionType) and not chooses:
+        return find_only_raise(helper, True)
+    leaves = any(isinstance(node, LEAVING) for node in ast.walk(syntax))
+    if len(body) > 1 and (leaves or not below):
+        return ""
+    return find_end(body)
+
+
+LEAVING = (
+    ast.Return,
+    ast.While,
+    ast.Yield,
+)
+
+
+def find_end(body):
+    """The error that statements end with, in each branch; "" where they may end without one."""
+    last = body[-1]
+    if isinstance(last, ast.If) and last.orelse:
+        return find_end(last.body) and find_end(last.orelse)
+    raised = last.exc if isinstance(last, ast.Raise) else None
+    kind = name_of(getattr(raised, "func", raised))
+    texts = [one.value for one in getattr(raised, "args", ()) if isinstance(one, ast.Constant)]
+    said = ": %s" % texts[0] if texts and isinstance(texts[0], str) else ""
+    return kind + said if REMOVED.search(kind) else ""
+
+
+def is_text(statement):
+    return isinstance(statement, ast.Expr) and not isinstance(statement.value, ast.Call)
 
 
 STRAIGHT = (
@@ -181,3 +249,73 @@ def list_straight(function):
                 yield node
         if any(isinstance(node, (ast.Return, ast.Yield)) for node in nodes):
             return
+
+
+MISFITS = {}
+
+
+def find_misfit(function, kind):
+    """The error of a call in a function's straight lines, of arguments that are gone where it goes.
+
+    That is a function that it calls by its name, or the one of super().
+    """
+    if (function, kind) not in MISFITS:
+        MISFITS[function, kind] = look_for_misfit(function, kind)
+    return MISFITS[function, kind]
+
+
+def look_for_misfit(function, kind):
+    for node in list_straight(function):
+        inner, hidden = find_inner(node, function, kind)
+        if inner is None:
+            continue
+        starred = any(isinstance(one, ast.Starred) for one in node.args)
+        words = [one.arg for one in node.keywords]
+        if starred or None in words:
+            continue
+        count = str(len(node.args))
+        shape = ",".join([count, *words])
+        layers = find_layers(inner, kind)
+        fault = judge_call(layers, hidden, shape, inner.__qualname__)
+        if isinstance(fault, TypeError):
+            whole = function.__qualname__
+            said = "%s() of %s calls %s" % (whole, function.__module__, fault)
+            return TypeError(said)
+    return None
+
+
+def find_inner(node, function, kind):
+    """The function that a call in another one's body goes to, and its hidden arguments; or None."""
+    called = getattr(node, "func", None)
+    holder = getattr(called, "value", None)
+    if name_of(getattr(holder, "func", None)) == "super":
+        above = find_above(function, called.attr, kind)
+        return (above if isinstance(above, types.FunctionType) else None), 1
+    code = function.__code__
+    own = code.co_varnames + code.co_freevars
+    scope = function.__globals__
+    part = None
+    if isinstance(called, ast.Name) and called.id not in own:
+        part = scope.get(called.id)
+    elif isinstance(holder, ast.Name) and holder.id not in own:
+        module = scope.get(holder.id)
+        if isinstance(module, types.ModuleType):
+            part = getattr(module, called.attr, None)
+    if not callable(part):
+        return None, 0
+    return find_function(part, "")
+
+
+def returns_self(function):
+    """Whether a function of an object returns the object, wherever it ends."""
+    syntax = find_syntax(function) if function is not None else None
+    if syntax is None or not syntax.args.args:
+        return False
+    own = syntax.args.args[0].arg
+    if not isinstance(syntax.body[-1], ast.Return):
+        return False
+    for node in ast.walk(syntax):
+        if isinstance(node, (ast.Return, ast.Yield)):
+            if name_of(node.value) != own:
+                return False
+    return True

@@ -60,17 +60,31 @@ def follow_steps(module, wanted):
         maker = "%s.%s" % (getattr(kinds[0], "__name__", ""), name)
         part = find_attribute(kinds[0], name) if len(kinds) == 1 else None
         function, hidden = find_function(part, made)
-        if called and function is not None and made != "any":
+        if called and function is not None and (made != "any" or is_shared(kinds[0], name)):
             kind = kinds[0] if made else part
             layers = find_layers(function, kind)
             fault = judge_call(layers, hidden, shape, name) or judge_values(part, shape)
-            fault = fault or find_gone(function, kind)
-            if fault is not None:
+            fault = fault or find_gone(function, kind) or find_misfit(function, kind)
+            if fault is not None and (made != "any" or isinstance(fault, TypeError)):
                 return fault
-        part, made = find_made(part, function, maker) if called else (part, "")
+        if made and called and returns_self(function):
+            part = kinds
+        elif called:
+            part, made = find_made(part, function, maker)
+        else:
+            made = ""
         if part is None:
             break
     return None
+
+
+def is_shared(kind, name):
+    """Whether each known class below a class has its attribute, and no other one of that name."""
+    kinds = [kind]
+    for one in kinds:
+        kinds += type.__subclasses__(one)
+    own = inspect.getattr_static(kind, name, None)
+    return all(inspect.getattr_static(one, name, None) is own for one in kinds)
 
 
 IMPLICIT = {
@@ -112,9 +126,12 @@ def refuses_calls(kind):
 
 
 def find_attribute(part, name):
-    """An attribute of a module or an object; of a class as it is written down."""
+    """An attribute of a module or an object; of a class as it is written down, in it or above."""
     if isinstance(part, type):
-        return inspect.getattr_static(part, name, None)
+        for one in part.__mro__:
+            if name in vars(one):
+                return vars(one)[name]
+        return None
     return getattr(part, name, None)
 
 
@@ -159,7 +176,7 @@ def find_made(part, function, maker=""):
         return None, ""
     said = inner.__annotations__.get("return", "")
     words = said.split("|") if isinstance(said, str) else [getattr(said, "__name__", "")]
-    words = [re.sub(r"\[.*\]$|^[\w.]+\.", "", word.strip()) for word in words]
+    words = [re.sub(r"\[.*\]$", "", word.strip()) for word in words]
     kinds = [find_class(inner, word) for word in words if word != "None"]
     sure = [one for one in kinds if one is not None and not inspect.isabstract(one)]
     return (sure, "any") if sure and len(sure) == len(kinds) else (None, "")
@@ -168,6 +185,11 @@ def find_made(part, function, maker=""):
 def find_class(function, name):
     """The class that a function's annotation means: of its globals, else the package's only one."""
     top = function.__module__.split(".")[0]
+    first, _, rest = name.partition(".")
+    if rest and first in function.__globals__:
+        found = operator.attrgetter(rest)(function.__globals__[first])
+        return found if isinstance(found, type) else None
+    name = name.rpartition(".")[2] if first == top or not rest else ""
     holders = [function.__globals__]
     if name not in function.__globals__:
         holders = [vars(sys.modules[one]) for one in list(sys.modules) if one.split(".")[0] == top]
@@ -242,9 +264,9 @@ def judge_call(layers, hidden, shape, name):
     given = [UNKNOWN] * hidden + [values.get(str(one), UNKNOWN) for one in range(count)]
     given = given if shape else []
     for number, layer in enumerate(layers):
-        kind = find_only_raise(layer)
-        if kind:
-            return NotImplementedError("%s() does nothing but raise %s" % (name, kind))
+        told = find_only_raise(layer)
+        if told:
+            return NotImplementedError("%s() does nothing but raise %s" % (name, told))
         signature = inspect.signature(bare_function(layer))
         bind = signature.bind if shape and number == 0 else signature.bind_partial
         try:
@@ -267,49 +289,6 @@ def bare_function(function):
     bare = types.FunctionType(code, function.__globals__, code.co_name, values, cells)
     bare.__kwdefaults__ = function.__kwdefaults__
     return bare
-
-
-def find_only_raise(function, below=False):
-    """The error that a function raises whatever it is given; "" where it does more.
-
-    A function that is called first counts as well, where it gets no argument to choose by.
-    """
-    short = below or len(function.__code__.co_code) < 300
-    syntax = find_syntax(function) if short else None
-    body = [one for one in syntax.body if not is_text(one)] if syntax else ()
-    if not body:
-        return ""
-    told = getattr(body[0], "value", None) if isinstance(body[0], ast.Expr) else None
-    helper = function.__globals__.get(name_of(getattr(told, "func", None)))
-    given = {name_of(node) for node in ast.walk(told)} if told else set()
-    chooses = given & set(function.__code__.co_varnames) and not below
-    if isinstance(helper, types.FunctionType) and not chooses:
-        return find_only_raise(helper, True)
-    leaves = any(isinstance(node, LEAVING) for node in ast.walk(syntax))
-    if len(body) > 1 and (leaves or not below):
-        return ""
-    return find_end(body)
-
-
-LEAVING = (
-    ast.Return,
-    ast.While,
-    ast.Yield,
-)
-
-
-def find_end(body):
-    """The error that statements end with, in each branch; "" where they may end without one."""
-    last = body[-1]
-    if isinstance(last, ast.If) and last.orelse:
-        return find_end(last.body) and find_end(last.orelse)
-    raised = last.exc if isinstance(last, ast.Raise) else None
-    kind = name_of(getattr(raised, "func", raised))
-    return kind if REMOVED.search(kind) else ""
-
-
-def is_text(statement):
-    return isinstance(statement, ast.Expr) and not isinstance(statement.value, ast.Call)
 
 
 def find_layers(function, kind):
