@@ -228,6 +228,14 @@ def is_inside(path: Path, root: Path) -> bool:
         return False
 
 
+def is_file(path: Path) -> bool:
+    """Whether there is such a file; a word of a project may be longer than any name of one."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
 def shown_path(path: Path, root: Path) -> str:
     """Return a file's name as people read it: below the root, in characters that can be printed."""
     try:

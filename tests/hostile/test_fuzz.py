@@ -96,6 +96,10 @@ FOUND: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
         "scheduler",
         lambda sound: b'{"Jobs": {"77": []}}' if sound.startswith(b"{") else sound,
     ),
+    "a list that a project names by a word longer than any name": (
+        "setup.py",
+        lambda sound: sound.replace(b"requirements.txt", b"requirements%s.txt" % DIGITS),
+    ),
     "a login whose letters are none of base64": (
         "logins",
         lambda sound: re.sub(rb'"auth": "\w', b'"auth": "\xd0\xb0', sound),

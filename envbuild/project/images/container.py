@@ -25,7 +25,7 @@ from envbuild.project.lists.requirements import read_requirements
 from envbuild.project.model import FileFindings
 from envbuild.project.private import has_secret, is_loader, is_secret_name
 from envbuild.project.shell.installs import ShellFindings, read_lines
-from envbuild.project.tree import LARGEST, read_text, shown_path
+from envbuild.project.tree import LARGEST, is_file, read_text, shown_path
 from envbuild.store.units import as_printable
 
 PLAIN = re.compile(
@@ -229,7 +229,7 @@ def _local_image(start: str, path: Path) -> tuple[str | None, str]:
 
     apptainer pull calls docker://MAKER/NAME:TAG the file NAME_TAG.sif.
     """
-    if (path.parent / start).is_file() and start.endswith(".sif"):
+    if start.endswith(".sif") and is_file(path.parent / start):
         return start, f"starts from the file {start}"
     pulled = {
         entry.reference.rpartition("/")[2].replace(":", "_") + ".sif": entry.reference

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from envbuild.limits import split_words
 from envbuild.names import Pairs
-from envbuild.project.tree import is_inside, shown_path
+from envbuild.project.tree import is_file, is_inside, shown_path
 
 
 def read_copies(lines: Iterable[str]) -> Iterable[tuple[str, str]]:
@@ -56,7 +56,4 @@ def find_copied(name: str, copies: Pairs, path: Path, root: Path) -> Path | None
     plain = (source for source in copied if "*" not in source)
     tries = [base / source for source, base in itertools.product(plain, (path.parent, root))]
     tries += [path.parent / wanted, root / name.lstrip("/"), root / wanted]
-    try:
-        return next((one for one in tries if one.is_file() and is_inside(one, root)), None)
-    except OSError:
-        return None
+    return next((one for one in tries if is_file(one) and is_inside(one, root)), None)

@@ -11,7 +11,7 @@ from envbuild.names import Texts
 from envbuild.project.lists.declared import split_requirements
 from envbuild.project.lists.requirements import read_requirements
 from envbuild.project.model import FileFindings
-from envbuild.project.tree import is_inside, read_text, shown_path
+from envbuild.project.tree import is_file, is_inside, read_text, shown_path
 from envbuild.python_code import parse_code
 from envbuild.resolve.setup_py.handed import Handed, lines_of
 from envbuild.resolve.setup_py.read import read_setup
@@ -84,7 +84,7 @@ def _from_file(path: Path, root: Path, text: str, handed: Handed) -> FileFinding
         {match[1] for match in LIST.finditer(text)}, key=lambda name: (len(name), name)
     ):
         other = path.parent / name
-        if other.is_file() and is_inside(other, root):
+        if is_file(other) and is_inside(other, root):
             return _from_list(other, root, file, handed)
     return FileFindings(
         file=file,
