@@ -110,7 +110,7 @@ def _parameters(node: ast.FunctionDef) -> list[ast.arg]:
 LIMITS: list[tuple[Callable[[], float], float]] = [
     (nested_ternaries, 0),
     (double_comprehensions, 4),
-    (knotted_statements, 9),
+    (knotted_statements, 7),
     (many_parameters, 6),  # all of them click's commands: a parameter an option
     (one_word_names, 23),
     (shared_class_names, 6),
@@ -119,7 +119,7 @@ LIMITS: list[tuple[Callable[[], float], float]] = [
     # programs in strings are files now, and what schedulers can do is data: their lines, which had
     # few expressions, count no more
     (expressions_per_line, 4.45),
-    (code_lines, 61_000),
+    (code_lines, 59_650),
 ]
 """What was reached; a limit only goes down."""
 
