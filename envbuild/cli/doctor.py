@@ -45,7 +45,8 @@ def _print_finding(finding: Finding) -> None:
     room = terminal_width()
     # in a narrow terminal the column of values would be a strip of a few words
     indent = 37 if room is None or room >= NARROW else 4
-    first, *more = wrap_line(f"{word:<17}  {finding.name:<16}  {finding.value}", indent, room)
+    whole = f"{word:<17}  {finding.name:<16}  {finding.value}"
+    first, *more = wrap_line(whole, indent, room)
     print_text(click.style(first[:17], fg=colour) + first[17:])
     arrow = " " * indent + "→ "
     mends = [wrap_line(arrow + line, len(arrow), room) for line in finding.mend.splitlines()]

@@ -303,7 +303,8 @@ def _print_card(taken: VerifiedEntry, history: list[tuple[str, str, str]]) -> No
     rows += [("root runs", line) for line in taken.recipe.system.post]
     for one in entry.verdicts:
         where = f" on {', '.join(one.gpu)}, driver {one.driver}" if one.gpu else ""
-        rows.append(("verdict", f"{one.outcome} {one.when[:10]}, {one.level}{where}"))
+        day = one.when[:10]
+        rows.append(("verdict", f"{one.outcome} {day}, {one.level}{where}"))
     rows += [
         ("history", f"{short_digest(digest)}  {when}  {who}")
         for digest, when, who in reversed(history)

@@ -120,7 +120,8 @@ def copy_secrets(path: Path, key: str) -> str:
 
 def new_key(name: str) -> str:
     """Return a name for a submission's files that nobody guesses and nothing else has."""
-    return f"{name}-{now().translate(str.maketrans('', '', '-:'))}-{secrets.token_hex(3)}"
+    moment = now().replace("-", "").replace(":", "")
+    return f"{name}-{moment}-{secrets.token_hex(3)}"
 
 
 def make_log_folder(job: Job, settings: Settings) -> Path:

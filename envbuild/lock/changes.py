@@ -76,7 +76,8 @@ def _changed_files(before: Lock, after: Lock, kind: str) -> Iterator[Change]:
             continue
         # two files of one name differ by their hashes alone
         if file == other:
-            file, other = f"{file} ({content[:12]})", f"{other} ({changed[:12]})"
+            file = f"{file} ({content[:12]})"
+            other = f"{other} ({changed[:12]})"
         yield Change(kind=kind, name=name, before=file, after=other)
 
 

@@ -194,7 +194,8 @@ class FolderBackend:
         """Lend a name on the shelf's own file system; what is there afterwards is removed."""
         folder = self.root / "tmp"
         self._folder(folder)
-        path = folder / f"{os.uname().nodename[:40]}-{os.getpid()}-{secrets.token_hex(6)}"
+        host = os.uname().nodename[:40]
+        path = folder / f"{host}-{os.getpid()}-{secrets.token_hex(6)}"
         try:
             yield path
         finally:

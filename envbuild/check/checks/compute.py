@@ -53,7 +53,9 @@ def check_training(evidence: Evidence) -> Verdict:
         return failure
     for one in results:
         if not one.losses or not one.losses[-1] < FALLING * one.losses[0]:
-            losses = f"{one.losses[0]:.4f} to {one.losses[-1]:.4f}" if one.losses else "none"
+            losses = "none"
+            if one.losses:
+                losses = f"{one.losses[0]:.4f} to {one.losses[-1]:.4f}"
             return failed(
                 f"{name} on GPU {one.index}: the loss does not fall in {len(one.losses)} steps ({losses})",
                 "run it again; a GPU that computes wrongly is broken: tell the staff of the cluster",

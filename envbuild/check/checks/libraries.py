@@ -151,7 +151,8 @@ def advise_on_extra(evidence: Evidence, patterns: Texts) -> str | None:
         row = lookup.cuda_source(dist.name)
         if row is not None and row.extras:
             old = lookup.numbers(dist.version) < lookup.numbers(row.since)
-            wish = f"{dist.name}[{','.join(row.extras)}]{f'>={row.since}' if old else ''}"
+            since = f">={row.since}" if old else ""
+            wish = f"{dist.name}[{','.join(row.extras)}]{since}"
             return f'ask for "{wish}", which brings the CUDA libraries that it opens'
     return None
 

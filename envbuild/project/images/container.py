@@ -364,4 +364,5 @@ def _plain_environment(
             and value.isprintable()
         ):
             found[name] = value
-    return tuple(found.items()), tuple((f"variable {name}", why) for name, why in left.items())
+    reasons = tuple((f"variable {name}", why) for name, why in left.items())
+    return tuple(found.items()), reasons

@@ -44,8 +44,9 @@ def choose_lists(lists: Paths) -> tuple[Paths, Paths]:
                     ),
                 )
             )
-    left = [path for path in lists if path not in chosen]
-    return tuple(chosen), tuple(path for path in left if len(path.parts) == 1 or not is_near(path))
+    others = (path for path in lists if path not in chosen)
+    left = [path for path in others if len(path.parts) == 1 or not is_near(path)]
+    return tuple(chosen), tuple(left)
 
 
 NEAR = re.compile(

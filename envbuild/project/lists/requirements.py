@@ -91,8 +91,9 @@ def parse_commit(text: str, where: str) -> Requirement | None:
     ``git+https://HOST/PATH@COMMIT#egg=NAME`` is NAME @ git+https://HOST/PATH@COMMIT.  What a tag or
     a branch names may be changed by others, so it is not taken.
     """
-    egg = EGG.search(text)
-    line = f"{egg[1]} @ {text.strip()}" if egg and text.startswith("git+") else text.strip()
+    line, egg = text.strip(), EGG.search(text)
+    if egg and text.startswith("git+"):
+        line = f"{egg[1]} @ {line}"
     try:
         tree = read_tree_line(line)
     except UsageError:
