@@ -137,6 +137,27 @@ def test_beside_another_framework_or_for_another_package_it_is_a_note() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("version", "cudnn", "told"),
+    [
+        ("2.17.1", "9.1.0.70", "would compute on the CPU: it opens cuDNN 8, and cuDNN 9.1 is here"),
+        ("2.19.0", "9.1.0.70", "needs cuDNN 9.3 or newer, and cuDNN 9.1 is here"),
+        ("2.19.0", "9.3.0.75", None),
+        ("2.20.0", "9.10.2.21", None),
+    ],
+)
+def test_the_cudnn_of_another_framework_is_compared(
+    version: str, cudnn: str, told: str | None
+) -> None:
+    wheel = found("nvidia-cudnn-cu12", cudnn, via=("torch",))
+    torch = (found("torch", "2.5.1"), *wheels("cublas-cu12"), wheel)
+    tensorflow = found("tensorflow", version)
+    expected = (f"tensorflow {version} {told}",) if told else ()
+    assert require_cuda(recipe("torch"), DEBIAN, (*torch, tensorflow)) == expected
+    image = structs.replace(CUDA_IMAGE, cuda="12.4", cudnn=cudnn)
+    assert require_cuda(recipe(), image, (*torch[:1], tensorflow)) == expected
+
+
 def test_cupy_without_its_libraries_is_refused_beside_another_framework_too() -> None:
     packages = (found("torch", "1.10.2"), found("cupy-cuda113", "10.6.0"))
     with pytest.raises(NoSolutionError, match="cupy-cuda113"):

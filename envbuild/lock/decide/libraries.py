@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import filter as matching
 from fnmatch import fnmatchcase
@@ -14,9 +14,10 @@ from packaging.version import Version
 
 from envbuild.base.model import BaseFacts
 from envbuild.base.suggest import USUAL_CUDA, BaseQuery, framework_name, suggest_bases
+from envbuild.data.lookup import build_of, framework_of, numbers
 from envbuild.data.tables import CudaSource, load_cuda_sources
 from envbuild.errors import NoSolutionError, UsageError
-from envbuild.names import Texts
+from envbuild.names import Numbers, Texts
 from envbuild.project.shell.installs import removes_framework
 from envbuild.recipe.model import Recipe
 from envbuild.resolve.model import Found
@@ -56,9 +57,10 @@ def require_cuda(recipe: Recipe, facts: BaseFacts, packages: Collection[Found]) 
     """
     if recipe.base.cpu:
         return ()
-    held = frozenset(canonicalize_name(dist.name) for dist in facts.dists)
-    names = held | {found.name for found in packages}
-    lacks = [lack for found in packages if (lack := _lack_of(found, names, facts)) is not None]
+    held: dict[str, str] = {canonicalize_name(dist.name): dist.version for dist in facts.dists}
+    held |= {found.name: found.version for found in packages}
+    judged = [_lack_of(found, held, facts) for found in packages]
+    lacks = [lack for lack in judged if lack is not None]
     lacking = [lack.found for lack in lacks]
     others = [found for found in packages if _source_row(found.name) and found not in lacking]
     alone = not others and facts.cuda is None
@@ -70,7 +72,8 @@ def require_cuda(recipe: Recipe, facts: BaseFacts, packages: Collection[Found]) 
                 where=_where_asked(recipe, lack),
                 hint="\nor ".join(_list_hints(lack, facts)),
             )
-    return tuple(str(lack) for lack in lacks)
+    refusals = [_refusal_of_cudnn(found, held, facts) for found in packages]
+    return (*map(str, lacks), *filter(None, refusals))
 
 
 def refuse_removal(recipe: Recipe) -> None:
@@ -96,11 +99,14 @@ def _source_row(name: str) -> CudaSource | None:
     return next(rows, None)
 
 
-def _lack_of(found: Found, names: Collection[str], facts: BaseFacts) -> Lack | None:
+def _lack_of(found: Found, held: Mapping[str, str], facts: BaseFacts) -> Lack | None:
     """Return what a framework of the lock misses for a GPU; None where nothing is missing."""
     source = _source_row(found.name)
-    missing = _missing_libraries(found, source, names, facts) if source else None
-    return Lack(found=found, source=source, missing=missing) if source and missing else None
+    if source is None:
+        return None
+    missing = _missing_libraries(found, source, held, facts)
+    missing = missing or _missing_cudnn(found, held, facts)
+    return Lack(found=found, source=source, missing=missing) if missing else None
 
 
 def _missing_libraries(
@@ -133,6 +139,42 @@ def _missing_libraries(
     other = facts.cuda is not None or matching(names, f"nvidia-{gone[0]}*")
     which = f"CUDA {major}" if other else "CUDA"
     return f"its wheel holds no {which} libraries ({spoken}), nor does the base"
+
+
+def _missing_cudnn(found: Found, held: Mapping[str, str], facts: BaseFacts) -> str | None:
+    """Say that the cuDNN of another framework is of another major: its file has another name."""
+    needed, there = _cudnn_of(found, held, facts)
+    if not there or needed[:1] == there[:1]:
+        return None
+    return f"it opens cuDNN {needed[0]}, and cuDNN {join_numbers(there)} is here"
+
+
+def _refusal_of_cudnn(found: Found, held: Mapping[str, str], facts: BaseFacts) -> str | None:
+    """Say that a framework refuses a cuDNN older than the one that it was compiled with.
+
+    "CuDNN library needs to have matching major version and equal or higher minor version"
+    (TensorFlow's log).
+    """
+    needed, there = _cudnn_of(found, held, facts)
+    if needed[:1] != there[:1] or needed <= there:
+        return None
+    own, other = join_numbers(needed), join_numbers(there)
+    return f"{found.name} {found.version} needs cuDNN {own} or newer, and cuDNN {other} is here"
+
+
+def _cudnn_of(found: Found, held: Mapping[str, str], facts: BaseFacts) -> tuple[Numbers, Numbers]:
+    """Return the cuDNN that a framework was compiled with, and the one it gets.
+
+    Both are () where one is unknown, and where the framework's own metadata pins its cuDNN.
+    """
+    framework, source = framework_of(found.name), _source_row(found.name)
+    if framework is None or source is None or not source.extras:
+        return (), ()
+    build = build_of(framework.name, found.version)
+    there = next((held[name] for name in matching(held, "nvidia-cudnn-cu*")), facts.cudnn)
+    if build is None or build.cudnn is None or there is None:
+        return (), ()
+    return numbers(build.cudnn)[:2], numbers(there)[:2]
 
 
 def _is_of_base(recipe: Recipe, lack: Lack) -> bool:
