@@ -110,7 +110,7 @@ def suggest_changes(
         return index_advice
     trials = _make_trials(session, task)
     told_of = tuple(clashes)
-    # one question, before pins have used them up
+    # the date is one trial: it is made before the pins have used up the trials
     later = tuple(_later_dates(trials))
     found = [
         *_loosened_pins(trials, conflict),

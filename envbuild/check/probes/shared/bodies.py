@@ -4,7 +4,6 @@ Joined to a probe after calls; nothing of a body is run but comparisons.
 """
 
 import dis
-import operator
 from urllib.parse import unquote
 
 UNKNOWN = object()

@@ -4,6 +4,8 @@ Joined to a probe after beginnings.  Whatever is not sure is no fault: code that
 what answers to any name, and decorators that change arguments.
 """
 
+import operator
+
 PYTHONS_OWN = (
     "abc",
     "builtins",
