@@ -6,9 +6,11 @@ gigabytes.
 
 from __future__ import annotations
 
+import mmap
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 
@@ -110,11 +112,13 @@ def _ask(question: ChannelQuestion, context: Context) -> ChannelAnswer:
     try:
         answer = msgspec.json.decode(result.stdout.encode(), type=ChannelAnswer)
     except limits.UNREADABLE as error:
+        _remove_broken_lists(context.store.folder("repodata"))
         raise _no_answer(result, question.request.channels) from error
     for line in answer.messages:
         context.report.say(line)
     if answer.failure is not None:
         failure = answer.failure
+        _remove_broken_lists(context.store.folder("repodata"))
         kind: type[EnvbuildError] = getattr(errors, failure.kind)
         raise kind(failure.what, where=failure.where, hint=failure.hint)
     return answer
@@ -128,3 +132,27 @@ def _no_answer(result: Result, channels: Sequence[str]) -> EnvbuildError:
     ended = f"the process that reads them ended with {result.code}"
     hint = f"{ended}: {result.last_lines(1) or 'it wrote nothing'}"
     return IntegrityError(TOO_MUCH, where=where, hint=hint)
+
+
+def _remove_broken_lists(folder: Path) -> None:
+    """Remove the lists that are no whole JSON.
+
+    rattler keeps a list before it reads it, and takes it again when the channel says that nothing
+    has changed.
+    """
+    for path in folder.glob("*.json"):
+        if not _is_json(path):
+            path.unlink(missing_ok=True)
+
+
+def _is_json(path: Path) -> bool:
+    try:
+        # mapped, for a list may have gigabytes
+        with (
+            path.open("rb") as stream,
+            mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as text,
+        ):
+            msgspec.json.decode(text, type=msgspec.Raw)
+    except (ValueError, *limits.UNREADABLE):  # an empty file cannot be mapped
+        return False
+    return True
