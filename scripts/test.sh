@@ -42,20 +42,44 @@ own=$(mktemp -d "${TMPDIR:-/tmp}/tests.XXXXXX")
 chmod 755 "$own"
 export PYTEST_DEBUG_TEMPROOT=$own
 jobs=$own/jobs.log
+
+# run_part NAME ARGUMENTS…: run pytest; what failed runs once more, alone.
+# A test that passes then is printed: it hides a race, and is to be mended, but it does not hold up this change.
+run_part() {
+  local name=$1
+  shift
+  local cache=(-o "cache_dir=$own/cache-$name")
+  if pytest "${cache[@]}" "$@" 2>&1 | tee "$own/$name.log"; then return; fi
+  # where a worker died, tests were left out; where pytest itself failed, none is known
+  if grep -q "node down" "$own/$name.log" || ! [ -s "$own/cache-$name/v/cache/lastfailed" ]; then return 1; fi
+  echo "test: once more, alone: what failed in the part \"$name\""
+  cp "$own/cache-$name/v/cache/lastfailed" "$own/failed-once-$name"
+  if pytest "${cache[@]}" "$@" -n 0 --exitfirst --last-failed --last-failed-no-failures none; then return; fi
+  rm "$own/failed-once-$name"
+  return 1
+}
+
 # jobs on real schedulers mostly wait, so they run beside all else; real builds run two at a time
-pytest -m live tests/job --durations 5 >"$jobs" 2>&1 &
+run_part jobs -m live tests/job --durations 5 >"$jobs" 2>&1 &
 waiting=$!
 trap 'kill "$waiting" 2>/dev/null || true' EXIT
 # what fails in one part does not hide what fails in another
 failed=
 # a worker that dies ends the run: a new one in its place may be waited for without end
-pytest -n "$(nproc)" --dist loadfile --max-worker-restart 0 -m "not live" --durations 40 || failed=yes
+workers=(--dist loadfile --max-worker-restart 0)
+run_part not-live -n "$(nproc)" "${workers[@]}" -m "not live" --durations 40 || failed=yes
 # tests/build takes nine minutes more than .ci/run has: run it with scripts/test.sh after a change of a build
 left=(--ignore tests/job)
 if [ -n "${CI-}" ]; then left+=(--ignore tests/build); fi
-pytest -n 2 --dist loadfile --max-worker-restart 0 -m live "${left[@]}" --durations 15 || failed=yes
+run_part live -n 2 "${workers[@]}" -m live "${left[@]}" --durations 15 || failed=yes
 wait "$waiting" || failed=yes
 cat "$jobs"
+for once in "$own"/failed-once-*; do
+  if [ -e "$once" ]; then
+    echo "test: failed once, passed alone (mend what it waits for, or what it leaves to chance):"
+    cat "$once"
+  fi
+done
 if [ -n "$failed" ]; then
   echo "test: the folders of failed tests are in $own"
   exit 1
