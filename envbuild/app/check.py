@@ -16,7 +16,7 @@ from envbuild.build.model import BuildSpec, UnnamedImage
 from envbuild.check.expected import CheckBasis
 from envbuild.check.model import Level, Report
 from envbuild.check.perform import CheckHost, ImageFile, check_image
-from envbuild.check.report import format_report, require_verdict, save_report
+from envbuild.check.reports.report import format_report, require_verdict, save_report
 from envbuild.check.target import Target
 from envbuild.context import Context
 from envbuild.errors import CheckFailedError

@@ -7,7 +7,7 @@ from pathlib import Path
 from envbuild.base.digests import known_digest
 from envbuild.check.expected import asked_digest
 from envbuild.check.model import Report
-from envbuild.check.report import find_last_report
+from envbuild.check.reports.report import find_last_report
 from envbuild.recipe.model import Source
 from envbuild.store.layout import Store
 

@@ -25,7 +25,7 @@ from envbuild.check.answers import (
     Static,
 )
 from envbuild.check.checks.frameworks import frameworks_to_check
-from envbuild.check.checks.gpu import driver_count
+from envbuild.check.checks.gpu.devices import driver_count
 from envbuild.check.checks.sources import survey_project
 from envbuild.check.evidence import Evidence
 from envbuild.check.expected import CheckBasis, Expected, asked_digest, derive_expected

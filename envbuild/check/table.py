@@ -5,20 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from envbuild.check.checks import (
-    companions,
-    compilers,
-    compute,
-    conda,
-    cuda_match,
-    environment,
-    gpu,
-    imports,
-    libraries,
-    packages,
-    target,
-)
+from envbuild.check.checks import companions, conda, environment, imports, libraries, packages
 from envbuild.check.checks.frameworks import for_framework, join_verdicts
+from envbuild.check.checks.gpu import compilers, compute, cuda_match, devices, target
 from envbuild.check.evidence import Evidence, Verdict, failed, passed, skipped
 from envbuild.check.expected import Expected
 from envbuild.check.model import Finding
@@ -215,18 +204,22 @@ CHECKS: tuple[Check, ...] = (
     Check(
         name="driver",
         title="GPU driver",
-        run=gpu.driver_works,
+        run=devices.driver_works,
         needs=("static", "driver", "conda"),
         gpu=True,
     ),
     Check(
-        name="devices", title="GPUs", run=gpu.check_devices, needs=("static", "driver"), gpu=True
+        name="devices",
+        title="GPUs",
+        run=devices.check_devices,
+        needs=("static", "driver"),
+        gpu=True,
     ),
     Check(
         name="architecture",
         each=True,
         title="code for these GPUs",
-        run=gpu.check_architecture,
+        run=devices.check_architecture,
         needs=("static", "driver"),
         gpu=True,
     ),
@@ -234,7 +227,7 @@ CHECKS: tuple[Check, ...] = (
         name="compute",
         each=True,
         title="computes on the GPU",
-        run=gpu.check_compute,
+        run=devices.check_compute,
         needs=("static", "driver", "compute"),
         gpu=True,
     ),

@@ -9,9 +9,15 @@ import click
 from envbuild.app.check import CheckRequest, check_named, failed_checks
 from envbuild.app.job.remote import read_report, submit_check, target_of_site
 from envbuild.app.source import require_place
-from envbuild.check.html_report import format_page
 from envbuild.check.model import Level, Outcome
-from envbuild.check.report import WIDTH, format_report, require_verdict, save_report, to_json
+from envbuild.check.reports.html_report import format_page
+from envbuild.check.reports.report import (
+    WIDTH,
+    format_report,
+    require_verdict,
+    save_report,
+    to_json,
+)
 from envbuild.check.target import read_target
 from envbuild.cli.complete import complete_image
 from envbuild.cli.follow import follow_job

@@ -12,7 +12,7 @@ from msgspec import structs
 from envbuild.app.dev.layer import ENDING, read_record, record_path
 from envbuild.app.image import FoundImage
 from envbuild.base.digests import known_digest
-from envbuild.check.report import find_last_report
+from envbuild.check.reports.report import find_last_report
 from envbuild.cli.output import json_option, print_json, print_table, print_text
 from envbuild.cli.terminal import short_path
 from envbuild.context import Context

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from envbuild.check.nvml import Nvml
-from envbuild.check.watch import Course, Look, find_family, find_on_cards
+from envbuild.check.gpu_use.nvml import Nvml
+from envbuild.check.gpu_use.watch import Course, Look, find_family, find_on_cards
 from envbuild.cli.options import flag
 from envbuild.context import Context
 from envbuild.errors import UsageError

@@ -20,7 +20,7 @@ from envbuild.app.verdict import known_report
 from envbuild.build.make import building
 from envbuild.check.expected import CheckBasis, asked_digest
 from envbuild.check.model import Finding, Report
-from envbuild.check.report import save_report
+from envbuild.check.reports.report import save_report
 from envbuild.errors import CheckFailedError, StaleLockError, UsageError
 from envbuild.formats.sif_reader import image_digest
 from envbuild.lock.read import read_lock

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from envbuild.check.answers import Answer, Compute, Computed, CudaDriver, Device, Driver, Nvml, Seen
-from envbuild.check.checks import compute
-from envbuild.check.checks.gpu import TOLERANCE
+from envbuild.check.checks.gpu import compute
+from envbuild.check.checks.gpu.devices import TOLERANCE
 from envbuild.check.checks.sources import Survey
 from envbuild.check.evidence import Evidence, Verdict
 from envbuild.check.expected import Expected

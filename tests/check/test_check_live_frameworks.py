@@ -11,8 +11,8 @@ import pytest
 
 from envbuild.check import plan
 from envbuild.check.answers import Answer, Compute, Imports
-from envbuild.check.checks import compute
-from envbuild.check.checks.gpu import TOLERANCE
+from envbuild.check.checks.gpu import compute
+from envbuild.check.checks.gpu.devices import TOLERANCE
 from envbuild.check.expected import CheckBasis, derive_expected
 from envbuild.check.probe_runner import ProbeRunner
 from envbuild.data import lookup

@@ -12,10 +12,10 @@ import pytest
 from msgspec import structs
 
 from envbuild.check.expected import CheckBasis
-from envbuild.check.html_report import format_page
 from envbuild.check.model import Finding, Outcome, Report
 from envbuild.check.perform import CheckHost, ImageFile, check_image, verdict_of
-from envbuild.check.report import (
+from envbuild.check.reports.html_report import format_page
+from envbuild.check.reports.report import (
     find_last_report,
     format_report,
     kept_reports,

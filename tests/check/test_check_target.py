@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from envbuild.base.gpu_names import capability_of
 from envbuild.check.answers import Code, CodeFile, Region
-from envbuild.check.checks.gpu import common_code
+from envbuild.check.checks.gpu.devices import common_code
 from envbuild.check.model import Finding, Report
 from envbuild.check.plan import ProbeRequest
 from envbuild.check.probe_runner import ProbeRunner

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from envbuild.check import nvml
-from envbuild.check.nvml import Card, Nvml
-from envbuild.check.watch import PATIENCE, Course, find_family, find_on_cards
+from envbuild.check.gpu_use import nvml
+from envbuild.check.gpu_use.nvml import Card, Nvml
+from envbuild.check.gpu_use.watch import PATIENCE, Course, find_family, find_on_cards
 from envbuild.cli.watch import command
 from envbuild.context import Context, open_context
 from envbuild.errors import HostError, UsageError

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from envbuild.check import report as reports
+from envbuild.check.reports import report as reports
 from envbuild.cli.check import command
 from envbuild.cli.list_ import command as list_command
 from envbuild.context import Context

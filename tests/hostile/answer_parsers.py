@@ -25,12 +25,12 @@ from envbuild.check.checks.frameworks import frameworks_to_check
 from envbuild.check.checks.sources import survey_project
 from envbuild.check.evidence import Evidence
 from envbuild.check.expected import CheckBasis, derive_expected
-from envbuild.check.html_report import format_page
 from envbuild.check.model import Report
 from envbuild.check.plan import static_request
 from envbuild.check.probe_runner import BEGIN, END, ProbeResults
 from envbuild.check.probes.shared.loader import read_cache
-from envbuild.check.report import format_report, to_json
+from envbuild.check.reports.html_report import format_page
+from envbuild.check.reports.report import format_report, to_json
 from envbuild.check.table import run_checks
 from envbuild.errors import EnvbuildError, UsageError
 from envbuild.formats.java_keystore import MAGIC, _seal, with_time

@@ -15,8 +15,8 @@ import pytest
 
 from envbuild.base.probe.distributions import requires_of_egg
 from envbuild.build.image.origin import LABEL
-from envbuild.check.checks.frameworks import cure_of_version
-from envbuild.check.checks.gpu import _arches
+from envbuild.check.checks.cures.releases import cure_of_version
+from envbuild.check.checks.gpu.devices import _arches
 from envbuild.check.checks.sources import survey_project
 from envbuild.check.explain import explain_log
 from envbuild.conda.licenses import denied_license

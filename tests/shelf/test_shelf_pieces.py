@@ -18,7 +18,7 @@ from envbuild.build.image.origin import NOTE
 from envbuild.build.image_cache import locked_codec
 from envbuild.check.expected import asked_digest
 from envbuild.check.model import Report
-from envbuild.check.report import save_report
+from envbuild.check.reports.report import save_report
 from envbuild.errors import CheckFailedError, IntegrityError, SpaceError, UsageError
 from envbuild.formats.file_tree import merge_parts
 from envbuild.formats.sif_reader import image_digest

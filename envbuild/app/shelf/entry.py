@@ -10,7 +10,7 @@ from pathlib import Path
 from envbuild.build.image.embedded import read_embedded_info
 from envbuild.build.model import UnnamedImage
 from envbuild.build.output_record import matching_output, record_output
-from envbuild.check.report import kept_reports, save_report
+from envbuild.check.reports.report import kept_reports, save_report
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, HostError, IntegrityError, NetworkError, UsageError
 from envbuild.lock.digest import lock_digest

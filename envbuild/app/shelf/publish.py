@@ -16,7 +16,7 @@ from envbuild.build.image.embedded import read_embedded_info
 from envbuild.build.image_cache import up_to_date
 from envbuild.build.modes import MODES
 from envbuild.check.model import Report
-from envbuild.check.report import kept_reports
+from envbuild.check.reports.report import kept_reports
 from envbuild.context import Context
 from envbuild.errors import CheckFailedError, IntegrityError, UsageError
 from envbuild.lock.digest import lock_digest

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from envbuild.check.checks.toolkit import toolkit_of
+from envbuild.check.checks.gpu.toolkit import toolkit_of
 from envbuild.check.evidence import Evidence, Verdict, failed, listing, passed, skipped
 from envbuild.data import lookup
 from envbuild.recipe.requirement import NO_REQUIREMENT, allows, marker_values

@@ -7,7 +7,7 @@ import re
 from packaging.utils import canonicalize_name
 
 from envbuild.check.answers import CondaSurvey, FoundConda
-from envbuild.check.checks.target import describe_target
+from envbuild.check.checks.gpu.target import describe_target
 from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed
 from envbuild.data.package_tables import load_conda
 from envbuild.store.units import count_noun

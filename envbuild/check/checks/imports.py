@@ -8,8 +8,7 @@ from typing import Any
 
 from envbuild.check.answers import Imported, Tried
 from envbuild.check.checks import libraries
-from envbuild.check.checks.frameworks import cure_of_version
-from envbuild.check.checks.import_cures import (
+from envbuild.check.checks.cures.imports import (
     cure_import,
     cure_of_cpu_build,
     cure_of_fuller_build,
@@ -20,6 +19,7 @@ from envbuild.check.checks.import_cures import (
     holder_of,
     lacking_module,
 )
+from envbuild.check.checks.cures.releases import cure_of_version
 from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed, skipped
 from envbuild.data import lookup
 from envbuild.data.tables import EntryPoint, load_entry_points

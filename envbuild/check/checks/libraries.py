@@ -10,7 +10,7 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from envbuild.check.answers import LibrarySurvey
-from envbuild.check.checks.toolkit import toolkit_of
+from envbuild.check.checks.gpu.toolkit import toolkit_of
 from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed
 from envbuild.data import lookup
 from envbuild.names import Texts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from envbuild.check.checks.frameworks import computes_on_cpu
-from envbuild.check.checks.toolkit import toolkit_of
+from envbuild.check.checks.gpu.toolkit import toolkit_of
 from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed, skipped
 from envbuild.data import lookup
 

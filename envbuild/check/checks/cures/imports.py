@@ -13,7 +13,8 @@ from packaging.utils import canonicalize_name
 
 from envbuild.check.answers import Imported
 from envbuild.check.checks import libraries
-from envbuild.check.checks.frameworks import advise_on_keras, cure_of_version
+from envbuild.check.checks.cures.releases import cure_of_version
+from envbuild.check.checks.frameworks import advise_on_keras
 from envbuild.check.evidence import Evidence, given
 from envbuild.data import lookup
 from envbuild.data.package_tables import load_names

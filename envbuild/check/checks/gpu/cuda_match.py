@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from envbuild.check.answers import Place
+from envbuild.check.checks.gpu.toolkit import cudnn_of, is_cpu_build, toolkit_of
 from envbuild.check.checks.libraries import (
     advise_on_extra,
     advise_provider,
@@ -15,7 +16,6 @@ from envbuild.check.checks.libraries import (
     set_library_path,
     shorten_path,
 )
-from envbuild.check.checks.toolkit import cudnn_of, is_cpu_build, toolkit_of
 from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed, skipped
 from envbuild.data import lookup
 from envbuild.names import Texts

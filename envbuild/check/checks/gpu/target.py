@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from envbuild.check.checks.gpu import code_of, format_capabilities
-from envbuild.check.checks.toolkit import toolkit_of, toolkit_of_conda
+from envbuild.check.checks.gpu.devices import code_of, format_capabilities
+from envbuild.check.checks.gpu.toolkit import toolkit_of, toolkit_of_conda
 from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed, skipped
 from envbuild.check.target import Target
 from envbuild.data import lookup

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from envbuild.check.nvml import Card
+from envbuild.check.gpu_use.nvml import Card
 from envbuild.store.units import human_bytes
 
 PATIENCE = 12

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from msgspec import structs
 
 from envbuild.check.answers import CodeFile, Computed, Device
-from envbuild.check.checks.toolkit import toolkit_of, toolkit_of_conda
+from envbuild.check.checks.gpu.toolkit import toolkit_of, toolkit_of_conda
 from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed, skipped
 from envbuild.data import lookup
 from envbuild.data.tables import load_cuda

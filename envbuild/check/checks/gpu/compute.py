@@ -7,7 +7,13 @@ from typing import Any
 from msgspec import structs
 
 from envbuild.check.answers import Computed
-from envbuild.check.checks.gpu import TOLERANCE, cure_of, fault_of, read_capability, result_shown
+from envbuild.check.checks.gpu.devices import (
+    TOLERANCE,
+    cure_of,
+    fault_of,
+    read_capability,
+    result_shown,
+)
 from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed, skipped
 
 TOLERANCES = {"tf32": 5e-3, "float16": 1e-2, "bfloat16": 5e-2, "convolution": 1e-2, "memory": 0.0}

@@ -1,0 +1,1 @@
+"""What mends a failure: hints that name the package and the release."""

@@ -1,0 +1,1 @@
+"""Who uses the GPUs of this machine now."""
