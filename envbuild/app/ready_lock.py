@@ -11,7 +11,7 @@ from envbuild.lock.read import read_lock
 from envbuild.lock.staleness import stale_reasons
 from envbuild.lock.write import write_lock
 from envbuild.recipe.model import Source
-from envbuild.store.atomic import write_text
+from envbuild.store.atomic import clear_partials, write_text
 
 
 def write_own_lock(source: Source, lock: Lock, context: Context) -> Path:
@@ -20,6 +20,7 @@ def write_own_lock(source: Source, lock: Lock, context: Context) -> Path:
     Return the path.
     """
     target = _own_lock_path(source, context)
+    clear_partials(target)
     write_text(target, write_lock(lock))
     return target
 

@@ -9,7 +9,6 @@ from typing import Any
 import click
 
 from envbuild.app.dev.add import ChangeResult, RecipeChange, change_recipe
-from envbuild.app.dev.layer import ENDING
 from envbuild.app.dev.make import LayerContent, LayerResult, add_to_layer, find_place
 from envbuild.app.lock import describe_lock
 from envbuild.cli.complete import complete_image
@@ -23,6 +22,7 @@ from envbuild.lock.digest import lock_digest
 from envbuild.names import Texts
 from envbuild.recipe.edit import ListSection, requirement_name
 from envbuild.recipe.find import find_recipe, recipe_files
+from envbuild.store.layout import DEV_RECORD
 from envbuild.store.units import human_bytes
 
 
@@ -97,7 +97,7 @@ def recipe_and_packages(
         return find_recipe(None, context.settings).path.stem, ()
     # of an image elsewhere only its layer is here
     is_path = "/" in name or name.endswith((".toml", ".sif"))
-    here = (folder / f"{name}{ending}" for ending in (".sif", ENDING))
+    here = (folder / f"{name}{ending}" for ending in (".sif", DEV_RECORD))
     if is_path or name in known or any(path.exists() for path in here):
         return name, packages
     if not packages:

@@ -29,7 +29,7 @@ def command(context: Context, *, name: str | None, clear: bool, as_json: bool) -
     name = name or find_recipe(None, context.settings).recipe.name
     require_name(name)
     if clear:
-        removed = clear_layer(folder, name)
+        removed = clear_layer(folder, name, context.store)
         if as_json:
             print_json({"removed": [str(path) for path in removed]})
             return

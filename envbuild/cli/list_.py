@@ -9,7 +9,7 @@ import click
 import msgspec
 from msgspec import structs
 
-from envbuild.app.dev.layer import ENDING, read_record, record_path
+from envbuild.app.dev.layer import read_record, record_path
 from envbuild.app.image import FoundImage
 from envbuild.base.digests import known_digest
 from envbuild.check.reports.report import find_last_report
@@ -22,6 +22,7 @@ from envbuild.lock.staleness import stale_reasons
 from envbuild.names import Texts
 from envbuild.recipe.find import find_recipe, recipe_files
 from envbuild.recipe.model import Source
+from envbuild.store.layout import DEV_RECORD
 from envbuild.store.units import human_bytes
 
 COLUMNS = ("recipe", "lock", "image", "layer", "last verdict", "summary")
@@ -67,8 +68,8 @@ def command(context: Context, *, as_json: bool) -> None:
     """List the recipes that can be made here, with their locks, images and last verdicts."""
     recipes = recipe_files(context.settings)
     rows = [recipe_row(path, context) for path in recipes.values()]
-    records = sorted(context.settings.cwd.glob(f"[!.]*{ENDING}"))
-    names = {path.name.removesuffix(ENDING) for path in records}
+    records = sorted(context.settings.cwd.glob(f"[!.]*{DEV_RECORD}"))
+    names = {path.name.removesuffix(DEV_RECORD) for path in records}
     names |= {path.stem for path in context.settings.cwd.glob("[!.]*.sif")}
     rows += [_row_without_recipe(name, context) for name in sorted(names - recipes.keys())]
     if as_json:

@@ -17,7 +17,7 @@ import msgspec
 
 from envbuild.errors import IntegrityError
 from envbuild.limits import UNREADABLE, open_plain
-from envbuild.store.atomic import os_errors_as, write_bytes, write_text
+from envbuild.store.atomic import clear_partials, os_errors_as, write_bytes, write_text
 from envbuild.store.layout import Store
 from envbuild.store.own_records import is_own, note_own
 
@@ -83,6 +83,8 @@ def settle_change(recipe: Path, store: Store) -> None:
     where nothing can be written.
     """
     path = undo_path(recipe)
+    clear_partials(path)
+    clear_partials(recipe.resolve())
     if not os.path.lexists(path):
         return
     with contextlib.suppress(FileNotFoundError), open_plain(path) as held:

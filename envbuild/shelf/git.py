@@ -25,6 +25,7 @@ from envbuild.errors import (
 )
 from envbuild.limits import GIT_BOUNDS, SMALL_GIT
 from envbuild.names import Texts
+from envbuild.net.git import ask_patiently
 from envbuild.net.redact import redact
 from envbuild.run import Command, Result
 from envbuild.shelf.backend import (
@@ -152,7 +153,7 @@ class GitBackend:
         self._make_mirror()
         options = ("--quiet", "--no-tags", "--no-write-fetch-head")
         served = self._served_by("upload-pack")
-        result = self._git("fetch", *options, *served, self.url, f"+{BRANCH}:{MIRROR_REF}")
+        result = self._ask("fetch", *options, *served, self.url, f"+{BRANCH}:{MIRROR_REF}")
         if result.code == 0:
             return True
         if "couldn't find remote ref" in result.stderr:
@@ -244,8 +245,10 @@ class GitBackend:
 
     def _push(self, name: str) -> None:
         served = self._served_by("receive-pack")
-        result = self._git("push", "--porcelain", *served, self.url, f"{name}:{BRANCH}")
-        self._git("update-ref", "-d", name)
+        try:
+            result = self._ask("push", "--porcelain", *served, self.url, f"{name}:{BRANCH}")
+        finally:
+            self._git("update-ref", "-d", name)
         if result.code == 0:
             return
         rejection = next((line for line in result.stdout.splitlines() if line.startswith("!")), "")
@@ -272,10 +275,19 @@ class GitBackend:
             return HostError(
                 "git does not read repositories of other users unasked", where=self.url, hint=hint
             )
-        hint = "try: git ls-remote " + self.url
         return NetworkError(
-            f"the shelf's repository cannot be reached\n{output}", where=self.url, hint=hint
+            f"the shelf's repository cannot be reached\n{output}",
+            where=self.url,
+            hint=self._unreachable_hint(),
         )
+
+    def _unreachable_hint(self) -> str:
+        return f"try: git ls-remote {self.url}"
+
+    def _ask(self, *arguments: str) -> Result:
+        """Run git with the other side, again where its failure may pass."""
+        hint = self._unreachable_hint()
+        return ask_patiently(lambda: self._git(*arguments), self.url, hint)
 
     def _git(self, *arguments: str, stdin: str | None = None, on_line: OnLine = None) -> Result:
         return self._run(

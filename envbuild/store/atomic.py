@@ -6,6 +6,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -13,12 +14,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
-from envbuild.errors import HostError, SpaceError
+from envbuild.errors import HostError, SpaceError, UsageError
+from envbuild.limits import open_plain
 
 COPIED = 4 * 1024 * 1024
 """Bytes of a file that are copied at once."""
 FICLONE = 0x40049409
 """ioctl that shares a file's blocks copy-on-write (linux/fs.h, ioctl_ficlone(2))."""
+PARTIAL = ".partial"
+"""Ending of a file that is being written beside its final name."""
 BROKEN = "its disk or file server fails: ask who keeps it, or use a folder on another one"
 HINTS = {
     **dict.fromkeys((errno.EIO, errno.ESTALE, errno.ENOTCONN), BROKEN),
@@ -167,28 +171,58 @@ def write_text(path: Path, text: str, *, mode: int = 0o644) -> None:
 
 def write_bytes(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     """Write a file whole or not at all.  Raises SpaceError or HostError."""
-    with _new_file(path, mode) as file:
+    with writing_beside(path, mode) as file:
         file.write(data)
         sync_file(file)
 
 
 @contextlib.contextmanager
-def _new_file(path: Path, mode: int) -> Iterator[IO[bytes]]:
+def writing_beside(path: Path, mode: int) -> Iterator[IO[bytes]]:
     """Open a new file beside this path: it takes its place at the end, or is removed."""
     with os_errors_as(path):
         make_folder(path.parent)
-        handle, name = tempfile.mkstemp(
-            prefix=f".{path.name[:64]}.", suffix=".partial", dir=path.parent
-        )
+        file, partial = _open_partial(path)
         try:
-            with os.fdopen(handle, "wb") as file:
+            with file:
                 yield file
-            Path(name).chmod(mode)
-            Path(name).replace(path)
+                partial.chmod(mode)
+                partial.replace(path)
         except BaseException:
-            Path(name).unlink(missing_ok=True)
+            partial.unlink(missing_ok=True)
             raise
         sync_folder(path.parent)
+
+
+def _open_partial(path: Path) -> tuple[IO[bytes], Path]:
+    """Open a new file beside this path, locked while its process writes it."""
+    while True:
+        handle, name = tempfile.mkstemp(
+            prefix=_partial_start(path), suffix=PARTIAL, dir=path.parent
+        )
+        with contextlib.suppress(OSError):  # a network file system may lock no files
+            fcntl.flock(handle, fcntl.LOCK_SH)
+        if os.fstat(handle).st_nlink:  # else it was cleared before it was locked
+            return os.fdopen(handle, "wb"), Path(name)
+        os.close(handle)
+
+
+def _partial_start(path: Path) -> str:
+    return f".{path.name[:64]}."
+
+
+def clear_partials(path: Path) -> None:
+    """Remove what killed processes left of this file beside it; what is being written stays."""
+    left = re.compile(f"{re.escape(_partial_start(path))}[a-z0-9_]{{8}}{re.escape(PARTIAL)}")
+    with contextlib.suppress(OSError):
+        for found in list(path.parent.iterdir()):
+            if left.fullmatch(found.name):
+                _remove_dead(found)
+
+
+def _remove_dead(partial: Path) -> None:
+    with contextlib.suppress(OSError, UsageError), open_plain(partial) as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        partial.unlink()
 
 
 def commit_file(temporary: Path, final: Path, *, mode: int = 0o444, sync_name: bool = True) -> None:
@@ -236,5 +270,5 @@ def copy_out(source: Path, target: Path, *, mode: int = 0o644) -> None:
 
     Never a hard link: signing an image in place would change the store's file.
     """
-    with _new_file(target, mode) as out:
+    with writing_beside(target, mode) as out:
         clone_file(source, out)

@@ -16,7 +16,16 @@ from envbuild.errors import UsageError
 from envbuild.host import read_host
 from envbuild.limits import PATH, read_whole
 from envbuild.store.atomic import size_of
-from envbuild.store.layout import HELD, LAYOUT, LEFT, OUTSIDE, Store, remove_tree
+from envbuild.store.layout import (
+    DEV_RECORD,
+    HELD,
+    LAYER_FILE,
+    LAYOUT,
+    LEFT,
+    OUTSIDE,
+    Store,
+    remove_tree,
+)
 from envbuild.store.sealed import SEAL
 
 DAY = 86400.0
@@ -71,15 +80,20 @@ def _mark_remembered(note: Path) -> Iterator[Removal]:
         path = Path(os.fsdecode(read_whole(note, PATH)))
         # a note is only believed where it names what we would have written
         found = path.lstat()
-        image = (
-            path.name.startswith(".") and path.name.endswith(LEFT) and stat.S_ISREG(found.st_mode)
-        )
+        image = path.name.startswith(".") and path.name.endswith(LEFT)
+        file = stat.S_ISREG(found.st_mode) and (image or _is_layer_without_record(path))
         owners = (os.geteuid(), note.lstat().st_uid)
         ours = path.name.startswith(OUTSIDE) and (
             found.st_uid in owners or _is_subordinate(found.st_uid)
         )
-        if image or (ours and stat.S_ISDIR(found.st_mode)):
+        if file or (ours and stat.S_ISDIR(found.st_mode)):
             yield Removal(path=path, size=tree_size(path), reason="its process has ended")
+
+
+def _is_layer_without_record(path: Path) -> bool:
+    """Tell whether a path is named as a development layer that nothing names any more."""
+    name = re.sub(f"{LAYER_FILE}\\Z", "", path.name)
+    return name != path.name and not path.with_name(f"{name}{DEV_RECORD}").exists()
 
 
 def _is_subordinate(uid: int) -> bool:

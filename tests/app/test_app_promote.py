@@ -22,6 +22,7 @@ from envbuild.lock.model import Lock
 from envbuild.recipe.edit import add_requirements
 from envbuild.recipe.find import find_recipe
 from envbuild.recipe.read import parse_recipe
+from envbuild.store.gc import find_leftovers, remove_files
 from tests.tiny_build import TinyProject
 
 LAYER, RECORD = "tiny.dev-0123456789ab.sqfs", "tiny.dev.json"
@@ -99,11 +100,20 @@ def killed_at(step: int, tiny: TinyProject) -> bool:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == KILLED
 
 
+def files_after_gc(tiny: TinyProject) -> set[Path]:
+    """Return the project's files once ``store gc`` has removed what a killed process left."""
+    for removal in find_leftovers(tiny.store):
+        remove_files(removal)
+    files = {path for path in tiny.folder.rglob("*") if path.is_file()}
+    return {path for path in files if not path.is_relative_to(tiny.store.root)}
+
+
 def test_all_or_nothing_is_promoted_by_one_that_is_killed(tiny: TinyProject) -> None:
     before, step = state_of(tiny.folder), 1
     promote(tiny)
     after = {name: (tiny.folder / name).read_bytes() for name in CHANGED}
     assert not [name for name in CHANGED if before[name] == after[name]]
+    whole = files_after_gc(tiny)
     while True:
         for name, data in before.items():
             (tiny.folder / name).write_bytes(data)
@@ -116,5 +126,6 @@ def test_all_or_nothing_is_promoted_by_one_that_is_killed(tiny: TinyProject) -> 
             assert (tiny.folder / LAYER).exists()
             promote(tiny)
         assert {name: (tiny.folder / name).read_bytes() for name in CHANGED} == after, step
+        assert files_after_gc(tiny) == whole, step
         step += 1
     assert step > len(before)

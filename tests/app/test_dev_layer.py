@@ -16,6 +16,7 @@ import pytest
 import envbuild as envbuild_package
 from envbuild.app.dev.layer import clear_layer, read_record, record_path
 from envbuild.errors import IntegrityError
+from envbuild.store.layout import Store
 from tests.project import Project
 from tests.support import needs
 from tests.tiny_image import AS_READER, open_folder
@@ -363,5 +364,5 @@ def test_a_damaged_record_is_told_and_cleared(tmp_path: Path) -> None:
     with pytest.raises(IntegrityError, match="cannot be read") as caught:
         read_record(path)
     assert caught.value.hint == "remove it: envbuild dev small --clear"
-    assert clear_layer(tmp_path, "small") == [path]
+    assert clear_layer(tmp_path, "small", Store(tmp_path / "store")) == [path]
     assert read_record(path) is None

@@ -21,6 +21,7 @@ from envbuild.errors import IntegrityError, NetworkError
 from envbuild.formats.image_name import parse_image_name
 from envbuild.net import download, web
 from envbuild.net.fetch import Artifact, fetch_artifacts
+from envbuild.net.git import ask_patiently
 from envbuild.net.index import make_client, read_links
 from envbuild.progress import Silent, SilentStage
 from envbuild.resolve.model import Request
@@ -30,7 +31,7 @@ from envbuild.resolve.sources.artifacts import describe_files
 from envbuild.resolve.sources.git import checkout
 from envbuild.resolve.stubs import write_wheel
 from envbuild.resolve.uv.resolver import UvResolver
-from envbuild.run import LocalRunner
+from envbuild.run import LocalRunner, Result
 from envbuild.settings import Settings
 from envbuild.settings_file import Registry
 from envbuild.shelf import git as shelf_git
@@ -337,15 +338,41 @@ def test_it_is_told_keeps_no_half_and_goes_on(
 
 
 @pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize("name", [name for name in KINDS if "git" not in name and "uv" not in name])
+@pytest.mark.parametrize("name", [name for name in KINDS if "uv" not in name])
 def test_a_failure_that_passes_is_asked_again(
     name: str, server: BrokenServer, context: Context, tmp_path: Path
 ) -> None:
-    """git asks once; uv's own tries are switched off here."""
+    """uv's own tries are switched off here."""
     made = KINDS[name](server, tmp_path)
     server.fault, server.broken = "once", made.broken
     made.fetch(context)
     assert server.hits == 1
+
+
+SAID_BY_GIT = {
+    "fatal: unable to access 'http://a/x/': The requested URL returned error: 503": True,
+    "fatal: unable to access 'http://a/x/': The requested URL returned error: 403": False,
+    "fatal: unable to access 'http://a/x/': Empty reply from server": True,
+    "fatal: unable to access 'http://a/x/': transfer closed with 966 bytes remaining to read": True,
+    "fatal: unable to access 'http://a/x/': Recv failure: Connection reset by peer": True,
+    "fatal: unable to access 'http://a/x/': Could not resolve host: a": True,
+    "fatal: unable to access 'http://a/x/': Maximum (20) redirects followed": False,
+    "fatal: unable to connect to a:\na[0: 127.0.0.1]: errno=Connection refused": True,
+    "error: RPC failed; HTTP 502 curl 22 The requested URL returned error: 502": True,
+    "ssh: connect to host a port 22: Connection refused\nfatal: Could not read": True,
+    "fatal: repository 'http://a/x/' not found": False,
+    "fatal: couldn't find remote ref main": False,
+    "fatal: the remote end hung up unexpectedly": False,
+}
+"""Recorded of git 2.39 and OpenSSH 9.2; whether it may pass."""
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize(("said", "passes"), SAID_BY_GIT.items(), ids=range(len(SAID_BY_GIT)))
+def test_what_git_says_of_a_failure_that_may_pass(said: str, *, passes: bool) -> None:
+    answers = [Result(argv=(), code=code, stdout="", stderr=said, seconds=0.0) for code in (0, 128)]
+    told = ask_patiently(answers.pop, "http://a.invalid/x", "wait")
+    assert (told.code == 0, len(answers)) == (passes, 0 if passes else 1)
 
 
 @pytest.mark.usefixtures("impatient")

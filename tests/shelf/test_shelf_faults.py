@@ -289,7 +289,10 @@ class TestGone:
         (tmp_path / "away.git").rename(tmp_path / "shelf.git")
         assert ann.take().recipe.name == "small"
 
-    def test_ssh_to_nowhere_says_what_ssh_says(self, tmp_path: Path) -> None:
+    def test_ssh_to_nowhere_says_what_ssh_says(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("envbuild.net.web.FIRST_PAUSE", 0.005)
         with pytest.raises(NetworkError, match="cannot be reached"):
             member(tmp_path / "ann", "git+ssh://nobody@127.0.0.1:1/srv/shelf.git")
 

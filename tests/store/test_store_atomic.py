@@ -9,12 +9,14 @@ import pytest
 
 from envbuild.errors import EnvbuildError, HostError, SpaceError
 from envbuild.store.atomic import (
+    clear_partials,
     commit_file,
     copy_out,
     error_of_os,
     make_folder,
     write_bytes,
     write_text,
+    writing_beside,
 )
 
 
@@ -48,6 +50,21 @@ def test_an_interrupted_write_leaves_the_old_file_and_nothing_else(
         copy_out(path, tmp_path / "copy")
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_a_killed_writer_left_is_cleared_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "tiny.toml"
+    others = [tmp_path / ".tiny.toml.bak.partial", tmp_path / ".x.tiny.toml.abcdefgh.partial"]
+    left, pipe = tmp_path / ".tiny.toml.abcd_123.partial", tmp_path / ".tiny.toml.abcd_124.partial"
+    for file in (left, *others):
+        file.write_text("half")
+    os.mkfifo(pipe)
+    with writing_beside(path, 0o644) as written:
+        clear_partials(path)
+        assert not left.exists()
+        written.write(b"whole")
+    assert path.read_bytes() == b"whole"
+    assert sorted(tmp_path.iterdir()) == sorted([path, pipe, *others])
 
 
 def test_a_committed_file_is_read_only(tmp_path: Path) -> None:

@@ -209,7 +209,7 @@ def promote_layer(name: str, change: RecipeChange, context: Context) -> ChangeRe
             new.unlink(missing_ok=True)
         raise
     if change.make:
-        clear_layer(folder, name)
+        clear_layer(folder, name, context.store)
     return result
 
 

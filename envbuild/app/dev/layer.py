@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,21 +20,19 @@ from envbuild.errors import IntegrityError, StaleLockError, UsageError
 from envbuild.limits import UNREADABLE, open_plain
 from envbuild.lock.model import Digest, Lock
 from envbuild.recipe.model import Words
-from envbuild.store.atomic import write_bytes
-from envbuild.store.layout import Store
+from envbuild.store.atomic import clear_partials, os_errors_as, write_bytes
+from envbuild.store.layout import DEV_RECORD, LAYER_FILE, Store, claim_folder
 from envbuild.store.own_records import is_own, note_own
 
 if TYPE_CHECKING:
     from envbuild.runtime import Bind, Runtime
 
 SCHEMA = 1
-ENDING = ".dev.json"
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 """The names of recipes (docs/recipe.md), which layers share."""
 MOST = 16 * 1024 * 1024
 """Bytes of a record at most."""
-LAYER = r"\.dev-[0-9a-f]{12}\.(sqfs|sif)"
-FileName = Annotated[str, Meta(pattern=rf"^{NAME}{LAYER}\Z")]
+FileName = Annotated[str, Meta(pattern=rf"^{NAME}{LAYER_FILE}\Z")]
 Folder = Annotated[str, Meta(pattern=r"^/[^\x00-\x1f\x7f]*\Z", max_length=4096)]
 
 
@@ -101,7 +100,7 @@ def require_name(name: str) -> None:
 
 def record_path(folder: Path, name: str) -> Path:
     """Return where the record of a name's layer is kept."""
-    return folder / f"{name}{ENDING}"
+    return folder / f"{name}{DEV_RECORD}"
 
 
 def read_record(path: Path) -> DevRecord | None:
@@ -123,7 +122,7 @@ def read_own_record(path: Path, store: Store) -> DevRecord | None:
     if raw is None:
         return None
     if not is_own(raw, store):
-        name = path.name.removesuffix(ENDING)
+        name = path.name.removesuffix(DEV_RECORD)
         raise IntegrityError(
             "this development layer came with the folder: nobody who uses this store has made it",
             where=path,
@@ -152,7 +151,7 @@ def _decode_record(raw: bytes, path: Path) -> DevRecord:
         raise IntegrityError(
             f"this record of a development layer cannot be read: {error}",
             where=path,
-            hint=f"remove it: envbuild dev {path.name.removesuffix(ENDING)} --clear",
+            hint=f"remove it: envbuild dev {path.name.removesuffix(DEV_RECORD)} --clear",
         ) from error
     if record.schema > SCHEMA:
         raise UsageError("was written by a newer envbuild", where=path, hint="update envbuild")
@@ -170,6 +169,7 @@ def write_record(record: DevRecord, path: Path, store: Store) -> None:
     """Write the record of a layer, whole or not at all; the store knows it from then on."""
     raw = msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"
     note_own(raw, store)
+    clear_partials(path)
     write_bytes(path, raw)
 
 
@@ -200,7 +200,7 @@ def mount_layer(image: Path, path: Path, context: Context) -> MountedLayer | Non
     record = read_own_record(path, context.store)
     if record is None:
         return None
-    name = path.name.removesuffix(ENDING)
+    name = path.name.removesuffix(DEV_RECORD)
     if known_digest(image, context.store) != record.image:
         raise StaleLockError(
             "the development layer was made over another image",
@@ -245,14 +245,21 @@ def editable_binds(editable: tuple[EditableFolder, ...], name: str) -> tuple[Bin
 
 def layer_files(folder: Path, name: str) -> list[Path]:
     """Return the files of a name's layers, those that others have replaced included."""
-    ours = re.compile(re.escape(name) + LAYER)
+    ours = re.compile(re.escape(name) + LAYER_FILE)
     return sorted(path for path in folder.iterdir() if ours.fullmatch(path.name))
 
 
-def clear_layer(folder: Path, name: str) -> list[Path]:
-    """Remove a name's record, then its layers; return what was removed."""
+def clear_layer(folder: Path, name: str, store: Store) -> list[Path]:
+    """Remove a name's record, then its layers; return what was removed.
+
+    The store remembers them meanwhile, so that ``store gc`` removes what a killed process left.
+    """
     found = [record_path(folder, name), *layer_files(folder, name)]
     removed = [path for path in found if path.exists()]
-    for path in removed:
-        path.unlink()
+    with ExitStack() as stack:
+        for path in removed:
+            stack.enter_context(claim_folder(store.folder("tmp"), "removed", remember=path))
+        for path in removed:
+            with os_errors_as(path):
+                path.unlink()
     return removed

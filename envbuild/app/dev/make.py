@@ -12,7 +12,6 @@ import msgspec
 from msgspec import structs
 
 from envbuild.app.dev.layer import (
-    ENDING,
     DevRecord,
     EditableFolder,
     MountedLayer,
@@ -50,6 +49,7 @@ from envbuild.runtime import ExecOptions
 from envbuild.store.atomic import commit_file, os_errors_as
 from envbuild.store.gc import mark_used
 from envbuild.store.hashing import hash_text
+from envbuild.store.layout import DEV_RECORD
 from envbuild.store.own_records import is_own
 
 OLD_SECONDS = 8 * 86400
@@ -76,7 +76,7 @@ class LayerPlace:
     @property
     def name(self) -> str:
         """The name by which layer and image are called."""
-        return self.record.name.removesuffix(ENDING)
+        return self.record.name.removesuffix(DEV_RECORD)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,6 +12,7 @@ from envbuild.context import Context
 from envbuild.errors import HostError, IntegrityError, NetworkError, UsageError
 from envbuild.limits import GIT_BOUNDS, SMALL_GIT
 from envbuild.names import Texts, Variables
+from envbuild.net.git import ask_patiently
 from envbuild.net.redact import mask_users, without_user
 from envbuild.recipe.trees import COMMIT, submodule_address
 from envbuild.run import Command, Result
@@ -26,6 +27,10 @@ SAFE = (
 )  # fmt: skip
 """Settings under which git starts no program that a repository names, and writes the same bytes
 everywhere."""
+UNREACHABLE_HINT = (
+    "check the address and the network; for a private one set up git's credential helper, or use "
+    "git+ssh"
+)
 BOUNDS = (*GIT_BOUNDS, (resource.RLIMIT_FSIZE, limits.REPOSITORY))
 
 
@@ -64,13 +69,11 @@ def _fetch_commit(url: str, revision: str, git: _Git) -> str:
     if not COMMIT.fullmatch(revision or ""):
         wanted += [f"refs/tags/{revision}", f"refs/heads/{revision}"] if revision else []
     # a server may allow a branch or tag alone, and refuse a single commit
-    alone = next(
-        (name for name in wanted if git.tried("fetch", "--quiet", "--depth", "1", url, name)), None
-    )
+    alone = next((name for name in wanted if git.fetched(url, "--depth", "1", refs=(name,))), None)
     if alone is None:
         # servers of plain files know no single commits
         every = ("+HEAD:refs/envbuild/head", "+refs/heads/*:refs/remotes/origin/*")
-        if not git.tried("fetch", "--quiet", "--tags", url, *every):
+        if not git.fetched(url, "--tags", refs=every):
             raise _unreachable_error(url, git.last)
     names = (revision, f"refs/remotes/origin/{revision}") if revision else ("refs/envbuild/head",)
     names = ("FETCH_HEAD",) if alone else names
@@ -202,6 +205,15 @@ class _Git:
         self.last = self._runner(command, check=False)
         return self.last.code == 0
 
+    def fetched(self, url: str, *options: str, refs: Texts) -> bool:
+        """Fetch and tell whether it succeeded.  Raises NetworkError where nobody answers."""
+
+        def fetch() -> Result:
+            self.tried("fetch", "--quiet", *options, url, *refs)
+            return self.last
+
+        return ask_patiently(fetch, url, UNREACHABLE_HINT).code == 0
+
     def run(self, *arguments: str, on_line: Callable[[str], None] | None = None) -> Result:
         """Run git.  Raises HostError where it fails."""
         if not self.tried(*arguments, on_line=on_line):
@@ -226,8 +238,5 @@ def _unreachable_error(url: str, result: Result) -> NetworkError:
     return NetworkError(
         f"the repository cannot be read: {message}",
         where=url,
-        hint=(
-            "check the address and the network; for a private one set up git's credential helper, "
-            "or use git+ssh"
-        ),
+        hint=UNREACHABLE_HINT,
     )
