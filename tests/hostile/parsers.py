@@ -61,6 +61,20 @@ from tests.conda.test_conda_takeover import ENVIRONMENT
 from tests.hostile.answer_parsers import ANSWER_PARSERS
 from tests.hostile.index_parsers import INDEX_PARSERS, Parser, mend_tar
 from tests.hostile.project_parsers import PROJECT_PARSERS
+from tests.hostile.repacked import (
+    MARK,
+    headers_of_conda,
+    headers_of_sif,
+    headers_of_zip,
+    members_of_conda,
+    members_of_zip,
+    pack_conda,
+    pack_headers,
+    pack_system,
+    pack_tars,
+    pack_wheel,
+    tables_of,
+)
 from tests.hostile.test_whole_file import made, signed
 from tests.shelf.test_shelf_trust import ENTRY
 
@@ -70,13 +84,12 @@ POOL = ThreadPoolExecutor(1)
 CODEC = Codec(compressor="zstd", level=1, library="here")
 
 
-def file_systems(folder: Path) -> list[bytes]:
+def file_systems(folder: Path, *, rights: bytes = b"\1" * 20) -> list[bytes]:
     found = []
     for number, compressor in enumerate(("zstd", "gzip")):
         codec = Codec(compressor=compressor, level=1, library="here")  # type: ignore[arg-type]
-        ping = msgspec.structs.replace(
-            file("bin/ping", 0o4755), xattrs=(("security.capability", b"\1" * 20),)
-        )
+        held = (("security.capability", rights),) if rights else ()
+        ping = msgspec.structs.replace(file("bin/ping", 0o4755), xattrs=held)
         contents = [
             (TreeEntry("", "d", 0o755), None),
             (ping, b"ping"),
@@ -173,6 +186,15 @@ def read_conda(path: Path) -> None:
     with path.with_name("blob").open("wb") as out:
         writer = PartWriter(out, codec=CODEC, pool=POOL)
         link_package(named, archive.locked(data), PREFIX, writer)
+
+
+@functools.cache
+def fixed(name: str) -> tuple[list[bytes], list[bytes]]:
+    """Return the headers of a sound archive, and what lies between them."""
+    sound = {"wheel": wheels, "sif": sifs}[name]
+    with tempfile.TemporaryDirectory() as folder:
+        data = sound(Path(folder))[0]
+    return headers_of_zip(data) if name == "wheel" else headers_of_sif(data)
 
 
 def zips(folder: Path) -> list[bytes]:
@@ -319,6 +341,26 @@ PARSERS = {
     "zip": Parser(seeds=zips, read=read_zip),
     "tar": Parser(
         seeds=tars, read=lambda path: list(tar_contents(path, sha256(path))), mend=mend_tar
+    ),
+    "members of a wheel": Parser(
+        seeds=lambda folder: [members_of_zip(wheels(folder)[0])], read=read_wheel, mend=pack_wheel
+    ),
+    "headers of a wheel": Parser(
+        seeds=lambda _: [MARK.join(fixed("wheel")[0])],
+        read=read_wheel,
+        mend=lambda data: pack_headers(data, fixed("wheel")),
+    ),
+    "members of a conda package": Parser(seeds=members_of_conda, read=read_conda, mend=pack_conda),
+    "headers of a conda package": Parser(seeds=headers_of_conda, read=read_conda, mend=pack_tars),
+    "tables of squashfs": Parser(
+        seeds=lambda folder: [tables_of(system) for system in file_systems(folder, rights=b"")],
+        read=read_system,
+        mend=pack_system,
+    ),
+    "headers of an image": Parser(
+        seeds=lambda _: [MARK.join(fixed("sif")[0])],
+        read=read_whole_sif,
+        mend=lambda data: pack_headers(data, fixed("sif")),
     ),
     "bundle": Parser(
         seeds=lambda folder: [sound_bundle(folder / "b").read_bytes().rstrip(b"\0") + bytes(1024)],
