@@ -11,12 +11,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Literal
 
-Fault = Literal["cut", "drip", "headers", "short", "once"]
+Fault = Literal["cut", "drip", "headers", "short", "once", "always", "login", "circle"]
 FAULTS: tuple[Fault, ...] = ("cut", "drip", "headers")
 """The connection ends after half of the body; the body comes byte by byte; the headers do.
 
 Two more: half of the body is said to be all ("short"), the first answer is a failure ("once").
 """
+ANSWERS: tuple[Fault, ...] = ("always", "login", "circle")
+"""Every answer is a failure; the page of a network's login; it leads to itself."""
+LOGIN = b"<!DOCTYPE html><html><body><form action='/login'>Campus network</form></body></html>"
 PAUSE = 0.05
 """Seconds between two bytes that drip."""
 

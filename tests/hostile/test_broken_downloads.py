@@ -39,7 +39,7 @@ from envbuild.shelf.git import BRANCH, GitBackend
 from tests.base.debian_mirror import Mirror
 from tests.base.ociimages import MANIFEST, image_of, tar_of
 from tests.conda.channels import Package, make_channel
-from tests.hostile.broken_server import FAULTS, BrokenServer, Fault, serving
+from tests.hostile.broken_server import ANSWERS, FAULTS, BrokenServer, Fault, serving
 from tests.resolve.conftest import base, sdist_bytes
 from tests.support import needs
 
@@ -373,6 +373,21 @@ def test_what_git_says_of_a_failure_that_may_pass(said: str, *, passes: bool) ->
     answers = [Result(argv=(), code=code, stdout="", stderr=said, seconds=0.0) for code in (0, 128)]
     told = ask_patiently(answers.pop, "http://a.invalid/x", "wait")
     assert (told.code == 0, len(answers)) == (passes, 0 if passes else 1)
+
+
+@pytest.mark.parametrize("fault", ANSWERS)
+@pytest.mark.parametrize("name", KINDS)
+def test_an_answer_that_is_none(
+    name: str,
+    fault: Fault,
+    server: BrokenServer,
+    context: Context,
+    tmp_path: Path,
+    *,
+    impatient: pytest.MonkeyPatch,
+) -> None:
+    """A login page says 200."""
+    broken_off(KINDS[name](server, tmp_path), fault, server, context, impatient)
 
 
 @pytest.mark.usefixtures("impatient")
