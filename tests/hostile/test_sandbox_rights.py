@@ -7,6 +7,7 @@ import platform
 import stat
 import tarfile
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,8 @@ def test_files_lose_what_acts_for_their_owner(tmp_path: Path) -> None:
     own.write_text("")
     own.chmod(0o4755)
     (tree / "out").symlink_to(own)
-    os.mkfifo(tree / "pipe", 0o600)
+    os.mkfifo(tree / "pipe")
+    (tree / "pipe").chmod(0o666)
     (tree / "mail").chmod(0o2777)
     (tree / "tmp").mkdir()
     (tree / "tmp").chmod(0o1777)
@@ -50,7 +52,7 @@ def test_files_lose_what_acts_for_their_owner(tmp_path: Path) -> None:
         "su": 0o711,  # the one in the folder that its owner could not enter
         "wall": 0o1755,
         "plain": 0o644,
-        "pipe": 0o600,
+        "pipe": 0o644,
         "mail": 0o2755,
         "shut": 0o755,
         "tmp": 0o1777,
@@ -128,22 +130,84 @@ def test_a_folder_of_a_subordinate_id_that_hides_what_others_reach(
             assert not (tree / "shut/su").stat().st_mode & stat.S_ISUID
 
 
-@pytest.mark.live
-@needs("apptainer")
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="the image is made for amd64")
-def test_of_a_base_that_brings_such_files(tmp_path: Path) -> None:
+ODD = (
+    ("usr/bin/lent", tarfile.REGTYPE, 0o6755, 0),
+    ("usr/share/pipe", tarfile.FIFOTYPE, 0o666, 0),
+    ("usr/share/odd", tarfile.REGTYPE, 0o666, 1000),
+    ("usr/share/open", tarfile.DIRTYPE, 0o777, 0),
+    ("usr/share/shared", tarfile.DIRTYPE, 0o3777, 1000),
+    ("usr/share/out", tarfile.SYMTYPE, 0o777, 0),
+)
+"""Path, type, mode and owner of what a base should not bring."""
+DISK = ("usr/share/disk", tarfile.BLKTYPE, 0o666, 0)
+
+
+def odd_layer(members: Sequence[tuple[str, bytes, int, int]]) -> bytes:
+    out = b""
+    for path, kind, mode, owner in members:
+        info = tarfile.TarInfo(path)
+        info.type, info.mode, info.uid, info.gid = kind, mode, owner, owner
+        info.linkname = "/etc/shadow" if kind == tarfile.SYMTYPE else ""
+        info.devmajor, info.devminor = (8, 0) if kind == tarfile.BLKTYPE else (0, 0)
+        out += info.tobuf()
+    return out + bytes(1024)
+
+
+def hostile_base(project: Project, layer: bytes) -> None:
+    """Write the layout of a base with such a layer, and the recipe on it."""
     python = interpreter("3.11")
     if python is None:
         pytest.skip("no Python 3.11 on this machine")
-    project = Project(tmp_path)
-    lent = tarfile.TarInfo("usr/bin/lent")
-    lent.mode = 0o6755
-    hostile = lent.tobuf() + bytes(1024)
-    base = image_of(programs(), python_tar(python.resolve(), "/usr"), hostile)
-    write_layout(base, tmp_path / "layout")
+    base = image_of(programs(), python_tar(python.resolve(), "/usr"), layer)
+    write_layout(base, project.folder / "layout")
     project.write("recipes/lent.toml", RECIPE)
+
+
+ON_AMD64 = pytest.mark.skipif(platform.machine() != "x86_64", reason="images for amd64")
+
+
+@pytest.mark.live
+@needs("apptainer")
+@ON_AMD64
+def test_of_a_base_that_brings_such_files(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    hostile_base(project, odd_layer(ODD[:1]))
     for words in (("lock", "lent"), ("make", "lent", "--mode", "sandbox")):
-        result = project.run(*words)
-        assert result.code == 0, result.stderr
+        project.succeed(*words)
     found = tmp_path / "lent.sandbox/usr/bin/lent"
     assert stat.S_IMODE(found.stat().st_mode) == 0o755
+
+
+@pytest.mark.live
+@needs("apptainer")
+@ON_AMD64
+@pytest.mark.parametrize("disk", [False, True])
+def test_of_an_image_that_brings_such_files(tmp_path: Path, *, disk: bool) -> None:
+    """A SIF from somebody else is the base: of a sandbox, and of another image."""
+    project, shadow = Project(tmp_path), Path("/etc/shadow").stat()
+    hostile_base(project, odd_layer((*ODD, DISK) if disk else ODD))
+    over = RECIPE.replace('"lent"', '"over"').replace("oci:layout", "lent.sif")
+    project.write("recipes/over.toml", over)
+    project.succeed("lock", "lent")
+    project.succeed("make", "lent", "--mode", "flat", "--no-check")
+    project.succeed("lock", "over")
+    project.succeed("make", "over", "--mode", "flat", "--no-check")
+    made = project.run("make", "over", "--mode", "sandbox", "--no-check")
+    tree = tmp_path / "over.sandbox"
+    first, count = read_host().subuid or (0, 0)
+    if made.code:
+        assert disk, made.stderr
+        assert made.code == 7
+        assert not tree.exists()
+    for path in tree.rglob("*"):
+        found = path.lstat()
+        is_folder = stat.S_ISDIR(found.st_mode)
+        is_sticky = is_folder and found.st_mode & stat.S_ISVTX
+        assert is_folder or not found.st_mode & 0o6000, path
+        assert stat.S_ISLNK(found.st_mode) or is_sticky or not found.st_mode & 0o022, path
+        assert found.st_uid == os.getuid() or first <= found.st_uid < first + count, path
+        is_device = stat.S_ISBLK(found.st_mode) or stat.S_ISCHR(found.st_mode)
+        assert not (is_device and found.st_mode & 0o077), path
+        if not path.is_symlink():
+            assert "security.capability" not in os.listxattr(path), path
+    assert Path("/etc/shadow").stat()[:8] == shadow[:8]

@@ -59,7 +59,7 @@ def _withdraw_from_path(path: Path, status: os.stat_result) -> None:
         path.chmod(mode | stat.S_IRWXU)
     elif stat.S_ISBLK(kind) or stat.S_ISCHR(kind):
         path.chmod(0o600)
-    elif stat.S_ISREG(kind):
+    elif not stat.S_ISLNK(kind):  # pipes and sockets too: others could write into them
         path.chmod(mode & ~(stat.S_ISUID | stat.S_ISGID))
         with suppress(OSError):  # no right to, or none there
             os.removexattr(path, "security.capability", follow_symlinks=False)
