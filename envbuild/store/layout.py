@@ -156,7 +156,8 @@ class Store:
         The store remembers the name meanwhile, so that ``store gc`` finds what a killed process
         left.
         """
-        path = target.with_name(f".{target.name[:64]}.{os.getpid()}{LEFT}")
+        # nobody who may write there, such as code in an image, can put a link in its place before
+        path = target.with_name(f".{target.name[:64]}.{os.urandom(6).hex()}{LEFT}")
         with claim_folder(self.folder("tmp"), "beside", remember=path):
             try:
                 yield path
@@ -199,7 +200,8 @@ class Store:
         try:
             with os_errors_as(holder):
                 holder.unlink(missing_ok=True)  # a killed process of another user may have left one
-                holder.write_text(f"process {os.getpid()} on {os.uname().nodename}\n", "utf-8")
+                with holder.open("x", encoding="utf-8") as file:  # no link is followed
+                    file.write(f"process {os.getpid()} on {os.uname().nodename}\n")
             yield
         finally:
             holder.unlink(missing_ok=True)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+import resource
 import stat
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -69,6 +71,17 @@ def giant(path: Path, _: Path) -> None:
 BAD = (link, fifo, device, folder, listener, giant)
 
 
+@contextmanager
+def small_files_only() -> Iterator[None]:
+    """Let no file grow over 1 MiB: where a giant were taken, it would fill the disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
 @pytest.mark.parametrize("make", BAD)
 def test_only_a_plain_file_is_taken(make: Callable[[Path, Path], None], tmp_path: Path) -> None:
     secret = tmp_path / "secret"
@@ -79,7 +92,7 @@ def test_only_a_plain_file_is_taken(make: Callable[[Path, Path], None], tmp_path
     make(out / "inner/x", secret)
     with pytest.raises(IntegrityError, match="what the build left"):
         result_bytes(out, "inner/x")
-    with pytest.raises(IntegrityError, match="what the build left"):
+    with small_files_only(), pytest.raises(IntegrityError, match="what the build left"):
         take_file(out, "inner/x", tmp_path / "taken")
     assert not (tmp_path / "taken").exists()
     assert secret.stat().st_mode & 0o777 == 0o600

@@ -36,6 +36,36 @@ def test_work_folders_vanish_whatever_happens(store: Store, fails: bool) -> None
     assert list((store.root / "v1" / "tmp").iterdir()) == []
 
 
+def test_no_link_stands_where_a_new_file_is_written_beside_another(
+    store: Store, tmp_path: Path
+) -> None:
+    """Code in an image may write into the project's folder before: no name is known to it."""
+    precious, target = tmp_path / "precious", tmp_path / "small.sif"
+    precious.write_text("mine")
+    with store.beside(target) as first:
+        first.write_text("image")
+    first.symlink_to(precious)
+    with store.beside(target) as second:
+        second.write_text("image")
+    assert precious.read_text() == "mine"
+
+
+def test_who_holds_a_lock_is_written_through_no_link(store: Store, tmp_path: Path) -> None:
+    """Another member of the group may put a link in its place at any moment."""
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+
+    def unlink(path: Path, *, missing_ok: bool = False) -> None:
+        if missing_ok and path.suffix == ".holder" and not path.is_symlink():
+            path.symlink_to(precious)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "unlink", unlink)
+        with pytest.raises(HostError), store.lock("key", Silent()):
+            pass
+    assert precious.read_text() == "mine"
+
+
 def test_removing_a_tree_does_not_follow_links(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     kept.mkdir()
