@@ -10,6 +10,7 @@ from envbuild.lock.model import Lock
 from envbuild.lock.read import read_lock
 from envbuild.lock.staleness import stale_reasons
 from envbuild.lock.write import write_lock
+from envbuild.recipe.find import require_own_folder
 from envbuild.recipe.model import Source
 from envbuild.store.atomic import clear_partials, write_text
 
@@ -20,6 +21,7 @@ def write_own_lock(source: Source, lock: Lock, context: Context) -> Path:
     Return the path.
     """
     target = _own_lock_path(source, context)
+    require_own_folder(target, context.settings)
     clear_partials(target)
     write_text(target, write_lock(lock))
     return target

@@ -24,6 +24,7 @@ from envbuild.project.draft.draft import draft_recipe, without_proposals
 from envbuild.project.draft.package_index import Offline, Online
 from envbuild.project.gather import gather_findings
 from envbuild.project.model import PackageIndex, Proposal, RecipeDraft
+from envbuild.recipe.find import require_own_folder
 from envbuild.recipe.model import JobSection, TargetSection
 from envbuild.recipe.write import write_recipe
 from envbuild.settings import Settings
@@ -119,6 +120,7 @@ def _write_draft(
     if dry_run:
         print_text("" if as_json else text, nl=False)
         return
+    require_own_folder(target, context.settings)
     target.parent.mkdir(exist_ok=True)
     write_text(target, text)
     _print_summary(made, target)

@@ -57,6 +57,21 @@ def find_recipe(name: str | None, settings: Settings) -> Source:
     return Source(recipe=recipe, path=path, text=text, lock=lock, shipped=shipped)
 
 
+def require_own_folder(path: Path, settings: Settings, hint: str | None = None) -> None:
+    """Raise UsageError where a link of the project leads a new file into a hidden folder elsewhere.
+
+    A copied project may bring such links: whatever is in ~/.bashrc.d is code of the user.
+    """
+    if not path.is_relative_to(settings.cwd):
+        return  # a place that the user has named
+    real = Path(os.path.realpath(path))
+    is_inside = real.is_relative_to(settings.cwd.resolve())
+    if not is_inside and any(part.startswith(".") for part in real.parts):
+        what = "is a link that leads into a hidden folder outside of the project"
+        where = path.parent.relative_to(settings.cwd)
+        raise UsageError(what, where=where, hint=hint or "remove the link, and make a folder there")
+
+
 def lock_path(path: Path, platform: str, settings: Settings) -> Path:
     """Return where a recipe's lock is: ./lockfiles first, else beside ``recipes``."""
     here = settings.cwd / LOCKS / f"{path.stem}{BY_PLATFORM[platform].lock_suffix}"

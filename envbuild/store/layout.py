@@ -62,7 +62,10 @@ class Store:
 
     def new_log(self, name: str) -> Path:
         """Return the path of a new log of a build."""
-        return self.folder("logs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
+        return (
+            self.folder("logs")
+            / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(4).hex()}.log"
+        )
 
     def artifact(self, sha256: str) -> Path:
         """Return where the file with this sha256 (64 hex digits, or ``sha256:…``) is kept."""

@@ -18,6 +18,7 @@ from envbuild.formats import block_codec as codec
 from envbuild.formats.block_library import library_here
 from envbuild.lock.model import Lock, PackerFile
 from envbuild.lock.read import read_lock
+from envbuild.net.fetch import Artifact, fetch_artifacts
 from envbuild.progress import Silent
 from envbuild.run import LocalRunner
 from envbuild.settings import load_settings
@@ -111,6 +112,26 @@ def test_a_hash_that_the_index_does_not_list_is_not_run(context: Context) -> Non
     assert (found.library, found.module) == ("zstd 0.0.1", None)
     assert "with the hash of the lock" in said(context)[0]
     assert "packs the same files into other bytes" in said(context)[0]
+
+
+def test_a_library_that_was_swapped_in_the_store_is_not_loaded(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another member of the group writes to it, at the same size, once it is there."""
+    lock = lock_of(context)
+    kept = context.store.artifact(lock.packers[0].sha256)
+    real = fetch_artifacts
+
+    def fetch_then_swap(wanted: list[Artifact], own: Context) -> object:
+        found = real(wanted, own)
+        raw = kept.read_bytes()
+        kept.unlink()
+        kept.write_bytes(raw.replace(b"\x7fELF", b"\x7fELG"))
+        return found
+
+    monkeypatch.setattr(packer, "fetch_artifacts", fetch_then_swap)
+    assert open_codec(lock, context).module is None
+    assert "was changed in the store" in said(context)[-1]
 
 
 def test_a_wheel_of_another_version_is_told(context: Context) -> None:

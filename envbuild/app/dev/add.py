@@ -23,7 +23,13 @@ from envbuild.names import Pairs, Texts
 from envbuild.project.names import likely_distribution
 from envbuild.recipe.conda import spec_name
 from envbuild.recipe.edit import ListSection, add_requirements, remove_requirements
-from envbuild.recipe.find import LOCKS, RECIPES, find_recipe, recipe_files
+from envbuild.recipe.find import (
+    LOCKS,
+    RECIPES,
+    find_recipe,
+    recipe_files,
+    require_own_folder,
+)
 from envbuild.recipe.model import Recipe, Source
 from envbuild.recipe.read import parse_recipe
 from envbuild.recipe.trees import project_folder
@@ -168,6 +174,7 @@ def _own_source(source: Source, context: Context) -> Source:
     target = folder / RECIPES / source.path.name
     if source.path.resolve() == target.resolve():
         return source
+    require_own_folder(target, context.settings)
     script = source.recipe.check.script
     if script is not None:
         _copy_file(source.path.parent / script, target.parent / script)

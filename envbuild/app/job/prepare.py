@@ -40,6 +40,7 @@ from envbuild.job.sites.site import Site
 from envbuild.job.submit import check_project, copy_secrets, new_key, write_secrets
 from envbuild.job.warnings import lonely_lightning, shared_sqlite
 from envbuild.names import Texts
+from envbuild.recipe.find import require_own_folder
 from envbuild.runtime import Bind
 from envbuild.settings import Settings
 
@@ -171,10 +172,7 @@ def _require_own_log(job: Job, flags: Flags, settings: Settings) -> None:
     if job.intent.output is not None:
         what = f"{pattern!r} lies outside of the project: a recipe does not choose that"
         raise UsageError(what, where="[job] output", hint=hint)
-    real = Path(os.path.realpath(settings.cwd / pattern))
-    if any(part.startswith(".") for part in real.parts):
-        what = "is a link that leads into a hidden folder outside of the project"
-        raise UsageError(what, where=str(Path(pattern).parent), hint=hint)
+    require_own_folder(settings.cwd / pattern, settings, hint)
 
 
 def _is_inside(path: str, folder: Path) -> bool:

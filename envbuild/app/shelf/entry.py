@@ -14,6 +14,7 @@ from envbuild.check.reports.report import kept_reports, save_report
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, HostError, IntegrityError, NetworkError, UsageError
 from envbuild.lock.digest import lock_digest
+from envbuild.recipe.find import require_own_folder
 from envbuild.shelf.client import ShelfClient
 from envbuild.shelf.config import open_shelf, read_shelves
 from envbuild.shelf.fetch import VerifiedEntry, fetch_entry, project_files
@@ -134,14 +135,21 @@ def signed_by(entry: VerifiedEntry) -> str:
     return f"signed by {entry.signer.key}, which no pinned file names"
 
 
+def _holds(path: Path, data: bytes) -> bool:
+    """Tell whether a plain file holds just this; nobody waits for a pipe in its place."""
+    return path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data
+
+
 def write_entry(context: Context, name: str, *, with_image: bool, force: bool) -> list[str]:
     """Write an entry's files into the project folder and return their paths, relative to it."""
     library, bare, digest = find_library(context, name)
     entry = fetch_entry(library, bare, digest)
     cwd = context.settings.cwd
     files = project_files(entry)
+    for path in files:
+        require_own_folder(cwd / path, context.settings)
     there = {path: data for path, data in files.items() if (cwd / path).exists()}
-    changed = [path for path, data in there.items() if (cwd / path).read_bytes() != data]
+    changed = [path for path, data in there.items() if not _holds(cwd / path, data)]
     if changed and not force:
         verb = "are" if len(changed) > 1 else "is"
         raise UsageError(
