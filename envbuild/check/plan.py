@@ -51,7 +51,16 @@ FAMILIES = (*(f"lib{name}.so.*" for name in _FAMILIES), "libcuda.so*")
 
 IMPORT_SECONDS = 180
 """For each module that is imported."""
-IMPORT_PARTS = ("preamble", "distributions", "errors", "child", "beginnings", "calls", "bodies")
+IMPORT_PARTS = (
+    "preamble",
+    "distributions",
+    "errors",
+    "child",
+    "beginnings",
+    "calls",
+    "bodies",
+    "lines",
+)
 """What the probe of imports needs of ``probes/shared/``."""
 TOOLKITS = ("/usr/local/cuda*",)
 """Where images have a CUDA toolkit beside the wheels."""

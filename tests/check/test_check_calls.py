@@ -274,6 +274,36 @@ def pass_on(one):
     return plain(one, four=4)
 def pass_on_own(one, plain):
     return plain(one, four=4)
+def read_list(path, deep=False):
+    with open(path) as file:
+        return sort_list(file, deep)
+def sort_list(lines, deep):
+    found = json.JSONDecoder(object_hook=len)
+    found.old_decode(lines)
+def load_part(one):
+    return bring_part()
+def bring_part():
+    from inspect import getargs_gone
+def load_maybe(one):
+    try:
+        return bring_part()
+    except Exception:
+        return None
+def load_by_release(one):
+    if one:
+        return bring_part()
+    return [bring_part() for _ in one] and (one or bring_part())
+def load_late():
+    yield bring_part()
+class Decoder(json.JSONDecoder):
+    def decode(self, text):
+        return super().old_decode(text)
+    def open(self, text):
+        return self.old_open(text)
+    def close(self):
+        return self.closed()
+class Closed(Decoder):
+    closed = len
 class JSONDecoder:
     pass
 def take_decoder(one) -> "json.JSONDecoder":
@@ -410,6 +440,22 @@ SICK = {
         "parts.pass_on(1)",
         r"pass_on\(\) of parts calls plain\(\) got an unexpected keyword argument 'four'",
     ),
+    "a method that an object of another package lacks, two functions below": (
+        "parts.read_list('a')",
+        r"sort_list\(\) of parts ends: 'JSONDecoder' object has no attribute 'old_decode'",
+    ),
+    "a method that the class above gives no more": (
+        "parts.Decoder().decode('a')",
+        r"decode\(\) of parts ends: 'Decoder' object has no attribute 'old_decode'",
+    ),
+    "a method of its own that came from the class above": (
+        "parts.Decoder().open('a')",
+        "'Decoder' object has no attribute 'old_open'",
+    ),
+    "an import that stands in a function below": (
+        "parts.load_part(1)",
+        r"bring_part\(\) of parts imports: module 'inspect' has no attribute 'getargs_gone'",
+    ),
     "what a with statement opens": (
         "with parts.Opened() as one:\n    one.old()",
         "'Opened' object has no attribute 'old'",
@@ -465,6 +511,10 @@ HEALTHY = {
     "a method that the project adds": "parts.Kind.old = print\nkind = parts.Kind(1)\nkind.old()",
     "a method that the project asks for": "kind = parts.Kind(1)\nif hasattr(kind, 'old'):\n    kind.old()",
     "a function that stops": "parts.stop()",
+    "a method that a class below adds": "parts.Closed().close()",
+    "what a function below catches": "parts.load_maybe(1)",
+    "what a function below may not run": "parts.load_by_release(1)",
+    "what runs when it is asked for": "parts.load_late()",
     "by release": (
         "def run():\n    if parts.__version__ < '2':\n        return parts.plain(1, four=4)\n"
         "    return parts.plain(1, five=5)\nrun()"

@@ -406,6 +406,26 @@ def test_a_script_beside_a_package_may_lack_what_nobody_requires(tmp_path: Path)
     assert "mxnet" in failures(tree.check(make_recipe("half")))["direct-imports"]
 
 
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (
+            "import abc\nabc.gone\n",
+            "tool.cli: AttributeError: module 'abc' has no attribute 'gone'",
+        ),
+        ("import shell\n", ""),
+        ("raise ImportError('pip install tool[cli]')\n", ""),
+    ],
+)
+def test_the_program_of_a_package_has_to_import(tmp_path: Path, code: str, words: str) -> None:
+    tree = Tree(tmp_path / "image")
+    files = {"tool/__init__.py": "", "tool/cli.py": code}
+    programs = "[console_scripts]\ntool = tool.cli:main\n\n[other]\na = gone.part:b\n"
+    tree.install("tool", "1", {**files, "tool-1.dist-info/entry_points.txt": programs})
+    told = failures(tree.check(make_recipe("tool"))).get("direct-imports", "")
+    assert words in told if words else not told
+
+
 def test_modules_for_another_python_beside_this_ones_are_parts(tmp_path: Path) -> None:
     for name, beside in (("lone", None), ("torchao", "_C.abi3.so")):
         tree = Tree(tmp_path / name)

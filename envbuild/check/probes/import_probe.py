@@ -26,6 +26,9 @@ import types
 MOST_ALONE = 20
 """Distributions that are imported at most where nothing says what was asked for."""
 
+MOST_PROGRAMS = 3
+"""Programs of a distribution whose modules are imported."""
+
 
 def attempt_import(name, say):
     """Import one module and say how it went."""
@@ -195,25 +198,52 @@ def try_entries(entries, limit):
     return answers
 
 
-def with_first(first, names, limit, entries):
-    """Import ``first`` once; the others, and programs that want it, in forks of that process."""
+MARK = "=====import "
+"""Begins a line between what the packages of one process print."""
+
+
+def import_chain(names, limit, entries):
+    """Import packages one after the other in one process, as a program does.
+
+    Modules below them, and programs that want one, are tried in forks of it. What fails after
+    the first package, and what comes later, is left out: each is tried in a process of its own.
+    """
+    tops = list(dict.fromkeys(name.split(".")[0] for name in names))
 
     def work(say):
-        say({"name": first, "answer": None})
-        if attempt_import(first, lambda document: say({"name": first, "answer": document})):
-            for name in names:
-                result = in_child(lambda inner, name=name: attempt_import(name, inner), limit)
-                say({"name": name, "answer": read_outcome(result, limit)})
-            for name, document in try_entries(entries, limit).items():
-                say({"name": name, "answer": document})
+        for top in tops:
+            os.write(2, ("\n%s%s\n" % (MARK, top)).encode("ascii", "replace"))
+            if not attempt_import(top, lambda document: say({"name": top, "answer": document})):
+                return
+            sys.stdout.flush()
+            below = [name for name in names if name.startswith(top + ".")]
+            found = import_all(below, limit)
+            found.update(try_entries([one for one in entries if host_of(one) == top], limit))
+            for name, document in found.items():
+                say({"name": name, "answer": document, "top": top})
 
-    result = in_child(work, limit * (len(names) + len(entries) + 1))
-    answers = {line["name"]: line["answer"] for line in result["lines"] if line["answer"]}
-    if first not in answers:
-        answers[first] = read_outcome(dict(result, lines=[]), limit)
-    else:
-        find_printed(answers[first], result["noise"])
+    result = in_child(work, limit)
+    printed = dict.fromkeys(tops, ())
+    for part in "\n".join(result["noise"]).split(MARK)[1:]:
+        lines = part.splitlines()
+        printed[lines[0]] = lines[1:]
+    answers = {}
+    for line in result["lines"]:
+        name, document = line["name"], line["answer"]
+        if name in tops:
+            find_printed(document, printed[name])
+        sure = document["ok"] or line.get("top", name) == tops[0]
+        if sure and (name in names or name.startswith("entry:")):
+            answers[name] = document
     return answers
+
+
+def host_of(entry):
+    """The package in whose process a program is tried; "" where it needs one of its own."""
+    if entry["after"]:
+        return entry["after"]
+    used = entry["takes"] or entry["calls"] or entry["written"]
+    return entry["module"].split(".")[0] if used and not entry["driver"] else ""
 
 
 def wanted_modules(records):
@@ -231,10 +261,28 @@ def wanted_modules(records):
         names += named.get(name, ())
     used = [name for name in PARAMETERS["uses"] if is_held(records, name)]
     asked = found[:1] + names + PARAMETERS["modules"]
+    programs = [] if alone else list_programs(records, direct)
+    asked += [name for name in programs if name.split(".")[0] in names]
     for name in asked + used:
         if name not in every:
             every.append(name)
-    return (found[0] if found else None), every, asked, names if alone else ()
+    return (found[0] if found else None), every, asked, names if alone else programs
+
+
+def list_programs(records, direct):
+    """The modules of the programs that direct requirements install; none of a framework."""
+    found, heavy = [], set()
+    for name in PARAMETERS["frameworks"]:
+        heavy.update(one["name"] for one in owners(records, name))
+    for item, _ in records:
+        if item["name"] not in direct or item["shadowed"]:
+            continue
+        if item["name"] in heavy or heavy & {name for name, _ in list_requirements(item)}:
+            continue
+        listed = read(os.path.join(item["info"], "entry_points.txt")).split("[console_scripts]")
+        lines = listed[-1].split("\n[")[0] if len(listed) > 1 else ""
+        found += re.findall(r"^[^=\n]+=\s*([\w.]+)\s*:", lines, re.M)[:MOST_PROGRAMS]
+    return [name for name in dict.fromkeys(found) if "." in name and "__main__" not in name]
 
 
 def is_held(records, name):
@@ -322,20 +370,21 @@ def main():
     limit = PARAMETERS["limit"]
     entries = entries_to_try(records)
     late = [entry for entry in entries if framework and entry["after"] == framework]
-    first = framework if len(names) > 1 or late else None
-    rest = [name for name in names if name != first]
-    answers = with_first(first, rest, limit, late) if first else {}
-    left = [name for name in rest if name not in answers]
-    answers.update(import_all(left, limit))
-    if first and not answers[first]["ok"]:
-        entries = [entry for entry in entries if entry not in late]
-    early = [entry for entry in entries if "entry:" + entry["name"] not in answers]
-    answers.update(try_entries(early, limit))
+    answers = import_chain(names, limit, entries)
+    answers.update(import_all([name for name in names if name not in answers], limit))
+    if framework and not answers[framework]["ok"]:
+        entries = [entry for entry in entries if entry["after"] != framework]
+    left = [entry for entry in entries if "entry:" + entry["name"] not in answers]
+    answers.update(try_entries(left, limit))
     tried = [name for name in answers if name.startswith("entry:")]
     programs = {name.partition(":")[2]: answers.pop(name) for name in tried}
     for name in set(answers) - set(PARAMETERS["modules"]):
         doubtful = name in guessed or has_working_sibling(records, name, answers)
-        if doubtful and lacks_optional_module(records, name, answers[name]):
+        optional = doubtful and lacks_optional_module(records, name, answers[name])
+        if name in guessed and "." in name:  # what a program wants more, it says itself
+            said = answers[name].get("error", "")
+            optional = optional or re.search("install|SystemExit", said)
+        if optional:
             del answers[name]
     for name, document in answers.items():
         if not document["ok"]:

@@ -216,13 +216,14 @@ def _scopes(
             if bound[name] == 1:
                 known[name] = one
         texts = {name: one for name, one in before.items() if name not in bound}
-        binding = [node for node in nodes if isinstance(node, (ast.Assign, ast.With))]
+        binding = [node for node in nodes if isinstance(node, (ast.Assign, ast.For, ast.With))]
         for node in sorted(binding, key=lambda one: one.lineno):
             for name, value, more in _bindings(node):
                 if bound[name] != 1 or name in shared:
                     continue
                 module, part = _whole_name(value, known)
-                if CALL in part:
+                is_class = part.rpartition(".")[2][:1].isupper()
+                if CALL in part or is_class:
                     known[name] = (module, part + more)
                 if isinstance(value, ast.Constant):
                     texts[name] = value
@@ -236,6 +237,8 @@ def _bindings(node: ast.AST) -> Iterator[tuple[str, ast.expr, str]]:
     match node:
         case ast.Assign(targets=[ast.Name(id=name)], value=value):
             yield name, value, ""
+        case ast.For(target=ast.Name(id=name), iter=ast.Tuple(elts=[value, *_])):
+            yield name, value, ""  # the first round of a loop is enough to fail
         case ast.With(items=items):
             for item in items:
                 if isinstance(item.optional_vars, ast.Name):

@@ -3,7 +3,6 @@
 Joined to a probe after calls; nothing of a body is run but comparisons.
 """
 
-import dis
 from urllib.parse import unquote
 
 UNKNOWN = object()
@@ -178,131 +177,6 @@ def find_end(body):
 
 def is_text(statement):
     return isinstance(statement, ast.Expr) and not isinstance(statement.value, ast.Call)
-
-
-STRAIGHT = (
-    ast.Assign,
-    ast.AugAssign,
-    ast.Expr,
-    ast.Return,
-)
-MAYBE = (
-    ast.BoolOp,
-    ast.IfExp,
-    ast.Lambda,
-    ast.comprehension,
-)
-
-
-def find_gone(function, kind, deep=1):
-    """The error of what a function's straight lines read of modules that have it no more.
-
-    Methods of its own that it calls there are followed.
-    """
-    gone = list_gone(function)
-    words = function.__code__.co_names if deep and isinstance(kind, type) else ()
-    own = {word: inspect.getattr_static(kind, word, None) for word in words}
-    inner = {word: one for word, one in own.items() if isinstance(one, types.FunctionType)}
-    faults = {word: find_gone(one, kind, deep - 1) for word, one in inner.items()}
-    for node in list_straight(function) if gone or any(faults.values()) else ():
-        name = name_of(node)
-        module = gone.get((name_of(getattr(node, "value", None)), name))
-        if module:
-            said = (function.__qualname__, function.__module__.split(".")[0], module, name)
-            return AttributeError("%s() of %s ends: module '%s' has no attribute '%s'" % said)
-        called = getattr(node, "func", None)
-        if name_of(getattr(called, "value", None)) == "self" and faults.get(name_of(called)):
-            return faults[name_of(called)]
-    return None
-
-
-GONE = {}
-
-
-def list_gone(function):
-    """Names that a function reads of modules that do not have them: (word, name) -> module."""
-    code, scope = function.__code__, function.__globals__
-    if code not in GONE:
-        GONE[code] = {}
-        words = {word for word in code.co_names if isinstance(scope.get(word), types.ModuleType)}
-        steps = list(dis.get_instructions(code)) if words else []
-        for step, after in zip(steps, steps[1:]):
-            reads = step.opname == "LOAD_GLOBAL" and after.opname in ("LOAD_ATTR", "LOAD_METHOD")
-            module = scope[step.argval] if reads and step.argval in words else None
-            if module is None or hasattr(module, after.argval):
-                continue
-            try:
-                __import__(module.__name__ + "." + after.argval)
-            except ImportError:
-                GONE[code][step.argval, after.argval] = module.__name__
-    return GONE[code]
-
-
-def list_straight(function):
-    """The nodes of what runs whenever a function is called, up to its first return."""
-    syntax = find_syntax(function)
-    for one in syntax.body if syntax else ():
-        nodes = list(ast.walk(one))
-        if isinstance(one, STRAIGHT) and not any(isinstance(node, MAYBE) for node in nodes):
-            for node in nodes:
-                yield node
-        if any(isinstance(node, (ast.Return, ast.Yield)) for node in nodes):
-            return
-
-
-MISFITS = {}
-
-
-def find_misfit(function, kind):
-    """The error of a call in a function's straight lines, of arguments that are gone where it goes.
-
-    That is a function that it calls by its name, or the one of super().
-    """
-    if (function, kind) not in MISFITS:
-        MISFITS[function, kind] = look_for_misfit(function, kind)
-    return MISFITS[function, kind]
-
-
-def look_for_misfit(function, kind):
-    for node in list_straight(function):
-        inner, hidden = find_inner(node, function, kind)
-        if inner is None:
-            continue
-        starred = any(isinstance(one, ast.Starred) for one in node.args)
-        words = [one.arg for one in node.keywords]
-        if starred or None in words:
-            continue
-        count = str(len(node.args))
-        shape = ",".join([count, *words])
-        layers = find_layers(inner, kind)
-        fault = judge_call(layers, hidden, shape, inner.__qualname__)
-        if isinstance(fault, TypeError):
-            whole = function.__qualname__
-            said = "%s() of %s calls %s" % (whole, function.__module__, fault)
-            return TypeError(said)
-    return None
-
-
-def find_inner(node, function, kind):
-    """The function that a call in another one's body goes to, and its hidden arguments; or None."""
-    called = getattr(node, "func", None)
-    holder = getattr(called, "value", None)
-    if name_of(getattr(holder, "func", None)) == "super":
-        above = find_above(function, called.attr, kind)
-        return (above if isinstance(above, types.FunctionType) else None), 1
-    code = function.__code__
-    own = code.co_varnames + code.co_freevars
-    scope = function.__globals__
-    part = None
-    if isinstance(called, ast.Name) and called.id not in own:
-        part = scope.get(called.id)
-    elif isinstance(holder, ast.Name) and holder.id not in own:
-        module = scope.get(holder.id)
-        if isinstance(module, types.ModuleType):
-            part = getattr(module, called.attr, None)
-    if not callable(part):
-        return None, 0
-    return find_function(part, "")
 
 
 def returns_self(function):

@@ -66,7 +66,7 @@ def follow_steps(module, wanted):
             kind = kinds[0] if made else part
             layers = find_layers(function, kind)
             fault = judge_call(layers, hidden, shape, name) or judge_values(part, shape)
-            fault = fault or find_gone(function, kind) or find_misfit(function, kind)
+            fault = fault or find_endings(layers, kind, made != "any")
             if fault is not None and (made != "any" or isinstance(fault, TypeError)):
                 return fault
         if made and called and returns_self(function):
@@ -247,7 +247,7 @@ def sets_any(kind):
         code = getattr(function, "__code__", None)
         words = set(code.co_names if code else ())
         starts = name in ("__init__", "__new__", "__post_init__")
-        if "setattr" in words and not name.lstrip("_").startswith("set"):
+        if "setattr" in words and not name.lstrip("_").startswith(("set", "init_subclass")):
             return True
         if starts and words & {"__dict__", "__setattr__", "vars", "locals"}:
             return True
@@ -323,7 +323,7 @@ def find_handed(function, kind):
     more, handed = syntax.args.kwarg.arg, None
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or ()))
     inner = getattr(function, "__wrapped__", None)
-    straight = list(list_straight(function))
+    straight = list_sure(function)
     for node in ast.walk(syntax):
         if takes_away(node, more):
             return None

@@ -5,6 +5,8 @@ import signal
 import time
 
 KEPT = 16384
+FORK, WAIT, SELECT = os.fork, os.waitpid, select.select
+"""As they are before a package changes them for all (gevent does)."""
 
 
 def in_child(work, limit):
@@ -12,7 +14,7 @@ def in_child(work, limit):
     said_r, said_w = os.pipe()
     noise_r, noise_w = os.pipe()
     started = time.time()
-    child = os.fork()
+    child = FORK()
     if child == 0:
         status = 1
         try:
@@ -41,7 +43,7 @@ def in_child(work, limit):
     said, noise, timed_out = drain_pipes(said_r, noise_r, started + limit, child)
     if timed_out:
         os.killpg(child, signal.SIGKILL)
-    status = os.waitpid(child, 0)[1]
+    status = WAIT(child, 0)[1]
     result = {
         "lines": [
             json.loads(line) for line in said.decode("ascii", "replace").splitlines() if line
@@ -78,7 +80,7 @@ def drain_pipes(said_r, noise_r, deadline, child):
         if left <= 0:
             timed_out = True
             break
-        for fd in select.select(open_fds, [], [], min(left, 1.0))[0]:
+        for fd in SELECT(open_fds, [], [], min(left, 1.0))[0]:
             chunk = os.read(fd, 65536)
             if not chunk:
                 open_fds.remove(fd)
@@ -86,7 +88,7 @@ def drain_pipes(said_r, noise_r, deadline, child):
                 said += chunk
             else:
                 noise = (noise + chunk)[-KEPT:]
-    while noise_r in open_fds and not timed_out and select.select([noise_r], [], [], 0)[0]:
+    while noise_r in open_fds and not timed_out and SELECT([noise_r], [], [], 0)[0]:
         chunk = os.read(noise_r, 65536)
         if not chunk:
             break
