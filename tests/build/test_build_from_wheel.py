@@ -6,6 +6,8 @@ import base64
 import csv
 import hashlib
 import io
+import os
+import resource
 import stat
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +25,7 @@ from envbuild.parts.cache import CachedPart
 from envbuild.parts.writer import PartWriter
 from envbuild.store.sealed import require_hash
 from tests.build.packing import ZSTD, read_file_system, write_file_system
+from tests.hostile.caged import confine
 
 SCHEME = Scheme(
     site="usr/local/lib/python3.11/dist-packages",
@@ -236,5 +239,15 @@ def test_a_damaged_wheel_is_named(tmp_path: Path, damage, says: str) -> None:  #
 def test_a_file_beside_the_schemes_is_refused(tmp_path: Path, member: str) -> None:
     """Found by fuzzing: installer went on without end, and took all memory."""
     wheel = make_wheel(tmp_path / "w", {**FILES, member: b"boo"})
-    with pytest.raises(IntegrityError, match=r"lies in no scheme of demo-1\.0\.data"):
-        unpacked(tmp_path, wheel)
+    child = os.fork()
+    if child == 0:
+        resource.setrlimit(resource.RLIMIT_CPU, (30, 30))  # it would never end
+        confine()
+        code = 1
+        try:
+            with pytest.raises(IntegrityError, match=r"lies in no scheme of demo-1\.0\.data"):
+                unpacked(tmp_path, wheel)
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
