@@ -15,15 +15,18 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 import msgspec
 
 from envbuild.errors import EnvbuildError, IntegrityError, UsageError
 
+T = TypeVar("T")
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What msgspec raises over bytes that are not what they should be."""
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+RECORD = 512 * MIB
+"""Bytes of a record that the store keeps: the largest found, of all Debian packages, has 47 MB."""
 PATH = 4096
 """Bytes of a path or of a link's target: Linux opens no longer one (PATH_MAX)."""
 NAME = 255
@@ -193,6 +196,18 @@ def read_whole(path: Path, limit: int) -> bytes:
     if len(raw) > limit:
         raise UsageError(f"larger than {limit // MIB} MiB: too large for such a file", where=path)
     return raw
+
+
+def decode_kept(path: Path, kind: type[T]) -> T:
+    """Read a record of the store, in which other members of a group may have put anything.
+
+    Raises OSError, also for what is no plain file or too large, and what UNREADABLE names.
+    """
+    try:
+        raw = read_whole(path, RECORD)
+    except UsageError as error:
+        raise OSError(errno.EINVAL, str(error), str(path)) from error
+    return msgspec.json.decode(raw, type=kind)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from dataclasses import replace
@@ -187,7 +188,7 @@ def _refuse_home(folder: Path, settings: Settings) -> None:
         settings.home.resolve(): "your home folder",
         Path("/"): "the root of all folders",
     }
-    name = names.get(folder.resolve())
+    name = names.get(Path(os.path.realpath(folder)))
     if name and not any(map(_is_own_file, folder.iterdir())):
         what = f"this is {name}, not the folder of one project"
         raise UsageError(what, where=folder, hint="cd to the project first, or: envbuild init DIR")

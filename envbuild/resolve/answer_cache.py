@@ -20,7 +20,7 @@ import msgspec
 from envbuild import __version__
 from envbuild.context import Context
 from envbuild.errors import NoSolutionError
-from envbuild.limits import UNREADABLE
+from envbuild.limits import UNREADABLE, decode_kept
 from envbuild.net.index import index_url
 from envbuild.resolve.model import Request, Resolution, Resolver
 from envbuild.store.atomic import write_bytes
@@ -97,7 +97,7 @@ def _question_key(request: Request, indexes: Mapping[str, str], *, host_builds: 
 
 def _read_answer(path: Path) -> CachedAnswer | None:
     try:
-        kept = msgspec.json.decode(path.read_bytes(), type=CachedAnswer)
+        kept = decode_kept(path, CachedAnswer)
     except (OSError, *UNREADABLE):
         return None
     return kept if 0 <= time.time() - kept.at < FRESH_SECONDS else None

@@ -99,11 +99,18 @@ class GitBackend:
     def refresh(self) -> None:
         """Fetch.  Raises NetworkError for no answer, HostError where there is no shelf."""
         if not self._fetch():
-            what = "the repository is there, but it has no branch main"
-            raise HostError(what, where=self.url, hint="was it made again? nothing was changed")
+            raise self._branch_missing()
         self._list()
         if MARKER not in self._tree:
             raise UsageError(f"is a git repository, but no shelf (no {MARKER})", where=self.url)
+
+    def _branch_missing(self) -> EnvbuildError:
+        hint = "was it made again? nothing was changed"
+        if not self.url.startswith("https:"):
+            what = "the repository is there, but it has no branch main"
+            return HostError(what, where=self.url, hint=hint)
+        hint += "\na network that wants a login answers like this too: open any page in a browser"
+        return NetworkError("shows no branch main", where=self.url, hint=hint)
 
     def create(self) -> bool:
         """Make an empty repository a shelf by its first commit."""

@@ -14,7 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
-from envbuild.errors import IntegrityError
+from envbuild.errors import IntegrityError, UsageError
+from envbuild.limits import PATH, RECORD, open_plain, read_whole
 from envbuild.store.atomic import commit_file, write_bytes
 from envbuild.store.hashing import hash_bytes, hash_rest
 
@@ -51,8 +52,8 @@ def write_sealed(path: Path, data: bytes) -> None:
 def sealed_hash(path: Path) -> str | None:
     """Return the sha256 (hex) that was written down of a file, None where none was."""
     try:
-        recorded = seal_path(path).read_text("ascii", "replace")[:65]
-    except OSError:
+        recorded = read_whole(seal_path(path), PATH).decode("ascii", "replace")
+    except (OSError, UsageError):
         return None
     return recorded if re.fullmatch(r"[0-9a-f]{64}", recorded) else None
 
@@ -61,17 +62,17 @@ def is_sealed(path: Path) -> bool:
     """Tell whether a file is there and is what was written down; it is read as a whole."""
     expected = sealed_hash(path)
     try:
-        with path.open("rb") as file:
+        with open_plain(path) as file:
             return expected is not None and _hash_stream(file) == expected
-    except OSError:
+    except (OSError, UsageError):
         return False
 
 
 def read_sealed(path: Path) -> bytes | None:
     """Return a small file's content, None where it is missing or damaged."""
     try:
-        data = path.read_bytes()
-    except OSError:
+        data = read_whole(path, RECORD)
+    except (OSError, UsageError):
         return None
     return data if hash_bytes(data) == sealed_hash(path) else None
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from envbuild.errors import UsageError
+from envbuild.limits import open_plain
 from envbuild.store.hashing import hash_rest
 from envbuild.store.layout import LAYOUT, Store
 from envbuild.store.sealed import SEALED, seal_path, sealed_hash
@@ -46,8 +48,8 @@ def verify_sealed(store: Store) -> Iterator[StoredItem]:
 def is_sound(item: StoredItem, advance: Callable[[int], None]) -> bool:
     """Tell whether a file has its size and hash; ``advance`` gets the bytes read."""
     try:
-        with item.path.open("rb") as file:
+        with open_plain(item.path) as file:
             sha256, size = hash_rest(file, advance), file.tell()
-    except OSError:
+    except (OSError, UsageError):
         return False
     return size == item.size and sha256 == item.sha256

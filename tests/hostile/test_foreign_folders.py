@@ -75,3 +75,12 @@ def test_links_of_ones_own_are_followed(started: Path, tmp_path: Path) -> None:
     (project / "c").symlink_to(started)
     with pytest.raises(UsageError, match="hidden folder"):
         require_own_folder(project / "c/x.lock", settings)
+
+
+def test_a_link_that_goes_round_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "x").symlink_to("x")
+    monkeypatch.chdir(tmp_path)
+    assert run_cli(["init", "x", "-y", "--offline"]) == 2
+    assert "there is no such file or folder" in capsys.readouterr().err

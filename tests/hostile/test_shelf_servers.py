@@ -27,10 +27,11 @@ SECRET = base64.b64encode(b"me:secret").decode()
 
 @dataclass
 class GitServer:
-    """git over https on loopback; ``password`` is asked for, ``elsewhere`` is where all is led to."""
+    """git over https on loopback; ``password`` is asked for, ``login`` says that all is a page of the network, ``elsewhere`` is where all is led to."""
 
     top: Path
     password: bool = False
+    login: bool = False
     elsewhere: str = ""
     asked: list[str] = field(default_factory=list)
     """What came: the path and the password."""
@@ -53,6 +54,8 @@ def handler_of(place: GitServer) -> type[BaseHTTPRequestHandler]:
             place.asked.append(f"{self.path} {sent}".strip())
             if place.password and not sent:
                 return self.say("401 Unauthorized", 'WWW-Authenticate: Basic realm="x"')
+            if place.login:
+                return self.say("200 OK", "Content-Type: text/html", b"<html>log in</html>")
             if place.elsewhere:
                 return self.say("302 Found", f"Location: {place.elsewhere}{self.path}")
             return self.hand_on()
@@ -60,9 +63,9 @@ def handler_of(place: GitServer) -> type[BaseHTTPRequestHandler]:
         def do_POST(self) -> None:
             self.do_GET()
 
-        def say(self, status: str, line: str) -> None:
-            head = f"HTTP/1.1 {status}\r\n{line}\r\nContent-Length: 0\r\n\r\n"
-            self.wfile.write(head.encode())
+        def say(self, status: str, line: str, body: bytes = b"") -> None:
+            head = f"HTTP/1.1 {status}\r\n{line}\r\nContent-Length: {len(body)}\r\n\r\n"
+            self.wfile.write(head.encode() + body)
 
         def hand_on(self) -> None:
             path, _, query = self.path.partition("?")
@@ -136,6 +139,23 @@ def test_a_certificate_that_nobody_signed(
         told = ann.refused(5, "shelf", *words)
         assert "certificate" in told
     assert not own.asked
+
+
+def test_a_networks_login_page_is_no_empty_shelf(
+    servers: list[GitServer], certificate: Path, tmp_path: Path
+) -> None:
+    own, _ = servers
+    ann = user(tmp_path / "ann")
+    ann.recipe("small")
+    ann.env["GIT_SSL_CAINFO"] = str(certificate)
+    ann.ok("shelf", "add", "lab", f"git+{own.url}/shelf.git")
+    own.login = True
+    for words in (("publish", "small"), ("show", "small"), ("search", "small")):
+        told = ann.refused(5, "shelf", *words)
+        assert own.url in told
+        assert "wants a login" in told
+    own.login = False
+    ann.ok("shelf", "publish", "small")
 
 
 @pytest.mark.parametrize("asks", [False, True])

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal
@@ -13,9 +14,11 @@ from typing import Literal
 import msgspec
 import pytest
 
+from envbuild.base.digests import known_sha256
 from envbuild.base.facts import cached_facts, keep_facts
 from envbuild.base.model import BaseFacts
 from envbuild.base.oci.image import stored_config, stored_image
+from envbuild.build.output_record import last_output, record_output
 from envbuild.build.packages.from_wheel import unpack_wheel
 from envbuild.cli import run_cli
 from envbuild.errors import IntegrityError
@@ -36,6 +39,7 @@ from envbuild.store.sealed import (
     seal_path,
     write_sealed,
 )
+from envbuild.store.verify import is_sound, verify_artifacts
 from tests.base.ociimages import image_of, tar_of
 from tests.build.test_build_from_wheel import SCHEME, make_wheel
 
@@ -74,6 +78,30 @@ class TestSealed:
         flip(path)
         os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
         assert not is_sealed(path)
+
+    def test_nobody_waits_for_a_pipe_in_the_place_of_a_file(self, tmp_path: Path) -> None:
+        """Another member of the group may put one there."""
+        store = Store(tmp_path / "s")
+        kept = store.artifact("ab" * 32)
+        kept.parent.mkdir(parents=True)
+        os.mkfifo(kept)
+        (item,) = verify_artifacts(store)
+        assert not is_sound(item, lambda _size: None)
+
+    @pytest.mark.parametrize("put", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+    def test_nor_in_that_of_a_record(self, put: Callable[[Path], None], tmp_path: Path) -> None:
+        store, image = Store(tmp_path / "s"), tmp_path / "small.sif"
+        image.write_bytes(b"image")
+        record_output(image, store, "key", DIGEST)
+        facts = store.facts(DIGEST)
+        write_sealed(facts, b"{}")
+        for path in [*store.root.rglob("*.json"), *store.root.rglob("*.sha256")]:
+            path.unlink()
+            put(path)
+        assert last_output(image, store) is None
+        assert read_sealed(facts) is None
+        assert not is_sealed(facts)
+        assert known_sha256(image, store).startswith("sha256:")
 
     def test_without_its_seal_nothing_counts(self, tmp_path: Path) -> None:
         path = tmp_path / "facts.json"

@@ -5,10 +5,12 @@ from __future__ import annotations
 import datetime as dt
 import zipfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from envbuild.progress import Silent
 from envbuild.project.draft.age import keras_2_only, newest_pin, shared_pythons, torch_bounds
 from envbuild.project.draft.draft import draft_recipe
 from envbuild.project.draft.known import look_up, top_modules
@@ -224,6 +226,29 @@ def test_the_pages_of_an_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     again, modules = look_up([pinned, gone], frozenset({"odd", "nowhere"}), context, stage)
     assert again == releases
     assert modules == {**own, "odd": "deep-kit"}
+
+
+class Told(Silent):
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+
+def test_an_index_that_does_not_answer_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("lab-kit", "other"):
+        (tmp_path / "simple" / name / "index.html").mkdir(parents=True)
+    monkeypatch.setenv("ENVBUILD_INDEX", (tmp_path / "simple").as_uri())
+    monkeypatch.setenv("ENVBUILD_STORE", str(tmp_path / "store"))
+    told = Told()
+    context = replace(quiet_context(load_settings()), report=told)
+    asked = [parse_requirement(name, "here") for name in ("lab-kit", "other", "not-there")]
+    assert look_up(filter(None, asked), frozenset(), context, CountingStage()) == ({}, {})
+    (said,) = told.said
+    assert said.startswith(f"the index did not tell of 2 packages: {tmp_path}/simple/lab-kit/")
 
 
 def test_modules_of_a_wheel() -> None:

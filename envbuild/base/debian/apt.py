@@ -25,7 +25,7 @@ from envbuild.base.debian.package_set import Bootstrap
 from envbuild.base.model import DebianPackage
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, HostError, ToolFailedError
-from envbuild.limits import UNREADABLE
+from envbuild.limits import UNREADABLE, decode_kept
 from envbuild.names import BY_MACHINE, Paths
 from envbuild.net.redact import without_user
 from envbuild.progress import SilentStage, Stage
@@ -183,7 +183,7 @@ def resolve_debian(
     asked = sorted(set(packages))
     kept = _choice_file(lists, asked, group, installed)
     with suppress(OSError, *UNREADABLE):
-        return msgspec.json.decode(kept.read_bytes(), type=tuple[DebianPackage, ...])
+        return decode_kept(kept, tuple[DebianPackage, ...])
     wanted = sorted({*asked, *(lists.index.required if group == "base" else ())})
     for name in wanted:
         lists.index.require(name, lists.release)

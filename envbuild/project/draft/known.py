@@ -22,6 +22,7 @@ from envbuild.context import Context
 from envbuild.errors import EnvbuildError
 from envbuild.net.index import Link, index_url, make_client, read_links
 from envbuild.net.parallel import for_each_parallel
+from envbuild.net.web import GoneError
 from envbuild.progress import Stage
 from envbuild.project.draft.propose import allows_python
 from envbuild.project.lists.freeze import NAME_ALONE
@@ -30,6 +31,7 @@ from envbuild.resolve.pylock import Candidate
 from envbuild.resolve.sources.artifacts import describe_files, wheel_members
 from envbuild.resolve.stubs import parse_requirements
 from envbuild.store.atomic import write_text
+from envbuild.store.units import count_noun
 
 if TYPE_CHECKING:
     import httpx
@@ -115,6 +117,7 @@ def _read_pages(
     index = index_url(context)
     pages = _Pages()
     modules: dict[str, str] = {}
+    unread: list[str] = []
     folder = context.store.folder("metadata")
     stage.expect(len(requirements))
     with make_client(context.settings) as client:
@@ -127,12 +130,17 @@ def _read_pages(
                 if wheel is not None and _is_wheel(wheel):
                     for module in _wheel_modules(wheel, client, folder):
                         modules.setdefault(module, requirement.name)
-            except EnvbuildError:
-                return  # what the index does not tell stays unknown
+            except GoneError:
+                return  # what the index has not stays unknown
+            except EnvbuildError as error:
+                unread.append(str(error))
             finally:
                 stage.advance()
 
         for_each_parallel(list(requirements), one, workers=context.settings.downloads + 4)
+    if unread:
+        count = count_noun(len(unread), "package")
+        context.report.say(f"the index did not tell of {count}: {min(unread)}")
     return pages, modules
 
 

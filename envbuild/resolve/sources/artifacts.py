@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name
 
 from envbuild.context import Context
 from envbuild.errors import IntegrityError, NetworkError
-from envbuild.limits import UNREADABLE
+from envbuild.limits import UNREADABLE, decode_kept
 from envbuild.names import Texts
 from envbuild.net.answers import read_bounded
 from envbuild.net.download import Download, download_file
@@ -126,7 +126,7 @@ def _as_built(about: About, sha256: str, folder: Path) -> About:
     if about.read_from not in COMPUTED:
         return about
     try:
-        requires = msgspec.json.decode((folder / f"{sha256}-built.json").read_bytes(), type=Texts)
+        requires = decode_kept(folder / f"{sha256}-built.json", Texts)
     except (OSError, *UNREADABLE):
         return about
     return structs.replace(about, requires=requires, read_from="built")
@@ -134,7 +134,7 @@ def _as_built(about: About, sha256: str, folder: Path) -> About:
 
 def _read_kept(path: Path) -> About | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=About)
+        return decode_kept(path, About)
     except (OSError, *UNREADABLE):
         return None  # absent, or cut short by a full disk: asked for again
 

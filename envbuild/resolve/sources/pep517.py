@@ -20,7 +20,7 @@ from packaging.requirements import Requirement
 
 from envbuild.data.package_tables import BackendNeeds, load_backends
 from envbuild.errors import EnvbuildError, IntegrityError, NetworkError, UsageError
-from envbuild.limits import BACKEND_SECONDS, UNREADABLE
+from envbuild.limits import BACKEND_SECONDS, UNREADABLE, decode_kept
 from envbuild.names import Pairs, Texts
 from envbuild.resolve.platform import python_minor
 from envbuild.resolve.pylock import Candidate, Chosen
@@ -124,7 +124,7 @@ def _asked_here(
 
 def _read_kept(path: Path) -> list[str] | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=list[str])
+        return decode_kept(path, list[str])
     except (OSError, *UNREADABLE):
         return None
 

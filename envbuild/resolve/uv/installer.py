@@ -6,7 +6,7 @@ import msgspec
 
 from envbuild.base.model import BaseFacts
 from envbuild.context import Context
-from envbuild.limits import UNREADABLE
+from envbuild.limits import UNREADABLE, decode_kept
 from envbuild.resolve.model import Found, Request, Resolver
 from envbuild.resolve.platform import python_minor, uv_platform
 from envbuild.resolve.sources.pinned_wheel import pinned_wheel
@@ -29,7 +29,7 @@ def find_installer(resolver: Resolver, facts: BaseFacts, context: Context) -> tu
     name = f"{INSTALLER}-{version}-{uv_platform(facts)}.json"
     path = context.store.folder("metadata") / name
     try:
-        return msgspec.json.decode(path.read_bytes(), type=tuple[Found, ...])
+        return decode_kept(path, tuple[Found, ...])
     except (OSError, *UNREADABLE):
         pass  # asked for the first time, or cut short by a full disk
     oldest = join_numbers(OLDEST_PYTHON)
