@@ -15,7 +15,8 @@ class Request:
 
     ``requirements`` are PEP 508 strings as the user wrote them; ``as_of`` is an ISO date or None,
     ``latest`` the ISO date up to which it may be moved where a direct requirement has no release
-    before it (None: the date is the user's own); ``indexes`` are names of extra indexes (their URLs
+    before it (None: the date is the user's own), and with ``later`` also where there is a solution
+    at a later date only; ``indexes`` are names of extra indexes (their URLs
     come from the settings); ``keep`` maps names to versions to prefer (an old lock); ``upgrade``
     are names that ``keep`` does not hold; ``bounds`` are constraints that are no requirements
     ("keras<=2.3.1"); ``protect`` are names in the facts that must not be replaced, on top of those
@@ -33,6 +34,7 @@ class Request:
     facts: BaseFacts
     as_of: str | None = None
     latest: str | None = None
+    later: bool = True
     indexes: Texts = ()
     keep: Pairs = ()
     upgrade: Texts = ()

@@ -198,7 +198,8 @@ def test_a_name_that_was_registered_anew_is_refused(
 def test_it_is_not_taken_across_the_date(index: SyntheticIndex, resolve: Resolve) -> None:
     index.wheel("outline", "0.0.46", requires=("airports",), day="2024-06-22")
     squat(index)
-    error = refusal(resolve, "outline", as_of="2024-09-12")
+    index.wheel("outline", "0.0.47", requires=("airports",), day="2025-10-22")
+    error = refusal(resolve, "outline", as_of="2024-09-12", latest="2026-06-01")
     assert "airports was registered on 2025-09-25 (one release" in error.what
     assert "after 2024-09-12: it may be somebody else's by now" in error.what
 

@@ -475,6 +475,43 @@ def test_date_that_nobody_chose_moves_to_what_is_asked_for(
         resolve(base(), "flax>=0.9", as_of="2024-09-12")
 
 
+def test_date_that_nobody_chose_moves_where_a_later_one_has_a_solution(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
+    """As unsloth, whose releases of the base's time exclude the protobuf that is asked for."""
+    index.wheel("unsloth", "2024.10", requires=("protobuf<4",), day="2024-10-01")
+    index.wheel("unsloth", "2025.9", requires=("protobuf>=4", "torch<3"), day="2025-09-25")
+    index.wheel("unsloth", "2026.3", requires=("protobuf>=4",), day="2026-03-01")
+    index.wheel("protobuf", "3.20.3", "4.25.0", day="2024-05-01")
+    index.wheel("torch", "2.6.0", "2.7.0", day="2024-05-01")
+    asked = ("unsloth>=2024.10", "protobuf>=4.25")
+    facts = base("torch==2.6.0")
+    answer = resolve(facts, *asked, as_of="2025-04-29", latest="2026-11-26")
+    assert versions(answer) == {"protobuf": "4.25.0", "unsloth": "2025.9"}
+    assert answer.as_of == "2025-10-26"  # two times ninety days
+    assert answer.notes == (
+        "resolved as of 2025-10-26, not 2025-04-29: the requirements have no solution then",
+    )
+    error_of(resolve, facts, *asked, as_of="2025-04-29", latest="2025-09-01")
+    error_of(resolve, facts, *asked, as_of="2025-04-29", latest="2026-11-26", later=False)
+
+
+def test_date_does_not_move_to_what_has_wheels_for_other_pythons_alone(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
+    """As numba 0.56.4 of GPT-SoVITS on Python 3.11, which it does not compile on."""
+    index.wheel("user", "1.0", requires=("numba", "rich<2"), day="2024-01-01")
+    index.wheel("user", "1.1", requires=("numba",), day="2024-12-01")
+    index.wheel("rich", "1.0", "2.0", day="2024-01-01")
+    setup = "from setuptools import setup\nsetup(name='numba', version='0.56.4')\n"
+    index.sdist("numba", "0.56.4", files={"setup.py": setup}, day="2022-11-01")
+    index.wheel("numba", "0.56.4", tag="cp310-cp310-manylinux2014_x86_64", day="2022-11-01")
+    for tool in ("setuptools", "wheel"):
+        index.wheel(tool, "70.0", day="2022-01-01")
+    error = error_of(resolve, base(), "user", "rich>=2", as_of="2024-04-29", latest="2026-11-26")
+    assert "user needs rich<2" in error.what
+
+
 def test_date_moves_to_the_latest_of_several_and_never_into_the_future(
     index: SyntheticIndex, resolve: Resolve
 ) -> None:

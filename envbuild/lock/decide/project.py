@@ -38,21 +38,22 @@ def resolve_project(
     if request.framework is None or is_pinned(request.framework):
         return base, _resolve(task, request, title)
     # the framework was chosen by itself: another release of its line may suit the project,
-    # so that what else would help is looked for last
+    # so that a later date and what else would help are looked for last
+    at_date = replace(request, hints=False, later=False)
     try:
-        return base, _resolve(task, replace(request, hints=False), title)
+        return base, _resolve(task, at_date, title)
     except NoSolutionError as refusal:
         first = refusal
     resolver = RESOLVERS[task.options.resolver](task.context, SilentStage())
     pin = every = None
     try:
-        pin = other_release(request, base, resolver)
+        pin = other_release(at_date, base, resolver)
     except NoSolutionError as refusal:
         every = refusal
     if pin is not None:
         with suppress(NoSolutionError):
             return _resolve_with(pin, task, base, lines, trees)
-    if not request.hints:
+    if not request.hints and request.latest is None:
         raise refuse_line(first, every, request.framework)
     try:
         return base, _resolve(task, request, title)

@@ -1,11 +1,13 @@
-"""Move a date that nobody chose where a direct requirement has no release before it."""
+"""Move a date that nobody chose where it hides a release without which there is no answer."""
 
 from __future__ import annotations
 
 import datetime as dt
 import re
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 from packaging.version import Version
 
@@ -21,6 +23,8 @@ from envbuild.resolve.conflict.explain import (
 from envbuild.resolve.dates import GRACE_DAYS, read_date
 from envbuild.resolve.pylock import Chosen
 from envbuild.resolve.requirements import Direct
+from envbuild.resolve.uv.answer_checks.foreign_wheels import compiled_elsewhere
+from envbuild.resolve.uv.passes import Task
 from envbuild.resolve.uv.query import Question
 from envbuild.resolve.uv.session import Session
 
@@ -151,6 +155,38 @@ def _younger_partners(
     named = ", ".join(f"{name} {version}" for name, version in younger)
     reason = f"{named}: the first that goes with {', '.join(pins)}, younger than {as_of}"
     return YoungerPartners(releases=younger, reason=reason)
+
+
+def find_solved_date(
+    session: Session, task: Task, conflict: ConflictError, latest: str
+) -> LaterDate | None:
+    """Return the first date after the task's, in steps of the days of grace, that has an answer.
+
+    The base stays as it is.  None where there is no answer today either, where a name is a trap
+    (before the date it was somebody else's), and where the answer would have to be compiled, as its
+    releases have wheels for other Pythons only.
+    """
+    first = task.problem.as_of
+    if first is None or first >= latest or conflict.traps:
+        return None
+    question = Question(requirements=task.requirements, constraints=task.constraints)
+    dates = [_days_after(first, GRACE_DAYS, latest)]
+    while dates[-1] < latest:
+        dates.append(_days_after(dates[-1], GRACE_DAYS, latest))
+    answers: dict[str, Mapping[str, Chosen]] = {}
+
+    def has_answer(date: str) -> bool:
+        with suppress(ConflictError):
+            answers[date] = session.ask(replace(question, as_of=date))
+        return date in answers
+
+    if not has_answer(latest):
+        return None
+    date = dates[bisect_left(dates[:-1], True, key=has_answer)]
+    sources = [one for one in answers[date].values() if one.sdist and not one.wheels]
+    if compiled_elsewhere(sources, session.indexes, session.context):
+        return None
+    return LaterDate(date=date, reason="the requirements have no solution then", patient=latest)
 
 
 def _days_after(day: str, days: int, latest: str) -> str:

@@ -13,24 +13,28 @@ from packaging.utils import canonicalize_name
 from envbuild.context import Context
 from envbuild.data.package_tables import load_majors
 from envbuild.errors import NoSolutionError, UsageError
-from envbuild.names import DIRECT, Texts
+from envbuild.names import Texts
 from envbuild.net.index import index_url
 from envbuild.progress import SilentStage, Stage
 from envbuild.resolve.aliases import merge_aliases
-from envbuild.resolve.compose import found_file, pick_file
 from envbuild.resolve.conflict.explain import HEADING, ConflictError, name_of
 from envbuild.resolve.couplings import Coupling
 from envbuild.resolve.dates import read_date
-from envbuild.resolve.model import Found, Request, Resolution
+from envbuild.resolve.model import Request, Resolution
 from envbuild.resolve.overlap import describe_overlaps, find_overlaps
-from envbuild.resolve.platform import python_minor, tag_order
-from envbuild.resolve.sources.artifacts import About
+from envbuild.resolve.platform import python_minor
 from envbuild.resolve.uv.answer_checks.extras import bound_for, find_missing_extra, is_below
 from envbuild.resolve.uv.answer_checks.foreign_wheels import compiled_elsewhere, source_note
 from envbuild.resolve.uv.answer_checks.major_releases import broken_rows, outdated_rows
 from envbuild.resolve.uv.answer_checks.new_couplings import broken_couplings
 from envbuild.resolve.uv.attempt import RequestAttempt
-from envbuild.resolve.uv.later_cutoff import LaterDate, YoungerPartners, find_later_date
+from envbuild.resolve.uv.later_cutoff import (
+    LaterDate,
+    YoungerPartners,
+    find_later_date,
+    find_solved_date,
+)
+from envbuild.resolve.uv.newest import find_alone
 from envbuild.resolve.uv.passes import Passes, Task
 from envbuild.resolve.uv.refusal import UnexplainedError, refusal_error
 from envbuild.resolve.uv.resolution import (
@@ -68,27 +72,15 @@ class UvResolver:
             try:
                 return self._put_attempts(RequestAttempt(asked=request), folder)
             except UnexplainedError as refusal:
-                raise refusal_error(refusal, hints=request.hints) from None
+                later = self._answer_later(request, refusal, folder)
+                if later is None:
+                    raise refusal_error(refusal, hints=request.hints) from None
+                return later
 
     def _find_alone(self, request: Request, folder: Path) -> Resolution:
         """Return the newest releases of what is asked for, without their sizes and requirements."""
         task, _ = make_task(request)
-        session = self._open_session(request, task, folder / "alone")
-        try:
-            answer = session.newest(*task.wanted, as_of=request.as_of, constraints=task.constraints)
-        except ConflictError:
-            raise NoSolutionError(HEADING) from None
-        order = tag_order(request.facts)
-        packages = (
-            Found(
-                name=name,
-                version=one.version,
-                file=found_file(pick_file(one, order), About(size=0)),
-                via=(DIRECT,),
-            )
-            for name, one in answer.items()
-        )
-        return Resolution(packages=tuple(packages))
+        return find_alone(self._open_session(request, task, folder / "alone"), task)
 
     def _put_attempts(self, attempt: RequestAttempt, folder: Path) -> Resolution:
         while True:
@@ -104,6 +96,19 @@ class UvResolver:
             if isinstance(found, Resolution):
                 return replace(found, notes=(*attempt.notes, *found.notes))
             attempt = attempt.changed(found)
+
+    def _answer_later(
+        self, request: Request, refusal: UnexplainedError, folder: Path
+    ) -> Resolution | None:
+        """Return the answer at the first later date that has one, None where no date helps."""
+        if request.latest is None or not request.later:
+            return None
+        date = find_solved_date(refusal.session, refusal.task, refusal.conflict, request.latest)
+        if date is None:
+            return None
+        with suppress(NoSolutionError):
+            return self._put_attempts(RequestAttempt(asked=request, later=date), folder)
+        return None
 
     def _answer(self, request: Request, folder: Path) -> Resolution | LaterDate | YoungerPartners:
         """Return the answer, or the later dates with which the request has to be put again."""
