@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from msgspec import structs
 
@@ -114,15 +116,12 @@ def test_what_has_its_libraries_or_names_the_cpu_is_taken(packages: tuple[Found,
     assert require_cuda(recipe(), DEBIAN, packages) == ()
 
 
-def test_the_cuda_of_an_image_counts_but_not_for_jax() -> None:
+def test_the_cuda_of_an_image_counts() -> None:
     assert (
         require_cuda(
             recipe(), CUDA_IMAGE, (found("tensorflow", "2.10.1"), found("cupy-cuda11x", "13.6.0"))
         )
         == ()
-    )
-    assert require_cuda(recipe(), CUDA_IMAGE, (found("jax", "0.4.30"),)) == (
-        "jax 0.4.30 would compute on the CPU: there is no jax-cuda*-plugin with it",
     )
 
 
@@ -156,6 +155,28 @@ def test_the_cudnn_of_another_framework_is_compared(
     assert require_cuda(recipe("torch"), DEBIAN, (*torch, tensorflow)) == expected
     image = structs.replace(CUDA_IMAGE, cuda="12.4", cudnn=cudnn)
     assert require_cuda(recipe(), image, (*torch[:1], tensorflow)) == expected
+
+
+@pytest.mark.parametrize(
+    ("package", "cudnn", "says", "helps"),
+    [
+        (found("tensorflow", "2.15.1"), "9.1", "opens cuDNN 8, and cuDNN 9.1", "and-cuda]==2.15.*"),
+        (found("tensorflow", "2.20.0"), "8.9", "opens cuDNN 9, and cuDNN 8.9", "tensorflow"),
+        (found("jax", "0.4.30"), "8.9", "no jax-cuda*-plugin", "jax[cuda12]==0.4.*"),
+    ],
+)
+def test_a_framework_alone_on_an_image_with_another_cudnn_is_refused(
+    package: Found, cudnn: str, says: str, helps: str
+) -> None:
+    image = structs.replace(CUDA_IMAGE, cuda="12.4", cudnn=cudnn)
+    with pytest.raises(NoSolutionError) as caught:
+        require_cuda(recipe(), image, (package,))
+    assert says in caught.value.what
+    assert helps in (caught.value.hint or "")
+    brought = replace(package, via=("keras-bert",))
+    assert len(require_cuda(recipe(), image, (brought,))) == 1
+    held = structs.replace(image, dists=(Dist(name="torch", version="2.5.1"),))
+    assert len(require_cuda(recipe(), held, (package,))) == 1
 
 
 def test_cupy_without_its_libraries_is_refused_beside_another_framework_too() -> None:

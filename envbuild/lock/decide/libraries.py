@@ -63,7 +63,11 @@ def require_cuda(recipe: Recipe, facts: BaseFacts, packages: Collection[Found]) 
     lacks = [lack for lack in judged if lack is not None]
     lacking = [lack.found for lack in lacks]
     others = [found for found in packages if _source_row(found.name) and found not in lacking]
-    alone = not others and facts.cuda is None
+    base_has_one = facts.framework is not None or any(
+        _source_row(canonicalize_name(dist.name)) for dist in facts.dists
+    )
+    # an image with CUDA and no framework is taken for the GPU: nothing else there would use it
+    alone = not others and not base_has_one
     for lack in lacks:
         must = alone or lack.source.only or _is_of_base(recipe, lack)
         if must and lack.found.is_direct:
