@@ -21,6 +21,7 @@ from envbuild.resolve.conflict.explain import (
     name_of,
 )
 from envbuild.resolve.dates import GRACE_DAYS, read_date
+from envbuild.resolve.model import Request
 from envbuild.resolve.pylock import Chosen
 from envbuild.resolve.requirements import Direct
 from envbuild.resolve.uv.answer_checks.foreign_wheels import compiled_elsewhere
@@ -158,7 +159,7 @@ def _younger_partners(
 
 
 def find_solved_date(
-    session: Session, task: Task, conflict: ConflictError, latest: str
+    request: Request, session: Session, task: Task, conflict: ConflictError
 ) -> LaterDate | None:
     """Return the first date after the task's, in steps of the days of grace, that has an answer.
 
@@ -166,8 +167,10 @@ def find_solved_date(
     (before the date it was somebody else's), and where the answer would have to be compiled, as its
     releases have wheels for other Pythons only.
     """
-    first = task.problem.as_of
-    if first is None or first >= latest or conflict.traps:
+    first, latest = task.problem.as_of, request.latest
+    if first is None or latest is None or first >= latest:
+        return None
+    if not request.later or conflict.traps:
         return None
     question = Question(requirements=task.requirements, constraints=task.constraints)
     dates = [_days_after(first, GRACE_DAYS, latest)]

@@ -101,13 +101,10 @@ class UvResolver:
         self, request: Request, refusal: UnexplainedError, folder: Path
     ) -> Resolution | None:
         """Return the answer at the first later date that has one, None where no date helps."""
-        if request.latest is None or not request.later:
-            return None
-        date = find_solved_date(refusal.session, refusal.task, refusal.conflict, request.latest)
-        if date is None:
-            return None
-        with suppress(NoSolutionError):
-            return self._put_attempts(RequestAttempt(asked=request, later=date), folder)
+        date = find_solved_date(request, refusal.session, refusal.task, refusal.conflict)
+        if date is not None:
+            with suppress(NoSolutionError):
+                return self._put_attempts(RequestAttempt(asked=request, later=date), folder)
         return None
 
     def _answer(self, request: Request, folder: Path) -> Resolution | LaterDate | YoungerPartners:
