@@ -198,16 +198,20 @@ def read_whole(path: Path, limit: int) -> bytes:
     return raw
 
 
-def decode_kept(path: Path, kind: type[T]) -> T:
+def read_kept(path: Path) -> bytes:
     """Read a record of the store, in which other members of a group may have put anything.
 
-    Raises OSError, also for what is no plain file or too large, and what UNREADABLE names.
+    Raises OSError, also for what is no plain file or too large.
     """
     try:
-        raw = read_whole(path, RECORD)
+        return read_whole(path, RECORD)
     except UsageError as error:
         raise OSError(errno.EINVAL, str(error), str(path)) from error
-    return msgspec.json.decode(raw, type=kind)
+
+
+def decode_kept(path: Path, kind: type[T]) -> T:
+    """Read a record of JSON as read_kept does; raises also what UNREADABLE names."""
+    return msgspec.json.decode(read_kept(path), type=kind)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from envbuild.errors import IntegrityError
 from envbuild.formats.block_codec import Codec
 from envbuild.formats.file_copy import copy_into
 from envbuild.formats.file_tree import Part
-from envbuild.limits import UNREADABLE
+from envbuild.limits import UNREADABLE, read_kept
 from envbuild.parts.counters import FORMATS
 from envbuild.parts.writer import Content, PartWriter
 from envbuild.progress import Reporter
@@ -115,7 +115,7 @@ def _read_index(path: Path) -> Part:
 
     Raises IntegrityError for a damaged one, OSError for one that cannot be read.
     """
-    raw = path.read_bytes()
+    raw = read_kept(path)
     if hash_bytes(raw[DIGEST:]).encode() != raw[:DIGEST]:
         raise IntegrityError(
             "this index of a layer is damaged", where=path, hint="run: envbuild store verify"

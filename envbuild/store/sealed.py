@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from envbuild.errors import IntegrityError, UsageError
-from envbuild.limits import PATH, RECORD, open_plain, read_whole
+from envbuild.limits import open_plain, read_kept
 from envbuild.store.atomic import commit_file, write_bytes
 from envbuild.store.hashing import hash_bytes, hash_rest
 
@@ -52,8 +52,8 @@ def write_sealed(path: Path, data: bytes) -> None:
 def sealed_hash(path: Path) -> str | None:
     """Return the sha256 (hex) that was written down of a file, None where none was."""
     try:
-        recorded = read_whole(seal_path(path), PATH).decode("ascii", "replace")
-    except (OSError, UsageError):
+        recorded = read_kept(seal_path(path)).decode("ascii", "replace")
+    except OSError:
         return None
     return recorded if re.fullmatch(r"[0-9a-f]{64}", recorded) else None
 
@@ -71,8 +71,8 @@ def is_sealed(path: Path) -> bool:
 def read_sealed(path: Path) -> bytes | None:
     """Return a small file's content, None where it is missing or damaged."""
     try:
-        data = read_whole(path, RECORD)
-    except (OSError, UsageError):
+        data = read_kept(path)
+    except OSError:
         return None
     return data if hash_bytes(data) == sealed_hash(path) else None
 

@@ -81,6 +81,25 @@ def test_a_password_stays_where_it_belongs(
     assert "secret" not in repr((second.url, second.headers.raw))
 
 
+@pytest.mark.parametrize("target", [ELSEWHERE[0], *ELSEWHERE[2:5]])
+@pytest.mark.parametrize("keep", [kept_in_netrc, saved_by_rattler, in_an_index, in_a_channel])
+def test_nor_does_it_go_to_a_link_of_a_page(
+    keep: Callable[[Settings], Settings], target: str, user_settings: Settings
+) -> None:
+    """The file of an index's page may be on any other server."""
+    sent: Sent = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        sent.append(request)
+        return httpx.Response(200)
+
+    with client_of(keep(user_settings), answer) as client:
+        client.get(FIRST)
+        client.get(target)
+    assert ["Authorization" in one.headers for one in sent] == [True, False]
+    assert "secret" not in repr((sent[1].url, sent[1].headers.raw))
+
+
 def test_it_goes_along_on_the_same_server(user_settings: Settings) -> None:
     sent: Sent = []
 
