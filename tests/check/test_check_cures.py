@@ -36,6 +36,26 @@ def test_two_releases_that_do_not_go_together_are_both_named(tmp_path: Path) -> 
     )
 
 
+def test_the_package_that_asks_is_named_and_not_the_one_that_imports_it(tmp_path: Path) -> None:
+    tree = Tree(tmp_path / "i").install("answer", "2.1", {"answer/__init__.py": ""})
+    tree.install("asker", "1", {"asker.py": "from answer import gone\n"})
+    tree.install("maker", "3", {"maker.py": "import asker\n"}, requires=["asker", "answer"])
+    assert hint_of(tree, "direct-imports", "maker") == (
+        "asker takes from answer 2.1 what it does not have: take the newest of both "
+        '(put "asker" and "answer" without bounds into [python] dependencies)'
+    )
+
+
+def test_the_other_package_is_taken_older_where_the_newer_one_is_refused(tmp_path: Path) -> None:
+    tree = Tree(tmp_path / "i").install("numpy", "2.0.2", {"numpy.py": ""})
+    tree.install("pandas", "1.5.3", {"pandas.py": ""})
+    for bounds, told in (("<2.0.0", 'put "numpy<2"'), (">=1", 'put "pandas>=2.2.2"')):
+        tree.install("maker", "3", {"maker.py": ""}, requires=[f"pandas{bounds}"])
+        hint = hint_of(tree, "companions", "maker")
+        assert hint is not None
+        assert hint.startswith(told)
+
+
 def test_the_package_that_the_message_names_comes_before_a_requirement_of_another(
     tmp_path: Path,
 ) -> None:
@@ -81,6 +101,19 @@ def test_a_package_that_says_itself_what_it_removed_is_the_one_that_lacks_it(
     told = "raise AttributeError('`np.Inf` was removed in the NumPy 2.0 release. Use it no more')\n"
     tree.install("asker", "1", {"asker.py": told}, requires=["numpy"])
     hint = hint_of(tree, "direct-imports", "asker")
+    assert hint is not None
+    assert hint.startswith("asker takes from numpy 2.1.3 what it does not have")
+
+
+def test_what_another_package_removed_is_mended_by_no_line_of_the_project(tmp_path: Path) -> None:
+    tree = Tree(tmp_path / "i")
+    gone = "def __getattr__(name):\n    raise AttributeError('`np.%s` was removed in 2.0' % name)\n"
+    tree.install("numpy", "2.1.3", {"numpy.py": gone})
+    tree.install("asker", "1", {"asker.py": "import numpy as np\nnp.sctypes\n"})
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p/train.py").write_text("import asker\nprint(asker.name)\n")
+    report = tree.check(make_recipe("numpy"), project=tmp_path / "p")
+    hint = next(one.hint for one in report.findings if one.check == "project-imports")
     assert hint is not None
     assert hint.startswith("asker takes from numpy 2.1.3 what it does not have")
 

@@ -89,8 +89,26 @@ def _report_broken(evidence: Evidence, broken: list[Coupling], versions: dict[st
         if first.note:
             hint += f" ({first.note})"
         return failed(what, hint, broken=shown)
-    hint = f'put "{first.constraint}" into [python] dependencies'
+    older = _older_partner(evidence, first, with_whom)
+    hint = older or f'put "{first.constraint}" into [python] dependencies'
     return failed(f"{what}: it wants {wanted}", hint, broken=shown)
+
+
+def _older_partner(evidence: Evidence, row: Coupling, with_whom: str) -> str | None:
+    """Say to take the other package older, where one that was asked for refuses the newer one."""
+    partner, _, version = with_whom.partition(" ")
+    newer = [one.version for one in Requirement(row.constraint).specifier if one.operator == ">="]
+    for holder in evidence.expected.direct:
+        for line in evidence.installed.requires.get(holder, ()) if newer else ():
+            with contextlib.suppress(*NO_REQUIREMENT):
+                wish = Requirement(line)
+                named = canonicalize_name(wish.name) == row.package and wish.marker is None
+                if named and not allows(wish, newer[0]):
+                    return (
+                        f'put "{partner}<{version.partition(".")[0]}" into [python] dependencies: '
+                        f'{holder} asks for "{wish}", which leaves out {row.constraint}'
+                    )
+    return None
 
 
 def _versions(evidence: Evidence) -> dict[str, str]:

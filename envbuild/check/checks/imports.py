@@ -156,13 +156,14 @@ def _cure_of_project(evidence: Evidence, broken: dict[str, Imported]) -> str | N
         f"the image's {package} does not have it: change that line of the project, or bound "
         f"{package} to a release that has it"
     )
-    if UNFIT.search(answer.error):
+    lacks = lacking_module(answer.error)
+    foreign = lacks is not None and lacks.partition(".")[0] != top
+    if UNFIT.search(answer.error) and not foreign:
         return change
     lacking = re.search(r"No module named '([\w.]+)'", answer.error)
     gone = lacking is not None and module.startswith(lacking[1])
     if not gone and answer.kind not in ("AttributeError", "ImportError"):
         return None
-    lacks = lacking_module(answer.error)
     told = cure_of_library(evidence, answer.error) or cure_of_version(answer.error)
     told = told or cure_of_variable(evidence, answer.error)
     if told or (lacks is None and not gone):
@@ -171,7 +172,7 @@ def _cure_of_project(evidence: Evidence, broken: dict[str, Imported]) -> str | N
     usual = usual or (cure_of_fuller_build(evidence, module) if lacks is not None else None)
     if usual:
         return usual
-    if lacks is not None and lacks.partition(".")[0] != top:
+    if foreign:
         return None  # two packages of the image do not go together: no line of the project mends it
     return f"{change} (envbuild lock --prove looks for one)"
 

@@ -134,7 +134,7 @@ def _cure_of_kind(evidence: Evidence, module: str, answer: Imported) -> str | No
         )
     gone = lacking_module(answer.error)
     if answer.kind in ("ImportError", "AttributeError") and gone:
-        return _cure_of_two(evidence, module, gone)
+        return _cure_of_two(evidence, module, answer, gone)
     if answer.kind in ("SIGILL", "SIGSEGV", "SIGBUS", "SIGABRT"):
         return "its compiled code does not fit this machine or its libraries; try another release of the package"
     if answer.kind in ("AttributeError", "TypeError"):
@@ -265,14 +265,16 @@ def _cure_of_python(evidence: Evidence, error: str, module: str) -> str | None:
     )
 
 
-def _cure_of_two(evidence: Evidence, module: str, lacking: str) -> str:
-    """Say what mends a module that asks another one for a name that it does not have.
+def _cure_of_two(evidence: Evidence, module: str, answer: Imported, lacking: str) -> str:
+    """Say what mends a package that asks another one for a name that it does not have.
 
-    Which of the two is too old no message tells; the newest of both go together.
+    Which of the two is too old no message tells; the newest of both go together. The traceback goes
+    through the package that asks last.
     """
-    asks = holder_of(evidence, module)
     other = likely_distribution(lacking)
     dist = evidence.installed.dist(other)
+    blamed = [name for name in answer.blame if name != other and evidence.installed.dist(name)]
+    asks = blamed[0] if blamed else holder_of(evidence, module)
     if dist is None or other == asks:
         return (
             f"{asks} does not go with the package whose name it misses: put "
