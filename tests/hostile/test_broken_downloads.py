@@ -133,6 +133,22 @@ def metadata_of_a_wheel_by_range(server: BrokenServer, folder: Path) -> Kind:
     )
 
 
+def test_what_files_say_is_written_through_no_link(
+    server: BrokenServer, context: Context, tmp_path: Path
+) -> None:
+    """Another member of the group may put links where the store remembers it."""
+    made, precious = metadata_of_a_wheel_by_range(server, tmp_path), tmp_path / "precious"
+    made.fetch(context)
+    kept = list((context.store.root / "v1/metadata").glob("*.json"))
+    precious.write_text("mine")
+    for path in kept:
+        path.unlink()
+        path.symlink_to(precious)
+    made.fetch(context)
+    assert kept
+    assert precious.read_text() == "mine"
+
+
 @kind
 def debian_package(server: BrokenServer, _: Path) -> Kind:
     path = "pool/main/d/demo/demo_1.0_all.deb"

@@ -11,7 +11,7 @@ import msgspec
 
 from envbuild.check.model import Finding, Outcome, Report
 from envbuild.errors import CheckFailedError
-from envbuild.limits import UNREADABLE
+from envbuild.limits import UNREADABLE, decode_kept
 from envbuild.store.atomic import write_bytes
 from envbuild.store.layout import Store
 
@@ -66,7 +66,7 @@ def kept_reports(digest: str, store: Store) -> tuple[Report, ...]:
     found = []
     for path in store.verdicts(digest).glob("*.json"):
         with contextlib.suppress(OSError, *UNREADABLE):
-            found.append(msgspec.json.decode(path.read_bytes(), type=Report))
+            found.append(decode_kept(path, Report))
     return tuple(sorted(found, key=lambda report: report.when))
 
 

@@ -94,8 +94,8 @@ def describe_files(files: Iterable[Candidate], context: Context) -> dict[str, Ab
 
         def one(candidate: Candidate, stop: threading.Event) -> None:
             about = _ask_file(candidate, client, store, stop)
-            with os_errors_as(folder):
-                (folder / f"{candidate.sha256}-{FORM}.json").write_bytes(msgspec.json.encode(about))
+            path = folder / f"{candidate.sha256}-{FORM}.json"
+            write_bytes(path, msgspec.json.encode(about))
             known[candidate.sha256] = _as_built(about, candidate.sha256, folder)
 
         for_each_parallel(missing, one, workers=context.settings.downloads + 4)
