@@ -16,7 +16,7 @@ failed, not the command."""
 
 
 class EnvbuildError(Exception):
-    """Root of all errors that are told to the user without a traceback.
+    """Root of all errors that the user sees without a traceback.
 
     ``where`` names the value at fault (file, line, key); ``hint`` is the next step, one line or
     several.

@@ -16,7 +16,7 @@ PROGRESS = re.compile(
     r"^(?:INFO: .*|WARNING: (?:While bind mounting|Overriding HOME environment) .*|\+ set -\w+)\n",
     re.MULTILINE,
 )
-"""Lines that the runtime prints in every build: the reason of a failure is none of them."""
+"""Lines that the runtime prints in every build: none of them is the reason of a failure."""
 
 
 def find_known(text: str) -> RuntimeFailure | None:

@@ -190,7 +190,7 @@ def network_namespaces_work() -> bool:
 
 
 def free_bytes(folder: Path) -> int:
-    """Return the bytes that may be written there: no end where the file system tells no size."""
+    """Return the bytes that may be written there: infinite where no size is reported."""
     found = shutil.disk_usage(folder)
     return found.free if found.total else sys.maxsize
 

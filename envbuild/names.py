@@ -91,7 +91,7 @@ class BaseKind:
 
     ``agent`` is the word behind "Bootstrap:" in a definition that starts from it.  ``in_registry``
     kinds are written NAME://IMAGE, ``in_file`` ones NAME:PATH.  ``is_sif`` holds one file system,
-    the others layers.  ``dockerfile`` tells that a Dockerfile can start from it.
+    the others layers.  ``dockerfile`` says that a Dockerfile can start from it.
     """
 
     name: str

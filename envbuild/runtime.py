@@ -90,7 +90,7 @@ class Runtime:
     """An Apptainer or Singularity and how to call it here; it builds commands, and starts nothing.
 
     ``flags`` are what every ``exec`` needs on this host; ``environment`` is that of its processes.
-    ``offline`` tells that a run can be kept from the network; ``cage`` is where root runs foreign
+    ``offline`` says that a run can be kept from the network; ``cage`` is where root runs foreign
     code, ``build_cage`` where anybody builds from a definition (``with_build_cage``).  ``overlays``
     are squashfs files that every ``exec`` lays over its image, read-only.
     """

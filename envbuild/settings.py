@@ -34,8 +34,8 @@ class Settings:
     ``licenses_denied`` are patterns of licences that no conda package may have;
     ``debian_mirror`` and ``ubuntu_mirror`` are URLs (None: ask apt); ``certificates``
     is a CA bundle (None: the system's); ``environment`` is the process environment that
-    children get; ``origin`` tells where each value came from; ``config`` is the user's settings
-    file, whether it exists or not; ``host_builds`` tells that the user lets source archives of an
+    children get; ``origin`` says where each value came from; ``config`` is the user's settings
+    file, whether it exists or not; ``host_builds`` says that the user lets source archives of an
     index run on this machine, which no variable and no file says for him; ``caches`` is the folder
     in which programs inside images keep downloads and compiled code (None: nowhere).
     """
@@ -63,6 +63,11 @@ class Settings:
     config: Path = Path("/nonexistent/config.toml")
     host_builds: bool = False
     caches: Path | None = None
+
+    @property
+    def data_home(self) -> Path:
+        """The folder for this user's data, as the XDG Base Directory Specification has it."""
+        return Path(self.environment.get("XDG_DATA_HOME") or self.home / ".local/share")
 
     @property
     def state(self) -> Path:

@@ -23,7 +23,7 @@ class CatalogueEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One base to choose: an image, or a bootstrap with a framework made from wheels.
 
     ``reference`` is what a recipe writes as image or bootstrap, ``requirement`` what a bootstrap's
-    recipe writes as framework; ``build`` tells for which GPUs the framework has code, None where
+    recipe writes as framework; ``build`` says for which GPUs the framework has code, None where
     only its CUDA is known.
     """
 

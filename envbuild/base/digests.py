@@ -21,7 +21,7 @@ from envbuild.store.sealed import hash_file
 Advance = Callable[[int], None] | None
 
 
-class DigestNote(msgspec.Struct, frozen=True):
+class _DigestNote(msgspec.Struct, frozen=True):
     """The image digest of a file, with its size, times (ns) and number on its disk.
 
     ``changed`` is the time that no program can set back (st_ctime), which a renaming or signing
@@ -58,7 +58,7 @@ def known_sha256(file: Path, store: Store, advance: Advance = None) -> str:
 def _known_or_fresh(file: Path, store: Store, kind: str, compute: Callable[[Path], str]) -> str:
     found = file.stat()
     with contextlib.suppress(OSError, *UNREADABLE):
-        note = decode_kept(_note_path(file, store, kind), DigestNote)
+        note = decode_kept(_note_path(file, store, kind), _DigestNote)
         if (note.size, note.time, note.inode, note.changed) == _file_state(found):
             return note.digest
     return _compute(file, store, kind, compute)
@@ -89,7 +89,7 @@ def _write_note(path: Path, digest: str, found: os.stat_result) -> None:
     write_bytes(
         path,
         msgspec.json.encode(
-            DigestNote(digest=digest, size=size, time=time, inode=inode, changed=changed)
+            _DigestNote(digest=digest, size=size, time=time, inode=inode, changed=changed)
         ),
     )
 

@@ -109,7 +109,7 @@ class BaseFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What an image holds, read out of it once per digest.
 
     Only ``image``, ``python``, ``machine``, ``glibc`` and ``dists`` are needed to resolve against
-    it.  ``python`` is "" where it holds none; ``off_path`` tells that its Python is on no PATH.  ``created`` is an ISO date; ``size`` is in bytes; ``cuda``, ``cudnn``, ``nccl`` are
+    it.  ``python`` is "" where it holds none; ``off_path`` says that its Python is on no PATH.  ``created`` is an ISO date; ``size`` is in bytes; ``cuda``, ``cudnn``, ``nccl`` are
     versions, ``framework`` is "name version"; ``built_for`` are the versions that the framework
     itself says it was built for ("cuda", "cudnn"); ``stubs`` are paths of libcuda stub libraries;
     ``constraints`` is the text of the image's pip constraint files.  ``conda_prefix`` is the conda

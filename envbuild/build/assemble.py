@@ -150,12 +150,13 @@ class _Assembly:
         whole = [part for part in plan.parts if part.kind in ("conda", "wheel", "files")]
         for line in find_overlaps((part.subject, made[part.key]) for part in whole):
             self.report.say(line)
-        parts = [(planned.layer, made[planned.key]) for planned in plan.parts]
-        grouped = {name: tuple(part for layer, part in parts if layer == name) for name in LAYERS}
-        return Assembled(
-            layers=tuple(Layer(name=name, parts=own) for name, own in grouped.items() if own),
-            wheels=tuple(wheel.kept for wheel in wheels.values()),
-        )
+        layers = []
+        for name in LAYERS:
+            parts = tuple(made[planned.key] for planned in plan.parts if planned.layer == name)
+            if parts:
+                layers.append(Layer(name=name, parts=parts))
+        kept = tuple(wheel.kept for wheel in wheels.values())
+        return Assembled(layers=tuple(layers), wheels=kept)
 
     def _base_and_plan(self) -> tuple[BaseParts, Scheme, AssemblyPlan]:
         """Return the base with its Debian packages, and the plan on it.

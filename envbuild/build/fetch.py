@@ -16,7 +16,7 @@ from envbuild.base.debian.package_set import Bootstrap
 from envbuild.build.model import BuildSpec
 from envbuild.context import Context
 from envbuild.errors import HostError, IntegrityError
-from envbuild.lock.model import Lock
+from envbuild.lock.model import Lock, LockedFiles, PythonPackage
 from envbuild.net.fetch import Artifact, fetch_artifacts, missing_artifacts
 from envbuild.net.partial import is_complete
 from envbuild.store.layout import Store
@@ -66,13 +66,13 @@ def fetch_files(lock: Lock, context: Context, wanted: tuple[Artifact, ...] | Non
     Raises HostError for files of the project that it lacks: only verbs that know the project can
     pack them again.
     """
-    own = [(p.source, p.sha256, p.size) for p in lock.python if p.source is not None]
-    for name, sha256, size in (*own, *((f.source, f.sha256, f.size) for f in lock.files)):
-        if not is_complete(context.store.artifact(sha256), size):
+    own: list[PythonPackage | LockedFiles] = []
+    own += [package for package in lock.python if package.source is not None]
+    for item in (*own, *lock.files):
+        if not is_complete(context.store.artifact(item.sha256), item.size):
+            what = f"the store lacks the project's own {item.source}"
             hint = f"run in its project: envbuild make {lock.name}"
-            raise HostError(
-                f"the store lacks the project's own {name}", where=sha256[:12], hint=hint
-            )
+            raise HostError(what, where=item.sha256[:12], hint=hint)
     wanted = wanted_files(lock) if wanted is None else wanted
     todo = missing_artifacts(wanted, context.store)
     if not todo:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +32,7 @@ from envbuild.context import Context
 from envbuild.formats.file_tree import Tree, TreeEntry, TreeMerger, merge_parts
 from envbuild.formats.oci_layer import WHITEOUT
 from envbuild.formats.sif_reader import OVERLAY
-from envbuild.formats.squashfs.reader import SquashImage
+from envbuild.formats.squashfs.reader import SquashImage, open_partition
 from envbuild.formats.squashfs.writer import write_squashfs
 from envbuild.host import count_processors
 from envbuild.lock.model import Lock
@@ -213,7 +213,7 @@ def _image_tree(image: Path, stack: ExitStack) -> tuple[Tree, list[SquashImage]]
     """Return all names of an image, and the open file systems that their numbers mean."""
     merger, images = TreeMerger(), []
     for item in root_partitions(image):
-        system = stack.enter_context(closing(SquashImage(image, item.offset, item.size)))
+        system = stack.enter_context(open_partition(image, item))
         images.append(system)
         entries = {entry.path: entry for entry in system.entries()}
         merger.add(layer_of(system, entries, overlay=item.partition == OVERLAY))

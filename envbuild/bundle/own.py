@@ -133,15 +133,15 @@ def _resolved(index: str, context: Context) -> list[tuple[str, str, Marker | Non
     """Return name, version and condition of what envbuild needs on all its Pythons: installed versions where it can."""
     listed = metadata.distribution(NAME).requires or ()
     own = [text for text in listed if _holds(Requirement(text), frozenset())]
+    pins = [f"{name}=={version}" for name, version in needed().items()]
+    here = f"python_version == '{_this_python()}'"
     with context.store.outside(context.settings.tmpdir) as place:
-        here, installed = _this_python(), needed()
-        pins = "".join(f"{name}=={version}\n" for name, version in installed.items())
         with os_errors_as(place):
             (place / "needed.in").write_text("\n".join(own), "utf-8")
-            held = pins.replace("\n", f" ; python_version == '{here}'\n")
+            held = "".join(f"{pin} ; {here}\n" for pin in pins)
             (place / "installed.txt").write_text(held, "utf-8")
             # what uv finds in its output file, it prefers
-            (place / "needed.txt").write_text(pins, "utf-8")
+            (place / "needed.txt").write_text("".join(f"{pin}\n" for pin in pins), "utf-8")
         argv = (
             uv_program(context.settings), "pip", "compile", "--quiet", "--universal", "--no-header", "--no-annotate",
             "--no-config", "--python", sys.executable, "--python-version", PYTHONS[0],
@@ -149,19 +149,20 @@ def _resolved(index: str, context: Context) -> list[tuple[str, str, Marker | Non
         )  # fmt: skip
         # the address goes by the environment: it may hold a password
         env = uv_environment(context.settings) | {"UV_DEFAULT_INDEX": index}
-        result = context.runner(
-            Command(argv=argv, env=env, cwd=place, timeout=UV_SECONDS), check=False
-        )
+        command = Command(argv=argv, env=env, cwd=place, timeout=UV_SECONDS)
+        result = context.runner(command, check=False)
         if result.code:
             failure = translate_failure(result.stderr)
             kind = NetworkError if isinstance(failure, NetworkError) else HostError
             raise kind(f"what envbuild needs could not be resolved: {failure}", hint=WITHOUT)
         lines = (place / "needed.txt").read_text("utf-8").splitlines()
-    found = [Requirement(line) for line in lines if line and not line.startswith("#")]
-    return [
-        (str(canonicalize_name(one.name)), str(one.specifier).removeprefix("=="), one.marker)
-        for one in found
-    ]
+    rows = []
+    for line in lines:
+        if line and not line.startswith("#"):
+            pin = Requirement(line)
+            version = str(pin.specifier).removeprefix("==")
+            rows.append((str(canonicalize_name(pin.name)), version, pin.marker))
+    return rows
 
 
 def _this_python() -> str:

@@ -113,19 +113,16 @@ def _contents(
     yield Content(path=f"{recipe.name}.def", use="plain", source=definition.encode())
     yield Content(path=f"recipes/{recipe.name}.toml", use="project", source=source.text.encode())
     if recipe.check.script:
-        script = source.path.parent / recipe.check.script
-        if not script.resolve().is_relative_to(source.path.parent.resolve()):
-            raise UsageError(
-                "[check] script lies outside the recipe's folder", where=recipe.check.script
-            )
+        folder, name = source.path.parent, recipe.check.script
+        script = folder / name
+        if not script.resolve().is_relative_to(folder.resolve()):
+            raise UsageError("[check] script lies outside the recipe's folder", where=name)
         with os_errors_as(script):
-            yield Content(
-                path=f"recipes/{recipe.check.script}", use="project", source=script.read_bytes()
-            )
-    name = source.lock.name.partition(".")[2]
-    yield Content(
-        path=f"lockfiles/{recipe.name}.{name}", use="project", source=write_lock(lock).encode()
-    )
+            data = script.read_bytes()
+        yield Content(path=f"recipes/{name}", use="project", source=data)
+    lock_name = f"{recipe.name}.{source.lock.name.partition('.')[2]}"
+    lock_text = write_lock(lock).encode()
+    yield Content(path=f"lockfiles/{lock_name}", use="project", source=lock_text)
     yield from _stored_contents(lock, context.store)
     yield from base
     for path in tool.wheels if tool else ():

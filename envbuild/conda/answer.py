@@ -23,7 +23,7 @@ from envbuild.settings import load_settings
 
 
 class KeptNotes(Silent):
-    """A reporter that keeps what is said."""
+    """A reporter that keeps its messages."""
 
     def __init__(self) -> None:
         self.messages: list[str] = []

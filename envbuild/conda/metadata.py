@@ -126,18 +126,18 @@ def _decode(held: Mapping[str, bytes], name: str, reader: msgspec.json.Decoder[K
 
 
 def _old_paths(held: Mapping[str, bytes]) -> tuple[CondaPath, ...]:
-    """Return the paths of a package of before paths.json (conda-build 2), which name no hashes."""
+    """Return the paths of a package older than paths.json (conda-build 2), which name no hashes."""
     if FILES not in held:
         raise IntegrityError(f"has neither {PATHS} nor {FILES}")
     prefixed: dict[str, tuple[str, Mode]] = {}
     for line in _lines_of(held.get(HAS_PREFIX, b""), HAS_PREFIX):
-        words = split_words(line)
-        if len(words) == 3 and words[1] in ("text", "binary"):
-            prefixed[words[2]] = (words[0], "binary" if words[1] == "binary" else "text")
-        elif len(words) == 1:
-            prefixed[words[0]] = (OLD_PLACEHOLDER, "text")
-        elif words:
-            raise IntegrityError(f"its {HAS_PREFIX} has the line {line[:200]!r}")
+        match split_words(line):
+            case [marker, "text" | "binary" as kind, path]:
+                prefixed[path] = (marker, kind)
+            case [path]:
+                prefixed[path] = (OLD_PLACEHOLDER, "text")
+            case [_, *_]:
+                raise IntegrityError(f"its {HAS_PREFIX} has the line {line[:200]!r}")
     found = []
     for name in _lines_of(held[FILES], FILES):
         placeholder, mode = prefixed.get(name, (None, None))

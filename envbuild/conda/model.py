@@ -11,7 +11,7 @@ from envbuild.names import Machine, Numbers, Texts
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GpuTarget:
-    """The nodes that an environment is meant for; None is not told.
+    """The nodes that an environment is meant for; None is unknown.
 
     ``driver`` is the NVIDIA driver of the oldest node ("550.54.14", or its branch "550"),
     ``capabilities`` are ten times the compute capabilities of the cards.

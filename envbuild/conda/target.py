@@ -33,7 +33,7 @@ def virtual_packages(request: CondaRequest) -> tuple[tuple[str, str, str], ...]:
 
 
 def cuda_of_target(target: GpuTarget) -> str | None:
-    """Return the CUDA version that a target's driver came with; None where no driver is told."""
+    """Return the CUDA version that a target's driver came with; None where no driver is named."""
     return cuda_of_driver(_whole_driver(target.driver)) if target.driver else None
 
 
@@ -47,16 +47,17 @@ def toolkit_ranges(target: GpuTarget) -> Pairs:
     cuda = cuda_of_target(target)
     if cuda is None or driver_too_old(target):
         return ()
-    driver, newest = numbers(_whole_driver(target.driver or "")), numbers(cuda)
+    driver = numbers(_whole_driver(target.driver or ""))
+    major, minor, *_ = numbers(cuda)
     found: list[tuple[Numbers, Numbers]] = []
     for family, oldest in load_cuda().families.items():
         if driver < numbers(oldest):
             continue
         since, until = _toolkits_of_cards(target.capabilities, int(family))
         found.append((since, until))
-        if newest[0] == int(family):
-            found.append((since, min((newest[0], newest[1] + 1), until)))
-    fitting = [pair for pair in dict.fromkeys(found) if pair[0] < pair[1]]
+        if major == int(family):
+            found.append((since, min((major, minor + 1), until)))
+    fitting = [(since, until) for since, until in dict.fromkeys(found) if since < until]
     return tuple((join_numbers(since), join_numbers(until)) for since, until in reversed(fitting))
 
 

@@ -165,7 +165,7 @@ def read_image(data: bytes, media_type: str, *, where: str, sif: bool = False) -
 
 
 def read_config(data: bytes, *, where: str) -> OciConfig:
-    """Read an image's configuration.  Raises IntegrityError for what is none."""
+    """Read an image's configuration.  Raises IntegrityError for anything else."""
     try:
         return msgspec.convert(_read_object(data, where), OciConfig)
     except msgspec.ValidationError as error:

@@ -68,6 +68,14 @@ def partition_object(
     return SifPart(data_type=PARTITION, name=name, write=write, extra=extra)
 
 
+def _uuid_of(identity: str) -> bytes:
+    """Return the UUID of an image: the same image has the same (RFC 9562, version 8)."""
+    unique = bytearray(hashlib.sha256(identity.encode()).digest()[:16])
+    unique[6] = unique[6] & 0x0F | 0x80  # the version
+    unique[8] = unique[8] & 0x3F | 0x80  # the variant
+    return bytes(unique)
+
+
 def write_sif(
     out: BinaryIO, parts: Sequence[SifPart], *, machine: str, epoch: int, identity: str
 ) -> None:
@@ -88,14 +96,10 @@ def write_sif(
         at = end
     # what a partition wrote last may be a hole
     out.truncate(at)
-    # a SIF has a UUID: the same image must have the same
-    unique = bytearray(hashlib.sha256(identity.encode()).digest()[:16])
-    # RFC 9562, version 8: by its own rule
-    unique[6], unique[8] = unique[6] & 0x0F | 0x80, unique[8] & 0x3F | 0x80
     out.seek(0)
     out.write(
         HEADER.pack(
-            LAUNCH, MAGIC, b"01", _architecture_code(machine), bytes(unique), epoch, epoch,
+            LAUNCH, MAGIC, b"01", _architecture_code(machine), _uuid_of(identity), epoch, epoch,
             DESCRIPTORS - len(parts), DESCRIPTORS, TABLE, DATA - TABLE, DATA, at - DATA,
         )
     )  # fmt: skip

@@ -36,7 +36,7 @@ STALL_SECONDS = 60.0
 STALL_BYTES = 64 * 1024
 """A connection that brings less than this in STALL_SECONDS is given up and opened again."""
 PROGRESS = 1024 * 1024
-"""Bytes that a broken connection must have brought for patience to start anew."""
+"""Bytes that a broken connection must have brought for failures to be counted from one again."""
 
 
 Until = tuple[threading.Event, float]

@@ -26,7 +26,7 @@ MOST_REPLACED = 1000
 class Partial:
     """What has arrived of one file: ``have`` bytes, hashed as they come.
 
-    ``continued`` tells that some of it was written by an earlier process or connection,
+    ``continued`` says that some of it was written by an earlier process or connection,
     ``restarts`` how often it was begun again.
     """
 

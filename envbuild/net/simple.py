@@ -170,7 +170,7 @@ def _fragment_hash(href: str) -> str | None:
 
 
 def _name_in(href: str) -> str:
-    """Return the file name at the end of an address, "" where it is none."""
+    """Return the file name at the end of an address, "" where it ends without one."""
     try:
         return unquote(urlsplit(href.strip()).path.rsplit("/", 1)[-1])
     except ValueError:

@@ -34,7 +34,7 @@ CONNECT_SECONDS = 15.0
 READ_SECONDS = 30.0
 """Longest silence on an open connection."""
 TRIES = 5
-"""Attempts without any progress before a passing failure is told."""
+"""Attempts without any progress before a passing failure is reported."""
 FIRST_PAUSE = 0.5
 """Seconds before the second attempt; each further pause is twice as long."""
 LONGEST_WAIT = 60.0
@@ -58,7 +58,7 @@ SERVER_HINT = (
 class PassingError(Exception):
     """A failure that may pass: ``reason``, ``wait`` in seconds, ``hint`` what to do.
 
-    ``progressed`` tells that bytes arrived, so that patience starts anew; ``kind`` is the error
+    ``progressed`` says that bytes arrived, so that patience starts anew; ``kind`` is the error
     once patience ends.
     """
 
@@ -209,7 +209,7 @@ def is_safe(url: httpx.URL) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether a host is this machine; a name that only begins like an address is none."""
+    """Tell whether a host is this machine; a name that only begins like an address is not."""
     try:
         return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -238,7 +238,7 @@ def open_response(
     headers: Mapping[str, str] | None = None,
     accept: Sequence[int] = (200,),
 ) -> Iterator[httpx.Response]:
-    """Send a request and lend its streamed answer, whose status is one of ``accept``.
+    """Send a request and yield its streamed answer, whose status is one of ``accept``.
 
     Raises PassingError for what may pass (broken connection, 429, 5xx), also while the answer is
     read; GoneError for 404 and 410; NetworkError for everything else.
@@ -309,7 +309,7 @@ def _retry_after(text: str) -> float | None:
 
 
 def _raise_plainly(error: Exception, url: str) -> None:
-    """Raise the error that tells a transport failure; what cannot pass is told at once."""
+    """Raise the error that tells a transport failure; what cannot pass is reported at once."""
     import httpx
 
     text = str(error).strip() or type(error).__name__

@@ -24,28 +24,28 @@ def drop_unused_blocks(
     Parts that are no layers of images stay as they are.
     """
     # wheels hold nothing that could be hidden: only parts of images are looked through
-    used: dict[int, tuple[set[Extent], set[int]]] = {
-        number: (set(), set()) for number, part in enumerate(kept) if part.part.layer
-    }
+    layers = [number for number, part in enumerate(kept) if part.part.layer]
+    extents: dict[int, set[Extent]] = {number: set() for number in layers}
+    fragments: dict[int, set[int]] = {number: set() for number in layers}
     for entry, number in tree.values():
-        if entry.kind == "f" and number in used:
-            extents, fragments = used[number]
-            if entry.blocks:
-                extents.add((entry.start, sum(size & ~STORED for size in entry.blocks)))
-            if entry.fragment != NO_FRAGMENT:
-                fragments.add(entry.fragment)
-    moves = {number: _CompactPart(kept[number], *used[number]) for number in used}
+        if entry.kind != "f" or number not in extents:
+            continue
+        if entry.blocks:
+            length = sum(size & ~STORED for size in entry.blocks)
+            extents[number].add((entry.start, length))
+        if entry.fragment != NO_FRAGMENT:
+            fragments[number].add(entry.fragment)
+    compact = {
+        number: _CompactPart(kept[number], extents[number], fragments[number]) for number in layers
+    }
     for path, (entry, number) in tree.items():
-        move = moves.get(number)
-        if move is not None and entry.kind == "f":
-            start = move.starts.get(entry.start, 0) if entry.blocks else 0
-            fragment = move.fragments.get(entry.fragment, NO_FRAGMENT)
+        part = compact.get(number)
+        if part is not None and entry.kind == "f":
+            start = part.starts.get(entry.start, 0) if entry.blocks else 0
+            fragment = part.fragments.get(entry.fragment, NO_FRAGMENT)
             tree[path] = structs.replace(entry, start=start, fragment=fragment), number
-    parts: list[tuple[Part, Copy]] = []
-    for number, part in enumerate(kept):
-        found = moves.get(number, part)
-        parts.append((found.part, found.copy))
-    return tree, parts
+    written = [compact.get(number, part) for number, part in enumerate(kept)]
+    return tree, [(part.part, part.copy) for part in written]
 
 
 class _CompactPart:

@@ -23,6 +23,8 @@ from envbuild.store.hashing import hash_bytes
 
 IN_FLIGHT = 48
 """Blocks read ahead of the one being written."""
+PlaceNote = Callable[[int, int], None]
+"""What is called with the place and the packed size of a block once it is written."""
 
 Content = tuple[TreeEntry, BinaryIO | bytes | None]
 """An entry, and for files what is in it."""
@@ -51,8 +53,10 @@ class PartWriter:
         self._out, self._codec, self._pool = out, codec, pool
         self._written = 0
         self._digest = hashlib.sha256()
-        self._waiting: deque[tuple[Future[tuple[bytes, int]], Callable[[int, int], None]]] = deque()
+        self._waiting: deque[tuple[Future[tuple[bytes, int]], PlaceNote]] = deque()
+        # fragments: blocks that many small files share (squashfs.rst), by place and packed size
         self._fragments: list[tuple[int, int]] = []
+        # the content of the next fragment, and where small files lie, by their sha256
         self._small = bytearray()
         self._known: dict[str, FilePlace] = {}
         self._entries: dict[str, tuple[TreeEntry, FilePlace | None]] = {}
@@ -60,9 +64,9 @@ class PartWriter:
         self._folders = {""}
 
     def limit(self, size: int) -> None:
-        """Hold what is added to what a file of so many bytes can honestly hold.
+        """Refuse more names than an honest archive of so many bytes can hold.
 
-        Folders that nobody lists count.
+        Folders count too that the archive does not list itself.
         """
         self._room = Room(limits.most_names(size), "its names take")
 
@@ -86,12 +90,8 @@ class PartWriter:
 
     def _count(self, entry: TreeEntry, room: Room) -> None:
         """Take the entry's names out of the room, and those of new folders above it."""
-        room.take(
-            limits.ENTRY
-            + len(entry.path)
-            + len(entry.target)
-            + sum(len(value) for _, value in entry.xattrs)
-        )
+        attributes = sum(len(value) for _, value in entry.xattrs)
+        room.take(limits.ENTRY + len(entry.path) + len(entry.target) + attributes)
         folder = entry.path.rpartition("/")[0]
         while folder not in self._folders:
             room.take(limits.ENTRY + len(folder))
@@ -101,13 +101,13 @@ class PartWriter:
     def add_link(self, path: str, target: str) -> bool:
         """Add another name of an entry that was added before; return whether there is one."""
         require_path(path)
-        known = self._entries.get(target)
-        if known is None:
+        if target not in self._entries:
             return False
-        entry = structs.replace(known[0], path=path)
+        known, place = self._entries[target]
+        entry = structs.replace(known, path=path)
         if self._room is not None:
             self._count(entry, self._room)
-        self._entries[path] = (entry, known[1])
+        self._entries[path] = (entry, place)
         return True
 
     def add_all(self, contents: Iterable[Content]) -> None:
@@ -120,9 +120,10 @@ class PartWriter:
         self._flush_fragment()
         while self._waiting:
             self._write_one()
+        entries = [self._entries[path] for path in sorted(self._entries)]
         return Part(
             key=key,
-            entries=tuple(_entry_at(*self._entries[path]) for path in sorted(self._entries)),
+            entries=tuple(_entry_at(entry, place) for entry, place in entries),
             fragments=tuple(self._fragments),
             size=self._written,
             sha256=self._digest.hexdigest(),
@@ -154,15 +155,19 @@ class PartWriter:
         return place
 
     def _flush_fragment(self) -> None:
-        if self._small:
-            number = len(self._fragments)
-            self._fragments.append((0, 0))
-            self._submit(
-                bytes(self._small), lambda at, size: self._fragments.__setitem__(number, (at, size))
-            )
-            self._small.clear()
+        if not self._small:
+            return
+        number = len(self._fragments)
+        # its place is known once it is written
+        self._fragments.append((0, 0))
 
-    def _submit(self, block: bytes, note: Callable[[int, int], None]) -> None:
+        def note(at: int, size: int) -> None:
+            self._fragments[number] = (at, size)
+
+        self._submit(bytes(self._small), note)
+        self._small.clear()
+
+    def _submit(self, block: bytes, note: PlaceNote) -> None:
         self._waiting.append((self._pool.submit(self._codec.pack, block), note))
         # written in the order of reading, whichever thread is done first:
         # the same bytes on any machine

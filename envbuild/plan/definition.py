@@ -74,7 +74,7 @@ def plan_dockerfile(recipe: Recipe, lock: Lock) -> Definition:
 
 
 def is_before_cuda_key(base: LockedBase) -> bool:
-    """Tell whether a base is an image with CUDA of before NVIDIA's new key for package lists."""
+    """Tell whether a base has a CUDA older than NVIDIA's new key for package lists."""
     return (
         not parse_reference(base.reference).kind.is_bootstrap
         and base.cuda is not None

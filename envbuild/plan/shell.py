@@ -250,7 +250,7 @@ def install_python(python: str, *, break_system: bool, compiles: bool) -> Texts:
 
 
 def compile_by_time(python: str, epoch: int) -> Texts:
-    """Return %post lines that make bytecode with a Python of before 3.7, which has no hashes in it.
+    """Return %post lines that make bytecode with a Python older than 3.7, without hashes in it.
 
     Such bytecode counts as long as its source keeps its time, so times that packing would clamp to
     ``epoch`` (seconds) are set before.
@@ -281,7 +281,7 @@ def remove_debian(packages: Iterable[DebianPackage]) -> Texts:
 
 
 def switch_off_cuda_sources() -> Texts:
-    """Return %post lines that let apt update its lists in images of before NVIDIA's new key.
+    """Return %post lines that let apt update its lists in images older than NVIDIA's new key.
 
     Since 2022-04-28 the lists are signed by a key that those images do not have
     (NVIDIA/nvidia-docker#1631).

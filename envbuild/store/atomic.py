@@ -10,6 +10,7 @@ import re
 import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
@@ -39,6 +40,11 @@ def os_errors_as(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise error_of_os(error, path) from error
+
+
+def is_older(path: Path, seconds: float) -> bool:
+    """Tell whether a file was last changed so long ago.  Raises OSError where it is gone."""
+    return time.time() - path.stat().st_mtime > seconds
 
 
 def size_of(path: Path) -> int:

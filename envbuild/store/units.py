@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
@@ -20,6 +20,12 @@ def human_bytes(count: int) -> str:
 def count_noun(count: int, noun: str, plural: str = "") -> str:
     """Return "1 package", "2 packages"; ``plural`` is for nouns that do not just take an s."""
     return f"{count} {noun if count == 1 else plural or noun + 's'}"
+
+
+def listing(names: Sequence[str], limit: int = 5) -> str:
+    """Write a few names, and how many more there are."""
+    shown = ", ".join(names[:limit])
+    return f"{shown} and {len(names) - limit} more" if len(names) > limit else shown
 
 
 def join_numbers(version: Iterable[int]) -> str:

@@ -71,7 +71,7 @@ PROBE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RegistryServer:
+class _RegistryServer:
     """One server of a repository: its URL, the path there, and a client with credentials."""
 
     url: str
@@ -99,7 +99,7 @@ def resolve_image(name: ImageName, platform: str, context: Context) -> OciImage:
 def resolve_sif(name: ImageName, context: Context) -> OciImage:
     """Return the SIF of a name as of now; its manifest is stored.  Raises as resolve_image."""
 
-    def ask(place: RegistryServer) -> OciImage:
+    def ask(place: _RegistryServer) -> OciImage:
         data, kind = _read_manifest(place, name, name.reference)
         image = read_image(data, kind, where=name.short, sif=True)
         write_bytes(context.store.artifact(image.digest), data, mode=0o444)
@@ -128,7 +128,7 @@ def download_layers(name: ImageName, image: OciImage, context: Context) -> None:
     if not todo:
         return
 
-    def download_missing(place: RegistryServer) -> None:
+    def download_missing(place: _RegistryServer) -> None:
         with context.report.transfer(
             f"pull {name.short}", files=len(todo), size=sum(b.size for b in todo)
         ) as transfer:
@@ -157,7 +157,7 @@ def download_layers(name: ImageName, image: OciImage, context: Context) -> None:
     _try_servers(name, download_missing, context)
 
 
-def _try_servers(name: ImageName, action: Callable[[RegistryServer], T], context: Context) -> T:
+def _try_servers(name: ImageName, action: Callable[[_RegistryServer], T], context: Context) -> T:
     """Act at the first server that answers: mirrors in order, then the registry."""
     places = list(_server_urls(name, context.settings))
     for number, (url, repository) in enumerate(places, 1):
@@ -213,7 +213,7 @@ def _speaks_http(host: str, settings: Settings) -> bool:
 
 
 @contextmanager
-def _open_server(url: str, repository: str, context: Context) -> Iterator[RegistryServer]:
+def _open_server(url: str, repository: str, context: Context) -> Iterator[_RegistryServer]:
     from envbuild.base.oci.auth import (
         RegistryAuth,  # late: it needs httpx, facts that are kept do not
     )
@@ -225,10 +225,10 @@ def _open_server(url: str, repository: str, context: Context) -> Iterator[Regist
         scope = f"repository:{repository}:pull"
         auth = RegistryAuth(tokens, find_credentials(asked, context), scope)
         client.auth = auth
-        yield RegistryServer(url=url, repository=repository, client=client, auth=auth)
+        yield _RegistryServer(url=url, repository=repository, client=client, auth=auth)
 
 
-def _resolve_at(name: ImageName, platform: str, place: RegistryServer, store: Store) -> OciImage:
+def _resolve_at(name: ImageName, platform: str, place: _RegistryServer, store: Store) -> OciImage:
     data, kind = _read_manifest(place, name, name.reference)
     document = read_document(data, kind, where=str(name.short))
     if isinstance(document, Index):
@@ -250,7 +250,7 @@ def _resolve_at(name: ImageName, platform: str, place: RegistryServer, store: St
     return image
 
 
-def _read_manifest(place: RegistryServer, name: ImageName, reference: str) -> tuple[bytes, str]:
+def _read_manifest(place: _RegistryServer, name: ImageName, reference: str) -> tuple[bytes, str]:
     """Return a manifest's bytes, checked against the digest asked for or announced."""
     url = place.address("manifests", reference)
     try:
@@ -272,7 +272,9 @@ def _require_digest(digest: str, data: bytes, name: ImageName) -> None:
         )
 
 
-def _get_bounded(place: RegistryServer, url: str, *, accept: str = "*/*") -> tuple[bytes, str, str]:
+def _get_bounded(
+    place: _RegistryServer, url: str, *, accept: str = "*/*"
+) -> tuple[bytes, str, str]:
     """Return an answer's bytes, its kind, and the digest that the server names ("" for none)."""
 
     def once() -> tuple[bytes, str, str]:
@@ -286,7 +288,7 @@ def _get_bounded(place: RegistryServer, url: str, *, accept: str = "*/*") -> tup
     return with_retries(once, url=url)
 
 
-def _unknown_image(place: RegistryServer, name: ImageName, reference: str) -> GoneError:
+def _unknown_image(place: _RegistryServer, name: ImageName, reference: str) -> GoneError:
     """Tell an unknown tag with the tags that are nearest, an unknown repository as such."""
     try:
         tags = _list_tags(place)
@@ -310,7 +312,7 @@ def _unknown_image(place: RegistryServer, name: ImageName, reference: str) -> Go
     )
 
 
-def _list_tags(place: RegistryServer) -> Texts:
+def _list_tags(place: _RegistryServer) -> Texts:
     """List a repository's tags, over as many pages as it takes."""
     found: list[str] = []
     url: str | None = place.address("tags", "list") + "?n=1000"
@@ -334,7 +336,7 @@ def _list_tags(place: RegistryServer) -> Texts:
     return tuple(found)
 
 
-def _registry_error(error: NetworkError, place: RegistryServer, name: ImageName) -> NetworkError:
+def _registry_error(error: NetworkError, place: _RegistryServer, name: ImageName) -> NetworkError:
     """Say of a refusal what a person can do about it."""
     host = place.url.partition("://")[2]
     if place.auth.refused is not None:

@@ -28,12 +28,17 @@ def requires_of_egg(text):
         section = re.match(r"^\[([^:\]]*)(?::(.*))?\]$", line)
         if section:
             extra, marker = section.group(1), section.group(2)
-            conditions = (["(" + marker + ")"] if marker else []) + (
-                ['extra == "%s"' % extra] if extra else []
-            )
+            conditions = []
+            if marker:
+                conditions.append("(" + marker + ")")
+            if extra:
+                conditions.append('extra == "%s"' % extra)
             suffix = "; " + " and ".join(conditions) if conditions else ""
+        elif suffix and "@" in line:
+            # an address ends at a space
+            found.append(line + " " + suffix)
         else:
-            found.append(line + ((" " + suffix) if suffix and "@" in line else suffix))
+            found.append(line + suffix)
     return found
 
 
@@ -88,15 +93,15 @@ def read_dist(files, folder, entry):
         modules = sorted(set(top_level.split()))
     else:
         modules = modules_of_record((record or b"").decode("utf-8", "replace"))
-    requires_python = message.get("Requires-Python")
-    if requires_python is not None:
-        requires_python = str(requires_python).strip()
+    python = message.get("Requires-Python")
+    if python is not None:
+        python = str(python).strip()
     installer = read_text(files, os.path.join(info, "INSTALLER")) or ""
     return {
         "name": name,
         "version": version,
         "requires": requires,
-        "requires_python": requires_python,
+        "requires_python": python,
         "location": folder,
         "record": None if record is None else hashlib.sha256(record).hexdigest(),
         "installer": installer.strip() or None,
@@ -124,9 +129,8 @@ def read_dists(files, path):
             dists.sort(key=lambda dist: ("no METADATA" in dist["notes"], dist["record"] is None))
             chosen, others = dists[0], dists[1:]
             for other in others:
-                chosen["notes"].append(
-                    "also %s in the same folder" % (other["version"] or "one without version")
-                )
+                version = other["version"] or "one without version"
+                chosen["notes"].append("also %s in the same folder" % version)
             if key in found:
                 found[key]["notes"].append("hides %s in %s" % (chosen["version"], folder))
             else:

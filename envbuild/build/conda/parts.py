@@ -61,7 +61,7 @@ class CondaParts:
     kept: tuple[CachedPart, ...] = ()
 
     def and_also(self, planned: PlannedPart, kept: CachedPart) -> CondaParts:
-        """Return them with one part more on top."""
+        """Return them with one more part on top."""
         return CondaParts(planned=(*self.planned, planned), kept=(*self.kept, kept))
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import closing
 from itertools import zip_longest
 from pathlib import Path
 
 from envbuild.formats.file_tree import TreeEntry, compare_trees
 from envbuild.formats.sif_reader import PARTITION, SifObject, read_chunks, read_sif
 from envbuild.formats.squashfs.hashes import read_tree
-from envbuild.formats.squashfs.reader import SquashImage
+from envbuild.formats.squashfs.reader import open_partition
 from envbuild.host import count_processors
 
 SHOWN = 12
@@ -51,7 +50,7 @@ def _object_title(item: SifObject) -> str:
 
 
 def _read_partition(path: Path, item: SifObject, pool: Executor) -> dict[str, TreeEntry]:
-    with closing(SquashImage(path, item.offset, item.size)) as image:
+    with open_partition(path, item) as image:
         return read_tree(image, pool)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO
 
@@ -31,7 +31,7 @@ from envbuild.formats.sif_writer import (
     write_sif,
 )
 from envbuild.formats.squashfs.hashes import read_tree
-from envbuild.formats.squashfs.reader import SquashImage
+from envbuild.formats.squashfs.reader import open_partition
 from envbuild.formats.squashfs.writer import Copy, write_squashfs
 from envbuild.host import count_processors
 from envbuild.progress import Stage
@@ -56,7 +56,7 @@ def flatten_image(source: Path, target: Path, stage: Stage) -> str:
     with ExitStack() as stack, ThreadPoolExecutor(count_processors(), "hash") as pool:
         layers = []
         for item in root_partitions(source):
-            image = stack.enter_context(closing(SquashImage(source, item.offset, item.size)))
+            image = stack.enter_context(open_partition(source, item))
             part = layer_of(image, read_tree(image, pool, stage), overlay=item.partition == OVERLAY)
             layers.append((part, _partition_copy(source, item)))
             compressor = image.compressor
@@ -83,7 +83,7 @@ def flatten_image(source: Path, target: Path, stage: Stage) -> str:
 
 def _partition_copy(source: Path, item: SifObject) -> Copy:
     def copy(target: int, at: int) -> None:
-        with closing(SquashImage(source, item.offset, item.size)) as image:
+        with open_partition(source, item) as image:
             copy_into(source, target, at, image.data_end, offset=item.offset)
 
     return copy

@@ -104,9 +104,8 @@ def compare_images(first: Path, order: BuildSpec, second: Path, clean: Context) 
     """
     before, after = image_digest(first), image_digest(second)
     if before == after:
-        tree = _tree_of_record(order, clean.store) or tree_digest(
-            image_tree(second, clean).values()
-        )
+        tree = _tree_of_record(order, clean.store)
+        tree = tree or tree_digest(image_tree(second, clean).values())
         return _make_comparison(order, "bytes", (before, after), (tree, tree))
     old, new = image_tree(first, clean), image_tree(second, clean)
     trees = tree_digest(old.values()), tree_digest(new.values())

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -35,7 +34,7 @@ from envbuild.formats.oci_layer import WHITEOUT
 from envbuild.formats.sif_frame import frame_digest, strange_frame
 from envbuild.formats.sif_reader import OVERLAY, SifObject, image_digest, read_sif
 from envbuild.formats.squashfs.hashes import read_tree
-from envbuild.formats.squashfs.reader import SquashImage
+from envbuild.formats.squashfs.reader import SquashImage, open_partition
 from envbuild.host import count_processors
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock
@@ -197,7 +196,7 @@ def image_tree(path: Path, context: Context) -> dict[str, TreeEntry]:
         context.report.stage(f"read {path.name}") as stage,
     ):
         for item in root_partitions(path):
-            with closing(SquashImage(path, item.offset, item.size)) as image:
+            with open_partition(path, item) as image:
                 tree = read_tree(image, pool, stage)
                 layers.append(layer_of(image, tree, overlay=item.partition == OVERLAY))
     return {name: entry for name, (entry, _) in merge_parts(layers).items()}

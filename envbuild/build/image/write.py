@@ -47,9 +47,10 @@ def write_image(
     The same order and layers give the same bytes. They are not on the disk for sure before the file
     is synced.
     """
-    lock = order.lock
+    lock, compressor = order.lock, order.codec.compressor
+    is_layered = MODES[order.mode].is_layered
     kept = list(chain.from_iterable(layer.parts for layer in layers))
-    groups = [layer.parts for layer in layers] if MODES[order.mode].is_layered else [kept]
+    groups = [layer.parts for layer in layers] if is_layered else [kept]
     # what is there after each layer: the tree of a layered image's partition is what changed since
     # the one below
     merger, trees = TreeMerger(), []
@@ -60,7 +61,6 @@ def write_image(
     tree = trees[-1]
     digest = tree_digest(entry for entry, _ in tree.values())
     # the object that "inspect" reads has to say what the files inside say
-    compressor, is_layered = order.codec.compressor, MODES[order.mode].is_layered
     held = _read_runtime_files(tree, kept, compressor)
     written = _layer_trees(layers, trees) if is_layered else [drop_unused_blocks(tree, kept)]
     # as much again is read for the image's digest
@@ -112,6 +112,15 @@ Written = tuple[Tree, list[tuple[Part, Copy]]]
 """What a partition is written from."""
 
 
+def _hide_gone(own: Tree, below: Tree, upto: Tree) -> None:
+    """Mark names that were there below and are gone now: only a mark hides them from overlayfs."""
+    for path in below.keys() - upto.keys():
+        folder = upto.get(path.rpartition("/")[0])
+        # where the folder itself is gone, its own mark hides all that is below
+        if folder is not None and folder[0].kind == "d":
+            own[path] = (TreeEntry(path, "c", 0), 0)
+
+
 def _layer_trees(layers: Sequence[Layer], trees: Sequence[Tree]) -> list[Written]:
     """Return a tree for each layer with what writes its parts.
 
@@ -125,15 +134,11 @@ def _layer_trees(layers: Sequence[Layer], trees: Sequence[Tree]) -> list[Written
     first, whole = 0, trees[-1]
     for number, (layer, upto) in enumerate(zip(layers, trees, strict=True)):
         # parts are numbered through all layers: those from "first" on are this layer's own
-        own: Tree = {
-            path: (entry, at - first) for path, (entry, at) in upto.items() if at >= first and path
-        }
-        # names that were there below and are gone now: only a mark hides them from overlayfs
-        for path in below.keys() - upto.keys():
-            folder = upto.get(path.rpartition("/")[0])
-            # where the folder itself is gone, its own mark hides all that is below
-            if folder is not None and folder[0].kind == "d":
-                own[path] = (TreeEntry(path, "c", 0), 0)
+        own: Tree = {}
+        for path, (entry, part_number) in upto.items():
+            if path and part_number >= first:
+                own[path] = (entry, part_number - first)
+        _hide_gone(own, below, upto)
         extra, content = guard_part(keys[1:]) if number == 0 else mark_part(keys[number])
         for entry in extra.entries:
             own[entry.path] = (entry, len(layer.parts))

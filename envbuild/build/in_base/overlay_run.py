@@ -117,7 +117,7 @@ def debian_install_script(
 def post_script(lines: Sequence[str], *, old_cuda: bool) -> OverlayScript:
     """Return the lines of [system] post, as the definition runs them.
 
-    Last, and without a network where that can be. ``old_cuda`` tells that the base is older than
+    Last, and without a network where that can be. ``old_cuda`` says that the base is older than
     the key of its CUDA package source, which is switched off before.
     """
     own = shell.write_heredoc("$offline /bin/sh -eu", "RECIPE", lines) if lines else ()

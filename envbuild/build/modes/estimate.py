@@ -83,15 +83,22 @@ def check_space(
         free = free_bytes(members[0][0])
         _require_room(members, free, f"{human_bytes(free)} are free")
     for members in systems.values():
-        counted: dict[str, tuple[Quota, list[Need]]] = {}
-        for need in (member for member in members if member[1]):
-            for quota in quotas(need[0]):
-                counted.setdefault(quota.owner, (quota, []))[1].append(need)
-        for quota, counting in counted.values():
-            limit = quota.hard or quota.limit
-            if limit is not None and quota.room is not None:
-                room = f"{human_bytes(quota.room)} are left of {quota.owner} quota of {human_bytes(limit)}"
-                _require_room(counting, quota.room, room)
+        _check_quotas([member for member in members if member[1]], quotas)
+
+
+def _check_quotas(needs: Iterable[Need], quotas: Callable[[Path], Iterable[Quota]]) -> None:
+    counted: dict[str, tuple[Quota, list[Need]]] = {}
+    for need in needs:
+        for quota in quotas(need[0]):
+            _, counting = counted.setdefault(quota.owner, (quota, []))
+            counting.append(need)
+    for quota, counting in counted.values():
+        limit = quota.hard or quota.limit
+        if limit is not None and quota.room is not None:
+            left, whole = human_bytes(quota.room), human_bytes(limit)
+            _require_room(
+                counting, quota.room, f"{left} are left of {quota.owner} quota of {whole}"
+            )
 
 
 def _require_room(members: Sequence[Need], free: int, room: str) -> None:

@@ -137,26 +137,30 @@ def find_manual_changes(folder: Path, note: SandboxNote, facts: BaseFacts) -> Ma
     """Tell what differs between a sandbox and what it was when it was built."""
     dists = _changed_files(note.dists, {dist.name: dist.version for dist in facts.dists})
     apt = _changed_files(note.apt, {package.name: package.version for package in facts.apt})
+    # files of distributions and of Debian packages are told by their packages
+    of_dists = [f"{site}/" for site in facts.site]
+    if dists:
+        # scripts of new distributions; Debian's Python puts them into /usr/local
+        of_dists += [f"{Path(note.python).parent}/", "/usr/local/bin/"]
+    of_debian = _debian_files(folder, [name for name, _, version in apt if version])
     now = dict(_read_files(folder))
-    sites = tuple(f"{site}/" for site in facts.site)
-    known = _debian_files(folder, [name for name, _, version in apt if version])
-    # scripts of new distributions; Debian's Python puts them into /usr/local
-    programs = (f"{Path(note.python).parent}/", "/usr/local/bin/") if dists else ()
-    told = (*sites, *programs)
     changed = [path for path in {*note.files, *now} if note.files.get(path) != now.get(path)]
-    own = [path for path in changed if path not in known and not path.startswith(told)]
-    files = tuple(sorted(own))
-    lines = chain.from_iterable(dist.requires for dist in facts.dists)
-    always = [line for line in lines if "extra ==" not in line]
-    required = {canonicalize_name(re.split(r"[\s\[(;<>=!~@]", line)[0]) for line in always}
-    direct = tuple(
-        name for name, _, version in dists if version and canonicalize_name(name) not in required
-    )
+    own = [path for path in changed if not path.startswith(tuple(of_dists))]
+    files = tuple(sorted(path for path in own if path not in of_debian))
+    required = _required_names(facts)
+    there = [name for name, _, version in dists if version]
+    direct = tuple(name for name in there if canonicalize_name(name) not in required)
+    added = [name for name, before, version in apt if version and not before]
     automatic = _automatic_packages(folder)
-    asked = tuple(
-        name for name, before, version in apt if version and not before and name not in automatic
-    )
+    asked = tuple(name for name in added if name not in automatic)
     return ManualChanges(dists=dists, apt=apt, files=files, direct=direct, asked_for=asked)
+
+
+def _required_names(facts: BaseFacts) -> set[str]:
+    """Return the names that distributions require in any case, without an extra."""
+    lines = chain.from_iterable(dist.requires for dist in facts.dists)
+    always = (line for line in lines if "extra ==" not in line)
+    return {canonicalize_name(re.split(r"[\s\[(;<>=!~@]", line)[0]) for line in always}
 
 
 def recipe_lines(done: ManualChanges) -> Texts:

@@ -54,7 +54,7 @@ Only starting mmdebstrap for its version takes 0.1 s.
 """
 
 
-class MissingPrograms(Mapping[str, str]):
+class _MissingPrograms(Mapping[str, str]):
     """Programs of PROGRAMS that cannot be used, and why.
 
     Each is looked for once somebody asks for it.
@@ -92,7 +92,7 @@ class MissingPrograms(Mapping[str, str]):
 class HostCapabilities:
     """What the ways to build find on this machine.
 
-    ``containers`` is None where they start, else why not; ``ids`` tells that the user has a range
+    ``containers`` is None where they start, else why not; ``ids`` says that the user has a range
     of ids for a root of his own; ``root`` that this is root, with or without all capabilities,
     ``mapped`` that it is an ordinary user who made a namespace to be root in, and ``caged`` that
     builds from a definition, and root's containers, have ids that own nothing; ``fuse`` that
@@ -150,7 +150,7 @@ def read_capabilities(context: Context, host: Host | None = None) -> HostCapabil
         mapped=root_is_mapped(),
         caged=with_build_cage(runtime, runner).build_cage is not None,
         fuse=facts.fuse,
-        missing=MissingPrograms(context),
+        missing=_MissingPrograms(context),
     )
 
 

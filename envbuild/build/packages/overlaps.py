@@ -22,11 +22,11 @@ def find_overlaps(packages: Iterable[tuple[str, CachedPart]]) -> Iterator[str]:
     pairs: dict[tuple[str, str], list[str]] = {}
     for name, kept in packages:
         for entry in kept.part.entries:
-            other = held.get(entry.path)
+            before, other = held.get(entry.path, (name, entry))
             held[entry.path] = (name, entry)
             # equal files are no conflict: namespace packages share theirs
-            if other is not None and _content_of(other[1]) != _content_of(entry):
-                pairs.setdefault((other[0], name), []).append(entry.path)
+            if _content_of(other) != _content_of(entry):
+                pairs.setdefault((before, name), []).append(entry.path)
     for (before, after), paths in list(pairs.items())[:SHOWN]:
         more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
         yield f"{before} and {after} both hold /{paths[0]}{more}, with other content: that of {after} is in the image"

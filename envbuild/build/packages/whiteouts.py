@@ -66,13 +66,7 @@ def _distribution_files(tree: Tree, info: str, read: Read) -> Iterator[str]:
     record = read(f"{info}/RECORD")
     listed = read(f"{info}/installed-files.txt") if record is None else record
     if listed is not None:
-        relative = info if record is None else site
-        rows = csv.reader(listed.decode("utf-8", "replace").splitlines())
-        names = [
-            posixpath.normpath(posixpath.join("/", relative, row[0])).lstrip("/")
-            for row in rows
-            if row
-        ]
+        names = _listed_names(listed, info if record is None else site)
     else:
         modules = (read(f"{info}/top_level.txt") or b"").decode("utf-8", "replace").split()
         names = []
@@ -81,15 +75,22 @@ def _distribution_files(tree: Tree, info: str, read: Read) -> Iterator[str]:
     for name in names:
         folder, _, base = name.rpartition("/")
         path = f"{resolve_links(tree, folder)}/{base}"
-        held = tree.get(path)
-        if held is None:
+        if path not in tree:
             continue
-        if held[0].kind != "d":
+        entry, _ = tree[path]
+        if entry.kind != "d":
             yield path
         elif listed is None:
             yield from _paths_below(tree, path)
         if base.endswith(".py"):
             yield from _module_bytecode(tree, path)
+
+
+def _listed_names(listed: bytes, folder: str) -> list[str]:
+    """Return the paths of a list of files, whose names are relative to a folder."""
+    rows = csv.reader(listed.decode("utf-8", "replace").splitlines())
+    paths = [posixpath.join("/", folder, row[0]) for row in rows if row]
+    return [posixpath.normpath(path).lstrip("/") for path in paths]
 
 
 def _paths_below(tree: Tree, path: str) -> Iterator[str]:

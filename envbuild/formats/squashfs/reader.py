@@ -6,6 +6,7 @@ anywhere.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import struct
@@ -17,6 +18,7 @@ from envbuild import limits
 from envbuild.errors import IntegrityError
 from envbuild.formats.block_codec import STORED, unpack_block
 from envbuild.formats.file_tree import NO_FRAGMENT, TreeEntry, Xattrs
+from envbuild.formats.sif_reader import SifObject
 from envbuild.formats.squashfs.layout import (
     COMPRESSORS,
     FRAGMENT,
@@ -100,10 +102,10 @@ class SquashImage:
         tables = (head.inode_table, head.folder_table, head.fragment_table, head.id_table)
         self.data_end = min(tables)
         self._block = functools.lru_cache(maxsize=4096)(self._metadata_block)
-        table = b""
+        self.fragments: list[tuple[int, int]] = []
         if head.fragments:
-            table = self._read_table(head.fragment_table, head.fragments, FRAGMENT.size)
-        self.fragments = [(start, packed) for start, packed, _ in FRAGMENT.iter_unpack(table)]
+            rows = self._read_table(head.fragment_table, head.fragments, FRAGMENT.size)
+            self.fragments = [(start, packed) for start, packed, _ in FRAGMENT.iter_unpack(rows)]
         ids = self._read_table(head.id_table, head.ids, NUMBER.size)
         self._ids = [number for (number,) in NUMBER.iter_unpack(ids)]
         self._xattr_table, self._xattr_rows = 0, b""
@@ -327,3 +329,8 @@ class _Cursor:
         """Return the next bytes."""
         data, self._at, self._offset = self._image.metadata(self._at, self._offset, size)
         return data
+
+
+def open_partition(path: Path, item: SifObject) -> contextlib.closing[SquashImage]:
+    """Open the file system of a partition of a SIF; it is closed by a with statement."""
+    return contextlib.closing(SquashImage(path, item.offset, item.size))

@@ -138,7 +138,7 @@ class _InodeTables:
         return len(self.folders.data) - before
 
     def _write_inode(self, node: _Node) -> None:
-        """Write the inode of what is no folder."""
+        """Write the inode of anything but a folder."""
         entry = node.entry
         if entry.kind == "f":
             self._write_file(node)
