@@ -158,25 +158,27 @@ def convert(data: Any, kind: type[T], *, text: str, where: str) -> T:
     try:
         return msgspec.convert(data, kind, strict=True)
     except msgspec.ValidationError as error:
-        message, _, path_text = str(error).partition(" - at `")
-        path = _path(path_text.rstrip("`"))
-        unknown = re.search(r"unknown field `([^`]+)`", message)
-        missing = re.search(r"missing required field `([^`]+)`", message)
-        section = ".".join(str(part) for part in path if isinstance(part, str))
-        inside = f" in [{section}]" if section else ""
-        hint = None
-        if unknown:
-            name = unknown[1]
-            noun = "key" if section else "section"
-            what = f"unknown {noun} {name!r}{inside}{closest(name, _keys_at(kind, path))}"
-            path = (*path, name)
-        elif missing:
-            what = f"{missing[1]!r} is missing{inside}"
-        else:
-            message = _in_words_of_toml(message)
-            what = f"{section}: {message}" if section else message
-            hint = _described_as(kind, path)
-        raise UsageError(what, where=place_of(where, text, *path), hint=hint) from error
+        raise _explain_invalid(str(error), kind, text, where) from error
+
+
+def _explain_invalid(error: str, kind: Any, text: str, where: str) -> UsageError:
+    """Return the error about a value that msgspec refuses, in TOML's words and with its line."""
+    message, _, path_text = error.partition(" - at `")
+    path = _path(path_text.rstrip("`"))
+    section = ".".join(part for part in path if isinstance(part, str))
+    inside = f" in [{section}]" if section else ""
+    place = place_of(where, text, *path)
+    unknown = re.search(r"unknown field `([^`]+)`", message)
+    if unknown:
+        name, noun = unknown[1], "key" if section else "section"
+        what = f"unknown {noun} {name!r}{inside}{closest(name, _keys_at(kind, path))}"
+        return UsageError(what, where=place_of(where, text, *path, name))
+    missing = re.search(r"missing required field `([^`]+)`", message)
+    if missing:
+        return UsageError(f"{missing[1]!r} is missing{inside}", where=place)
+    message = _in_words_of_toml(message)
+    what = f"{section}: {message}" if section else message
+    return UsageError(what, where=place, hint=_described_as(kind, path))
 
 
 def _in_words_of_toml(message: str) -> str:
@@ -209,16 +211,19 @@ def _refuse_controls(data: Any, text: str, where: str, path: Sequence[str | int]
 def _path(text: str) -> tuple[str | int, ...]:
     parts: list[str | int] = []
     for name, index in re.findall(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]", text.removeprefix("$")):
-        parts.append(name or (int(index) if index.isdigit() else 0))
+        if name:
+            parts.append(name)
+        else:
+            parts.append(int(index) if index.isdigit() else 0)
     return tuple(parts)
 
 
 def _keys_at(kind: Any, path: Sequence[str | int]) -> list[str]:
     """Return the keys that a record type knows at a path."""
-    info = _inside(_type_at(kind, path))
-    return (
-        [f.encode_name for f in info.fields] if isinstance(info, msgspec.inspect.StructType) else []
-    )
+    found = _inside(_type_at(kind, path))
+    if not isinstance(found, msgspec.inspect.StructType):
+        return []
+    return [field.encode_name for field in found.fields]
 
 
 def _described_as(kind: Any, path: Sequence[str | int]) -> str | None:

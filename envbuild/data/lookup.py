@@ -142,22 +142,16 @@ def oldest_driver(toolkit: str) -> str | None:
 
 def cuda_of_driver(driver: str) -> str | None:
     """Return the newest toolkit that a driver came with or after (None: older than the table)."""
-    fitting = [
-        toolkit
-        for toolkit, needed in load_cuda().drivers.items()
-        if numbers(needed) <= numbers(driver)
-    ]
-    return max(fitting, key=numbers) if fitting else None
+    drivers = load_cuda().drivers
+    fitting = [toolkit for toolkit in drivers if numbers(drivers[toolkit]) <= numbers(driver)]
+    return max(fitting, key=numbers, default=None)
 
 
 def newest_toolkit(driver: str) -> str | None:
     """Return the newest toolkit whose machine code a driver runs (None: older than the table)."""
-    fitting = [
-        toolkit
-        for toolkit in load_cuda().drivers
-        if numbers(oldest_driver(toolkit) or "") <= numbers(driver)
-    ]
-    return max(fitting, key=numbers) if fitting else None
+    needed = {toolkit: numbers(oldest_driver(toolkit) or "") for toolkit in load_cuda().drivers}
+    fitting = [toolkit for toolkit in needed if needed[toolkit] <= numbers(driver)]
+    return max(fitting, key=numbers, default=None)
 
 
 def compiles_for(toolkit: str, gpu: GpuModel) -> bool:
@@ -201,14 +195,11 @@ def from_rocm(soname: str) -> bool:
 
 def may_lack(path: str) -> str | None:
     """Return why a shared object's libraries may be missing, or None where they must not."""
-    return next(
-        (row.reason for row in load_sonames().optional if fnmatch.fnmatchcase(path, row.object)),
-        None,
-    )
+    rows = load_sonames().optional
+    return next((row.reason for row in rows if fnmatch.fnmatchcase(path, row.object)), None)
 
 
 def provider_of(soname: str) -> LibraryProvider | None:
     """Return who has a library."""
-    return next(
-        (row for row in load_sonames().provider if fnmatch.fnmatchcase(soname, row.soname)), None
-    )
+    rows = load_sonames().provider
+    return next((row for row in rows if fnmatch.fnmatchcase(soname, row.soname)), None)

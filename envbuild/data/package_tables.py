@@ -198,7 +198,7 @@ class WrongName(TableRow, frozen=True):
 class SystemNeeds(TableRow, frozen=True):
     """Debian packages to run with, and to build with.
 
-    ``compiles`` is what it compiles with nvcc when it runs; ``source`` tells where that stands.
+    ``compiles`` is what it compiles with nvcc when it runs; ``source`` says where that stands.
     """
 
     packages: Texts = ()

@@ -13,6 +13,7 @@ from envbuild.lock.dependency_paths import locked_package
 from envbuild.lock.model import EVERYTHING, CondaPackage, Lock, PythonPackage
 from envbuild.names import Texts
 from envbuild.recipe.requirement import NO_REQUIREMENT
+from envbuild.store.hashing import short_digest
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,23 +37,15 @@ def lock_changes(before: Lock, after: Lock) -> tuple[Change, ...]:
     """Return what differs: base, Debian and Python packages by name; empty for equal ones."""
     found: list[Change] = []
     if before.base.digest != after.base.digest:
-        digests = (lock.base.digest.removeprefix("sha256:")[:12] for lock in (before, after))
-        found.append(
-            Change(
-                kind="base",
-                name=f"base {after.base.reference}",
-                before=next(digests),
-                after=next(digests),
-            )
-        )
+        name = f"base {after.base.reference}"
+        old_digest, new_digest = short_digest(before.base.digest), short_digest(after.base.digest)
+        found.append(Change(kind="base", name=name, before=old_digest, after=new_digest))
     for kind in ("debian", "conda", "python"):
         old, new = _package_versions(before, kind), _package_versions(after, kind)
         found += compare_versions(kind, old, new)
-        found += [
-            change
-            for change in _changed_files(before, after, kind)
-            if old.get(change.name) == new.get(change.name)
-        ]
+        # a package of another version has other files anyway
+        files = _changed_files(before, after, kind)
+        found += [change for change in files if old.get(change.name) == new.get(change.name)]
     return tuple(found)
 
 
@@ -113,14 +106,16 @@ def asked_line(lock: Lock, package: str, release: str | None = None) -> str | No
 def explain_unmoved(before: Lock, after: Lock, upgrade: Texts) -> list[str]:
     """Say of each Python package that was to be upgraded, and was not, what holds it.
 
-    Of all packages only those are told that the recipe pins.
+    Where all were to be upgraded, only those that the recipe pins are named.
     """
     pinned = [one.name for one in after.installed if "==" in (asked_line(after, one.name) or "")]
-    asked = (canonicalize_name(name) for name in upgrade if name != EVERYTHING)
+    asked: list[str] = [canonicalize_name(name) for name in upgrade if name != EVERYTHING]
+    if EVERYTHING in upgrade:
+        asked += pinned
     found = []
     others = {one.name for one in after.conda} | {one.name for one in after.provided}
     told = {hold.name for hold in after.held_back}
-    for name in dict.fromkeys((*asked, *(pinned if EVERYTHING in upgrade else ()))):
+    for name in dict.fromkeys(asked):
         old, new = locked_package(before, name), locked_package(after, name)
         if new is None and name not in others:
             found.append(f"{name} is not in this lock (envbuild add {after.name} {name})")

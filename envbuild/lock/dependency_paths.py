@@ -50,33 +50,25 @@ def describe_package(lock: Lock, name: str) -> list[str]:
     lines = _describe_conda(lock, name)
     if package is not None:
         lines.append(f"{package.name} {package.version} ({package.group}): {package.file}")
-        lines += [
-            f"wanted by: {_describe_path(path, lock)}" for path in dependency_paths(lock, name)
-        ]
+        paths = dependency_paths(lock, name)
+        lines += [f"wanted by: {_describe_path(path, lock)}" for path in paths]
     for provided in lock.provided:
         if name in (provided.name, provided.alias_of):
             stand_in = f"; {provided.alias_of} stands for it" if provided.alias_of else ""
             lines.append(f"{provided.name} {provided.version}: the base holds it{stand_in}")
-    lines += [
-        f"replaces {move.before} of the base, because {move.reason}"
-        for move in lock.moved
-        if move.name == name
-    ]
-    lines += [
-        f"held back: {hold.newest} is newer, but {hold.reason}"
-        for hold in lock.held_back
-        if hold.name == name
-    ]
-    needs = [p.name for p in lock.installed if name in p.via]
-    needs += [p.name for p in lock.conda if name in p.via]
+    moves = [move for move in lock.moved if move.name == name]
+    lines += [f"replaces {move.before} of the base, because {move.reason}" for move in moves]
+    holds = [hold for hold in lock.held_back if hold.name == name]
+    lines += [f"held back: {hold.newest} is newer, but {hold.reason}" for hold in holds]
+    needs = {one.name for one in lock.installed if name in one.via}
+    needs |= {one.name for one in lock.conda if name in one.via}
     if needs:
-        lines.append(f"brings: {', '.join(sorted(set(needs)))}")
-    builders = [p for p in lock.build_only if p.name == name]
-    lines += [
-        f"{p.name} {p.version} (build only): for building {_name_list(p.via)}" for p in builders
-    ]
-    lines += [f"note: {note}" for note in lock.notes if name in note.split()]
-    return lines
+        lines.append(f"brings: {', '.join(sorted(needs))}")
+    for builder in lock.build_only:
+        if builder.name == name:
+            built = f"{name} {builder.version} (build only)"
+            lines.append(f"{built}: for building {_name_list(builder.via)}")
+    return lines + [f"note: {note}" for note in lock.notes if name in note.split()]
 
 
 def conda_package(lock: Lock, name: str) -> CondaPackage | None:

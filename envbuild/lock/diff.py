@@ -25,7 +25,7 @@ class DiffInput:
     """One of two things to compare.
 
     ``about`` are single values (Python, CUDA …) by what they are called; ``python`` and ``debian``
-    map names to versions, ``conda`` to version and build (None: not told); ``whole`` tells that
+    map names to versions, ``conda`` to version and build (None: not told); ``whole`` says that
     these are all there are, not only what is put over an image.
     """
 

@@ -61,7 +61,7 @@ class LockedBase(_Entry, frozen=True):
     and uv must be told to (PEP 668); ``size`` what has to be downloaded of an image, in bytes (0
     for a bootstrap, whose packages are listed).  ``conda_prefix`` is the conda environment that its
     Python lives in, None for any other Python; of a base without Python it is the first that it
-    has.  ``off_path`` tells that its Python is on no PATH.
+    has.  ``off_path`` says that its Python is on no PATH.
     """
 
     reference: str
@@ -297,7 +297,7 @@ class Lock(_Entry, frozen=True):
 
     @property
     def python_title(self) -> str:
-        """The Python that packages are installed for, as people are told of it."""
+        """The Python that packages are installed for, as it is shown to people."""
         return f"Python {self.python_version}" if self.python_version else "no Python"
 
     @property

@@ -68,10 +68,9 @@ def summarize_lock(lock: Lock) -> list[str]:
     if lock.conda:
         counts += f", {count_noun(len(lock.conda), 'conda package')}"
     lines = [f"{counts}, {human_bytes(size)}"]
-    if lock.base.framework:
-        lines.append(
-            f"framework: {lock.base.framework} on {lock.base.reference}, Python {lock.base.python}"
-        )
+    base = lock.base
+    if base.framework:
+        lines.append(f"framework: {base.framework} on {base.reference}, Python {base.python}")
     lines += [
         f"moved: {move.name} {move.before} -> {move.after} ({move.reason})" for move in lock.moved
     ]

@@ -199,7 +199,7 @@ def _own_parts(tree: ProjectTree) -> dict[str, Path]:
     """Return the folders of the projects inside this one, by what those call themselves."""
     found: dict[str, Path] = {}
     for folder in sorted(tree.parts)[:MOST_PARTS]:
-        with suppress(EnvbuildError):  # of a pyproject.toml that is no TOML nothing is to be told
+        with suppress(EnvbuildError):  # a pyproject.toml that is no TOML says nothing here
             name = name_and_version(tree.root / folder)
             if name and name[0]:
                 found.setdefault(canonicalize_name(name[0]), folder)

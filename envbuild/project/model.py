@@ -31,10 +31,10 @@ class FileFindings:
     environment; ``direct`` names those of a dump that the dump itself calls direct (pip-compile
     does); ``notes`` are told to the user; ``project`` is what the project itself is called
     (canonical); ``cuda`` the CUDA version that it names; ``refused`` shell lines and variables
-    that are not taken, as (text, reason); ``complete`` tells that a list is kept with care,
+    that are not taken, as (text, reason); ``complete`` says that a list is kept with care,
     because others install by it; ``title`` is what an environment is called; ``conda_only`` are
     conda packages that nothing is known of outside of conda;
-    ``members`` tells that the projects inside this one belong to it;
+    ``members`` says that the projects inside this one belong to it;
     ``from_readme`` marks what a README names: it counts only where the code imports it.
     """
 
@@ -96,7 +96,7 @@ class PackageIndex(Protocol):
 class ImportedModule:
     """A module, how many ``files`` import it, ``where`` first, and whether at every start.
 
-    ``always`` tells that every program of the project imports it.
+    ``always`` says that every program of the project imports it.
     """
 
     module: str
@@ -108,7 +108,7 @@ class ImportedModule:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Proposal:
-    """Something that is taken unless the user says no; ``reason`` is told.
+    """Something that is taken unless the user says no; ``reason`` is shown.
 
     ``kind`` is "base", "system" or "import"; ``values`` are what goes into the recipe.
     """

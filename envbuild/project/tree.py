@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,7 +63,7 @@ class ProjectTree:
     ``notebooks`` are its own, those nearest to the root first; ``modules`` are the names that
     its own code can be imported by; ``parts`` are folders that are projects of their own inside
     it (they have a setup.py or pyproject.toml); ``outside`` are links that lead out of it,
-    which are not read; ``r_code`` are its scripts in R; ``cut`` tells that there are more files than were looked at.
+    which are not read; ``r_code`` are its scripts in R; ``cut`` says that there are more files than were looked at.
     """
 
     root: Path
@@ -97,24 +97,19 @@ def scan_project(root: Path) -> ProjectTree:
             outside.append(path)
         elif kind != "file" and not _describes(path.relative_to(root)):
             modules.add(path.stem if kind == "vendored" else path.name)
-    relative = sorted(
-        (path.relative_to(root) for path in found), key=lambda path: (len(path.parts), path.parts)
-    )
+    relative = [path.relative_to(root) for path in found]
+    relative.sort(key=lambda path: (len(path.parts), path.parts))
     code = [path for path in relative if path.suffix == ".py"]
-    folders = {path.parent for path in code if path.name == "__init__.py"}
-    # animus/torch/__init__.py is imported as animus.torch: it hides no torch
-    packages = {folder.name for folder in folders if folder.parent not in folders}
-    # Python takes an installed package before a folder without __init__.py: jax/ holds scripts
-    modules -= {name for name in modules - packages if framework_name(name, greater=True)}
+    modules -= _folders_of_scripts(modules, code)
     modules.update(path.stem for path in code if not _describes(path))
     modules.update(_compiled_modules(root, relative))
     near = [path for path in relative if len(path.parts) <= DEEPEST_LIST + 1]
     lists = [path for path in near if is_list(path) or _is_environment(root / path)]
     aside = [path for path in lists if is_about_developing(path)]
+    projects = {path.parent for path in relative if path.name in ("setup.py", "pyproject.toml")}
+    programs = [path for path in code if path.name != "setup.py"]
     notebooks = [path for path in relative if path.suffix == ".ipynb"]
     in_r = [path for path in relative if path.suffix.lower() in R_SUFFIXES]
-    programs = [path for path in code if path.name != "setup.py"]
-    projects = {path.parent for path in relative if path.name in ("setup.py", "pyproject.toml")}
     return ProjectTree(
         root=root,
         lists=tuple(path for path in lists if path not in aside),
@@ -127,6 +122,17 @@ def scan_project(root: Path) -> ProjectTree:
         r_code=tuple(in_r),
         cut=len(found) >= MOST_FILES,
     )
+
+
+def _folders_of_scripts(names: set[str], code: Sequence[Path]) -> set[str]:
+    """Return folders with a framework's name that hide it from nobody.
+
+    Python takes an installed package before a folder without __init__.py: jax/ holds scripts.
+    """
+    folders = {path.parent for path in code if path.name == "__init__.py"}
+    # animus/torch/__init__.py is imported as animus.torch: it hides no torch
+    packages = {folder.name for folder in folders if folder.parent not in folders}
+    return {name for name in names - packages if framework_name(name, greater=True)}
 
 
 def _compiled_modules(root: Path, files: list[Path]) -> set[str]:

@@ -110,23 +110,30 @@ def _find_named(name: str, settings: Settings) -> Path:
         path = settings.cwd / name
         if path.is_file():
             return path
-        what = "this is a folder, not a recipe" if path.is_dir() else "there is no such recipe file"
-        hint = f'an image is a base of a recipe: write image = "{name}" under its [base]'
-        if "://" not in name:
-            hint = _suggest_name(Path(name).stem, settings)
-        if path.is_dir():
-            hint = _own_recipes(settings) or draft_hint(name)
-        raise UsageError(what, where=name, hint=hint)
+        raise _not_at_path(name, settings)
     known = recipe_files(settings)
     if name in known:
         return known[name]
-    what = f'there is no recipe called "{name}"'
-    hint = _suggest_name(name, settings)
-    if os.path.exists(settings.cwd / name):  # noqa: PTH110 - Path refuses long names
-        kind = "folder" if (settings.cwd / name).is_dir() else "file"
-        what = f'"{name}" is a {kind}, not a recipe'
-        hint = _own_recipes(settings) or (hint if name.endswith(".sif") else draft_hint(name))
-    raise UsageError(what, hint=draft_hint(name) if name.endswith(".def") else hint)
+    path = settings.cwd / name
+    hint = draft_hint(name) if name.endswith(".def") else _suggest_name(name, settings)
+    if not os.path.exists(path):  # noqa: PTH110 - Path refuses long names
+        raise UsageError(f'there is no recipe called "{name}"', hint=hint)
+    kind = "folder" if path.is_dir() else "file"
+    if not name.endswith((".def", ".sif")):
+        hint = draft_hint(name)
+    if not name.endswith(".def"):
+        hint = _own_recipes(settings) or hint
+    raise UsageError(f'"{name}" is a {kind}, not a recipe', hint=hint)
+
+
+def _not_at_path(name: str, settings: Settings) -> UsageError:
+    if (settings.cwd / name).is_dir():
+        hint = _own_recipes(settings) or draft_hint(name)
+        return UsageError("this is a folder, not a recipe", where=name, hint=hint)
+    hint = f'an image is a base of a recipe: write image = "{name}" under its [base]'
+    if "://" not in name:
+        hint = _suggest_name(Path(name).stem, settings)
+    return UsageError("there is no such recipe file", where=name, hint=hint)
 
 
 def _own_recipes(settings: Settings) -> str:

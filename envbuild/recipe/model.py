@@ -38,7 +38,7 @@ class BaseSection(TomlTable, frozen=True):
 
     Exactly one of ``image`` (a reference or the path of a ``.sif``) and ``bootstrap``
     ("debian:bookworm") is given; ``framework`` is one requirement ("tensorflow[and-cuda]==2.15.*")
-    and goes with ``bootstrap``; ``cpu`` tells that an image without CUDA is meant.
+    and goes with ``bootstrap``; ``cpu`` says that an image without CUDA is meant.
     """
 
     image: OneLine | None = None
@@ -227,7 +227,7 @@ class Recipe(TomlTable, frozen=True):
 class Source(msgspec.Struct, frozen=True, kw_only=True):
     """A recipe together with where it was found; ``lock`` is where its lock is, or will be written.
 
-    ``shipped`` tells that it came with envbuild, so its folder is not the user's to write to.
+    ``shipped`` says that it came with envbuild, so its folder is not the user's to write to.
     """
 
     recipe: Recipe

@@ -7,11 +7,12 @@ from packaging.requirements import Requirement
 from envbuild.store.units import minor_version
 
 NO_REQUIREMENT = (ValueError, RecursionError)
-"""Not only its own: int() takes no number of 5000 digits; the second for a thousand brackets."""
+"""What reading a requirement raises beside its own error: ValueError for a number of 5,000 digits,
+RecursionError for a thousand brackets."""
 
 
 def allows(wish: Requirement, version: str) -> bool:
-    """Tell whether a requirement takes a version; one that is none cannot be compared, and is."""
+    """Tell whether a requirement takes a version; a text that is no version counts as taken."""
     try:
         return wish.specifier.contains(version, prereleases=True)
     except ValueError:

@@ -64,21 +64,16 @@ def _changed_text(section: msgspec.Struct | Mapping[str, Any]) -> list[tuple[str
 def _key_line(section: str, key: str, value: Any, comments: Beside) -> list[str]:
     heading = comments.get((section, key, ""))
     if isinstance(value, dict):
-        inside = ", ".join(
-            f"{_quoted_key(name)} = {_plain_value(item)}" for name, item in value.items()
-        )
-        return [_with_comment(f"{key} = {{ {inside} }}", heading)]
+        pairs = [f"{_quoted_key(name)} = {_plain_value(item)}" for name, item in value.items()]
+        return [_with_comment(f"{key} = {{ {', '.join(pairs)} }}", heading)]
     if not isinstance(value, tuple):
         return [_with_comment(f"{key} = {_plain_value(value)}", heading)]
-    items = [(quote(str(item)), comments.get((section, key, str(item)))) for item in value]
-    line = f"{key} = [{', '.join(text for text, _ in items)}]"
-    if len(line) <= WIDTH and not any(comment for _, comment in items):
+    items = {str(item): comments.get((section, key, str(item))) for item in value}
+    line = f"{key} = [{', '.join(map(quote, map(str, value)))}]"
+    if len(line) <= WIDTH and not any(items.values()):
         return [_with_comment(line, heading)]
-    return [
-        _with_comment(f"{key} = [", heading),
-        *(_with_comment(f"  {text},", comment) for text, comment in items),
-        "]",
-    ]
+    lines = [_with_comment(f"  {quote(item)},", items[item]) for item in map(str, value)]
+    return [_with_comment(f"{key} = [", heading), *lines, "]"]
 
 
 def _plain_value(value: Any) -> str:

@@ -23,7 +23,7 @@ from envbuild.errors import NoSolutionError
 from envbuild.limits import UNREADABLE, decode_kept
 from envbuild.net.index import index_url
 from envbuild.resolve.model import Request, Resolution, Resolver
-from envbuild.store.atomic import write_bytes
+from envbuild.store.atomic import is_older, write_bytes
 from envbuild.tools import installed_version
 
 FRESH_SECONDS = 600
@@ -107,5 +107,5 @@ def _remove_old(folder: Path) -> None:
     """Remove what is too old to be used."""
     for path in folder.glob("*.json"):
         with suppress(OSError):
-            if time.time() - path.stat().st_mtime > FRESH_SECONDS:
+            if is_older(path, FRESH_SECONDS):
                 path.unlink()

@@ -214,26 +214,26 @@ def _package_notes(parts: Parts, packages: tuple[Found, ...]) -> Iterable[str]:
     versions = {package.name: package.version for package in packages}
     for row in parts.problem.couplings:
         version = versions.get(row.package)
-        outside = version is not None and not Requirement(row.constraint).specifier.contains(
-            version, prereleases=True
-        )
-        # a row that is known from memory is no constraint: being outside of it is only told
-        if outside and not row.binding:
+        if version is None:
+            continue
+        bounds = Requirement(row.constraint).specifier
+        # a row that is known from memory is no constraint: being outside of it is only noted
+        if not row.binding and not bounds.contains(version, prereleases=True):
             yield f"{row.package} {version} may not fit: as far as is known {row.sentence}"
-        if version is not None and row.note:
+        if row.note:
             yield f"{row.package} {version}: {row.note}"
     for package in packages:
         about = parts.abouts[package.file.sha256]
         if about.read_from == "none":
             yield f"{package.name} {package.version} is an sdist that declares no requirements: check its imports"
-    yield from filter(None, (second_stack(packages, parts.problem.stubs, parts.facts),))
+    stubs = parts.problem.stubs
+    doubled = second_stack(packages, stubs, parts.facts)
+    if doubled is not None:
+        yield doubled
     yield from _without_cuda(parts, packages)
     yield from _compiled_elsewhere(parts, packages)
-    present = {
-        *versions,
-        *(name for name, stub in parts.problem.stubs.by_name.items() if not stub.alias_of),
-    }
-    for group, members in doubled_modules(present):
+    of_base = [name for name, stub in stubs.by_name.items() if not stub.alias_of]
+    for group, members in doubled_modules({*versions, *of_base}):
         if any(member in versions for member in members):
             yield f"{' and '.join(members)} both hold the module {group}: one overwrites the other's files"
 

@@ -16,7 +16,7 @@ from envbuild.resolve.aliases import doubled_modules
 from envbuild.resolve.couplings import Coupling
 from envbuild.resolve.model import Found
 from envbuild.resolve.stubs import Stubs, parse_requirements
-from envbuild.store.units import human_bytes
+from envbuild.store.units import human_bytes, listing
 
 CUDA_WHEEL = re.compile(r"(nvidia-(?!cutlass-dsl-)[a-z0-9-]+)-cu\d+")
 """nvidia-cusolver-cu11 and -cu12 share 8 of 8 files, nvidia-curand 18 of 18, nvidia-cudnn-cu12 and
@@ -28,7 +28,7 @@ LARGE_BYTES = 200_000_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FileOverlap:
+class _FileOverlap:
     """A new package whose files would lie over those of a protected or another new one."""
 
     name: str
@@ -45,7 +45,7 @@ class FileOverlap:
         return Coupling(package=self.name, constraint=f"{self.name}<0", reason=reason)
 
 
-def find_overlaps(new: Mapping[str, str], stubs: Stubs) -> tuple[FileOverlap, ...]:
+def find_overlaps(new: Mapping[str, str], stubs: Stubs) -> tuple[_FileOverlap, ...]:
     """Return the overlaps of new packages (name to version) that would break what computes.
 
     These are all with what is protected, and among CUDA wheels.  Others are only told: doubled.
@@ -55,7 +55,7 @@ def find_overlaps(new: Mapping[str, str], stubs: Stubs) -> tuple[FileOverlap, ..
     }
     needs = chain.from_iterable(stubs.by_name[name].requires for name in real)
     needed = {canonicalize_name(one.name) for one in parse_requirements(tuple(needs))}
-    found: dict[str, FileOverlap] = {}
+    found: dict[str, _FileOverlap] = {}
     for group, cuda in _sharing_groups({*new, *real}):
         # what the base holds stays; of new CUDA wheels the one that its framework requires, else
         # the one for the newest CUDA
@@ -64,7 +64,7 @@ def find_overlaps(new: Mapping[str, str], stubs: Stubs) -> tuple[FileOverlap, ..
         against = held or (newest if cuda else None)
         for name in group:
             if against is not None and name not in real and name != against:
-                found[name] = FileOverlap(
+                found[name] = _FileOverlap(
                     name=name,
                     version=new[name],
                     other=against,
@@ -74,7 +74,7 @@ def find_overlaps(new: Mapping[str, str], stubs: Stubs) -> tuple[FileOverlap, ..
     return tuple(found.values())
 
 
-def describe_overlaps(found: Collection[FileOverlap], new: Mapping[str, str]) -> str:
+def describe_overlaps(found: Collection[_FileOverlap], new: Mapping[str, str]) -> str:
     """Return overlaps in one sentence, of which cuDNN's says most, with the new frameworks."""
     first, *rest = sorted(found, key=lambda one: "cudnn" not in one.name)
     more = f" (and {len(rest)} more like it)" if rest else ""
@@ -106,17 +106,16 @@ def second_stack(packages: Collection[Found], stubs: Stubs, facts: BaseFacts) ->
     own = facts.cuda is not None or any(CUDA_WHEEL.fullmatch(name) for name in stubs.by_name)
     if not (computes and own):
         return None
-    brought = [
-        p for p in packages if p.name.startswith(("nvidia-", "cuda-")) or is_framework(p.name)
-    ]
-    size = sum(p.file.size for p in brought)
+    brought = [package for package in packages if _is_for_gpu(package.name)]
+    size = sum(package.file.size for package in brought)
     if size < LARGE_BYTES:
         return None
-    largest = sorted(brought, key=lambda p: -p.file.size)
-    named = ", ".join(f"{p.name} {p.version}" for p in largest[:3])
-    more = f" and {len(largest) - 3} more" if len(largest) > 3 else ""
+    brought.sort(key=lambda package: -package.file.size)
+    named = listing([f"{package.name} {package.version}" for package in brought], 3)
     cuda = f"CUDA {facts.cuda}" if facts.cuda else "CUDA libraries"
-    return (
-        f"{human_bytes(size)} of GPU libraries come beside the {cuda} that the base has already: "
-        f"{named}{more}"
-    )
+    what = f"{human_bytes(size)} of GPU libraries come beside the {cuda} that the base has already"
+    return f"{what}: {named}"
+
+
+def _is_for_gpu(name: str) -> bool:
+    return name.startswith(("nvidia-", "cuda-")) or is_framework(name)

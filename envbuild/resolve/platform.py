@@ -31,7 +31,7 @@ def python_minor(facts: BaseFacts) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-def glibc_minor(facts: BaseFacts) -> int:
+def _glibc_minor(facts: BaseFacts) -> int:
     """Return x of the base's glibc 2.x; raises UsageError for anything else."""
     major, _, minor = facts.glibc.partition(".")
     digits = minor.split(".")[0]
@@ -53,7 +53,7 @@ def uv_platform(facts: BaseFacts) -> str:
         raise UsageError(
             f"machine {facts.machine!r} is not one of {', '.join(BY_MACHINE)}", where=facts.image
         )
-    minor = glibc_minor(facts)
+    minor = _glibc_minor(facts)
     # uv knows some versions of glibc only: the next older one is safe
     known = [value for value in GLIBC_MINORS if value <= minor]
     if not known:
@@ -67,7 +67,7 @@ def uv_platform(facts: BaseFacts) -> str:
 def tag_order(facts: BaseFacts) -> dict[Tag, int]:
     """Return the wheel tags that the base can use, best first, by its own glibc."""
     version = python_minor(facts)
-    minor, machine = glibc_minor(facts), facts.machine
+    minor, machine = _glibc_minor(facts), facts.machine
     platforms: list[str] = []
     # a wheel for glibc 2.x runs on every newer one (PEP 600), and the newest fits best
     for value in range(minor, 4, -1):

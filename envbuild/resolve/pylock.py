@@ -52,6 +52,11 @@ class Chosen:
         return min(filter(None, (file.uploaded for file in self.files)), default="")
 
 
+def new_versions(answer: Mapping[str, Chosen]) -> dict[str, str]:
+    """Return what an answer brings: name to version."""
+    return {name: chosen.version for name, chosen in answer.items() if not chosen.from_base}
+
+
 def read_pylock(text: str) -> dict[str, Chosen]:
     """Read uv's answer by name.  Raises ToolFailedError for an unknown form."""
     data = parse_toml(text, "uv's answer")

@@ -16,7 +16,6 @@ import fnmatch
 import functools
 import os
 import re
-import time
 import zipfile
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
@@ -31,6 +30,7 @@ from envbuild.base.model import BaseFacts, Dist
 from envbuild.names import Texts, Variables
 from envbuild.recipe.requirement import NO_REQUIREMENT
 from envbuild.resolve.platform import marker_environment
+from envbuild.store.atomic import is_older
 from envbuild.store.hashing import hash_text
 from envbuild.store.layout import Store, remove_tree
 
@@ -48,8 +48,8 @@ class Stub:
     """One stub wheel.
 
     ``version`` is the lenient one, ``real`` what the base says; ``requires`` are PEP 508 strings;
-    ``hard`` tells the flat index from find-links; ``alias_of`` is the distribution that an alias
-    stands in for; ``chosen`` tells that the recipe's framework brings it, so that it is not in the
+    ``hard`` distinguishes the flat index from find-links; ``alias_of`` is the distribution that an alias
+    stands in for; ``chosen`` says that the recipe's framework brings it, so that it is not in the
     base yet.
     """
 
@@ -288,7 +288,7 @@ def kept_stubs(stubs: Stubs, store: Store) -> Path:
     with suppress(OSError):
         # stubs of bases that nobody has asked about for a month
         for old in final.parent.iterdir():
-            if time.time() - old.stat().st_mtime > STUBS_SECONDS:
+            if is_older(old, STUBS_SECONDS):
                 remove_tree(old)
     with store.work("stubs") as work:
         made = work / "made"

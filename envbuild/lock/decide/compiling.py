@@ -37,7 +37,7 @@ IMPORTS = re.compile(r"^[ \t]*(?:import|from)\s+([A-Za-z_]\w*)", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Compiling:
+class _Compiling:
     """What building one archive takes; ``imports`` are frameworks that its setup.py imports.
 
     ``lacks`` is code for the GPU that its setup.py names and the archive has not; ``tools`` are
@@ -69,7 +69,7 @@ def with_compiling(
         if package.is_sdist
     )
     found = [_look_into(package, path) for package, path in archives if path.is_file()]
-    notes = compile_notes(found, recipe, base.under or base.facts)
+    notes = _compile_notes(found, recipe, base.under or base.facts)
     names = at_hand(found, brought) if base.framework else frozenset()
     return replace(
         resolution,
@@ -78,7 +78,7 @@ def with_compiling(
     )
 
 
-def compile_notes(found: Collection[Compiling], recipe: Recipe, facts: BaseFacts) -> Texts:
+def _compile_notes(found: Collection[_Compiling], recipe: Recipe, facts: BaseFacts) -> Texts:
     """Return what a build will miss: nvcc, a compiler, or known Debian packages.
 
     Wheels bring no nvcc: nvidia-cuda-nvcc-cu11 and -cu12 hold ptxas alone, and nvidia-cuda-nvcc 13
@@ -126,7 +126,7 @@ def compile_notes(found: Collection[Compiling], recipe: Recipe, facts: BaseFacts
     return tuple(notes)
 
 
-def _missing_tools(one: Compiling, recipe: Recipe, debian: Collection[str]) -> Texts:
+def _missing_tools(one: _Compiling, recipe: Recipe, debian: Collection[str]) -> Texts:
     """Return the compilers of an archive, where a Debian base has none."""
     bootstrap = recipe.base.bootstrap is not None
     has_compiler = one.tools == C_TOOLS and any(map(C_COMPILER.fullmatch, debian))
@@ -136,7 +136,7 @@ def _missing_tools(one: Compiling, recipe: Recipe, debian: Collection[str]) -> T
     return tuple(name for name in one.tools if bootstrap or name != C_TOOLS[-1])
 
 
-def at_hand(found: Collection[Compiling], brought: Collection[Found]) -> frozenset[str]:
+def at_hand(found: Collection[_Compiling], brought: Collection[Found]) -> frozenset[str]:
     """Return what has to be there for these builds: frameworks, and what those require."""
     known = {package.name for package in brought}
     todo = [name for name in chain.from_iterable(one.imports for one in found) if name in known]
@@ -150,7 +150,7 @@ def at_hand(found: Collection[Compiling], brought: Collection[Found]) -> frozens
     return frozenset(seen)
 
 
-def _look_into(package: Found, path: Path) -> Compiling:
+def _look_into(package: Found, path: Path) -> _Compiling:
     try:
         with reading("this source archive cannot be read", path.name):
             names, setup = _archive_members(path)
@@ -164,7 +164,7 @@ def _look_into(package: Found, path: Path) -> Compiling:
     tools = C_TOOLS if in_c else ()
     tools = RUST_TOOLS if RUST_BUILD.search(setup) else tools
     imports = sorted({canonicalize_name(name) for name in IMPORTS.findall(setup)})
-    return Compiling(
+    return _Compiling(
         package=package,
         nvcc=nvcc,
         tools=tools,

@@ -31,6 +31,7 @@ from envbuild.recipe.conda import spec_name
 from envbuild.recipe.model import Recipe
 from envbuild.resolve.model import Found
 from envbuild.resolve.sources.pinned_wheel import pinned_wheel
+from envbuild.store.units import minor_version
 from envbuild.tools import installed_version
 
 
@@ -89,9 +90,9 @@ def with_conda(
             where=recipe.name,
             hint='take it on a base without conda: bootstrap = "debian:bookworm"',
         )
-    solution = solve_recipe(recipe, base.facts, options, context)
+    solution = _solve_recipe(recipe, base.facts, options, context)
     if prefix is not None and solution.packages:
-        brought = conda_distributions(solution)
+        brought = _conda_distributions(solution)
         facts = extended_facts(base.facts, solution, brought)
         if solution.python is not None and not facts.python:
             facts = structs.replace(facts, **_place_of_python(solution.python, prefix))
@@ -99,7 +100,7 @@ def with_conda(
         return replace(base, facts=facts, own=base.facts, protect=protect), solution
     if solution.python is None:
         return base, solution
-    facts = python_facts(base.facts, solution, solution.python)
+    facts = _python_facts(base.facts, solution, solution.python)
     protect = tuple(dist.name for dist in facts.dists)
     return replace(base, facts=facts, own=base.facts, protect=protect), solution
 
@@ -145,7 +146,7 @@ def _replaced_notes(solution: CondaSolution) -> Iterator[str]:
         )
 
 
-def solve_recipe(
+def _solve_recipe(
     recipe: Recipe, facts: BaseFacts, options: CondaOptions, context: Context
 ) -> CondaSolution:
     """Return the conda packages of a recipe, none where it asks for none.
@@ -174,14 +175,14 @@ def solve_recipe(
         return choose_limited(request, context)
 
 
-def python_facts(facts: BaseFacts, solution: CondaSolution, python: str) -> BaseFacts:
+def _python_facts(facts: BaseFacts, solution: CondaSolution, python: str) -> BaseFacts:
     """Return the facts that Python packages are resolved against: conda's Python and packages."""
     return structs.replace(
         facts,
         **_place_of_python(python, CONDA_PREFIX),
         abi=None,
         externally_managed=False,
-        dists=conda_distributions(solution),
+        dists=_conda_distributions(solution),
         constraints=None,
         framework=None,
         built_for={},
@@ -194,7 +195,7 @@ def python_facts(facts: BaseFacts, solution: CondaSolution, python: str) -> Base
 
 def _place_of_python(python: str, prefix: str) -> dict[str, Any]:
     """Return the facts of a Python that conda brings into a prefix."""
-    minor = ".".join(python.split(".")[:2])
+    minor = minor_version(python)
     return {
         "python": python,
         "python_path": f"{prefix}/bin/python{minor}",
@@ -204,7 +205,7 @@ def _place_of_python(python: str, prefix: str) -> dict[str, Any]:
     }
 
 
-def conda_distributions(solution: CondaSolution) -> tuple[Dist, ...]:
+def _conda_distributions(solution: CondaSolution) -> tuple[Dist, ...]:
     """Return the Python distributions that conda's packages bring, by their names on the index."""
     names = load_conda_names().distributions
     found: dict[str, Dist] = {}
@@ -264,7 +265,7 @@ def locked_packages(
 ) -> tuple[CondaPackage, ...]:
     """Return the rows of a lock; ``held_python`` is the version of a Python that the base has."""
     python = solution.python or held_python
-    minor = ".".join(python.split(".")[:2]) if python else None
+    minor = minor_version(python) if python else None
     asked = {spec_name(line) for line in direct}
     via: dict[str, list[str]] = {}
     for item in solution.packages:

@@ -36,7 +36,7 @@ def resolve_framework(
     keeps to the bounds of the direct requirements where that is possible: CuPy takes NumPy 1.23 or
     2.4, and the recipe's numpy<1.24 decides.
     """
-    resolve = _bounded_resolver(resolver, direct_bounds(recipe))
+    resolve = _bounded_resolver(resolver, _direct_bounds(recipe))
     if chosen is not None and chosen != "none":
         return resolve(replace(request, as_of=chosen))
 
@@ -150,7 +150,7 @@ def _fits_bounds(version: str, wanted: Requirement) -> bool:
         return not wanted.specifier
 
 
-def direct_bounds(recipe: Recipe) -> Texts:
+def _direct_bounds(recipe: Recipe) -> Texts:
     """Return the direct requirements that bound something, without their extras."""
     found = []
     for line in recipe.python.dependencies:

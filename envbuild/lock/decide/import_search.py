@@ -29,7 +29,7 @@ class Failure:
     """An import that failed.
 
     ``error`` is its traceback's last line, ``blame`` the distributions (canonical) that the
-    traceback goes through, innermost first, the imported one last.  ``used`` tells that only the
+    traceback goes through, innermost first, the imported one last.  ``used`` says that only the
     project's source asks for it: a script may be older than the recipe, so that is mended where it
     can be, and else told.
     """
@@ -54,7 +54,7 @@ class SearchBounds:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Attempt:
+class _Attempt:
     """One lock that was tried: its bounds, what failed (empty: nothing), its seconds."""
 
     bounds: SearchBounds
@@ -92,7 +92,7 @@ class ImportSearch:
     dates: Texts = ()
     clock: Callable[[], float] = time.monotonic
     report: Callable[[str], None] = lambda _: None
-    trials: list[Attempt] = field(default_factory=list)
+    trials: list[_Attempt] = field(default_factory=list)
     reasons: list[tuple[PythonPackage | str, Failure]] = field(default_factory=list)
     started: float = 0.0
 
@@ -119,7 +119,7 @@ class ImportSearch:
                     if not any(_still_fails(known, (one,)) for known in left)
                 )
         for culprit, failure in self.reasons:
-            lock = explain_hold(lock, culprit, failure)
+            lock = _explain_hold(lock, culprit, failure)
         notes = tuple(
             f"the project's source imports {one.module}, which fails: {one.error}" for one in left
         )
@@ -200,7 +200,7 @@ class ImportSearch:
         except NoSolutionError as error:
             reason = next((line.lstrip("- ") for line in error.what.splitlines()[1:]), error.what)
             self._note_attempt(
-                Attempt(
+                _Attempt(
                     bounds=bounds, failures=(), seconds=self.clock() - before, unsolvable=reason
                 )
             )
@@ -209,7 +209,7 @@ class ImportSearch:
             return lock, self._try_imports(bounds, lock, before=before)
         except ToolFailedError as error:  # an old release's own setup.py may want tools of its day
             self._note_attempt(
-                Attempt(
+                _Attempt(
                     bounds=bounds, failures=(), seconds=self.clock() - before, unsolvable=error.what
                 )
             )
@@ -220,10 +220,12 @@ class ImportSearch:
     ) -> tuple[Failure, ...]:
         before = self.clock() if before is None else before
         failures = self.lab.imports(lock)
-        self._note_attempt(Attempt(bounds=bounds, failures=failures, seconds=self.clock() - before))
+        self._note_attempt(
+            _Attempt(bounds=bounds, failures=failures, seconds=self.clock() - before)
+        )
         return failures
 
-    def _note_attempt(self, trial: Attempt) -> None:
+    def _note_attempt(self, trial: _Attempt) -> None:
         self.trials.append(trial)
         self.report(f"try {len(self.trials)}: {trial}")
 
@@ -280,31 +282,24 @@ def step_indexes(count: int) -> Iterator[int]:
         index, width = min(index + width, count - 1), width * 2
 
 
-def explain_hold(lock: Lock, culprit: PythonPackage | str, failure: Failure) -> Lock:
+def _explain_hold(lock: Lock, culprit: PythonPackage | str, failure: Failure) -> Lock:
     """Return the lock saying why a package is not the newest, or of an earlier date."""
+    error = f"({failure.module}: {failure.error})"
     if isinstance(culprit, str):
-        note = (
-            f"resolved as of {culprit}: later packages fail to import ({failure.module}: "
-            f"{failure.error})"
-        )
+        note = f"resolved as of {culprit}: later packages fail to import {error}"
         return structs.replace(lock, notes=(*lock.notes, note))
-    now = next((p.version for p in lock.python if p.name == culprit.name), None)
+    name, newest = culprit.name, culprit.version
+    now = next((package.version for package in lock.python if package.name == name), None)
     framework = f" on {lock.base.framework}" if lock.base.framework else ""
-    what = f"fails to import{framework} ({failure.module}: {failure.error})"
     if now is None:
-        note = f"{culprit.name} is left out: {culprit.version} {what}"
+        note = f"{name} is left out: {newest} fails to import{framework} {error}"
         return structs.replace(lock, notes=(*lock.notes, note))
-    note = (
-        f"{culprit.name} {now}: newer ones fail to import{framework} ({failure.module}: "
-        f"{failure.error})"
-    )
-    hold = LockedHold(
-        name=culprit.name, version=now, newest=culprit.version, reason=f"{culprit.version} {what}"
-    )
-    held = (*(one for one in lock.held_back if one.name != culprit.name), hold)
-    return structs.replace(
-        lock, notes=(*lock.notes, note), held_back=tuple(sorted(held, key=lambda one: one.name))
-    )
+    note = f"{name} {now}: newer ones fail to import{framework} {error}"
+    reason = f"{newest} fails to import{framework} {error}"
+    hold = LockedHold(name=name, version=now, newest=newest, reason=reason)
+    holds = {one.name: one for one in lock.held_back} | {name: hold}
+    held = tuple(holds[key] for key in sorted(holds))
+    return structs.replace(lock, notes=(*lock.notes, note), held_back=held)
 
 
 def carry_proof(old: Lock, lock: Lock) -> Lock:

@@ -6,16 +6,16 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import filter as matching
-from fnmatch import fnmatchcase
 
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from envbuild.base.catalogue import CatalogueEntry
 from envbuild.base.model import BaseFacts
 from envbuild.base.suggest import USUAL_CUDA, BaseQuery, framework_name, suggest_bases
-from envbuild.data.lookup import build_of, framework_of, numbers
-from envbuild.data.tables import CudaSource, load_cuda_sources
+from envbuild.data.lookup import build_of, cuda_source, framework_of, numbers
+from envbuild.data.tables import CudaSource
 from envbuild.errors import NoSolutionError, UsageError
 from envbuild.names import Numbers, Texts
 from envbuild.project.shell.installs import removes_framework
@@ -23,7 +23,7 @@ from envbuild.recipe.model import Recipe
 from envbuild.resolve.model import Found
 from envbuild.resolve.platform import python_minor
 from envbuild.resolve.stubs import extras_named
-from envbuild.store.units import join_numbers
+from envbuild.store.units import join_numbers, minor_version
 
 MOST_IMAGES = 2
 UNNAMED_CUDA = 13
@@ -62,9 +62,9 @@ def require_cuda(recipe: Recipe, facts: BaseFacts, packages: Collection[Found]) 
     judged = [_lack_of(found, held, facts) for found in packages]
     lacks = [lack for lack in judged if lack is not None]
     lacking = [lack.found for lack in lacks]
-    others = [found for found in packages if _source_row(found.name) and found not in lacking]
+    others = [found for found in packages if cuda_source(found.name) and found not in lacking]
     base_has_one = facts.framework is not None or any(
-        _source_row(canonicalize_name(dist.name)) for dist in facts.dists
+        cuda_source(canonicalize_name(dist.name)) for dist in facts.dists
     )
     # an image with CUDA and no framework is taken for the GPU: nothing else there would use it
     alone = not others and not base_has_one
@@ -94,18 +94,9 @@ def refuse_removal(recipe: Recipe) -> None:
             )
 
 
-def _source_row(name: str) -> CudaSource | None:
-    rows = (
-        row
-        for row in load_cuda_sources().framework
-        if any(fnmatchcase(name, dist) for dist in row.dists)
-    )
-    return next(rows, None)
-
-
 def _lack_of(found: Found, held: Mapping[str, str], facts: BaseFacts) -> Lack | None:
     """Return what a framework of the lock misses for a GPU; None where nothing is missing."""
-    source = _source_row(found.name)
+    source = cuda_source(found.name)
     if source is None:
         return None
     missing = _missing_libraries(found, source, held, facts)
@@ -116,19 +107,12 @@ def _lack_of(found: Found, held: Mapping[str, str], facts: BaseFacts) -> Lack | 
 def _missing_libraries(
     found: Found, source: CudaSource, names: Collection[str], facts: BaseFacts
 ) -> str | None:
-    version = Version(found.version)
-    local = version.local or ""
+    local = Version(found.version).local or ""
     if source.never:
         return "its wheels are for the CPU alone"
     if local.split(".")[0] == "cpu":
         return f"+{local} is a build for the CPU"
-    within = (
-        source.within is not None
-        and facts.machine == "x86_64"
-        and version in SpecifierSet(source.within)
-    )
-    # before its wheels came, CUDA lay inside those of the framework; in +cu118 builds it still does
-    if within or re.match(r"cu(da)?\d", local):
+    if re.match(r"cu(da)?\d", local) or _holds_cuda(found, source, facts):
         return None
     if source.plugin and not matching(names, source.plugin):
         return f"there is no {source.plugin} with it"
@@ -136,13 +120,20 @@ def _missing_libraries(
     # from CUDA 13 on, the wheels' names tell no CUDA
     ending = f"-cu{major}" if major and int(major) < UNNAMED_CUDA else "*"
     gone = [one for one in source.libraries if not matching(names, f"nvidia-{one}{ending}")]
-    own = facts.cuda is not None and (not major or facts.cuda.split(".")[0] == major)
-    if not gone or own:
+    of_base = facts.cuda is not None and (not major or facts.cuda.split(".")[0] == major)
+    if not gone or of_base:
         return None
     spoken = ", ".join(SPOKEN.get(library, library) for library in gone)
-    other = facts.cuda is not None or matching(names, f"nvidia-{gone[0]}*")
-    which = f"CUDA {major}" if other else "CUDA"
+    has_other = facts.cuda is not None or matching(names, f"nvidia-{gone[0]}*")
+    which = f"CUDA {major}" if has_other else "CUDA"
     return f"its wheel holds no {which} libraries ({spoken}), nor does the base"
+
+
+def _holds_cuda(found: Found, source: CudaSource, facts: BaseFacts) -> bool:
+    """Tell whether CUDA lies inside the framework's own wheel, as before NVIDIA had wheels."""
+    if source.within is None or facts.machine != "x86_64":
+        return False
+    return Version(found.version) in SpecifierSet(source.within)
 
 
 def _missing_cudnn(found: Found, held: Mapping[str, str], facts: BaseFacts) -> str | None:
@@ -171,7 +162,7 @@ def _cudnn_of(found: Found, held: Mapping[str, str], facts: BaseFacts) -> tuple[
 
     Both are () where one is unknown, and where the framework's own metadata pins its cuDNN.
     """
-    framework, source = framework_of(found.name), _source_row(found.name)
+    framework, source = framework_of(found.name), cuda_source(found.name)
     if framework is None or source is None or not source.extras:
         return (), ()
     build = build_of(framework.name, found.version)
@@ -206,11 +197,10 @@ def _list_hints(lack: Lack, facts: BaseFacts) -> Iterable[str]:
     if bases:
         yield f"take a base that has them: {bases}"
     if source.wheels and not extras:
-        yield (
-            f"name the wheels nvidia-*-cu{_cuda_major(found, source) or USUAL_CUDA} under [python] dependencies, "
-            "and their folders in "
-            "LD_LIBRARY_PATH, as the recipe chainer-mnist does (envbuild show chainer-mnist)"
-        )
+        wheels = f"nvidia-*-cu{_cuda_major(found, source) or USUAL_CUDA}"
+        example = "as the recipe chainer-mnist does (envbuild show chainer-mnist)"
+        where = "under [python] dependencies, and their folders in LD_LIBRARY_PATH"
+        yield f"name the wheels {wheels} {where}, {example}"
     yield "write cpu = true under [base], if the image is for the CPU"
 
 
@@ -219,20 +209,20 @@ def _fitting_bases(found: Found, facts: BaseFacts) -> str:
     name = framework_name(found.name)
     if name is None:
         return ""
-    line = ".".join(found.version.split("+")[0].split(".")[:2])
+    line = minor_version(found.version.split("+")[0])
     own = join_numbers(python_minor(facts))
     for bounds, python in ((f"=={line}.*", own), (f"=={line}.*", None), (f">={line}", own)):
-        choices = suggest_bases(BaseQuery(framework=f"{name}{bounds}", python=python))[0]
+        choices, _ = suggest_bases(BaseQuery(framework=f"{name}{bounds}", python=python))
         fitting = [choice.entry for choice in choices if choice.entry.defect is None]
-        texts = [
-            f'bootstrap = "{entry.reference}" with framework = "{entry.requirement}"'
-            if entry.is_bootstrap
-            else f"{entry.reference} ({entry.holds}, Python {entry.python})"
-            for entry in fitting
-        ]
-        if texts:
-            return " or ".join(texts[:MOST_IMAGES])
+        if fitting:
+            return " or ".join(map(_describe_base, fitting[:MOST_IMAGES]))
     return ""
+
+
+def _describe_base(entry: CatalogueEntry) -> str:
+    if entry.is_bootstrap:
+        return f'bootstrap = "{entry.reference}" with framework = "{entry.requirement}"'
+    return f"{entry.reference} ({entry.holds}, Python {entry.python})"
 
 
 def _cuda_major(found: Found, source: CudaSource) -> str:

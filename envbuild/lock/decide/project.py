@@ -76,7 +76,7 @@ def _resolve_with(
 
 
 def refuse_unused(source: Source, resolution: Resolution) -> None:
-    """Raise UsageError for a name in from-source that is none of the packages."""
+    """Raise UsageError for a name in from-source that no package has."""
     known = {found.name for found in resolution.packages}
     for name in source.recipe.python.from_source:
         if canonicalize_name(name) not in known:

@@ -10,6 +10,7 @@ from envbuild.base.suggest import BaseQuery, framework_name, suggest_bases
 from envbuild.data.tables import load_catalogue
 from envbuild.errors import NoSolutionError, UsageError
 from envbuild.recipe.model import Recipe
+from envbuild.store.units import minor_version
 
 MOST_IMAGES = 2
 
@@ -24,7 +25,7 @@ def require_python(recipe: Recipe, found: str | None = None) -> None:
     # of a Debian release the Python is known without looking
     suites = {suite.bootstrap: suite.python for suite in load_catalogue().suite}
     held = found or suites.get(recipe.base.bootstrap or "")
-    if wanted is None or held is None or ".".join(held.split(".")[:2]) == wanted:
+    if wanted is None or held is None or minor_version(held) == wanted:
         return
     name = recipe.base.image or recipe.base.bootstrap
     raise NoSolutionError(
@@ -53,20 +54,27 @@ def refuse_no_python(recipe: Recipe, python: str) -> None:
         )
 
 
+def _images_with(python: str, framework: str | None) -> list[str]:
+    """Name a few images of the catalogue that have a framework with that Python."""
+    asked = Requirement(framework) if framework else None
+    name = framework_name(asked.name) if asked else None
+    if asked is None or name is None:
+        return []
+    query = BaseQuery(framework=f"{name}{asked.specifier}", python=python)
+    choices, _ = suggest_bases(query)
+    entries = [choice.entry for choice in choices]
+    images = [entry for entry in entries if not entry.is_bootstrap and entry.defect is None]
+    return [f'image = "{one.reference}" ({one.holds})' for one in images[:MOST_IMAGES]]
+
+
 def _python_hints(recipe: Recipe, wanted: str, suites: dict[str, str]) -> Iterable[str]:
     """Yield the Debian releases with that Python, and images of the same framework."""
     having = [suite for suite, python in suites.items() if python == wanted]
     if recipe.base.bootstrap and having:
         yield f'take bootstrap = "{having[0]}", whose Python it is'
-    asked = recipe.base.framework or recipe.check.framework
-    name = framework_name(Requirement(asked).name) if asked else None
-    if asked and name:
-        query = BaseQuery(framework=f"{name}{Requirement(asked).specifier}", python=wanted)
-        choices = [choice.entry for choice in suggest_bases(query)[0]]
-        images = [entry for entry in choices if not entry.is_bootstrap and entry.defect is None]
-        named = [f'image = "{one.reference}" ({one.holds})' for one in images[:MOST_IMAGES]]
-        if named:
-            yield f"take {' or '.join(named)}"
+    images = _images_with(wanted, recipe.base.framework or recipe.check.framework)
+    if images:
+        yield f"take {' or '.join(images)}"
     has = ", ".join(f"{suite} {python}" for suite, python in suites.items())
     yield (
         f"leave out [python] version (Debian releases: {has}), or take an image with Python "

@@ -13,7 +13,7 @@ from envbuild.project.lists.declared import read_pyproject
 from envbuild.project.lists.requirements import NO_ADDRESS
 from envbuild.project.model import FileFindings
 from envbuild.project.tree import read_text, shown_path
-from envbuild.resolve.sources.declared import inner_table, write_extras
+from envbuild.resolve.sources.declared import dependency_table, inner_table, write_extras
 from envbuild.toml import parse_toml
 
 PLATFORMS = ("unix", "linux", "linux-64")
@@ -80,7 +80,7 @@ def _tables(manifest: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 def _index_lines(wishes: Mapping[str, Any], reader: CondaReader) -> Iterator[str]:
     """Yield the requirements of the index; the project itself and addresses are none."""
     for name, wish in wishes.items():
-        table = wish if isinstance(wish, dict) else {"version": wish}
+        table = dependency_table(wish)
         if table.get("path") == ".":
             continue
         if {"git", "path", "url"} & set(table):

@@ -43,15 +43,16 @@ def cut_dump(lines: Sequence[str], pip: Iterable[str]) -> tuple[list[str], Texts
 
     What others usually bring stays, without its version.  All other lists are left as they are.
     """
-    count = sum(BUILT.fullmatch(line) is not None for line in lines)
-    if len(lines) < DUMP or 2 * count < len(lines):
+    built = [line for line in lines if BUILT.fullmatch(line)]
+    if len(lines) < DUMP or 2 * len(built) < len(lines):
         return [*lines], ()
     table = load_conda()
     names = {line: spec_name(line) for line in lines}
     asked = table.asked | table.depends | table.libraries | table.frameworks
-    # wheels of CUDA: pip's framework needs nothing of conda's
-    if any(line.startswith("nvidia-") for line in pip):
-        asked = asked if table.frameworks & set(names.values()) else frozenset({"python"})
+    of_pip = any(line.startswith("nvidia-") for line in pip)
+    if of_pip and not table.frameworks & set(names.values()):
+        # wheels of CUDA: pip's framework needs nothing of conda's
+        asked = frozenset({"python"})
     kept = [line for line, name in names.items() if name in asked or not _is_library(name)]
     brought = load_names().transitive.names
     specs = [names[line] if conda_name(names[line]) in brought else line for line in kept]
@@ -62,9 +63,11 @@ def cut_dump(lines: Sequence[str], pip: Iterable[str]) -> tuple[list[str], Texts
 
 
 def _is_library(name: str) -> bool:
+    """Tell whether others bring a package of conda: no name of Python's stands for it."""
     known = conda_name(name)
-    patterns = load_conda().brought if known is None else ()
-    return known == "" or any(fnmatchcase(name, pattern) for pattern in patterns)
+    if known is None:
+        return any(fnmatchcase(name, pattern) for pattern in load_conda().brought)
+    return known == ""
 
 
 def put_stand_ins(lines: Sequence[str], channels: Sequence[str]) -> tuple[list[str], Texts]:
@@ -72,9 +75,10 @@ def put_stand_ins(lines: Sequence[str], channels: Sequence[str]) -> tuple[list[s
     specs, notes = [*lines], []
     for owner, instead in load_conda().only_in.items():
         own = [name for name in map(spec_name, specs) if name in instead]
-        if own and not any(name.startswith(owner) for name in channels):
-            told = ", ".join(f"{name} ({instead[name] or 'left out'})" for name in own)
-            notes.append(f"the channel {owner} alone has {told}")
+        is_asked = any(name.startswith(owner) for name in channels)
+        if own and not is_asked:
+            stand_ins = ", ".join(f"{name} ({instead[name] or 'left out'})" for name in own)
+            notes.append(f"the channel {owner} alone has {stand_ins}")
             specs = [_put_instead(line, instead) for line in specs]
     return [line for line in specs if line], tuple(notes)
 
@@ -113,8 +117,9 @@ def merge_wheels(
         place = places.get(wheel.name)
         asked = Pep508(wheel.text)
         if place is None or asked.url:
-            texts.append(re.sub(r"\+cu\d+\Z", "", wheel.text))
-            if texts[-1] != wheel.text:
+            plain = re.sub(r"\+cu\d+\Z", "", wheel.text)
+            texts.append(plain)
+            if plain != wheel.text:
                 notes.append(f"without its build, which is on no index of Python's: {wheel.text}")
             continue
         bounds = re.sub(r"\+[\w.]+", "", str(asked.specifier))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from envbuild.data.package_tables import OldUse
 from envbuild.project.gather import ProjectFindings
 from envbuild.project.model import Proposal, Release, Requirement
+from envbuild.store.units import listing
 
 MOST_NAMED = 8
 """Names that a comment lists before it breaks off."""
@@ -35,6 +36,4 @@ class DraftBuilder:
 
 def name_few(names: Sequence[str]) -> str:
     """Return names with commas, the last ones as a number."""
-    few = ", ".join(names[:MOST_NAMED])
-    others = len(names) - MOST_NAMED
-    return f"{few} and {others} more" if others > 0 else few
+    return listing(names, MOST_NAMED)

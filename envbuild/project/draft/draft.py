@@ -313,32 +313,27 @@ def _choose_system(builder: DraftBuilder, cleaned: Cleaned, base: BaseSection) -
     post = tuple(line for line in posts if line.isprintable() and not has_secret(line))
     _note_refused(builder)
     if post:
-        builder.beside["system", "post", ""] = (
-            "from the definition: look at each, a build has no network"
-        )
+        remark = "from the definition: look at each, a build has no network"
+        builder.beside["system", "post", ""] = remark
     if base.image is not None and not takes_debian_packages(base.image):
-        every = tuple(dict.fromkeys((*named, *build, *run, *wanted)))
+        every = " ".join(dict.fromkeys((*named, *build, *run, *wanted)))
         if every:
-            builder.note(
-                "system",
-                "Debian packages that are wanted, if the image has not got them: "
-                f"{' '.join(every)}",
-            )
+            what = "Debian packages that are wanted, if the image has not got them"
+            builder.note("system", f"{what}: {every}")
         return SystemSection(post=post)
     for name, why in added.items():
         builder.beside["system", "packages", name] = f"for {why}"
     builders = {name: why for name, why in wanted.items() if name not in build}
     if added or builders:
-        names = (*added, *(name for name in builders if name not in added))
-        reason = ", ".join(dict.fromkeys([*added.values(), *builders.values()]))
-        builder.proposals.append(
-            Proposal(
-                kind="system",
-                question=f"install the Debian packages {name_few(names)}?",
-                values=names,
-                reason=f"for {reason}",
-            )
+        names = tuple(dict.fromkeys((*added, *builders)))
+        reasons = dict.fromkeys((*added.values(), *builders.values()))
+        proposal = Proposal(
+            kind="system",
+            question=f"install the Debian packages {name_few(names)}?",
+            values=names,
+            reason=f"for {', '.join(reasons)}",
         )
+        builder.proposals.append(proposal)
     return SystemSection(packages=(*named, *added), build_packages=(*build, *builders), post=post)
 
 

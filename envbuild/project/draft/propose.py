@@ -166,21 +166,23 @@ def _same_line(version: str, bounds: str) -> bool:
 
 def _base_queries(wanted: BaseNeeds, framework: Requirement) -> Iterator[BaseQuery]:
     """Yield wishes from all that is asked for to the framework's name alone."""
-    text = f"{framework_name(framework.name)}{bounds_of(framework)}"
+    plain = framework_name(framework.name)
+    text = f"{plain}{bounds_of(framework)}"
     major = wanted.cuda.split(".")[0] if wanted.cuda else None
-    cudas = tuple(dict.fromkeys((wanted.cuda, major, None)))
+    all_cudas = tuple(dict.fromkeys((wanted.cuda, major, None)))
     exact = re.search(r"={2,3}\s*\d", text) is not None
     days = (None,) if exact or wanted.until is None else (wanted.until, None)
     near = _next_pythons(wanted.python)
-    pythons = tuple(dict.fromkeys((
-        (wanted.python, wanted.pythons), *((python, wanted.pythons) for python in near),
-        (None, wanted.pythons), (wanted.python, ()), (None, ()),
-    )))  # fmt: skip
-    for name in dict.fromkeys((text, _release_line(text), framework_name(framework.name))):
+    # the Python that is named, a near one, any of the series; then the same without the series
+    pairs = [(python, wanted.pythons) for python in (wanted.python, *near, None)]
+    pairs += [(wanted.python, ()), (None, ())]
+    pythons = tuple(dict.fromkeys(pairs))
+    for name in dict.fromkeys((text, _release_line(text), plain)):
         for until in days:
             for python, series in pythons:
                 # a nearer Python is not worth another CUDA
-                for cuda in cudas[:-1] if wanted.cuda and python in near else cudas:
+                cudas = all_cudas[:-1] if wanted.cuda and python in near else all_cudas
+                for cuda in cudas:
                     yield BaseQuery(
                         framework=name, python=python, pythons=series, cuda=cuda, until=until
                     )

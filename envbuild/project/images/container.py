@@ -55,7 +55,7 @@ BUILD_SYSTEM = re.compile(
 class _Parts:
     """A definition in parts: ``start`` is its base, ``image`` the same if envbuild can use it.
 
-    ``apart`` tells that each line is a shell of its own; ``copies`` are (source, destination).
+    ``apart`` says that each line is a shell of its own; ``copies`` are (source, destination).
     """
 
     lines: list[str]
@@ -195,11 +195,8 @@ def _read_definition(text: str, path: Path, file: str) -> _Parts:
         notes.append(f"{file}: {image_notes}")
     elif agent not in ("docker", "debootstrap", "localimage"):
         notes.append(f"{file} starts from {agent}: {start}, which is not taken as base")
-    starts = [
-        line
-        for line in stage.lines("runscript")
-        if line.strip() and not line.strip().startswith("#")
-    ]
+    plain = [line.strip() for line in stage.lines("runscript")]
+    starts = [line for line in plain if line and not line.startswith("#")]
     return _Parts(
         lines=stage.lines("post"),
         start=start,

@@ -171,22 +171,31 @@ def _instructions(text: str) -> Iterator[tuple[str, str, list[str]]]:
     mark = "`" if re.match(r"(\s*#.*\n)*\s*#\s*escape\s*=\s*`", text) else "\\"
     lines = iter(text.splitlines())
     for first in lines:
-        if not first.strip() or first.lstrip().startswith("#"):
+        if _is_empty(first):
             continue
-        pieces = [first.rstrip()]
-        while pieces[-1].endswith(mark):
-            following = next(lines, None)
-            if following is None:
-                pieces[-1] = pieces[-1][:-1]
-            elif following.strip() and not following.lstrip().startswith("#"):
-                pieces[-1] = pieces[-1][:-1]
-                pieces.append(following.strip())
-        found = INSTRUCTION.match(" ".join(pieces))
+        found = INSTRUCTION.match(_join_continued(first, lines, mark))
         if found is None:
             continue
         word, rest = found[1].lower(), (found[2] or "").strip()
-        here = [match[2] for match in HERE.finditer(rest)] if word in ("run", "copy", "add") else []
-        yield word, rest, [_document(lines, until) for until in here]
+        ends = HERE.finditer(rest) if word in ("run", "copy", "add") else ()
+        yield word, rest, [_document(lines, match[2]) for match in ends]
+
+
+def _join_continued(first: str, lines: Iterator[str], mark: str) -> str:
+    """Return a line with those that continue it; between them may be comments and empty lines."""
+    pieces = [first.rstrip()]
+    while pieces[-1].endswith(mark):
+        following = next(lines, None)
+        if following is not None and _is_empty(following):
+            continue
+        pieces[-1] = pieces[-1][:-1]
+        if following is not None:
+            pieces.append(following.strip())
+    return " ".join(pieces)
+
+
+def _is_empty(line: str) -> bool:
+    return not line.strip() or line.lstrip().startswith("#")
 
 
 def _document(lines: Iterator[str], until: str) -> str:

@@ -24,11 +24,13 @@ from envbuild.project.model import FileFindings, Requirement
 from envbuild.project.private import without_secrets
 from envbuild.project.tree import ASIDE, read_text, shown_path
 from envbuild.resolve.sources.declared import (
+    dependency_table,
     inner_table,
     poetry_bounds,
     poetry_marker,
     write_extras,
 )
+from envbuild.store.units import minor_version
 from envbuild.toml import parse_toml
 
 
@@ -79,11 +81,9 @@ def read_pyproject(path: Path, root: Path) -> FileFindings | None:
     if "dependencies" in _list_of(project.get("dynamic")) and dynamic:
         for name in _list_of([dynamic] if isinstance(dynamic, str) else dynamic):
             other = read_requirements(root / str(name), root)
-            requirements, aside, notes = (
-                (*requirements, *other.requirements),
-                (*aside, *other.aside),
-                [*notes, *other.notes],
-            )
+            requirements = (*requirements, *other.requirements)
+            aside = (*aside, *other.aside)
+            notes += other.notes
     taken = own_extras(root) if path.parent == root else ()
     lines, taken = _group_lines(project, taken)
     chosen, odd = split_requirements(lines, file)
@@ -189,7 +189,7 @@ def _read_poetry(poetry: Mapping[str, Any], file: str) -> FileFindings:
             python = poetry_bounds(str(wish)) if isinstance(wish, str) else None
             continue
         for wanted in wish if isinstance(wish, list) else [wish]:
-            table = wanted if isinstance(wanted, dict) else {"version": wanted}
+            table = dependency_table(wanted)
             if isinstance(table.get("url"), str):
                 lines.append(f"{name} @ {table['url']}{poetry_marker(table)}")
             elif {"git", "path", "url", "file"} & set(table):
@@ -263,7 +263,7 @@ def read_pipfile(path: Path, root: Path) -> FileFindings:
     lines: list[str] = []
     aside: list[tuple[str, str]] = []
     for name, wish in inner_table(data, "packages").items():
-        table = wish if isinstance(wish, dict) else {"version": wish}
+        table = dependency_table(wish)
         if {"git", "path", "file", "editable"} & set(table):
             if table.get("path") != ".":
                 aside.append((name, f"{file}: {NO_ADDRESS}"))
@@ -275,7 +275,7 @@ def read_pipfile(path: Path, root: Path) -> FileFindings:
     requirements, odd = split_requirements(lines, file)
     requires = inner_table(data, "requires")
     exact = _text_of(requires.get("python_full_version")) or ""
-    python = _text_of(requires.get("python_version")) or ".".join(exact.split(".")[:2])
+    python = _text_of(requires.get("python_version")) or minor_version(exact)
     notes = (f"{file}: [dev-packages] is not taken",) if inner_table(data, "dev-packages") else ()
     return FileFindings(
         file=file,

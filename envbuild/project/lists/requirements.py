@@ -116,6 +116,11 @@ def _parse_direct(line: str, where: str) -> Requirement | None:
     return next(filter(None, (parse(line, where) for parse in parsers)), None)
 
 
+def refuse_address(text: str, where: str) -> tuple[str, str]:
+    """Return an address or a folder that is not taken, and why."""
+    return without_secrets(text)[:200], f"{where}: {why_no_package(text)}"
+
+
 def why_no_package(text: str) -> str:
     """Return why an address or a folder is not taken, and what to write."""
     if text.endswith((".whl", ".tar.gz", ".zip")) or not FOLDER.fullmatch(text):
@@ -212,7 +217,7 @@ class _RequirementsReader:
         if text.rstrip("/") in (".", "./") or re.match(r"\.(\[[\w,\s-]*\])?$", text):
             self.notes.append(f"{where}: {NOT_INSTALLED}")
             return
-        self.aside.append((without_secrets(text)[:200], f"{where}: {why_no_package(text)}"))
+        self.aside.append(refuse_address(text, where))
 
     def _option(self, line: str, where: str) -> None:
         match = re.match(r"(-[a-zA-Z]|--[\w-]+)", line)

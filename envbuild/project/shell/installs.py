@@ -19,7 +19,7 @@ from envbuild.project.lists.requirements import (
     parse_commit,
     parse_requirement,
     parse_wheel_address,
-    why_no_package,
+    refuse_address,
 )
 from envbuild.project.model import Requirement
 from envbuild.project.names import conda_name
@@ -130,7 +130,7 @@ def read_lines(
 ) -> ShellFindings:
     """Read shell lines, joined and split at && and ;.  A block is kept whole.
 
-    ``apart`` tells that each line is a shell of its own, as in a Dockerfile, where a line that
+    ``apart`` says that each line is a shell of its own, as in a Dockerfile, where a line that
     is nothing but ``cd`` is WORKDIR: the next ones start there.
     """
     found = ShellFindings(folders=folders)
@@ -307,7 +307,7 @@ def _pip_folder(value: str, found: ShellFindings, where: str) -> None:
     if value and OURSELVES.fullmatch(value):
         _tell_not_installed(found, where)
     elif value:
-        found.aside.append((without_secrets(value)[:200], f"{where}: {why_no_package(value)}"))
+        found.aside.append(refuse_address(value, where))
 
 
 def _project_folder(word: str, found: ShellFindings) -> str:
@@ -346,7 +346,7 @@ def _pip_word(word: str, found: ShellFindings, where: str) -> None:
             (f"pip install {without_secrets(word)[:120]}", "it is only known when it is built")
         )
     elif one is None:
-        found.aside.append((without_secrets(word)[:200], f"{where}: {why_no_package(word)}"))
+        found.aside.append(refuse_address(word, where))
     else:
         found.requirements.append(one)
 

@@ -14,6 +14,7 @@ from envbuild.project.model import FileFindings, ImportedModule
 from envbuild.project.names import distribution_of, is_known_distribution
 from envbuild.project.shell.installs import read_lines
 from envbuild.project.tree import is_inside, read_text, shown_path
+from envbuild.store.units import minor_version
 
 LINE = re.compile(
     r"^[ \t]*(?:[$%>][ \t]*)?((?:sudo[ \t]+)?(?:\S*python[\d.]*[ \t]+-m[ \t]+)?(?:pip|conda|mamba)\d*[ \t]+"
@@ -71,7 +72,7 @@ def _installing_line(item: re.Match[str]) -> str:
     release = item["release"]
     if framework_name(name) and sign == "==":
         # a README's release of a framework is that line: 1.8.2 is on PyTorch's own server alone
-        release = f"{'.'.join(release.split('.')[:2])}.*"
+        release = f"{minor_version(release)}.*"
     if name == "python":
         return f"conda install python{sign}{release}"
     known = is_known_distribution(canonicalize_name(name)) or distribution_of(name)

@@ -24,16 +24,10 @@ def join_lines(lines: list[str]) -> list[str]:
         if line.endswith(("\\", "&&", "||")):
             pending += " "
             continue
-        pending = (
-            re.sub(r"\s#\s.*$", "", pending)
-            if pending.count("'") + pending.count('"') == 0
-            else pending
-        )
-        found.append(
-            " ".join(pending.split())
-            if "'" not in pending and '"' not in pending
-            else pending.strip()
-        )
+        # inside quotes a # begins no comment, and blanks count
+        if "'" not in pending and '"' not in pending:
+            pending = " ".join(re.sub(r"\s#\s.*$", "", pending).split())
+        found.append(pending.strip())
         pending = ""
     return [*found, pending.strip()] if pending.strip() else found
 
@@ -55,21 +49,18 @@ def split_commands(line: str) -> list[str]:
             found.append([])
         else:
             found[-1].append(word)
-    commands = (
-        re.sub(r" ?\|\|\s*(true|:|exit 0)$", "", " ".join(words)) for words in found if words
-    )
-    return [_without_brackets(command) for command in commands if command.strip("() ")]
+    commands = [" ".join(words) for words in found if words]
+    plain = [re.sub(r" ?\|\|\s*(true|:|exit 0)$", "", command) for command in commands]
+    return [_without_brackets(command) for command in plain if command.strip("() ")]
 
 
 def _without_brackets(command: str) -> str:
     """Take off the bracket of a subshell that is split."""
     if command.startswith("("):
         command = command[1:].strip()
-    return (
-        command[:-1].strip()
-        if command.endswith(")") and command.count("(") < command.count(")")
-        else command
-    )
+    if command.endswith(")") and command.count("(") < command.count(")"):
+        return command[:-1].strip()
+    return command
 
 
 def program_of(words: list[str]) -> tuple[str, list[str]]:
@@ -102,16 +93,11 @@ def named_files(command: str) -> set[str]:
 def fetched_names(command: str) -> set[str]:
     """Return the names of files and folders that a line downloads."""
     words = [word.strip("\"'") for word in command.split()]
-    ends = [
-        word.rstrip("/").rsplit("/", 1)[-1]
-        for word in words
-        if "://" in word or word.endswith(".git")
-    ]
-    named = [
-        after for flag, after in itertools.pairwise(words) if flag in ("-O", "-o", "-d", "--output")
-    ]
+    addresses = [word.rstrip("/") for word in words if "://" in word or word.endswith(".git")]
+    options = ("-O", "-o", "-d", "--output")
+    targets = [after for option, after in itertools.pairwise(words) if option in options]
     if re.match(r"git\s", command) and words and "://" not in words[-1]:
-        named.append(words[-1])
-    files = {name.rsplit("/", 1)[-1] for name in (*ends, *named)}
+        targets.append(words[-1])
+    files = {name.rsplit("/", 1)[-1] for name in (*addresses, *targets)}
     stems = {re.sub(r"(\.git|\.tar\.\w+|\.tgz|\.zip)$", "", name) for name in files}
     return {name for name in files if "." in name} | {name for name in stems if len(name) > 2}

@@ -162,7 +162,7 @@ class IndexProxy:
         is_wheel = link.file.endswith(".whl")
         if not is_wheel and release is None:
             return ""
-        file = link.file if is_wheel or release is None else stub_file(*release)
+        file = link.file if is_wheel or release is None else _stub_file(*release)
         # the hash of an sdist is not that of the wheel which stands for it; PEP 658 and PEP 714
         # name the metadata
         attributes = {
@@ -184,7 +184,7 @@ class IndexProxy:
     def _serve_file(self, key: str, name: str, client: httpx.Client) -> Answer | None:
         candidate = self._files.get(key)
         release = _release_text(candidate.file) if candidate is not None else None
-        if candidate is not None and release is not None and name == stub_file(*release):
+        if candidate is not None and release is not None and name == _stub_file(*release):
             return "application/octet-stream", self._stub_wheel(candidate, release)
         if candidate is None or name not in (candidate.file, f"{candidate.file}.metadata"):
             return None
@@ -229,7 +229,7 @@ def _day_of(link: Link) -> str:
     return (link.uploaded or "9")[:10]
 
 
-def stub_file(name: str, version: str) -> str:
+def _stub_file(name: str, version: str) -> str:
     """Return the file name of the wheel that stands for a source archive."""
     return f"{name.replace('-', '_')}-{version}-py3-none-any.whl"
 

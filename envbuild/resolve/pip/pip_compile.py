@@ -35,7 +35,7 @@ PROBE = (
 """Tells the version of a Python and whether it has pip-tools."""
 
 
-class Compiler(Protocol):
+class _Compiler(Protocol):
     """What runs pip-tools, in a folder below the session's."""
 
     def __call__(self, words: Texts, place: Path, index: str) -> Result:
@@ -43,7 +43,7 @@ class Compiler(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class OnHost:
+class _OnHost:
     """A Python of this host; ``tools`` is a folder with pip-tools where it lacks them."""
 
     python: str
@@ -67,7 +67,7 @@ class OnHost:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class InBase:
+class _InBase:
     """The base's own Python, in a sealed container that writes to the question's folder only."""
 
     image: Path
@@ -110,7 +110,7 @@ def _pip_variables(folder: str, index: str) -> dict[str, str]:
 
 def find_compiler(
     facts: BaseFacts, folder: Path, *, python: str, uv: str, index: str, context: Context
-) -> Compiler:
+) -> _Compiler:
     """Return what runs pip-compile: ``python`` where it is of the base's version, else the base's.
 
     ``folder`` is the session's; pip-tools are put into it by ``uv`` from ``index``, in the newest
@@ -134,14 +134,14 @@ def find_compiler(
         )  # fmt: skip
         runner(Command(argv=argv, env=uv_environment(settings)))
     if on_host:
-        return OnHost(
+        return _OnHost(
             python=python,
             tools=tools,
             folder=folder,
             environment=uv_environment(settings),
             runner=runner,
         )
-    return InBase(
+    return _InBase(
         image=image,
         python=facts.python_path or "python3",
         folder=folder,

@@ -30,7 +30,7 @@ not known."""
 class Handed:
     """What setup() is called with: ``keywords`` by name, None where it is not known.
 
-    ``ends`` tells that the file raises or exits in every case, and never builds anything.
+    ``ends`` says that the file raises or exits in every case, and never builds anything.
     """
 
     keywords: Mapping[str, Value | None] = field(default_factory=dict)

@@ -62,7 +62,7 @@ class _Walk(Expressions):
     def _follow_statement(  # noqa: C901, PLR0912  (a row for each kind of statement)
         self, statement: ast.stmt, when: Condition
     ) -> None:
-        """Follow one statement; of most kinds nothing is to be told."""
+        """Follow one statement; most kinds say nothing of requirements."""
         match statement:
             case ast.FunctionDef(name=name) if when == ALWAYS:
                 self.functions[name] = statement

@@ -55,7 +55,7 @@ LARGEST_WHOLE = 64 * 1024 * 1024
 class About(msgspec.Struct, frozen=True, kw_only=True):
     """What one file says: ``size`` in bytes; ``requires`` and ``build`` are PEP 508 strings.
 
-    ``read_from`` tells where the requirements stand: "wheel", "built" for the wheel that an image's
+    ``read_from`` says where the requirements stand: "wheel", "built" for the wheel that an image's
     build made of an sdist, or as in sdists.Declared, which tells the rest.
     """
 

@@ -14,7 +14,7 @@ from envbuild.resolve.conflict.explain import ConflictError, plain_text
 from envbuild.resolve.graph import requiring_names, walk_requirements
 from envbuild.resolve.model import Found
 from envbuild.resolve.platform import marker_environment, tag_order
-from envbuild.resolve.pylock import Candidate, Chosen
+from envbuild.resolve.pylock import Candidate, Chosen, new_versions
 from envbuild.resolve.sources.artifacts import About, describe_files
 from envbuild.resolve.sources.pep517 import archives_of, ask_backends
 from envbuild.resolve.stubs import parse_requirements
@@ -41,7 +41,7 @@ def resolve_builds(
     if not archives:
         return ()
     wanted = _declared_requirements(session, files, abouts)
-    seed = {name: chosen.version for name, chosen in answer.items() if not chosen.from_base}
+    seed = new_versions(answer)
     # an extension is compiled against the numpy that it will run with
     seed |= {
         n: stub.real for n, stub in session.stubs.by_name.items() if n not in seed and not stub.hard

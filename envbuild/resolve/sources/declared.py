@@ -35,9 +35,8 @@ def project_requires(data: Mapping[str, Any]) -> list[str] | None:
     if not isinstance(project, dict) or "dependencies" in _text_items(project.get("dynamic")):
         return None
     found = _text_items(project.get("dependencies"))
-    groups = project.get("optional-dependencies")
-    for extra, lines in groups.items() if isinstance(groups, dict) else ():
-        found += [with_extra(line, str(extra)) for line in _text_items(lines)]
+    for extra, lines in inner_table(project, "optional-dependencies").items():
+        found += [_with_extra(line, str(extra)) for line in _text_items(lines)]
     return found
 
 
@@ -46,24 +45,27 @@ def poetry_requires(data: Mapping[str, Any]) -> list[str] | None:
     poetry = inner_table(data, "tool", "poetry")
     if not poetry:
         return None
-    extras = {
-        str(name): _text_items(members) for name, members in inner_table(poetry, "extras").items()
-    }
+    tables = inner_table(poetry, "extras")
+    extras = {str(name): _text_items(members) for name, members in tables.items()}
     found: list[str] = []
     for name, wish in inner_table(poetry, "dependencies").items():
         if name.lower() == "python":
             continue
         for wanted in wish if isinstance(wish, list) else [wish]:
-            table = wanted if isinstance(wanted, dict) else {"version": wanted}
+            table = dependency_table(wanted)
             if ELSEWHERE & set(table):
                 continue
             line = _poetry_line(name, table)
             if not table.get("optional"):
                 found.append(line)
-            found += [
-                with_extra(line, extra) for extra, members in extras.items() if name in members
-            ]
+            own = [extra for extra, members in extras.items() if name in members]
+            found += [_with_extra(line, extra) for extra in own]
     return found
+
+
+def dependency_table(wish: object) -> dict[str, Any]:
+    """Return what Poetry, Pipenv or pixi ask of a package as a table; a text is its version."""
+    return wish if isinstance(wish, dict) else {"version": wish}
 
 
 def _poetry_line(name: str, table: Mapping[str, Any]) -> str:
@@ -96,9 +98,12 @@ def poetry_marker(table: Mapping[str, Any]) -> str:
 
 def poetry_bounds(text: str) -> str:
     """Return Poetry's version wishes as PEP 440 has them: "^1.2" is ">=1.2,<2"."""
-    first = " ".join(text.split("||", maxsplit=1)[0].split())
-    parts = [part.strip() for part in re.split(r"[, ](?= ?[<>=!~^\d*])", first) if part.strip()]
-    return ",".join(filter(None, map(_poetry_bound, parts)))
+    # of alternatives the first counts
+    first = text.partition("||")[0]
+    plain = " ".join(first.split())
+    parts = map(str.strip, re.split(r"[, ](?= ?[<>=!~^\d*])", plain))
+    bounds = [_poetry_bound(part) for part in parts if part]
+    return ",".join(filter(None, bounds))
 
 
 def _poetry_bound(part: str) -> str:
@@ -139,16 +144,17 @@ def cfg_requires(text: str, files: Mapping[str, str]) -> list[str] | None:
         needs = "\n".join(name or "" for name in named)
     found = list(_requirement_lines(needs.splitlines()))
     section = "options.extras_require"
-    for extra in parser.options(section) if parser.has_section(section) else ():
-        lines = re.split(
-            r"[\n;]" if "\n" not in parser.get(section, extra) else r"\n",
-            parser.get(section, extra),
-        )
-        found += [with_extra(line, extra) for line in _requirement_lines(lines)]
+    if not parser.has_section(section):
+        return found
+    for extra in parser.options(section):
+        text = parser.get(section, extra)
+        # in one line they are separated by semicolons, which in several lines begin markers
+        lines = text.split("\n") if "\n" in text else text.split(";")
+        found += [_with_extra(line, extra) for line in _requirement_lines(lines)]
     return found
 
 
-def with_extra(line: str, extra: str) -> str:
+def _with_extra(line: str, extra: str) -> str:
     """Return a requirement that an extra alone brings."""
     name, _, marker = extra.partition(":")
     wanted, _, own = line.partition(";")
@@ -166,7 +172,7 @@ def _requirement_lines(lines: Iterable[str]) -> Iterable[str]:
 
 
 def inner_table(data: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
-    """Return a table inside tables; empty where it is missing or is none."""
+    """Return a table inside tables; empty where it is missing or no table."""
     here: Any = data
     for key in keys:
         here = here.get(key) if isinstance(here, dict) else None
@@ -174,4 +180,6 @@ def inner_table(data: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
 
 
 def _text_items(value: object) -> list[str]:
-    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+    if not isinstance(value, list):
+        return []
+    return [item for item in value if isinstance(item, str)]

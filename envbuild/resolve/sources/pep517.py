@@ -48,7 +48,7 @@ def backend_of(project: Mapping[str, Any]) -> tuple[str, list[str]] | None:
     return backend, [str(item) for item in path]
 
 
-def known_asks(name: str, backend: str, tools: Mapping[str, Chosen]) -> Texts:
+def _known_asks(name: str, backend: str, tools: Mapping[str, Chosen]) -> Texts:
     """Return what the table says that a package's backend asks for, with these build tools."""
     rows = (row for row in load_backends().backend if row.name == backend)
     return tuple(chain.from_iterable(row.asks for row in rows if _row_applies(row, name, tools)))
@@ -80,7 +80,7 @@ def ask_backends(
     """
     known: list[tuple[str, str]] = []
     for name in sorted(archives):
-        known += [(name, text) for text in known_asks(name, abouts[name].backend, tools)]
+        known += [(name, text) for text in _known_asks(name, abouts[name].backend, tools)]
     if not session.context.settings.host_builds or session.python_minor != python_minor(
         session.facts
     ):

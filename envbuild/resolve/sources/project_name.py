@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import configparser
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,19 +29,19 @@ def name_and_version(folder: Path) -> tuple[str, str] | None:
     project, poetry = inner_table(data, "project"), inner_table(data, "tool", "poetry")
     setup = _handed_texts(folder)
     cfg = _setup_cfg(_read_inside(folder, "setup.cfg") or "")
-    named = (project.get("name"), poetry.get("name"), cfg.get("name"), setup.get("name"))
     # in the order in which builders take them
-    versions = (
-        project.get("version"),
-        poetry.get("version") if not project else None,
-        _dynamic_version(data, folder),
-        _directed_version(cfg.get("version", ""), folder) if not project.get("version") else None,
-        setup.get("version"),
-    )
-    return _first_text(named), _first_text(versions)
+    names = [table.get("name") for table in (project, poetry, cfg, setup)]
+    versions = [project.get("version")]
+    if not project:
+        versions.append(poetry.get("version"))
+    versions.append(_dynamic_version(data, folder))
+    if not project.get("version"):
+        versions.append(_directed_version(cfg.get("version", ""), folder))
+    versions.append(setup.get("version"))
+    return _first_text(names), _first_text(versions)
 
 
-def _first_text(values: tuple[object, ...]) -> str:
+def _first_text(values: Iterable[object]) -> str:
     return next((value for value in values if isinstance(value, str) and value), "")
 
 
@@ -67,17 +67,17 @@ def _setuptools_version(version: Mapping[str, Any], folder: Path) -> str | None:
         return _module_attribute(attribute, folder)
     if isinstance(file, list) and file:
         file = file[0]
-    return _stripped_text(_read_inside(folder, file)) if isinstance(file, str) else None
+    return _whole_text(folder, file) if isinstance(file, str) else None
 
 
 def _directed_version(version: str, folder: Path) -> str | None:
     """Return the version of a setup.cfg, which may point to a module or a file."""
-    kind, colon, where = version.partition(":")
+    kind, colon, where = map(str.strip, version.partition(":"))
     if not colon:
         return version
-    if kind.strip() == "attr":
-        return _module_attribute(where.strip(), folder)
-    return _stripped_text(_read_inside(folder, where.strip())) if kind.strip() == "file" else None
+    if kind == "attr":
+        return _module_attribute(where, folder)
+    return _whole_text(folder, where) if kind == "file" else None
 
 
 def _module_attribute(dotted: str, folder: Path) -> str | None:
@@ -155,5 +155,6 @@ def _read_inside(folder: Path, name: str) -> str | None:
         return None
 
 
-def _stripped_text(text: str | None) -> str | None:
+def _whole_text(folder: Path, name: str) -> str | None:
+    text = _read_inside(folder, name)
     return text.strip() if text is not None else None

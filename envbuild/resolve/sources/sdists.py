@@ -62,7 +62,7 @@ an explanation."""
 class Declared(msgspec.Struct, frozen=True, kw_only=True):
     """What an sdist says: PEP 508 strings to run it and to build it.
 
-    ``read_from`` tells where the former stand: "pkg-info", "egg-info", "pyproject", "poetry",
+    ``read_from`` says where the former stand: "pkg-info", "egg-info", "pyproject", "poetry",
     "setup.cfg" and "setup.py" hold for every build; "packed" is what a setup.py computed on its
     author's machine; "none" where nothing is said. ``backend`` is what builds it; ``stub`` is the
     reason why it is no release, where it is none; ``old`` are bounds of others that its code needs.

@@ -23,7 +23,7 @@ from envbuild.resolve.conflict.explain import ConflictError, Problem, held_reaso
 from envbuild.resolve.conflict.pip_check import broken_requirements
 from envbuild.resolve.couplings import Coupling
 from envbuild.resolve.model import HeldBack
-from envbuild.resolve.pylock import Chosen
+from envbuild.resolve.pylock import Chosen, new_versions
 from envbuild.resolve.uv.answer_checks.ancient_releases import without_ancient
 from envbuild.resolve.uv.query import Question
 from envbuild.resolve.uv.session import Session
@@ -306,7 +306,7 @@ class Passes:
         return answer
 
     def _broken_requirements(self, answer: Mapping[str, Chosen]) -> Pairs:
-        new = {name: chosen.version for name, chosen in answer.items() if not chosen.from_base}
+        new = new_versions(answer)
         return broken_requirements(self.session.facts, self.stubs, new)
 
     def _ask_seeded(

@@ -69,11 +69,11 @@ def uv_environment(settings: Settings) -> dict[str, str]:
         if not name.startswith(("UV_", "PIP_", "VIRTUAL_ENV", "CONDA_PREFIX", "PYTHON"))
         or KEPT_VARIABLES.fullmatch(name)
     }
-    trust, cache = trust_variables(settings.certificates), cache_variables(settings)
+    trust, cache = _trust_variables(settings.certificates), cache_variables(settings)
     return trust | kept | cache | QUIET | {"RUST_LOG": REQUESTS}
 
 
-def trust_variables(certificates: Path | None) -> dict[str, str]:
+def _trust_variables(certificates: Path | None) -> dict[str, str]:
     """Return the variables that make uv and pip trust a bundle; None is the system's.
 
     uv takes its own bundled ones else (uv's documentation, "TLS certificates").
@@ -104,7 +104,7 @@ def building_environment(settings: Settings, home: Path) -> dict[str, str]:
     }
     netrc = settings.environment.get("NETRC") or str(settings.home / ".netrc")
     return {
-        **trust_variables(settings.certificates),
+        **_trust_variables(settings.certificates),
         "UV_CACHE_DIR": str(usual_cache(settings)),
         **kept,
         **cache_variables(settings),

@@ -112,8 +112,3 @@ def older_directs(
     names = [d.name for d in answer.task.problem.directs if d.name not in but]
     held = {name: answer.chosen[name].version for name in names if name in answer.chosen}
     return [name for name, version in held.items() if is_older(other.chosen, name, version)]
-
-
-def new_versions(answer: Mapping[str, Chosen]) -> dict[str, str]:
-    """Return what an answer brings: name to version."""
-    return {name: chosen.version for name, chosen in answer.items() if not chosen.from_base}

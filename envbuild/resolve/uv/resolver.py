@@ -23,6 +23,7 @@ from envbuild.resolve.dates import read_date
 from envbuild.resolve.model import Request, Resolution
 from envbuild.resolve.overlap import describe_overlaps, find_overlaps
 from envbuild.resolve.platform import python_minor
+from envbuild.resolve.pylock import new_versions
 from envbuild.resolve.uv.answer_checks.extras import bound_for, find_missing_extra, is_below
 from envbuild.resolve.uv.answer_checks.foreign_wheels import compiled_elsewhere, source_note
 from envbuild.resolve.uv.answer_checks.major_releases import broken_rows, outdated_rows
@@ -40,7 +41,6 @@ from envbuild.resolve.uv.refusal import UnexplainedError, refusal_error
 from envbuild.resolve.uv.resolution import (
     SearchAnswer,
     make_resolution,
-    new_versions,
     older_directs,
 )
 from envbuild.resolve.uv.session import Session

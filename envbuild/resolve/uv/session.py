@@ -108,9 +108,9 @@ class Session:
         for pin, about in self._memory.load().items():
             self._learn_release(pin, about)
         self._may_build = settings.host_builds and self.python_minor == python_minor(self.facts)
-        self._builder = (
-            self.python if self._may_build else str(write_mute(self.folder, sys.executable))
-        )
+        self._builder = self.python
+        if not self._may_build:
+            self._builder = str(write_mute(self.folder, sys.executable))
         with os_errors_as(self.folder):
             if self.archives:
                 write_stubs(self.stubs, self.folder)

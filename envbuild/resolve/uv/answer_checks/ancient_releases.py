@@ -8,7 +8,7 @@ from dataclasses import replace
 from envbuild.errors import HostError
 from envbuild.resolve.conflict.explain import ConflictError
 from envbuild.resolve.dates import read_date
-from envbuild.resolve.pylock import Chosen
+from envbuild.resolve.pylock import Chosen, new_versions
 from envbuild.resolve.uv.query import Question
 from envbuild.resolve.versions import is_older, preview_names
 
@@ -45,7 +45,7 @@ def without_ancient(
             found = ask(replace(last, constraints=(*last.constraints, floor), seconds=SECONDS))
         except (ConflictError, HostError):
             continue
-        others = {other: one.version for other, one in answer.items() if not one.from_base}
+        others = new_versions(answer)
         # what pulls another package back is no gain
         worse = any(is_older(found, other, version) for other, version in others.items())
         if not worse and preview_names(found) <= preview_names(answer):

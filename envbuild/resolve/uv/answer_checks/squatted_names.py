@@ -140,30 +140,30 @@ def registered_anew(
     known: dict[str, Path] = {}
     for name, file in files.items():
         sources = wanting.get(name, {DIRECT})
-        days = {one: files[one].uploaded or "" for one in sources if one in files}
-        written = max(days.values(), default="")
+        days = {one: files[one].uploaded for one in sources if one in files}
+        dated = {one: day for one, day in days.items() if day}
         # a large file is no placeholder
-        small = file.size is None or file.size <= LARGEST_READ
-        if (
-            len(days) == len(sources)
-            and all(days.values())
-            and small
-            and _is_long_after(file.uploaded, written)
-        ):
+        is_large = file.size is not None and file.size > LARGEST_READ
+        if not dated or len(dated) < len(sources) or is_large:
+            continue
+        youngest = max(dated, key=lambda one: dated[one])
+        written = dated[youngest]
+        if _is_long_after(file.uploaded, written):
             # here it is kept that the file is of the project itself
             known[name] = folder / f"{file.sha256}-{written}.known"
-            asked[name] = written, max(days, key=lambda one: days[one])
+            asked[name] = written, youngest
     found: dict[str, tuple[Late, str]] = {}
 
-    def one(name: str, stop: threading.Event) -> None:
-        late = None if stop.is_set() else registered_late(name, asked[name][0], indexes, context)
+    def look_up(name: str, stop: threading.Event) -> None:
+        written, source = asked[name]
+        late = None if stop.is_set() else registered_late(name, written, indexes, context)
         if late is not None and late.suspicious:
-            found[name] = late, asked[name][1]
+            found[name] = late, source
         else:
             write_text(known[name], "")
 
     unknown = [name for name in asked if not known[name].is_file()]
-    for_each_parallel(unknown, one, workers=LOOKUPS)
+    for_each_parallel(unknown, look_up, workers=LOOKUPS)
     return dict(sorted(found.items()))
 
 
