@@ -59,7 +59,7 @@ def compose_job(draft: JobDraft, site: Site, settings: Settings) -> Job:
     features = features_of(site)
     check_owned(features, intent.options)
     if len(rows) == 1 and features.array_least > 1 and intent.array is None:
-        # an array of one is none to this scheduler: the row becomes the command
+        # this scheduler takes no array of one task: the row becomes the command
         argv, rows = rows[0], ()
     if rows:
         intent = _array_of(rows, intent)

@@ -151,7 +151,7 @@ class ResourceUse(msgspec.Struct, frozen=True, kw_only=True):
     """What a job used of its (first) node: cores on average, memory in bytes at most, GPUs in per cent of the time.
 
     What was asked for stands beside it, 0 where nothing was; ``gpus_used`` and ``gpu_busy`` are
-    None where no driver told, and ``gpu_unseen`` says why.
+    None where no driver said it, and ``gpu_unseen`` says why.
     """
 
     seconds: float
@@ -203,7 +203,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     its receipts, which no other job shares, as ids come again; ``tasks`` are the numbers of an
     array; ``purpose`` tells jobs that envbuild made for itself ("check", "make", "probe") and
     ``subject`` what they are about; ``job`` is what the script was made from, without the rows of
-    an array (None: an older envbuild submitted it); ``cancelled`` tells that it was cancelled from
+    an array (None: an older envbuild submitted it); ``cancelled`` says that it was cancelled from
     here.
     """
 

@@ -90,7 +90,7 @@ def _ended(record: Record, settings: Settings) -> bool:
 def _succeeded(record: Record, settings: Settings) -> bool:
     """Tell whether a job has left all its receipts and they tell success.
 
-    Raises UsageError where they tell failure.
+    Raises UsageError where they report a failure.
     """
     if not _ended(record, settings):
         return False

@@ -52,13 +52,13 @@ class Refusal(TableRow, frozen=True, kw_only=True):
     hint: str
 
 
-class RefusalTable(TableRow, frozen=True):
+class _RefusalTable(TableRow, frozen=True):
     """The whole of refusals.toml."""
 
     refusal: tuple[Refusal, ...]
 
 
-load_refusals = table_loader("refusals.toml", RefusalTable)
+load_refusals = table_loader("refusals.toml", _RefusalTable)
 
 
 def client_environment(environment: Variables) -> dict[str, str]:

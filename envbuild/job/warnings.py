@@ -1,4 +1,4 @@
-"""What is allowed and yet goes wrong: told before a job is submitted, never refused."""
+"""What is allowed and yet goes wrong: reported before a job is submitted, never refused."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from envbuild.job.track.records import FOLDER, result_name
 WARNING = 300
 """Seconds of walltime from which on schedulers warn a minute or two before the end."""
 SAMPLE, IDLE = 15, 300
-"""Seconds between two looks at what a job uses, and after which a GPU without work is told of."""
+"""Seconds between two looks at what a job uses, and after which a GPU without work is reported."""
 DIRECT = """\
 supervise() {
   "$@"

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 USUAL_WARNING, SHORTEST_WARNING = 120, 5
-"""Seconds before the end at which a job that goes back into the queue is told: a tenth of its time,
+"""Seconds before the end at which a job that goes back into the queue is warned: a tenth of its time,
 between these."""
 CHANGING = ("gpus", "nodes", "tasks", "cpus", "memory", "walltime", "partition", "account")
 MAY_CHANGE = "what may change: " + ", ".join(f"--{name}" for name in CHANGING)
@@ -119,7 +119,7 @@ def check_flags(flags: Flags) -> None:
 def _warning(
     warn: tuple[str | None, str], requeue: tuple[object, str], walltime: int | None
 ) -> int | None:
-    """Return how long before the end of its time a job is told; a value stands with its place."""
+    """Return how long before the end of its time a job is warned; a value stands with its place."""
     text, place = warn if warn[0] is not None else (None, requeue[1])
     if text is None and not requeue[0]:
         return None

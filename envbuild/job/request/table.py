@@ -35,17 +35,16 @@ def plan_table(each: Path | None, grid: Texts) -> ParameterTable | None:
     if not tables:
         return None
     names = tuple(itertools.chain.from_iterable(table.names for table in tables))
-    where = " and ".join((*(["--each"] if each else []), *(["--grid"] if grid else [])))
+    options = {"--each": each, "--grid": grid}
+    where = " and ".join(option for option, value in options.items() if value)
     _check_names(names, where)
     count = math.prod(len(table.rows) for table in tables)
     if count > MOST_ROWS:
-        raise UsageError(
-            f"makes {count} rows; at most {MOST_ROWS} fit into one script", where=where
-        )
+        what = f"makes {count} rows; at most {MOST_ROWS} fit into one script"
+        raise UsageError(what, where=where)
     points = itertools.product(*(table.rows for table in tables))
-    return ParameterTable(
-        names=names, rows=tuple(tuple(itertools.chain(*parts)) for parts in points)
-    )
+    rows = tuple(tuple(itertools.chain(*parts)) for parts in points)
+    return ParameterTable(names=names, rows=rows)
 
 
 def read_grid(text: str) -> ParameterTable:
@@ -97,14 +96,14 @@ def _check_names(names: Texts, where: str) -> None:
 
 
 def _check_rows(table: ParameterTable, where: str) -> None:
+    # the header is row 1
     for number, row in enumerate(table.rows, 2):
+        place = f"{where}, row {number}"
         if len(row) != len(table.names):
-            raise UsageError(
-                f"has {len(row)} values for {len(table.names)} columns",
-                where=f"{where}, row {number}",
-            )
+            what = f"has {len(row)} values for {len(table.names)} columns"
+            raise UsageError(what, where=place)
         if any(re.search(r"[\t\n]", value) or CONTROL.search(value) for value in row):
-            raise UsageError("has a value with a control character", where=f"{where}, row {number}")
+            raise UsageError("has a value with a control character", where=place)
 
 
 def fill_rows(table: ParameterTable, argv: Texts, where: str) -> tuple[Texts, ...]:
@@ -112,32 +111,31 @@ def fill_rows(table: ParameterTable, argv: Texts, where: str) -> tuple[Texts, ..
 
     Raises UsageError for a column that the command does not use, and for one that is not there.
     """
-    _check_columns([name for name in table.names if not name.startswith("#")], argv, where)
-    return tuple(_fill_in(argv, dict(zip(table.names, row, strict=True))) for row in table.rows)
+    columns = [name for name in table.names if not name.startswith("#")]
+    _check_columns(columns, argv, where)
+    tasks = [dict(zip(table.names, row, strict=True)) for row in table.rows]
+    return tuple(_fill_in(argv, values) for values in tasks)
 
 
 def _check_columns(names: list[str], argv: Texts, where: str) -> None:
     """Raise UsageError for a {…} of the command that is no column, and for an unused column."""
     used = list(itertools.chain.from_iterable(map(_named, argv)))
     if not set(used) & set(names):
+        what = "the command names no column, so all tasks would be the same"
         columns = ", ".join(f"{{{name}}}" for name in names)
-        raise UsageError(
-            "the command names no column, so all tasks would be the same", where=where, hint=columns
-        )
+        raise UsageError(what, where=where, hint=columns)
     for name in used:
         if name not in names:
-            raise UsageError(
-                f"has no column {name!r}{closest(name, names)}",
-                where=where,
-                hint=f"write {{{{{name}}}}} for the word {{{name}}} itself",
-            )
+            what = f"has no column {name!r}{closest(name, names)}"
+            hint = f"write {{{{{name}}}}} for the word {{{name}}} itself"
+            raise UsageError(what, where=where, hint=hint)
     for name in names:
         if name not in used:
-            raise UsageError(
-                f"the command does not use the column {name!r}",
-                where=where,
-                hint=f"put {{{name}}} into the command, or call the column #{name} where it is a remark",
+            what = f"the command does not use the column {name!r}"
+            hint = (
+                f"put {{{name}}} into the command, or call the column #{name} where it is a remark"
             )
+            raise UsageError(what, where=where, hint=hint)
 
 
 def _named(word: str) -> list[str]:

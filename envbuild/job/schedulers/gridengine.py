@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from envbuild.job.model import Job, Status
-from envbuild.job.request.units import clock, clock_seconds, short_memory, time_text
+from envbuild.job.request.units import clock, short_memory
 from envbuild.job.schedulers.features import load_features
 from envbuild.job.schedulers.protocol import (
     Ask,
@@ -17,6 +17,7 @@ from envbuild.job.schedulers.protocol import (
     job_name,
     last_match,
     log_pattern,
+    longest_walltime,
     no_id,
     nobody_enters,
     partition_section,
@@ -79,20 +80,23 @@ class GridEngine:
                 )
             lines.append(("-pe", f"{dialect.parallel_environment} {slots}"))
         if grant.gpus:
-            gpus, rest = grant.gpus, 0
+            gpus = grant.gpus
             if dialect.gpu_per == "slot":
                 gpus, rest = divmod(grant.gpus, slots)
-            if rest:
-                rule = f"are counted per slot here, and {grant.gpus} cannot be shared evenly by {slots} slots"
-                refuse(site, "gpus", rule, f"--cpus {max(1, grant.gpus)} or fewer cores")
+                if rest:
+                    uneven = f"{grant.gpus} cannot be shared evenly by {slots} slots"
+                    rule = f"are counted per slot here, and {uneven}"
+                    refuse(site, "gpus", rule, f"--cpus {grant.gpus} or fewer cores")
             lines.append(("-l", f"{dialect.gpu_name}={gpus}"))
         if grant.memory is not None:
-            size = -(-grant.memory // slots) if dialect.memory_per == "slot" else grant.memory
-            lines.append(("-l", f"{dialect.memory}={short_memory(size, 'G', 'M')}"))
+            memory = grant.memory
+            if dialect.memory_per == "slot":
+                memory = -(-memory // slots)  # rounded up
+            lines.append(("-l", f"{dialect.memory}={short_memory(memory, 'G', 'M')}"))
         return lines
 
     def submit(self, script: str, job: Job, site: Site) -> Words:
-        """Return the qsub line; -w e refuses what can never run and would wait for ever."""
+        """Return the qsub line; -w e refuses what can never run and would wait forever."""
         return ("qsub", "-terse", *self._on_command_line(job, site), script)
 
     def _on_command_line(self, job: Job, site: Site) -> Words:
@@ -146,12 +150,7 @@ class GridEngine:
     def site_sections(self, ask: Ask) -> list[str]:
         """Return complexes, parallel environments, queues and the size of arrays, from qconf."""
         lines = ["[resources]", *_complex_lines(ask("qconf", "-sc"))]
-        words = ask("qconf", "-spl").split()
-        environments = [word for word in words if re.fullmatch(r"[\w.-]+", word)]
-        if environments:
-            usual = [name for name in environments if name in ("smp", "shm", "openmp")]
-            chosen = (usual or environments)[0]
-            lines.append(f"parallel-environment = {quote(chosen)}  # of: {' '.join(environments)}")
+        lines += _environment_lines(ask("qconf", "-spl"))
         lines += ["", "[fields]", '# required = ["account", "walltime"]', '# account = "-P"']
         most = re.search(r"^max_aj_tasks\s+(\d{1,9})", ask("qconf", "-sconf"), re.MULTILINE)
         if most and int(most[1]):
@@ -160,10 +159,19 @@ class GridEngine:
         names = [word for word in queues if re.fullmatch(r"[A-Za-z0-9][\w.-]*", word)]
         for name in names[:QUEUES]:
             answer = ask("qconf", "-sq", name)
-            limit = re.search(r"^h_rt\s+(\d{1,9}):(\d{1,2}):(\d{1,2})", answer, re.MULTILINE)
-            longest = time_text(clock_seconds(*limit.groups())) if limit else None
+            longest = longest_walltime(r"^h_rt\s+(\d{1,9}):(\d{1,2}):(\d{1,2})", answer)
             lines += partition_section(name, longest)
         return lines
+
+
+def _environment_lines(names: str) -> list[str]:
+    """Return the parallel environment to take: one of a usual name, else the first."""
+    environments = [word for word in names.split() if re.fullmatch(r"[\w.-]+", word)]
+    if not environments:
+        return []
+    usual = [name for name in environments if name in ("smp", "shm", "openmp")]
+    chosen = usual[0] if usual else environments[0]
+    return [f"parallel-environment = {quote(chosen)}  # of: {' '.join(environments)}"]
 
 
 def _complex_lines(complexes: str) -> list[str]:
@@ -229,14 +237,18 @@ def _read_accounting(result: Result, job: str) -> Status | None:
 
 
 def _ended(fields: dict[str, str]) -> Status:
-    code = re.match(r"\d{1,9}", fields.get("exit_status", ""))
-    failed = re.match(r"\d{1,9}", fields.get("failed", "0"))
-    number, node = int(failed[0]) if failed else 0, fields.get("hostname", "")
-    exit_code = int(code[0]) if code else None
-    if number:
-        reason = STATES.ended.get(str(number), f"Grid Engine says: failed {fields['failed']}")
-        return Status(phase="ended", reason=reason, code=exit_code or None, node=node)
+    node = fields.get("hostname", "")
+    code = _first_number(fields.get("exit_status", ""))
+    failed = _first_number(fields.get("failed", ""))
+    if failed:
+        reason = STATES.ended.get(str(failed), f"Grid Engine says: failed {fields['failed']}")
+        return Status(phase="ended", reason=reason, code=code or None, node=node)
     reason = ""
-    if exit_code:
-        reason = f"signal {exit_code - 128} ended it" if exit_code > 128 else "it failed"
-    return Status(phase="ended", reason=reason, code=exit_code, node=node)
+    if code:
+        reason = f"signal {code - 128} ended it" if code > 128 else "it failed"
+    return Status(phase="ended", reason=reason, code=code, node=node)
+
+
+def _first_number(text: str) -> int | None:
+    found = re.match(r"\d{1,9}", text)
+    return int(found[0]) if found else None

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 import msgspec
 
 from envbuild.job.model import Job, Status
-from envbuild.job.request.units import clock, clock_seconds, short_memory, time_text
+from envbuild.job.request.units import clock, short_memory
 from envbuild.job.schedulers.features import load_features
 from envbuild.job.schedulers.protocol import (
     Ask,
@@ -22,6 +22,7 @@ from envbuild.job.schedulers.protocol import (
     job_name,
     last_match,
     log_pattern,
+    longest_walltime,
     no_id,
     nobody_enters,
     partition_section,
@@ -178,9 +179,8 @@ class Pbs:
             name = re.match(r"Queue:? (\S+)", part)
             if name is None or "queue_type = Route" in part:
                 continue
-            limit = re.search(r"resources_max\.walltime = (\d{1,9}):(\d{1,2}):(\d{1,2})", part)
-            longest = time_text(clock_seconds(*limit.groups())) if limit else None
-            lines += partition_section(name[1], longest)
+            limit = r"resources_max\.walltime = (\d{1,9}):(\d{1,2}):(\d{1,2})"
+            lines += partition_section(name[1], longest_walltime(limit, part))
             count = re.search(r"resources_max\.nodect = (\d+)", part)
             if count:
                 lines.append(f"nodes = {count[1]}")

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from envbuild.errors import ToolFailedError, UsageError
 from envbuild.job.model import Intent, Job, Status
+from envbuild.job.request.units import clock_seconds, time_text
 from envbuild.job.schedulers.features import Features
 from envbuild.job.sites.site import Site
 from envbuild.names import Texts
@@ -110,6 +111,12 @@ def interactive_options(job: Job, site: Site) -> Words:
 def worst_status(tasks: Iterable[Status]) -> Status:
     """Return the state of a job whose tasks have ended: a task without a code before the highest one."""
     return max(tasks, key=lambda status: (status.code is None, status.code or 0))
+
+
+def longest_walltime(pattern: str, text: str) -> str | None:
+    """Return the walltime whose hours, minutes and seconds a pattern finds, None for none."""
+    found = re.search(pattern, text, re.MULTILINE)
+    return time_text(clock_seconds(*found.groups())) if found else None
 
 
 def partition_section(name: str, walltime: str | None) -> list[str]:

@@ -131,31 +131,39 @@ class Slurm:
         """Return partitions, GPUs and the size of arrays, from sinfo and scontrol."""
         text = ask("sinfo", "-h", "-o", "%P|%l|%G|%D")
         rows = [line.split("|") for line in text.splitlines() if line.count("|") == 3]
-        gpus = []
-        for row in rows:
-            gpus += re.findall(r"gpu:(?:([A-Za-z][\w.-]*):)?(\d{1,9})", row[2])
-        types = sorted({kind for kind, _ in gpus if kind})
-        most = max((int(count) for _, count in gpus), default=0)
-        lines = ["[resources]", f'gpu = "{"gres" if gpus else "none"}"', 'memory = "mem"']
-        if types:
-            lines.append(f"gpu-types = [{', '.join(map(quote, types))}]")
-        if most:
-            lines.append(f"gpus-per-node = {most}")
-        default = next((row[0].rstrip("*") for row in rows if row[0].endswith("*")), None)
-        lines += ["", "[fields]"]
-        if default:
-            lines.append(f"# partition = {quote(default)}  # the default here")
+        lines = ["[resources]", *_gpu_lines([row[2] for row in rows]), "", "[fields]"]
+        # the default partition ends with a star
+        defaults = [row[0] for row in rows if row[0].endswith("*")]
+        if defaults:
+            default = quote(defaults[0].rstrip("*"))
+            lines.append(f"# partition = {default}  # the default here")
         lines += ['# required = ["account", "walltime"]  # where a job without one is refused']
+        config = ask("scontrol", "show", "config")
+        size = re.search(r"^MaxArraySize\s*=\s*(\d{1,9})", config, re.MULTILINE)
         # the size is one more than the highest number (slurm.conf(5), MaxArraySize)
-        size = re.search(
-            r"^MaxArraySize\s*=\s*(\d{1,9})", ask("scontrol", "show", "config"), re.MULTILINE
-        )
         most_tasks = int(size[1]) - 1 if size else 0
         if most_tasks > 0:
             lines += ["", "[limits]", f"array = {most_tasks}"]
-        for name, longest in sorted({(row[0].rstrip("*"), row[1]) for row in rows}):
+        for name, longest in sorted({(name.rstrip("*"), longest) for name, longest, *_ in rows}):
             lines += partition_section(name, _walltime(longest))
         return lines
+
+
+def _gpu_lines(generic: list[str]) -> list[str]:
+    """Return how GPUs are asked for, by the generic resources of the partitions ("gpu:a100:4")."""
+    gpus: list[tuple[str, str]] = []
+    for text in generic:
+        gpus += re.findall(r"gpu:(?:([A-Za-z][\w.-]*):)?(\d{1,9})", text)
+    if not gpus:
+        return ['gpu = "none"', 'memory = "mem"']
+    lines = ['gpu = "gres"', 'memory = "mem"']
+    types = sorted({kind for kind, _ in gpus if kind})
+    if types:
+        lines.append(f"gpu-types = [{', '.join(map(quote, types))}]")
+    most = max(int(count) for _, count in gpus)
+    if most:
+        lines.append(f"gpus-per-node = {most}")
+    return lines
 
 
 def _read_queue(result: Result, job: str) -> Status | None:  # noqa: ARG001
@@ -176,7 +184,7 @@ def _read_queue(result: Result, job: str) -> Status | None:  # noqa: ARG001
 
 
 def _queued(reason: str) -> Status:
-    """Return the state of a job that waits; for a reason of the table it waits for ever."""
+    """Return the state of a job that waits; for a reason of the table it waits forever."""
     known = STATES.waiting.get(reason)
     return Status(phase="queued", reason=known or reason, stuck=known is not None)
 
@@ -236,9 +244,8 @@ def _status(state: str, exit_code: str, reason: str, node: str) -> Status:
         return Status(phase="ended", reason=cause, node=node)
     if word == "FAILED":
         return Status(phase="ended", reason="it failed", code=code or 1, node=node)
-    return Status(
-        phase="ended", reason=STATES.ended.get(word, f"its state is {word or 'empty'}"), node=node
-    )
+    reason = STATES.ended.get(word, f"its state is {word or 'empty'}")
+    return Status(phase="ended", reason=reason, node=node)
 
 
 def _walltime(text: str) -> str | None:

@@ -105,7 +105,7 @@ def _answer(
     return None, f"{question.argv[0]} said (exit code {result.code}): {last}"
 
 
-class Receipts:
+class _Receipts:
     """The receipts of a job as they come: each is read once, but those of a stopped task, which may run again."""
 
     def __init__(self, record: Record, project: Path) -> None:
@@ -161,7 +161,7 @@ def wait(
     lost), or that the scheduler has lost; the job itself is left alone whatever happens here.
     """
     hand, project, report = clock or Clock(), context.settings.cwd, context.report
-    receipts = Receipts(record, project)
+    receipts = _Receipts(record, project)
     look = min(LONGEST_LOOK, max(LOOK, len(record.tasks) * LOOK_PER_TASK))
     shown, pause, due, halted = "", FIRST, hand.now(), False
     gone_since: float | None = None

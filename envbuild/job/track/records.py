@@ -31,20 +31,19 @@ MOST_BYTES = 16 << 20
 
 
 def job_folder(project: Path) -> Path:
-    """Return (and make) the folder of scripts and records; git does not see it.
+    """Make the folder of scripts and records, which git ignores, and return it.
 
-    Raises IntegrityError for a link: one that came with a copied folder would have files written
-    where it leads.
+    Raises IntegrityError for a link: in a folder that was copied from somebody, it would lead our
+    files to any place.
     """
     folder = project / FOLDER
     results = project / RESULTS
     for place in (folder.parent, folder, results):
         if place.is_symlink():
-            raise IntegrityError(
-                "is a link, and envbuild writes the files of jobs through no link",
-                where=str(place.relative_to(project)),
-                hint=f"rm {place.relative_to(project)}    (the folder is made anew)",
-            )
+            what = "is a link, and envbuild writes the files of jobs through no link"
+            name = place.relative_to(project)
+            hint = f"rm {name}    (the folder is made anew)"
+            raise IntegrityError(what, where=str(name), hint=hint)
     with os_errors_as(folder):
         folder.mkdir(parents=True, exist_ok=True)
         results.mkdir(exist_ok=True)
@@ -88,17 +87,18 @@ def save_own_record(record: Record, settings: Settings) -> Path:
 
 
 def load_records(project: Path) -> tuple[Record, ...]:
-    """Return all submissions of a folder, oldest first; files that are none are left out.
+    """Return all submissions of a folder, oldest first; files that are no records are left out.
 
-    They may have come with the folder: enough to show, not to act upon (``load_own_records``).
+    A folder that was copied from somebody brings records too: these may be shown, but only those of
+    ``load_own_records`` may be acted upon.
     """
     return tuple(record for record, _ in _read_folder(project))
 
 
 def load_own_records(settings: Settings) -> tuple[Record, ...]:
-    """Return the submissions that were written from here.
+    """Return the submissions that this user's envbuild wrote, which may be acted upon.
 
-    A record names commands, folders to bind, and files to remove.
+    A record names commands to run, folders to bind, and files to remove: a foreign one is a risk.
     """
     store = open_store(settings)
     found = _read_folder(settings.cwd)
@@ -117,7 +117,7 @@ def _read_folder(project: Path) -> list[tuple[Record, bytes]]:
 
 
 def _lasting_part(raw: bytes) -> bytes:
-    """Return what a record says that nothing changes later: whether it was cancelled may change."""
+    """Return what never changes in a record: all of it but whether the job was cancelled."""
     whole = msgspec.json.decode(raw)
     return json.dumps({**whole, "cancelled": False}, sort_keys=True).encode()
 
@@ -149,11 +149,8 @@ def find_own_record(job: str, settings: Settings) -> Record:
 def _find_among(records: Sequence[Record], job: str, site: str | None) -> Record:
     named, _, number = job.rpartition(":")
     wanted = site or named
-    found = [
-        record
-        for record in records
-        if plain_id(record.id) == plain_id(number) and wanted in ("", record.site)
-    ]
+    same = [record for record in records if plain_id(record.id) == plain_id(number)]
+    found = [record for record in same if wanted in ("", record.site)]
     if not found:
         recent = [f"{plain_id(one.id)} ({one.name})" for one in records[-5:]]
         known = ", ".join(recent) or "none"
@@ -184,9 +181,9 @@ def _narrow(record: Record, job: str) -> Record:
     if task is None:
         return record
     if task not in record.tasks:
-        known = (
-            f"{record.tasks[0]} to {record.tasks[-1]}" if record.tasks else "none: it is no array"
-        )
+        known = "none: it is no array"
+        if record.tasks:
+            known = f"{record.tasks[0]} to {record.tasks[-1]}"
         raise UsageError(f"job {plain_id(job)} has no task {task}", hint=f"its tasks: {known}")
     return structs.replace(record, tasks=(task,))
 
@@ -272,9 +269,14 @@ def result_file(record: Record, project: Path, task: int | None) -> Path:
 
 
 def result_name(receipt: str) -> str:
-    """Return the name of a file of results: beside the receipt, if that is no file of ours."""
+    """Return the name of a file of results.
+
+    A receipt in our own folder has it in the folder that jobs may write; any other has it beside.
+    """
     path = PurePosixPath(receipt).with_suffix(".result")
-    return str(RESULTS / path.name if path.parent == PurePosixPath(FOLDER) else path)
+    if path.parent == PurePosixPath(FOLDER):
+        return str(RESULTS / path.name)
+    return str(path)
 
 
 def read_receipt(path: Path) -> Receipt | None:
@@ -306,7 +308,7 @@ def read_plain(path: Path) -> bytes:
 
 
 def _decode(raw: bytes, kind: type[T]) -> T | None:
-    """Read a record or receipt; what is not whole, or of a newer schema, is none."""
+    """Read a record or receipt; return None for one that is not whole, or of a newer schema."""
     try:
         found = msgspec.json.decode(raw, type=kind)
     except UNREADABLE:

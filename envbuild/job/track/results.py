@@ -122,7 +122,7 @@ def _ask_for_word(record: Record, context: Context) -> str:
 
 
 def _read_values(path: Path) -> dict[str, Value]:
-    """Return what a task wrote for the table: a flat JSON object; anything else is none."""
+    """Return the flat JSON object that a task wrote for the table; anything else counts as nothing."""
     try:
         data = json.loads(read_plain(path)[:MOST_BYTES])
     except (ValueError, RecursionError):

@@ -48,7 +48,7 @@ class LogTail:
         """
         sizes = list_sizes(self.places)
         for path, size in sizes.items():
-            if size < self.places[path]:  # begun anew
+            if size < self.places[path]:  # the file was begun again
                 self.places[path] = 0
             if size != self.places[path]:
                 self._move_in(path)
