@@ -29,7 +29,7 @@ from envbuild.store.hashing import digest_of
 from envbuild.store.layout import Store
 
 PROJECT_CHECKS = ("sources", "project-imports")
-"""Checks that judge the project's own Python: they are told, and keep no image from its name."""
+"""Checks that judge the project's own Python: they are reported, and refuse no image."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 
-from envbuild.app.dev.layer import MountedLayer
+from envbuild.app.dev.layer import MountedLayer, runtime_with
 from envbuild.app.image import FoundImage, find_layer
 from envbuild.caches import make_folders, make_scratch, plan_caches
 from envbuild.context import Context
@@ -71,7 +71,7 @@ def plan_entry(
     kept, kept_env = _kept_folders(found, env, context, make=not dry_run)
     scratch = () if dry_run else _scratch_bind(context)
     layer = find_layer(found, context)
-    runtime = layer.on_runtime(context.runtime) if layer else context.runtime
+    runtime = runtime_with(layer, context)
     pip_note, manager = _pip_note(found), _changing_manager(argv)
     # where that file is, pip prints it, and changes nothing
     if manager and found.path.is_file() and not (manager == "pip" and pip_note):

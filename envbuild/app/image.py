@@ -26,7 +26,7 @@ line)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class OldImage:
+class _OldImage:
     """Why an image is not the one that its recipe asks for today, and the command that makes that."""
 
     reason: str
@@ -59,7 +59,7 @@ class FoundImage:
 
     @cached_property
     def lock(self) -> Lock | None:
-        """The recipe's lock, read once; None where there is none, or none that can be read."""
+        """The recipe's lock, read once; None where there is none that can be read."""
         if self.source is None or not self.source.lock.is_file():
             return None
         try:
@@ -83,7 +83,7 @@ class FoundImage:
         return "unknown" if self.origin is None or self.lock is None else "current"
 
     @cached_property
-    def old(self) -> OldImage | None:
+    def old(self) -> _OldImage | None:
         """Why the image is old; None where it is current, or where that cannot be known."""
         if self.source is None or self.lock is None or not self.path.is_file():
             return None
@@ -91,14 +91,40 @@ class FoundImage:
         reasons = stale_reasons(self.source.recipe, self.lock)
         if reasons:
             reason = f"the recipe was changed: {'; '.join(reasons)}"
-            return OldImage(reason=reason, remedy=f"envbuild lock {name} && envbuild make {name}")
+            return _OldImage(reason=reason, remedy=f"envbuild lock {name} && envbuild make {name}")
         if self.origin is None or self.origin == lock_digest(self.lock):
             return None
         own = lock_inside(self.path)
         if own is not None and same_image(own, self.lock):
             return None
         reason = f"it was made from another lock than {self.source.lock.name}"
-        return OldImage(reason=reason, remedy=f"envbuild make {name}")
+        return _OldImage(reason=reason, remedy=f"envbuild make {name}")
+
+
+def _image_at(name: str, context: Context) -> FoundImage:
+    path = context.settings.cwd / name
+    if path.exists():
+        return FoundImage(path=path, source=None)
+    hint = "envbuild list shows the images of this folder"
+    if path.stem in recipe_files(context.settings):
+        hint = f"envbuild make {path.stem}"
+    elif ":" in name:
+        hint = f"to show a folder inside: --bind {name} (-v is --verbose)"
+    raise UsageError("there is no such image", where=name, hint=hint)
+
+
+def _image_of_recipe(name: str | None, context: Context) -> FoundImage:
+    cwd = context.settings.cwd
+    source = _named_recipe(name, context)
+    stem = str(name)
+    # an image of that very name counts more than the name inside the recipe
+    if source is not None and not (name is not None and (cwd / f"{name}.sif").exists()):
+        stem = source.recipe.name
+    path = cwd / f"{stem}.sif"
+    if not path.exists():
+        what = f"the image of {stem} is not built yet"
+        raise UsageError(what, where=path, hint=f"envbuild make {stem}")
+    return FoundImage(path=path, source=source, layer=record_path(cwd, stem))
 
 
 def find_image(name: str | None, context: Context) -> FoundImage:
@@ -109,25 +135,11 @@ def find_image(name: str | None, context: Context) -> FoundImage:
     """
     cwd = context.settings.cwd
     if name is not None and is_image_path(name):
-        found = FoundImage(path=cwd / name, source=None)
-        if not found.path.exists():
-            hint = "envbuild list shows the images of this folder"
-            if found.path.stem in recipe_files(context.settings):
-                hint = f"envbuild make {found.path.stem}"
-            elif ":" in name:
-                hint = f"to show a folder inside: --bind {name} (-v is --verbose)"
-            raise UsageError("there is no such image", where=name, hint=hint)
+        found = _image_at(name, context)
     elif name is not None and (elsewhere := image_elsewhere(cwd, name, context.store)):
         found = FoundImage(path=elsewhere, source=None, layer=record_path(cwd, name))
     else:
-        source = _named_recipe(name, context)
-        own = name is not None and (cwd / f"{name}.sif").exists()
-        stem = source.recipe.name if source is not None and not own else str(name)
-        layer = record_path(cwd, stem)
-        found = FoundImage(path=cwd / f"{stem}.sif", source=source, layer=layer)
-        if not found.path.exists():
-            what = f"the image of {stem} is not built yet"
-            raise UsageError(what, where=found.path, hint=f"envbuild make {stem}")
+        found = _image_of_recipe(name, context)
     # a folder is a sandbox
     if not found.path.is_dir() and not (found.path.is_file() and _is_sif(found.path)):
         what = "this is not an image, or it is damaged"

@@ -48,7 +48,7 @@ class LockRequest:
 
 
 def update_lock(source: Source, request: LockRequest, context: Context) -> tuple[Lock | None, Lock]:
-    """Lock a recipe anew and return the lock that was there, or None, and the new one; write nothing.
+    """Lock a recipe again and return the lock that was there, or None, and the new one; write nothing.
 
     The old lock's versions are kept where they still fit.
     """

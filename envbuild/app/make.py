@@ -256,18 +256,17 @@ def _build_image(
     Return False where nothing had to be done.
     """
     finished, report = _finished_before(spec, source, request, context)
+    if not finished:
+        from envbuild.build.pinned_compressor import settle_codec  # late: only for a build
+
+        spec = settle_codec(spec, context)
+        # the library that is installed here may have packed it, where the lock's is not to be had
+        finished, report = _finished_before(spec, source, request, context)
     if finished:
         context.report.say(f"{spec.target.name} is up to date")
         return False, report
     from envbuild.build.make import building  # late: only where something is built
-    from envbuild.build.pinned_compressor import settle_codec  # late: only where something is built
 
-    spec = settle_codec(spec, context)
-    finished, report = _finished_before(spec, source, request, context)
-    # it was packed by the library that is installed here, as the lock's is not to be had
-    if finished:
-        context.report.say(f"{spec.target.name} is up to date")
-        return False, report
     if is_stored(spec, context.store):
         context.report.say("the store has this image already")
     else:

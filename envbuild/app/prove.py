@@ -56,7 +56,7 @@ def prove_lock(
     """
     if not lock.python_version:
         return lock  # there is nothing to import it with
-    tester = ImageImportTester(source=source, options=options, context=context)
+    tester = _ImageImportTester(source=source, options=options, context=context)
     search = ImportSearch(
         lab=tester, seconds=seconds, dates=_earlier_dates(lock), report=context.report.say
     )
@@ -70,7 +70,7 @@ def _earlier_dates(lock: Lock) -> Texts:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ImageImportTester:
+class _ImageImportTester:
     """What a search needs of the other stages: lock again, build and import, ask the index."""
 
     source: Source
@@ -86,7 +86,7 @@ class ImageImportTester:
             as_of=bounds.as_of or self.options.as_of,
             upgrade=(),
             upgrade_all=False,
-            hints=False,  # of a refusal one reason is told, and the search goes on
+            hints=False,  # one reason of a refusal is enough: the search goes on
         )
         today = datetime.now(timezone.utc).date()
         return decide_lock(self.source, options, self.context, today)

@@ -109,7 +109,7 @@ def module_of(verb: str) -> str:
     return f"envbuild.cli.{verb}_" if verb in OF_PYTHON else f"envbuild.cli.{verb}"
 
 
-class LazyGroup(click.Group):
+class _LazyGroup(click.Group):
     """A group that knows its verbs by name and imports the module of the one that is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
@@ -143,7 +143,7 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(
     __version__, "-V", "--version", prog_name="envbuild", message="%(prog)s %(version)s"
 )
@@ -175,7 +175,7 @@ def run_cli(arguments: Sequence[str]) -> int:
     _print_in_any_locale()
     try:
         result: Any = main_group.main(
-            args=move_global_options(_as_option(arguments)),
+            args=_move_global_options(_as_option(arguments)),
             prog_name="envbuild",
             standalone_mode=False,
         )
@@ -213,7 +213,7 @@ def _end_as_by_keyboard() -> None:
             signal.signal(number, raise_interrupt)
 
 
-def move_global_options(arguments: Sequence[str]) -> list[str]:
+def _move_global_options(arguments: Sequence[str]) -> list[str]:
     """Move -v, -q and --color before the verb: they may stand on either side; stops at ``--``."""
     own, rest = [], list(arguments)
     end = rest.index("--") if "--" in rest else len(rest)

@@ -138,18 +138,19 @@ def print_change(result: ChangeResult, *, as_json: bool) -> None:
 
 
 def _print_layer(name: str, result: LayerResult) -> None:
-    record = result.record
-    brought = [f"{package.name} {package.version}" for package in record.lock.installed]
+    record, lock = result.record, result.record.lock
     size, seconds = human_bytes(record.size), human_seconds(result.seconds)
     print_text(f"\n{record.layer}: {size} in {seconds}")
+    brought = [f"{package.name} {package.version}" for package in lock.installed]
     print_text(f"  holds    {', '.join(brought) or 'no package'}")
     asked = {requirement_name(line) for line in record.packages}
-    there = [f"{one.name} {one.version}" for one in record.lock.provided if one.name in asked]
-    if there:
-        print_text(f"  there    {', '.join(there)}: in the image already")
-    for one in record.editable:
-        print_text(f"  from     {one.folder}: {one.name}")
-    for move in record.lock.moved:
+    provided = [package for package in lock.provided if package.name in asked]
+    if provided:
+        there = ", ".join(f"{package.name} {package.version}" for package in provided)
+        print_text(f"  there    {there}: in the image already")
+    for project in record.editable:
+        print_text(f"  from     {project.folder}: {project.name}")
+    for move in lock.moved:
         print_text(f"  instead  {move.name} {move.after} of {move.before}: {move.reason}")
     script = example_script(result.path.parent)
     print_text(f"  run      envbuild exec {name} -- python {script}")

@@ -21,6 +21,12 @@ from envbuild.job.track.records import find_own_record, plain_id
 from envbuild.names import Texts
 from envbuild.run import hand_over
 
+NOT_RUNNING = {
+    "queued": "waits",
+    "ended": "has ended",
+    "unknown": "is not known to the scheduler",
+}
+
 
 @click.command("attach", cls=CommandAfterDashes)
 @click.argument("job_id", metavar="ID", shell_complete=complete_job)
@@ -44,12 +50,8 @@ def command(context: Context, *, job_id: str, argv: Texts) -> None:
     line = scheduler_of(site).attach("SCRIPT", plain_id(record.id), terminal=terminal)
     status = status_of(record, site, context)
     if status.phase != "running":
-        summary = {
-            "queued": "waits",
-            "ended": "has ended",
-            "unknown": "is not known to the scheduler",
-        }[status.phase]
-        raise UsageError(f"it {summary}, so there is nothing to attach to", where=f"job {job_id}")
+        what = f"it {NOT_RUNNING[status.phase]}, so there is nothing to attach to"
+        raise UsageError(what, where=f"job {job_id}")
     script = write_script(job, site, settings, new_key("attach"))
     words = tuple(str(script) if word == "SCRIPT" else word for word in line)
     variables = client_environment(settings.environment)

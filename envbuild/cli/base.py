@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 import click
@@ -104,10 +104,8 @@ def _at_site(wish: BaseQuery, site: str, context: Context) -> BaseQuery:
     node = target_of_site(site, context)
     gpu = wish.gpu or node.gpu
     driver = wish.driver or node.driver
-    names = ", ".join(
-        text for text in (gpu, f"driver {driver}" if driver else "its driver is not known") if text
-    )
-    context.report.say(f"{site}: {names}")
+    what = f"driver {driver}" if driver else "its driver is not known"
+    context.report.say(f"{site}: {gpu}, {what}" if gpu else f"{site}: {what}")
     return structs.replace(wish, gpu=gpu, driver=driver, node_glibc=node.glibc)
 
 
@@ -125,9 +123,8 @@ def list_command(*, framework: str | None, in_full: bool, as_json: bool) -> None
     """
     wanted = framework_name(framework) if framework else None
     if framework and wanted is None:
-        raise UsageError(
-            f"the catalogue knows no framework {framework!r}", hint="known: tensorflow, torch, jax"
-        )
+        what = f"the catalogue knows no framework {framework!r}"
+        raise UsageError(what, hint="known: tensorflow, torch, jax")
     found = [entry for entry in catalogue_entries() if wanted in (None, entry.framework)]
     if as_json:
         print_json(found)
@@ -190,14 +187,14 @@ def describe_matches(choices: Sequence[BaseMatch], count: int, refusals: Rejecti
     lines = []
     for number, choice in enumerate(choices, 1):
         key = "bootstrap" if choice.entry.is_bootstrap else "image"
-        written = f'{key} = "{choice.entry.reference}"'
-        written += f', framework = "{choice.framework}"' if choice.framework else ""
-        lines.append(f"{number}. {written}")
+        framework = f', framework = "{choice.framework}"' if choice.framework else ""
+        lines.append(f'{number}. {key} = "{choice.entry.reference}"{framework}')
         lines += [f"     {reason}" for reason in choice.reasons]
         lines += [f"     beware: {caution}" for caution in choice.cautions]
         lines.append(f"     source: {choice.entry.source}")
     left = sum(number for _, number in refusals.counts)
-    lines.append(f"{count} bases fit, {left} do not" + (":" if left else "."))
+    end = ":" if left else "."
+    lines.append(f"{count} bases fit, {left} do not{end}")
     lines += [f"  {number:>4}  {reason}" for reason, number in refusals.counts]
     return "\n".join(lines) + "\n"
 
@@ -215,28 +212,25 @@ def describe_facts(facts: BaseFacts) -> str:
     return "\n".join(as_printable(line) for line in lines) + "\n"
 
 
-def _fact_rows(facts: BaseFacts) -> tuple[tuple[str, str | None], ...]:
+def _fact_rows(facts: BaseFacts) -> Iterator[tuple[str, str | None]]:
+    yield "base", facts.image
+    yield "digest", facts.digest
+    yield "created", facts.created
+    yield "size", human_bytes(facts.size) if facts.size else None
+    yield "system", f"{facts.distro or 'unknown'}, {facts.machine}, glibc {facts.glibc}"
     managed = " (externally managed, PEP 668)" if facts.externally_managed else ""
-    python = f"{facts.python} {facts.abi or ''} {facts.python_path or ''}".rstrip()
-    built = ", ".join(f"{name} {version}" for name, version in sorted(facts.built_for.items()))
-    size = human_bytes(facts.size) if facts.size else None
-    packages = str(len(facts.apt)) if facts.apt else None
-    constraints = (
-        count_noun(len(facts.constraints.splitlines()), "line") if facts.constraints else None
-    )
-    rows: list[tuple[str, str | None]] = [
-        ("base", facts.image),
-        ("digest", facts.digest),
-        ("created", facts.created),
-        ("size", size),
-        ("system", f"{facts.distro or 'unknown'}, {facts.machine}, glibc {facts.glibc}"),
-        ("Python", python + managed),
-        ("framework", facts.framework or "none"),
-        ("built for", built),
-    ]
+    python = f"{facts.python} {facts.abi or ''} {facts.python_path or ''}"
+    yield "Python", python.rstrip() + managed
+    yield "framework", facts.framework or "none"
+    built_for = sorted(facts.built_for.items())
+    yield "built for", ", ".join(f"{name} {version}" for name, version in built_for)
     if facts.conda_prefix:
-        rows.append(("conda", f"{facts.conda_prefix}, {count_noun(len(facts.conda), 'package')}"))
-    rows += [("CUDA", facts.cuda or "none"), ("cuDNN", facts.cudnn or "none")]
-    rows += [("NCCL", facts.nccl or "none"), ("libcuda stub", ", ".join(facts.stubs))]
-    rows += [("Debian packages", packages), ("pip constraints", constraints)]
-    return tuple(rows)
+        packages = count_noun(len(facts.conda), "package")
+        yield "conda", f"{facts.conda_prefix}, {packages}"
+    yield "CUDA", facts.cuda or "none"
+    yield "cuDNN", facts.cudnn or "none"
+    yield "NCCL", facts.nccl or "none"
+    yield "libcuda stub", ", ".join(facts.stubs)
+    yield "Debian packages", str(len(facts.apt)) if facts.apt else None
+    if facts.constraints:
+        yield "pip constraints", count_noun(len(facts.constraints.splitlines()), "line")

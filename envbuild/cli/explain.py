@@ -17,7 +17,7 @@ from envbuild.store.units import count_noun
 PIECE = 1 << 20
 
 
-class LogFile(click.File):
+class _LogFile(click.File):
     """The log, which is no folder."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -29,7 +29,7 @@ class LogFile(click.File):
 
 
 @click.command("explain")
-@click.argument("log", metavar="FILE|-", type=LogFile("rb"))
+@click.argument("log", metavar="FILE|-", type=_LogFile("rb"))
 @json_option
 def command(log: BinaryIO, *, as_json: bool) -> None:
     """Explain the log of a job: print cause and remedy of each known message.

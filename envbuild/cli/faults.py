@@ -20,7 +20,7 @@ from envbuild.shelf.config import read_shelves
 from envbuild.toml import closest
 
 
-class HabitTable(TableRow, frozen=True):
+class _HabitTable(TableRow, frozen=True):
     """The whole of habits.toml."""
 
     schema: int
@@ -31,7 +31,7 @@ class HabitTable(TableRow, frozen=True):
     options: dict[str, str]
 
 
-load_habits = table_loader("habits.toml", HabitTable)
+load_habits = table_loader("habits.toml", _HabitTable)
 TYPESET = re.compile(r"^[\u2010-\u2015\u2212]|[\u2018-\u201f]")
 """A dash before an option, or quotes, as text programs and web pages write them."""
 

@@ -252,12 +252,12 @@ def _print_summary(made: RecipeDraft, target: Path) -> None:
     recipe = made.recipe
     framework = f" with {recipe.base.framework}" if recipe.base.framework else ""
     base = recipe.base.image or f"{recipe.base.bootstrap}{framework}"
-    lines = (*recipe.python.dependencies, *recipe.conda.dependencies)
-    direct = count_noun(len(lines), "direct dependency", "direct dependencies")
+    count = len(recipe.python.dependencies) + len(recipe.conda.dependencies)
+    direct = count_noun(count, "direct dependency", "direct dependencies")
     print_text(short_path(f"{target}: {direct} on {base}"), err=True)
-    for line in (*made.head[2:], *chain.from_iterable(made.below.values())):
+    notes = list(chain.from_iterable(made.below.values()))
+    for line in (*made.head[2:], *notes):
         print_text(f"  {as_printable(line)}", err=True)
-    notes = chain.from_iterable(made.below.values())
     if any("nothing is known of outside of conda" in line for line in notes):
         print_text("  envbuild init --conda keeps all of them as conda packages", err=True)
     print_text(f"next: look it over, then: envbuild lock {target.stem}", err=True)

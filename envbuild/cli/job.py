@@ -129,7 +129,7 @@ def job_option(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]
     return add_options
 
 
-class JobVerb(CommandAfterDashes):
+class _JobVerb(CommandAfterDashes):
     """The verb, whose first word may also be "lint"."""
 
     def make_context(
@@ -145,7 +145,7 @@ class JobVerb(CommandAfterDashes):
         return lint.make_context("job lint", args[1:], parent, **extra)
 
 
-@click.command("job", cls=JobVerb)
+@click.command("job", cls=_JobVerb)
 @click.argument("name", metavar="[NAME|IMAGE]", shell_complete=complete_image)
 @click.argument("argv", metavar="-- CMD…", nargs=-1, type=click.UNPROCESSED)
 @job_options

@@ -73,7 +73,7 @@ def command(context: Context, /, **given: Any) -> None:
     and names the changed line. The image gets its name only when it is whole and has passed its
     check.
     """
-    options = MakeOptions(**given)
+    options = _MakeOptions(**given)
     _refuse_contradictions(options)
     if options.on is not None or options.every:
         _make_on_site(options, context)
@@ -84,7 +84,7 @@ def command(context: Context, /, **given: Any) -> None:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MakeOptions:
+class _MakeOptions:
     """What stands on the command line, by the names of the options above."""
 
     name: str | None
@@ -116,7 +116,7 @@ class MakeOptions:
         return ("--mode", self.mode, *output, *(flag for flag, given in flags.items() if given))
 
 
-def _refuse_contradictions(options: MakeOptions) -> None:
+def _refuse_contradictions(options: _MakeOptions) -> None:
     """Raise UsageError for options that do not go together."""
     elsewhere = options.on is not None or options.every
     if options.from_bundle is not None and (options.name or elsewhere or options.from_sandbox):
@@ -129,7 +129,7 @@ def _refuse_contradictions(options: MakeOptions) -> None:
         raise UsageError(what, where="--on")
 
 
-def _pack_sandbox(folder: Path, options: MakeOptions, context: Context) -> None:
+def _pack_sandbox(folder: Path, options: _MakeOptions, context: Context) -> None:
     from envbuild.app.sandbox import pack_sandbox  # late: most makes start with a recipe
 
     packed = pack_sandbox(
@@ -143,7 +143,7 @@ def _pack_sandbox(folder: Path, options: MakeOptions, context: Context) -> None:
     _print_packed(packed, as_json=options.as_json)
 
 
-def _make_here(options: MakeOptions, context: Context) -> None:
+def _make_here(options: _MakeOptions, context: Context) -> None:
     request = MakeRequest(
         output=options.output,
         mode=options.mode,
@@ -167,7 +167,7 @@ def _make_here(options: MakeOptions, context: Context) -> None:
         print_json({"parts": []})
 
 
-def _make_on_site(options: MakeOptions, context: Context) -> None:
+def _make_on_site(options: _MakeOptions, context: Context) -> None:
     """Build on a node of a cluster, and follow the job."""
     from envbuild.app.job.remote import require_built, submit_builds  # late: most makes build here
     from envbuild.cli.follow import follow_job  # late: most makes build here
@@ -181,7 +181,7 @@ def _make_on_site(options: MakeOptions, context: Context) -> None:
     require_built(record, names, site, context)
 
 
-def _names_to_build(options: MakeOptions, settings: Settings) -> Texts:
+def _names_to_build(options: _MakeOptions, settings: Settings) -> Texts:
     """Return the recipe that was named, or with ``--all`` those of ./recipes."""
     if not options.every:
         return (options.name or find_recipe(None, settings).recipe.name,)
@@ -238,13 +238,11 @@ def _print_result(result: MakeResult, context: Context, *, as_json: bool) -> Non
         command = f"envbuild flatten {target.name}"
         print_text(f"  layered  for turns on this machine; to hand it on: {command}")
     print_text(f"  where    {short_path(str(target))}")
-    script = example_script(context.settings.cwd)
-    own = spec.recipe.name
-    name = own if target.name == f"{own}.sif" else short_path(str(target))
+    script, runtime = example_script(context.settings.cwd), name_runtime(context.settings)
+    is_usual = target.name == f"{spec.recipe.name}.sif"
+    name = spec.recipe.name if is_usual else short_path(str(target))
     print_text(f"  run      envbuild exec {name} -- python {script}")
-    print_text(
-        f"           {name_runtime(context.settings)} exec --nv {target.name} python {script}"
-    )
+    print_text(f"           {runtime} exec --nv {target.name} python {script}")
 
 
 def example_script(folder: Path) -> str:

@@ -66,7 +66,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
 def print_rows(
     columns: Sequence[str], rows: Sequence[Sequence[object]], *, as_json: bool, none: str = ""
 ) -> None:
-    """Print rows as a table, or as JSON by their columns; ``none`` is said where there are none."""
+    """Print rows as a table, or as JSON by their columns; ``none`` is what no rows print."""
     if as_json:
         print_json([dict(zip(columns, row, strict=True)) for row in rows])
     elif rows or not none:

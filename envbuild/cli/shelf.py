@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -285,33 +285,34 @@ def site_command(context: Context, *, folder: Path, shelf: str | None, as_json: 
 
 def _print_card(taken: VerifiedEntry, history: list[tuple[str, str, str]]) -> None:
     entry, about = taken.stored.entry, taken.stored.entry.about
-    print_text(f"{taken.title}{f': {sanitize_text(about.summary)}' if about.summary else ''}")
-    base = f"{about.framework or 'no framework'}, Python {about.python}, {about.base}"
-    rows = [
-        ("holds", f"{base}, {count_noun(about.packages, 'package')}"),
-        ("asks for", ", ".join(about.direct) or "nothing"),
-        ("by", f"{sanitize_text(entry.who)} on {entry.when[:10]}; {signed_by(taken)}"),
-        ("lock", entry.locked),
-    ]
-    if entry.image is not None:
-        where = (
-            human_bytes(entry.image.size)
-            if entry.image.pieces
-            else "not kept here: make builds and compares it"
-        )
-        rows.append(("image", f"{entry.image.digest} ({where})"))
-    rows += [("root runs", line) for line in taken.recipe.system.post]
-    for one in entry.verdicts:
-        where = f" on {', '.join(one.gpu)}, driver {one.driver}" if one.gpu else ""
-        day = one.when[:10]
-        rows.append(("verdict", f"{one.outcome} {day}, {one.level}{where}"))
-    rows += [
-        ("history", f"{short_digest(digest)}  {when}  {who}")
-        for digest, when, who in reversed(history)
-    ]
-    for title, text in rows:
+    summary = f": {sanitize_text(about.summary)}" if about.summary else ""
+    print_text(f"{taken.title}{summary}")
+    for title, text in _entry_rows(taken, history):
         print_text(f"  {title:<9}  {sanitize_text(text)}")
     print_text(f"  take it    envbuild make {taken.shelf}/{entry.name}")
+
+
+def _entry_rows(
+    taken: VerifiedEntry, history: list[tuple[str, str, str]]
+) -> Iterator[tuple[str, str]]:
+    entry, about = taken.stored.entry, taken.stored.entry.about
+    framework, packages = about.framework or "no framework", count_noun(about.packages, "package")
+    yield "holds", f"{framework}, Python {about.python}, {about.base}, {packages}"
+    yield "asks for", ", ".join(about.direct) or "nothing"
+    yield "by", f"{sanitize_text(entry.who)} on {entry.when[:10]}; {signed_by(taken)}"
+    yield "lock", entry.locked
+    if entry.image is not None:
+        where = "not kept here: make builds and compares it"
+        if entry.image.pieces:
+            where = human_bytes(entry.image.size)
+        yield "image", f"{entry.image.digest} ({where})"
+    for line in taken.recipe.system.post:
+        yield "root runs", line
+    for verdict in entry.verdicts:
+        where = f" on {', '.join(verdict.gpu)}, driver {verdict.driver}" if verdict.gpu else ""
+        yield "verdict", f"{verdict.outcome} {verdict.when[:10]}, {verdict.level}{where}"
+    for digest, when, who in reversed(history):
+        yield "history", f"{short_digest(digest)}  {when}  {who}"
 
 
 def _print_rows(rows: Sequence[Mapping[str, object]]) -> None:

@@ -44,8 +44,9 @@ def command(context: Context, *, name: str | None, script: bool, as_json: bool) 
     rows["lock"] = f"{about.lock} ({source.lock})" if source.lock.is_file() else "none"
     rows |= {"image": about.image_text, "last-verdict": about.verdict_text}
     for key, value in rows.items():
-        text = short_path("; ".join(value) if isinstance(value, list) else value)
-        print_text(f"{key.replace('-', ' '):<13}  {sanitize_text(text or '-')}")
+        text = "; ".join(value) if isinstance(value, list) else value
+        title = key.replace("-", " ")
+        print_text(f"{title:<13}  {sanitize_text(short_path(text) or '-')}")
 
 
 def _recipe_facts(source: Source) -> dict[str, str | list[str]]:

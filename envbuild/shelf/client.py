@@ -96,21 +96,20 @@ class ShelfClient:
         if numbers != tuple(range(1, top + 1)):
             missing = next(number for number in range(1, top + 1) if number not in numbers)
             raise self._rolled_back(name, f"its entry {missing} is gone, which was there before")
-        data = self.backend.read([slot_path(slot_name(name, number)) for number in numbers])
+        slots = [slot_name(name, number) for number in numbers]
+        data = self.backend.read([slot_path(slot) for slot in slots])
         entries: list[StoredEntry] = []
-        for number in numbers:
-            slot = slot_name(name, number)
+        before = None
+        for number, slot in zip(numbers, slots, strict=True):
             stored = self._stored(slot, data.get(slot_path(slot)))
-            before = entries[-1].digest if entries else None
             if stored.entry.previous != before:
-                raise self._rolled_back(
-                    name, f"entry {number} does not continue entry {number - 1}"
-                )
+                why = f"entry {number} does not continue entry {number - 1}"
+                raise self._rolled_back(name, why)
             entries.append(stored)
+            before = stored.digest
         if known is not None and entries[known.number - 1].digest != known.digest:
-            raise self._rolled_back(
-                name, f"entry {known.number} is another one than was verified here before"
-            )
+            why = f"entry {known.number} is another one than was verified here before"
+            raise self._rolled_back(name, why)
         return tuple(entries)
 
     def find_entry(self, name: str, digest: str | None = None) -> StoredEntry:

@@ -7,7 +7,6 @@ import os
 import re
 import resource
 import shutil
-import time
 from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 from pathlib import Path
@@ -37,7 +36,7 @@ from envbuild.shelf.backend import (
     slot_path,
 )
 from envbuild.shelf.model import SLOT
-from envbuild.store.atomic import os_errors_as
+from envbuild.store.atomic import is_older, os_errors_as
 from envbuild.store.hashing import hash_text
 from envbuild.tools import package_hint
 
@@ -176,7 +175,7 @@ class GitBackend:
         # git clears what a fetch leaves that was cut off in gc alone, which is off
         for path in self._mirror.glob("objects/pack/tmp_*"):
             with contextlib.suppress(OSError):
-                if time.time() - path.stat().st_mtime > SECONDS:
+                if is_older(path, SECONDS):
                     path.unlink()
         if (self._mirror / "HEAD").is_file():
             return

@@ -51,7 +51,7 @@ class LastVerified:
                     write_bytes(self.path, msgspec.json.encode(heads, order="sorted"))
 
     def forget_all(self) -> None:
-        """Start anew."""
+        """Forget what was verified, and start again."""
         self.path.unlink(missing_ok=True)
 
 

@@ -11,7 +11,6 @@ import hashlib
 import itertools
 import zlib
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -22,7 +21,7 @@ from envbuild.build.image.verify import root_partitions
 from envbuild.errors import EnvbuildError, IntegrityError, SpaceError, UsageError
 from envbuild.formats.block_codec import STORED
 from envbuild.formats.sif_reader import image_digest, read_sif
-from envbuild.formats.squashfs.reader import SquashImage
+from envbuild.formats.squashfs.reader import open_partition
 from envbuild.limits import UNREADABLE
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Digest
@@ -194,7 +193,7 @@ def _cut_candidates(image: Path) -> dict[int, int]:
     primary = read_sif(image).primary
     if primary is None:
         return {}
-    with closing(SquashImage(image, primary.offset, primary.size)) as tree:
+    with open_partition(image, primary) as tree:
         anchors = {primary.offset + tree.data_end: 0}
         for start, packed in tree.fragments:
             anchors[primary.offset + start] = zlib.crc32(str(packed).encode())

@@ -17,7 +17,7 @@ from envbuild.run import Command, Result, Runner
 from envbuild.tools import package_hint
 
 NAMESPACE = "envbuild"
-"""A signature that the same key made for git, mail or files is none for a shelf."""
+"""A signature that the same key made for git, mail or files does not count for a shelf."""
 KEY = re.compile(r"\s((?:ssh-|ecdsa-|sk-)[\w@.-]+)\s+([A-Za-z0-9+/]{20,}=*)")
 """Kind and body of a key in an allowed signers file, behind principals and options."""
 SECONDS = 120.0
@@ -120,7 +120,7 @@ class SignatureVerifier:
         return IntegrityError(f"it is signed by an unknown key: {key}", where=where, hint=hint)
 
     def _keygen(self, *arguments: str, data: bytes = b"") -> Result:
-        # no terminal to ask on: a question would wait for ever where nobody sees it
+        # no terminal to ask on: a question would wait forever where nobody sees it
         env = {**self.environment, "LC_ALL": "C", "SSH_ASKPASS_REQUIRE": "never"}
         argv = ("ssh-keygen", "-Y", *arguments)
         try:

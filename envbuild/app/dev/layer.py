@@ -91,8 +91,13 @@ class MountedLayer:
         return replace(runtime, overlays=(self.path,)) if self.overlay else runtime
 
 
+def runtime_with(layer: MountedLayer | None, context: Context) -> Runtime:
+    """Return the runtime, with a layer over every image where there is one."""
+    return layer.on_runtime(context.runtime) if layer else context.runtime
+
+
 def require_name(name: str) -> None:
-    """Raise UsageError for what is no name of a recipe or layer."""
+    """Raise UsageError for a text that cannot name a recipe or layer."""
     if not re.fullmatch(NAME, name):
         hint = "letters, digits, dot, underscore and hyphen make a name"
         raise UsageError("a layer belongs to a name", where=repr(name), hint=hint)

@@ -35,18 +35,17 @@ def probes(context: Context) -> list[tuple[str, Callable[[], Iterable[Finding]]]
     names: dict[str, str | None] = {"package index": None}
     names |= {f"index {name}": name for name in sorted(settings.indexes) if name != "default"}
 
-    def probe_index(title: str, name: str | None) -> list[Finding]:
-        return [reach_index(title, index_url(context, name), context)]
+    def probe_index(title: str) -> list[Finding]:
+        return [reach_index(title, index_url(context, names[title]), context)]
 
     def probe_mirror() -> list[Finding]:
         return [reach("Debian mirror", debian_mirror(context), settings)]
 
-    found: list[tuple[str, Callable[[], Iterable[Finding]]]] = [
-        (title, functools.partial(probe_index, title, name)) for title, name in names.items()
+    return [
+        *((title, functools.partial(probe_index, title)) for title in names),
+        ("Debian mirror", probe_mirror),
+        ("registries", functools.partial(registries, settings)),
     ]
-    found.append(("Debian mirror", probe_mirror))
-    found.append(("registries", lambda: registries(settings)))
-    return found
 
 
 def reach_index(name: str, url: str, context: Context) -> Finding:

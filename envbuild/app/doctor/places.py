@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -46,26 +47,21 @@ def probes(context: Context, host: Host) -> list[tuple[str, Callable[[], Iterabl
     """Return the probes of TMPDIR, the store and the current folder."""
     settings = context.settings
     places = {"TMPDIR": settings.tmpdir, "store": settings.store, "current folder": settings.cwd}
+    return [
+        (name, functools.partial(_examine_folder, name, folder, context, host))
+        for name, folder in places.items()
+    ]
 
-    def probe(name: str, folder: Path) -> Callable[[], Iterable[Finding]]:
-        def look() -> Iterable[Finding]:
-            space = read_space(folder)
-            better = next(candidates(name, settings, host.user), None)
-            quota = tightest(quotas_of(folder, context.runner))
-            found = judge_space(
-                name,
-                space,
-                writable=writable(folder),
-                quota=quota,
-                home=settings.home,
-                better=better,
-            )
-            closed = closed_above(folder) if host.uid != 0 else None
-            yield judge_entry(found, space, closed=closed, better=better)
 
-        return look
-
-    return [(name, probe(name, folder)) for name, folder in places.items()]
+def _examine_folder(name: str, folder: Path, context: Context, host: Host) -> list[Finding]:
+    settings = context.settings
+    space = read_space(folder)
+    better = next(candidates(name, settings, host.user), None)
+    quota = tightest(quotas_of(folder, context.runner))
+    is_writable, home = writable(folder), settings.home
+    found = judge_space(name, space, writable=is_writable, quota=quota, home=home, better=better)
+    closed = closed_above(folder) if host.uid != 0 else None
+    return [judge_entry(found, space, closed=closed, better=better)]
 
 
 def judge_space(
@@ -77,7 +73,7 @@ def judge_space(
     home: Path | None = None,
     better: Path | None = None,
 ) -> Finding:
-    """Judge the file system of TMPDIR, the store or the current folder: room, quota, inodes, kind, and whose it is.
+    """Judge the file system of TMPDIR, the store or the current folder: room, quota, inodes, kind and rights.
 
     ``better`` is a folder of this machine that would do instead, where one was found.
     """
@@ -86,11 +82,13 @@ def judge_space(
     value = f"{space.folder} ({space.kind}): {human_bytes(free)} free"
     if quota is not None and quota.limit is not None:
         value += f" of {quota.owner} quota of {human_bytes(quota.limit)}"
-    value += "" if inodes is None else f", {inodes:,} inodes free"
+    if inodes is not None:
+        value += f", {inodes:,} inodes free"
+    enough_inodes, least_inodes = INODES
     move = _move_away(name, better)
     if not writable:
         return broken(name, f"{value}; not writable", move)
-    if free < least or (inodes is not None and inodes < INODES[1]):
+    if free < least or (inodes is not None and inodes < least_inodes):
         mend = move if better else f"{move} with more room"
         return broken(name, value, mend)
     if name == "TMPDIR" and space.slow:
@@ -99,14 +97,14 @@ def judge_space(
     if name == "store" and home is not None and _in_small_home(space, quota, home):
         value += "; a home of this size fills up after a few images"
         return differs(name, value, move)
-    if free < enough or (inodes is not None and inodes < INODES[0]):
+    if free < enough or (inodes is not None and inodes < enough_inodes):
         value += "; big images may not fit"
         return differs(name, value, move)
     return fine(name, value)
 
 
 def _move_away(name: str, better: Path | None) -> str:
-    """Return how to take another folder in the place of one."""
+    """Return the command that takes another folder instead of this one."""
     command, example = EXPORTS[name]
     return command + str(better or example)
 
@@ -135,8 +133,8 @@ def candidates(name: str, settings: Settings, user: str) -> Iterator[Path]:
     is_temporary, env = name == "TMPDIR", settings.environment
     variables = LOCAL if is_temporary else WORK
     named = [env[variable] for variable in variables if env.get(variable)]
-    usual = LOCAL_FOLDERS if is_temporary else WORK_FOLDERS
-    for folder in map(Path, (*named, *(text.format(user=user) for text in usual))):
+    usual = [text.format(user=user) for text in (LOCAL_FOLDERS if is_temporary else WORK_FOLDERS)]
+    for folder in map(Path, (*named, *usual)):
         if not folder.is_absolute() or not folder.is_dir() or not writable(folder):
             continue
         space = read_space(folder)

@@ -21,6 +21,7 @@ from envbuild.job.sites.site import Site
 from envbuild.job.track.records import find_own_record, load_own_records, plain_id
 from envbuild.job.track.results import TaskResult, collect_results, find_origin, find_repetitions
 from envbuild.names import Texts
+from envbuild.store.units import listing
 
 
 def plan_again(
@@ -98,10 +99,13 @@ def _with_tasks(job: Job, failed: list[TaskResult], site: Site) -> Job:
         table = ParameterTable(names=job.table.names, rows=kept)
         rows = fill_rows(table, job.argv, "--again")
     if len(numbers) < features_of(site).array_least:
-        # an array of one is none to this scheduler
-        output = (job.intent.output or "").replace("{task}", str(numbers[0])) or None
-        intent = replace(job.intent, array=None, output=output)
-        argv, rows = (rows[0], ()) if rows else (argv, ())
+        # this scheduler takes no array of one task
+        output = job.intent.output
+        if output:
+            output = output.replace("{task}", str(numbers[0]))
+        intent = replace(job.intent, array=None, output=output or None)
+        if rows:
+            argv, rows = rows[0], ()
     else:
         tasks = Array(first=1, last=len(numbers), limit=array.limit)
         intent = replace(job.intent, array=tasks)
@@ -112,6 +116,5 @@ def _describe(failed: list[TaskResult], first: Record) -> str:
     number = plain_id(first.id)
     if failed[0].number is None:
         return f"job {number}"
-    tasks = ", ".join(str(task.number) for task in failed[:10])
-    more = f" and {len(failed) - 10} more" if len(failed) > 10 else ""
-    return f"{len(failed)} of {len(first.tasks)} tasks of job {number} ({tasks}{more})"
+    tasks = listing([str(task.number) for task in failed], 10)
+    return f"{len(failed)} of {len(first.tasks)} tasks of job {number} ({tasks})"

@@ -216,7 +216,7 @@ def _find_unfit(found: FoundImage, intent: Intent, site: Site) -> str | None:
 
 
 def _compressor_of(image: Path) -> str | None:
-    """Return what an image's root was packed with, None for what is no image file."""
+    """Return what an image's root was packed with, None for a file that is no image."""
     try:
         primary = read_sif(image).primary
         return read_compressor(image, primary.offset) if primary else None

@@ -74,8 +74,7 @@ def _kernel_folder(name: str, prefix: Path | None, settings: Settings) -> Path:
     elif own := settings.environment.get("JUPYTER_DATA_DIR"):
         data = settings.cwd / own
     else:
-        shared = settings.environment.get("XDG_DATA_HOME") or settings.home / ".local/share"
-        data = Path(shared) / "jupyter"
+        data = settings.data_home / "jupyter"
     if re.search(r"[{}\x00-\x1f\x7f]", str(data)):
         raise UsageError("Jupyter starts no program of such a path", where=data)
     return data / "kernels" / name

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from envbuild.app.dev.layer import runtime_with
 from envbuild.app.image import FoundImage, find_image, find_layer, warn_of_old_image
 from envbuild.app.wrap.wrapper import (
     WrapperOptions,
@@ -59,7 +60,7 @@ class ModuleRequest:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ModuleFiles:
+class _ModuleFiles:
     """Where the files of one version lie."""
 
     lua: Path
@@ -72,13 +73,12 @@ def module_folder(folder: Path | None, settings: Settings) -> Path:
     """Return the folder that holds ``modulefiles`` and ``programs``."""
     if folder is not None:
         return (settings.cwd / folder).resolve()
-    data = settings.environment.get("XDG_DATA_HOME") or settings.home / ".local/share"
-    return Path(data) / "envbuild/modules"
+    return settings.data_home / "envbuild/modules"
 
 
-def _files_of(top: Path, name: str, version: str) -> ModuleFiles:
+def _files_of(top: Path, name: str, version: str) -> _ModuleFiles:
     folder = top / "modulefiles" / name
-    return ModuleFiles(
+    return _ModuleFiles(
         lua=folder / f"{version}.lua",
         tcl=folder / version,
         default=folder / ".version",
@@ -86,7 +86,7 @@ def _files_of(top: Path, name: str, version: str) -> ModuleFiles:
     )
 
 
-def write_module(request: ModuleRequest, context: Context) -> tuple[Modulefile, ModuleFiles]:
+def write_module(request: ModuleRequest, context: Context) -> tuple[Modulefile, _ModuleFiles]:
     """Write wrappers first, then the modulefiles, which name them.
 
     Raises UsageError for names that cannot be, and HostError where the image's Python does not
@@ -164,7 +164,7 @@ def _is_old_default(path: Path) -> bool:
 def _choose_commands(found: FoundImage, request: ModuleRequest, context: Context) -> Texts:
     """Return the names of the wrappers: Python, pip, direct packages' commands, those asked for.
 
-    A package's command that would hide one of the machine's own is left out, and told.
+    A package's command that would hide one of the machine's own is left out, with a note.
     """
     commands = [*PIPS]
     for name in _commands_inside(found, context):
@@ -189,7 +189,7 @@ def _commands_inside(found: FoundImage, context: Context) -> list[str]:
     shell, python = own_text("list_commands.sh"), own_text("list_commands.py")
     words = ("sh", "-c", shell, python, *_direct_packages(found))
     layer = find_layer(found, context)
-    runtime = layer.on_runtime(context.runtime) if layer else context.runtime
+    runtime = runtime_with(layer, context)
     command = runtime.exec_command(found.path, words, ExecOptions(network=False, timeout=120))
     with context.report.stage(f"look which commands {name_of_image(found)} has"):
         result = context.runner(command, check=False)

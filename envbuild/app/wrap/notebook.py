@@ -53,7 +53,7 @@ LOOK, ASK = 0.3, 3.0
 """Seconds between two looks for the server's file, and between two questions to the scheduler."""
 
 
-class ServerFile(msgspec.Struct, frozen=True):
+class _ServerFile(msgspec.Struct, frozen=True):
     """What is read of the file that a server keeps while it runs (jupyter_server, server info)."""
 
     port: int
@@ -230,7 +230,7 @@ def _read_server(folder: Path) -> tuple[str, int] | None:
     """Return node and port of the server that keeps its file in a folder."""
     files = sorted((folder / "runtime").glob("jpserver-*.json"))
     try:
-        port = msgspec.json.decode(read_plain(files[-1]), type=ServerFile).port if files else None
+        port = msgspec.json.decode(read_plain(files[-1]), type=_ServerFile).port if files else None
         node = read_plain(folder / "node").decode().strip()
     except UNREADABLE:
         return None  # it is being written

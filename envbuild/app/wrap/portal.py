@@ -78,8 +78,7 @@ def _folder_of(request: PortalRequest, name: str, context: Context) -> Path:
     if request.folder is not None:
         folder = (settings.cwd / request.folder).resolve()
     else:
-        data = settings.environment.get("XDG_DATA_HOME") or settings.home / ".local/share"
-        folder = Path(data) / "envbuild" / request.form / name
+        folder = settings.data_home / "envbuild" / request.form / name
     if not re.fullmatch(r"/[A-Za-z0-9._/+@=-]+", str(folder)):
         raise UsageError(
             "a folder of such a name cannot be in the settings of others",

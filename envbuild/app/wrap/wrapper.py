@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from envbuild.app.dev.layer import runtime_with
 from envbuild.app.dev.make import with_packages
 from envbuild.app.enter import parse_bind, parse_variables
 from envbuild.app.image import FoundImage, find_layer, is_image_path
@@ -90,7 +91,7 @@ def lay_packages(found: FoundImage, packages: Texts, context: Context) -> FoundI
 def _has_module(found: FoundImage, module: str, context: Context) -> bool:
     """Ask the image's Python, with its development layer, whether it finds a module."""
     layer = find_layer(found, context)
-    runtime = layer.on_runtime(context.runtime) if layer else context.runtime
+    runtime = runtime_with(layer, context)
     code = f"import importlib.util as u, sys; sys.exit(u.find_spec({module!r}) is None)"
     words = ("python3", "-c", code)
     command = runtime.exec_command(found.path, words, ExecOptions(network=False, timeout=120))

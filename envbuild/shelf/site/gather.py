@@ -30,7 +30,7 @@ MOST_CHANGES = 200
 def entry_pages(
     library: ShelfClient, commands: Callable[[Entry], Sequence[PageCommand]]
 ) -> Iterator[EntryPage]:
-    """Return the newest entry of every name of a shelf; ``commands`` tells how to use one."""
+    """Return the newest entry of every name of a shelf; ``commands`` says how to use one."""
     return (
         _page_or_refusal(name, library, commands)
         for name in sorted({*library.numbers, *library.last_verified.read_heads()})

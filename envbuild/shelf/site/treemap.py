@@ -25,16 +25,9 @@ def lay_out_treemap(layers: Mapping[str, Sequence[tuple[str, int]]]) -> tuple[Tr
         sizes = [size for _, size in rows]
         inner = _lay_out_boxes(sizes, box["x"], box["y"], box["dx"], box["dy"])
         for (name, size), place in zip(rows, inner, strict=True):
-            tile = TreemapTile(
-                x=round(place["x"], 1),
-                y=round(place["y"], 1),
-                width=round(place["dx"], 1),
-                height=round(place["dy"], 1),
-                layer=layer,
-                label=name,
-                size=size,
-            )
-            tiles.append(tile)
+            x, y, width, height = (round(place[key], 1) for key in ("x", "y", "dx", "dy"))
+            box_of_name = {"x": x, "y": y, "width": width, "height": height}
+            tiles.append(TreemapTile(**box_of_name, layer=layer, label=name, size=size))
     return tuple(tiles)
 
 
