@@ -19,7 +19,7 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FoundDist(_Record, frozen=True):
-    """One installed distribution; ``shadowed`` tells that an earlier folder of sys.path has one of the same name."""
+    """One installed distribution; ``shadowed`` says that an earlier folder of sys.path has one of the same name."""
 
     name: str
     version: str
@@ -195,7 +195,7 @@ class Imported(_Record, frozen=True):
     """One import: ``error`` is the traceback's last line, or how the process ended.
 
     ``blame`` are the distributions (canonical) that the traceback goes through, innermost first.
-    ``advice`` is what the message says to install, ``used`` tells that only the project's source
+    ``advice`` is what the message says to install, ``used`` says that only the project's source
     asks for what failed, ``taking`` the name that it asks for ("": the module itself).
     """
 

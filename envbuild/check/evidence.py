@@ -25,7 +25,6 @@ from envbuild.check.expected import Expected
 from envbuild.check.model import Outcome
 from envbuild.data import lookup
 from envbuild.data.tables import Framework, WheelBuild
-from envbuild.names import Texts
 from envbuild.project.code.uses import Uses
 
 T = TypeVar("T")
@@ -37,7 +36,7 @@ class Evidence:
 
     ``framework`` is the one in question, ``frameworks`` are all that are looked at, the expected or
     first found before the others; ``computes`` are their computations by name, ``compute`` that of
-    the one in question; ``gpu`` tells that this machine has an NVIDIA driver; an answer is None
+    the one in question; ``gpu`` says that this machine has an NVIDIA driver; an answer is None
     where its probe was not run; ``sources`` are the project's own files, ``uses`` what these take.
     """
 
@@ -135,9 +134,3 @@ def given(answer: Answer[T] | None) -> T:
             "a check was called without the answer that its row in the table asks for"
         )
     return answer.data
-
-
-def listing(names: list[str] | Texts, limit: int = 5) -> str:
-    """Write a few names, and how many more there are."""
-    shown = ", ".join(names[:limit])
-    return f"{shown} and {len(names) - limit} more" if len(names) > limit else shown

@@ -33,7 +33,7 @@ class Expected:
     sha256
     (hex) of the RECORD that the base's facts have; ``script`` is the recipe's own check; ``target``
     the kind of node that the image is meant for; ``project`` the folder with the user's own Python;
-    ``level`` how deep to look; ``alone`` tells that neither a recipe nor a lock is at hand,
+    ``level`` how deep to look; ``alone`` says that neither a recipe nor a lock is at hand,
     ``no_python`` that the image has no Python, and is looked at with this machine's.
     """
 

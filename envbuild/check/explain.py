@@ -80,14 +80,14 @@ def explain_log(pieces: Iterable[str]) -> Explanation:
     causes = [rule for rule in load_rules() if not any(name in found for name in rule.follows)]
     known = [found[rule.name] for rule in causes if rule.name in found]
     # what does no harm comes last, and does not hide messages that nobody knows
-    known.sort(key=is_harmless)
-    if known and not is_harmless(known[0]):
+    known.sort(key=_is_harmless)
+    if known and not _is_harmless(known[0]):
         trouble = []
     unknown = tuple(line[:300] for line in trouble)
     return Explanation(known=tuple(known), lines=lines, trouble=unknown)
 
 
-def is_harmless(known: Known) -> bool:
+def _is_harmless(known: Known) -> bool:
     """Tell whether a message is known to mean nothing (its cause in the table begins so)."""
     return known.cause.startswith("harmless")
 

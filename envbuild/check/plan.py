@@ -156,7 +156,7 @@ def imports_request(
     ``uses`` are further modules with names of each: they are tried where a
     distribution in the image has them.  Above "quick", programs are tried that want a driver too,
     under one that can do nothing (stub_driver), unless this machine has a real one (``gpu``).
-    ``compiles`` tells that the project uses torch.compile or Triton, which have programs too;
+    ``compiles`` says that the project uses torch.compile or Triton, which have programs too;
     others are for names that the project takes, for packages that were asked for, or for what the
     project has in its text (``written``: the expression and what it found), or calls in each of its
     programs (``needed``).

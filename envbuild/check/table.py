@@ -20,7 +20,7 @@ CheckFunction = Callable[[Evidence], Verdict]
 class Check:
     """One check.
 
-    ``needs`` are the answers (fields of Evidence) it cannot do without; ``asked`` tells for which
+    ``needs`` are the answers (fields of Evidence) it cannot do without; ``asked`` says for which
     expectations it is made at all; ``gpu`` that it needs a GPU; ``each`` that it is made for every
     framework.
     """

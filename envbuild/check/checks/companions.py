@@ -9,11 +9,11 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from envbuild.check.checks.gpu.toolkit import toolkit_of
-from envbuild.check.evidence import Evidence, Verdict, failed, listing, passed, skipped
+from envbuild.check.evidence import Evidence, Verdict, failed, passed, skipped
 from envbuild.data import lookup
 from envbuild.recipe.requirement import NO_REQUIREMENT, allows, marker_values
 from envbuild.resolve.couplings import rows_for
-from envbuild.store.units import count_noun
+from envbuild.store.units import count_noun, listing
 
 if TYPE_CHECKING:
     from envbuild.resolve.couplings import Coupling

@@ -8,9 +8,9 @@ from packaging.utils import canonicalize_name
 
 from envbuild.check.answers import CondaSurvey, FoundConda
 from envbuild.check.checks.gpu.target import describe_target
-from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed
+from envbuild.check.evidence import Evidence, Verdict, failed, given, passed
 from envbuild.data.package_tables import load_conda
-from envbuild.store.units import count_noun
+from envbuild.store.units import count_noun, listing
 
 LINEAR_ALGEBRA = ("libblas", "libcblas", "liblapack", "liblapacke")
 """Packages that all stand for one implementation (conda-forge's blas-feedstock)."""

@@ -8,8 +8,9 @@ from pathlib import PurePosixPath
 from envbuild.check.checks.frameworks import advise_on_keras
 from envbuild.check.checks.sources import VARIABLE
 from envbuild.check.contaminated_home import PATH_MODULE, USER_MODULE
-from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed
+from envbuild.check.evidence import Evidence, Verdict, failed, given, passed
 from envbuild.data.tables import Variable, load_variables
+from envbuild.store.units import listing
 
 LIBRARIES_OF_RUNTIME = "/.singularity.d/libs"
 """Where --nv puts the host's driver; appended to LD_LIBRARY_PATH."""

@@ -20,12 +20,12 @@ from envbuild.check.checks.cures.imports import (
     lacking_module,
 )
 from envbuild.check.checks.cures.releases import cure_of_version
-from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed, skipped
+from envbuild.check.evidence import Evidence, Verdict, failed, given, passed, skipped
 from envbuild.data import lookup
 from envbuild.data.tables import EntryPoint, load_entry_points
 from envbuild.names import Texts
 from envbuild.project.names import distribution_of
-from envbuild.store.units import count_noun
+from envbuild.store.units import count_noun, listing
 
 UNFIT = re.compile(
     r"^TypeError: \w+\(\) (?:got|missing|too|multiple)|\(\) (?:does nothing but raise|refuses)"

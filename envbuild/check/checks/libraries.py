@@ -11,10 +11,10 @@ from packaging.utils import canonicalize_name
 
 from envbuild.check.answers import LibrarySurvey
 from envbuild.check.checks.gpu.toolkit import toolkit_of
-from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed
+from envbuild.check.evidence import Evidence, Verdict, failed, given, passed
 from envbuild.data import lookup
 from envbuild.names import Texts
-from envbuild.store.units import count_noun
+from envbuild.store.units import count_noun, listing
 
 FEW = 2
 """Families of CUDA libraries that are too few to be a toolkit from which one was lost."""
@@ -131,10 +131,11 @@ def _cure_of(evidence: Evidence, soname: str, needers: list[str]) -> str:
 def advise_on_library(evidence: Evidence, soname: str) -> str:
     """Say how a CUDA library that a program did not find is found: where it is, or who has it."""
     copies = given(evidence.libraries).all_copies if evidence.libraries else []
+    names = {PurePosixPath(path).name for path in copies}
     provider = lookup.provider_of(soname)
     # a wheel's parts lie together, and of its libraries only the first is listed
     family = provider.soname if provider and provider.wheel else soname
-    if any(fnmatch.fnmatchcase(PurePosixPath(path).name, family) for path in copies):
+    if fnmatch.filter(names, family):
         return set_library_path(evidence)
     apart = in_two_images(evidence, provider_wheel(soname))
     return apart or advise_provider(soname, toolkit_of(evidence))

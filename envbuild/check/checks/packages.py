@@ -9,12 +9,12 @@ from packaging.version import Version
 
 from envbuild.check.answers import Owner, killed_by
 from envbuild.check.checks.sources import VARIABLE
-from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed, skipped
+from envbuild.check.evidence import Evidence, Verdict, failed, given, passed, skipped
 from envbuild.check.expected import requirement_name
 from envbuild.data import lookup
 from envbuild.data.tables import load_frameworks
 from envbuild.names import Texts
-from envbuild.store.units import count_noun
+from envbuild.store.units import count_noun, listing
 
 REBUILD = "build the image again from its lock: envbuild make"
 

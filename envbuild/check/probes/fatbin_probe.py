@@ -35,14 +35,19 @@ def fatbin_sections(fd, size):
     table = os.pread(fd, entry * count, offset)
     if not count or entry < 64 or len(table) < entry * count or names_at >= count:
         return [(0, size)]
-    rows = [struct.unpack_from("<IIQQQQ", table, number * entry) for number in range(count)]
-    names = os.pread(fd, min(rows[names_at][5], 1 << 20), rows[names_at][4])
-    return [
-        (row[4], row[5])
-        for row in rows
-        if names[row[0] :].split(b"\0", 1)[0] in (b".nv_fatbin", b"__nv_relfatbin")
-        and row[4] + row[5] <= size
-    ]
+    # of Elf64_Shdr (elf.h): where the name begins, then where the section is and its size
+    rows = []
+    for at in range(0, entry * count, entry):
+        name_at, _, _, _, start, length = struct.unpack_from("<IIQQQQ", table, at)
+        rows.append((name_at, start, length))
+    _, start, length = rows[names_at]
+    names = os.pread(fd, min(length, 1 << 20), start)
+    found = []
+    for name_at, start, length in rows:
+        name = names[name_at:].split(b"\0", 1)[0]
+        if name in (b".nv_fatbin", b"__nv_relfatbin") and start + length <= size:
+            found.append((start, length))
+    return found
 
 
 def read_region(fd, at, size):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from envbuild.check.checks.frameworks import computes_on_cpu
 from envbuild.check.checks.gpu.toolkit import toolkit_of
-from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed, skipped
+from envbuild.check.evidence import Evidence, Verdict, failed, given, passed, skipped
 from envbuild.data import lookup
+from envbuild.store.units import listing
 
 COMPILERS = ("gcc", "g++", "Python.h")
 """What Triton builds its launchers with (triton/runtime/build.py), and Inductor its code for the

@@ -14,7 +14,8 @@ from envbuild.check.checks.gpu.devices import (
     read_capability,
     result_shown,
 )
-from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed, skipped
+from envbuild.check.evidence import Evidence, Verdict, failed, given, passed, skipped
+from envbuild.store.units import listing
 
 TOLERANCES = {"tf32": 5e-3, "float16": 1e-2, "bfloat16": 5e-2, "convolution": 1e-2, "memory": 0.0}
 """Relative errors (Frobenius norm) that count as right.

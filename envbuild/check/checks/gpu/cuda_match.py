@@ -16,9 +16,10 @@ from envbuild.check.checks.libraries import (
     set_library_path,
     shorten_path,
 )
-from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed, skipped
+from envbuild.check.evidence import Evidence, Verdict, failed, given, passed, skipped
 from envbuild.data import lookup
 from envbuild.names import Texts
+from envbuild.store.units import listing
 
 OWN_CUDNN = re.compile(r"/(?:site|dist)-packages/nvidia/cudnn/")
 """Where the wheel of cuDNN lies; a copy of it elsewhere comes from a variable or the loader's cache."""

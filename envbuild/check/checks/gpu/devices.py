@@ -11,10 +11,11 @@ from msgspec import structs
 
 from envbuild.check.answers import CodeFile, Computed, Device
 from envbuild.check.checks.gpu.toolkit import toolkit_of, toolkit_of_conda
-from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed, skipped
+from envbuild.check.evidence import Evidence, Verdict, failed, given, passed, skipped
 from envbuild.data import lookup
 from envbuild.data.tables import load_cuda
 from envbuild.names import Numbers, Texts
+from envbuild.store.units import listing
 
 TOLERANCE = 1e-3
 """Relative error (Frobenius norm) up to which a float32 product of 1024 x 1024 counts as right.

@@ -6,11 +6,11 @@ from typing import Any
 
 from envbuild.check.checks.gpu.devices import code_of, format_capabilities
 from envbuild.check.checks.gpu.toolkit import toolkit_of, toolkit_of_conda
-from envbuild.check.evidence import Evidence, Verdict, failed, given, listing, passed, skipped
+from envbuild.check.evidence import Evidence, Verdict, failed, given, passed, skipped
 from envbuild.check.target import Target
 from envbuild.data import lookup
 from envbuild.data.tables import load_cuda
-from envbuild.store.units import join_numbers
+from envbuild.store.units import join_numbers, listing
 
 
 def target_architecture(evidence: Evidence) -> Verdict:

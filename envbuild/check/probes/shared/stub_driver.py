@@ -163,16 +163,17 @@ def shared_object(soname: str, functions: "dict[str, tuple]", machine: str = "x8
         end += -end % 8
         places.append(end)
         end += len(part)
+    hashes_at, symbols_at, strings_at = places
     tags = (
-        (14, 1),
-        (4, places[0]),
-        (6, places[1]),
-        (5, places[2]),
-        (10, len(strings)),
-        (11, 24),
+        (14, 1),  # SONAME, by its place in the strings
+        (4, hashes_at),  # HASH
+        (6, symbols_at),  # SYMTAB
+        (5, strings_at),  # STRTAB
+        (10, len(strings)),  # STRSZ
+        (11, 24),  # SYMENT
         (0, 0),
     )
-    data = b"".join(struct.pack("<QQ", *tag) for tag in tags)
+    data = b"".join(struct.pack("<QQ", tag, value) for tag, value in tags)
     for place, part in zip(places, (hashes, symbols, strings)):
         data += bytes(place - at - len(data)) + part
     segments = (
