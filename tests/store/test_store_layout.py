@@ -50,6 +50,16 @@ def test_no_link_stands_where_a_new_file_is_written_beside_another(
     assert precious.read_text() == "mine"
 
 
+def test_a_link_in_the_place_of_a_lock_empties_nothing(store: Store, tmp_path: Path) -> None:
+    """Older filelocks opened it with O_TRUNC (CVE-2025-68146)."""
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    (store.folder("locks") / "key.lock").symlink_to(precious)
+    with pytest.raises(HostError), store.lock("key", Silent()):
+        pass
+    assert precious.read_text() == "mine"
+
+
 def test_who_holds_a_lock_is_written_through_no_link(store: Store, tmp_path: Path) -> None:
     """Another member of the group may put a link in its place at any moment."""
     precious = tmp_path / "precious"
