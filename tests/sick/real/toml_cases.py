@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ def read_row(row: dict[str, Any], stack: str) -> Case:
     return healthy(name, stack, tree, f"{code}\nprint('FINE')", FINE, direct, project=code)
 
 
-READ = (*read_round("seventh"), *read_round("eighth"), *read_round("ninth"))
+ROUNDS = ("seventh", "eighth", "ninth", "tenth", "eleventh")
+READ = tuple(chain.from_iterable(map(read_round, ROUNDS)))
 READ_SICK = tuple(case for case in READ if case.found)
 READ_HEALTHY = tuple(case for case in READ if not case.found)
