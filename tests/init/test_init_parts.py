@@ -177,6 +177,18 @@ def test_what_a_tree_holds(tmp_path: Path) -> None:
     assert not tree.cut
 
 
+def test_scripts_in_folders_of_src_are_of_the_project(tmp_path: Path) -> None:
+    files = {
+        "requirements.txt": "numpy\n",
+        "src/train.py": "import scipy\n",
+        "src/server/app.py": "import fastapi\n",
+        "src/data/convert.py": "import h5py\n",
+        "src/tests/test_app.py": "import requests\n",
+    }
+    found, _ = imported_modules(scan_project(write(tmp_path, files)))
+    assert [one.module for one in found if one.certain] == ["fastapi", "scipy"]
+
+
 @pytest.mark.parametrize(
     ("path", "lists", "developing", "aside"),
     [

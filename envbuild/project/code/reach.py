@@ -109,13 +109,19 @@ def is_started(path: Path, tree: ProjectTree) -> bool:
 
 
 def _packages(tree: ProjectTree) -> set[Path]:
-    """Return the folders of the project's own packages."""
+    """Return the folders of the project's own packages, and those of scripts in src."""
     folders = {path.parent for path in tree.code if path.name == "__init__.py"}
     roots = {folder for folder in folders if len(folder.parts) == 1}
     roots |= {
         folder
         for folder in folders
         if len(folder.parts) == 2 and folder.parts[0] in ("src", "lib", "python")
+    }
+    # src/server/app.py is a program of the project too, where that folder is no package
+    roots |= {
+        path.parent
+        for path in tree.code
+        if len(path.parts) == 3 and path.parts[0] == "src" and path.parts[1] not in SAMPLES
     }
     return {
         folder
