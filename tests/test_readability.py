@@ -115,11 +115,11 @@ LIMITS: list[tuple[Callable[[], float], float]] = [
     (one_word_names, 23),
     (shared_class_names, 6),
     (late_imports, 89),
-    (wide_lines, 472),
+    (wide_lines, 471),
     # programs in strings are files now, and what schedulers can do is data: their lines, which had
     # few expressions, count no more
-    (expressions_per_line, 4.46),
-    (code_lines, 60_210),
+    (expressions_per_line, 4.4526),
+    (code_lines, 60_093),
 ]
 """What was reached; a limit only goes down."""
 
