@@ -116,10 +116,10 @@ def _ask(question: ChannelQuestion, context: Context) -> ChannelAnswer:
         raise _no_answer(result, question.request.channels) from error
     for line in answer.messages:
         context.report.say(line)
-    if answer.failure is not None:
-        failure = answer.failure
-        _remove_broken_lists(context.store.folder("repodata"))
+    if failure := answer.failure:
         kind: type[EnvbuildError] = getattr(errors, failure.kind)
+        if issubclass(kind, (NetworkError, IntegrityError)):
+            _remove_broken_lists(context.store.folder("repodata"))
         raise kind(failure.what, where=failure.where, hint=failure.hint)
     return answer
 

@@ -339,7 +339,7 @@ def broken_off(
     made.fetch(context)
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", [*FAULTS, *ANSWERS])
 @pytest.mark.parametrize("name", KINDS)
 def test_it_is_told_keeps_no_half_and_goes_on(
     name: str,
@@ -389,21 +389,6 @@ def test_what_git_says_of_a_failure_that_may_pass(said: str, *, passes: bool) ->
     answers = [Result(argv=(), code=code, stdout="", stderr=said, seconds=0.0) for code in (0, 128)]
     told = ask_patiently(answers.pop, "http://a.invalid/x", "wait")
     assert (told.code == 0, len(answers)) == (passes, 0 if passes else 1)
-
-
-@pytest.mark.parametrize("fault", ANSWERS)
-@pytest.mark.parametrize("name", KINDS)
-def test_an_answer_that_is_none(
-    name: str,
-    fault: Fault,
-    server: BrokenServer,
-    context: Context,
-    tmp_path: Path,
-    *,
-    impatient: pytest.MonkeyPatch,
-) -> None:
-    """A login page says 200."""
-    broken_off(KINDS[name](server, tmp_path), fault, server, context, impatient)
 
 
 @pytest.mark.usefixtures("impatient")
