@@ -20,6 +20,12 @@ from envbuild.project.conda.environment import read_conda, read_printed
 from envbuild.project.conda.pixi import read_pixi, read_project_table
 from envbuild.project.images.cog import read_cog
 from envbuild.project.images.container import read_container
+from envbuild.project.lists.alternatives import (
+    chosen_framework,
+    note_on_others,
+    of_one_way,
+    without_code_for,
+)
 from envbuild.project.lists.choose import (
     choose_lists,
     is_container,
@@ -44,6 +50,7 @@ from envbuild.project.tree import (
     is_about_developing,
     is_aside,
     is_inside,
+    notes_on_tree,
     read_text,
     scan_project,
     shown_path,
@@ -99,11 +106,7 @@ def gather_findings(place: Path) -> ProjectFindings:
 
 def _gather_folder(root: Path) -> ProjectFindings:
     tree = scan_project(root)
-    notes = [f"only the first {len(tree.code)} Python files were looked at"] if tree.cut else []
-    notes += [
-        f"{_path_name(path)} is a link that leads out of the project, or nowhere: not read"
-        for path in tree.outside
-    ]
+    notes = notes_on_tree(tree)
     deployed = [path for path in tree.lists if path.name == "cog.yaml"]
     lists = tuple(path for path in tree.lists if path not in deployed)
     for_gpu = _lists_for_gpu(lists, root)
@@ -116,9 +119,10 @@ def _gather_folder(root: Path) -> ProjectFindings:
         notebooks=tuple(path for path in tree.notebooks if path.parts[0] not in other_apps),
     )
     apart = tuple(path for path in chosen if _installs_another(path, root))
-    chosen, others = _of_one_framework(tuple(path for path in chosen if path not in apart), tree)
+    chosen = tuple(path for path in chosen if path not in apart)
+    chosen, others, tree = _of_one_framework(chosen, tree, notes)
     left = (*left, *others)
-    all_findings = _read_all(chosen, root, notes)
+    all_findings = of_one_way(_read_all(chosen, root, notes), root, notes)
     if not any(findings.complete for findings in all_findings):
         all_findings += _read_all(apart, root, notes)
     else:
@@ -266,10 +270,12 @@ def _lists_for_gpu(lists: Paths, root: Path) -> Paths:
     return kept if named else lists
 
 
-def _of_one_framework(chosen: Paths, tree: ProjectTree) -> tuple[Paths, Paths]:
-    """Return the lists without those for another framework, and those.
+def _of_one_framework(
+    chosen: Paths, tree: ProjectTree, notes: list[str]
+) -> tuple[Paths, Paths, ProjectTree]:
+    """Return the lists without those for another framework, those, and the project without them.
 
-    Where each example has a list, the framework that most files import is the project's.
+    Where each example has a list, the project's framework is one of theirs.
     """
     named: dict[Path, str] = {}
     for path in filter(is_requirements, chosen):
@@ -278,11 +284,13 @@ def _of_one_framework(chosen: Paths, tree: ProjectTree) -> tuple[Paths, Paths]:
                 if name := framework_name(one.name, greater=True):
                     named.setdefault(path, name)
     if len(set(named.values())) <= 1:
-        return chosen, ()
+        return chosen, (), tree
     files = {one.module: one.files for one in imported_modules(tree)[0]}
-    first = max(named.values(), key=lambda name: files.get(name, 0))
+    first = chosen_framework(named, files, tree.root)
     others = tuple(path for path in chosen if named.get(path, first) != first)
-    return tuple(path for path in chosen if path not in others), others
+    notes.append(note_on_others(others, first))
+    tree = without_code_for(tree, first, tuple(named[path] for path in others))
+    return tuple(path for path in chosen if path not in others), others, tree
 
 
 def _framework_list(

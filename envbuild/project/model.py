@@ -35,7 +35,8 @@ class FileFindings:
     because others install by it; ``title`` is what an environment is called; ``conda_only`` are
     conda packages that nothing is known of outside of conda;
     ``members`` says that the projects inside this one belong to it;
-    ``from_readme`` marks what a README names: it counts only where the code imports it.
+    ``only_imported`` marks what a README or the other way to install names: it counts only
+    where the code imports it.
     """
 
     file: str
@@ -56,7 +57,7 @@ class FileFindings:
     refused: Pairs = ()
     complete: bool = False
     title: str | None = None
-    from_readme: bool = False
+    only_imported: bool = False
     conda_only: Texts = ()
     members: bool = False
 

@@ -23,6 +23,8 @@ SKIPPED = {
 """Folders whose content is not the project's own."""
 ENVIRONMENT = {"pyvenv.cfg", "conda-meta"}
 """What makes a folder an installed environment, whatever it is called."""
+PROJECTS = ("setup.py", "pyproject.toml")
+"""Files that make a folder a project of its own."""
 R_SUFFIXES = (".r", ".rmd")
 MOST_FILES = 50_000
 """Files after which a folder is not looked through further."""
@@ -46,6 +48,8 @@ ASIDE = re.compile(
     r"|deprecated|old|example|examples|actions|workflows)([-_./]|$)"
 )
 """Names of lists that are not about running the project."""
+UNPACKED = re.compile(r"[\w.-]+-(?:main|master|v?\d+(?:\.\d+)+)")
+"""Folders as archives of releases and branches are unpacked: flower-1.4.0, timm-main."""
 TEST_FOLDERS = {
     "test", "tests", "testing", "docs", "doc", "examples", "example", "benchmarks", "benchmark",
     "scripts", "tools", "ci", "convert", "demo", "demos", "optional", "web-demos", "web_demo",
@@ -63,7 +67,9 @@ class ProjectTree:
     ``notebooks`` are its own, those nearest to the root first; ``modules`` are the names that
     its own code can be imported by; ``parts`` are folders that are projects of their own inside
     it (they have a setup.py or pyproject.toml); ``outside`` are links that lead out of it,
-    which are not read; ``r_code`` are its scripts in R; ``cut`` says that there are more files than were looked at.
+    which are not read; ``r_code`` are its scripts in R; ``copies`` are unpacked archives of other
+    projects beside its own lists, not read either; ``cut`` says that there are more files than
+    were looked at.
     """
 
     root: Path
@@ -75,6 +81,7 @@ class ProjectTree:
     parts: frozenset[Path] = frozenset()
     outside: Paths = ()
     r_code: Paths = ()
+    copies: Paths = ()
     cut: bool = False
 
 
@@ -90,7 +97,8 @@ def scan_project(root: Path) -> ProjectTree:
     found: list[Path] = []
     outside: list[Path] = []
     modules: set[str] = set()
-    for path, kind in _walk_files(root):
+    copies = _copies(root)
+    for path, kind in _walk_files(root, copies):
         if kind == "file" and len(found) < MOST_FILES:
             found.append(path)
         elif kind == "link out":
@@ -106,10 +114,11 @@ def scan_project(root: Path) -> ProjectTree:
     near = [path for path in relative if len(path.parts) <= DEEPEST_LIST + 1]
     lists = [path for path in near if is_list(path) or _is_environment(root / path)]
     aside = [path for path in lists if is_about_developing(path)]
-    projects = {path.parent for path in relative if path.name in ("setup.py", "pyproject.toml")}
+    projects = {path.parent for path in relative if path.name in PROJECTS}
     programs = [path for path in code if path.name != "setup.py"]
     notebooks = [path for path in relative if path.suffix == ".ipynb"]
     in_r = [path for path in relative if path.suffix.lower() in R_SUFFIXES]
+    below = [path.relative_to(root) for path in copies]
     return ProjectTree(
         root=root,
         lists=tuple(path for path in lists if path not in aside),
@@ -120,8 +129,21 @@ def scan_project(root: Path) -> ProjectTree:
         parts=frozenset(projects - {Path()}),
         outside=tuple(path.relative_to(root) for path in outside if is_list(path)),
         r_code=tuple(in_r),
+        copies=tuple(below),
         cut=len(found) >= MOST_FILES,
     )
+
+
+def notes_on_tree(tree: ProjectTree) -> list[str]:
+    """Return what is said of what was not looked at."""
+    notes = [f"only the first {len(tree.code)} Python files were looked at"] if tree.cut else []
+    for path in tree.outside:
+        shown = as_printable(path.as_posix())
+        notes.append(f"{shown} is a link that leads out of the project, or nowhere: not read")
+    if tree.copies:
+        names = ", ".join(as_printable(path.as_posix()) for path in tree.copies)
+        notes.append(f"copies of other projects, not read: {names}")
+    return notes
 
 
 def _folders_of_scripts(names: set[str], code: Sequence[Path]) -> set[str]:
@@ -144,7 +166,20 @@ def _compiled_modules(root: Path, files: list[Path]) -> set[str]:
     return found
 
 
-def _walk_files(root: Path) -> Iterator[tuple[Path, str]]:
+def _copies(root: Path) -> list[Path]:
+    """Return the unpacked archives of other projects, beside lists that do not install them.
+
+    Without a list at the root, the project itself may be what somebody unpacked.
+    """
+    entries = [Path(entry.path) for entry in _sorted_entries(root)]
+    lists = [path for path in entries if is_file(path) and is_list(path)]
+    named = "\n".join(read_text(path) or "" for path in lists)
+    unpacked = (path for path in entries if UNPACKED.fullmatch(path.name))
+    found = [path for path in unpacked if any(is_file(path / name) for name in PROJECTS)]
+    return [path for path in found if lists and path.name not in named]
+
+
+def _walk_files(root: Path, copies: Sequence[Path] = ()) -> Iterator[tuple[Path, str]]:
     """Yield what is below a folder with its kind (see _entry_kind), the nearest first."""
     level = [root]
     for _ in range(DEEPEST):
@@ -155,7 +190,7 @@ def _walk_files(root: Path) -> Iterator[tuple[Path, str]]:
                 continue
             for entry in entries:
                 path = Path(entry.path)
-                kind = _entry_kind(entry, root)
+                kind = "vendored" if path in copies else _entry_kind(entry, root)
                 if kind == "vendored":
                     yield from ((Path(one.path), kind) for one in _sorted_entries(path))
                 elif kind:

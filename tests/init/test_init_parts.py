@@ -25,7 +25,7 @@ from envbuild.project.lists.setup_py import read_setup_py
 from envbuild.project.model import FileFindings, ImportedModule, Requirement
 from envbuild.project.shell.notebook import read_notebook
 from envbuild.project.tree import is_about_developing, is_aside, is_list, scan_project
-from tests.init.projects import notebook, write
+from tests.init.projects import comments, dependencies, notebook, write
 
 
 def need(text: str) -> Requirement:
@@ -347,3 +347,33 @@ def test_what_a_project_cannot_run_without(tmp_path: Path) -> None:
     }
     assert needed_modules(write(tmp_path, files)) == {"torch": "net.py", "yaml": "train.py"}
     assert needed_modules(tmp_path / "nowhere") == {}
+
+
+COPY = {
+    "requirements.txt": "torch==1.13.1\nflower==1.3.0\n",
+    "client.py": "import torch\nimport flower\n",
+    "flower-1.4.0/pyproject.toml": '[project]\nname = "flower"\nversion = "1.4.0"\n'
+    'dependencies = ["grpcio"]\n',
+    "flower-1.4.0/src/flower/__init__.py": "import ray\n",
+}
+
+
+def test_an_unpacked_archive_is_no_part_of_the_project(tmp_path: Path) -> None:
+    folder = write(tmp_path, COPY)
+    assert dependencies(folder) == ["flower==1.3.0"]
+    assert "copies of other projects, not read: flower-1.4.0" in comments(folder)
+
+
+def test_an_unpacked_archive_that_a_list_installs_is_a_part(tmp_path: Path) -> None:
+    folder = write(tmp_path, COPY | {"requirements.txt": "torch\nflower\n-e ./flower-1.4.0\n"})
+    assert dependencies(folder) == ["grpcio", "ray"]
+
+
+def test_the_project_itself_may_be_unpacked(tmp_path: Path) -> None:
+    files = {
+        "README.md": "My project.",
+        "Mine-main/setup.py": "from setuptools import setup\nsetup(name='mine')\n",
+        "Mine-main/requirements.txt": "torch\nnumpy\n",
+        "Mine-main/train.py": "import torch\n",
+    }
+    assert dependencies(write(tmp_path, files)) == ["numpy"]

@@ -157,3 +157,85 @@ def test_packages_for_other_machines_are_left_out(tmp_path: Path) -> None:
     }
     assert dependencies(write(tmp_path, files)) == ["python-dotenv"]
     assert "it is for Apple's GPUs alone" in comments(tmp_path)
+
+
+TWO_WAYS = {
+    "requirements.txt": "torch>=2.0\nnumpy\npandas\nscipy>=1.11\n",
+    "environment.yml": "channels: [conda-forge]\ndependencies:\n"
+    "- python=3.10\n- pytorch>=2.0\n- numpy\n- pandas\n- seaborn\n- scanpy\n- samtools\n",
+    "train.py": "import torch\nimport seaborn\n",
+}
+BY_PIP = "```sh\npip install -r requirements.txt\n```\n"
+BY_CONDA = "```sh\nconda env create -f environment.yml\n```\n"
+
+
+@pytest.mark.parametrize(
+    ("beside", "taken"),
+    [
+        ({"README.md": BY_PIP + BY_CONDA}, ["numpy", "pandas", "scipy>=1.11", "seaborn"]),
+        ({"README.md": BY_CONDA + BY_PIP}, ["numpy", "pandas", "scanpy", "seaborn"]),
+        (
+            {
+                "README.md": BY_CONDA,
+                "Dockerfile": "FROM debian:bookworm\nCOPY requirements.txt /\n"
+                "RUN pip install -r requirements.txt\n",
+            },
+            ["numpy", "pandas", "scipy>=1.11", "seaborn"],
+        ),
+        # both in one block are steps, and a list that nothing installs says nothing of the other
+        (
+            {
+                "README.md": "```\nconda env create -f environment.yml\npip install -r requirements.txt\n```"
+            },
+            ["numpy", "pandas", "scanpy", "scipy>=1.11", "seaborn"],
+        ),
+        ({}, ["numpy", "pandas", "scanpy", "scipy>=1.11", "seaborn"]),
+    ],
+)
+def test_two_ways_to_install_are_not_joined(
+    tmp_path: Path, beside: dict[str, str], taken: list[str]
+) -> None:
+    folder = write(tmp_path, TWO_WAYS | beside)
+    made = drafted(folder)
+    assert list(made.recipe.python.dependencies) == taken
+    assert ("two ways to install the same" in comments(folder)) == (len(taken) < 5)
+    # what a list for pip cannot say is kept
+    assert "samtools" in made.recipe.system.packages
+
+
+def test_lists_that_share_little_belong_together(tmp_path: Path) -> None:
+    files = {
+        "requirements.txt": "torch\ntqdm\nwandb\ntimm\n",
+        "environment.yml": "channels: [c]\ndependencies:\n- pytorch\n- gdal\n- numpy\n",
+        "README.md": BY_PIP,
+    }
+    assert {"numpy", "tqdm"} <= set(dependencies(write(tmp_path, files)))
+
+
+def test_one_image_is_for_one_of_two_equal_pipelines(tmp_path: Path) -> None:
+    files = {
+        "requirements_torch.txt": "torch\nnumpy\ntorchinfo\n",
+        "requirements_tensorflow.txt": "tensorflow\nnumpy\npydot\n",
+        "README.md": "Take PyTorch or TensorFlow.\n",
+        "train_torch.py": "import torch\nimport pandas\n",
+        "train_tensorflow.py": "import tensorflow\nimport seaborn\n",
+        "model_tensorflow.py": "import tensorflow\n",
+        "model_torch.py": "import torch\n",
+    }
+    folder = write(tmp_path, files)
+    made = drafted(folder)
+    assert (made.recipe.base.framework or "").startswith("torch")
+    assert list(made.recipe.python.dependencies) == ["numpy", "pandas", "torchinfo"]
+    assert "another image, by envbuild init requirements_tensorflow.txt" in comments(folder)
+
+
+def test_most_files_tell_the_framework_of_unequal_pipelines(tmp_path: Path) -> None:
+    files = {
+        "requirements_torch.txt": "torch\n",
+        "requirements_tensorflow.txt": "tensorflow\n",
+        "README.md": "Moved from PyTorch to TensorFlow.\n",
+        "old.py": "import torch\n",
+        **{f"model_{n}.py": "import tensorflow\n" for n in range(4)},
+    }
+    made = drafted(write(tmp_path, files))
+    assert (made.recipe.base.framework or "").startswith("tensorflow")

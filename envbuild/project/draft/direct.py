@@ -108,15 +108,17 @@ def _without_own(builder: DraftBuilder, requirements: list[Requirement]) -> list
 def _needed_ones(
     builder: DraftBuilder, findings: FileFindings, used: frozenset[str]
 ) -> list[Requirement]:
-    """Return what a list asks for; of what a README says, only what the code imports."""
-    if not findings.from_readme:
+    """Return what a list asks for; of another way to install, only what the code imports."""
+    if not findings.only_imported:
         return list(findings.requirements)
     imported = used | {canonicalize_name(one.module) for one in builder.gathered.imports}
     # each of these packages has the module that is imported (opencv-python, its headless build)
     for same_files in load_aliases().exclusive.values():
         if imported.intersection(same_files):
             imported |= set(same_files)
-    needless = sorted({one.name for one in findings.requirements} - imported)
+    others = (one for one in builder.gathered.all_findings if not one.only_imported)
+    listed = {one.name for one in chain.from_iterable(other.requirements for other in others)}
+    needless = sorted({one.name for one in findings.requirements} - imported - listed)
     if needless:
         why = f"{findings.file} installs what no code imports, so it is not taken"
         builder.note("python", f"{why}: {name_few(needless)}")

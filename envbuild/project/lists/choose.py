@@ -22,7 +22,7 @@ def choose_lists(lists: Paths) -> tuple[Paths, Paths]:
     chosen: list[Path] = []
     at_root = any(len(path.parts) == 1 for path in lists)
     near = [path for path in lists if not at_root or is_near(path)]
-    for kind in (_is_table, is_requirements, _is_conda, is_container):
+    for kind in (_is_table, is_requirements, is_conda, is_container):
         of_kind = [path for path in near if kind(path)]
         level = min((len(path.parts) for path in of_kind), default=0)
         nearest = [path for path in of_kind if len(path.parts) == level]
@@ -95,15 +95,14 @@ def _is_table(path: Path) -> bool:
     return path.name in ("pyproject.toml", "setup.cfg", "setup.py", "Pipfile")
 
 
-def _is_conda(path: Path) -> bool:
+def is_conda(path: Path) -> bool:
+    """Whether a file is an environment of conda or pixi."""
     return path.suffix in (".yml", ".yaml") or path.name == "pixi.toml"
 
 
 def is_container(path: Path) -> bool:
     """Whether a file is a Dockerfile or a definition."""
-    return (
-        not _is_table(path) and not _is_conda(path) and path.suffix not in (".txt", ".in", ".pip")
-    )
+    return not _is_table(path) and not is_conda(path) and path.suffix not in (".txt", ".in", ".pip")
 
 
 def is_requirements(path: Path) -> bool:

@@ -113,5 +113,5 @@ def _read_installs(texts: list[str], file: str) -> FileFindings | None:
         aside=tuple(found.aside),
         python=found.python,
         cuda=found.cuda,
-        from_readme=True,
+        only_imported=True,
     )

@@ -1,0 +1,122 @@
+"""Tell lists that are a choice from lists that belong together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from envbuild.base.suggest import framework_name
+from envbuild.names import Paths, Texts
+from envbuild.project.code.imports import modules_of_lines, source_text
+from envbuild.project.lists.choose import is_conda, is_requirements
+from envbuild.project.lists.readme import BLOCK, NAMES, first_framework
+from envbuild.project.model import FileFindings
+from envbuild.project.tree import ProjectTree, is_inside, read_text
+
+DEFINITION = re.compile(r"[Dd]ocker[Ff]ile|^Containerfile|^Singularity|\.def$")
+NEARLY_AS_MANY = 2 / 3
+"""Of two frameworks that share a project like this, the README says which one comes first."""
+
+
+def of_one_way(
+    all_findings: Sequence[FileFindings], root: Path, notes: list[str]
+) -> list[FileFindings]:
+    """Mark the list that the project does not install by, of two ways to install the same.
+
+    An environment.yml and a list for pip are two ways where both name the framework, each has
+    half of the other's packages, and the project's definition or README uses one of them first.
+    Of the other one only what the code imports is taken, and what pip's list cannot say.
+    """
+    found = list(all_findings)
+    direct = [one for one in found if one.requirements and not one.frozen]
+    conda = [one for one in direct if is_conda(Path(one.file))]
+    pip = [one for one in direct if is_requirements(Path(one.file))]
+    if len(conda) != 1 or len(pip) != 1 or not _are_alike(conda[0], pip[0]):
+        return found
+    by_file = {one.file: one for one in (*conda, *pip)}
+    first = _first_used(tuple(by_file), root)
+    if first is None:
+        return found
+    left = next(one for file, one in by_file.items() if file != first)
+    notes.append(
+        f"{first} and {left.file} are two ways to install the same: {first} is taken, and of "
+        f"{left.file} only what the code imports"
+    )
+    found[found.index(left)] = replace(left, only_imported=True)
+    return found
+
+
+def _are_alike(one: FileFindings, other: FileFindings) -> bool:
+    """Whether two lists have half of their names and the framework in common."""
+    names = {requirement.name for requirement in one.requirements}
+    others = {requirement.name for requirement in other.requirements}
+    both = names & others
+    has_framework = any(framework_name(name, greater=True) for name in both)
+    return has_framework and 2 * len(both) >= max(len(names), len(others))
+
+
+def _first_used(files: Texts, root: Path) -> str | None:
+    """Return the list that definitions or the README install by first; None where none is.
+
+    None too where one list names the other, or one block of the README installs both.
+    """
+    for file in files:
+        if _installed_by(read_text(root / file) or "", files):
+            return None
+    definitions = [path for path in sorted(root.glob("*")) if DEFINITION.search(path.name)]
+    texts = [read_text(path) or "" for path in definitions if is_inside(path, root)]
+    for text in (*texts, *_readme_blocks(root)):
+        used = _installed_by(text, files)
+        if used:
+            return used[0] if len(used) == 1 else None
+    return None
+
+
+def _readme_blocks(root: Path) -> list[str]:
+    found: list[str] = []
+    for name in NAMES:
+        found += [block[2] for block in BLOCK.finditer(read_text(root / name) or "")]
+    return found
+
+
+def _installed_by(text: str, files: Texts) -> Texts:
+    """Return the lists that a text's commands install by."""
+    command = r"(?m)^[^#\n]{0,500}(?:-r|-f|-c|--file|--requirement|COPY)[ =]\S{0,99}"
+    return tuple(file for file in files if re.search(rf"{command}{re.escape(file)}\b", text))
+
+
+def chosen_framework(named: Mapping[Path, str], files: Mapping[str, int], root: Path) -> str:
+    """Return the framework of lists for several: that of most files, or the README's first.
+
+    ``named`` has the framework of each list, ``files`` how many files import each.
+    """
+    first = max(named.values(), key=lambda name: files.get(name, 0))
+    said = first_framework(root)
+    if said is None or said not in named.values():
+        return first
+    enough = files.get(said, 0) >= NEARLY_AS_MANY * files.get(first, 0)
+    return said if enough else first
+
+
+def without_code_for(tree: ProjectTree, first: str, others: Texts) -> ProjectTree:
+    """Return a project without the files that import another framework and not the first one."""
+
+    def is_for_another(path: Path) -> bool:
+        text = source_text(tree.root / path, [], "") or ""
+        tops = {name.split(".", maxsplit=1)[0] for name in modules_of_lines(text)}
+        named = {framework_name(top, greater=True) for top in tops}
+        return first not in named and bool(named.intersection(others))
+
+    return replace(
+        tree,
+        code=tuple(path for path in tree.code if not is_for_another(path)),
+        notebooks=tuple(path for path in tree.notebooks if not is_for_another(path)),
+    )
+
+
+def note_on_others(others: Paths, first: str) -> str:
+    """Return what is said of lists that are for another framework."""
+    names = ", ".join(path.as_posix() for path in others)
+    return f"this image is for {first}; {names}: another image, by envbuild init {others[0]}"
