@@ -26,6 +26,7 @@ from envbuild.cli.output import print_json, print_table, print_text
 from envbuild.cli.terminal import human_seconds, short_path
 from envbuild.context import Context
 from envbuild.errors import HostError, UsageError
+from envbuild.lock.cuda import cuda_of
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import PROOF_SECONDS
 from envbuild.names import Texts
@@ -242,7 +243,8 @@ def _print_result(result: MakeResult, context: Context, *, as_json: bool) -> Non
     is_usual = target.name == f"{spec.recipe.name}.sif"
     name = spec.recipe.name if is_usual else short_path(str(target))
     print_text(f"  run      envbuild exec {name} -- python {script}")
-    print_text(f"           {runtime} exec --nv {target.name} python {script}")
+    driver = "--nv " if cuda_of(spec.lock) else ""
+    print_text(f"           {runtime} exec {driver}{target.name} python {script}")
 
 
 def example_script(folder: Path) -> str:

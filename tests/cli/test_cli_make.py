@@ -50,6 +50,7 @@ class TestSmall:
         unseen = "this machine has no NVIDIA driver" in result.stdout
         assert unseen == (read_driver() is None)
         assert "envbuild exec small -- python train.py" in result.stdout
+        assert "exec small.sif python train.py" in result.stdout  # no CUDA, so no --nv
         assert (project.folder / "small.sif").is_file()
         assert partials(project.folder) == [project.folder / "small.sif"]
 
