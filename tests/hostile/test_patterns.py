@@ -23,8 +23,8 @@ import envbuild
 from envbuild.project.shell.readme import SCRIPT
 
 parser = importlib.import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
-LENGTH = 1000
-"""Characters: the square of it is milliseconds, its third power seconds."""
+LENGTH = 1500
+"""Characters: a search that takes their square takes milliseconds, their third power 1.5 s and more."""
 SECONDS = 0.5
 NAMES = (SCRIPT.pattern,)
 """Patterns of file names, which have 255 characters."""

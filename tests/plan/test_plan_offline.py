@@ -89,7 +89,7 @@ FAMILIES = {
     socket.AF_INET6: REFUSE,
     socket.AF_PACKET: REFUSE,
     socket.AF_VSOCK: REFUSE,
-    socket.AF_BLUETOOTH: REFUSE,
+    31: REFUSE,  # AF_BLUETOOTH, which a Python without the headers of Bluetooth does not name
     0: REFUSE,
 }
 
