@@ -50,7 +50,7 @@ CODE = re.compile(
     re.IGNORECASE,
 )
 NO_CODE = re.compile(
-    r"(?:setup|package_info|conftest|versioneer|noxfile|[^/]*test[^/]*)\.py\Z|(?:tests?|docs?|examples?|\.[^/]+)/"
+    r"(?:setup|package_info|conftest|versioneer|noxfile|(?=[^/]*test)[^/]*)\.py\Z|(?:tests?|docs?|examples?|\.[^/]+)/"
 )
 """Files of code that no module of a package is made of."""
 RAISES = re.compile(r"^[ \t]+raise\b", re.MULTILINE)
