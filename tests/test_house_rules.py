@@ -311,6 +311,36 @@ def _public(tree: ast.Module | ast.ClassDef) -> Iterator[ast.FunctionDef | ast.C
                 yield from _public(node)
 
 
+def test_nothing_public_hands_out_a_private_class() -> None:
+    """What a public function takes or returns, and what a public record holds, has a public name."""
+    found = []
+    for name, tree in OURS.items():
+        classes = {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
+        private = {known for known in classes if known.startswith("_")}
+        for node in _public(tree):
+            shown = ast.unparse(ast.Module(body=list(_signature(node)), type_ignores=[]))
+            found += [f"{name}.{node.name}: {known}" for known in private & _words(shown)]
+    assert not found
+
+
+def _signature(node: ast.FunctionDef | ast.ClassDef) -> Iterator[ast.stmt]:
+    if isinstance(node, ast.ClassDef):
+        fields = [part for part in node.body if isinstance(part, ast.AnnAssign)]
+        yield from (ast.Expr(part.annotation) for part in fields if not _is_private(part.target))
+    else:
+        given = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+        hints = [argument.annotation for argument in given]
+        yield from (ast.Expr(hint) for hint in (*hints, node.returns) if hint is not None)
+
+
+def _is_private(target: ast.expr) -> bool:
+    return isinstance(target, ast.Name) and target.id.startswith("_")
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text))
+
+
 def test_functions_stay_short() -> None:
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
     functions = {

@@ -26,7 +26,7 @@ line)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _OldImage:
+class OldImage:
     """Why an image is not the one that its recipe asks for today, and the command that makes that."""
 
     reason: str
@@ -83,7 +83,7 @@ class FoundImage:
         return "unknown" if self.origin is None or self.lock is None else "current"
 
     @cached_property
-    def old(self) -> _OldImage | None:
+    def old(self) -> OldImage | None:
         """Why the image is old; None where it is current, or where that cannot be known."""
         if self.source is None or self.lock is None or not self.path.is_file():
             return None
@@ -91,14 +91,14 @@ class FoundImage:
         reasons = stale_reasons(self.source.recipe, self.lock)
         if reasons:
             reason = f"the recipe was changed: {'; '.join(reasons)}"
-            return _OldImage(reason=reason, remedy=f"envbuild lock {name} && envbuild make {name}")
+            return OldImage(reason=reason, remedy=f"envbuild lock {name} && envbuild make {name}")
         if self.origin is None or self.origin == lock_digest(self.lock):
             return None
         own = lock_inside(self.path)
         if own is not None and same_image(own, self.lock):
             return None
         reason = f"it was made from another lock than {self.source.lock.name}"
-        return _OldImage(reason=reason, remedy=f"envbuild make {name}")
+        return OldImage(reason=reason, remedy=f"envbuild make {name}")
 
 
 def _image_at(name: str, context: Context) -> FoundImage:

@@ -20,7 +20,7 @@ def _describe_debian(reference: BaseReference, context: Context) -> BaseFacts:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _BaseSource:
+class BaseSource:
     """How one kind of base is read.
 
     ``describe`` returns its facts, read once per digest.  ``fetch`` makes sure that the locked
@@ -32,15 +32,15 @@ class _BaseSource:
     fetch: Callable[[BaseReference, Context], Header] | None = None
 
 
-def _archive_source(form: ArchiveForm) -> _BaseSource:
-    return _BaseSource(describe=form.describe, fetch=form.fetch)
+def _archive_source(form: ArchiveForm) -> BaseSource:
+    return BaseSource(describe=form.describe, fetch=form.fetch)
 
 
-SOURCES: dict[str, _BaseSource] = {
-    "debian": _BaseSource(describe=_describe_debian),
-    "sif": _BaseSource(describe=describe_sif, fetch=fetch_sif),
-    "docker": _BaseSource(describe=describe_docker, fetch=fetch_docker),
-    "oras": _BaseSource(describe=describe_oras, fetch=fetch_oras),
+SOURCES: dict[str, BaseSource] = {
+    "debian": BaseSource(describe=_describe_debian),
+    "sif": BaseSource(describe=describe_sif, fetch=fetch_sif),
+    "docker": BaseSource(describe=describe_docker, fetch=fetch_docker),
+    "oras": BaseSource(describe=describe_oras, fetch=fetch_oras),
     "oci": _archive_source(OCI_FOLDER),
     "oci-archive": _archive_source(OCI_FILE),
     "docker-archive": _archive_source(DOCKER_FILE),

@@ -28,7 +28,7 @@ from envbuild.store.units import human_bytes
 COLUMNS = ("recipe", "lock", "image", "layer", "last verdict", "summary")
 
 
-class _RecipeRow(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+class RecipeRow(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     """What a recipe is at.
 
     ``lock`` is fits, stale, none or broken; ``image`` is current, old, unknown, none or "no image file";
@@ -81,19 +81,19 @@ def command(context: Context, *, as_json: bool) -> None:
     print_table(COLUMNS, [_cells_of(row) for row in rows])
 
 
-def _cells_of(row: _RecipeRow) -> Texts:
+def _cells_of(row: RecipeRow) -> Texts:
     layer = ", ".join(row.layer) or "-"
     return (row.recipe, row.lock, row.image_text, layer, row.verdict_text, row.summary)
 
 
-def recipe_row(path: Path, context: Context) -> _RecipeRow:
+def recipe_row(path: Path, context: Context) -> RecipeRow:
     """Return what a recipe file is at; a broken one says so in its summary."""
     try:
         source = find_recipe(str(path), context.settings)
     except EnvbuildError as error:
-        return _RecipeRow(recipe=path.stem, image="-", summary=f"broken: {short_path(str(error))}")
+        return RecipeRow(recipe=path.stem, image="-", summary=f"broken: {short_path(str(error))}")
     recipe = source.recipe
-    row = _RecipeRow(
+    row = RecipeRow(
         recipe=recipe.name,
         lock=_lock_state(source.lock, recipe),
         layer=_layer_of(recipe.name, context),
@@ -114,7 +114,7 @@ def _layer_of(name: str, context: Context) -> Texts:
     return (*record.packages, *(f"-e {one.folder}" for one in record.editable))
 
 
-def _row_without_recipe(name: str, context: Context) -> _RecipeRow:
+def _row_without_recipe(name: str, context: Context) -> RecipeRow:
     """Return the row of an image, or of a layer over one, that has no recipe here."""
     try:
         record = read_record(record_path(context.settings.cwd, name))
@@ -122,15 +122,13 @@ def _row_without_recipe(name: str, context: Context) -> _RecipeRow:
         record = None
     over = record.over if record else ""
     image = context.settings.cwd / f"{name}.sif"
-    row = _RecipeRow(recipe=name, image=over or image.name, layer=_layer_of(name, context))
+    row = RecipeRow(recipe=name, image=over or image.name, layer=_layer_of(name, context))
     if not image.is_file():
         return row
     return structs.replace(_with_image(row, image, None, context), summary="no recipe here")
 
 
-def _with_image(
-    row: _RecipeRow, image: Path, source: Source | None, context: Context
-) -> _RecipeRow:
+def _with_image(row: RecipeRow, image: Path, source: Source | None, context: Context) -> RecipeRow:
     size = image.stat().st_size
     state = FoundImage(path=image, source=source).state
     try:

@@ -59,7 +59,9 @@ class ManifestPlatform(msgspec.Struct, frozen=True, kw_only=True):
         return "/".join(filter(None, (self.os, self.architecture, self.variant)))
 
 
-class _IndexEntry(Blob, frozen=True, kw_only=True, rename="camel"):
+class IndexEntry(Blob, frozen=True, kw_only=True, rename="camel"):
+    """A manifest that an index names, for one platform."""
+
     platform: ManifestPlatform | None = None
     annotations: dict[str, str] | None = None
 
@@ -67,7 +69,7 @@ class _IndexEntry(Blob, frozen=True, kw_only=True, rename="camel"):
 class Index(msgspec.Struct, frozen=True, kw_only=True):
     """A list of manifests, one a platform."""
 
-    manifests: tuple[_IndexEntry, ...]
+    manifests: tuple[IndexEntry, ...]
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,14 +79,18 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     layers: tuple[Blob, ...]
 
 
-class _Command(msgspec.Struct, frozen=True, kw_only=True):
+class OciCommand(msgspec.Struct, frozen=True, kw_only=True):
+    """What an image runs, as which user and with which variables."""
+
     env: Annotated[Texts | None, Meta()] = msgspec.field(name="Env", default=None)
     entrypoint: Texts | None = msgspec.field(name="Entrypoint", default=None)
     cmd: Texts | None = msgspec.field(name="Cmd", default=None)
     labels: dict[str, str] | None = msgspec.field(name="Labels", default=None)
 
 
-class _RootFs(msgspec.Struct, frozen=True, kw_only=True):
+class RootFs(msgspec.Struct, frozen=True, kw_only=True):
+    """The digests of the unpacked layers, lowest first."""
+
     diff_ids: tuple[Digest, ...] = ()
 
 
@@ -94,8 +100,8 @@ class OciConfig(msgspec.Struct, frozen=True, kw_only=True):
     architecture: str
     os: str = "linux"
     created: str | None = None
-    config: _Command | None = None
-    rootfs: _RootFs = _RootFs()
+    config: OciCommand | None = None
+    rootfs: RootFs = RootFs()
 
     @property
     def environment(self) -> dict[str, str]:
@@ -112,7 +118,7 @@ class OciConfig(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def command(self) -> Texts:
         """Entry point and its arguments: what the image runs when nothing else is asked for."""
-        command = self.config or _Command()
+        command = self.config or OciCommand()
         return (*(command.entrypoint or ()), *(command.cmd or ()))
 
 

@@ -24,7 +24,7 @@ ZSTD = b"\x28\xb5\x2f\xfd"
 GZIP = b"\x1f\x8b"
 
 
-class _HashedStream:
+class HashedStream:
     """A stream that hashes what is read from it; it came out of a file of ``size`` bytes."""
 
     def __init__(self, stream: IO[bytes], size: int) -> None:
@@ -54,16 +54,16 @@ def read_mark(path: str) -> Literal["o", "w"] | None:
 
 
 @contextmanager
-def open_layer(path: Path) -> Iterator[tuple[_HashedStream, tarfile.TarFile]]:
+def open_layer(path: Path) -> Iterator[tuple[HashedStream, tarfile.TarFile]]:
     """Yield a layer's tar (plain, gzip or zstd) for one pass, and the stream under it."""
     with path.open("rb") as raw:
         size = path.stat().st_size
-        stream = _HashedStream(_open_decompressed(raw), size)
+        stream = HashedStream(_open_decompressed(raw), size)
         with open_tar(stream, size, mode="r|") as tar:
             yield stream, tar
 
 
-def finish_layer(stream: _HashedStream, diff_id: str | None, what: str, where: str) -> None:
+def finish_layer(stream: HashedStream, diff_id: str | None, what: str, where: str) -> None:
     """Read to the end.  Raises IntegrityError for a layer whose content is not ``diff_id``."""
     while stream.read(CHUNK):
         pass

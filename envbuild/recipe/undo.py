@@ -24,7 +24,7 @@ from envbuild.store.own_records import is_own, note_own
 ENDING = ".undo"
 
 
-class _FileState(msgspec.Struct, frozen=True):
+class FileState(msgspec.Struct, frozen=True):
     """By what a file is known again: its number on the disk, size in bytes, time of change (ns)."""
 
     inode: int
@@ -43,7 +43,7 @@ class Undo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     lock_path: str
     lock: str | None
     last: str
-    state: _FileState | None
+    state: FileState | None
 
 
 def undo_path(recipe: Path) -> Path:
@@ -125,9 +125,9 @@ def _settle(note: Undo, recipe: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _state_of(path: Path) -> _FileState | None:
+def _state_of(path: Path) -> FileState | None:
     try:
         found = path.stat()
     except OSError:
         return None
-    return _FileState(found.st_ino, found.st_size, found.st_mtime_ns)
+    return FileState(found.st_ino, found.st_size, found.st_mtime_ns)

@@ -28,7 +28,7 @@ LARGE_BYTES = 200_000_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _FileOverlap:
+class FileOverlap:
     """A new package whose files would lie over those of a protected or another new one."""
 
     name: str
@@ -45,7 +45,7 @@ class _FileOverlap:
         return Coupling(package=self.name, constraint=f"{self.name}<0", reason=reason)
 
 
-def find_overlaps(new: Mapping[str, str], stubs: Stubs) -> tuple[_FileOverlap, ...]:
+def find_overlaps(new: Mapping[str, str], stubs: Stubs) -> tuple[FileOverlap, ...]:
     """Return the overlaps of new packages (name to version) that would break what computes.
 
     These are all with what is protected, and among CUDA wheels.  Others are only told: doubled.
@@ -55,7 +55,7 @@ def find_overlaps(new: Mapping[str, str], stubs: Stubs) -> tuple[_FileOverlap, .
     }
     needs = chain.from_iterable(stubs.by_name[name].requires for name in real)
     needed = {canonicalize_name(one.name) for one in parse_requirements(tuple(needs))}
-    found: dict[str, _FileOverlap] = {}
+    found: dict[str, FileOverlap] = {}
     for group, cuda in _sharing_groups({*new, *real}):
         # what the base holds stays; of new CUDA wheels the one that its framework requires, else
         # the one for the newest CUDA
@@ -64,7 +64,7 @@ def find_overlaps(new: Mapping[str, str], stubs: Stubs) -> tuple[_FileOverlap, .
         against = held or (newest if cuda else None)
         for name in group:
             if against is not None and name not in real and name != against:
-                found[name] = _FileOverlap(
+                found[name] = FileOverlap(
                     name=name,
                     version=new[name],
                     other=against,
@@ -74,7 +74,7 @@ def find_overlaps(new: Mapping[str, str], stubs: Stubs) -> tuple[_FileOverlap, .
     return tuple(found.values())
 
 
-def describe_overlaps(found: Collection[_FileOverlap], new: Mapping[str, str]) -> str:
+def describe_overlaps(found: Collection[FileOverlap], new: Mapping[str, str]) -> str:
     """Return overlaps in one sentence, of which cuDNN's says most, with the new frameworks."""
     first, *rest = sorted(found, key=lambda one: "cudnn" not in one.name)
     more = f" (and {len(rest)} more like it)" if rest else ""

@@ -66,7 +66,7 @@ class LayerContent:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _LayerPlace:
+class LayerPlace:
     """Which image a layer is for, and where its record is; ``over``: the image lies elsewhere."""
 
     found: FoundImage
@@ -88,7 +88,7 @@ class LayerResult:
     seconds: float
 
 
-def find_place(name: str, over: Path | None, context: Context) -> _LayerPlace:
+def find_place(name: str, over: Path | None, context: Context) -> LayerPlace:
     """Return the place of a name's layer; ``over`` is an image that lies elsewhere and stays there.
 
     Raises UsageError for a name that something else has, and where there is no image.
@@ -102,7 +102,7 @@ def find_place(name: str, over: Path | None, context: Context) -> _LayerPlace:
             hint += f"for an image elsewhere: envbuild add --dev {stem} --over {name} …"
             raise UsageError("a layer belongs to a name", where=name, hint=hint)
         require_name(found.path.stem)
-        return _LayerPlace(
+        return LayerPlace(
             found=found, record=found.layer, over=found.path.parent.resolve() != folder.resolve()
         )
     if name in recipe_files(context.settings) or (folder / f"{name}.sif").exists():
@@ -114,10 +114,10 @@ def find_place(name: str, over: Path | None, context: Context) -> _LayerPlace:
     require_name(name)
     found = find_image(str(folder / over), context)
     found = replace(found, path=found.path.resolve())
-    return _LayerPlace(found=found, record=record_path(folder, name), over=True)
+    return LayerPlace(found=found, record=record_path(folder, name), over=True)
 
 
-def add_to_layer(place: _LayerPlace, content: LayerContent, context: Context) -> LayerResult:
+def add_to_layer(place: LayerPlace, content: LayerContent, context: Context) -> LayerResult:
     """Add packages and projects to the layer of an image, and make it again.
 
     What it holds already stays; without anything to add it is made for the image as it is now.
@@ -140,7 +140,7 @@ def add_to_layer(place: _LayerPlace, content: LayerContent, context: Context) ->
     return LayerResult(record=record, path=path, seconds=seconds)
 
 
-def _take_record(place: _LayerPlace, context: Context) -> DevRecord | None:
+def _take_record(place: LayerPlace, context: Context) -> DevRecord | None:
     """Return what the layer holds already; of a stranger's record its packages alone are taken."""
     record = read_record(place.record)
     if record is None or is_own(place.record.read_bytes(), context.store):
@@ -265,7 +265,7 @@ def _layer_source(
     return Source(recipe=recipe, path=path, text="", lock=folder / LOCKS / f"{name}.lock")
 
 
-def _publish_layer(plan: _LayerPlan, place: _LayerPlace, context: Context) -> DevRecord:
+def _publish_layer(plan: _LayerPlan, place: LayerPlace, context: Context) -> DevRecord:
     """Write the layer, then its record: what was there stands until both are whole."""
     stem = place.record.with_name(f"{place.name}.dev-{plan.key[:12]}")
     path = _provide_file(plan, stem, context)
@@ -346,7 +346,7 @@ def _make_whole(plan: _LayerPlan, target: Path, context: Context) -> Path:
     return make_locked(plan.source, plan.lock, request, context).spec.target
 
 
-def _remove_old_layers(place: _LayerPlace, record: DevRecord) -> None:
+def _remove_old_layers(place: LayerPlace, record: DevRecord) -> None:
     """Remove layers that others have replaced for so long that no job can still need them."""
     for path in layer_files(place.record.parent, place.name):
         if path.name != record.layer and is_older(path, OLD_SECONDS):

@@ -32,7 +32,7 @@ from envbuild.store.hashing import digest_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Publication:
+class Publication:
     """What is to be published: the recipe, its lock, and ./NAME.sif with its verdicts where it is that lock's image.
 
     ``with_image`` says that the image's bytes go to the shelf too; ``key`` is the ssh key that
@@ -75,7 +75,7 @@ class Published:
 
 def gather_publication(
     name: str | None, context: Context, *, shelf: str | None, with_image: bool, key: Path | None
-) -> _Publication:
+) -> Publication:
     """Read what is known of a recipe and its image.  Raises UsageError for what the shelf does not take."""
     library = open_only_shelf(context, shelf)
     if with_image and library.backend.pieces is None:
@@ -99,7 +99,7 @@ def gather_publication(
         total = 2 * path.stat().st_size
         with context.report.stage(f"hash {path.name}", total=total) as stage:
             image = describe_image(path, lock_digest(lock), context.store, stage.advance)
-    return _Publication(
+    return Publication(
         library=library,
         source=source,
         lock=lock,
@@ -139,7 +139,7 @@ def _is_of_lock(path: Path, source: Source, lock: Lock, context: Context) -> boo
     return any(up_to_date(spec, context.store) for spec in specs)
 
 
-def refuse_failed(publication: _Publication) -> None:
+def refuse_failed(publication: Publication) -> None:
     """Raise CheckFailedError for an image whose check failed."""
     if publication.failed:
         hint = "mend it and check again; --failed publishes it as it is"
@@ -147,7 +147,7 @@ def refuse_failed(publication: _Publication) -> None:
         raise CheckFailedError(what, where="publish", hint=hint)
 
 
-def publish(publication: _Publication, context: Context) -> Published:
+def publish(publication: Publication, context: Context) -> Published:
     """Write the entry, and the image's bytes where they are asked for."""
     library, image, key = publication.library, publication.image, publication.key
     made = draft_entry(

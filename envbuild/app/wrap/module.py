@@ -60,7 +60,7 @@ class ModuleRequest:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _ModuleFiles:
+class ModuleFiles:
     """Where the files of one version lie."""
 
     lua: Path
@@ -76,9 +76,9 @@ def module_folder(folder: Path | None, settings: Settings) -> Path:
     return settings.data_home / "envbuild/modules"
 
 
-def _files_of(top: Path, name: str, version: str) -> _ModuleFiles:
+def _files_of(top: Path, name: str, version: str) -> ModuleFiles:
     folder = top / "modulefiles" / name
-    return _ModuleFiles(
+    return ModuleFiles(
         lua=folder / f"{version}.lua",
         tcl=folder / version,
         default=folder / ".version",
@@ -86,7 +86,7 @@ def _files_of(top: Path, name: str, version: str) -> _ModuleFiles:
     )
 
 
-def write_module(request: ModuleRequest, context: Context) -> tuple[Modulefile, _ModuleFiles]:
+def write_module(request: ModuleRequest, context: Context) -> tuple[Modulefile, ModuleFiles]:
     """Write wrappers first, then the modulefiles, which name them.
 
     Raises UsageError for names that cannot be, and HostError where the image's Python does not

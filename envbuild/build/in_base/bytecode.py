@@ -73,7 +73,7 @@ def bytecode_key(wheel: str, *, python: str, epoch: int) -> str:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _ModuleSources:
+class ModuleSources:
     """The modules of one package that are to be compiled, and the key of their bytecode.
 
     ``members`` are their names in the archive and their absolute paths in the image; ``contents``
@@ -90,7 +90,7 @@ class _ModuleSources:
         return {f"{path.rpartition('/')[0]}/__pycache__" for _, path in self.members}
 
 
-def wheel_modules(wheel: WheelPart, key: str, scheme: Scheme) -> _ModuleSources:
+def wheel_modules(wheel: WheelPart, key: str, scheme: Scheme) -> ModuleSources:
     """Return the modules of a wheel, whose bytecode gets this key."""
     members = module_sources(wheel, scheme)
 
@@ -99,16 +99,16 @@ def wheel_modules(wheel: WheelPart, key: str, scheme: Scheme) -> _ModuleSources:
             for member, _ in members:
                 yield member, archive.read(member)
 
-    return _ModuleSources(key=key, members=tuple(members), contents=contents)
+    return ModuleSources(key=key, members=tuple(members), contents=contents)
 
 
-def linked_modules(kept: CachedPart, key: str, site: str, compressor: str) -> _ModuleSources:
+def linked_modules(kept: CachedPart, key: str, site: str, compressor: str) -> ModuleSources:
     """Return the modules of a linked conda package below the folder of its Python's packages."""
     files = [entry for entry in kept.part.entries if entry.kind == "f"]
     modules = [file for file in files if file.path.startswith(f"{site}/")]
     modules = [file for file in modules if file.path.endswith(".py")]
     members = tuple((file.path, f"/{file.path}") for file in modules)
-    return _ModuleSources(
+    return ModuleSources(
         key=key, members=members, contents=lambda: read_files(kept, modules, compressor)
     )
 
@@ -132,7 +132,7 @@ def module_sources(wheel: WheelPart, scheme: Scheme) -> list[tuple[str, str]]:
 
 
 def compile_modules(
-    packages: Sequence[_ModuleSources],
+    packages: Sequence[ModuleSources],
     inside: BaseContainer,
     packing: PackContext,
     epoch: int,
@@ -179,7 +179,7 @@ def _count_batch(line: str, stage: Stage) -> None:
         stage.advance()
 
 
-def _give_sources(package: _ModuleSources, between: Exchange) -> None:
+def _give_sources(package: ModuleSources, between: Exchange) -> None:
     """Give only the modules of a package: its libraries may be gigabytes."""
     path = between.given / f"{package.key}.zip"
     with os_errors_as(path), zipfile.ZipFile(path, "x") as given:

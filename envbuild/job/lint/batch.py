@@ -33,7 +33,7 @@ QUOTED_SCRIPT = re.compile(r"=([\"'])#!\s*/[^\"']*$")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Directive:
+class Directive:
     """One line for the scheduler without its prefix; ``late``: it stands among the commands."""
 
     line: int
@@ -63,7 +63,7 @@ class BatchScript:
 
     lines: Texts
     scheduler: Features | None
-    directives: tuple[_Directive, ...]
+    directives: tuple[Directive, ...]
     commands: tuple[ScriptCommand, ...]
     several: bool
 
@@ -127,13 +127,13 @@ def read_batch(text: str) -> BatchScript:
     inside = _text_lines(lines)
     commands = tuple(_commands(lines, inside))
     first = commands[0].line if commands else len(lines) + 1
-    found: dict[str, list[_Directive]] = {}
+    found: dict[str, list[Directive]] = {}
     for name, (features, dialect) in DIALECTS.items():
         beginning = re.compile(re.escape(features.prefix) + dialect.directive_end)
         for number, line in enumerate(lines, 1):
             if number not in inside and beginning.match(line):
                 text = beginning.sub("", line).strip()
-                directive = _Directive(line=number, text=text, late=number > first)
+                directive = Directive(line=number, text=text, late=number > first)
                 found.setdefault(name, []).append(directive)
     # of two with as many lines: "#$" begins other comments as well
     most = max(

@@ -18,7 +18,7 @@ NAMING = "token=$(od -An -N8 -tx8 /dev/urandom | tr -d ' ') staged=\n"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _StagedData:
+class StagedData:
     """One thing to stage: as it is named, the path where the command sees it, and whether it is unpacked."""
 
     source: str
@@ -26,7 +26,7 @@ class _StagedData:
     packed: bool
 
 
-def staged_data(job: Job) -> tuple[_StagedData, ...]:
+def staged_data(job: Job) -> tuple[StagedData, ...]:
     """Return what a job stages.
 
     An archive becomes the folder that is called like it without the ending.
@@ -35,7 +35,7 @@ def staged_data(job: Job) -> tuple[_StagedData, ...]:
     for name in job.intent.stage:
         packed = ARCHIVE.search(name)
         found.append(
-            _StagedData(
+            StagedData(
                 source=name, target=name[: packed.start()] if packed else name, packed=bool(packed)
             )
         )

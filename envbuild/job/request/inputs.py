@@ -28,7 +28,7 @@ ENTRIES = 2000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _UnreadablePath:
+class UnreadablePath:
     """A path that a job names and its container does not see: as written, and the real one."""
 
     named: str
@@ -37,7 +37,7 @@ class _UnreadablePath:
 
 def _find_unreadable(
     words: Iterable[str], folder: Path, visible: Iterable[Path]
-) -> tuple[_UnreadablePath, ...]:
+) -> tuple[UnreadablePath, ...]:
     """Return the paths among words of a command, links inside them included, that no bind shows.
 
     ``visible`` are the folders that the container sees at their own path; a word "--key=PATH" is
@@ -52,10 +52,10 @@ def _find_unreadable(
             real = path.resolve()
             # the name must be bound, and so must what it leads to: a bind does not follow links
             if not _below(real, shown) or not _below(Path(os.path.abspath(path)), shown):  # noqa: PTH100  (no link)
-                found.append(_UnreadablePath(named=word, real=real))
+                found.append(UnreadablePath(named=word, real=real))
             elif path.is_dir():
                 found += [
-                    _UnreadablePath(named=str(link), real=real)
+                    UnreadablePath(named=str(link), real=real)
                     for link, real in _links_out(path, shown)
                 ]
     return tuple(dict.fromkeys(found))
@@ -97,7 +97,7 @@ def _links_out(folder: Path, shown: list[Path]) -> Iterator[tuple[Path, Path]]:
 
 def check_inputs(
     words: Iterable[str], declared: Iterable[str], folder: Path, visible: Iterable[Path]
-) -> tuple[_UnreadablePath, ...]:
+) -> tuple[UnreadablePath, ...]:
     """Refuse a job whose inputs are not there or not visible; return the project's links out of it.
 
     Raises UsageError naming the bind that is missing.
@@ -122,5 +122,5 @@ def check_inputs(
             hint="add: " + " ".join(f"--bind {place}:ro" for place in places),
         )
     return tuple(
-        _UnreadablePath(named=link.name, real=real) for link, real in _links_out(folder, list(seen))
+        UnreadablePath(named=link.name, real=real) for link, real in _links_out(folder, list(seen))
     )

@@ -21,7 +21,7 @@ from envbuild.toml import closest, quote
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _DetectedScheduler:
+class DetectedScheduler:
     """A scheduler that answered: its kind, its version line, and who said so."""
 
     scheduler: str
@@ -44,7 +44,7 @@ def _call(argv: Texts, context: Context) -> Result | None:
     return None if result.timed_out else result
 
 
-def _ask_cluster(found: _DetectedScheduler, context: Context) -> list[str]:
+def _ask_cluster(found: DetectedScheduler, context: Context) -> list[str]:
     """Return the sections of a site file; raises HostError where the cluster answers no question."""
     calls: list[Result] = []
 
@@ -76,7 +76,7 @@ STRANGERS = (
 """Schedulers that are known by name, and that jobs cannot be written for."""
 
 
-def detect(context: Context, wanted: str | None = None) -> _DetectedScheduler:
+def detect(context: Context, wanted: str | None = None) -> DetectedScheduler:
     """Return the scheduler that runs here, by what its client says of itself: qsub is the name of five programs.
 
     ``wanted`` is the one that is meant where several answer.
@@ -94,7 +94,7 @@ def detect(context: Context, wanted: str | None = None) -> _DetectedScheduler:
         answer = _ask(banner.argv, context)
         found = re.search(banner.pattern, answer, flags=re.MULTILINE)
         if found:
-            return _DetectedScheduler(scheduler=name, version=found[0], program=banner.argv[0])
+            return DetectedScheduler(scheduler=name, version=found[0], program=banner.argv[0])
     titles = ", ".join(banner.title for banner in known.values())
     programs = ", ".join(banner.argv[0] for banner in known.values())
     for banner in STRANGERS:
@@ -110,7 +110,7 @@ def detect(context: Context, wanted: str | None = None) -> _DetectedScheduler:
     )
 
 
-def site_text(name: str, found: _DetectedScheduler, context: Context) -> str:
+def site_text(name: str, found: DetectedScheduler, context: Context) -> str:
     """Return a site file with what can be found out.
 
     What has to be known stands there as a comment.

@@ -70,7 +70,7 @@ def with_compiling(
     )
     found = [_look_into(package, path) for package, path in archives if path.is_file()]
     notes = _compile_notes(found, recipe, base.under or base.facts)
-    names = at_hand(found, brought) if base.framework else frozenset()
+    names = _at_hand(found, brought) if base.framework else frozenset()
     return replace(
         resolution,
         notes=(*resolution.notes, *notes),
@@ -136,7 +136,7 @@ def _missing_tools(one: _Compiling, recipe: Recipe, debian: Collection[str]) -> 
     return tuple(name for name in one.tools if bootstrap or name != C_TOOLS[-1])
 
 
-def at_hand(found: Collection[_Compiling], brought: Collection[Found]) -> frozenset[str]:
+def _at_hand(found: Collection[_Compiling], brought: Collection[Found]) -> frozenset[str]:
     """Return what has to be there for these builds: frameworks, and what those require."""
     known = {package.name for package in brought}
     todo = [name for name in chain.from_iterable(one.imports for one in found) if name in known]

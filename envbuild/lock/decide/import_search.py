@@ -54,7 +54,7 @@ class SearchBounds:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Attempt:
+class ImportAttempt:
     """One lock that was tried: its bounds, what failed (empty: nothing), its seconds."""
 
     bounds: SearchBounds
@@ -92,7 +92,7 @@ class ImportSearch:
     dates: Texts = ()
     clock: Callable[[], float] = time.monotonic
     report: Callable[[str], None] = lambda _: None
-    trials: list[_Attempt] = field(default_factory=list)
+    trials: list[ImportAttempt] = field(default_factory=list)
     reasons: list[tuple[PythonPackage | str, Failure]] = field(default_factory=list)
     started: float = 0.0
 
@@ -200,7 +200,7 @@ class ImportSearch:
         except NoSolutionError as error:
             reason = next((line.lstrip("- ") for line in error.what.splitlines()[1:]), error.what)
             self._note_attempt(
-                _Attempt(
+                ImportAttempt(
                     bounds=bounds, failures=(), seconds=self.clock() - before, unsolvable=reason
                 )
             )
@@ -209,7 +209,7 @@ class ImportSearch:
             return lock, self._try_imports(bounds, lock, before=before)
         except ToolFailedError as error:  # an old release's own setup.py may want tools of its day
             self._note_attempt(
-                _Attempt(
+                ImportAttempt(
                     bounds=bounds, failures=(), seconds=self.clock() - before, unsolvable=error.what
                 )
             )
@@ -221,11 +221,11 @@ class ImportSearch:
         before = self.clock() if before is None else before
         failures = self.lab.imports(lock)
         self._note_attempt(
-            _Attempt(bounds=bounds, failures=failures, seconds=self.clock() - before)
+            ImportAttempt(bounds=bounds, failures=failures, seconds=self.clock() - before)
         )
         return failures
 
-    def _note_attempt(self, trial: _Attempt) -> None:
+    def _note_attempt(self, trial: ImportAttempt) -> None:
         self.trials.append(trial)
         self.report(f"try {len(self.trials)}: {trial}")
 

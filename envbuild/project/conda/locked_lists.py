@@ -40,7 +40,7 @@ class Archive(GivenArchive):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _CondaList:
+class CondaList:
     """A locked environment for one platform; ``wheels`` are requirements.
 
     ``channels`` are names, best first; empty where the list does not tell.
@@ -71,7 +71,7 @@ def is_conda_list(path: Path) -> bool:
     return bool(EXPLICIT.search(read_text(path) or ""))
 
 
-def read_conda_list(path: Path, platform: str) -> _CondaList:
+def read_conda_list(path: Path, platform: str) -> CondaList:
     """Read a locked environment for a platform ("linux-64").
 
     Raises UsageError for a file that is none, or that has nothing for the platform.
@@ -79,7 +79,7 @@ def read_conda_list(path: Path, platform: str) -> _CondaList:
     text = _read_whole(path)
     if EXPLICIT.search(text):
         wheels = tuple(f"{pip[1]}=={pip[2]}" for pip in PIP_LINE.finditer(text))
-        found = _CondaList(archives=tuple(_explicit_archives(text, path)), wheels=wheels)
+        found = CondaList(archives=tuple(_explicit_archives(text, path)), wheels=wheels)
     elif re.search(r"^package:", text, re.MULTILINE):
         found = _read_conda_lock(text, platform, path)
     elif re.search(r"^environments:", text, re.MULTILINE):
@@ -128,7 +128,7 @@ def _explicit_archives(text: str, path: Path) -> Iterator[Archive]:
             yield _archive_of(line, f"{path}, line {number}")
 
 
-def _read_conda_lock(text: str, platform: str, path: Path) -> _CondaList:
+def _read_conda_lock(text: str, platform: str, path: Path) -> CondaList:
     data = parse_yaml(text, path)
     rows = data.get("package") if isinstance(data, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
@@ -139,7 +139,7 @@ def _read_conda_lock(text: str, platform: str, path: Path) -> _CondaList:
     channels = _table(data.get("metadata")).get("channels")
     listed = channels if isinstance(channels, list) else []
     urls = [str(_table(row).get("url")) for row in listed]
-    return _CondaList(
+    return CondaList(
         channels=tuple(map(channel_name, urls)),
         archives=tuple(_locked_row(row, path) for row in conda),
         wheels=tuple(f"{row.get('name')}=={row.get('version')}" for row in wheels),
@@ -162,7 +162,7 @@ def _table(value: object) -> dict[str, object]:
     return value if isinstance(value, dict) else {}
 
 
-def _read_pixi_lock(path: Path, platform: str) -> _CondaList:
+def _read_pixi_lock(path: Path, platform: str) -> CondaList:
     from rattler import LockFile, exceptions
 
     try:
@@ -173,7 +173,7 @@ def _read_pixi_lock(path: Path, platform: str) -> _CondaList:
         raise UsageError("has no default environment", where=path)
     nodes = [node for node in environment.platforms() if str(node.subdir) == platform]
     if not nodes:
-        return _CondaList(archives=())
+        return CondaList(archives=())
     records = environment.conda_repodata_records_for_platform(nodes[0]) or []
     archives = []
     for record in records:
@@ -183,7 +183,7 @@ def _read_pixi_lock(path: Path, platform: str) -> _CondaList:
         md5 = record.md5.hex() if record.md5 else None
         archives.append(replace(archive, sha256=sha256, md5=md5, requires=requires))
     wheels = environment.pypi_packages_for_platform(nodes[0]) or []
-    return _CondaList(
+    return CondaList(
         archives=tuple(archives),
         channels=tuple(map(channel_name, map(str, environment.channels()))),
         wheels=tuple(f"{p.name}=={p.version}" for p in wheels),

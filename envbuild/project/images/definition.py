@@ -10,7 +10,7 @@ HEADER = re.compile(r"\s*([A-Za-z]\w*)\s*:\s*(.*?)\s*$")
 
 
 @dataclass(slots=True)
-class _DefinitionStage:
+class DefinitionStage:
     """One stage: ``header`` with keys in lower case, ``sections`` with their lines."""
 
     header: dict[str, str] = field(default_factory=dict)
@@ -21,12 +21,12 @@ class _DefinitionStage:
         return self.sections.get(name, [])
 
 
-def read_stages(text: str) -> list[_DefinitionStage]:
+def read_stages(text: str) -> list[DefinitionStage]:
     """Return the stages of a definition; text that is none gives one without header.
 
     A line that begins with ``%`` inside a here-document is the document's.
     """
-    stages = [_DefinitionStage()]
+    stages = [DefinitionStage()]
     here: list[str] | None = None
     until = ""
     for line in text.splitlines():
@@ -38,7 +38,7 @@ def read_stages(text: str) -> list[_DefinitionStage]:
         section = SECTION.match(line)
         header = HEADER.match(line)
         if header and header[1].lower() == "bootstrap":
-            stages += [_DefinitionStage()] if stages[-1].header else []
+            stages += [DefinitionStage()] if stages[-1].header else []
             here = None
         if section:
             here = stages[-1].sections.setdefault(section[1], [])

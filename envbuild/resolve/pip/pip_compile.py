@@ -35,7 +35,7 @@ PROBE = (
 """Tells the version of a Python and whether it has pip-tools."""
 
 
-class _Compiler(Protocol):
+class Compiler(Protocol):
     """What runs pip-tools, in a folder below the session's."""
 
     def __call__(self, words: Texts, place: Path, index: str) -> Result:
@@ -110,7 +110,7 @@ def _pip_variables(folder: str, index: str) -> dict[str, str]:
 
 def find_compiler(
     facts: BaseFacts, folder: Path, *, python: str, uv: str, index: str, context: Context
-) -> _Compiler:
+) -> Compiler:
     """Return what runs pip-compile: ``python`` where it is of the base's version, else the base's.
 
     ``folder`` is the session's; pip-tools are put into it by ``uv`` from ``index``, in the newest

@@ -29,7 +29,7 @@ MOST_STEPS = 6
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _MissingExtra:
+class MissingExtra:
     """A new package of an answer that has not the extra that a direct requirement asks for."""
 
     name: str
@@ -43,18 +43,18 @@ class _MissingExtra:
 
 def find_missing_extra(
     task: Task, warnings: Texts, answer: Mapping[str, Chosen]
-) -> _MissingExtra | None:
+) -> MissingExtra | None:
     """Return the first extra that is asked for and a new package lacks, by uv's warnings."""
     asked = {direct.name: direct.extras for direct in task.problem.directs}
     for warning in warnings:
         warned = NO_EXTRA.fullmatch(warning)
         chosen = answer.get(name_of(warned[1])) if warned else None
         if warned and chosen and not chosen.from_base and warned[2] in asked.get(chosen.name, ()):
-            return _MissingExtra(name=chosen.name, version=chosen.version, extra=warned[2])
+            return MissingExtra(name=chosen.name, version=chosen.version, extra=warned[2])
     return None
 
 
-def bound_for(session: Session, task: Task, lack: _MissingExtra) -> Coupling:
+def bound_for(session: Session, task: Task, lack: MissingExtra) -> Coupling:
     """Return the bound under which an answer has the extra, and why: above, else below.
 
     Raises NoSolutionError where no release has it, ConflictError where those that have it do not
@@ -103,7 +103,7 @@ def is_below(requires: Texts, extra: str | None, versions: Mapping[str, str]) ->
     return False
 
 
-def _bound_row(bound: str, lack: _MissingExtra) -> Coupling:
+def _bound_row(bound: str, lack: MissingExtra) -> Coupling:
     reason = f"the extra {lack.extra}, which {lack.version} has not"
     return Coupling(package=lack.name, constraint=bound, reason=reason)
 
@@ -120,14 +120,14 @@ def _ask_bounded(session: Session, task: Task, bound: str) -> dict[str, Chosen]:
     )
 
 
-def _older_bounds(lack: _MissingExtra) -> Texts:
+def _older_bounds(lack: MissingExtra) -> Texts:
     """Return bounds that go back from a release: its line, its major version and the one before."""
     major, minor, *_ = (*Version(lack.version).release, 0)
     steps = [f"{major}.{minor}", *map(str, (major, major - 1)[:major])]
     return tuple(f"{lack.name}<{step}" for step in steps)
 
 
-def _unknown_extra(session: Session, task: Task, lack: _MissingExtra) -> NoSolutionError:
+def _unknown_extra(session: Session, task: Task, lack: MissingExtra) -> NoSolutionError:
     """Return the error for an extra that no release of the date has, with those that there are."""
     known, _ = _newest_extras(session, lack.name, f"=={lack.version}", task.problem.as_of)
     what = f"{HEADING}\n- {lack}{closest(lack.extra, known)}"
