@@ -6,6 +6,8 @@ import datetime as dt
 import functools
 from importlib import resources
 
+from packaging.requirements import Requirement
+
 from envbuild.data.tables import TableRow, table_loader
 from envbuild.names import Texts
 
@@ -314,6 +316,41 @@ class RemovedTable(TableRow, frozen=True):
     removed: tuple[RemovedRow, ...]
 
 
+class UndeclaredImport(TableRow, frozen=True):
+    """Releases of a ``package`` (PEP 508) that import what their metadata does not require.
+
+    ``imports`` is the distribution; ``ask`` is what to ask for, with {minor} of the package itself.
+    ``file`` is a pattern of the files in which the import stands.  ``variable`` is one of the
+    environment that names another framework.  What is ``only_told`` is never added.
+    """
+
+    package: str
+    imports: str
+    file: str
+    asks: str | None = None
+    module: str | None = None
+    variable: str | None = None
+    only_told: bool = False
+
+    @property
+    def name(self) -> str:
+        """The canonical name of the package."""
+        return Requirement(self.package).name
+
+    @property
+    def ask(self) -> str:
+        """What to ask for."""
+        return self.asks or self.imports
+
+
+class UndeclaredTable(TableRow, frozen=True):
+    """The whole of undeclared.toml."""
+
+    schema: int
+    source: str
+    undeclared: tuple[UndeclaredImport, ...]
+
+
 load_aliases = table_loader("aliases.toml", AliasTable)
 load_backends = table_loader("backends.toml", BackendTable)
 load_companions = table_loader("companions.toml", CompanionTable)
@@ -322,3 +359,4 @@ load_majors = table_loader("majors.toml", MajorTable)
 load_names = table_loader("names.toml", NameTable)
 load_pythons = table_loader("pythons.toml", PythonTable)
 load_removed = table_loader("removed.toml", RemovedTable)
+load_undeclared = table_loader("undeclared.toml", UndeclaredTable)

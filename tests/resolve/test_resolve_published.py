@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 
 import pytest
 from msgspec.structs import replace
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from envbuild.data.package_tables import (
@@ -17,8 +19,10 @@ from envbuild.data.package_tables import (
     CouplingRow,
     CouplingRule,
     PublishedCheck,
+    UndeclaredImport,
     load_aliases,
     load_companions,
+    load_undeclared,
 )
 from envbuild.data.tables import ImportLine, load_frameworks, load_import_lines
 from envbuild.net.web import make_client
@@ -258,6 +262,47 @@ def published() -> Iterator[Published]:
 def test_every_coupling_agrees_with_what_is_published(published: Published) -> None:
     with ThreadPoolExecutor(WORKERS) as pool:
         found = list(pool.map(lambda pair: faults(pair[0], pair[1], published), ROWS))
+    assert [text for texts in found for text in texts] == []
+
+
+def undeclared_faults(row: UndeclaredImport, index: Published) -> list[str]:
+    """Return what is published against a row: releases inside that do not import, or do require; others that are alike."""
+    alike = [one for one in load_undeclared().undeclared if one.imports == row.imports]
+    mine = [Requirement(one.package) for one in alike if one.name == row.name]
+    releases = index.releases(row.name)
+    inside = [v for v in releases if Requirement(row.package).specifier.contains(v)]
+    if not inside:
+        return [f"{row.package}: no such release"]
+    below = max((v for v in releases if v < inside[0]), default=inside[0])
+    above = min((v for v in releases if v > inside[-1]), default=inside[-1])
+    told = {inside[0]: True, inside[-1]: True}
+    told |= {
+        version: False
+        for version in (below, above)
+        if not any(one.specifier.contains(version) for one in mine)
+    }
+    return [
+        f"{row.package}: {row.name} {version} is {'not ' if wanted else ''}one that imports {row.imports} undeclared"
+        for version, wanted in told.items()
+        if _imports_undeclared(row, version, index) != wanted
+    ]
+
+
+def _imports_undeclared(row: UndeclaredImport, version: Version, index: Published) -> bool:
+    module = row.module or row.imports.replace("-", "_")
+    text = index.text(row.name, version, row.file) or ""
+    if not re.search(rf"(?m)^(?:try:\s+)?(?:import|from) {module}\b", text):
+        return False
+    asked = parse_requirements(index.requires(row.name, version))
+    hard = [one for one in asked if one.marker is None or "extra" not in str(one.marker)]
+    return row.imports not in {canonicalize_name(one.name) for one in hard}
+
+
+@pytest.mark.live
+def test_every_undeclared_import_is_in_the_published_code(published: Published) -> None:
+    with ThreadPoolExecutor(WORKERS) as pool:
+        rows = load_undeclared().undeclared
+        found = list(pool.map(lambda row: undeclared_faults(row, published), rows))
     assert [text for texts in found for text in texts] == []
 
 

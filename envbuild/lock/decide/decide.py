@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import date
 
@@ -33,10 +34,13 @@ from envbuild.lock.decide.source_trees import take_trees, with_sources
 from envbuild.lock.model import Lock, Packer, PackerFile
 from envbuild.lock.packer import find_packers, packer_here
 from envbuild.lock.staleness import refuse_changed_files
+from envbuild.names import Texts
 from envbuild.progress import SilentStage
-from envbuild.recipe.model import Source
+from envbuild.recipe.model import Recipe, Source
 from envbuild.resolve.backends import RESOLVERS
 from envbuild.resolve.model import Found, Resolution
+from envbuild.resolve.stubs import base_distributions
+from envbuild.resolve.uv.answer_checks.undeclared_imports import missing_imports
 from envbuild.resolve.uv.installer import find_installer
 
 
@@ -99,9 +103,23 @@ def _complete(task: LockTask, base: BaseDescription, resolution: Resolution) -> 
     refuse_unused(task.source, resolution)
     require_framework(recipe, base.facts, [found.name for found in resolution.packages])
     brought = (*framework_packages(base, resolution), *resolution.packages)
-    notes = require_cuda(recipe, base.under or base.facts, brought)
+    notes = (
+        *require_cuda(recipe, base.under or base.facts, brought),
+        *_import_notes(recipe, base.facts, brought),
+    )
     resolution = replace(resolution, notes=(*resolution.notes, *notes))
     return with_compiling(resolution, recipe, base, brought, task.context.store)
+
+
+def _import_notes(recipe: Recipe, facts: BaseFacts, brought: Collection[Found]) -> Texts:
+    """Return notes about packages that import what nothing brings."""
+    return tuple(
+        missing_imports(
+            {found.name: found.version for found in brought},
+            base_distributions(facts),
+            {**facts.environment, **recipe.run.environment},
+        )
+    )
 
 
 def _find_installers(task: LockTask, base: BaseDescription) -> tuple[Found, ...]:

@@ -9,6 +9,7 @@ from packaging.version import Version
 from envbuild.resolve.aliases import stand_ins
 from envbuild.resolve.couplings import Coupling, rows_for
 from envbuild.resolve.stubs import Stubs, first_match
+from envbuild.resolve.uv.answer_checks.undeclared_imports import added_partners
 
 
 def broken_couplings(
@@ -40,4 +41,5 @@ def broken_couplings(
     alone = [row for row in rows if row.lacks_partner(versions)]
     broken = [row for row in alone if row.partner_only or row.package in asked]
     broken += [row for row in bounds if row not in broken and not row.admits(new[row.package])]
+    broken += added_partners({name: public[name] for name in new}, versions)
     return tuple([row for row in broken if row.package not in asked] or broken)
