@@ -97,6 +97,8 @@ CHANNEL_CPU = 60
 """Seconds of the processor for small lists; one for each MiB sent comes on top."""
 CHANNEL_SECONDS = 1200.0
 """One question to the channels of a recipe, with all downloads."""
+TABLE = 64 * MIB
+"""Bytes of a table of parameters, of a file of variables, and of one of keys."""
 SHELL_LINE = 64 * KIB
 """Characters of a shell line that is split: the time grows with their square (4 MB: hours)."""
 LONG_LINE = re.compile(r"^[^\n]{4000,}$", re.MULTILINE)

@@ -177,9 +177,12 @@ def is_image_path(name: str) -> bool:
 
 def _is_sif(path: Path) -> bool:
     offset, magic = SIF_MAGIC
-    with path.open("rb") as file:
-        file.seek(offset)
-        return file.read(len(magic)) == magic
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            return file.read(len(magic)) == magic
+    except OSError as error:
+        raise UsageError(f"cannot be read: {error.strerror}", where=path) from error
 
 
 def warn_of_old_image(found: FoundImage, context: Context) -> None:

@@ -10,6 +10,7 @@ from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.recipe.find import find_recipe
 from envbuild.recipe.model import Source
+from envbuild.store.atomic import refuse_special
 
 if TYPE_CHECKING:
     from envbuild.shelf.fetch import VerifiedEntry
@@ -39,6 +40,7 @@ def require_place(target: Path) -> None:
     """Raise UsageError where no new file can be written under a name."""
     if not target.parent.is_dir():
         raise UsageError("there is no such folder", where=target.parent)
+    refuse_special(target)
     # a file that is there may be the very one that is asked for
     if not target.exists() and not os.access(target.parent, os.W_OK):
         hint = "name a file in a folder of yours"

@@ -18,13 +18,16 @@ PIECE = 1 << 20
 
 
 class _LogFile(click.File):
-    """The log, which is no folder."""
+    """The log, which ends: no folder, pipe or device."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Open the file."""
         if os.path.isdir(value):  # noqa: PTH112 - Path refuses long names
             hint = "name the log file in it; envbuild logs ID prints the log of a job"
             raise UsageError("this is a folder, not a log", where=value, hint=hint)
+        if os.path.exists(value) and not os.path.isfile(value):  # noqa: PTH110, PTH113
+            hint = "give what a pipe brings on standard input: … | envbuild explain -"
+            raise UsageError("is no plain file", where=value, hint=hint)
         return super().convert(value, param, ctx)
 
 
@@ -48,8 +51,11 @@ def command(log: BinaryIO, *, as_json: bool) -> None:
 def _read_pieces(log: BinaryIO) -> Iterator[str]:
     """Read a log in any encoding; a byte that is no UTF-8 becomes a sign that no rule looks for."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    while piece := log.read(PIECE):
-        yield decoder.decode(piece)
+    try:
+        while piece := log.read(PIECE):
+            yield decoder.decode(piece)
+    except OSError as error:
+        raise UsageError(f"cannot be read: {error.strerror}", where=log.name) from error
 
 
 def _explanation_lines(found: Explanation) -> Iterator[str]:

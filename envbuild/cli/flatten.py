@@ -13,7 +13,7 @@ from envbuild.cli.options import path_option
 from envbuild.cli.output import json_option, print_json, print_text
 from envbuild.context import Context
 from envbuild.errors import UsageError
-from envbuild.store.atomic import publish
+from envbuild.store.atomic import publish, refuse_special
 from envbuild.store.units import human_bytes
 
 
@@ -32,6 +32,7 @@ def command(context: Context, *, image: str, output: Path | None, as_json: bool)
     if source.is_dir():
         raise UsageError("is a folder; only a layered image is flattened", where=source)
     target = context.settings.cwd / output if output else source
+    refuse_special(target)
     stage_of_all = context.report.stage(f"flatten {source.name}")
     with context.store.beside(target) as partial, stage_of_all as stage:
         digest = flatten_image(source, partial, stage)

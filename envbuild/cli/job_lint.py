@@ -11,6 +11,7 @@ from envbuild.cli.output import json_option, print_json, print_text
 from envbuild.errors import UsageError
 from envbuild.job.lint.batch import DIALECTS
 from envbuild.job.lint.lint import lint_script
+from envbuild.limits import open_plain
 from envbuild.store.units import count_noun
 
 BIGGEST = 4 << 20
@@ -58,5 +59,5 @@ def _read_script(file: Path) -> str:
 
 
 def _read_file(file: Path) -> bytes:
-    with file.open("rb") as opened:
+    with open_plain(file) as opened:
         return opened.read(BIGGEST + 1)

@@ -16,7 +16,7 @@ import msgspec
 
 from envbuild.cli.terminal import ACTING, plain_text
 from envbuild.context import Context
-from envbuild.store.atomic import write_text
+from envbuild.store.atomic import refuse_special, write_text
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 """The option of every verb that prints values; those that print a document (a lock, a script) have none."""
@@ -36,7 +36,9 @@ def write_document(text: str, output: Path | None, context: Context) -> None:
     if output is None:
         print_text(text, nl=False)
     else:
-        write_text(context.settings.cwd / output, text)
+        target = context.settings.cwd / output
+        refuse_special(target)
+        write_text(target, text)
 
 
 def print_first(lines: Sequence[str]) -> None:

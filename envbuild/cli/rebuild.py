@@ -15,7 +15,7 @@ from envbuild.cli.options import flag, path_option, recipe_argument
 from envbuild.cli.output import json_option, print_first, print_json, print_text
 from envbuild.context import Context
 from envbuild.errors import UsageError
-from envbuild.store.atomic import copy_out
+from envbuild.store.atomic import copy_out, refuse_special
 from envbuild.store.hashing import short_digest
 
 SAME = {
@@ -51,6 +51,8 @@ def command(
             "nothing would be left of what it makes",
             hint="add --verify to compare, or -o FILE to keep it",
         )
+    if output is not None:
+        refuse_special(context.settings.cwd / output)
     source = find_named_source(name, context)
     lock = require_whole_lock(source, context)
     first = context.settings.cwd / (image or f"{source.recipe.name}.sif")

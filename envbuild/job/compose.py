@@ -20,6 +20,7 @@ from envbuild.job.schedulers.features import Features
 from envbuild.job.schedulers.protocol import check_owned
 from envbuild.job.sites.site import Site, refuse
 from envbuild.job.track.records import find_record, plain_id, receipt_files
+from envbuild.limits import TABLE, read_whole
 from envbuild.names import Paths, Texts, Variables
 from envbuild.resolve.sources.git import git_environment
 from envbuild.run import Command, Result
@@ -223,7 +224,7 @@ def collect(names: Texts, given: Mapping[str, str], environment: Variables) -> d
 def read_env_file(path: Path) -> dict[str, str]:
     """Read lines KEY=VALUE; raises UsageError for other lines and a file that others can read."""
     try:
-        mode, text = path.stat().st_mode, path.read_text("utf-8")
+        mode, text = path.stat().st_mode, read_whole(path, TABLE).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot be read: {error}", where=path) from error
     if mode & 0o077:

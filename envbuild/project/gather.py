@@ -46,6 +46,7 @@ from envbuild.project.shell.readme import (
     read_script,
 )
 from envbuild.project.tree import (
+    LARGEST,
     ProjectTree,
     is_about_developing,
     is_aside,
@@ -101,6 +102,9 @@ def gather_findings(place: Path) -> ProjectFindings:
         raise UsageError(
             "there is no such file or folder", where=as_printable(str(place)), hint=hint
         )
+    if read_text(place) is None:
+        what = f"cannot be read as text, or is larger than {LARGEST // 1024 // 1024} MB"
+        raise UsageError(what, where=as_printable(str(place)))
     return _gather_file(place)
 
 

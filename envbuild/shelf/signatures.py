@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.errors import EnvbuildError, HostError, IntegrityError, UsageError
+from envbuild.limits import TABLE, read_whole
 from envbuild.names import Texts, Variables
 from envbuild.run import Command, Result, Runner
 from envbuild.tools import package_hint
@@ -135,7 +136,7 @@ class SignatureVerifier:
 def read_signers(path: Path) -> str:
     """Return an allowed signers file.  Raises UsageError where it names no usable key."""
     try:
-        text = path.read_text("utf-8")
+        text = read_whole(path, TABLE).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot be read: {error}", where=path) from error
     lines = [
@@ -151,7 +152,7 @@ def read_signers(path: Path) -> str:
 
 def _pinned_keys(signers: Path | None) -> Iterator[tuple[str, str, str]]:
     """Yield principals, options and fingerprint of every line of an allowed signers file."""
-    for line in signers.read_text("utf-8").splitlines() if signers else ():
+    for line in read_whole(signers, TABLE).decode().splitlines() if signers else ():
         found = KEY.search(line)
         if found is not None and not line.lstrip().startswith("#"):
             names, _, options = line[: found.start()].strip().partition(" ")

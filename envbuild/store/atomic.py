@@ -83,6 +83,13 @@ def publish(partial: Path, target: Path) -> None:
         sync_folder(target.parent)
 
 
+def refuse_special(target: Path) -> None:
+    """Raise UsageError for a device or pipe: a new file would take its place, where root writes it."""
+    is_special = target.exists() and not target.is_file() and not target.is_dir()
+    if is_special or target.parent.resolve() == Path("/dev"):
+        raise UsageError("is no plain file", where=target, hint="name a new file in a folder")
+
+
 def sync_folder(folder: Path) -> None:
     """Make a rename in a folder durable; file systems that cannot are left alone."""
     with contextlib.suppress(OSError):

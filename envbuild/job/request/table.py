@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import itertools
 import math
 import re
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from envbuild.errors import UsageError
 from envbuild.job.model import ParameterTable
+from envbuild.limits import TABLE, read_whole
 from envbuild.names import Texts
 from envbuild.toml import CONTROL, closest
 
@@ -72,8 +74,8 @@ def read_table(path: Path) -> ParameterTable:
     """Read a CSV table; raises UsageError: no table, or rows of unequal length."""
     where = str(path)
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            header, *rows = [row for row in csv.reader(file) if row] or [[]]
+        text = read_whole(path, TABLE).decode("utf-8-sig")
+        header, *rows = [row for row in csv.reader(io.StringIO(text, "")) if row] or [[]]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UsageError(f"cannot be read as CSV: {error}", where=where) from error
     if not rows:
