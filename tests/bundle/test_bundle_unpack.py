@@ -19,11 +19,13 @@ from envbuild.bundle.unpack import opened_bundle, unpack
 from envbuild.cli import run_cli
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, HostError, IntegrityError, NetworkError, UsageError
+from envbuild.limits import PROJECT
 from envbuild.net.fetch import Artifact, fetch_artifacts
 from envbuild.progress import Silent
+from envbuild.run import Command, LocalRunner
 from envbuild.settings import load_settings
 from envbuild.store.layout import Store
-from tests.support import ScriptedRunner, context_for
+from tests.support import ScriptedRunner, context_for, needs
 
 WHEEL = b"a wheel"
 RECIPE = b'[recipe]\nname = "small"\n'
@@ -168,6 +170,36 @@ def test_a_link_is_no_file(tmp_path: Path) -> None:
     with pytest.raises(IntegrityError, match="is not what its table"):
         unpack(path, Store(tmp_path / "store"), tmp_path / "project")
     assert files_below(tmp_path / "project") == []
+
+
+@needs("tar")
+@pytest.mark.parametrize("form", ["gnu", "posix/0.0", "posix/0.1", "posix/1.0"])
+def test_a_member_with_holes(form: str, tmp_path: Path) -> None:
+    """Its bytes would be those of the table: what was sent is not what is read."""
+    content = bytes(1 << 20) + RECIPE
+    folder = tmp_path / "small"
+    (folder / "recipes").mkdir(parents=True)
+    (folder / TABLE).write_bytes(table(member("recipes/small.toml", content, "project")))
+    with (folder / "recipes/small.toml").open("wb") as file:
+        file.seek(1 << 20)
+        file.write(RECIPE)
+    kind, _, version = form.partition("/")
+    holes = ("--sparse", *([f"--sparse-version={version}"] * bool(version)))
+    names = (f"small/{TABLE}", "small/recipes/small.toml")
+    pack = ("tar", f"--format={kind}", *holes, "-cf", "b.tar", *names)
+    LocalRunner()(Command(argv=pack, cwd=tmp_path))
+    if (tmp_path / "b.tar").stat().st_size > len(content):
+        pytest.skip("this file system keeps no holes")
+    with pytest.raises(IntegrityError, match="a member with holes"):
+        unpack(tmp_path / "b.tar", Store(tmp_path / "store"), tmp_path / "project")
+
+
+def test_a_recipe_larger_than_any(tmp_path: Path) -> None:
+    """Told by the table alone, before anything of it is read."""
+    told = {**member("recipes/small.toml", RECIPE, "project"), "size": PROJECT + 1}
+    path = bundle(tmp_path / "b.tar", (f"small/{TABLE}", table(told)))
+    with pytest.raises(IntegrityError, match="too much for a bundle"):
+        unpack(path, Store(tmp_path / "store"), tmp_path / "project")
 
 
 @pytest.mark.parametrize("share", [0.02, 0.3, 0.6])

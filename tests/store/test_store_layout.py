@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import threading
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from envbuild.errors import HostError
 from envbuild.progress import Silent
@@ -58,6 +60,26 @@ def test_a_link_in_the_place_of_a_lock_empties_nothing(store: Store, tmp_path: P
     with pytest.raises(HostError), store.lock("key", Silent()):
         pass
     assert precious.read_text() == "mine"
+
+
+def test_a_lock_is_there_with_its_final_mode_before_it_is_opened(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the two, another user of a group could not open it, and would give up."""
+    (store.folder("locks")).chmod(0o2775)
+    seen: list[int] = []
+
+    def acquire(lock: FileLock, **_: object) -> None:
+        seen.append(stat.S_IMODE(Path(lock.lock_file).stat().st_mode))
+
+    monkeypatch.setattr(FileLock, "acquire", acquire)
+    before = os.umask(0o077)
+    try:
+        with store.lock("key", Silent()):
+            pass
+    finally:
+        os.umask(before)
+    assert seen == [0o664]
 
 
 def test_who_holds_a_lock_is_written_through_no_link(store: Store, tmp_path: Path) -> None:
