@@ -35,53 +35,65 @@ export UV_SYSTEM_CERTS=true
 
 ruff format --check .
 ruff check .
-mypy envbuild tests
-if [ $# -gt 0 ]; then exec pytest "$@"; fi
+if [ $# -gt 0 ]; then
+  mypy envbuild tests
+  exec pytest "$@"
+fi
 # folders of this run's own: what a killed run left behind (a mount, files of another user) cannot fail this one
 own=$(mktemp -d "${TMPDIR:-/tmp}/tests.XXXXXX")
 chmod 755 "$own"
 export PYTEST_DEBUG_TEMPROOT=$own
-jobs=$own/jobs.log
 
-# run_part NAME ARGUMENTS…: run pytest; what failed runs once more, alone.
+# a worker that dies ends the run: a new one in its place may be waited for without end
+workers=(--dist loadfile --max-worker-restart 0)
+fast=(-m "not live" -n "$(nproc)" "${workers[@]}" --durations 40)
+jobs=(-m live tests/job --durations 5)
+live=(-m live -n 2 "${workers[@]}" --ignore tests/job --durations 15)
+# tests/build takes nine minutes more than .ci/run has: run it with scripts/test.sh after a change of a build
+if [ -n "${CI-}" ]; then live+=(--ignore tests/build); fi
+
+# run_again PART ARGUMENTS…: run once more, alone, what failed in a part of the suite.
 # A test that passes then is printed: it hides a race, and is to be mended, but it does not hold up this change.
-run_part() {
-  local name=$1
+run_again() {
+  local part=$1
   shift
-  local cache=(-o "cache_dir=$own/cache-$name")
-  if pytest "${cache[@]}" "$@" 2>&1 | tee "$own/$name.log"; then return; fi
+  local failed=$own/cache-$part/v/cache/lastfailed
   # where a worker died, tests were left out; where pytest itself failed, none is known
-  if grep -q "node down" "$own/$name.log" || ! [ -s "$own/cache-$name/v/cache/lastfailed" ]; then return 1; fi
-  echo "test: once more, alone: what failed in the part \"$name\""
-  cp "$own/cache-$name/v/cache/lastfailed" "$own/failed-once-$name"
-  if pytest "${cache[@]}" "$@" -n 0 --exitfirst --last-failed --last-failed-no-failures none; then return; fi
-  rm "$own/failed-once-$name"
+  if grep -q "node down" "$own/$part.log" || ! [ -s "$failed" ]; then return 1; fi
+  echo "test: once more, alone: what failed in the part \"$part\""
+  cp "$failed" "$own/failed-once-$part"
+  if pytest -o "cache_dir=$own/cache-$part" "$@" -n 0 --exitfirst --last-failed --last-failed-no-failures none; then
+    echo "test: failed once, passed alone (mend what it waits for, or what it leaves to chance):"
+    cat "$own/failed-once-$part"
+    return
+  fi
   return 1
 }
 
-# jobs on real schedulers mostly wait, so they run beside all else; real builds run two at a time
-run_part jobs -m live tests/job --durations 5 >"$jobs" 2>&1 &
-waiting=$!
-trap 'kill "$waiting" 2>/dev/null || true' EXIT
+# types, jobs on real schedulers and real builds mostly wait for a disk, a network or a scheduler: all run side by side
+mypy envbuild tests >"$own/types.log" 2>&1 &
+types_process=$!
+pytest -o "cache_dir=$own/cache-jobs" "${jobs[@]}" >"$own/jobs.log" 2>&1 &
+jobs_process=$!
+pytest -o "cache_dir=$own/cache-live" "${live[@]}" >"$own/live.log" 2>&1 &
+live_process=$!
+trap 'kill "$types_process" "$jobs_process" "$live_process" 2>/dev/null || true' EXIT
+
 # what fails in one part does not hide what fails in another
-failed=
-# a worker that dies ends the run: a new one in its place may be waited for without end
-workers=(--dist loadfile --max-worker-restart 0)
-run_part not-live -n "$(nproc)" "${workers[@]}" -m "not live" --durations 40 || failed=yes
-# tests/build takes nine minutes more than .ci/run has: run it with scripts/test.sh after a change of a build
-left=(--ignore tests/job)
-if [ -n "${CI-}" ]; then left+=(--ignore tests/build); fi
-run_part live -n 2 "${workers[@]}" -m live "${left[@]}" --durations 15 || failed=yes
-wait "$waiting" || failed=yes
-cat "$jobs"
-for once in "$own"/failed-once-*; do
-  if [ -e "$once" ]; then
-    echo "test: failed once, passed alone (mend what it waits for, or what it leaves to chance):"
-    cat "$once"
-  fi
-done
-if [ -n "$failed" ]; then
-  echo "test: the folders of failed tests are in $own"
+types_end=0 jobs_end=0 live_end=0 fast_end=0
+pytest -o "cache_dir=$own/cache-fast" "${fast[@]}" 2>&1 | tee "$own/fast.log" || fast_end=1
+wait "$types_process" || types_end=1
+cat "$own/types.log"
+wait "$jobs_process" || jobs_end=1
+cat "$own/jobs.log"
+wait "$live_process" || live_end=1
+cat "$own/live.log"
+trap - EXIT
+if [ $fast_end = 1 ] && run_again fast "${fast[@]}"; then fast_end=0; fi
+if [ $jobs_end = 1 ] && run_again jobs "${jobs[@]}"; then jobs_end=0; fi
+if [ $live_end = 1 ] && run_again live "${live[@]}"; then live_end=0; fi
+if [ "$types_end$jobs_end$live_end$fast_end" != 0000 ]; then
+  echo "test: failed (1): types $types_end, jobs $jobs_end, live $live_end, all else $fast_end; their folders are in $own"
   exit 1
 fi
 rm -rf "$own" || echo "test: $own could not be removed"
