@@ -38,6 +38,11 @@ def distribution_of(module: str) -> str | None:
     return same if found is None and same in load_names().transitive.names else found
 
 
+def is_listed_module(name: str) -> bool:
+    """Whether a dotted name stands in the table of modules itself, not only what is above it."""
+    return name in _modules()
+
+
 def shared_name(module: str) -> str | None:
     """Return the distribution that conda has by the name of a module, None where it is too plain."""
     name = canonicalize_name(module)

@@ -239,3 +239,56 @@ def test_most_files_tell_the_framework_of_unequal_pipelines(tmp_path: Path) -> N
     }
     made = drafted(write(tmp_path, files))
     assert (made.recipe.base.framework or "").startswith("tensorflow")
+
+
+def test_namespaces_are_told_apart_by_the_parts_below_them(tmp_path: Path) -> None:
+    code = (
+        "from azureml.core.run import Run\nfrom azureml.train.estimator import Estimator\n"
+        "from google.cloud import storage\nfrom azure.search.documents import SearchClient\n"
+        "import google.protobuf\nimport azureml.unheard\n"
+    )
+    folder = write(tmp_path, {"train.py": f"import torch\n{code}"})
+    assert dependencies(folder) == [
+        "azure-search-documents",
+        "azureml-core",
+        "azureml-train-core",
+        "google-cloud-storage",
+        "protobuf",
+    ]
+    assert "the module azureml.unheard" in comments(folder)
+
+
+def test_placeholders_of_an_index_become_comments(tmp_path: Path) -> None:
+    folder = write(tmp_path, {"requirements.txt": "torch\ncudf>=24\nnumpy\n"})
+    assert dependencies(folder) == ["numpy"]
+    assert "not taken: cudf (requirements.txt, line 2): in RAPIDS images" in comments(folder)
+
+
+def test_a_preview_of_the_framework_beside_it_is_not_taken(tmp_path: Path) -> None:
+    lists = {"requirements.txt": "tensorflow==2.15.0\ntf-nightly==1.6.0.dev20180120\nnumpy\n"}
+    folder = write(tmp_path, lists)
+    assert dependencies(folder) == ["numpy"]
+    assert "tf-nightly (requirements.txt, line 2): the framework writes the same" in comments(
+        folder
+    )
+
+
+def test_an_environment_that_conda_wrote_without_builds_is_a_dump(tmp_path: Path) -> None:
+    names = ("certifi", "idna", "pytz", "six", "urllib3", "pycparser", "pyparsing", "cycler")
+    pins = "".join(f"- {name}=1.0\n" for name in (*names, "pytorch", "numpy", "re2"))
+    head = "channels: [defaults]\ndependencies:\n"
+    code = {"train.py": "import torch\nimport numpy\n"}
+    exported = code | {"environment.yml": f"{head}- _libgcc_mutex=0.1\n{pins}"}
+    assert dependencies(write(tmp_path / "exported", exported)) == ["numpy==1.0.*"]
+    by_hand = code | {"environment.yml": head + pins}
+    assert "six==1.0.*" in dependencies(write(tmp_path / "by-hand", by_hand))
+
+
+def test_a_line_on_a_copied_file_is_no_step_of_the_build(tmp_path: Path) -> None:
+    lines = "FROM python:3.11\nWORKDIR /app\nCOPY check_gpu.py other.sh ./\n"
+    docker = f"{lines}RUN pip install torch\nRUN python check_gpu.py\nRUN make-cache\n"
+    folder = write(tmp_path, {"Dockerfile": docker, "check_gpu.py": "import torch\n"})
+    made = drafted(folder)
+    assert [line for line in made.recipe.system.post if "check_gpu" in line] == []
+    assert any("make-cache" in line for line in made.recipe.system.post)
+    assert "python check_gpu.py (Dockerfile): it works on the project's files" in comments(folder)

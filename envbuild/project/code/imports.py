@@ -22,15 +22,17 @@ from envbuild.project.code.reach import (
     own_files,
 )
 from envbuild.project.model import ImportedModule
-from envbuild.project.names import distribution_of, is_standard
+from envbuild.project.names import distribution_of, is_listed_module, is_standard
 from envbuild.project.tree import ProjectTree, is_aside, read_text, scan_project
 from envbuild.store.units import as_printable
 
 LINE = re.compile(r"^[ \t]*(?:import|from)[ \t]+(\.*[A-Za-z_][\w.]*)([^\n]*)", re.MULTILINE)
 MEASURED = re.compile(r"(?<!\s)(\s*%%(capture|time|timeit|prun|memit)\b[^\n]*(\n|$))+")
 """Magics over a cell that is Python all the same."""
-DOTTED = ("google", "ruamel", "mpl_toolkits")
-"""Modules that several distributions share: the second part of the name counts."""
+DOTTED = ("google", "ruamel", "mpl_toolkits", "azure", "azureml")
+"""Modules that several distributions share: the parts below the first one tell which."""
+DEEPEST_NAME = 3
+"""Parts of such a name that may tell its distribution (google.cloud.storage)."""
 
 
 def imported_modules(
@@ -53,7 +55,7 @@ def imported_modules(
     found: dict[str, ImportedModule] = {}
     files: Counter[str] = Counter()
     for path in sorted(named, key=lambda path: (path not in own, path not in shared)):
-        names = {top_module(name) for name in named[path] if not name.startswith(".")}
+        names = _deepest_names(top_module(name) for name in named[path] if name[0] != ".")
         files.update(names)
         certain_ones = {name for name, one in found.items() if one.certain}
         new = {
@@ -155,8 +157,20 @@ def _named_modules(match: re.Match[str]) -> list[str]:
 
 def top_module(module: str) -> str:
     """Return the part of a module's name that tells its distribution."""
-    first, *rest = module.split(".")
-    return f"{first}.{rest[0]}" if rest and first in DOTTED else first
+    parts = module.split(".")
+    if parts[0] not in DOTTED:
+        return parts[0]
+    for length in range(DEEPEST_NAME, 1, -1):
+        name = ".".join(parts[:length])
+        if is_listed_module(name):
+            return name
+    return ".".join(parts[:2])
+
+
+def _deepest_names(names: Iterable[str]) -> set[str]:
+    """Return names without those that another one continues: google.cloud, google.cloud.storage."""
+    found = set(names)
+    return found - {name.rpartition(".")[0] for name in found}
 
 
 def _is_own(name: str, tree: ProjectTree) -> bool:
@@ -241,7 +255,7 @@ def _imported_by(body: Iterable[ast.stmt]) -> Iterable[str]:
             yield from (
                 top_module(f"{node.module}.{alias.name}")
                 for alias in node.names
-                if node.module in DOTTED
+                if node.module.split(".", maxsplit=1)[0] in DOTTED
             )
         elif isinstance(node, ast.Try):
             if not _survives_failure(node):

@@ -25,6 +25,10 @@ VERSION = re.compile(
 )
 
 
+WRITTEN_BY_CONDA = {"_libgcc_mutex", "_openmp_mutex", "ca-certificates", "ld_impl_linux-64"}
+"""Packages of conda that nobody asks for by hand."""
+
+
 def read_conda(path: Path, root: Path) -> FileFindings | None:
     """Read an environment.yml; None for YAML that is no environment.
 
@@ -89,7 +93,9 @@ class CondaReader:
         self.direct: set[str] = set()
         self.python: str | None = None
         self.builds = 0
+        self.pins = 0
         self.count = 0
+        self.is_exported = False
         self.cuda: str | None = None
         self.unknown: list[str] = []
         self.title: str | None = None
@@ -120,6 +126,8 @@ class CondaReader:
             return
         name, wish = match[1].lower(), match[2].strip()
         self.builds += bool(re.fullmatch(r"=[^=\s]+=\S+", wish))
+        self.pins += wish.startswith("=")
+        self.is_exported = self.is_exported or name in WRITTEN_BY_CONDA
         bounds = conda_bounds(wish)
         if name == "python":
             self.python = bounds or None
@@ -138,8 +146,8 @@ class CondaReader:
             self.aside += aside
 
     def findings(self) -> FileFindings:
-        """Return what the file says; one with builds is a dump of a whole environment."""
-        frozen = self.count >= 10 and self.builds >= 0.5 * self.count
+        """Return what the file says."""
+        frozen = self._is_dump()
         reason = f"{self.file}: a conda package that nothing is known of outside of conda"
         unknown = () if frozen else tuple((name, reason) for name in self.unknown)
         if frozen and self.unknown:
@@ -162,6 +170,12 @@ class CondaReader:
             title=self.title,
             conda_only=tuple(name for name, _ in unknown),
         )
+
+    def _is_dump(self) -> bool:
+        """Whether conda wrote the whole environment down: with builds, or with --no-builds."""
+        has_builds = self.builds >= 0.5 * self.count
+        is_pinned = self.is_exported and self.pins >= 0.9 * self.count
+        return self.count >= 10 and (has_builds or is_pinned)
 
     def _direct(self) -> frozenset[str]:
         """Return the pip section of a dump, if people wrote it and chose nothing else."""

@@ -77,6 +77,11 @@ def _matches_any(name: str, patterns: Texts) -> bool:
 def _rename_wrong(requirement: Requirement, found: Cleaned) -> Requirement:
     """Replace a wrong or dead name; one that stands for nothing gets no name."""
     wrong = load_names().wrong.get(requirement.name)
+    aliases = load_aliases()
+    if wrong is None and requirement.name in aliases.impostors.names:
+        # what an index has by that name holds no module, or is another project's
+        found.dropped.append((requirement, aliases.elsewhere[requirement.name]))
+        return Requirement(text="", name="", where=requirement.where)
     if wrong is None:
         return _rename_module(requirement, found)
     if not wrong.use or wrong.use.startswith("system:"):
@@ -168,6 +173,8 @@ def _without_build(requirement: Requirement, found: Cleaned) -> Requirement:
 def _one_of_each(found: Cleaned) -> None:
     """Keep one of several distributions that write the same files: two OpenCVs."""
     for module, group in load_aliases().exclusive.items():
+        if any(framework.name in group for framework in found.frameworks):
+            _drop_members(group, f"the framework writes the same files ({module})", found)
         there = [requirement for requirement in found.requirements if requirement.name in group]
         if len(there) < 2:
             continue
@@ -180,6 +187,14 @@ def _one_of_each(found: Cleaned) -> None:
             f"{names} write the same files ({module}); only one may be installed: "
             f"{kept.name} is taken"
         )
+
+
+def _drop_members(group: Texts, why: str, found: Cleaned) -> None:
+    """Drop the members of a group that stand among the packages."""
+    for requirement in tuple(found.requirements):
+        if _matches_any(requirement.name, group):
+            found.requirements.remove(requirement)
+            found.dropped.append((requirement, why))
 
 
 def _preferred_one(module: str, there: list[Requirement]) -> Requirement:

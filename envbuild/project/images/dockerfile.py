@@ -13,6 +13,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 
 from spython.logger import bot
 from spython.main.parse.parsers import DockerParser
@@ -140,12 +141,18 @@ def _read(
 
 
 def refuse_project_steps(found: ShellFindings, copies: Pairs) -> None:
-    """Take out what a Dockerfile runs in the folder that it copies the project to."""
+    """Take out what a Dockerfile runs in the folder that it copies the project to.
+
+    A line that names a file which was copied there works on that file.
+    """
     targets = {target for source, target in copies if source in (".", "./")}
     folders = {target.rstrip("/") for target in targets if target != "/"}
+    files = {PurePosixPath(source).name for source, _ in copies} - {"", "."}
     for line in tuple(found.post):
         where = re.match(r"\((?:mkdir -p \S+ && )?cd [\"']?([^\s\"']+) && (.*)\)", line)
-        if where is not None and folders & {".", where[1].rstrip("/")}:
+        if where is None:
+            continue
+        if folders & {".", where[1].rstrip("/")} or files.intersection(where[2].split()):
             found.post.remove(line)
             found.refused.append((where[2][:160], PROJECT_FILES))
 
