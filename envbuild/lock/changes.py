@@ -108,6 +108,8 @@ def explain_unmoved(before: Lock, after: Lock, upgrade: Texts) -> list[str]:
 
     Where all were to be upgraded, only those that the recipe pins are named.
     """
+    if not upgrade:
+        return []
     pinned = [one.name for one in after.installed if "==" in (asked_line(after, one.name) or "")]
     asked: list[str] = [canonicalize_name(name) for name in upgrade if name != EVERYTHING]
     if EVERYTHING in upgrade:

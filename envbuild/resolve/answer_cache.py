@@ -21,6 +21,7 @@ from envbuild import __version__
 from envbuild.context import Context
 from envbuild.errors import NoSolutionError
 from envbuild.limits import UNREADABLE, decode_kept
+from envbuild.names import Pairs
 from envbuild.net.index import index_url
 from envbuild.resolve.model import Request, Resolution, Resolver
 from envbuild.store.atomic import is_older, write_bytes
@@ -32,9 +33,13 @@ PRIVATE = 0o600
 
 
 class CachedAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer, or the what and hint of a NoSolutionError; ``at`` in seconds since 1970."""
+    """One answer, or the what and hint of a NoSolutionError; ``at`` in seconds since 1970.
+
+    ``preferred`` are the versions that it was asked to keep.
+    """
 
     at: float
+    preferred: Pairs = ()
     resolution: Resolution | None = None
     what: str = ""
     hint: str | None = None
@@ -60,7 +65,7 @@ class CachedResolver:
             return self.make()(request)
         key = _question_key(request, indexes, host_builds=settings.host_builds)
         path = self.context.store.folder("answers") / f"{key}.json"
-        kept = None if request.refresh else _read_answer(path)
+        kept = None if request.refresh else _read_answer(path, request.keep)
         if kept is None:
             kept = self._ask_backend(request)
             _remove_old(path.parent)
@@ -72,13 +77,14 @@ class CachedResolver:
     def _ask_backend(self, request: Request) -> CachedAnswer:
         at = time.time()
         try:
-            return CachedAnswer(at=at, resolution=self.make()(request))
+            found = self.make()(request)
+            return CachedAnswer(at=at, preferred=request.keep, resolution=found)
         except NoSolutionError as refusal:
-            return CachedAnswer(at=at, what=refusal.what, hint=refusal.hint)
+            return CachedAnswer(at=at, preferred=request.keep, what=refusal.what, hint=refusal.hint)
 
 
 def _question_key(request: Request, indexes: Mapping[str, str], *, host_builds: bool) -> str:
-    """Return the digest of all that an answer depends on but the index's pages."""
+    """Return the digest of all that an answer depends on but the index's pages and preferences."""
     own = Path(__file__).parent
     # a change of envbuild's code or tables may change the answer,
     # so that old answers do not count then
@@ -86,7 +92,7 @@ def _question_key(request: Request, indexes: Mapping[str, str], *, host_builds: 
     rules += [path.stat() for path in sorted((own.parent / "data").glob("*.toml"))]
     question = msgspec.json.encode(
         (
-            replace(request, refresh=False),
+            replace(request, refresh=False, keep=()),
             dict(sorted(indexes.items())),
             [(stat.st_size, stat.st_mtime_ns) for stat in rules],
             (__version__, installed_version("uv"), sys.executable, host_builds),
@@ -95,12 +101,23 @@ def _question_key(request: Request, indexes: Mapping[str, str], *, host_builds: 
     return hashlib.sha256(question).hexdigest()
 
 
-def _read_answer(path: Path) -> CachedAnswer | None:
+def _read_answer(path: Path, preferred: Pairs) -> CachedAnswer | None:
+    """Return what is known, unless it is too old or other versions are to be kept now."""
     try:
         kept = decode_kept(path, CachedAnswer)
     except (OSError, *UNREADABLE):
         return None
-    return kept if 0 <= time.time() - kept.at < FRESH_SECONDS else None
+    if not 0 <= time.time() - kept.at < FRESH_SECONDS:
+        return None
+    return kept if kept.preferred == preferred or _is_preferred(kept, preferred) else None
+
+
+def _is_preferred(kept: CachedAnswer, preferred: Pairs) -> bool:
+    """Whether an answer consists of the very versions to keep, as those of the lock made of it."""
+    if kept.resolution is None:
+        return False
+    versions = dict(preferred)
+    return all(versions.get(one.name) == one.version for one in kept.resolution.packages)
 
 
 def _remove_old(folder: Path) -> None:

@@ -75,6 +75,28 @@ def test_same_question_is_put_once(remote: Settings) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
+def test_an_answer_that_a_lock_was_made_of_is_the_answer_to_keep_to_it(remote: Settings) -> None:
+    """The first lock has no versions to keep, the second has those of the first."""
+    backend = Backend()
+    assert ask(remote, backend) == RICH
+    again = dataclasses.replace(REQUEST, keep=(("rich", "13.0"), ("gone", "1.0")))
+    assert ask(remote, backend, again) == RICH
+    assert backend.asked == [REQUEST]
+    # the last version of a name counts, as for a resolution
+    other = dataclasses.replace(REQUEST, keep=(("rich", "13.0"), ("rich", "12.0")))
+    assert ask(remote, backend, other) == RICH
+    assert backend.asked == [REQUEST, other]
+
+
+def test_a_refusal_is_asked_again_where_other_versions_are_to_be_kept(remote: Settings) -> None:
+    backend = Backend(NoSolutionError("no"))
+    kept = dataclasses.replace(REQUEST, keep=(("rich", "13.0"),))
+    for request in (REQUEST, REQUEST, kept):
+        with pytest.raises(NoSolutionError):
+            ask(remote, backend, request)
+    assert backend.asked == [REQUEST, kept]
+
+
 @pytest.mark.parametrize(
     "other",
     [
