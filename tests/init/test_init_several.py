@@ -292,3 +292,17 @@ def test_a_line_on_a_copied_file_is_no_step_of_the_build(tmp_path: Path) -> None
     assert [line for line in made.recipe.system.post if "check_gpu" in line] == []
     assert any("make-cache" in line for line in made.recipe.system.post)
     assert "python check_gpu.py (Dockerfile): it works on the project's files" in comments(folder)
+
+
+def test_a_dump_that_lost_the_paths_of_condas_builds(tmp_path: Path) -> None:
+    pinned = (
+        "absl-py asttokens attrs backcall bleach cachetools cycler debugpy decorator defusedxml "
+        "executing gast idna jedi kiwisolver markdown mistune nbclient nbconvert parso pexpect six"
+    )
+    pins = "".join(f"{name}==1.0\n" for name in pinned.split())
+    bare = "certifi\nmenuinst\nlibmambapy\ntornado\nnumpy\n"
+    files = {
+        "requirements.txt": f"{pins}{bare}torch==2.2.1\n",
+        "train.py": "import torch, numpy\n",
+    }
+    assert dependencies(write(tmp_path, files)) == ["numpy"]
