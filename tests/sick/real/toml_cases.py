@@ -23,18 +23,23 @@ def read_round(stack: str) -> tuple[Case, ...]:
 def read_row(row: dict[str, Any], stack: str) -> Case:
     """Return one row's case; a row without a source is healthy."""
     python = row.get("python", "3.11")
-    tree = of(*row["install"], environment=row.get("environment", {}), python=python)
+    changes = {key: row[key] for key in ("environment", "cut", "copy", "files") if key in row}
+    lists = {key: tuple(row[key]) for key in ("remove", "delete", "strip") if key in row}
+    edit = {path: tuple(texts) for path, texts in row.get("edit", {}).items()}
+    tree = of(*row["install"], **changes, **lists, edit=edit, python=python)
+    more = {"beside": row.get("beside", {}), "driver": row.get("driver", False)}
     name, code = row["name"], row["project"]
     first = row.get("direct", row["install"][0])
     if "source" in row:
         told = (row["says"], row["words"], row["hint"], row["source"])
         case = broken(name, first, code, *told)
-        return replace(case, stack=stack, tree=tree, proof=row.get("proof", code))
+        return replace(case, stack=stack, tree=tree, proof=row.get("proof", code), **more)
     direct = " ".join(one.partition("=")[0].partition("<")[0] for one in first.split())
-    return healthy(name, stack, tree, f"{code}\nprint('FINE')", FINE, direct, project=code)
+    proof = row.get("proof", code)
+    return healthy(name, stack, tree, f"{proof}\nprint('FINE')", FINE, direct, project=code, **more)
 
 
-ROUNDS = ("seventh", "eighth", "ninth", "tenth", "eleventh")
+ROUNDS = ("seventh", "eighth", "ninth", "tenth", "eleventh", "twelfth")
 READ = tuple(chain.from_iterable(map(read_round, ROUNDS)))
 READ_SICK = tuple(case for case in READ if case.found)
 READ_HEALTHY = tuple(case for case in READ if not case.found)

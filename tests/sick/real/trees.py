@@ -33,9 +33,10 @@ class Recipe:
     """What is in a tree, step by step.
 
     Each line of ``install`` are arguments of one uv pip install; ``remove`` are distributions that are uninstalled
-    afterwards, ``delete`` files of site-packages that are lost, ``copy`` files (shell pattern below site-packages -> folder below the tree), ``environment`` the
-    variables of the image, in which {site} and {tree} are replaced; ``cached`` are folders below the tree that the
-    image's ldconfig lists.
+    afterwards, ``delete`` files and folders of site-packages that are lost (shell patterns), ``cut`` the bytes that are left
+    of its files, ``edit`` an old and a new text in its files, ``strip`` its objects that lose their symbols, ``copy`` files
+    (shell pattern below site-packages -> folder below the tree), ``environment`` the variables of the image, in which
+    {site} and {tree} are replaced; ``cached`` are folders below the tree that the image's ldconfig lists.
     """
 
     install: tuple[str, ...]
@@ -45,6 +46,9 @@ class Recipe:
     environment: Mapping[str, str] = field(default_factory=dict)
     cached: tuple[str, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
+    cut: Mapping[str, int] = field(default_factory=dict)
+    edit: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    strip: tuple[str, ...] = ()
     python: str = "3.11"
 
 
@@ -85,6 +89,9 @@ def folder_of(recipe: Recipe, interpreter: Path) -> Path:
         sorted(recipe.files.items()),
         str(interpreter),
     )
+    changes = [sorted(recipe.cut.items()), sorted(recipe.edit.items()), recipe.strip]
+    if any(changes):
+        steps = (*steps, repr(changes))
     return CACHE / "trees" / hashlib.sha256(repr(steps).encode()).hexdigest()[:16]
 
 
@@ -130,11 +137,41 @@ def _fill(root: Path, recipe: Recipe, interpreter: Path) -> None:
         target.mkdir(parents=True, exist_ok=True)
         for path in site.glob(pattern):
             shutil.copy2(path, target)
-    for name in recipe.delete:
-        (site / name).unlink()
+    _damage(site, recipe)
     for name, text in recipe.files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
+
+
+def _damage(site: Path, recipe: Recipe) -> None:
+    """Delete, cut, edit and strip files; a file is written anew, as uv's cache has a hard link to it."""
+    for pattern in recipe.delete:
+        for path in _files(site, pattern):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    for pattern, size in recipe.cut.items():
+        for path in _files(site, pattern):
+            _write_anew(path, path.read_bytes()[:size])
+    for pattern, (old, new) in recipe.edit.items():
+        for path in _files(site, pattern):
+            _write_anew(path, path.read_bytes().replace(old.encode(), new.encode()))
+    for pattern in recipe.strip:
+        for path in _files(site, pattern):
+            _write_anew(path, path.read_bytes())
+            _run("strip", "--strip-unneeded", str(path))
+
+
+def _files(site: Path, pattern: str) -> list[Path]:
+    found = sorted(site.glob(pattern))
+    if not found:
+        raise ValueError(f"nothing below {site} is named {pattern}")
+    return found
+
+
+def _write_anew(path: Path, content: bytes) -> None:
+    mode = path.stat().st_mode
+    path.unlink()
+    path.write_bytes(content)
+    path.chmod(mode)
 
 
 def _run(*argv: str) -> None:
