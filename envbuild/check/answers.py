@@ -82,8 +82,7 @@ class BuiltFor(_Record, frozen=True):
 class Static(_Record, frozen=True):
     """static_probe: what is installed; ``for_user`` by folder below a home of the image.
 
-    ``closed`` are distributions that only their owner may read; ``requires`` are the requirements
-    (PEP 508, as written) of direct requirements and of the distributions that hold a framework.
+    ``requires`` are those of direct requirements and of a framework; ``damage`` is by distribution.
     """
 
     python: str
@@ -107,6 +106,7 @@ class Static(_Record, frozen=True):
     dists: tuple[FoundDist, ...]
     closed: Texts = ()
     requires: dict[str, Texts] = {}
+    damage: dict[str, Pairs] = {}
 
     def dist(self, name: str) -> FoundDist | None:
         """Return the distribution that Python finds under a canonical name."""

@@ -103,7 +103,7 @@ def static_request(expected: Expected) -> ProbeRequest:
             "homes": HOMES,
             "frameworks": [item.module for item in tables.framework],
         },
-        parts=("preamble", "distributions"),
+        parts=("preamble", "distributions", "damage"),
         limit=600.0,
     )
 

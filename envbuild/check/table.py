@@ -96,7 +96,7 @@ CHECKS: tuple[Check, ...] = (
     ),
     Check(name="one-framework", each=True, title="only one of it", run=packages.one_framework),
     Check(name="exclusive", title="no packages over each other", run=packages.check_exclusive),
-    Check(name="base-files", title="its files unchanged", run=packages.base_files),
+    Check(name="base-files", title="files unchanged", run=packages.base_files),
     Check(
         name="companions",
         each=True,

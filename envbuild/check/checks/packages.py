@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import msgspec
 from packaging.version import Version
@@ -13,7 +13,7 @@ from envbuild.check.evidence import Evidence, Verdict, failed, given, passed, sk
 from envbuild.check.expected import requirement_name
 from envbuild.data import lookup
 from envbuild.data.tables import load_frameworks
-from envbuild.names import Texts
+from envbuild.names import Pairs, Texts
 from envbuild.store.units import count_noun, listing
 
 REBUILD = "build the image again from its lock: envbuild make"
@@ -149,6 +149,17 @@ def _is_told(evidence: Evidence, dists: Texts) -> bool:
 
 
 def base_files(evidence: Evidence) -> Verdict:
+    """Check whether a framework's files are as they were installed, and no other's are damaged."""
+    verdict, verified = _framework_files(evidence), evidence.installed.verified
+    others = {
+        name: files for name, files in evidence.installed.damage.items() if name not in verified
+    }
+    if others and verdict.outcome != "failed":
+        return _damaged_files(evidence, others)
+    return verdict
+
+
+def _framework_files(evidence: Evidence) -> Verdict:
     """Check whether the files of the framework and its CUDA wheels are as they were installed."""
     verified, lost = evidence.installed.verified, evidence.installed.lost_records
     if lost:
@@ -196,6 +207,18 @@ def base_files(evidence: Evidence) -> Verdict:
     )
     return passed(
         f"{files} files of {len(verified)} distributions are as installed{how}", sized=sized
+    )
+
+
+def _damaged_files(evidence: Evidence, damage: Mapping[str, Pairs]) -> Verdict:
+    """Tell of files of any distribution that are empty, cut or gone."""
+    name, files = max(damage.items(), key=lambda item: len(item[1]))
+    dist = evidence.installed.dist(name)
+    others = f"; also {listing(sorted(set(damage) - {name}))}" if len(damage) > 1 else ""
+    return failed(
+        f"{name}: {listing([f'{path} is {how}' for path, how in files], 3)}{others}",
+        f"install {name} {dist.version if dist else ''} again: {REBUILD}",
+        distributions={key: [path for path, _ in value] for key, value in damage.items()},
     )
 
 

@@ -337,6 +337,7 @@ def main():
     document["imports"] = direct_imports(records, PARAMETERS["direct"])
     document["builds"] = framework_builds(PARAMETERS["frameworks"])
     document["verified"] = verify_all(records)
+    document["damage"] = find_damage(records)
     document["lost_records"] = lost_records(records)
     document["for_user"] = installed_for_user(PARAMETERS["homes"])
     document["closed"] = closed_to_others(records)

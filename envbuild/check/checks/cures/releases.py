@@ -22,6 +22,7 @@ RELEASES = (
         r"cannot load MPI library",
         'add "openmpi-bin" to [system] packages, or bind the cluster\'s MPI into the image',
     ),
+    (r"Cannot find the ecCodes library", 'add "libeccodes0" to [system] packages'),
     (
         r"Descriptors cannot",
         'add "protobuf<3.21" to the dependencies, or take a newer release of the package',

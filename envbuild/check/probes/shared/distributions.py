@@ -60,12 +60,15 @@ def find_distributions():
                 )
             else:
                 continue
-            project = header(metadata, "Name")
+            project, version = header(metadata, "Name"), header(metadata, "Version")
+            if not project and os.path.isfile(os.path.join(path, "RECORD")):
+                # without METADATA it is there for the file system only
+                project, _, version = name[: -len(".dist-info")].partition("-")
             if project:
                 found.append(
                     {
                         "name": canonical(project),
-                        "version": header(metadata, "Version"),
+                        "version": version,
                         "folder": folder,
                         "info": path,
                     }
