@@ -12,6 +12,7 @@ may lack libraries).
 """
 
 import fnmatch
+import functools
 import glob
 import importlib.machinery
 import re
@@ -23,6 +24,7 @@ import time
 BIGGEST_TREE = 2000000
 SHOWN = 8
 RUNTIME_LIBRARIES = "/.singularity.d/libs"
+real_path = functools.lru_cache(maxsize=None)(os.path.realpath)
 TOOLS = ("ptxas", "libdevice.10.bc")  # XLA and triton compile with them
 
 
@@ -117,7 +119,7 @@ def survey_objects(search, objects):
         if elf.machine != search.machine:
             foreign += 1
             continue
-        origin = os.path.dirname(os.path.realpath(path))
+        origin = os.path.dirname(real_path(path))
         rpath, runpath = expand(elf.rpath, origin), expand(elf.runpath, origin)
         versions = needed_versions(elf) if path in own else {}
         for soname in elf.needed:
@@ -128,14 +130,14 @@ def survey_objects(search, objects):
                 where = preloaded if soname in inside else missing
                 where.setdefault(soname, []).append(path)
             else:
-                needers.setdefault(os.path.realpath(place), []).append(path)
+                needers.setdefault(real_path(place), []).append(path)
                 if place not in seen:
                     seen.add(place)
                     queue.append(place)
     # what comes with the driver is in no image: nothing is asked about who lacks it
     asked = [paths for soname, paths in missing.items() if not from_driver(soname)]
     lacking = set().union(*asked)
-    needed_by = {path: needers.get(os.path.realpath(path), []) for path in sorted(lacking)}
+    needed_by = {path: needers.get(real_path(path), []) for path in sorted(lacking)}
     return missing, preloaded, damaged, outdated, foreign, needed_by
 
 
@@ -299,14 +301,16 @@ def find_copies(search, objects, patterns):
     """Every copy of a family: in site-packages, LD_LIBRARY_PATH, the cache, default folders."""
     found = {}
     wanted = [(pattern, re.compile(fnmatch.translate(pattern))) for pattern in patterns]
+    of_any = re.compile("|".join(compiled.pattern for _, compiled in wanted))
     paths = list(objects)
     for folder in search.library_path + search.defaults:
         paths += [os.path.join(folder, name) for name in search.names(folder)]
     for targets in search.cache.values():
         paths += targets
     for path in paths:
-        for pattern, compiled in wanted:
-            if compiled.match(os.path.basename(path)) and search.fits(path):
+        name = path.rpartition("/")[2]
+        for pattern, compiled in wanted if of_any.match(name) else ():
+            if compiled.match(name) and search.fits(path):
                 found.setdefault(pattern, set()).add(os.path.realpath(path))
     return {pattern: sorted(places) for pattern, places in sorted(found.items())}
 

@@ -28,7 +28,7 @@ def find_damage(records):
         if item["shadowed"]:
             continue
         for path, digest, size in rows or ():
-            if digest and size.isdigit() and size != "0" and is_read(path):
+            if digest and size.isdigit() and size != "0":
                 fault = judge_file(item, path, int(size))
                 if fault:
                     found.setdefault(item["name"], {})[path] = fault
@@ -57,13 +57,15 @@ def leave_out_others(records, found):
 
 def judge_file(item, path, size):
     """How a file differs from the one that was installed; "" where it does not matter."""
-    full = os.path.join(item["folder"], path)
+    full = item["folder"] + "/" + path
     try:
         seen = os.stat(full).st_size
     except OSError:
-        return "gone" if is_missed(item, full) else ""
-    if seen == size:
+        seen = None
+    if seen == size or not is_read(path):
         return ""
+    if seen is None:
+        return "gone" if is_missed(item, full) else ""
     if seen == 0:
         return "empty"
     with open(full, "rb") as file:

@@ -148,11 +148,9 @@ def owners(records, module):
     start = module.replace(".", "/")
     wanted = {start + "/__init__.py", start + ".py"}
     found = []
-    for item, rows in records:
-        if any(
-            path in wanted or path.startswith(start + "/") and module.count(".")
-            for path in item["paths"]
-        ):
+    for item, _ in records:
+        below = "." in module and any(path.startswith(start + "/") for path in item["paths"])
+        if below or wanted & item["known"]:
             found.append(
                 {"name": item["name"], "version": item["version"], "folder": item["folder"]}
             )

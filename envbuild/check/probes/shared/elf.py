@@ -57,7 +57,8 @@ class Elf(object):
                 loads.append((address, length, where))
             elif kind == PT_DYNAMIC:
                 dynamic = (where, length)
-        if any(where + length > os.fstat(file.fileno()).st_size for _, length, where in loads):
+        size = os.fstat(file.fileno()).st_size
+        if any(where + length > size for _, length, where in loads):
             raise Unreadable("it is cut off")
         self.needed, self.rpath, self.runpath, self.soname = [], "", "", None
         if dynamic is None:
