@@ -155,7 +155,7 @@ def base_files(evidence: Evidence) -> Verdict:
         name: files for name, files in evidence.installed.damage.items() if name not in verified
     }
     if others and verdict.outcome != "failed":
-        return _damaged_files(evidence, others)
+        return _damaged_files(others)
     return verdict
 
 
@@ -210,14 +210,14 @@ def _framework_files(evidence: Evidence) -> Verdict:
     )
 
 
-def _damaged_files(evidence: Evidence, damage: Mapping[str, Pairs]) -> Verdict:
+def _damaged_files(damage: Mapping[str, Pairs]) -> Verdict:
     """Tell of files of any distribution that are empty, cut or gone."""
     name, files = max(damage.items(), key=lambda item: len(item[1]))
-    dist = evidence.installed.dist(name)
+    told = [f"{path} is {how}" for path, how in files]
     others = f"; also {listing(sorted(set(damage) - {name}))}" if len(damage) > 1 else ""
     return failed(
-        f"{name}: {listing([f'{path} is {how}' for path, how in files], 3)}{others}",
-        f"install {name} {dist.version if dist else ''} again: {REBUILD}",
+        f"{name}: {listing(told, 3)}{others}",
+        f"install {name} again: {REBUILD}",
         distributions={key: [path for path, _ in value] for key, value in damage.items()},
     )
 

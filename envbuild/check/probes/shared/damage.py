@@ -6,12 +6,13 @@ that somebody mended: none of these is damage.
 
 import struct
 
-LEFT_OUT = re.compile(
-    r"^\.\.|(^|/)(tests?|testing|docs?|examples?)/|\.(pyc|pyi|pyx|pxd|c|h|hpp|cuh|md|rst|a)$"
-    r"|(^|/)(__init__|conftest|setup|tests?|test_\w+|\w+_test)\.py$",
+ASIDE = re.compile(
+    r"^\.\.|(^|/)(tests?|testing|docs?|examples?|include)/|\.(pyc|pyi|pyx|pxd|c|h|hpp|cuh|md|rst|a)$",
     re.I,
 )
-"""Files that no program reads, and those that may be another's."""
+"""Files that no program reads."""
+ANOTHERS = re.compile(r"(^|/)(__init__|conftest|setup|tests?|test_\w+|\w+_test)\.py$", re.I)
+"""Files that several distributions may have."""
 DESCRIPTIONS = ("METADATA", "entry_points.txt")
 """What Python itself reads of a distribution."""
 REWRITTEN = 65536
@@ -41,7 +42,7 @@ def is_read(path):
     """Tell whether a program may read a file."""
     if ".dist-info/" in path:
         return path.endswith(DESCRIPTIONS)
-    return LEFT_OUT.search(path) is None
+    return not (ASIDE.search(path) or ANOTHERS.search(path))
 
 
 def leave_out_others(records, found):
