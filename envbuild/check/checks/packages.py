@@ -232,8 +232,8 @@ def _cure_of_files(evidence: Evidence, name: str) -> str:
                 f"{name} ({overlap.example})"
             )
     return (
-        f"something removed or wrote over files of {name} after they were installed; see the two checks "
-        f"above, then {REBUILD}"
+        f"something removed or wrote over files of {name} after they were installed; "
+        f"see the two checks above, then {REBUILD}"
     )
 
 

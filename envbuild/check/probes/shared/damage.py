@@ -1,4 +1,4 @@
-"""Find files of any distribution that are empty, cut or gone; joined to a probe after distributions.
+"""Find files of any distribution that are empty, cut or gone; comes after distributions.
 
 Images lose files on purpose (tests, headers, whole folders), lose symbols (strip) and get texts
 that somebody mended: none of these is damage.
@@ -7,7 +7,8 @@ that somebody mended: none of these is damage.
 import struct
 
 ASIDE = re.compile(
-    r"^\.\.|(^|/)(tests?|testing|docs?|examples?|include)/|\.(pyc|pyi|pyx|pxd|c|h|hpp|cuh|md|rst|a)$",
+    r"^\.\.|(^|/)(tests?|testing|docs?|examples?|include)/"
+    r"|\.(pyc|pyi|pyx|pxd|c|h|hpp|cuh|md|rst|a)$",
     re.I,
 )
 """Files that no program reads."""
