@@ -283,6 +283,17 @@ def test_two_distributions_of_one_module_whose_bounds_exclude_each_other_become_
     )
 
 
+def test_what_is_asked_of_a_package_holds_for_what_stands_for_it(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
+    index.wheel("opencv-python", "4.8", "4.10")
+    index.wheel("opencv-contrib-python", "4.8", "4.10")
+    index.wheel("paddleocr", "2.9", requires=("opencv-python", "opencv-contrib-python"))
+    answer = resolve(base(), "paddleocr", "opencv-python<4.9")
+    assert versions(answer) == {"opencv-contrib-python": "4.8", "paddleocr": "2.9"}
+    assert not any("is taken" in note for note in answer.notes)
+
+
 def test_stand_in_for_another_cuda_is_told(index: SyntheticIndex, resolve: Resolve) -> None:
     index.wheel("cupy-cuda11x", "13.0")
     answer = resolve(base("cupy-cuda12x==13.2.0"), "cupy-cuda11x")

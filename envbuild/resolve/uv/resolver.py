@@ -21,7 +21,7 @@ from envbuild.resolve.conflict.explain import HEADING, ConflictError, name_of
 from envbuild.resolve.couplings import Coupling
 from envbuild.resolve.dates import read_date
 from envbuild.resolve.model import Request, Resolution
-from envbuild.resolve.overlap import describe_overlaps, find_overlaps
+from envbuild.resolve.overlap import alias_bounds, describe_overlaps, find_overlaps
 from envbuild.resolve.platform import python_minor
 from envbuild.resolve.pylock import new_versions
 from envbuild.resolve.uv.answer_checks.extras import bound_for, find_missing_extra, is_below
@@ -79,7 +79,7 @@ class UvResolver:
 
     def _find_alone(self, request: Request, folder: Path) -> Resolution:
         """Return the newest releases of what is asked for, without their sizes and requirements."""
-        task, _ = make_task(request)
+        task = make_task(request)[0]
         return find_alone(self._open_session(request, task, folder / "alone"), task)
 
     def _put_attempts(self, attempt: RequestAttempt, folder: Path) -> Resolution:
@@ -342,18 +342,20 @@ class UvResolver:
 
     def _search_merged(self, request: Request, answer: SearchAnswer, folder: Path) -> SearchAnswer:
         """Search again where several new packages hold one module, with one in their place."""
-        new = new_versions(answer.chosen)
-        problem = answer.task.problem
-        # opencv-python and opencv-python-headless hold the same files:
-        # one of them stands for the other
+        new, problem = new_versions(answer.chosen), answer.task.problem
+        # opencv-python and opencv-python-headless hold the same files: one stands for the other
         aliases = merge_aliases(new, {direct.name for direct in problem.directs})
         if not aliases:
             return answer
         same = {alias: new[real] for alias, real in aliases.items()}
         again = self._with_stand_ins(request, answer, folder, aliases, same)
+        rows = alias_bounds(problem.directs, aliases, but=answer.task.constraints)
+        if rows and again is None:
+            with suppress(ConflictError):
+                bounded = self._search_wheels(answer.session, bound_by(answer.task, rows))
+                return self._search_merged(request, bounded, folder)
         if again is None:
-            # their bounds exclude each other: one stands for the others all the same, as if it were
-            # of their releases
+            # their bounds exclude each other: one stands for the others as if of their releases
             own = {alias: new[alias] for alias in aliases}
             again = self._with_stand_ins(request, answer, folder, aliases, own)
             if again is None:
@@ -363,10 +365,8 @@ class UvResolver:
                 f"same modules: only {real} is taken"
                 for alias, real in aliases.items()
             ]
-        # what holds a package back is told without the stand-ins
-        again = replace(again, search=answer.search)
-        # other releases may have brought another member of the group
-        return self._search_merged(request, again, folder)
+        # other releases may have brought another member; what holds back is told without stand-ins
+        return self._search_merged(request, replace(again, search=answer.search), folder)
 
     def _with_stand_ins(
         self,
@@ -384,7 +384,7 @@ class UvResolver:
         )
         keep = tuple((name, version) for name, version in new.items() if name not in aliases)
         task = replace(answer.task, problem=replace(problem, stubs=stubs), keep=keep)
-        place = folder / f"merged-{len(stubs.by_name)}-{'-'.join(sorted(own.values()))}"
+        place = folder / f"merged-{len(list(folder.iterdir()))}"
         try:
             return self._search_wheels(self._open_session(request, task, place), task)
         except ConflictError:
