@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import socket
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -103,15 +104,16 @@ def build_wheel(out, settings=None, metadata=None):
     os.symlink(victim, out + "/link")
     with zipfile.ZipFile(out + "/harm-1.0-py3-none-any.whl", "w") as wheel:
         wheel.writestr("harm.py", MODULE + "seen = " + repr(seen))
-        wheel.writestr("harm-1.0.dist-info/METADATA", "Metadata-Version: 2.1\\nName: harm\\nVersion: 1.0\\n")
-        wheel.writestr(
-            "harm-1.0.dist-info/WHEEL",
-            "Wheel-Version: 1.0\\nGenerator: x\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n",
-        )
-        wheel.writestr("harm-1.0.dist-info/RECORD", "harm.py,,\\nharm-1.0.dist-info/METADATA,,\\n"
-                       "harm-1.0.dist-info/WHEEL,,\\nharm-1.0.dist-info/RECORD,,\\n")
+        for name, text in {metadata!r}.items():
+            wheel.writestr("harm-1.0.dist-info/" + name, text)
     return "harm-1.0-py3-none-any.whl"
 """
+
+METADATA = {
+    "METADATA": "Metadata-Version: 2.1\nName: harm\nVersion: 1.0\n",
+    "WHEEL": "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    "RECORD": "harm.py,,\nharm-1.0.dist-info/METADATA,,\nharm-1.0.dist-info/WHEEL,,\nharm-1.0.dist-info/RECORD,,\n",
+}
 
 ENGINE = [needs("dockerd"), ROOT_ONLY]
 
@@ -160,7 +162,13 @@ def write_harm(account: Account, port: int) -> Path:
     victim = account.home / "victim.toml"
     victim.write_text("mine")
     victim.chmod(0o600)
-    words = {"victim": str(victim), "home": str(account.home), "secret": SECRET, "port": port}
+    words = {
+        "victim": str(victim),
+        "home": str(account.home),
+        "secret": SECRET,
+        "port": port,
+        "metadata": METADATA,
+    }
     account.write("recipes/harm.toml", RECIPE.format(**words))
     account.write("recipes/check.py", CHECK.format(**words))
     account.write("pyproject.toml", PROJECT)
@@ -237,3 +245,30 @@ def test_from_somebody_else_it_is_refused_where_it_would_have_these_rights(
     assert f"what it brings from a bundle {why}" in made.stderr
     assert not [*account.folder.glob("*.sandbox"), *account.folder.glob("*.sif")]
     assert victim.read_text() == "mine"
+
+
+LINKING = """\
+import os
+
+
+def build_wheel(out, settings=None, metadata=None):
+    os.symlink({private!r}, out + "/harm-1.0-py3-none-any.whl")
+    return "harm-1.0-py3-none-any.whl"
+"""
+
+
+def test_a_source_package_whose_wheel_is_a_link(account: Account, listening: int) -> None:
+    """Else a file of the user's would be in the image, and in the store as what the lock names."""
+    write_harm(account, listening)
+    private = account.home / "private"
+    with zipfile.ZipFile(private, "w") as wheel:
+        wheel.writestr("harm.py", f"seen = {SECRET!r}")
+        for name, text in METADATA.items():
+            wheel.writestr(f"harm-1.0.dist-info/{name}", text)
+    account.write("backend.py", LINKING.format(private=str(private)))
+    account.succeed("lock", "harm")
+    made = account.run("make", "harm", "-o", "harm.sif")
+    assert made.code == 6, made.stderr
+    assert "what the build left cannot be opened" in made.stderr
+    assert not (account.folder / "harm.sif").exists()
+    assert not [path for path in (account.store / "v1/built").glob("*") if path.is_symlink()]
