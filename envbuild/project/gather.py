@@ -363,7 +363,9 @@ def _gather_file(path: Path) -> ProjectFindings:
 def recipe_name(text: str) -> str:
     """Return a name that a recipe may have."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._")[:64]
-    return name or "project"
+    if re.search("[A-Za-z]", name):
+        return name
+    return f"project-{name}"[:64] if name else "project"  # a folder "実験 1"
 
 
 READERS: dict[str, Callable[[Path, Path], FileFindings | None]] = {

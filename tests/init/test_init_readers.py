@@ -411,6 +411,19 @@ def test_every_text_makes_a_name(text: str) -> None:
     assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", recipe_name(text))
 
 
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [
+        ("実験 1", "project-1"),
+        ("卒業研究", "project"),
+        ("2024", "project-2024"),
+        ("BERT 入門", "BERT"),
+    ],
+)
+def test_a_name_without_letters_is_a_projects(folder: str, name: str) -> None:
+    assert recipe_name(folder) == name
+
+
 def test_a_list_of_cog(tmp_path: Path) -> None:
     write(
         tmp_path,
