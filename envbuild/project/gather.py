@@ -22,7 +22,6 @@ from envbuild.project.images.cog import read_cog
 from envbuild.project.images.container import read_container
 from envbuild.project.lists.alternatives import (
     chosen_framework,
-    note_on_others,
     of_one_way,
     without_code_for,
 )
@@ -292,7 +291,7 @@ def _of_one_framework(
     files = {one.module: one.files for one in imported_modules(tree)[0]}
     first = chosen_framework(named, files, tree.root)
     others = tuple(path for path in chosen if named.get(path, first) != first)
-    notes.append(note_on_others(others, first))
+    notes.append(f"this image is for {first}; another one: envbuild init {_path_name(others[0])}")
     tree = without_code_for(tree, first, tuple(named[path] for path in others))
     return tuple(path for path in chosen if path not in others), others, tree
 

@@ -226,7 +226,7 @@ def test_one_image_is_for_one_of_two_equal_pipelines(tmp_path: Path) -> None:
     made = drafted(folder)
     assert (made.recipe.base.framework or "").startswith("torch")
     assert list(made.recipe.python.dependencies) == ["numpy", "pandas", "torchinfo"]
-    assert "another image, by envbuild init requirements_tensorflow.txt" in comments(folder)
+    assert "another one: envbuild init requirements_tensorflow.txt" in comments(folder)
 
 
 def test_most_files_tell_the_framework_of_unequal_pipelines(tmp_path: Path) -> None:

@@ -160,11 +160,8 @@ def top_module(module: str) -> str:
     parts = module.split(".")
     if parts[0] not in DOTTED:
         return parts[0]
-    for length in range(DEEPEST_NAME, 1, -1):
-        name = ".".join(parts[:length])
-        if is_listed_module(name):
-            return name
-    return ".".join(parts[:2])
+    names = (".".join(parts[:length]) for length in range(DEEPEST_NAME, 1, -1))
+    return next(filter(is_listed_module, names), ".".join(parts[:2]))
 
 
 def _deepest_names(names: Iterable[str]) -> set[str]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from envbuild.base.suggest import framework_name
-from envbuild.names import Paths, Texts
+from envbuild.names import Texts
 from envbuild.project.code.imports import modules_of_lines, source_text
 from envbuild.project.lists.choose import is_conda, is_requirements
 from envbuild.project.lists.readme import BLOCK, NAMES, first_framework
@@ -35,11 +35,10 @@ def of_one_way(
     pip = [one for one in direct if is_requirements(Path(one.file))]
     if len(conda) != 1 or len(pip) != 1 or not _are_alike(conda[0], pip[0]):
         return found
-    by_file = {one.file: one for one in (*conda, *pip)}
-    first = _first_used(tuple(by_file), root)
+    first = _first_used((conda[0].file, pip[0].file), root)
     if first is None:
         return found
-    left = next(one for file, one in by_file.items() if file != first)
+    left = pip[0] if first == conda[0].file else conda[0]
     notes.append(
         f"{first} and {left.file} are two ways to install the same: {first} is taken, and of "
         f"{left.file} only what the code imports"
@@ -75,10 +74,8 @@ def _first_used(files: Texts, root: Path) -> str | None:
 
 
 def _readme_blocks(root: Path) -> list[str]:
-    found: list[str] = []
-    for name in NAMES:
-        found += [block[2] for block in BLOCK.finditer(read_text(root / name) or "")]
-    return found
+    text = "\n".join(read_text(root / name) or "" for name in NAMES)
+    return [block[2] for block in BLOCK.finditer(text)]
 
 
 def _installed_by(text: str, files: Texts) -> Texts:
@@ -94,10 +91,8 @@ def chosen_framework(named: Mapping[Path, str], files: Mapping[str, int], root: 
     """
     first = max(named.values(), key=lambda name: files.get(name, 0))
     said = first_framework(root)
-    if said is None or said not in named.values():
-        return first
-    enough = files.get(said, 0) >= NEARLY_AS_MANY * files.get(first, 0)
-    return said if enough else first
+    enough = files.get(said or "", 0) >= NEARLY_AS_MANY * files.get(first, 0)
+    return said if said and said in named.values() and enough else first
 
 
 def without_code_for(tree: ProjectTree, first: str, others: Texts) -> ProjectTree:
@@ -114,9 +109,3 @@ def without_code_for(tree: ProjectTree, first: str, others: Texts) -> ProjectTre
         code=tuple(path for path in tree.code if not is_for_another(path)),
         notebooks=tuple(path for path in tree.notebooks if not is_for_another(path)),
     )
-
-
-def note_on_others(others: Paths, first: str) -> str:
-    """Return what is said of lists that are for another framework."""
-    names = ", ".join(path.as_posix() for path in others)
-    return f"this image is for {first}; {names}: another image, by envbuild init {others[0]}"
