@@ -284,6 +284,13 @@ def load_part(one):
     return bring_part()
 def bring_part():
     from inspect import getargs_gone
+gone = None
+here = 1
+def draw_page(one):
+    assert gone is not None, "gone must be installed to draw"
+def draw_other(one, gone):
+    assert gone is not None and here is not None
+    assert here is not None
 def load_maybe(one):
     try:
         return bring_part()
@@ -456,6 +463,10 @@ SICK = {
         "parts.load_part(1)",
         r"bring_part\(\) of parts imports: module 'inspect' has no attribute 'getargs_gone'",
     ),
+    "what a package lacks and asserts": (
+        "parts.draw_page(1)",
+        r"draw_page\(\) of parts asserts: gone must be installed to draw",
+    ),
     "what a with statement opens": (
         "with parts.Opened() as one:\n    one.old()",
         "'Opened' object has no attribute 'old'",
@@ -538,6 +549,7 @@ HEALTHY = {
     "what only some calls give a function": (
         "def write(kind):\n    kind.old()\nwrite(parts.Kind(1))\nwrite(parts.Any())"
     ),
+    "what a function asserts of its own names": "parts.draw_other(1, None)",
     "what calls may give a function": (
         "def write(kind):\n    kind.old()\nif len('a'):\n    write(parts.Kind(1))"
     ),
@@ -570,6 +582,17 @@ def test_what_does_not_fit_is_told_without_a_call(name: str, image: Tree, tmp_pa
 @pytest.mark.parametrize("name", HEALTHY)
 def test_what_may_fit_is_not_accused(name: str, image: Tree, tmp_path: Path) -> None:
     assert judge(image, tmp_path, HEALTHY[name]) == {}
+
+
+def test_an_own_part_that_says_what_it_lacks_is_told(tmp_path: Path) -> None:
+    files = {
+        "clouds/__init__.py": "def save(one):\n    from .driver import open_driver\n    return open_driver(one)\n",
+        "clouds/driver.py": "raise RuntimeError('To save pages you need rain')\n",
+    }
+    tree = Tree(tmp_path / "image").install("clouds", "1", files)
+    (tmp_path / "train.py").write_text("import clouds\nclouds.save(1)\n")
+    found = failures(tree.check(make_recipe("clouds"), project=tmp_path))
+    assert "save() of clouds imports: To save pages you need rain" in found["project-imports"]
 
 
 ARRAYS = """\

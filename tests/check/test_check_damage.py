@@ -116,3 +116,38 @@ def test_an_object_that_ends_before_its_segments_cannot_be_read(tmp_path: Path) 
     whole = shared_object(["libc.so.6"])
     tree = Tree(tmp_path / "image").install("clouds", "1.0", {OBJECT: whole[:-9]})
     assert "it is cut off" in failures(tree.check(make_recipe("clouds")))["shared-libraries"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "left"),
+    [
+        ("clouds/long.py", "def one():\n    return [1, 2]\n" * 9, 40),
+        ("clouds/long.py", "VALUE = 123456\n" * 9, 25),
+        ("clouds/words.json", '{"one": 1, "two": 2}\n', 12),
+    ],
+)
+def test_a_text_that_ends_in_the_middle_is_damage(
+    name: str, text: str, left: int, tmp_path: Path
+) -> None:
+    tree = Tree(tmp_path / "image").install("clouds", "1.0", {**FILES, name: text})
+    cut(name, left)(tree)
+    assert say_of(tree) == f"clouds: {name} is {left} bytes, not {len(text)}"
+
+
+def test_an_editable_install_whose_folder_is_gone_is_told(tmp_path: Path) -> None:
+    tree = clouds_tree(tmp_path)
+    tree.write("here.pth", f"# a comment\nimport sys\n{tmp_path}\n")
+    assert "leaks" not in failures(tree.check(make_recipe("clouds")))
+    tree.write("_shop.pth", "/build/shop/src\n")
+    said = failures(tree.check(make_recipe("clouds")))["leaks"]
+    assert said.startswith("_shop.pth names /build/shop/src, which is not in the image: the pack")
+
+
+@pytest.mark.parametrize(
+    ("zone", "known"), [("America/New York", False), ("Europe/Berlin", True), ("EST5EDT", True)]
+)
+def test_a_time_zone_that_nobody_knows_is_told(zone: str, known: bool, tmp_path: Path) -> None:
+    tree = clouds_tree(tmp_path)
+    tree.env["TZ"] = zone
+    said = failures(tree.check(make_recipe("clouds"))).get("leaks", "")
+    assert said == ("" if known else f"TZ names {zone}, which is not in the image")

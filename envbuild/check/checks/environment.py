@@ -84,7 +84,7 @@ def check_leaks(evidence: Evidence) -> Verdict:
         f"LD_PRELOAD names {path}, which is not in the image" for path in found.preload_missing
     ]
     faults += [
-        f"{name} names {path}, which is not in the image: programs find no certificates"
+        f"{name} names {path}, which is not in the image{_what_is_lost(name)}"
         for name, path in found.files_missing.items()
     ]
     folders = [folder for folder in env.get("LD_LIBRARY_PATH", "").split(":") if folder]
@@ -108,7 +108,9 @@ def check_leaks(evidence: Evidence) -> Verdict:
     if faults:
         return failed(
             listing(faults, 3),
-            "take it out of the base's or the recipe's environment",
+            "install its package without -e (uv sync --no-editable)"
+            if any(name.endswith(".pth") for name in found.files_missing)
+            else "take it out of the base's or the recipe's environment",
             faults=faults,
         )
     before = _before_runtime(folders)
@@ -119,6 +121,13 @@ def check_leaks(evidence: Evidence) -> Verdict:
         else ""
     )
     return passed(f"nothing points outside the image{note}", library_path=folders)
+
+
+def _what_is_lost(name: str) -> str:
+    """Say what a name of a file that is gone means for programs."""
+    if name.endswith(".pth"):
+        return ": the package that was installed from there (pip install -e) has no code"
+    return "" if name == "TZ" else ": programs find no certificates"
 
 
 def _before_runtime(folders: list[str]) -> list[str]:

@@ -217,6 +217,30 @@ def any_exists(paths):
     return any(map(os.path.exists, [paths] + paths.split(":")))
 
 
+def lost_paths():
+    """Lines of .pth files that name no folder of the image: an editable install without its own."""
+    found = {}
+    for folder in sys.path:
+        for path in sorted(glob.glob(os.path.join(glob.escape(folder), "*.pth"))):
+            for line in read(path).splitlines():
+                if line.startswith("/") and not os.path.exists(line.strip()):
+                    found[os.path.basename(path)] = line.strip()
+    return found
+
+
+def is_unknown_zone(name):
+    """Tell whether a name of a time zone is in no list; only Pythons from 3.9 on have one."""
+    try:
+        import zoneinfo
+
+        zoneinfo.ZoneInfo(name)
+    except ImportError:
+        return False
+    except Exception:
+        return not os.path.exists(name)
+    return False
+
+
 def describe_interpreter():
     user = site.getusersitepackages()
     variables = {key: value for key, value in sorted(os.environ.items()) if VARIABLES.match(key)}
@@ -225,6 +249,10 @@ def describe_interpreter():
     missing = [entry for entry in pythonpath if entry and not os.path.exists(entry)]
     preload_missing = [entry for entry in preload if "/" in entry and not os.path.exists(entry)]
     files = {name: os.environ[name] for name in CERTIFICATES if os.environ.get(name)}
+    lost = {name: path for name, path in files.items() if not any_exists(path)}
+    lost.update(lost_paths())
+    if "/" in os.environ.get("TZ", "") and is_unknown_zone(os.environ["TZ"].lstrip(":")):
+        lost["TZ"] = os.environ["TZ"]
     return {
         "python": "%d.%d.%d" % sys.version_info[:3],
         "executable": sys.executable,
@@ -238,7 +266,7 @@ def describe_interpreter():
         "environment": variables,
         "missing_folders": missing,
         "preload_missing": preload_missing,
-        "files_missing": {name: path for name, path in files.items() if not any_exists(path)},
+        "files_missing": lost,
     }
 
 

@@ -22,6 +22,7 @@ RELEASES = (
         r"cannot load MPI library",
         'add "openmpi-bin" to [system] packages, or bind the cluster\'s MPI into the image',
     ),
+    (r"\b([a-z][\w-]{1,60}) must be installed\b", 'add "{0}" to [python] dependencies'),
     (r"Cannot find the ecCodes library", 'add "libeccodes0" to [system] packages'),
     (
         r"Descriptors cannot",

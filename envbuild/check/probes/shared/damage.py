@@ -72,9 +72,23 @@ def judge_file(item, path, size):
         return "empty"
     with open(full, "rb") as file:
         is_binary = b"\0" in file.read(4096)
-    if is_binary and not is_reworked(full, seen - size):
+    if is_binary and not is_reworked(full, seen - size) or seen < size and is_cut(full):
         return "%d bytes, not %d" % (seen, size)
     return ""
+
+
+def is_cut(path):
+    """Tell whether a text that was made shorter ends where no program would end it."""
+    text = read(path)
+    try:
+        if path.endswith(".py"):
+            compile(text, path, "exec")
+            return not text.endswith("\n")
+        if text.startswith(("{", "[")):
+            json.loads(text)
+    except (SyntaxError, ValueError):
+        return True
+    return False
 
 
 def is_missed(item, full):

@@ -153,6 +153,8 @@ class SureLines:
     def judge_step(self, step):
         if isinstance(step, (ast.Import, ast.ImportFrom)):
             return self.judge_import(step)
+        if isinstance(step, ast.Assert):
+            return self.judge_assert(step)
         if isinstance(step, ast.Attribute) and isinstance(step.ctx, ast.Load):
             return self.judge_read(step)
         if isinstance(step, ast.Call):
@@ -199,7 +201,9 @@ class SureLines:
         for one in node.names:
             whole = node.module or "" if isinstance(node, ast.ImportFrom) else one.name
             top = whole.split(".")[0]
-            if level or (top not in sys.modules and importlib.util.find_spec(top) is not None):
+            if level and whole:
+                whole = "%s.%s" % (self.scope["__package__"].rsplit(".", level - 1)[0], whole)
+            elif level or (top not in sys.modules and importlib.util.find_spec(top) is not None):
                 continue
             try:
                 __import__(whole)
@@ -207,8 +211,20 @@ class SureLines:
                     take_part(sys.modules[whole], whole, one.name)
             except (ImportError, AttributeError) as error:
                 return self.tell(ImportError, "imports:", error)
+            except RuntimeError as error:
+                # a part of the package itself says what it asks for
+                return self.tell(ImportError, "imports:", error) if level else None
             except Exception:
                 continue
+        return None
+
+    def judge_assert(self, node):
+        """The error of "assert name is not None" where a package has put None for what it lacks."""
+        test, said = node.test, getattr(node.msg, "value", "")
+        name = getattr(getattr(test, "left", None), "id", "")
+        lacks = name not in self.own and self.scope.get(name, name) is None
+        if lacks and ast.dump(test).endswith("ops=[IsNot()], comparators=[Constant(value=None)])"):
+            return self.tell(AssertionError, "asserts:", said or "%s is not None" % name)
         return None
 
     def judge_read(self, node):
