@@ -231,9 +231,7 @@ def lost_paths():
 def is_unknown_zone(name):
     """Tell whether a name of a time zone is in no list; only Pythons from 3.9 on have one."""
     try:
-        import zoneinfo
-
-        zoneinfo.ZoneInfo(name)
+        importlib.import_module("zoneinfo").ZoneInfo(name)
     except ImportError:
         return False
     except Exception:
