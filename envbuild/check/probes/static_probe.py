@@ -221,10 +221,12 @@ def lost_paths():
     """Lines of .pth files that name no folder of the image: an editable install without its own."""
     found = {}
     for folder in sys.path:
-        for path in sorted(glob.glob(os.path.join(glob.escape(folder), "*.pth"))):
+        pattern = os.path.join(glob.escape(folder), "*.pth")
+        for path in sorted(glob.glob(pattern)):
             for line in read(path).splitlines():
-                if line.startswith("/") and not os.path.exists(line.strip()):
-                    found[os.path.basename(path)] = line.strip()
+                place = line.strip()
+                if place.startswith("/") and not os.path.exists(place):
+                    found[os.path.basename(path)] = place
     return found
 
 

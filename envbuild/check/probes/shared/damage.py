@@ -52,9 +52,10 @@ def leave_out_others(records, found):
         if read(os.path.join(item["info"], "INSTALLER")).strip() == "conda":
             found.pop(item["name"], None)
         for name, files in found.items():
-            if name != item["name"]:
-                for path in [row[0] for row in rows or () if row[0] in files]:
-                    del files[path]
+            if name == item["name"]:
+                continue
+            for row in rows or ():
+                files.pop(row[0], None)
 
 
 def judge_file(item, path, size):
@@ -72,9 +73,11 @@ def judge_file(item, path, size):
         return "empty"
     with open(full, "rb") as file:
         is_binary = b"\0" in file.read(4096)
-    if is_binary and not is_reworked(full, seen - size) or seen < size and is_cut(full):
-        return "%d bytes, not %d" % (seen, size)
-    return ""
+    if is_binary:
+        differs = not is_reworked(full, seen - size)
+    else:
+        differs = seen < size and is_cut(full)
+    return "%d bytes, not %d" % (seen, size) if differs else ""
 
 
 def is_cut(path):
@@ -99,9 +102,11 @@ def is_missed(item, full):
     if name in DESCRIPTIONS or name.endswith(".py"):
         return True
     if "quoted" not in item:
-        sources = [path for path in item["paths"] if path.endswith(".py")]
-        texts = [read(os.path.join(item["folder"], path)) for path in sources]
-        item["quoted"] = set().union(*map(QUOTED.findall, texts))
+        item["quoted"] = set()
+        for path in item["paths"]:
+            if path.endswith(".py"):
+                text = read(item["folder"] + "/" + path)
+                item["quoted"].update(QUOTED.findall(text))
     return name in item["quoted"]
 
 
@@ -117,5 +122,9 @@ def is_reworked(path, more):
         size, count = struct.unpack_from("<HH", head, 58)
         file.seek(start)
         table = file.read(size * count)
-    kinds = [struct.unpack_from("<I", table, at + 4)[0] for at in range(0, len(table), size or 1)]
-    return len(kinds) == count and SHT_SYMTAB not in kinds
+    kinds = []
+    for at in range(0, len(table), size or 1):
+        (kind,) = struct.unpack_from("<I", table, at + 4)
+        kinds.append(kind)
+    whole = len(kinds) == count
+    return whole and SHT_SYMTAB not in kinds

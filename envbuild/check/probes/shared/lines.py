@@ -202,7 +202,9 @@ class SureLines:
             whole = node.module or "" if isinstance(node, ast.ImportFrom) else one.name
             top = whole.split(".")[0]
             if level and whole:
-                whole = "%s.%s" % (self.scope["__package__"].rsplit(".", level - 1)[0], whole)
+                package = self.scope["__package__"]
+                above = package.rsplit(".", level - 1)[0]
+                whole = "%s.%s" % (above, whole)
             elif level or (top not in sys.modules and importlib.util.find_spec(top) is not None):
                 continue
             try:
@@ -220,12 +222,16 @@ class SureLines:
 
     def judge_assert(self, node):
         """The error of "assert name is not None" where a package has put None for what it lacks."""
-        test, said = node.test, getattr(node.msg, "value", "")
-        name = getattr(getattr(test, "left", None), "id", "")
-        lacks = name not in self.own and self.scope.get(name, name) is None
-        if lacks and ast.dump(test).endswith("ops=[IsNot()], comparators=[Constant(value=None)])"):
-            return self.tell(AssertionError, "asserts:", said or "%s is not None" % name)
-        return None
+        test = node.test
+        left = getattr(test, "left", None)
+        name = getattr(left, "id", "")
+        if name in self.own or self.scope.get(name, name) is not None:
+            return None
+        written = ast.dump(test)
+        if not written.endswith("ops=[IsNot()], comparators=[Constant(value=None)])"):
+            return None
+        said = getattr(node.msg, "value", "")
+        return self.tell(AssertionError, "asserts:", said or name)
 
     def judge_read(self, node):
         """The error of a name that is read of a module, or of an object that is made there."""
