@@ -6,8 +6,8 @@ Without names: every package of scripts/gpu-packages.toml.  Of each package the 
 versions is read, by ranges of the wheel where it is large, and compared with releases of what it needs: is the module
 still there that it imports, the name that it looks up, the symbol that it links; which CUDA and cuDNN does it open;
 which releases of torch do names of its files carry.  What metadata declares already is left out.  Prints rules in the
-form of envbuild/data/companions.toml, each with its source, and as comments what could not be decided.  Nothing of a
-package is run.  What was read is kept in the store, so that a second run is quick.
+form of envbuild/data/companions.toml, each with its source, and as comments what could not be decided and which
+packages have none.  Nothing of a package is run.  What was read is kept in the store, so that a second run is quick.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ SIMPLE: Mapping[str, Callable[[str, str], bool]] = {
 """Kinds of needs that a version alone meets."""
 EVERY_RELEASE = ("jax", "jaxlib")
 """Targets of which each release takes names away, not only minor versions."""
-MOST_OTHERS = 20
-"""Minor versions of a target that are compared with, from the newest back."""
+MOST_OTHERS = 50
+"""Minor versions of a target that are compared with, from the newest back; transformers 5 has 25."""
 WORKERS = 8
 
 
@@ -165,7 +165,7 @@ class Finder:
             return f"# {package}: not read: {type(error).__name__} {error}\n"
         if not releases:
             return f"# {package}: no release for Linux on x86_64\n"
-        return "".join(rules)
+        return "".join(rules) or f"# {package}: {releases[0]} to {releases[-1]} read, no rule\n"
 
     def needs(self, package: str, release: Version) -> list[Need]:
         """Return what a release needs, from the store where it was read before."""
