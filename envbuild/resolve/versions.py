@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import date
 
 from packaging.specifiers import SpecifierSet
 from packaging.utils import (
@@ -14,6 +15,9 @@ from packaging.utils import (
 from packaging.version import Version
 
 from envbuild.resolve.pylock import Chosen
+
+WORTH_DAYS = 365
+"""How much newer an answer's packages have to be for what is asked for to become older."""
 
 
 def release_of(file: str) -> tuple[str, Version] | None:
@@ -34,6 +38,16 @@ def is_older(answer: Mapping[str, Chosen], name: str, version: str) -> bool:
 def preview_names(answer: Mapping[str, Chosen]) -> set[str]:
     """Return the names of what an answer brings that is no final release."""
     return {name for name, one in answer.items() if not one.from_base and is_preview(one.version)}
+
+
+def is_worth(before: Mapping[str, Chosen], after: Mapping[str, Chosen]) -> bool:
+    """Whether the packages of both answers are newer in the second, by far and all together."""
+    gained = 0
+    for name in before.keys() & after.keys():
+        old, new = before[name].uploaded, after[name].uploaded
+        if old and new:
+            gained += (date.fromisoformat(new) - date.fromisoformat(old)).days
+    return gained > WORTH_DAYS
 
 
 def is_within(version: str, specifier: str) -> bool:

@@ -176,6 +176,30 @@ def test_newer_dependency_is_no_reason_for_a_preview_or_an_older_request(
     assert versions(resolve(base(), "maker"))["config"] == "2.3.0"
 
 
+@pytest.mark.parametrize(
+    ("day", "taken"),
+    [
+        ("2024-12-01", {"numpy": "2.1", "whisper": "2.0"}),  # two years for a month
+        ("2023-03-01", {"numpy": "2.2", "whisper": "1.0"}),  # two months for a month
+    ],
+)
+def test_what_is_asked_for_is_not_years_old_to_keep_the_newest_of_another(
+    index: SyntheticIndex, resolve: Resolve, day: str, taken: dict[str, str]
+) -> None:
+    index.wheel("numpy", "2.1", day="2024-11-01")
+    index.wheel("numpy", "2.2", day="2024-12-01")
+    index.wheel("whisper", "1.0", day="2023-01-01")
+    index.wheel("whisper", "2.0", requires=("numpy<2.2",), day=day)
+    index.wheel("rich", "1.0", "2.0")
+    answer = resolve(base("torch==2.5.1"), "numpy", "whisper", "rich")
+    assert versions(answer) == {**taken, "rich": "2.0"}
+    # of an old lock nothing is traded
+    held = resolve(
+        base("torch==2.5.1"), "numpy", "whisper", keep=(("numpy", "2.2"), ("whisper", "1.0"))
+    )
+    assert versions(held) == {"numpy": "2.2", "whisper": "1.0"}
+
+
 def test_preview_that_is_turned_down_leaves_no_trace(
     index: SyntheticIndex, resolve: Resolve
 ) -> None:

@@ -27,14 +27,13 @@ from envbuild.resolve.pylock import Chosen, new_versions
 from envbuild.resolve.uv.answer_checks.ancient_releases import without_ancient
 from envbuild.resolve.uv.query import Question
 from envbuild.resolve.uv.session import Session
-from envbuild.resolve.versions import is_older, preview_names
+from envbuild.resolve.versions import is_older, is_worth, preview_names
 
 BUILD_TOOLS = ("setuptools", "wheel")
 EXPLAIN_SECONDS = 10.0
 """How long to look for the reasons why direct requirements are held back, all of them together."""
 CLIMB_SECONDS = 20.0
-"""How long to look for newer releases of direct requirements that are behind, all of them
-together."""
+"""How long to look for newer releases of direct requirements that are behind, all together."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,6 +67,7 @@ class Passes:
         self.task = task
         self.stubs = task.problem.stubs
         self.as_of = task.problem.as_of
+        self.keep = dict(task.keep)
         self.notes: list[str] = []
         self.uv_warnings: Texts = ()
         self.newest: dict[str, str] = {}
@@ -131,11 +131,8 @@ class Passes:
             if self._excluding_row(name, version) is not None
         }
         coupled |= set(self.task.binary) & set(self.newest)
-        return (
-            {**self.newest, **self._look_up(coupled, self.task.constraints)}
-            if coupled
-            else self.newest
-        )
+        found = self._look_up(coupled, self.task.constraints) if coupled else {}
+        return {**self.newest, **found}
 
     def _look_up(self, names: Collection[str], constraints: Texts = ()) -> dict[str, str]:
         directs = tuple(d.text for d in self.task.problem.directs if d.name in names)
@@ -190,33 +187,24 @@ class Passes:
         return name, f"{name}<={limit}"
 
     def _run_passes(self) -> dict[str, Chosen]:
-        keep = dict(self.task.keep)
-        wanted = {name: version for name, version in self.best.items() if name not in keep}
+        wanted = {name: version for name, version in self.best.items() if name not in self.keep}
         try:
-            return self._over_base(wanted, keep)
+            return self._over_base(wanted)
         except ConflictError:
             if not wanted:
                 raise
         # without a preference for the base uv may reach newer direct requirements
         first = self._newer_answer(
-            self._ask_seeded(seed=keep),
-            lambda: self._ask_seeded(seed={**self._base_versions(), **keep}),
+            self._ask_seeded(seed=self.keep),
+            lambda: self._ask_seeded(seed={**self._base_versions(), **self.keep}),
         )
-        names = [
-            d.name
-            for d in self.task.problem.directs
-            if d.name not in self.stubs.by_name and d.name in first
-        ]
-        moved = [
-            name
-            for name, chosen in first.items()
-            if name in self.stubs.by_name and not chosen.from_base
-        ]
-        # what has moved without need goes back:
-        # the same direct requirements, and the base preferred
-        if moved:
-            first = self._over_base({name: first[name].version for name in names}, keep)
-        return self._climb_directs(first, {name: first[name].version for name in names}, keep)
+        stubs, directs = self.stubs.by_name, (d.name for d in self.task.problem.directs)
+        names = tuple(name for name in directs if name in first and name not in stubs)
+        # what has moved without need goes back: the same direct requirements, and the base preferred
+        if any(name in stubs and not chosen.from_base for name, chosen in first.items()):
+            first = self._over_base({name: first[name].version for name in names})
+        end = time.monotonic() + CLIMB_SECONDS
+        return self._trade_directs(self._climb_directs(first, names, end), names, end)
 
     def _newer_answer(
         self, one: dict[str, Chosen], ask_other: Callable[[], dict[str, Chosen]]
@@ -234,28 +222,54 @@ class Passes:
         return one
 
     def _climb_directs(
-        self, answer: dict[str, Chosen], held: dict[str, str], keep: Mapping[str, str]
+        self, answer: dict[str, Chosen], names: Texts, end: float
     ) -> dict[str, Chosen]:
-        """Try newer releases of direct requirements that cost the others nothing."""
-        end = time.monotonic() + CLIMB_SECONDS
+        """Try newer releases of direct requirements that cost the others nothing, until ``end``."""
         for name in self._behind_names(answer):
-            left = end - time.monotonic()
-            if name in keep or name not in held or left <= 0:
+            held = {one: answer[one].version for one in names if one in answer}
+            if name in self.keep or name not in held:
                 continue
-            others = {other: version for other, version in held.items() if other != name}
-            above = f"{name}>{Version(held[name]).public}{self._newest_bound(name)}"
+            above = f"{name}>{Version(held.pop(name)).public}{self._newest_bound(name)}"
             before = self._last
-            try:
-                found = self._over_base(others, keep, above=(above,), seconds=left)
-            except (ConflictError, HostError):
-                continue
+            found = self._try_bound(above, held, end)
             # a bound that names a preview admits previews (PEP 440)
-            if not preview_names(found) <= preview_names(answer):
+            if found is None or not preview_names(found) <= preview_names(answer):
                 self._last = before
                 continue
             answer = found
-            held = {other: answer[other].version for other in held if other in answer}
         return answer
+
+    def _trade_directs(
+        self, answer: dict[str, Chosen], names: Texts, end: float
+    ) -> dict[str, Chosen]:
+        """Take the newest of a direct requirement where others lose far less than it gains.
+
+        Last month's numpy is not worth a release of years ago of what does not go with it yet.
+        """
+        for name in self._behind_names(answer):
+            if name in self.keep:
+                continue
+            before = self._last
+            other = self._try_bound(f"{name}>={self.best[name]}", {}, end)
+            if other is not None:
+                other = self._climb_directs(other, names, end)
+                if is_worth(answer, other) and preview_names(other) <= preview_names(answer):
+                    answer = other
+                    continue
+            self._last = before
+        return answer
+
+    def _try_bound(
+        self, bound: str, others: Mapping[str, str], end: float
+    ) -> dict[str, Chosen] | None:
+        """Return an answer within one more bound, with others no older than these."""
+        left = end - time.monotonic()
+        if left <= 0:
+            return None
+        try:
+            return self._over_base(others, above=(bound,), seconds=left)
+        except (ConflictError, HostError):
+            return None
 
     def _behind_names(self, answer: Mapping[str, Chosen]) -> list[str]:
         return [name for name, version in self.best.items() if is_older(answer, name, version)]
@@ -266,7 +280,6 @@ class Passes:
     def _over_base(
         self,
         direct: Mapping[str, str],
-        keep: Mapping[str, str],
         *,
         above: Texts = (),
         seconds: float | None = None,
@@ -277,7 +290,7 @@ class Passes:
             for name, version in direct.items()
         )
         return self._ask_seeded(
-            seed={**self._base_versions(), **direct, **keep},
+            seed={**self._base_versions(), **direct, **self.keep},
             floors=(*floors, *above),
             seconds=seconds,
         )
@@ -306,8 +319,7 @@ class Passes:
         return answer
 
     def _broken_requirements(self, answer: Mapping[str, Chosen]) -> Pairs:
-        new = new_versions(answer)
-        return broken_requirements(self.session.facts, self.stubs, new)
+        return broken_requirements(self.session.facts, self.stubs, new_versions(answer))
 
     def _ask_seeded(
         self, *, seed: Mapping[str, str], floors: Texts = (), seconds: float | None = None
