@@ -123,7 +123,10 @@ def _is_for_gpu(name: str) -> bool:
 
 
 def alias_bounds(
-    directs: Iterable[Direct], aliases: Mapping[str, str], *, but: Collection[str]
+    directs: Iterable[Direct],
+    aliases: Mapping[str, str],
+    *,
+    but: Collection[str],
 ) -> tuple[Coupling, ...]:
     """Return what the user asks of ``aliases`` as bounds on what stands for them, ``but`` for some.
 
