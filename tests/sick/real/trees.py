@@ -90,9 +90,8 @@ def folder_of(recipe: Recipe, interpreter: Path) -> Path:
         str(interpreter),
     )
     changes = [sorted(recipe.cut.items()), sorted(recipe.edit.items()), recipe.strip]
-    if any(changes):
-        steps = (*steps, repr(changes))
-    return CACHE / "trees" / hashlib.sha256(repr(steps).encode()).hexdigest()[:16]
+    written = repr(steps) + (repr(changes) if any(changes) else "")
+    return CACHE / "trees" / hashlib.sha256(written.encode()).hexdigest()[:16]
 
 
 @contextmanager
