@@ -151,3 +151,15 @@ def test_a_time_zone_that_nobody_knows_is_told(zone: str, known: bool, tmp_path:
     tree.env["TZ"] = zone
     said = failures(tree.check(make_recipe("clouds"))).get("leaks", "")
     assert said == ("" if known else f"TZ names {zone}, which is not in the image")
+
+
+def test_a_framework_may_go_without_headers_where_not_every_file_is_asked_for(
+    tmp_path: Path,
+) -> None:
+    files = {"torch/__init__.py": "", "torch/version.py": "cuda = None\n", "torch/include/a.h": "1"}
+    tree = Tree(tmp_path / "image").install("torch", "2.5.1", files)
+    (tree.site / "torch/include/a.h").unlink()
+    recipe = make_recipe("torch")
+    assert "base-files" not in failures(tree.check(recipe))
+    said = failures(tree.check(recipe, level="full"))["base-files"]
+    assert "torch/include/a.h" in said
