@@ -23,6 +23,7 @@ RELEASES = (
         'add "openmpi-bin" to [system] packages, or bind the cluster\'s MPI into the image',
     ),
     (r"\b([a-z][\w-]{1,60}) must be installed\b", 'add "{0}" to [python] dependencies'),
+    (r"\b[Ii]nstall ([a-z][\w-]{1,60}) to access\b", 'add "{0}" to [python] dependencies'),
     (r"Cannot find the ecCodes library", 'add "libeccodes0" to [system] packages'),
     (
         r"Descriptors cannot",
