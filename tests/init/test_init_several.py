@@ -306,3 +306,13 @@ def test_a_dump_that_lost_the_paths_of_condas_builds(tmp_path: Path) -> None:
         "train.py": "import torch, numpy\n",
     }
     assert dependencies(write(tmp_path, files)) == ["numpy"]
+
+
+@pytest.mark.parametrize("other", ["ipu", "tpu", "npu", "hpu", "xpu", "cpu"])
+def test_a_list_for_another_kind_of_card_is_left(tmp_path: Path, other: str) -> None:
+    files = {
+        "lists/requirements_gpu.txt": "tensorflow==2.15.0\nnumpy\n",
+        f"lists/requirements_{other}.txt": "gc-tensorflow==2.1.0\nnumpy\n",
+        "scripts/train.py": "import tensorflow\n",
+    }
+    assert dependencies(write(tmp_path, files)) == ["numpy"]

@@ -80,7 +80,8 @@ def _plain_lists(lists: list[Path]) -> list[Path]:
 def _is_variant(path: Path) -> bool:
     return bool(
         re.search(
-            r"cpu|mac|osx|win|arm|rocm|amd|tpu|colab|optional|extra|full|dev|test|lock|frozen",
+            r"cpu|mac|osx|win|arm|rocm|amd|[tinhx]pu|colab"
+            r"|optional|extra|full|dev|test|lock|frozen",
             path.name.lower(),
         )
     )
