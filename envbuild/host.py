@@ -230,11 +230,15 @@ def _file_system(place: Path, mounts: str) -> tuple[str, str, str, str]:
         device, written, kind, options = (*line.split(), "", "", "", "")[:4]
         if not kind:
             continue
-        # the kernel writes blank, tab, newline and backslash as octal
-        point = Path(OCTAL.sub(lambda code: chr(int(code[1], 8)), written))
+        point = Path(unescape_mount(written))
         if place.is_relative_to(point) and len(point.parts) >= depth:
             found, depth = (device, str(point), kind, options), len(point.parts)
     return found
+
+
+def unescape_mount(text: str) -> str:
+    """Return a field of a table of mounts: blank, tab, newline and backslash are octal there."""
+    return OCTAL.sub(lambda code: chr(int(code[1], 8)), text)
 
 
 def _missing_capabilities(root: Path) -> frozenset[int]:

@@ -26,6 +26,8 @@ ChannelName = Annotated[
     ),
 ]
 
+NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+"""The name of a recipe (docs/recipe.md), and of jobs, layers and entries that are called like one."""
 Texts = tuple[str, ...]
 """Texts in their order, such as names or the words of a command."""
 Paths = tuple[Path, ...]

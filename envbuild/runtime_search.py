@@ -15,8 +15,7 @@ from envbuild.names import Numbers, Texts, Variables
 from envbuild.run import Command, Runner
 from envbuild.runtime import Runtime, handed_on
 from envbuild.settings import Settings
-from envbuild.store.units import join_numbers
-from envbuild.tools import find_runtime_program
+from envbuild.tools import find_runtime_program, too_old_error
 
 MINIMUM = {"apptainer": (1, 1), "singularity": (3, 10)}
 """Oldest versions that take a variable's value as it is; earlier ones evaluate it (--no-eval)."""
@@ -46,12 +45,8 @@ def find_runtime(settings: Settings, runner: Runner, host: Host | None = None) -
         answer.stdout, where=str(program), failed=answer.code != 0, stderr=answer.stderr
     )
     if version < MINIMUM[name]:
-        least = join_numbers(MINIMUM[name])
-        raise HostError(
-            f"{name} {'.'.join(map(str, version))} is too old: {least} or newer is needed",
-            where=program,
-            hint="look for a newer one (module avail apptainer), or name it: ENVBUILD_RUNTIME=/path/to/apptainer",
-        )
+        hint = "look for a newer one (module avail apptainer), or name it: ENVBUILD_RUNTIME=/path/to/apptainer"
+        raise too_old_error(name, version, MINIMUM[name], program, hint)
     facts = host or read_host()
     return Runtime(
         program=program,

@@ -6,6 +6,7 @@ Write the few forms that envbuild's own files use.
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -258,36 +259,12 @@ def _inside(info: Any) -> Any:
             return info
 
 
-ESCAPES = {
-    "\b": "\\b",
-    "\t": "\\t",
-    "\n": "\\n",
-    "\f": "\\f",
-    "\r": "\\r",
-    '"': '\\"',
-    "\\": "\\\\",
-}
+def write_value(value: str | int | bool | list[str] | Texts) -> str:
+    """Write a string, number, flag or list of strings on one line."""
+    # TOML's strings are JSON's, but for this one character
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def quote(text: str) -> str:
     """Write a TOML basic string."""
-    out = []
-    for char in text:
-        if char in ESCAPES:
-            out.append(ESCAPES[char])
-        elif ord(char) < 0x20 or ord(char) == 0x7F:
-            out.append(f"\\u{ord(char):04x}")
-        else:
-            out.append(char)
-    return f'"{"".join(out)}"'
-
-
-def write_value(value: str | int | bool | list[str] | Texts) -> str:
-    """Write a string, number, flag or list of strings on one line."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, str):
-        return quote(value)
-    return f"[{', '.join(quote(item) for item in value)}]"
+    return write_value(text)

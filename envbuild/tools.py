@@ -51,9 +51,7 @@ KINDS = {
     "mmdebstrap": Kind(package="mmdebstrap", minimum=(1, 0)),
     "apt-get": Kind(package="apt", minimum=(2, 0)),
     "newuidmap": Kind(package="uidmap", arguments=()),
-    "newgidmap": Kind(package="uidmap", arguments=()),
     "fuse-overlayfs": Kind(package="fuse-overlayfs"),
-    "unshare": Kind(package="util-linux", minimum=(2, 30)),
     "uv": Kind(package="", minimum=(0, 13, 8)),
 }
 
@@ -84,13 +82,17 @@ def find_tool(name: str, settings: Settings, runner: Runner) -> Tool:
         raise HostError(f"{name} was not found on PATH", hint=install_hint(name, settings))
     version = _version(path, kind, settings, runner)
     if version < kind.minimum:
-        least = join_numbers(kind.minimum)
-        raise HostError(
-            f"{name} {'.'.join(map(str, version))} is too old: {least} or newer is needed",
-            where=path,
-            hint=install_hint(name, settings),
-        )
+        raise too_old_error(name, version, kind.minimum, path, install_hint(name, settings))
     return Tool(name=name, path=path, version=version)
+
+
+def too_old_error(
+    name: str, version: Numbers, minimum: Numbers, path: Path, hint: str
+) -> HostError:
+    """Return the error about a program that is older than ``minimum``."""
+    found, least = join_numbers(version), join_numbers(minimum)
+    what = f"{name} {found} is too old: {least} or newer is needed"
+    return HostError(what, where=path, hint=hint)
 
 
 def install_hint(name: str, settings: Settings) -> str:

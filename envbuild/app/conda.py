@@ -10,7 +10,6 @@ from envbuild.conda.model import GivenArchive, GpuTarget
 from envbuild.context import Context
 from envbuild.data.lookup import numbers
 from envbuild.errors import UsageError
-from envbuild.job.sites.site import Site
 from envbuild.names import BY_PLATFORM
 from envbuild.project.conda.locked_lists import read_conda_list
 from envbuild.recipe.model import Recipe, Source
@@ -28,7 +27,7 @@ def read_target(recipe: Recipe, site: str | None, context: Context) -> GpuTarget
         found = find_site(text, context)
         if found.host.driver:
             drivers.append(found.host.driver)
-        cards |= _cards_of(found, text.partition(":")[2] or None)
+        cards |= {row.capability for row in found.cards(text.partition(":")[2] or None)}
     oldest = min(drivers, key=numbers) if drivers else None
     return GpuTarget(driver=oldest, capabilities=tuple(sorted(cards)))
 
@@ -43,8 +42,3 @@ def read_given(source: Source, path: Path) -> tuple[GivenArchive, ...]:
             "the recipe has no [conda] dependencies", where="--from", hint=f"envbuild init {path}"
         )
     return read_conda_list(path, BY_PLATFORM[source.recipe.base.platform].conda).archives
-
-
-def _cards_of(site: Site, partition: str | None) -> set[int]:
-    rows = [row for row in site.gpu if partition is None or row.partition in (None, partition)]
-    return {row.capability for row in rows}

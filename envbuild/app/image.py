@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import unicodedata
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -46,6 +48,11 @@ class FoundImage:
     source: Source | None
     layer: Path | None = None
     mounted: MountedLayer | None = None
+
+    @property
+    def name(self) -> str:
+        """The name for what is made of the image: the recipe's, or that of the file."""
+        return self.source.recipe.name if self.source else name_of_file(self.path)
 
     @property
     def run(self) -> RunSection:
@@ -168,6 +175,12 @@ def _named_recipe(name: str | None, context: Context) -> Source | None:
     if name is None or name in recipe_files(settings):
         return find_recipe(name, settings)
     return None if (settings.cwd / f"{name}.sif").exists() else find_recipe(name, settings)
+
+
+def name_of_file(path: Path) -> str:
+    """Return a name for an image file: what its own name has of plain letters."""
+    plain = unicodedata.normalize("NFKD", path.stem).encode("ascii", "ignore").decode()
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", plain).strip("-._")[:64] or "job"
 
 
 def is_image_path(name: str) -> bool:

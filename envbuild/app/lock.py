@@ -107,7 +107,7 @@ def write_first_lock(source: Source, context: Context, proof_seconds: float | No
 
 def resolve_first_lock(source: Source, context: Context) -> Lock:
     """Return the lock that a first make would write."""
-    lock = resolve_lock(source, LockOptions(target=lock_target(source, context)), context)
+    _, lock = update_lock(source, LockRequest(), context)
     for line in describe_lock(None, lock, None):
         context.report.say(line)
     return lock

@@ -320,10 +320,8 @@ def _make_sandbox(spec: BuildSpec, context: Context) -> bool:
 def note_proof(source: Source, lock: Lock, report: Report | None, context: Context) -> Lock:
     """Write into a lock of the user's own that its dependencies import, once a check has imported them."""
     findings = report.findings if report is not None else ()
-    imported = [one for one in findings if one.check == "direct-imports"]
-    if not any(one.outcome == "passed" for one in imported):
-        return lock
-    if lock.proof != "not run" or source.shipped:
+    imports = [one.outcome for one in findings if one.check == "direct-imports"]
+    if "passed" not in imports or lock.proof != "not run" or source.shipped:
         return lock
     proved = structs.replace(lock, proof="imported")
     write_own_lock(source, proved, context)

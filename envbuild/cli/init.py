@@ -19,6 +19,7 @@ from envbuild.cli.output import json_option, print_json, print_text
 from envbuild.cli.terminal import short_path
 from envbuild.context import Context
 from envbuild.errors import UsageError
+from envbuild.names import NAME
 from envbuild.project.conda.locked_lists import is_conda_list
 from envbuild.project.conda.recipe import draft_conda_recipe, find_conda_file, find_conda_only
 from envbuild.project.draft.draft import draft_recipe, without_proposals
@@ -176,7 +177,7 @@ def _is_terminal() -> bool:
 
 
 def _check_name(name: str | None) -> None:
-    if name is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
+    if name is not None and not re.fullmatch(NAME, name):
         raise UsageError(
             f"--name {name!r}: letters, digits, dot, underscore and hyphen; at most 64 characters"
         )

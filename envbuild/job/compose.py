@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,14 +20,12 @@ from envbuild.job.schedulers.protocol import check_owned
 from envbuild.job.sites.site import Site, refuse
 from envbuild.job.track.records import find_record, plain_id, receipt_files
 from envbuild.limits import TABLE, read_whole
-from envbuild.names import Paths, Texts, Variables
+from envbuild.names import NAME, Paths, Texts, Variables
 from envbuild.resolve.sources.git import git_environment
 from envbuild.run import Command, Result
 from envbuild.runtime import Bind
 from envbuild.settings import Settings
 
-NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
-"""Recipes are named so too (docs/recipe.md); it is in a directive, a file name and the script."""
 STATUS = (
     "status", "--porcelain=v2", "--branch", "--untracked-files=no",
     "--ignore-submodules=dirty",  # git would look into them by settings of their own
@@ -103,12 +100,6 @@ def check_name(name: str) -> None:
             where="--name",
             hint="letters, digits, dot, underscore and hyphen, at most 64, a letter or digit first",
         )
-
-
-def name_of_file(path: Path) -> str:
-    """Return a name of a job for an image file: what its name has of plain letters."""
-    plain = unicodedata.normalize("NFKD", path.stem).encode("ascii", "ignore").decode()
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", plain).strip("-._")[:64] or "job"
 
 
 def _usual_account(features: Features, settings: Settings) -> str | None:

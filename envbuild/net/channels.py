@@ -25,13 +25,8 @@ VENDOR_HINT = (
 )
 
 
-def channel_url(settings: Settings, name: str) -> str:
-    """Return the first address of a channel, without a slash at its end (see channel_urls)."""
-    return channel_urls(settings, name)[0]
-
-
 def channel_urls(settings: Settings, name: str) -> Texts:
-    """Return the addresses of a channel by its name, best first.
+    """Return the addresses of a channel by its name, best first, without a slash at their ends.
 
     They come from [channels] of the settings, then from custom_channels and channel_alias of the
     user's .condarc, then from conda's own default.  Raises UsageError for a channel that the

@@ -8,13 +8,13 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, structs
 
-from envbuild.names import ChannelName, Platform, Texts
+from envbuild.names import NAME, ChannelName, Platform, Texts
 from envbuild.toml import TomlTable
 
 Name = Annotated[
     str,
     Meta(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z",
+        pattern=rf"^{NAME}\Z",
         description="Letters, digits, dot, underscore and hyphen; at most 64 characters.",
     ),
 ]

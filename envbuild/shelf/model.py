@@ -12,6 +12,7 @@ from envbuild.check.model import Level, Outcome
 from envbuild.errors import IntegrityError, UsageError
 from envbuild.limits import UNREADABLE
 from envbuild.lock.model import Digest
+from envbuild.names import NAME
 from envbuild.recipe.model import Name, OneLine
 from envbuild.toml import TomlTable
 
@@ -25,7 +26,7 @@ Moment = Annotated[
         pattern=r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})\Z", max_length=40
     ),
 ]
-SLOT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,63})\.(\d{6})")
+SLOT = re.compile(rf"({NAME})\.(\d{{6}})")
 """A file of ``names/``: the name and the number of one entry of its history."""
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.errors import UsageError
-from envbuild.host import read_host
+from envbuild.host import read_host, unescape_mount
 from envbuild.limits import PATH, read_whole
 from envbuild.store.atomic import size_of
 from envbuild.store.layout import (
@@ -178,12 +178,8 @@ def mounted_below(path: Path, table: Path = Path("/proc/self/mountinfo")) -> boo
     except OSError:
         return False
     top = path.resolve()
-    # proc_pid_mountinfo(5): the fifth field, with blanks,
-    # tabs, newlines and backslashes as octal escapes
-    points = (
-        re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), line.split(" ")[4])
-        for line in lines
-    )
+    # proc_pid_mountinfo(5): the fifth field
+    points = (unescape_mount(line.split(" ")[4]) for line in lines)
     return any(Path(point).is_relative_to(top) for point in points)
 
 

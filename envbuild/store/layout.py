@@ -35,7 +35,7 @@ OUTSIDE = "envbuild-build-"
 
 def final_path(path: Path) -> Path:
     """Return the name that a file which is being written will have; any other path as it is."""
-    found = re.fullmatch(rf"\.(.+)\.\d+{re.escape(LEFT)}", path.name)
+    found = re.fullmatch(rf"\.(.+)\.[0-9a-f]{{12}}{re.escape(LEFT)}", path.name)
     return path.with_name(found[1]) if found else path
 
 

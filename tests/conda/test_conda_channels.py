@@ -16,7 +16,7 @@ from envbuild.conda.solve import open_solver
 from envbuild.context import open_context
 from envbuild.errors import IntegrityError, NetworkError, NoSolutionError, UsageError
 from envbuild.lock.decide.conda import locked_packages
-from envbuild.net.channels import channel_headers, channel_url
+from envbuild.net.channels import channel_headers, channel_urls
 from envbuild.net.fetch import Artifact, fetch_artifacts
 from envbuild.progress import Silent
 from envbuild.recipe.conda import check_conda
@@ -30,12 +30,12 @@ RECORDED = Path(__file__).parents[1] / "recorded/conda"
 
 def test_a_name_becomes_an_address_by_the_settings(tmp_path: Path) -> None:
     settings = user_of(tmp_path, forge="http://mirror.invalid/forge/")
-    assert channel_url(settings, "forge") == "http://mirror.invalid/forge"
+    assert channel_urls(settings, "forge")[0] == "http://mirror.invalid/forge"
     (settings.home / ".condarc").write_text(
         "channel_alias: https://alias.invalid/\ncustom_channels: {lab: https://lab.invalid}\n"
     )
-    assert channel_url(settings, "other") == "https://alias.invalid/other"
-    assert channel_url(settings, "lab") == "https://lab.invalid/lab"
+    assert channel_urls(settings, "other")[0] == "https://alias.invalid/other"
+    assert channel_urls(settings, "lab")[0] == "https://lab.invalid/lab"
 
 
 VENDOR = ("defaults", "anaconda", "main", "r", "pkgs/main")
@@ -44,9 +44,9 @@ VENDOR = ("defaults", "anaconda", "main", "r", "pkgs/main")
 @pytest.mark.parametrize("name", VENDOR)
 def test_the_vendor_s_channels_are_refused_by_name(name: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="one of Anaconda Inc"):
-        channel_url(user_of(tmp_path), name)
+        channel_urls(user_of(tmp_path), name)
     allowed = user_of(tmp_path, "[conda]\nvendor = true\n")
-    assert channel_url(allowed, name).endswith(name)
+    assert channel_urls(allowed, name)[0].endswith(name)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_the_vendor_s_channels_are_refused_by_name(name: str, tmp_path: Path) ->
 )
 def test_the_vendor_s_channels_are_refused_by_host_and_path(url: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="leads to one of Anaconda Inc"):
-        channel_url(user_of(tmp_path, mine=url), "mine")
+        channel_urls(user_of(tmp_path, mine=url), "mine")
 
 
 def test_a_record_that_another_host_delivers_is_refused(tmp_path: Path) -> None:
@@ -69,9 +69,9 @@ def test_a_record_that_another_host_delivers_is_refused(tmp_path: Path) -> None:
 
 def test_only_allowed_channels_are_asked(tmp_path: Path) -> None:
     settings = user_of(tmp_path, '[conda]\nallow = ["forge"]\n', forge="http://x.invalid/forge")
-    assert channel_url(settings, "forge")
+    assert channel_urls(settings, "forge")
     with pytest.raises(UsageError, match="the channel forgee is not allowed here; did you mean"):
-        channel_url(settings, "forgee")
+        channel_urls(settings, "forgee")
 
 
 def test_a_password_goes_to_its_own_host_alone(tmp_path: Path) -> None:

@@ -13,9 +13,10 @@ import msgspec
 import pytest
 
 import envbuild.job
+from envbuild.app.image import name_of_file
 from envbuild.context import Context, open_context
 from envbuild.errors import EnvbuildError, HostError, ToolFailedError, UsageError
-from envbuild.job.compose import check_name, name_of_file
+from envbuild.job.compose import check_name
 from envbuild.job.model import Job, Record
 from envbuild.job.preflight import check_client, check_predecessors
 from envbuild.job.schedulers import SCHEDULERS, scheduler_of

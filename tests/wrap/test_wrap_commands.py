@@ -51,10 +51,3 @@ def test_a_module_is_written_again_and_a_default_of_others_stays(tmp_path: Path)
     (tmp_path / "1.lua").write_text("-- somebody else's\n")
     with pytest.raises(UsageError, match="envbuild did not make it"):
         _check_own(default)
-
-
-def test_a_default_of_an_earlier_envbuild_is_written_again(tmp_path: Path) -> None:
-    default = tmp_path / ".version"
-    default.write_text('#%Module1.0\nset ModulesVersion "1"\n')
-    (tmp_path / "1.lua").write_text("-- written by envbuild\n")
-    _check_own(default)

@@ -19,6 +19,7 @@ from envbuild.context import Context
 from envbuild.errors import IntegrityError, StaleLockError, UsageError
 from envbuild.limits import UNREADABLE, open_plain
 from envbuild.lock.model import Digest, Lock
+from envbuild.names import NAME
 from envbuild.recipe.model import Words
 from envbuild.store.atomic import clear_partials, os_errors_as, write_bytes
 from envbuild.store.layout import DEV_RECORD, LAYER_FILE, Store, claim_folder
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from envbuild.runtime import Bind, Runtime
 
 SCHEMA = 1
-NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
-"""The names of recipes (docs/recipe.md), which layers share."""
 MOST = 16 * 1024 * 1024
 """Bytes of a record at most."""
 FileName = Annotated[str, Meta(pattern=rf"^{NAME}{LAYER_FILE}\Z")]

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from msgspec import structs
 
-from envbuild.app.dev.layer import MountedLayer
 from envbuild.app.enter import parse_bind, parse_variables
 from envbuild.app.image import FoundImage, cuda_of_image, find_image, find_layer, warn_of_old_image
 from envbuild.app.site import find_job_site
@@ -27,7 +26,6 @@ from envbuild.job.compose import (
     collect,
     compose_job,
     git_commit,
-    name_of_file,
     read_env_file,
 )
 from envbuild.job.model import Image, Intent, Job
@@ -91,9 +89,11 @@ def plan_job(request: JobRequest, context: Context) -> tuple[Job, Site, FoundIma
     if unfit := _find_unfit(found, intent, site):
         context.report.say(f"note: {unfit}")
     argv = _command_of_job(request, found)
-    name = _name_of_job(request, found)
+    name = found.name if request.name is None else request.name
     if request.packages:
-        found = _with_packages(found, request.packages, context)
+        from envbuild.app.dev.make import with_packages  # late: most jobs resolve nothing
+
+        found = with_packages(found, request.packages, context)
     layer = find_layer(found, context)
     if layer is not None:
         found = replace(found, path=layer.image_for(found.path))
@@ -114,7 +114,9 @@ def plan_job(request: JobRequest, context: Context) -> tuple[Job, Site, FoundIma
     job = compose_job(draft, site, settings)
     _require_own_log(job, request.flags, settings)
     caches = _plan_caches(job, found, request, context)
-    job = replace(job, caches=caches, layer=_overlay_of_job(layer, context))
+    overlay = layer.overlay if layer else None
+    shown = _shown_path(overlay, context) if overlay else None
+    job = replace(job, caches=caches, layer=shown)
     for told in _job_warnings(job, site, settings, binds):
         context.report.say(f"note: {told}")
     return job, site, found
@@ -127,12 +129,6 @@ def _command_of_job(request: JobRequest, found: FoundImage) -> Texts:
     if request.interactive:
         return ("bash",)
     return _recipe_command(found, request.image or "NAME")
-
-
-def _name_of_job(request: JobRequest, found: FoundImage) -> str:
-    if request.name is not None:
-        return request.name
-    return found.source.recipe.name if found.source else name_of_file(found.path)
 
 
 def _job_warnings(
@@ -300,14 +296,3 @@ def _shown_path(path: Path, context: Context) -> str:
     """Return a path as the job sees it, whose folder is the project's."""
     cwd = context.settings.cwd
     return str(path.relative_to(cwd) if path.is_relative_to(cwd) else path)
-
-
-def _overlay_of_job(layer: MountedLayer | None, context: Context) -> str | None:
-    overlay = layer.overlay if layer else None
-    return None if overlay is None else _shown_path(overlay, context)
-
-
-def _with_packages(found: FoundImage, packages: Texts, context: Context) -> FoundImage:
-    from envbuild.app.dev.make import with_packages  # late: most jobs resolve nothing
-
-    return with_packages(found, packages, context)

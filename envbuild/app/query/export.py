@@ -21,7 +21,7 @@ from envbuild.lock.conda_order import install_order
 from envbuild.lock.export import pylock_text, requirements_text
 from envbuild.lock.model import Lock
 from envbuild.names import BY_MACHINE
-from envbuild.net.channels import channel_url
+from envbuild.net.channels import channel_urls
 from envbuild.net.fetch import locate_files
 from envbuild.net.index import index_url
 from envbuild.net.redact import without_token, without_user
@@ -76,7 +76,8 @@ def _conda_text(form: str, lock: Lock, context: Context) -> str:
     if form in ("environment", "licenses"):
         return environment_text(lock) if form == "environment" else licenses_text(lock)
     # addresses are this machine's, and whoever reads the file has a token of his own
-    channels = {name: without_token(channel_url(context.settings, name)) for name in lock.channels}
+    first = {name: channel_urls(context.settings, name)[0] for name in lock.channels}
+    channels = {name: without_token(url) for name, url in first.items()}
     if form == "conda-explicit":
         return explicit_text(lock, channels)
     wheels = _locate_wheels(lock, context) if lock.conda_python else {}

@@ -14,7 +14,6 @@ from envbuild.app.wrap.wrapper import (
     WrapperOptions,
     choose_packages,
     lay_packages,
-    name_of_image,
     plan_wrapper,
     replaced_folder,
     write_wrapper,
@@ -87,7 +86,7 @@ def write_kernel(request: KernelRequest, context: Context) -> Path:
     """
     found = find_image(request.image, context)
     warn_of_old_image(found, context)
-    name = kernel_name(name_of_image(found), request.site)
+    name = kernel_name(found.name, request.site)
     folder = _kernel_folder(name, request.prefix, context.settings)
     _check_own(folder)
     node = _plan_node_kernel(request, folder, context) if request.site else None
@@ -120,7 +119,7 @@ def _plan_node_kernel(request: KernelRequest, folder: Path, context: Context) ->
     )
     job, site, found = plan_job(asked, context)
     if not features_of(site).queues:
-        hint = f"envbuild kernel {name_of_image(found)}"
+        hint = f"envbuild kernel {found.name}"
         raise UsageError(f"{site.name} is where Jupyter runs", where="--on", hint=hint)
     refuse_unfit(found, job.intent, site)
     script = str(folder / START)

@@ -10,21 +10,19 @@ from pathlib import Path
 import msgspec
 
 from envbuild.app.dev.layer import runtime_with
-from envbuild.app.image import FoundImage, find_image, find_layer, warn_of_old_image
+from envbuild.app.image import FoundImage, find_image, find_layer, lock_inside, warn_of_old_image
 from envbuild.app.wrap.wrapper import (
     WrapperOptions,
     lay_packages,
-    name_of_image,
     plan_wrapper,
     replaced_folder,
     write_wrapper,
 )
-from envbuild.build.image.embedded import read_embedded_info
 from envbuild.build.image.origin import embedded_lock_digest
 from envbuild.caches import image_mark
 from envbuild.check.expected import requirement_name
 from envbuild.context import Context
-from envbuild.errors import EnvbuildError, HostError, UsageError
+from envbuild.errors import HostError, UsageError
 from envbuild.limits import UNREADABLE
 from envbuild.names import Texts
 from envbuild.runtime import ExecOptions
@@ -45,7 +43,6 @@ HIDING = ("python", "python3", "torchrun")
 """Commands that a module may put before the machine's own of the same name."""
 MADE_BY = "written by envbuild"
 """What our modulefiles say of themselves; others are neither replaced nor removed."""
-OLD_DEFAULT = re.compile(r'#%Module1\.0\nset ModulesVersion "([\w.+-]{1,64})"\n')
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -141,7 +138,7 @@ def _check_folder(folder: Path) -> None:
 
 def _check_own(path: Path) -> None:
     """Raise UsageError for a file that somebody else has written there."""
-    if path.exists() and not (_is_ours(path) or _is_old_default(path)):
+    if path.exists() and not _is_ours(path):
         raise UsageError(
             "this already exists, and envbuild did not make it",
             where=path,
@@ -151,14 +148,6 @@ def _check_own(path: Path) -> None:
 
 def _is_ours(path: Path) -> bool:
     return path.is_file() and MADE_BY in path.read_text("utf-8", "replace")[:200]
-
-
-def _is_old_default(path: Path) -> bool:
-    """Tell whether this is a ``.version`` of an envbuild that did not write its name into it."""
-    if path.name != ".version" or not path.is_file():
-        return False
-    found = OLD_DEFAULT.fullmatch(path.read_text("utf-8", "replace"))
-    return found is not None and _is_ours(path.with_name(f"{found[1]}.lua"))
 
 
 def _choose_commands(found: FoundImage, request: ModuleRequest, context: Context) -> Texts:
@@ -191,7 +180,7 @@ def _commands_inside(found: FoundImage, context: Context) -> list[str]:
     layer = find_layer(found, context)
     runtime = runtime_with(layer, context)
     command = runtime.exec_command(found.path, words, ExecOptions(network=False, timeout=120))
-    with context.report.stage(f"look which commands {name_of_image(found)} has"):
+    with context.report.stage(f"look which commands {found.name} has"):
         result = context.runner(command, check=False)
     try:
         return msgspec.json.decode(result.stdout.encode(), type=list[str])
@@ -205,14 +194,9 @@ def _commands_inside(found: FoundImage, context: Context) -> list[str]:
 
 def _direct_packages(found: FoundImage) -> Texts:
     """Return the names of Python's packages that the recipe names, and the records of conda's."""
-    lock = found.lock
+    lock = found.lock or lock_inside(found.path)
     if lock is None:
-        try:
-            lock = read_embedded_info(found.path).lock
-        except EnvbuildError:
-            return ()  # not of envbuild: it says nothing of its packages
-    if lock is None:
-        return ()
+        return ()  # not of envbuild: it says nothing of its packages
     trees = [package.name for package in lock.python if package.source is not None]
     named = [requirement_name(line) for line in lock.direct]
     # Python has a wrapper of its own, and brings commands that nobody asks for

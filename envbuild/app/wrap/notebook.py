@@ -20,7 +20,7 @@ from envbuild.app.enter import plan_entry
 from envbuild.app.image import FoundImage, find_image, refuse_old_image, warn_of_old_image
 from envbuild.app.job.prepare import JobRequest, hand_variables, plan_job, refuse_unfit
 from envbuild.app.site import find_site
-from envbuild.app.wrap.wrapper import choose_packages, lay_packages, name_of_image
+from envbuild.app.wrap.wrapper import choose_packages, lay_packages
 from envbuild.base.digests import known_digest
 from envbuild.context import Context
 from envbuild.errors import HostError, UsageError
@@ -145,7 +145,7 @@ def preview_notebook(
 
 
 def _job_name(found: FoundImage) -> str:
-    return f"{name_of_image(found)[:50]}-notebook"
+    return f"{found.name[:50]}-notebook"
 
 
 def _lab_request(

@@ -11,13 +11,12 @@ from pathlib import Path
 from envbuild.app.dev.layer import runtime_with
 from envbuild.app.dev.make import with_packages
 from envbuild.app.enter import parse_bind, parse_variables
-from envbuild.app.image import FoundImage, find_layer, is_image_path
+from envbuild.app.image import FoundImage, find_layer, is_image_path, name_of_file
 from envbuild.app.site import find_job_site
 from envbuild.caches import image_mark
 from envbuild.context import Context
 from envbuild.errors import UsageError
-from envbuild.job.compose import NAME, name_of_file
-from envbuild.names import Texts
+from envbuild.names import NAME, Texts
 from envbuild.recipe.model import RunSection
 from envbuild.runtime import ExecOptions
 from envbuild.store.atomic import copy_out, make_folder, os_errors_as, write_text
@@ -55,7 +54,7 @@ def plan_wrapper(
     for name in passed:
         _check_pattern(name)
     return Wrapper(
-        name=name_of_image(found),
+        name=found.name,
         verb=verb,
         image=str(path),
         stamp=stamp_of(path),
@@ -118,13 +117,8 @@ def _kept_folders(run: RunSection) -> Texts | None:
     return run.caches if isinstance(run.caches, tuple) else ()
 
 
-def name_of_image(found: FoundImage) -> str:
-    """Return the name for what is made of an image: the recipe's, or that of the file."""
-    return found.source.recipe.name if found.source else name_of_file(found.path)
-
-
 def name_of_word(word: str) -> str:
-    """Return that name for the user's word for an image, which need not be there any more."""
+    """Return ``FoundImage.name`` for the user's word for an image, which need not be there any more."""
     if is_image_path(word):
         return name_of_file(Path(word))
     if not re.fullmatch(NAME, word):

@@ -63,9 +63,8 @@ class ArchiveForm:
 
         Raises IntegrityError where the file holds another image by now.
         """
-        image = stored_image(reference.digest or "", context.store)
-        if image is None:
-            image = self.read_image(reference, context)
+        stored = stored_image(reference.digest or "", context.store)
+        image = stored or self.read_image(reference, context)
         if image.digest != reference.digest:
             raise IntegrityError(
                 f"holds another image than was locked: {image.digest}, "

@@ -32,9 +32,8 @@ def fetch_docker(reference: BaseReference, context: Context) -> Header:
     Returns the header that starts from the store's copy.
     """
     name = parse_image_name(reference.name).with_digest(reference.digest or "")
-    image = stored_image(reference.digest or "", context.store)
-    if image is None:
-        image = resolve_image(name, reference.platform, context)
+    stored = stored_image(reference.digest or "", context.store)
+    image = stored or resolve_image(name, reference.platform, context)
     download_layers(name, image, context)
     return (("Bootstrap", "oci"), ("From", str(lay_out(image, context.store))))
 
@@ -57,8 +56,7 @@ def describe_oras(reference: BaseReference, context: Context) -> BaseFacts:
 def fetch_oras(reference: BaseReference, context: Context) -> Header:
     """Download the SIF with the locked digest; return the header that starts from it."""
     name = parse_image_name(reference.name).with_digest(reference.digest or "")
-    image = stored_image(reference.digest or "", context.store, sif=True)
-    if image is None:
-        image = resolve_sif(name, context)
+    stored = stored_image(reference.digest or "", context.store, sif=True)
+    image = stored or resolve_sif(name, context)
     path = download_sif(name, image, context)
     return (("Bootstrap", "localimage"), ("From", str(path)))

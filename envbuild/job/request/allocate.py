@@ -6,7 +6,7 @@ What the site has not is an error.
 from __future__ import annotations
 
 from envbuild.job.model import Allocation, Intent
-from envbuild.job.request.units import memory_text, parse_memory, parse_walltime, time_text
+from envbuild.job.request.units import parse_memory, parse_walltime, short_memory, time_text
 from envbuild.job.schedulers import features_of
 from envbuild.job.sites.site import NodeType, Site, refuse
 from envbuild.toml import closest
@@ -172,7 +172,8 @@ def _of_types(intent: Intent, site: Site) -> Allocation:
     row, count = _type(intent, site)
     _check_most(site, "nodes", count, row.most, f" of {row.name}")
     if intent.memory is not None and not _has_memory(row, intent.memory):
-        rule = f"{memory_text(intent.memory)} is more than a {row.name} has, {row.memory}"
+        wanted = short_memory(intent.memory, " GiB", " MiB")
+        rule = f"{wanted} is more than a {row.name} has, {row.memory}"
         refuse(site, "memory", rule)
     processes = _processes(intent, site, count, row.gpus)
     # who takes a type by its name has all its cores, asked for or not

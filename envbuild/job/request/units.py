@@ -74,8 +74,3 @@ def time_text(seconds: int) -> str:
         count, seconds = divmod(seconds, size)
         text += f"{count}{unit}" if count else ""
     return text
-
-
-def memory_text(mebibytes: int) -> str:
-    """Return memory as people write it: "16 GiB"."""
-    return short_memory(mebibytes, " GiB", " MiB")

@@ -15,10 +15,9 @@ from envbuild.job.schedulers.protocol import (
     command_words,
     interactive_options,
     job_name,
-    last_match,
+    last_id,
     log_pattern,
     longest_walltime,
-    no_id,
     nobody_enters,
     partition_section,
     worst_status,
@@ -127,10 +126,7 @@ class GridEngine:
 
     def read_id(self, result: Result) -> str:
         """Read "4" or "10.1-3:1"."""
-        found = last_match(r"\d+(\.\d+-\d+:\d+)?", result.stdout)
-        if found is None:
-            raise no_id(result)
-        return found.partition(".")[0]
+        return last_id(r"\d+(\.\d+-\d+:\d+)?", result).partition(".")[0]
 
     def questions(self, job: str) -> tuple[StateQuestion, ...]:
         """Ask the queue, then accounting; the plain list, as not every build has qstat -xml."""

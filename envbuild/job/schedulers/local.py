@@ -8,8 +8,7 @@ from envbuild.job.schedulers.protocol import (
     Ask,
     StateQuestion,
     Words,
-    last_match,
-    no_id,
+    last_id,
 )
 from envbuild.job.sites.site import Site
 from envbuild.run import Result
@@ -49,10 +48,7 @@ class Local:
 
     def read_id(self, result: Result) -> str:
         """Read the number of the process."""
-        found = last_match(r"\d+", result.stdout)
-        if found is None:
-            raise no_id(result)
-        return found
+        return last_id(r"\d+", result)
 
     def questions(self, job: str) -> tuple[StateQuestion, ...]:
         """Ask whether the process lives."""

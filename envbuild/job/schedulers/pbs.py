@@ -20,10 +20,9 @@ from envbuild.job.schedulers.protocol import (
     dependency_text,
     interactive_options,
     job_name,
-    last_match,
+    last_id,
     log_pattern,
     longest_walltime,
-    no_id,
     nobody_enters,
     partition_section,
     user_options,
@@ -132,10 +131,7 @@ class Pbs:
 
     def read_id(self, result: Result) -> str:
         """Read "123.server" or "123[].server", as it is."""
-        found = last_match(r"\d+(\[\])?(\.[\w.-]+)?", result.stdout)
-        if found is None:
-            raise no_id(result)
-        return found
+        return last_id(r"\d+(\[\])?(\.[\w.-]+)?", result)
 
     def questions(self, job: str) -> tuple[StateQuestion, ...]:
         """Ask for what waits and runs, then for history; for JSON, then for text.

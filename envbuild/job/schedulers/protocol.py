@@ -81,20 +81,21 @@ def nobody_enters(title: str, reason: str) -> UsageError:
     )
 
 
-def no_id(result: Result) -> ToolFailedError:
-    """Return the error about a submission that worked but printed no id."""
+def last_id(pattern: str, result: Result) -> str:
+    """Return the last line that is an id; site wrappers print greetings and budgets around it.
+
+    Raises ToolFailedError where there is none: the submission worked, but printed no id.
+    """
+    lines = [line.strip() for line in result.stdout.splitlines()]
+    found = [line for line in lines if re.fullmatch(pattern, line)]
+    if found:
+        return found[-1]
     output = result.last_lines() or "nothing"
-    return ToolFailedError.of(
+    raise ToolFailedError.of(
         result,
         f"the job was perhaps submitted, but no id of it was found in: {output}",
         hint="look for it in the scheduler's list of your jobs before submitting again",
     )
-
-
-def last_match(pattern: str, text: str) -> str | None:
-    """Return the last line that is an id; site wrappers print greetings and budgets around it."""
-    found = [line.strip() for line in text.splitlines() if re.fullmatch(pattern, line.strip())]
-    return found[-1] if found else None
 
 
 def user_options(job: Job, site: Site) -> Words:

@@ -15,9 +15,8 @@ from envbuild.job.schedulers.protocol import (
     command_words,
     dependency_text,
     interactive_options,
-    last_match,
+    last_id,
     log_pattern,
-    no_id,
     partition_section,
     worst_status,
 )
@@ -103,10 +102,7 @@ class Slurm:
 
     def read_id(self, result: Result) -> str:
         """Read "12" or "12;cluster"."""
-        found = last_match(r"\d+(;[\w.-]+)?", result.stdout)
-        if found is None:
-            raise no_id(result)
-        return found.partition(";")[0]
+        return last_id(r"\d+(;[\w.-]+)?", result).partition(";")[0]
 
     def questions(self, job: str) -> tuple[StateQuestion, ...]:
         """Ask the queue, then accounting, then the controller's memory of jobs that ended lately."""

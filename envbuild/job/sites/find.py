@@ -48,8 +48,7 @@ def load_site(name: str, settings: Settings) -> Site:
     line and key.
     """
     if name.endswith(".toml") or "/" in name:
-        data, text = read_toml(settings.cwd / name)
-        return _read(data, text, name, Path(name).stem)
+        return _read(*read_toml(settings.cwd / name), name, Path(name).stem)
     known = site_files(settings)
     if name not in known:
         raise UsageError(
@@ -58,8 +57,7 @@ def load_site(name: str, settings: Settings) -> Site:
         )
     path = known[name]
     if path is not None:
-        data, text = read_toml(path)
-        return _read(data, text, str(path), name)
+        return _read(*read_toml(path), str(path), name)
     text = site_text(name, settings)
     return _read(parse_toml(text, f"{name}.toml"), text, f"{name}.toml", name)
 

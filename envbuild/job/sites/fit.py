@@ -16,7 +16,7 @@ def why_unfit(cuda: str, site: Site, partition: str | None = None) -> str | None
     needed, driver = oldest_driver(cuda), site.host.driver
     if driver and needed and numbers(driver) < numbers(needed):
         return f"CUDA {cuda} needs NVIDIA driver {needed} or newer, and the nodes of {site.name} have {driver}"
-    cards = [row for row in site.gpu if partition is None or row.partition in (None, partition)]
+    cards = site.cards(partition)
     ends = {row.capability: row.until for row in load_cuda().gpu if row.until}
     for card in cards:
         end = ends.get(card.capability)

@@ -235,6 +235,10 @@ class Site(TomlTable, frozen=True):
         # without a version only Singularity is certain: no release of it opens one
         return "Singularity" if self.runtime.program == "singularity" else None
 
+    def cards(self, partition: str | None) -> list[Gpu]:
+        """Return the GPUs of a partition; all where none is named."""
+        return [row for row in self.gpu if partition is None or row.partition in (None, partition)]
+
     def queue(self, name: str | None) -> Partition | None:
         """Return the partition that a job goes to, None where the site lists none of that name."""
         wanted = name or self.fields.partition
