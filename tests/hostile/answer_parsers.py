@@ -231,7 +231,7 @@ def read_scheduler(path: Path) -> None:
     for name, scheduler in SCHEDULERS.items():
         if name != "local":
             scheduler.site_sections(lambda *_: text)
-            why = scheduler.why("77")
+            why = scheduler.questions("77")[0].why
             for question in (*scheduler.questions("77"), *([why] if why else [])):
                 question.read(result, "77")
             with contextlib.suppress(EnvbuildError):

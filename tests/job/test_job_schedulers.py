@@ -183,7 +183,7 @@ def test_pbs_without_history_says_so() -> None:
 
 
 def test_grid_engine_says_why_a_job_is_stuck() -> None:
-    why = SCHEDULERS["gridengine"].why("16")
+    why = SCHEDULERS["gridengine"].questions("16")[0].why
     assert why is not None
     found = why.read(result((RECORDED / "gridengine/qstat-error.txt").read_text()), "16")
     assert found is not None

@@ -130,14 +130,11 @@ class GridEngine:
 
     def questions(self, job: str) -> tuple[StateQuestion, ...]:
         """Ask the queue, then accounting; the plain list, as not every build has qstat -xml."""
+        why = StateQuestion(argv=("qstat", "-j", job), read=_read_reason)
         return (
-            StateQuestion(argv=("qstat",), read=_read_queue),
+            StateQuestion(argv=("qstat",), read=_read_queue, why=why),
             StateQuestion(argv=("qacct", "-j", job), read=_read_accounting),
         )
-
-    def why(self, job: str) -> StateQuestion | None:
-        """Ask for the error reason of a job in the state E."""
-        return StateQuestion(argv=("qstat", "-j", job), read=_read_reason)
 
     def cancel(self, job: str, task: int | None = None) -> Words:
         """Return the qdel line."""

@@ -54,10 +54,6 @@ class Local:
         """Ask whether the process lives."""
         return (StateQuestion(argv=("ps", "-o", "args=", "-p", job), read=_read),)
 
-    def why(self, job: str) -> StateQuestion | None:  # noqa: ARG002
-        """Return None: nothing waits here."""
-        return None
-
     def cancel(self, job: str, task: int | None = None) -> Words:  # noqa: ARG002
         """Return the line that ends the script, which ends its command."""
         return ("kill", "-TERM", job)

@@ -146,10 +146,6 @@ class Pbs:
             StateQuestion(argv=("qstat", "-x", "-f", job), read=_read_text),
         )
 
-    def why(self, job: str) -> StateQuestion | None:  # noqa: ARG002
-        """Return None: qstat has the scheduler's comment."""
-        return None
-
     def cancel(self, job: str, task: int | None = None) -> Words:
         """Return the qdel line."""
         return ("qdel", job if task is None else job.replace("[]", f"[{task}]"))

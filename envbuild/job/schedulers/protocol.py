@@ -28,10 +28,14 @@ Ask = Callable[..., str]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StateQuestion:
-    """A command that may know a job's state, and how to read what it says; None means that it does not know."""
+    """A command that may know a job's state, and how to read what it says; None means that it does not know.
+
+    ``why`` is to be asked why a job waits, where the state does not say so already.
+    """
 
     argv: Words
     read: Callable[[Result, str], Status | None]
+    why: StateQuestion | None = None
 
 
 class Scheduler(Protocol):
@@ -62,9 +66,6 @@ class Scheduler(Protocol):
 
         The first is the queue's: where it gives no answer, nobody knows.
         """
-
-    def why(self, job: str) -> StateQuestion | None:
-        """Return the command that says why a job is stuck, None where its state says so already."""
 
     def cancel(self, job: str, task: int | None = None) -> Words:
         """Return the command that ends a job, or one task of an array."""

@@ -115,10 +115,6 @@ class Slurm:
             StateQuestion(argv=("scontrol", "show", "job", "-o", job), read=_read_controller),
         )
 
-    def why(self, job: str) -> StateQuestion | None:  # noqa: ARG002
-        """Return None: squeue says why."""
-        return None
-
     def cancel(self, job: str, task: int | None = None) -> Words:
         """Return the scancel line."""
         return ("scancel", job if task is None else f"{job}_{task}")

@@ -58,10 +58,9 @@ def status_of(record: Record, site: Site, context: Context) -> Status:
 
     ``answered`` is False where the scheduler itself could not be asked: then nobody knows anything.
     """
-    scheduler = scheduler_of(site)
     silence, reason = "", ""
     record = structs.replace(record, id=current_id(record, context.settings.cwd))
-    for number, question in enumerate(scheduler.questions(record.id)):
+    for number, question in enumerate(scheduler_of(site).questions(record.id)):
         found, failure = _answer(question, record, site, context)
         if failure and number == 0:
             silence = failure
@@ -71,7 +70,7 @@ def status_of(record: Record, site: Site, context: Context) -> Status:
             # of the clients that are not there, only the first matters
             reason = found.reason if found.answered or number == 0 else reason
             continue
-        why = scheduler.why(record.id) if found.phase == "queued" else None
+        why = question.why if found.phase == "queued" else None
         better = _answer(why, record, site, context)[0] if why else None
         return replace(found, reason=better.reason) if better else found
     if silence:

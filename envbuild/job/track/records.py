@@ -15,6 +15,7 @@ from msgspec import structs
 
 from envbuild.errors import HostError, IntegrityError, UsageError
 from envbuild.job.model import SCHEMA, Receipt, Record
+from envbuild.job.track.tail import list_sizes
 from envbuild.limits import UNREADABLE, read_whole
 from envbuild.names import Paths
 from envbuild.settings import Settings
@@ -247,11 +248,8 @@ def list_receipts(record: Record, project: Path) -> tuple[Receipt | None, ...]:
     The folder is listed first, as network file systems remember absence.
     """
     files = receipt_files(record, project)
-    there: set[str] = set()
-    for folder in {path.parent for path in files}:
-        if folder.is_dir():
-            there.update(str(folder / name) for name in os.listdir(folder))  # noqa: PTH208  (names alone)
-    return tuple(read_receipt(path) if str(path) in there else None for path in files)
+    there = list_sizes(files)
+    return tuple(read_receipt(path) if path in there else None for path in files)
 
 
 def current_id(record: Record, project: Path) -> str:

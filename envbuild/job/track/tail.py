@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 PIECE = 1024 * 1024
@@ -98,11 +99,8 @@ def list_sizes(files: Collection[Path]) -> dict[Path, int]:
 def _sizes_in(folder: Path, files: Collection[Path]) -> dict[Path, int]:
     names = {path.name: path for path in files if path.parent == folder}
     found = {}
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.name in names:
-                    found[names[entry.name]] = entry.stat().st_size
-    except OSError:
-        return found
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name in names:
+                found[names[entry.name]] = entry.stat().st_size
     return found
