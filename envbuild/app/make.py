@@ -185,10 +185,13 @@ def _in_working_mode(
     origin = "a shelf" if entry is not None else ""
     origin = "a bundle" if request.from_bundle else origin
     trust = select.Trust(origin=origin, as_root=request.as_root)
+    search = select.ModeSearch(
+        recipe=spec.recipe, lock=spec.lock, host=host, roots=roots, trust=trust
+    )
     if request.mode != "auto":
-        select.require_mode(spec.mode, spec.recipe, spec.lock, host, roots=roots, trust=trust)
+        search.require(spec.mode)
         return spec
-    choice = select.select_mode(spec.recipe, spec.lock, host, roots=roots, trust=trust)
+    choice = search.select()
     context.report.say(f"{spec.recipe.name}: {choice}")
     if choice.mode == spec.mode:
         return spec
@@ -208,7 +211,7 @@ def _require_trust(spec: BuildSpec, request: MakeRequest, context: Context) -> N
     except HostError:
         return
     trust = select.Trust(origin="a shelf", as_root=request.as_root)
-    select.require_trust(spec.recipe, spec.lock, host, trust)
+    select.ModeSearch(recipe=spec.recipe, lock=spec.lock, host=host, trust=trust).require_trust()
 
 
 def _announce(

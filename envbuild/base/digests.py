@@ -85,13 +85,8 @@ def note_digest(image: Path, digest: str, store: Store) -> None:
 
 
 def _write_note(path: Path, digest: str, found: os.stat_result) -> None:
-    size, time, inode, changed = _file_state(found)
-    write_bytes(
-        path,
-        msgspec.json.encode(
-            _DigestNote(digest=digest, size=size, time=time, inode=inode, changed=changed)
-        ),
-    )
+    note = _DigestNote(digest, *_file_state(found))
+    write_bytes(path, msgspec.json.encode(note))
 
 
 def _note_path(file: Path, store: Store, kind: str) -> Path:

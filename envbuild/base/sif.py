@@ -78,12 +78,9 @@ def _run_probe(path: Path, context: Context, image: str) -> str:
             raise _probe_error(result, image)
     with open_host_python(context) as python:
         result = _probe_with(python.argv, path, context, "host", binds=python.binds)
-    if result.code != 0:
-        raise _probe_error(result, image)
-    off_path = python_off_path(result.stdout)
-    if off_path is None:
-        return result.stdout
-    result = _probe_with((off_path,), path, context, "off-path")
+    off_path = python_off_path(result.stdout) if result.code == 0 else None
+    if off_path is not None:
+        result = _probe_with((off_path,), path, context, "off-path")
     if result.code != 0:
         raise _probe_error(result, image)
     return result.stdout

@@ -34,6 +34,10 @@ Nothing, to pack files of the store, or to run something in the base.
 """
 
 
+IsCached = Callable[[str], bool]
+"""Tells by its key whether the store has a part."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AssemblySpec:
     """What an image is put together from, as lock and recipe say it.
@@ -110,8 +114,8 @@ def set_by_recipe(spec: AssemblySpec) -> Texts:
 def plan_assembly(
     spec: AssemblySpec,
     base: PlannedBase,
-    is_cached: Callable[[str], bool],
-    is_built: Callable[[str], bool],
+    is_cached: IsCached,
+    is_built: IsCached,
 ) -> AssemblyPlan:
     """Return the plan of an image.
 
@@ -124,8 +128,8 @@ def plan_assembly(
 class _Planner:
     spec: AssemblySpec
     base: PlannedBase
-    is_cached: Callable[[str], bool]
-    is_built: Callable[[str], bool]
+    is_cached: IsCached
+    is_built: IsCached
 
     def all_parts(self) -> Iterator[PlannedPart]:
         """Yield all parts, the lowest first."""
@@ -202,7 +206,7 @@ class _Planner:
 
 
 def plan_base(
-    lock: Lock, own: Sequence[str], system: Sequence[str], is_cached: Callable[[str], bool]
+    lock: Lock, own: Sequence[str], system: Sequence[str], is_cached: IsCached
 ) -> tuple[PlannedPart, ...]:
     """Return the parts of a base with these keys: its own, and those of Debian packages over it."""
     root = PlannedPart("base", "base", lock.base.reference, "", (lock.base.digest,))
@@ -212,7 +216,7 @@ def plan_base(
     return tuple(_with_state(part, is_cached) for part in parts)
 
 
-def _with_state(part: PlannedPart, is_cached: Callable[[str], bool]) -> PlannedPart:
+def _with_state(part: PlannedPart, is_cached: IsCached) -> PlannedPart:
     """Return a part as stored where the store has it."""
     return replace(part, state="stored") if part.key and is_cached(part.key) else part
 

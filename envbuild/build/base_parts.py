@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from envbuild.base.debian.bootstrap import fetch_packages, has_root, make_root
-from envbuild.base.oci.image import stored_config, stored_image
+from envbuild.base.oci.image import layer_contents, stored_config, stored_image
 from envbuild.base.sources import fetch_base
 from envbuild.build.assembly_plan import PlannedBase, plan_base
 from envbuild.build.conda.parts import NO_CONDA, CondaParts
@@ -241,18 +241,8 @@ def complete_image(lock: Lock, store: Store) -> OciImage | None:
 
 
 def diff_ids_of(lock: Lock, image: OciImage, store: Store) -> Texts:
-    """Return what each layer of an image holds, by hash.
-
-    Raises IntegrityError where their number is another.
-    """
-    layers = image.manifest.layers
-    diff_ids = stored_config(image, store).rootfs.diff_ids
-    if len(diff_ids) != len(layers):
-        raise IntegrityError(
-            f"has {len(layers)} layers, its configuration names {len(diff_ids)}",
-            where=lock.base.reference,
-        )
-    return tuple(diff_ids)
+    """Return what each layer of an image holds, by hash."""
+    return layer_contents(image, stored_config(image, store), lock.base.reference)
 
 
 def _oci_layers(

@@ -46,12 +46,9 @@ def matching_output(target: Path, store: Store, key: str) -> OutputRecord | None
         found = target.stat()
     except OSError:
         return None
-    return (
-        note
-        # size and time, not the content: hashing gigabytes would make every "make" slow
-        if note and (note.key, note.size, note.time) == (key, found.st_size, found.st_mtime_ns)
-        else None
-    )
+    # size and time, not the content: hashing gigabytes would make every "make" slow
+    now = (key, found.st_size, found.st_mtime_ns)
+    return note if note and (note.key, note.size, note.time) == now else None
 
 
 def last_output(target: Path, store: Store) -> OutputRecord | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -74,7 +74,7 @@ def needed() -> dict[str, str]:
         found[name] = distribution.version
         for text in distribution.requires or ():
             requirement = Requirement(text)
-            if not _holds(requirement, extras):
+            if not _holds(requirement.marker, extras=extras):
                 continue
             other = (str(canonicalize_name(requirement.name)), frozenset(requirement.extras))
             if other not in seen:
@@ -84,9 +84,13 @@ def needed() -> dict[str, str]:
     return found
 
 
-def _holds(requirement: Requirement, extras: frozenset[str]) -> bool:
-    marker = requirement.marker
+def _holds(
+    marker: Marker | None, python: str | None = None, *, extras: Collection[str] = ()
+) -> bool:
+    """Tell whether a requirement with this marker counts: for this Python, or for a series."""
     environment: dict[str, str] = {**default_environment()}  # type: ignore[dict-item]  # a TypedDict of strings
+    if python is not None:
+        environment |= {"python_version": python, "python_full_version": f"{python}.0"}
     return marker is None or any(
         marker.evaluate({**environment, "extra": extra}) for extra in (*extras, "")
     )
@@ -109,7 +113,7 @@ def _wanted(context: Context) -> tuple[tuple[Artifact, ...], Texts]:
                 links = [
                     (name, _best(pages[name], name, version, python))
                     for name, version, marker in resolved
-                    if _holds_for(marker, python)
+                    if _holds(marker, python)
                 ]
             except NetworkError as error:
                 if python == here:
@@ -132,7 +136,7 @@ def _wanted(context: Context) -> tuple[tuple[Artifact, ...], Texts]:
 def _resolved(index: str, context: Context) -> list[tuple[str, str, Marker | None]]:
     """Return name, version and condition of what envbuild needs on all its Pythons: installed versions where it can."""
     listed = metadata.distribution(NAME).requires or ()
-    own = [text for text in listed if _holds(Requirement(text), frozenset())]
+    own = [text for text in listed if _holds(Requirement(text).marker)]
     pins = [f"{name}=={version}" for name, version in needed().items()]
     here = f"python_version == '{_this_python()}'"
     with context.store.outside(context.settings.tmpdir) as place:
@@ -167,12 +171,6 @@ def _resolved(index: str, context: Context) -> list[tuple[str, str, Marker | Non
 
 def _this_python() -> str:
     return join_numbers(sys.version_info[:2])
-
-
-def _holds_for(marker: Marker | None, python: str) -> bool:
-    environment: dict[str, str] = {**default_environment()}  # type: ignore[dict-item]  # a TypedDict of strings
-    environment |= {"python_version": python, "python_full_version": f"{python}.0"}
-    return marker is None or marker.evaluate(environment)
 
 
 def _best(links: Sequence[Link], name: str, version: str, python: str) -> Link:

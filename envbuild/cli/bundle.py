@@ -8,7 +8,7 @@ import click
 
 from envbuild.app.bundle import bundle_recipe
 from envbuild.cli.options import flag, path_option, recipe_argument
-from envbuild.cli.output import json_option, print_json, print_text
+from envbuild.cli.output import json_option, print_result
 from envbuild.context import Context
 from envbuild.store.units import human_bytes
 
@@ -29,8 +29,7 @@ def command(
     envbuild's own wheels for every Python that it runs on.
     """
     source, target, size = bundle_recipe(name, output, context, with_tool=not no_tool)
-    if as_json:
-        print_json({"bundle": str(target), "size": size, "lock": str(source.lock)})
-        return
+    written = {"bundle": str(target), "size": size, "lock": str(source.lock)}
     command = f"envbuild make --from-bundle {target.name}"
-    print_text(f"{target.name}: {human_bytes(size)}; where there is no network: {command}")
+    text = f"{target.name}: {human_bytes(size)}; where there is no network: {command}"
+    print_result(written, text, as_json=as_json)

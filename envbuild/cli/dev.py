@@ -7,7 +7,7 @@ import click
 from envbuild.app.dev.layer import clear_layer, read_record, record_path, require_name
 from envbuild.cli.complete import complete_image
 from envbuild.cli.options import flag
-from envbuild.cli.output import print_json, print_text
+from envbuild.cli.output import print_json, print_result, print_text
 from envbuild.context import Context
 from envbuild.recipe.find import find_recipe
 from envbuild.store.hashing import short_digest
@@ -30,11 +30,9 @@ def command(context: Context, *, name: str | None, clear: bool, as_json: bool) -
     require_name(name)
     if clear:
         removed = clear_layer(folder, name, context.store)
-        if as_json:
-            print_json({"removed": [str(path) for path in removed]})
-            return
         words = ", ".join(path.name for path in removed)
-        print_text(f"removed: {words}" if words else f"{name} has no development layer")
+        text = f"removed: {words}" if words else f"{name} has no development layer"
+        print_result({"removed": [str(path) for path in removed]}, text, as_json=as_json)
         return
     record = read_record(record_path(folder, name))
     if as_json:

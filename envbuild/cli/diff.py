@@ -11,7 +11,7 @@ from envbuild.app.source import find_named_source
 from envbuild.base.facts import load_facts
 from envbuild.base.reference import parse_reference
 from envbuild.base.sources import describe_base
-from envbuild.cli.output import json_option, print_json, print_text
+from envbuild.cli.output import json_option, print_result
 from envbuild.context import Context
 from envbuild.lock.changes import Change
 from envbuild.lock.diff import Difference, DiffInput, compare_inputs, input_of_image, input_of_lock
@@ -32,10 +32,7 @@ def command(context: Context, *, before: str, after: str, as_json: bool) -> None
     envbuild diff lab/bert@0a1b2c3d lab/bert
     """
     found = compare_inputs(_read_side(before, context), _read_side(after, context))
-    if as_json:
-        print_json(_change_rows(found))
-        return
-    print_text(_difference_text(found), nl=False)
+    print_result(_change_rows(found), _difference_text(found), as_json=as_json)
 
 
 def _read_side(text: str, context: Context) -> DiffInput:
@@ -57,7 +54,7 @@ def _difference_text(found: Difference) -> str:
         lines.append(
             f"(what the base of {found.unknown} holds besides is not in its lock, so not compared)"
         )
-    return "".join(f"{line}\n" for line in lines) or "no difference\n"
+    return "\n".join(lines) or "no difference"
 
 
 def _change_text(change: Change) -> str:

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 import click
 
 from envbuild.check.explain import Explanation, explain_log
-from envbuild.cli.output import json_option, print_json, print_text
+from envbuild.cli.output import json_option, print_result
 from envbuild.errors import UsageError
 from envbuild.store.units import count_noun
 
@@ -42,10 +42,7 @@ def command(log: BinaryIO, *, as_json: bool) -> None:
     python train.py 2>&1 | envbuild explain -
     """
     found = explain_log(_read_pieces(log))
-    if as_json:
-        print_json(found)
-    else:
-        print_text("\n".join(_explanation_lines(found)))
+    print_result(found, "\n".join(_explanation_lines(found)), as_json=as_json)
 
 
 def _read_pieces(log: BinaryIO) -> Iterator[str]:

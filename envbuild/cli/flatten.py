@@ -10,7 +10,7 @@ from envbuild.app.image import find_image
 from envbuild.build.image.flatten import flatten_image
 from envbuild.cli.complete import complete_image
 from envbuild.cli.options import path_option
-from envbuild.cli.output import json_option, print_json, print_text
+from envbuild.cli.output import json_option, print_result
 from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.store.atomic import publish, refuse_special
@@ -38,7 +38,5 @@ def command(context: Context, *, image: str, output: Path | None, as_json: bool)
         digest = flatten_image(source, partial, stage)
         publish(partial, target)
     size = target.stat().st_size
-    if as_json:
-        print_json({"image": str(target), "size": size, "tree": digest})
-        return
-    print_text(f"{target}: {human_bytes(size)}, one partition, tree {digest}")
+    text = f"{target}: {human_bytes(size)}, one partition, tree {digest}"
+    print_result({"image": str(target), "size": size, "tree": digest}, text, as_json=as_json)

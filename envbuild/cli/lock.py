@@ -18,7 +18,7 @@ from envbuild.cli.options import (
     site_option,
     value_option,
 )
-from envbuild.cli.output import print_json, print_text
+from envbuild.cli.output import print_result, print_text
 from envbuild.cli.terminal import short_path
 from envbuild.context import Context
 from envbuild.errors import UsageError
@@ -85,10 +85,8 @@ def command(
     source = find_recipe(name, context.settings)
     if check:
         require_whole_lock(source, context)
-        if as_json:
-            print_json({"recipe": str(source.path), "lock": str(source.lock), "fits": True})
-        else:
-            print_text(short_path(f"{source.lock} fits {source.path}"))
+        found = {"recipe": str(source.path), "lock": str(source.lock), "fits": True}
+        print_result(found, short_path(f"{source.lock} fits {source.path}"), as_json=as_json)
         return
     from envbuild.app.lock import (  # late: --check only reads
         LockRequest,

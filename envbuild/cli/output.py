@@ -59,6 +59,14 @@ def print_json(value: Any) -> None:
     click.echo(ACTING.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
+def print_result(value: Any, text: str, *, as_json: bool) -> None:
+    """Print a result as JSON, or what is said of it to people."""
+    if as_json:
+        print_json(value)
+    else:
+        print_text(text)
+
+
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print a head line and one line a row; on a terminal the longest column is cut until a line fits."""
     for line in table_lines(columns, rows, terminal_width()):

@@ -15,7 +15,13 @@ from envbuild.app.shelf.publish import Published, gather_publication, publish, r
 from envbuild.cli.complete import complete_shelf
 from envbuild.cli.group import CommandGroup
 from envbuild.cli.options import flag, path_option, recipe_argument, value_option
-from envbuild.cli.output import json_option, print_json, print_table, print_text
+from envbuild.cli.output import (
+    json_option,
+    print_json,
+    print_result,
+    print_table,
+    print_text,
+)
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, UsageError
 from envbuild.shelf.config import (
@@ -258,11 +264,7 @@ def get_command(
 ) -> None:
     """Write a published recipe, its lock and its check script into ./recipes and ./lockfiles, to build on it."""
     written = write_entry(context, name, with_image=with_image, force=force)
-    if as_json:
-        print_json({"name": name, "files": written})
-        return
-    for path in written:
-        print_text(path)
+    print_result({"name": name, "files": written}, "\n".join(written), as_json=as_json)
 
 
 @command.command("site")
@@ -277,10 +279,8 @@ def site_command(context: Context, *, folder: Path, shelf: str | None, as_json: 
     """
     index = context.settings.cwd / folder / "index.html"
     count = write_pages(context, index.parent, shelf)
-    if as_json:
-        print_json({"index": str(index), "pages": count})
-        return
-    print_text(f"{index}: {count_noun(count, 'page')}")
+    text = f"{index}: {count_noun(count, 'page')}"
+    print_result({"index": str(index), "pages": count}, text, as_json=as_json)
 
 
 def _print_card(taken: VerifiedEntry, history: list[tuple[str, str, str]]) -> None:

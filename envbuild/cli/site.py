@@ -127,7 +127,7 @@ def probe_command(
     log_file = log_files(record, settings.cwd)[0]
     facts, found = probed_sections(log_file.read_text("utf-8", "replace"))
     if not facts:
-        raise CheckFailedError("the probe printed no facts", where=str(log_file))
+        raise CheckFailedError("the probe printed no facts", where=log_file)
     write_text(path, with_facts(path.read_text("utf-8"), facts, found))
     if path.parent == settings.cwd / FOLDER:
         note_site(name, settings)

@@ -7,7 +7,7 @@ import click
 from envbuild.cage import remove_by_ids
 from envbuild.cli.group import CommandGroup
 from envbuild.cli.options import flag
-from envbuild.cli.output import json_option, print_json, print_text
+from envbuild.cli.output import json_option, print_json, print_result, print_text
 from envbuild.context import Context
 from envbuild.host import read_host
 from envbuild.parts.cache import layer_items
@@ -49,13 +49,8 @@ def command() -> None:
 @click.pass_obj
 def path_command(context: Context, *, as_json: bool) -> None:
     """Print the store's folder, then the folders of the read-only stores below it."""
-    if as_json:
-        print_json(
-            {"path": str(context.store.root), "below": [str(root) for root in context.store.below]}
-        )
-        return
-    for root in (context.store.root, *context.store.below):
-        print_text(str(root))
+    own, *below = map(str, (context.store.root, *context.store.below))
+    print_result({"path": own, "below": below}, "\n".join((own, *below)), as_json=as_json)
 
 
 @command.command("du")

@@ -12,7 +12,7 @@ from envbuild.cli.complete import complete_job
 from envbuild.cli.follow import follow_job
 from envbuild.cli.job import job_options, show_submission
 from envbuild.cli.options import CommandAfterDashes, flag, image_argument, value_option
-from envbuild.cli.output import print_json, print_text
+from envbuild.cli.output import print_result
 from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.job.model import Job
@@ -97,11 +97,9 @@ def _submit(job: Job, site: Site, context: Context, key: str, *, wait: bool, as_
     if wait:
         context.report.say(f"submitted job {number} to {site.name}")
         return follow_job(context, record, site, before=before)
-    if as_json:
-        logs = [str(path) for path in log_files(record, settings.cwd)]
-        print_json({"job": number, "site": site.name, "name": record.name, "logs": logs})
-    else:
-        print_text(number)
+    logs = [str(path) for path in log_files(record, settings.cwd)]
+    found = {"job": number, "site": site.name, "name": record.name, "logs": logs}
+    print_result(found, number, as_json=as_json)
     follow, cancel = f"envbuild logs {number} -f", f"envbuild cancel {number}"
     context.report.say(f"submitted job {number} to {site.name}: {follow}, {cancel}")
     return 0

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from envbuild.errors import UsageError
 from envbuild.limits import open_plain
@@ -192,9 +192,7 @@ def _read_header(file: BinaryIO, path: Path, size: int) -> SifFile:
     )
 
 
-def _read_object(
-    fields: tuple[int, bool, int, int, int, int, int, int, int, int, int, int, bytes, bytes],
-) -> SifObject:
+def _read_object(fields: tuple[Any, ...]) -> SifObject:
     data_type, _, number, group, _, offset, size, _, _, _, _, _, name, extra = fields
     is_partition = data_type == PARTITION
     # the extra of a partition: file system, kind of partition, architecture

@@ -100,7 +100,7 @@ def require_made(key: str, store: Store) -> CachedPart:
     """Return a part that was just made.  Raises IntegrityError where the store has lost it."""
     part = cached_part(key, store)
     if part is None:
-        raise IntegrityError("bytecode just made is not in the store", where=str(store.root))
+        raise IntegrityError("bytecode just made is not in the store", where=store.root)
     return part
 
 

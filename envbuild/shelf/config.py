@@ -80,7 +80,7 @@ def remove_shelf(name: str, settings: Settings) -> ShelfConfig:
     shelf = known.pop(name, None)
     if shelf is None:
         raise UsageError(
-            f'there is no shelf "{name}"{closest(name, known)}', where=str(_config_file(settings))
+            f'there is no shelf "{name}"{closest(name, known)}', where=_config_file(settings)
         )
     _write_shelves(known, settings)
     _signers_file(name, settings).unlink(missing_ok=True)

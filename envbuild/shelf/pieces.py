@@ -115,11 +115,11 @@ def fetch_image(
         plan = msgspec.json.decode(listed, type=PieceList).pieces
     except UNREADABLE as error:
         raise IntegrityError(
-            f"the list of the image's pieces is damaged: {error}", where=str(weight.pieces)
+            f"the list of the image's pieces is damaged: {error}", where=weight.pieces
         ) from error
     if sum(size for _, size in plan) != weight.size or len(plan) > MOST_PIECES:
         raise IntegrityError(
-            "the pieces of the image are not as long as the image", where=str(weight.pieces)
+            "the pieces of the image are not as long as the image", where=weight.pieces
         )
     whole = hashlib.sha256()
     title = f"take {target.name.lstrip('.').split('.')[0]} from the shelf"
@@ -142,9 +142,7 @@ def fetch_image(
                     "a piece of the image was changed on the shelf", where=source, hint=hint
                 )
     if f"sha256:{whole.hexdigest()}" != weight.sha256 or image_digest(target) != weight.digest:
-        raise IntegrityError(
-            "the image is another one than was published", where=str(weight.pieces)
-        )
+        raise IntegrityError("the image is another one than was published", where=weight.pieces)
 
 
 def _read_chunks(path: Path, size: int) -> Iterator[bytes]:

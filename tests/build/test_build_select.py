@@ -15,10 +15,8 @@ import pytest
 from envbuild.build.modes.select import (
     HostCapabilities,
     ModeChoice,
-    mode_blocker,
+    ModeSearch,
     read_capabilities,
-    require_mode,
-    select_mode,
 )
 from envbuild.errors import HostError
 from envbuild.formats.sif_reader import image_digest
@@ -47,8 +45,12 @@ POST = msgspec.structs.replace(
 ALL = HostCapabilities(missing={})
 
 
+def search(recipe: Recipe, ground: HostCapabilities, roots: tuple[str, ...] = ()) -> ModeSearch:
+    return ModeSearch(recipe=recipe, lock=LOCK, host=ground, roots=roots)
+
+
 def told(recipe: Recipe, ground: HostCapabilities, roots: tuple[str, ...] = ()) -> str:
-    return str(select_mode(recipe, LOCK, ground, roots=roots))
+    return str(search(recipe, ground, roots).select())
 
 
 def test_an_ordinary_machine_puts_images_together() -> None:
@@ -108,10 +110,10 @@ def test_what_a_machine_lacks_counts(
 ) -> None:
     ground = dataclasses.replace(ALL, **change)  # type: ignore[arg-type]
     if mode is not None:
-        assert select_mode(recipe, LOCK, ground, roots=roots).mode == mode
+        assert search(recipe, ground, roots).select().mode == mode
         return
     with pytest.raises(HostError) as caught:
-        select_mode(recipe, LOCK, ground, roots=roots)
+        search(recipe, ground, roots).select()
     assert caught.value.code == 7
     for name in AUTO:
         assert f"\n  {name}: " in caught.value.what
@@ -150,10 +152,10 @@ def test_a_mode_that_was_asked_for_is_refused_before_it_fails(
 ) -> None:
     ground = dataclasses.replace(ALL, **change)  # type: ignore[arg-type]
     if why is None:
-        require_mode(mode, SHIPPED, LOCK, ground, roots=())
+        search(SHIPPED, ground).require(mode)
         return
     with pytest.raises(HostError) as caught:
-        require_mode(mode, SHIPPED, LOCK, ground, roots=())
+        search(SHIPPED, ground).require(mode)
     assert caught.value.what.startswith(
         f"torch-mnist cannot be built with --mode {mode} on this machine: {why}"
     )
@@ -164,12 +166,8 @@ def test_an_image_as_base_needs_no_ids() -> None:
     image = msgspec.structs.replace(
         SHIPPED, base=msgspec.structs.replace(SHIPPED.base, bootstrap=None, image="a.sif")
     )
-    assert (
-        mode_blocker(
-            "fakeroot", image, LOCK, HostCapabilities(ids=False, missing={}), root_is_made=False
-        )
-        is None
-    )
+    ground = HostCapabilities(ids=False, missing={})
+    assert search(image, ground).blocker("fakeroot") is None
 
 
 def test_more_never_makes_a_way_worse() -> None:
@@ -181,7 +179,7 @@ def test_more_never_makes_a_way_worse() -> None:
     ) -> int:
         ground = HostCapabilities(ids=ids, root=root, missing=dict.fromkeys(missing, "is missing"))
         try:
-            return AUTO.index(select_mode(recipe, LOCK, ground, roots=roots).mode)
+            return AUTO.index(search(recipe, ground, roots).select().mode)
         except HostError:
             return len(AUTO)
 

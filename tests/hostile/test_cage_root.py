@@ -13,15 +13,13 @@ import pytest
 
 from envbuild.build.modes.select import (
     HostCapabilities,
+    ModeSearch,
     Trust,
-    exposure,
-    require_mode,
-    require_trust,
-    select_mode,
 )
 from envbuild.cage import Cage, closed_folders, find_cage
 from envbuild.errors import HostError
 from envbuild.host import ID_COUNT, read_host, root_is_mapped
+from envbuild.lock.model import Lock
 from envbuild.lock.read import read_lock
 from envbuild.recipe.read import read_recipe
 from envbuild.run import Command, LocalRunner, Result
@@ -45,8 +43,9 @@ OWN, SHELF, BUNDLE = Trust(), Trust(origin="a shelf"), Trust(origin="a bundle")
 MODES = ("flat", "layered", "fakeroot", "sandbox", "docker")
 
 
-def refused(ground: HostCapabilities, trust: Trust, lock: object = LOCK) -> tuple[str, ...]:
-    return tuple(mode for mode in MODES if exposure(mode, lock, ground, trust))  # type: ignore[arg-type]
+def refused(ground: HostCapabilities, trust: Trust, lock: Lock = LOCK) -> tuple[str, ...]:
+    search = ModeSearch(recipe=RECIPE, lock=lock, host=ground, trust=trust)
+    return tuple(mode for mode in MODES if search.exposure(mode))
 
 
 def test_who_may_build_what_in_which_mode() -> None:
@@ -68,7 +67,7 @@ def test_who_may_build_what_in_which_mode() -> None:
 
 def test_a_refusal_says_what_to_do() -> None:
     with pytest.raises(HostError) as told:
-        select_mode(RECIPE, SOURCE, BARE, roots=())
+        ModeSearch(recipe=RECIPE, lock=SOURCE, host=BARE).select()
     assert (
         "\n  flat: the build of its source packages would run with root's own rights"
         in told.value.what
@@ -77,12 +76,12 @@ def test_a_refusal_says_what_to_do() -> None:
     with pytest.raises(
         HostError, match="what it brings from a shelf would run with root's own rights"
     ):
-        require_trust(RECIPE, LOCK, BARE, SHELF)
+        ModeSearch(recipe=RECIPE, lock=LOCK, host=BARE, trust=SHELF).require_trust()
     with pytest.raises(HostError, match="could reach your home folder in this mode"):
-        require_mode("fakeroot", RECIPE, LOCK, USER, roots=(), trust=BUNDLE)
-    require_mode(
-        "fakeroot", RECIPE, LOCK, replace(USER, caged=True), roots=("fakeroot",), trust=BUNDLE
-    )
+        ModeSearch(recipe=RECIPE, lock=LOCK, host=USER, trust=BUNDLE).require("fakeroot")
+    caged = replace(USER, caged=True)
+    search = ModeSearch(recipe=RECIPE, lock=LOCK, host=caged, roots=("fakeroot",), trust=BUNDLE)
+    search.require("fakeroot")
 
 
 def test_an_ordinary_user_needs_no_cage() -> None:

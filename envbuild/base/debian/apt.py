@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 import msgspec
 
@@ -22,7 +22,7 @@ from envbuild.base.debian.apt_secret import with_passwords
 from envbuild.base.debian.distribution import DEBIAN, Distribution, mirror_of
 from envbuild.base.debian.index import DebianIndex
 from envbuild.base.debian.package_set import Bootstrap
-from envbuild.base.model import DebianPackage
+from envbuild.base.model import AptPackage, DebianPackage
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, HostError, ToolFailedError
 from envbuild.limits import UNREADABLE, decode_kept
@@ -41,24 +41,10 @@ FRESH_SECONDS = 600.0
 """How long lists of a server count as fresh, as pages of an index do (resolve/answer_cache.py)."""
 FETCHED = re.compile(r"dlstatus:\d+:(\d+)")
 """apt's own word for how many percent of the lists it has (APT::Status-Fd)."""
+InstalledPackage = DebianPackage | AptPackage
+"""A Debian package that is there already: of a lock, or of an image's facts."""
 INSTALL_LINE = re.compile(r"^Inst (\S+) (?:\[\S+\] )?\((\S+) [^\[\n]*\[(\S+)\]\)", re.MULTILINE)
 """Name, version and architecture of ``Inst libc6 [2.36-9] (2.36-9+deb12u14 … [amd64]) []``."""
-
-
-class InstalledPackage(Protocol):
-    """A Debian package that is there already: of a lock, or of an image's facts."""
-
-    @property
-    def name(self) -> str:
-        """The package name."""
-
-    @property
-    def version(self) -> str:
-        """The Debian version."""
-
-    @property
-    def architecture(self) -> str:
-        """The Debian architecture, or "all"."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from envbuild.base.oci.static import keep_file, read_static
 from envbuild.context import Context
 from envbuild.errors import IntegrityError
 from envbuild.formats.oci import MANIFESTS, OciConfig, OciImage, read_config, read_image
-from envbuild.names import BY_DEBIAN
+from envbuild.names import BY_DEBIAN, Texts
 from envbuild.net.partial import is_complete
 from envbuild.progress import Stage
 from envbuild.store.atomic import link_or_copy, make_folder, os_errors_as, write_text
@@ -60,16 +60,21 @@ def image_facts(
 
 def read_tree(image: OciImage, config: OciConfig, store: Store, where: str, stage: Stage) -> Tree:
     """Merge the layers, each checked against the configuration's diff_id."""
-    layers, diff_ids = image.manifest.layers, config.rootfs.diff_ids
-    if len(diff_ids) != len(layers):
-        raise IntegrityError(
-            f"has {len(layers)} layers, its configuration names {len(diff_ids)}", where=where
-        )
+    contents = layer_contents(image, config, where)
     tree = Tree(keep_file(config.environment))
-    for number, (layer, diff_id) in enumerate(zip(layers, diff_ids, strict=True)):
+    for number, (layer, diff_id) in enumerate(zip(image.manifest.layers, contents, strict=True)):
         tree.add_layer(store.artifact(layer.sha256), diff_id, number=number, where=where)
         stage.advance(layer.size)
     return tree
+
+
+def layer_contents(image: OciImage, config: OciConfig, where: str) -> Texts:
+    """Return the hash of what each layer unpacks to; raises IntegrityError for another number."""
+    layers, diff_ids = image.manifest.layers, config.rootfs.diff_ids
+    if len(diff_ids) != len(layers):
+        what = f"has {len(layers)} layers, its configuration names {len(diff_ids)}"
+        raise IntegrityError(what, where=where)
+    return diff_ids
 
 
 def _creation_day(config: OciConfig) -> str | None:

@@ -230,7 +230,7 @@ def _open_server(url: str, repository: str, context: Context) -> Iterator[_Regis
 
 def _resolve_at(name: ImageName, platform: str, place: _RegistryServer, store: Store) -> OciImage:
     data, kind = _read_manifest(place, name, name.reference)
-    document = read_document(data, kind, where=str(name.short))
+    document = read_document(data, kind, where=name.short)
     if isinstance(document, Index):
         chosen = choose_manifest(document, platform, where=f"{name.short}:{name.reference}")
         data, kind = _read_manifest(place, name, chosen.digest)

@@ -5,12 +5,12 @@ Linked, compiled where they are modules of any Python, and what their own script
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
-from envbuild.build.assembly_plan import PlannedPart, State
+from envbuild.build.assembly_plan import IsCached, PlannedPart, State
 from envbuild.build.conda.activation import (
     Activation,
     activation_scripts,
@@ -47,7 +47,6 @@ from envbuild.plan.conda import history_text
 from envbuild.store.layout import Store
 from envbuild.store.units import count_noun
 
-IsCached = Callable[[str], bool]
 Marks = tuple[TreeEntry, ...]
 Links = Mapping[str, Future[CachedPart]]
 """Packages that threads link, by the keys of their parts."""

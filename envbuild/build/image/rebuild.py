@@ -103,43 +103,30 @@ def compare_images(first: Path, order: BuildSpec, second: Path, clean: Context) 
     Raises UsageError for a file without a root file system.
     """
     before, after = image_digest(first), image_digest(second)
+    same: Literal["bytes", "tree", "nothing"] = "bytes"
+    rows: list[tuple[str, str]] = []
     if before == after:
-        tree = _tree_of_record(order, clean.store)
-        tree = tree or tree_digest(image_tree(second, clean).values())
-        return _make_comparison(order, "bytes", (before, after), (tree, tree))
-    old, new = image_tree(first, clean), image_tree(second, clean)
-    trees = tree_digest(old.values()), tree_digest(new.values())
-    if trees[0] == trees[1]:
-        return _make_comparison(order, "tree", (before, after), trees)
-    missing, changed, extra = compare_trees(new, old)
-    layers = _layer_names(order, clean.store)
-    rows = [(path, "is not in the first image") for path in missing]
-    rows += [*changed, *((path, "is only in the first image") for path in extra)]
-    differs = tuple((layers.get(path, ONLY_BEFORE), path, what) for path, what in sorted(rows))
-    return _make_comparison(order, "nothing", (before, after), trees, differs)
-
-
-def _make_comparison(
-    order: BuildSpec,
-    same: Literal["bytes", "tree", "nothing"],
-    digests: tuple[str, str],
-    trees: tuple[str, str],
-    differs: tuple[tuple[str, str, str], ...] = (),
-) -> Comparison:
+        record = read_record(key_of(order), clean.store)
+        tree = record.tree if record else tree_digest(image_tree(second, clean).values())
+        trees = tree, tree
+    else:
+        old, new = image_tree(first, clean), image_tree(second, clean)
+        trees = tree_digest(old.values()), tree_digest(new.values())
+        same = "tree" if trees[0] == trees[1] else "nothing"
+    if same == "nothing":
+        missing, changed, extra = compare_trees(new, old)
+        rows = [(path, "is not in the first image") for path in missing]
+        rows += [*changed, *((path, "is only in the first image") for path in extra)]
+    layers = _layer_names(order, clean.store) if rows else {}
     return Comparison(
         name=order.recipe.name,
         lock=lock_digest(order.lock),
         same=same,
-        before=digests[0],
-        after=digests[1],
+        before=before,
+        after=after,
         trees=trees,
-        differs=differs,
+        differs=tuple((layers.get(path, ONLY_BEFORE), path, what) for path, what in sorted(rows)),
     )
-
-
-def _tree_of_record(order: BuildSpec, store: Store) -> str | None:
-    record = read_record(key_of(order), store)
-    return record.tree if record else None
 
 
 def _layer_names(order: BuildSpec, store: Store) -> Mapping[str, str]:

@@ -23,8 +23,6 @@ BUILD_SECONDS = 7200.0
 class Docker:
     """The build has no network but the engine's own, by which it pulls the base."""
 
-    mode = "docker"
-
     def prepare(self, request: DefinitionBuild) -> None:
         """Write the Dockerfile beside the supplied files: their folder is the build's context."""
         context = request.files.parent

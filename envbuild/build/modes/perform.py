@@ -12,11 +12,11 @@ from pathlib import Path
 
 from envbuild.build.in_base.exchange import give_file, make_open
 from envbuild.build.model import DefinitionBuild
-from envbuild.build.modes import MODES, ROWS
+from envbuild.build.modes import MODES
 from envbuild.build.modes.build_progress import BuildProgress
 from envbuild.cage import find_build_cage
 from envbuild.context import Context
-from envbuild.errors import IntegrityError, SpaceError, ToolFailedError, UsageError
+from envbuild.errors import IntegrityError, SpaceError, ToolFailedError
 from envbuild.failures import explain_failure, without_progress
 from envbuild.host import read_host
 from envbuild.lock.model import Lock
@@ -66,13 +66,11 @@ def supplied_files(lock: Lock, context: Context) -> Iterator[Path]:
 def run_build(request: DefinitionBuild, *, mode: str, context: Context, stage: Stage) -> None:
     """Build ``request.target``; the stage tells the percent that are over.
 
-    Raises UsageError for an unknown mode, SpaceError for a full disk, HostError for what the host
-    lacks; the log of a failed build stays, and the error names it.
+    Raises SpaceError for a full disk, HostError for what the host lacks; the log of a failed build
+    stays, and the error names it.
     """
-    make_builder = MODES[mode].builder if mode in MODES else None
-    if make_builder is None:
-        known = ", ".join(row.name for row in ROWS if not row.is_assembled)
-        raise UsageError(f"--mode {mode} is not one of: {known}")
+    make_builder = MODES[mode].builder
+    assert make_builder is not None  # noqa: S101  (modes without one are put together)
     builder = make_builder()
     builder.prepare(request)
     runtime = with_build_cage(context.runtime, context.runner)

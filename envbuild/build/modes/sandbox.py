@@ -63,16 +63,20 @@ class SandboxNote(msgspec.Struct, frozen=True, kw_only=True):
     files: dict[str, tuple[int, int]]
 
 
+VersionChanges = tuple[tuple[str, str | None, str | None], ...]
+"""Names, and their versions before and now; None where there is none."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ManualChanges:
     """What was done in a sandbox.
 
-    ``dists`` and ``apt`` are (name, before or None, now or None), ``files`` are paths. ``direct``
-    and ``asked_for`` are the names among them that nothing else brought along.
+    ``files`` are paths; ``direct`` and ``asked_for`` are the names of distributions and Debian
+    packages that nothing else brought along.
     """
 
-    dists: tuple[tuple[str, str | None, str | None], ...]
-    apt: tuple[tuple[str, str | None, str | None], ...]
+    dists: VersionChanges
+    apt: VersionChanges
     files: Texts
     direct: Texts
     asked_for: Texts
@@ -135,8 +139,8 @@ def look_inside(folder: Path, python: str, runtime: Runtime, runner: Runner) -> 
 
 def find_manual_changes(folder: Path, note: SandboxNote, facts: BaseFacts) -> ManualChanges:
     """Tell what differs between a sandbox and what it was when it was built."""
-    dists = _changed_files(note.dists, {dist.name: dist.version for dist in facts.dists})
-    apt = _changed_files(note.apt, {package.name: package.version for package in facts.apt})
+    dists = _changed_versions(note.dists, {dist.name: dist.version for dist in facts.dists})
+    apt = _changed_versions(note.apt, {package.name: package.version for package in facts.apt})
     # files of distributions and of Debian packages are told by their packages
     of_dists = [f"{site}/" for site in facts.site]
     if dists:
@@ -254,9 +258,7 @@ def _read_files(folder: Path) -> Iterator[tuple[str, tuple[int, int]]]:
                 yield path, (found.st_size, found.st_mtime_ns)
 
 
-def _changed_files(
-    before: Mapping[str, str], now: Mapping[str, str]
-) -> tuple[tuple[str, str | None, str | None], ...]:
+def _changed_versions(before: Mapping[str, str], now: Mapping[str, str]) -> VersionChanges:
     names = sorted({*before, *now})
     rows = [(name, before.get(name), now.get(name)) for name in names]
     return tuple((name, old, new) for name, old, new in rows if old != new)

@@ -154,55 +154,96 @@ def read_capabilities(context: Context, host: Host | None = None) -> HostCapabil
     )
 
 
-def select_mode(
-    recipe: Recipe,
-    lock: Lock,
-    host: HostCapabilities,
-    *,
-    roots: Collection[str],
-    trust: Trust = OWN,
-) -> ModeChoice:
-    """Return the first way that recipe and machine allow.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModeSearch:
+    """What decides how an image can be made: recipe, lock, this machine, and whose code it is.
 
-    ``roots`` are the modes whose Debian root the store has already. Raises HostError with every
-    obstacle, and what to do, where no way is left.
+    ``roots`` are the modes whose Debian root the store has already.
     """
-    passed: list[tuple[str, str]] = []
-    for mode in (row.name for row in ROWS if row.auto_reason):
-        why = mode_blocker(mode, recipe, lock, host, root_is_made=mode in roots, trust=trust)
-        if why is None:
-            return ModeChoice(mode=mode, passed_over=tuple(passed))
-        passed.append((mode, why))
-    reasons = "".join(f"\n  {mode}: {why}" for mode, why in passed)
-    raise HostError(
-        f"{recipe.name} cannot be built on this machine:{reasons}", hint=_give_advice(host, passed)
-    )
 
+    recipe: Recipe
+    lock: Lock
+    host: HostCapabilities
+    roots: Collection[str] = ()
+    trust: Trust = OWN
 
-def require_mode(
-    mode: str,
-    recipe: Recipe,
-    lock: Lock,
-    host: HostCapabilities,
-    *,
-    roots: Collection[str],
-    trust: Trust = OWN,
-) -> None:
-    """Raise HostError where the mode that somebody asked for does not work on this machine."""
-    why = mode_blocker(mode, recipe, lock, host, root_is_made=mode in roots, trust=trust)
-    if why is not None:
-        what = f"{recipe.name} cannot be built with --mode {mode} on this machine: {why}"
-        raise HostError(
-            what,
-            hint=f"leave --mode out for a way that works here, or:\n{_give_advice(host, [(mode, why)])}",
-        )
+    def select(self) -> ModeChoice:
+        """Return the first way that recipe and machine allow.
 
+        Raises HostError with every obstacle, and what to do, where no way is left.
+        """
+        passed: list[tuple[str, str]] = []
+        for mode in (row.name for row in ROWS if row.auto_reason):
+            why = self.blocker(mode)
+            if why is None:
+                return ModeChoice(mode=mode, passed_over=tuple(passed))
+            passed.append((mode, why))
+        reasons = "".join(f"\n  {mode}: {why}" for mode, why in passed)
+        what = f"{self.recipe.name} cannot be built on this machine:{reasons}"
+        raise HostError(what, hint=_give_advice(self.host, passed))
 
-def require_trust(recipe: Recipe, lock: Lock, host: HostCapabilities, trust: Trust) -> None:
-    """Raise HostError where even a check of the image would run foreign code on this machine."""
-    why = exposure("flat", lock, host, trust)
-    if why is not None:
-        raise HostError(f"{recipe.name} cannot be used on this machine: {why}", hint=ROOT_ADVICE)
+    def require(self, mode: str) -> None:
+        """Raise HostError where the mode that somebody asked for does not work on this machine."""
+        why = self.blocker(mode)
+        if why is not None:
+            what = f"{self.recipe.name} cannot be built with --mode {mode} on this machine: {why}"
+            advice = _give_advice(self.host, [(mode, why)])
+            hint = f"leave --mode out for a way that works here, or:\n{advice}"
+            raise HostError(what, hint=hint)
+
+    def require_trust(self) -> None:
+        """Raise HostError where even a check of the image would run foreign code on this machine."""
+        why = self.exposure("flat")
+        if why is not None:
+            what = f"{self.recipe.name} cannot be used on this machine: {why}"
+            raise HostError(what, hint=ROOT_ADVICE)
+
+    def blocker(self, mode: str) -> str | None:
+        """Return what stands in the way of a mode, None where nothing does."""
+        return self.exposure(mode) or next(self._blockers(mode), None)
+
+    def exposure(self, mode: str) -> str | None:
+        """Return what foreign code could reach in a mode without leave (docs/security.md)."""
+        host, origin = self.host, self.trust.origin
+        source = any(package.is_sdist and package.source is None for package in self.lock.python)
+        if not (origin or source) or MODES[mode].by_engine:
+            return None
+        brought = f"what it brings from {origin}" if origin else "the build of its source packages"
+        caged = host.caged and not MODES[mode].is_tree
+        if host.root and not host.mapped:
+            if self.trust.as_root or caged:
+                return None
+            return (
+                f"{brought} would run with root's own rights, and could do anything to this machine"
+            )
+        if origin and MODES[mode].needs_ids and not (caged and not host.mapped):
+            return f"{brought} could reach your home folder in this mode"
+        return None
+
+    def _blockers(self, mode: str) -> Iterator[str]:
+        host, root_is_made = self.host, mode in self.roots
+        if host.containers is not None:
+            yield host.containers
+        if self.recipe.base.bootstrap is not None:
+            may = host.root or host.ids
+            if not root_is_made and "mmdebstrap" in host.missing:
+                yield host.missing["mmdebstrap"]
+            if not root_is_made and not may:
+                yield f"{NO_IDS} to make a Debian root with"
+            if MODES[mode].needs_ids and not may:
+                yield f"{NO_IDS} to unpack a Debian root with"
+        if MODES[mode].is_assembled and self._runs_inside:
+            yield from _blockers_inside(host)
+        if MODES[mode].is_layered and host.layers is not None:
+            yield f"{host.layers}, and an image of layers cannot be run without"
+        if MODES[mode].needs_mksquashfs and "mksquashfs" in host.missing:
+            yield host.missing["mksquashfs"]
+
+    @property
+    def _runs_inside(self) -> bool:
+        """Whether putting the image together runs something as root in it: shell, or Debian's scripts."""
+        over_image = not self.lock.is_bootstrap and bool(self.lock.system_packages)
+        return bool(self.recipe.system.post) or over_image
 
 
 def cached_roots(lock: Lock, store: Store) -> frozenset[str]:
@@ -215,74 +256,6 @@ def cached_roots(lock: Lock, store: Store) -> frozenset[str]:
         for mode in ROWS
         if store.base(locked_bootstrap(lock, mode.root_groups).digest).exists()
     )
-
-
-def _runs_inside(recipe: Recipe, lock: Lock) -> bool:
-    """Tell whether assembling an image has to run something as root in it.
-
-    Lines of shell, or Debian's scripts.
-    """
-    over_image = not lock.is_bootstrap and bool(lock.system_packages)
-    return bool(recipe.system.post) or over_image
-
-
-def mode_blocker(
-    mode: str,
-    recipe: Recipe,
-    lock: Lock,
-    host: HostCapabilities,
-    *,
-    root_is_made: bool,
-    trust: Trust = OWN,
-) -> str | None:
-    """Return what stands in the way of a mode, None where nothing does."""
-    return exposure(mode, lock, host, trust) or next(
-        _mode_blockers(mode, recipe, lock, host, root_is_made=root_is_made), None
-    )
-
-
-def exposure(mode: str, lock: Lock, host: HostCapabilities, trust: Trust) -> str | None:
-    """Return what foreign code could reach in a mode without leave (docs/security.md)."""
-    source = any(package.is_sdist and package.source is None for package in lock.python)
-    brought = (
-        f"what it brings from {trust.origin}"
-        if trust.origin
-        else "the build of its source packages"
-    )
-    if not (trust.origin or source) or MODES[mode].by_engine:
-        return None
-    if host.root and not host.mapped:
-        safe = trust.as_root or (host.caged and not MODES[mode].is_tree)
-        return (
-            None
-            if safe
-            else f"{brought} would run with root's own rights, and could do anything to this machine"
-        )
-    caged = host.caged and not host.mapped and not MODES[mode].is_tree
-    if trust.origin and MODES[mode].needs_ids and not caged:
-        return f"{brought} could reach your home folder in this mode"
-    return None
-
-
-def _mode_blockers(
-    mode: str, recipe: Recipe, lock: Lock, host: HostCapabilities, *, root_is_made: bool
-) -> Iterator[str]:
-    if host.containers is not None:
-        yield host.containers
-    if recipe.base.bootstrap is not None:
-        may = host.root or host.ids
-        if not root_is_made and "mmdebstrap" in host.missing:
-            yield host.missing["mmdebstrap"]
-        if not root_is_made and not may:
-            yield f"{NO_IDS} to make a Debian root with"
-        if MODES[mode].needs_ids and not may:
-            yield f"{NO_IDS} to unpack a Debian root with"
-    if MODES[mode].is_assembled and _runs_inside(recipe, lock):
-        yield from _blockers_inside(host)
-    if MODES[mode].is_layered and host.layers is not None:
-        yield f"{host.layers}, and an image of layers cannot be run without"
-    if MODES[mode].needs_mksquashfs and "mksquashfs" in host.missing:
-        yield host.missing["mksquashfs"]
 
 
 def _blockers_inside(host: HostCapabilities) -> Iterator[str]:

@@ -44,7 +44,7 @@ def job_folder(project: Path) -> Path:
             what = "is a link, and envbuild writes the files of jobs through no link"
             name = place.relative_to(project)
             hint = f"rm {name}    (the folder is made anew)"
-            raise IntegrityError(what, where=str(name), hint=hint)
+            raise IntegrityError(what, where=name, hint=hint)
     with os_errors_as(folder):
         folder.mkdir(parents=True, exist_ok=True)
         results.mkdir(exist_ok=True)
