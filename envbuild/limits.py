@@ -191,6 +191,15 @@ def open_plain(path: Path) -> BinaryIO:
     raise UsageError("is no plain file", where=path)
 
 
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Turn the system's errors over a file that the user names into UsageError."""
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"cannot be read: {error.strerror or error}", where=path) from error
+
+
 def read_whole(path: Path, limit: int) -> bytes:
     """Read a plain file; raises OSError, and UsageError for another thing or more bytes than that."""
     with open_plain(path) as file:

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from envbuild.errors import UsageError
+from envbuild.limits import readable
 from envbuild.names import Paths, Variables
 
 SECTIONS = ("install", "download", "global")
@@ -40,10 +41,8 @@ def read_pip_option(path: Path, option: str) -> str | None:
 
     Raises UsageError for a file that cannot be read.
     """
-    try:
+    with readable(path):
         text = path.read_text("utf-8", "replace") if path.is_file() else ""
-    except OSError as error:
-        raise UsageError(f"cannot be read: {error.strerror}", where=path) from error
     if not text:
         return None
     import configparser  # late: most machines have no such file

@@ -16,7 +16,7 @@ import msgspec
 import tomli
 
 from envbuild.errors import UsageError
-from envbuild.limits import read_whole
+from envbuild.limits import read_whole, readable
 from envbuild.names import Texts
 
 T = TypeVar("T")
@@ -60,11 +60,11 @@ def read_toml(path: Path) -> tuple[dict[str, Any], str]:
     Raises UsageError when it cannot be read, is not UTF-8 or does not parse (line and column are
     named).
     """
+    with readable(path):
+        raw = read_whole(path, BIGGEST_FILE)
     try:
         # editors on Windows put a mark before the text, which TOML does not know
-        text = read_whole(path, BIGGEST_FILE).decode("utf-8-sig")
-    except OSError as error:
-        raise UsageError(f"cannot be read: {error.strerror}", where=path) from error
+        text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         what = f"is not UTF-8 text (byte {error.start})"
         raise UsageError(what, where=path, hint="save it as UTF-8, in your editor") from error

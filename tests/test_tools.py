@@ -23,7 +23,6 @@ from tests.support import ScriptedRunner, needs, settings_with
         ("mksquashfs", "mksquashfs version 4.7 (2025/06/03)\n", (4, 7)),
         ("mmdebstrap", "mmdebstrap 1.3.5\n", (1, 3, 5)),
         ("apt-get", "apt 2.6.1 (amd64)\n", (2, 6, 1)),
-        ("unshare", "unshare from util-linux 2.38.1\n", (2, 38, 1)),
     ],
 )
 def test_versions(tmp_path: Path, name: str, said: str, version: tuple[int, ...]) -> None:

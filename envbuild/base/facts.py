@@ -15,7 +15,7 @@ from envbuild.base import gpu
 from envbuild.base.model import SCHEMA, AptPackage, BaseFacts, Dist, InstalledConda
 from envbuild.errors import HostError, UsageError
 from envbuild.formats.fields import FOLDER
-from envbuild.limits import UNREADABLE, read_whole
+from envbuild.limits import UNREADABLE, read_whole, readable
 from envbuild.names import Pairs, Texts
 from envbuild.store.layout import Store
 from envbuild.store.sealed import read_sealed, write_sealed
@@ -238,10 +238,10 @@ def load_facts(path: Path) -> BaseFacts:
 
     Raises UsageError naming the key at fault.
     """
+    with readable(path):
+        document = _read_json(path)
     try:
-        facts = msgspec.convert(_read_json(path), BaseFacts, strict=True)
-    except OSError as error:
-        raise UsageError(f"cannot be read: {error.strerror}", where=path) from error
+        facts = msgspec.convert(document, BaseFacts, strict=True)
     except msgspec.ValidationError as error:
         message, _, place = str(error).partition(" - at `$")
         key = place.rstrip("`").lstrip(".")

@@ -283,4 +283,6 @@ def _add(tar: tarfile.TarFile, content: Content, sha256: str | None, order: Buil
         tar.addfile(info, checked)
     if sha256 is not None and checked.digest.hexdigest() != sha256:
         hint = "run envbuild store verify, which removes it, then bundle again"
-        raise IntegrityError("this file is damaged in the store", where=str(content.source), hint=hint)
+        raise IntegrityError(
+            "this file is damaged in the store", where=str(content.source), hint=hint
+        )

@@ -11,7 +11,7 @@ from envbuild.cli.output import json_option, print_json, print_text
 from envbuild.errors import UsageError
 from envbuild.job.lint.batch import DIALECTS
 from envbuild.job.lint.lint import lint_script
-from envbuild.limits import open_plain
+from envbuild.limits import open_plain, readable
 from envbuild.store.units import count_noun
 
 BIGGEST = 4 << 20
@@ -49,10 +49,8 @@ def command(file: Path, *, as_json: bool) -> int:
 
 
 def _read_script(file: Path) -> str:
-    try:
+    with readable(file):
         data = sys.stdin.buffer.read(BIGGEST + 1) if str(file) == "-" else _read_file(file)
-    except OSError as error:
-        raise UsageError(f"cannot be read: {error.strerror}", where=file) from error
     if len(data) > BIGGEST or b"\0" in data:
         raise UsageError("is not a batch script", where=file)
     return data.decode("utf-8", "replace")

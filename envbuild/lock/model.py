@@ -163,6 +163,11 @@ class CondaPackage(_Entry, frozen=True):
     via: Texts = ()
 
     @property
+    def stem(self) -> str:
+        """The name of its archive without the ending, and of its record once it is installed."""
+        return f"{self.name}-{self.version}-{self.build}"
+
+    @property
     def is_direct(self) -> bool:
         """Whether the recipe itself requires it."""
         return DIRECT in self.via

@@ -111,6 +111,6 @@ def _check_conda(lock: Lock, where: str) -> None:
                 f"{package.file} is of the channel {package.channel}, which the lock does not list"
             )
             raise IntegrityError(what, where=where)
-        if not package.file.startswith(f"{package.name}-{package.version}-{package.build}."):
+        if not package.file.startswith(f"{package.stem}."):
             what = f"{package.file} is no file of {package.name} {package.version} {package.build}"
             raise IntegrityError(what, where=where)

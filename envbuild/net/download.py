@@ -19,9 +19,9 @@ from envbuild.net.partial import CHUNK, Partial, locked_partial
 from envbuild.net.redact import redact
 from envbuild.net.web import (
     SERVER_HINT,
-    GoneError,
     PassingError,
     StoppedError,
+    local_errors,
     local_path,
     open_response,
     with_retries,
@@ -201,7 +201,7 @@ def _range_start(download: Download, response: httpx.Response, have: int) -> int
 
 @contextlib.contextmanager
 def _read_local(path: Path, download: Download, start: int) -> Iterator[Iterator[bytes]]:
-    try:
+    with local_errors(path):
         found = path.stat()
         if not stat.S_ISREG(found.st_mode):
             raise NetworkError("is not a regular file", where=path)
@@ -210,10 +210,6 @@ def _read_local(path: Path, download: Download, start: int) -> Iterator[Iterator
         with path.open("rb") as file:
             file.seek(start)
             yield iter(lambda: file.read(CHUNK), b"")
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise GoneError("is not there", where=path) from error
-    except OSError as error:
-        raise NetworkError(f"cannot be read: {error.strerror}", where=path) from error
 
 
 def _watch_stall(chunks: Iterator[bytes], until: Until, download: Download) -> Iterator[bytes]:

@@ -28,6 +28,7 @@ from envbuild.net.simple import (
 )
 from envbuild.net.web import (
     GoneError,
+    local_errors,
     local_path,
     make_client,
     open_response,
@@ -100,16 +101,11 @@ def _read_page(page: str, client: httpx.Client) -> tuple[Link, ...]:
 
 def _read_local(folder: Path, page: str) -> tuple[Link, ...]:
     path = folder / "index.html"
-    try:
+    with local_errors(path):
         if path.stat().st_size > limits.PAGE:
-            raise PageError(
-                f"is larger than {limits.PAGE // 2**20} MiB: too large for an index page"
-            )
+            size = f"{limits.PAGE // 2**20} MiB"
+            raise PageError(f"is larger than {size}: too large for an index page")
         return links_of_html(path.read_text("utf-8", "replace"), page)
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise GoneError("is not there", where=path) from error
-    except OSError as error:
-        raise NetworkError(f"cannot be read: {error.strerror}", where=path) from error
 
 
 def _index_variable(name: str) -> str:

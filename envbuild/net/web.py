@@ -87,6 +87,17 @@ class GoneError(NetworkError):
     """The server answers, and says that it has no such thing (404, 410)."""
 
 
+@contextlib.contextmanager
+def local_errors(path: Path) -> Iterator[None]:
+    """Turn the system's errors over a file of an index on this machine into those of a server."""
+    try:
+        yield
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise GoneError("is not there", where=path) from error
+    except OSError as error:
+        raise NetworkError(f"cannot be read: {error.strerror}", where=path) from error
+
+
 def local_path(url: str) -> Path | None:
     """Return the path that a ``file:`` URL of this machine names, None for any other URL."""
     parts = urlsplit(url)

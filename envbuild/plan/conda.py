@@ -17,10 +17,7 @@ ACTIVATION = "/.singularity.d/env/91-conda.sh"
 def history_text(lock: Lock) -> str:
     """Return conda's own record of what was asked for."""
     specs = ", ".join(f"'{spec}'" for spec in lock.conda_direct)
-    installed = [
-        f"+{package.channel}/{package.subdir}::{package.name}-{package.version}-{package.build}"
-        for package in lock.conda
-    ]
+    installed = [f"+{p.channel}/{p.subdir}::{p.stem}" for p in lock.conda]
     update = (f"# update specs: [{specs}]",) if specs else ()
     return "\n".join(("==> 1970-01-01 00:00:00 <==", *installed, *update)) + "\n"
 

@@ -74,10 +74,7 @@ class ShelfClient:
             data = self.backend.read(paths)
         except IntegrityError:  # one bad file takes its own entry from the shelf, not all
             return {name: self._read_or_error(slot) for name, slot in slots.items()}
-        return {
-            name: self._stored_or_error(slot, data.get(slot_path(slot)))
-            for name, slot in slots.items()
-        }
+        return {name: self._read_or_error(slot, data) for name, slot in slots.items()}
 
     def history(self, name: str) -> tuple[StoredEntry, ...]:
         """Return all entries of a name, oldest first.
@@ -235,16 +232,14 @@ class ShelfClient:
             raise IntegrityError(f"is the entry {entry.slot}, put under another name", where=where)
         return StoredEntry(entry=entry, digest=digest_of(data), data=data)
 
-    def _read_or_error(self, slot: str) -> StoredEntry | IntegrityError:
+    def _read_or_error(
+        self, slot: str, data: Mapping[str, bytes] | None = None
+    ) -> StoredEntry | IntegrityError:
+        """Return an entry of files that were read, or read now, or the error."""
+        path = slot_path(slot)
         try:
-            data = self.backend.read([slot_path(slot)])
-        except IntegrityError as error:
-            return error
-        return self._stored_or_error(slot, data.get(slot_path(slot)))
-
-    def _stored_or_error(self, slot: str, data: bytes | None) -> StoredEntry | IntegrityError:
-        try:
-            return self._stored(slot, data)
+            files = self.backend.read([path]) if data is None else data
+            return self._stored(slot, files.get(path))
         except IntegrityError as error:
             return error
 

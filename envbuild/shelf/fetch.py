@@ -130,9 +130,8 @@ def _read_report(library: ShelfClient, one: CheckSummary, image: str, title: str
     try:
         report = msgspec.json.decode(data, type=Report)
     except UNREADABLE as error:
-        raise IntegrityError(
-            f"a check report of it cannot be read: {error}", where=title
-        ) from error
+        what = f"a check report of it cannot be read: {error}"
+        raise IntegrityError(what, where=title) from error
     if report.digest != image or summarize_report(one.report, report) != one:
         raise IntegrityError(
             "a verdict of it is about another image, or does not match its report",

@@ -46,19 +46,14 @@ class FolderBackend:
 
     def refresh(self) -> None:
         """Raise HostError where the folder is gone, UsageError where it is no shelf."""
-        where = str(self.root)
         with _shelf_errors(self.root):
             there, marked = self.root.is_dir(), (self.root / MARKER).is_file()
-        if not there:
-            what = "the shelf's folder is not there"
-            raise HostError(
-                what, where=where, hint="is its file system mounted here? nothing was changed"
-            )
-        if not marked:
+        what = "the shelf's folder is not there"
+        if there:
             what = f"the folder is there, but it holds no shelf (no {MARKER})"
-            raise HostError(
-                what, where=where, hint="is its file system mounted here? nothing was changed"
-            )
+        if not marked:
+            hint = "is its file system mounted here? nothing was changed"
+            raise HostError(what, where=self.root, hint=hint)
 
     def create(self) -> bool:
         """Make a shelf of a missing or empty folder, writable for the group as its parent."""
@@ -329,22 +324,13 @@ def _shelf_error(error: OSError, path: Path) -> EnvbuildError:
     """Return the error to raise for what the operating system says about a shelf."""
     where = str(error.filename or path)
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        what = (
-            "the shelf's file system is full"
-            if error.errno == errno.ENOSPC
-            else "the shelf's quota is used up"
-        )
-        return SpaceError(
-            what, where=where, hint="nothing was published: free space there, then publish again"
-        )
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        what = f"the shelf cannot be used: {error.strerror}"
-        return HostError(
-            what, where=where, hint="ask whoever keeps the shelf; nothing was published"
-        )
+        is_full = error.errno == errno.ENOSPC
+        what = "the shelf's file system is full" if is_full else "the shelf's quota is used up"
+        hint = "nothing was published: free space there, then publish again"
+        return SpaceError(what, where=where, hint=hint)
     if error.errno in (errno.ENOENT, errno.ESTALE, errno.ENOTCONN, errno.EIO):
-        what = f"the shelf went away: {error.strerror}"
-        return HostError(
-            what, where=where, hint="is its file system mounted here? nothing was published"
-        )
-    return HostError(f"the shelf cannot be used: {error.strerror}", where=where)
+        hint = "is its file system mounted here? nothing was published"
+        return HostError(f"the shelf went away: {error.strerror}", where=where, hint=hint)
+    is_refused = error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
+    advice = "ask whoever keeps the shelf; nothing was published" if is_refused else None
+    return HostError(f"the shelf cannot be used: {error.strerror}", where=where, hint=advice)

@@ -58,11 +58,8 @@ def size_of(path: Path) -> int:
 def error_of_os(error: OSError, path: Path) -> HostError | SpaceError:
     """Return the error to raise for an OSError met while writing to a path."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        full = (
-            "the file system is full"
-            if error.errno == errno.ENOSPC
-            else "the disk quota is used up"
-        )
+        is_full = error.errno == errno.ENOSPC
+        full = "the file system is full" if is_full else "the disk quota is used up"
         hint = "free space there, or point TMPDIR or ENVBUILD_STORE to a larger file system"
         return SpaceError(full, where=path, hint=hint)
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):

@@ -200,9 +200,8 @@ def _direct_packages(found: FoundImage) -> Texts:
     trees = [package.name for package in lock.python if package.source is not None]
     named = [requirement_name(line) for line in lock.direct]
     # Python has a wrapper of its own, and brings commands that nobody asks for
-    tools = [p for p in lock.conda if p.is_direct and p.name != "python"]
-    stems = [f"{tool.name}-{tool.version}-{tool.build}" for tool in tools]
-    records = [f"{lock.conda_prefix}/conda-meta/{stem}.json" for stem in stems]
+    tools = [p.stem for p in lock.conda if p.is_direct and p.name != "python"]
+    records = [f"{lock.conda_prefix}/conda-meta/{stem}.json" for stem in tools]
     return tuple(name for name in (*named, *trees, *records) if name)
 
 

@@ -28,7 +28,7 @@ from envbuild.formats.oci import (
     read_image,
     require_platform,
 )
-from envbuild.limits import UNREADABLE, open_plain, reading
+from envbuild.limits import UNREADABLE, open_plain, readable, reading
 from envbuild.net.partial import is_complete
 from envbuild.store.atomic import commit_file, os_errors_as, write_bytes
 from envbuild.store.hashing import digest_of
@@ -138,10 +138,8 @@ def _tag_of(reference: BaseReference) -> str | None:
 
 @contextmanager
 def _open_tar(path: Path, reference: BaseReference) -> Iterator[Opener]:
-    try:
+    with readable(path):
         open_plain(path).close()
-    except OSError as error:
-        raise UsageError(f"cannot be read: {error.strerror or error}", where=path) from error
     with (
         reading("is no whole tar archive", reference.text),
         opened_members(path) as (tar, listed),

@@ -114,7 +114,6 @@ def _lines_of(package: CondaPackage, phases: Sequence[str], number: int) -> Sequ
 
 
 def _build_number(package: CondaPackage, part: CachedPart, prefix: str, compressor: str) -> int:
-    stem = f"{package.name}-{package.version}-{package.build}"
-    path = f"{prefix}/conda-meta/{stem}.json".lstrip("/")
+    path = f"{prefix}/conda-meta/{package.stem}.json".lstrip("/")
     record = read_file(merge_parts([part.part]), [part], path, compressor=compressor) or b"{}"
     return msgspec.json.decode(record, type=_BuildNumber).build_number
