@@ -65,6 +65,9 @@ class FastZipFile(zipfile.ZipFile):
         Reading raises BadZipFile where it is not what the archive says.
         """
         info = name if isinstance(name, zipfile.ZipInfo) else self.getinfo(name)
+        # zipfile asks for as much memory as a member says that it needs
+        if mode == "r" and info.header_offset + info.compress_size > self.start_dir:
+            raise zipfile.BadZipFile(f"{info.filename} is cut off")
         if (
             mode != "r"
             or info.compress_type != zipfile.ZIP_DEFLATED

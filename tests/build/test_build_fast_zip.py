@@ -87,3 +87,13 @@ def test_more_than_the_archive_says_is_refused(tmp_path: Path) -> None:
         fast.getinfo("text").file_size = 1000
         with pytest.raises(zipfile.BadZipFile, match="text is longer than the archive says"):
             fast.read("text")
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_BZIP2, zipfile.ZIP_DEFLATED])
+def test_no_memory_is_asked_for_a_member_larger_than_its_archive(
+    method: int, tmp_path: Path
+) -> None:
+    with FastZipFile(archive(tmp_path, {"text": NOISE}, method)) as fast:
+        fast.getinfo("text").compress_size = 1 << 62
+        with pytest.raises(zipfile.BadZipFile, match="text is cut off"):
+            fast.read("text")
