@@ -11,7 +11,7 @@ import pytest
 
 from envbuild.run import Command, LocalRunner, Result
 from tests.job.conftest import ON_SCHEDULERS, Project, make_project
-from tests.job.situations_live.runs import receipt_paths, wait_for
+from tests.job.situations_live.runs import read_note, receipt_paths, wait_for
 from tests.job.test_job_runs_live import SPARED
 from tests.support import wait_until
 
@@ -97,7 +97,7 @@ def check_second_run(project: Project, job: str) -> str:
         if f'"{job}"' in path.read_text()
     ]
     assert (receipt["code"], receipt["runs"]) == (0, 2)
-    assert (project.folder / "told").read_text() == "told 0\n"
+    assert read_note(project) == "told 0\n"
     return done.stdout
 
 

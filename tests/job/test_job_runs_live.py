@@ -9,6 +9,7 @@ from tests.job.conftest import ON_SCHEDULERS, Project
 from tests.job.situations_live.place import Place
 from tests.job.situations_live.runs import (
     a_job_goes_on_after_its_time_limit,
+    read_note,
     receipt_paths,
     wait_for,
 )
@@ -75,7 +76,7 @@ def test_a_preempted_job_is_told_at_once_and_goes_on(project: Project) -> None:
     assert "begins at 7\n" in done.stdout
     # before the time was over that Slurm gives
     assert "DUE TO PREEMPTION" not in done.stdout
-    assert (project.folder / "told").read_text() == "told 0\n"
+    assert read_note(project) == "told 0\n"
     receipts = [json.loads(path.read_text()) for path in receipt_paths(project)]
     assert {receipt["runs"] for receipt in receipts} == {1, 2}
 

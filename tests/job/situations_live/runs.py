@@ -31,6 +31,13 @@ def wait_for(project: Project, job: str, text: str) -> None:
     wait_until(lambda: log.is_file() and text in log.read_text(), f"{text!r} is in the log")
 
 
+def read_note(project: Project) -> str:
+    """Return what --notify wrote, which it does after the receipt, with which the log ends."""
+    told = project.folder / "told"
+    wait_until(lambda: told.is_file() and told.read_text(), "the note is written")
+    return told.read_text()
+
+
 @situation
 def what_failed_of_a_grid_runs_again(place: Place) -> None:
     project, site = place.project, place.scheduler
