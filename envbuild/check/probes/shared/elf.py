@@ -1,5 +1,6 @@
 """Comes before probes that read shared objects: the dynamic section of ELF files (elf(5))."""
 
+import os
 import struct
 
 PT_LOAD, PT_DYNAMIC = 1, 2
