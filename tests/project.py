@@ -9,10 +9,11 @@ from pathlib import Path
 
 from envbuild.run import Command, LocalRunner, Result
 
-SMALL = """\
+SUMMARY = "one wheel, one source package, one Debian package"
+SMALL = f"""\
 [recipe]
 name = "small"
-summary = "one wheel, one source package, one Debian package"
+summary = "{SUMMARY}"
 
 [base]
 bootstrap = "debian:bookworm"
@@ -65,6 +66,10 @@ class Project:
             )
         }
         self.env = {**kept, "HOME": str(self.home), "ENVBUILD_STORE": str(self.store)}
+
+    def read_shared_store(self) -> None:
+        """Take from the shared store what it has, and write into one's own: others' images stay as they are."""
+        self.env["ENVBUILD_STORE_BELOW"] = str(shared_store())
 
     def write(self, name: str, text: str) -> Path:
         path = self.folder / name
