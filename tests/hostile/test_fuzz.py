@@ -104,6 +104,7 @@ FOUND: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
         "logins",
         lambda sound: re.sub(rb'"auth": "\w', b'"auth": "\xd0\xb0', sound),
     ),
+    "logins in more brackets than json reads": ("logins", lambda _: b"[" * 100_000),
 }
 """What fuzzing found: the parser, and what makes the input out of each sound one."""
 

@@ -67,7 +67,7 @@ def _credential_files(settings: Settings) -> Iterator[Path]:
 def _in_file(path: Path, host: str, context: Context) -> Credentials | None:
     try:
         data = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None  # absent, another user's or broken: as every other program does, go on without
     if not isinstance(data, dict):
         return None
