@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 
 from envbuild.data.package_tables import load_aliases
 from envbuild.names import Texts
+from envbuild.resolve.couplings import Coupling
+from envbuild.resolve.requirements import Direct
 from envbuild.resolve.stubs import first_match
 
 
@@ -71,6 +73,22 @@ def merge_aliases(names: Collection[str], asked: Collection[str]) -> dict[str, s
                 found |= dict.fromkeys(others, real)
                 break
     return found
+
+
+def alias_bounds(
+    directs: Iterable[Direct], aliases: Mapping[str, str], *, but: Collection[str]
+) -> tuple[Coupling, ...]:
+    """Return what the user asks of ``aliases`` as bounds on what stands for them, ``but`` for some.
+
+    opencv-contrib-python stands for an opencv-python<4.9 in a release of its own before 4.9.
+    """
+    found = []
+    for direct in directs:
+        real = aliases.get(direct.name)
+        text = f"{real}{direct.specifier}"
+        if real is not None and direct.specifier and text not in but:
+            found.append(Coupling(package=real, constraint=text, reason="what you ask for"))
+    return tuple(found)
 
 
 def _stands_for_all(alias: str, real: str) -> bool:

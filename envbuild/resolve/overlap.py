@@ -15,7 +15,6 @@ from envbuild.names import Texts
 from envbuild.resolve.aliases import doubled_modules
 from envbuild.resolve.couplings import Coupling
 from envbuild.resolve.model import Found
-from envbuild.resolve.requirements import Direct
 from envbuild.resolve.stubs import Stubs, parse_requirements
 from envbuild.store.units import human_bytes, listing
 
@@ -120,22 +119,3 @@ def second_stack(packages: Collection[Found], stubs: Stubs, facts: BaseFacts) ->
 
 def _is_for_gpu(name: str) -> bool:
     return name.startswith(("nvidia-", "cuda-")) or is_framework(name)
-
-
-def alias_bounds(
-    directs: Iterable[Direct],
-    aliases: Mapping[str, str],
-    *,
-    but: Collection[str],
-) -> tuple[Coupling, ...]:
-    """Return what the user asks of ``aliases`` as bounds on what stands for them, ``but`` for some.
-
-    opencv-contrib-python stands for an opencv-python<4.9 in a release of its own before 4.9.
-    """
-    found = []
-    for direct in directs:
-        real = aliases.get(direct.name)
-        text = f"{real}{direct.specifier}"
-        if real is not None and direct.specifier and text not in but:
-            found.append(Coupling(package=real, constraint=text, reason="what you ask for"))
-    return tuple(found)

@@ -37,9 +37,7 @@ def added_partners(new: Mapping[str, str], held: Collection[str]) -> tuple[Coupl
 
 
 def missing_imports(
-    new: Mapping[str, str],
-    held: Collection[str],
-    environment: Mapping[str, str],
+    new: Mapping[str, str], held: Collection[str], environment: Mapping[str, str]
 ) -> Iterator[str]:
     """Yield notes about new packages whose import ends for want of what is not added.
 
@@ -52,11 +50,7 @@ def missing_imports(
             yield from _missing_note(row, new[row.name], _keras_backend(present))
 
 
-def _missing_note(
-    row: UndeclaredImport,
-    version: str,
-    backend: str | None,
-) -> Iterator[str]:
+def _missing_note(row: UndeclaredImport, version: str, backend: str | None) -> Iterator[str]:
     """Yield what to do about an import; ``backend`` is another framework that is here."""
     said = f"{row.name} {version} imports {row.imports}"
     if row.variable is None:
