@@ -67,13 +67,15 @@ class Release:
     """The release of a package that a requirement pins (``exact``) or starts from.
 
     ``day`` is when it came out, ``pythons`` the Python series that can have it without
-    compiling ("3.9"); ``latest`` is the day of the package's newest release.
+    compiling ("3.9"); ``latest`` is the day of the package's newest release.  Of a name that is not
+    ``there`` the index has no file.
     """
 
     day: dt.date | None
     pythons: Texts
     exact: bool
     latest: dt.date | None = None
+    there: bool = True
 
 
 class PackageIndex(Protocol):

@@ -52,8 +52,8 @@ UNPACKED = re.compile(r"[\w.-]+-(?:main|master|v?\d+(?:\.\d+)+)")
 """Folders as archives of releases and branches are unpacked: flower-1.4.0, timm-main."""
 TEST_FOLDERS = {
     "test", "tests", "testing", "docs", "doc", "examples", "example", "benchmarks", "benchmark",
-    "scripts", "tools", "ci", "convert", "demo", "demos", "optional", "web-demos", "web_demo",
-    "app", "apps", "evaluations", "tutorial", "tutorials",
+    "baselines", "scripts", "tools", "ci", "convert", "demo", "demos", "optional", "web-demos",
+    "web_demo", "app", "apps", "evaluations", "tutorial", "tutorials",
 }  # fmt: skip
 DESCRIBING = {"doc", "docs", "stubs", "typings"}
 """Folders that describe modules and do not hold them: docs/stubs/tensorflow is not TensorFlow."""

@@ -218,7 +218,10 @@ def test_the_pages_of_an_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     context = quiet_context(load_settings())
     stage = CountingStage()
     releases, modules = look_up([pinned, gone], frozenset(), context, stage)
-    assert releases == {"lab-kit": Release(day=None, pythons=("3.8",), exact=True)}
+    assert releases == {
+        "lab-kit": Release(day=None, pythons=("3.8",), exact=True),
+        "not-there": Release(day=None, pythons=(), exact=False, there=False),
+    }
     assert (stage.total, stage.done) == (2, 2)
     own = {"labkit": "lab-kit", "labkit_extra": "lab-kit", "_native": "lab-kit"}
     assert modules == own
@@ -246,7 +249,9 @@ def test_an_index_that_does_not_answer_is_told_once(
     told = Told()
     context = replace(quiet_context(load_settings()), report=told)
     asked = [parse_requirement(name, "here") for name in ("lab-kit", "other", "not-there")]
-    assert look_up(filter(None, asked), frozenset(), context, CountingStage()) == ({}, {})
+    releases, modules = look_up(filter(None, asked), frozenset(), context, CountingStage())
+    assert [name for name, release in releases.items() if not release.there] == ["not-there"]
+    assert (len(releases), modules) == (1, {})
     (said,) = told.said
     assert said.startswith(f"the index did not tell of 2 packages: {tmp_path}/simple/lab-kit/")
 

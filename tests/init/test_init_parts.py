@@ -377,3 +377,19 @@ def test_the_project_itself_may_be_unpacked(tmp_path: Path) -> None:
         "Mine-main/train.py": "import torch\n",
     }
     assert dependencies(write(tmp_path, files)) == ["numpy"]
+
+
+def test_a_renamed_copy_of_a_package_that_programs_import_is_not_the_projects(
+    tmp_path: Path,
+) -> None:
+    files = {
+        "requirements.txt": "torch==1.13.1\nflower==1.3.0\n",
+        "client.py": "import torch\nimport flower\nimport network\nimport flower_net\n",
+        "network/__init__.py": "import einops\nimport flower_more\n",
+        "flower_more/__init__.py": "import tqdm\n",
+        "flower2/__init__.py": "import ray\n",
+        "flower_old/__init__.py": "import flower_old.more\nimport hydra\n",
+        "flower_net/__init__.py": "import scipy\n",
+        "baselines/__init__.py": "import skimage\n",
+    }
+    assert dependencies(write(tmp_path, files)) == ["einops", "flower==1.3.0", "scipy", "tqdm"]

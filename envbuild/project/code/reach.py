@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePath
 
@@ -32,7 +33,8 @@ def loaded_files(tree: ProjectTree, names: Mapping[Path, frozenset[str]]) -> fro
         return frozenset(tree.code)
     starts = {path for path in code if is_started(path, tree)}
     if starts or (tree.root / "src").is_dir():
-        for package in _packages(tree):
+        packages = _packages(tree)
+        for package in packages - _renamed_copies(starts, names, packages):
             starts |= {path for path in code if _is_below(path, package)}
     if not starts:
         own = own_files(tree)
@@ -41,6 +43,18 @@ def loaded_files(tree: ProjectTree, names: Mapping[Path, frozenset[str]]) -> fro
         return frozenset(own - samples) | (_load(own - samples, _modules(tree), names) & samples)
     found = _load(starts, _modules(tree), names)
     return frozenset(path for path in found if not is_aside(path))
+
+
+def _renamed_copies(
+    programs: Iterable[Path], names: Mapping[Path, frozenset[str]], packages: Iterable[Path]
+) -> set[Path]:
+    """Return the packages at the root that are copies of one that programs import.
+
+    Such a one is called like it with something behind it: flwr2, flwr_old.
+    """
+    asked = {name.partition(".")[0] for path in programs for name in names[path]} - {""}
+    others = asked - {path.parts[0] for path in packages} - sys.stdlib_module_names
+    return {path for path in packages if path.parts[0].startswith(tuple(others))}
 
 
 def loaded_by_programs(

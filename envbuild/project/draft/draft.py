@@ -52,6 +52,7 @@ from envbuild.store.units import as_printable, count_noun
 
 COMPILERS = ("gcc", "g++", "python3-dev")
 """Debian packages with what torch.compile and Triton build code with when a program runs."""
+NOT_THERE = "the index has no package of this name; for another index, see [python] indexes"
 MOST_REFUSED = 12
 """Lines of definitions that are named as not taken."""
 WITH_NVCC = re.compile(r"-devel\b|nvcr\.io/nvidia/")
@@ -87,6 +88,7 @@ def draft_recipe(
     if any(implied_framework(requirement.name) == "tensorflow" for requirement in added):
         builder.releases = {**builder.releases, **index.look_up(tuple(added))[0]}
     cleaned = clean_requirements([*requirements, *added])
+    _drop_absent(builder, cleaned)
     builder.old = old_uses(gathered.tree)
     sort_frameworks(builder, cleaned)
     base = _choose_base(builder, cleaned, driver, gpu)
@@ -122,6 +124,18 @@ def draft_recipe(
         proposals=tuple(builder.proposals),
         sources=tuple(findings.file for findings in gathered.all_findings),
     )
+
+
+def _drop_absent(builder: DraftBuilder, cleaned: Cleaned) -> None:
+    """Drop the names that the index was asked for and has not: anybody could register them.
+
+    An index that has none of them is not the one that they are from.
+    """
+    there = {name: release.there for name, release in builder.releases.items()}
+    for requirement in tuple(cleaned.requirements) if any(there.values()) else ():
+        if not there.get(requirement.name, True) and " @ " not in requirement.text:
+            cleaned.requirements.remove(requirement)
+            cleaned.dropped.append((requirement, NOT_THERE))
 
 
 def _bounded_by_code(

@@ -46,6 +46,7 @@ FILE = re.compile(
 WHEEL = re.compile(r"-([A-Za-z0-9_.]+)-([A-Za-z0-9_.]+)-([A-Za-z0-9_.]+)\.whl$")
 LINUX = re.compile(r"any|linux_x86_64|manylinux\w*_x86_64")
 OWN = re.compile(r"[^/]+\.(dist-info|data|libs)$")
+NOT_THERE = Release(day=None, pythons=(), exact=False, there=False)
 
 
 @dataclass(slots=True)
@@ -62,8 +63,7 @@ def look_up(
     """Return the releases that requirements name, and distributions by module.
 
     Modules of ``wanted`` are also looked for in what the requirements require, directly or not.
-    A package that the index has not, or that it does not tell of, is missing in both.  Raises
-    NetworkError.
+    A package that the index does not tell of is missing in both.  Raises NetworkError.
     """
     names = {requirement.name: requirement for requirement in requirements}
     pages, modules = _read_pages(names.values(), context, stage)
@@ -131,7 +131,7 @@ def _read_pages(
                     for module in _wheel_modules(wheel, client, folder):
                         modules.setdefault(module, requirement.name)
             except GoneError:
-                return  # what the index has not stays unknown
+                pages.releases[requirement.name] = NOT_THERE
             except EnvbuildError as error:
                 unread.append(str(error))
             finally:
