@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from pathlib import Path, PurePath
 
 from envbuild.project.tree import ProjectTree, is_aside
@@ -52,7 +53,8 @@ def _renamed_copies(
 
     Such a one is called like it with something behind it: flwr2, flwr_old.
     """
-    asked = {name.partition(".")[0] for path in programs for name in names[path]} - {""}
+    every = chain.from_iterable(names[path] for path in programs)
+    asked = {name.partition(".")[0] for name in every} - {""}
     others = asked - {path.parts[0] for path in packages} - sys.stdlib_module_names
     return {path for path in packages if path.parts[0].startswith(tuple(others))}
 
