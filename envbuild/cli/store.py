@@ -110,7 +110,8 @@ def gc_command(context: Context, *, days: float | None, dry_run: bool, as_json: 
     left = len(found) - len(gone)
     if left:
         print_text(
-            f"{left} could not be removed: they belong to somebody else, or a process still uses them"
+            f"{left} could not be removed: they belong to somebody else, a process still uses them, "
+            "or their file system is read-only"
         )
 
 

@@ -15,7 +15,7 @@ import pytest
 
 import envbuild as envbuild_package
 from envbuild.app.dev.layer import clear_layer, read_record, record_path
-from envbuild.errors import IntegrityError
+from envbuild.errors import EnvbuildError, HostError, IntegrityError, SpaceError
 from envbuild.store.layout import Store
 from tests.project import Project
 from tests.support import needs
@@ -366,3 +366,19 @@ def test_a_damaged_record_is_told_and_cleared(tmp_path: Path) -> None:
     assert caught.value.hint == "remove it: envbuild dev small --clear"
     assert clear_layer(tmp_path, "small", Store(tmp_path / "store")) == [path]
     assert read_record(path) is None
+
+
+@pytest.mark.parametrize("error", [SpaceError("full"), HostError("read-only")])
+def test_a_layer_is_cleared_to_make_room(
+    error: EnvbuildError, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a full disk the store cannot note what is removed, and removing is what helps."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("envbuild.app.dev.layer.claim_folder", refuse)
+    for path in (record_path(tmp_path, "small"), tmp_path / "small.dev-0123456789ab.sqfs"):
+        path.write_text("")
+    clear_layer(tmp_path, "small", Store(tmp_path / "store"))
+    assert not [*tmp_path.glob("small.dev*")]

@@ -132,6 +132,14 @@ def promoted(project: Project) -> str:
     return recipe_and_lock(project) + digest_of(IMAGE)(project)
 
 
+def cleared(project: Project) -> str:
+    """Return what lies beside the image: nothing of the layer may."""
+    left = [path.name for path in project.folder.iterdir() if ".dev" in path.name]
+    if left:
+        raise AssertionError(f"left of the layer: {', '.join(left)}")
+    return digest_of(IMAGE)(project)
+
+
 def checked(project: Project) -> str:
     return str(json.loads(must(project, "check", "small", "--json").stdout)["verdict"])
 
@@ -236,6 +244,15 @@ VERBS = {
         before=(MADE, LAID),
         is_done=lambda project: not (project.folder / LAYER).exists(),
     ),
+    "dev --clear": Verb(
+        arguments=("dev", "small", "--clear"),
+        result=cleared,
+        once=(MADE,),
+        before=(LAID,),
+        whole=lambda project, _expected: (
+            not (project.folder / LAYER).exists() or layer_digest(project) != ""
+        ),
+    ),
     "conda lock": Verb(
         arguments=("lock", "cell"),
         result=digest_of(CELL_LOCK),
@@ -325,19 +342,22 @@ def serve_channel(project: Project, servers: ExitStack) -> None:
     project.write("recipes/cell.toml", CELL)
 
 
-def open_project(name: str, folder: Path, servers: ExitStack) -> Project:
-    """Return a project with everything that a series of kills needs."""
+def open_project(
+    name: str, verb: Verb, folder: Path, servers: ExitStack, kept: tuple[str, ...] = KEPT
+) -> Project:
+    """Return a project with everything that a series of this verb needs; ``kept`` is what the store below has."""
     project = small_project(folder, store=folder / "store")
-    for name_kept in KEPT:
-        source, target = shared_store() / "v1" / name_kept, folder / "below/v1" / name_kept
+    below = folder.parent / "below"
+    for name_kept in kept:
+        source, target = shared_store() / "v1" / name_kept, below / "v1" / name_kept
         shutil.copytree(source, target, copy_function=os.link)
-    project.env["ENVBUILD_STORE_BELOW"] = str(folder / "below")
+    project.env["ENVBUILD_STORE_BELOW"] = str(below)
     project.env["TMPDIR"] = str(folder / "tmp")
-    (folder / "tmp").mkdir()
+    (folder / "tmp").mkdir(exist_ok=True)
     must(project, "lock", "small")
     if name.startswith("conda"):
         serve_channel(project, servers)
-    for arguments in VERBS[name].once:
+    for arguments in verb.once:
         must(project, *arguments)
     if name == "pull":
         prepare(project, VERBS["publish"])
@@ -345,19 +365,27 @@ def open_project(name: str, folder: Path, servers: ExitStack) -> Project:
     return project
 
 
+def shortest_run(project: Project, verb: Verb) -> float:
+    """Return the seconds of the shorter of two runs: a busy machine would let the killed ones end before."""
+    seconds = []
+    for _ in range(2):
+        prepare(project, verb)
+        began = time.monotonic()
+        must(project, *verb.arguments)
+        seconds.append(time.monotonic() - began)
+    return min(seconds)
+
+
 def run_series(
     name: str, kills: int, seed: int, folder: Path, servers: ExitStack
 ) -> dict[str, object]:
     """Kill one verb so many times; return the figures, and what was wrong."""
     verb, chance = VERBS[name], random.Random(f"{name} {seed}")  # noqa: S311
-    project = open_project(name, folder, servers)
+    project = open_project(name, verb, folder, servers)
     prepare(project, verb)
     must(project, *verb.arguments)
     expected = verb.result(project)
-    prepare(project, verb)
-    began = time.monotonic()
-    must(project, *verb.arguments)
-    whole_run = time.monotonic() - began
+    whole_run = shortest_run(project, verb)
     hit, wrong = 0, list[str]()
     for number in range(kills):
         prepare(project, verb)

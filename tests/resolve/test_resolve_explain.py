@@ -55,6 +55,14 @@ PROBLEM = Problem(directs=(), stubs=STUBS, couplings=(), as_of=None, facts=FACTS
             ),
         ),
         (
+            "error: Failed to initialize cache at `/a`\ncause: failed to create directory `/a`: Read-only file system (os error 30)\n",
+            HostError,
+            (
+                "uv could not write: error: Failed to initialize cache at `/a`\n"
+                "cause: failed to create directory `/a`: Read-only file system (os error 30)"
+            ),
+        ),
+        (
             "error: Failed to build `a==1.0`\n  cause: The build backend returned an error\n",
             HostError,
             (
@@ -65,7 +73,7 @@ PROBLEM = Problem(directs=(), stubs=STUBS, couplings=(), as_of=None, facts=FACTS
         ("error: something new\n", ToolFailedError, "uv failed\nerror: something new"),
         ("", ToolFailedError, "uv failed\n"),
     ],
-    ids=["refused", "forbidden", "full", "build", "unknown", "silent"],
+    ids=["refused", "forbidden", "full", "read-only", "build", "unknown", "silent"],
 )
 def test_failures_that_are_no_conflict(output: str, kind: type[EnvbuildError], text: str) -> None:
     error = translate_failure(output)

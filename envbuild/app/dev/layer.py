@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,7 +16,7 @@ from msgspec import Meta, structs
 
 from envbuild.base.digests import known_digest, known_sha256
 from envbuild.context import Context
-from envbuild.errors import IntegrityError, StaleLockError, UsageError
+from envbuild.errors import HostError, IntegrityError, SpaceError, StaleLockError, UsageError
 from envbuild.limits import UNREADABLE, open_plain
 from envbuild.lock.model import Digest, Lock
 from envbuild.names import NAME
@@ -256,13 +256,15 @@ def layer_files(folder: Path, name: str) -> list[Path]:
 def clear_layer(folder: Path, name: str, store: Store) -> list[Path]:
     """Remove a name's record, then its layers; return what was removed.
 
-    The store remembers them meanwhile, so that ``store gc`` removes what a killed process left.
+    The store remembers them meanwhile, so that ``store gc`` removes what a killed process left. A
+    full or read-only store remembers nothing: this is how a user makes room.
     """
     found = [record_path(folder, name), *layer_files(folder, name)]
     removed = [path for path in found if path.exists()]
     with ExitStack() as stack:
-        for path in removed:
-            stack.enter_context(claim_folder(store.folder("tmp"), "removed", remember=path))
+        with suppress(SpaceError, HostError):
+            for path in removed:
+                stack.enter_context(claim_folder(store.folder("tmp"), "removed", remember=path))
         for path in removed:
             with os_errors_as(path):
                 path.unlink()

@@ -127,10 +127,11 @@ def translate_failure(output: str) -> Exception:
     stripped = map(str.strip, said if any(map(str.strip, said)) else output.splitlines())
     lines = [URL.sub(lambda found: redact(found[0]), line) for line in stripped if line]
     text = "\n".join(lines[:12])
+    unwritten = f"uv could not write: {text}"
     if "No space left on device" in output or "Disk quota exceeded" in output:
-        return SpaceError(
-            f"uv could not write: {text}", hint="free space in uv's cache and in TMPDIR"
-        )
+        return SpaceError(unwritten, hint="free space in uv's cache and in TMPDIR")
+    if "Failed to initialize cache" in output or "Read-only file system" in output:
+        return HostError(unwritten, hint="point UV_CACHE_DIR and TMPDIR to folders of your own")
     if "Failed to build" in output:
         return HostError(f"uv could not read a source package: {text}")
     return _index_failure(output, lines) or ToolFailedError(f"uv failed\n{text}", stderr=output)
