@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from dataclasses import replace
 
 from envbuild.data.tables import RuntimeFailure, load_failures
@@ -47,3 +48,12 @@ def explain_failure(result: Result) -> EnvbuildError:
 def without_progress(result: Result) -> Result:
     """Leave out the lines that the runtime prints in every build."""
     return replace(result, stderr=PROGRESS.sub("", result.stderr))
+
+
+def killed_by(code: int) -> str | None:
+    """Return the name of the signal that a process, or the one inside the container, was killed by."""
+    number = -code if code < 0 else code - 128
+    try:
+        return signal.Signals(number).name if number > 0 else None
+    except ValueError:
+        return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from dataclasses import dataclass
 from itertools import chain
 from typing import Generic, TypeVar
@@ -306,13 +305,14 @@ class Device(_Record, frozen=True):
 
 
 class CudaDriver(_Record, frozen=True):
-    """What libcuda says; ``init`` is cuInit's code, ``cuda`` the newest toolkit that it supports."""
+    """What libcuda says, or that the loader does not find it where the runtime ``laid`` it."""
 
     loaded: bool
     error: str = ""
+    laid: bool = False
     path: str | None = None
-    init: int | None = None
-    cuda: str | None = None
+    init: int | None = None  # cuInit's code
+    cuda: str | None = None  # the newest toolkit that it supports
     count: int = 0
     devices: tuple[Device, ...] = ()
 
@@ -389,12 +389,3 @@ class Answer(Generic[T]):
     hint: str | None = None
     seconds: float = 0.0
     noise: Texts = ()
-
-
-def killed_by(code: int) -> str | None:
-    """Return the name of the signal that a process, or the one inside the container, was killed by."""
-    number = -code if code < 0 else code - 128
-    try:
-        return signal.Signals(number).name if number > 0 else None
-    except ValueError:
-        return None

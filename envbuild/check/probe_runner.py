@@ -14,10 +14,10 @@ from typing import Protocol, TypeVar
 import msgspec
 from msgspec import structs
 
-from envbuild.check.answers import Answer, ScriptRun, killed_by
+from envbuild.check.answers import Answer, ScriptRun
 from envbuild.check.contaminated_home import poison_home
 from envbuild.check.plan import ProbeRequest
-from envbuild.failures import explain_failure
+from envbuild.failures import explain_failure, killed_by
 from envbuild.host_python import HostPython
 from envbuild.limits import UNREADABLE
 from envbuild.names import Texts, Variables

@@ -1,14 +1,16 @@
-"""Judges of the levels full and soak, on answers as the probes give them (recorded from real frameworks on a CPU)."""
+"""Judges of the levels full and soak, on answers as the probes give them (recorded from real frameworks on a CPU and an H200)."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import pytest
 
 from envbuild.check.answers import Answer, Compute, Computed, CudaDriver, Device, Driver, Nvml, Seen
-from envbuild.check.checks.gpu import compute
+from envbuild.check.checks.gpu import compute, devices
 from envbuild.check.checks.gpu.devices import TOLERANCE
 from envbuild.check.checks.sources import Survey
 from envbuild.check.evidence import Evidence, Verdict
@@ -16,8 +18,11 @@ from envbuild.check.expected import Expected
 from envbuild.check.plan import FULL
 from envbuild.data import lookup
 
+T = TypeVar("T")
 RECORDED = Path(__file__).parents[1] / "recorded/check"
 PROBES = sorted(RECORDED.glob("*_on_cpu.json"))
+ON_H200 = ("torch_2.11.0", "jax_0.11.2", "cupy_14.2.0")
+"""Answers of one NVIDIA H200, driver 580.159.04, Python 3.12.3, Linux 6.18 in a virtual machine."""
 
 
 def evidence(
@@ -233,3 +238,56 @@ def test_a_fallback_to_the_cpu_is_never_taken_for_a_gpu() -> None:
                 path.name,
                 task,
             )
+
+
+@pytest.mark.parametrize("name", ON_H200)
+def test_a_real_gpu_passes_every_judge(name: str) -> None:
+    """A judge skips only what the probe of that framework does not do."""
+
+    def recorded(stem: str, kind: type[T]) -> Answer[T]:
+        path = RECORDED / f"{stem}_on_h200.json"
+        return Answer(data=msgspec.json.decode(path.read_bytes(), type=kind))
+
+    base = replace(
+        evidence(),
+        framework=lookup.framework_of(name.partition("_")[0]),
+        driver=recorded("driver_580.159.04", Driver),
+        compute=recorded(name, Compute),
+    )
+    judged = {
+        judge.__name__: judge(base)
+        for judge in (
+            devices.check_devices,
+            devices.check_compute,
+            compute.check_precision,
+            compute.check_convolution,
+            compute.check_training,
+            compute.check_compiled,
+            compute.seen_by_driver,
+            compute.one_prefix,
+            compute.check_speed,
+            compute.check_endurance,
+        )
+    }
+    skipped = {one for one, verdict in judged.items() if verdict.outcome == "skipped"}
+    assert skipped == ({"check_convolution", "check_compiled"} if "cupy" in name else set())
+    assert {v.outcome for one, v in judged.items() if one not in skipped} == {"passed"}, judged
+    assert judged["check_devices"].reason == "NVIDIA H200 (capability 9.0)"
+    driver = devices.driver_works(replace(base, framework=None))
+    assert told(driver) == ("passed", "driver 580.159.04, supports CUDA 13.0")
+
+
+def test_a_driver_that_the_loader_does_not_find_is_told_once() -> None:
+    """So it is in an image without Apptainer's 99-runtimevars.sh; what follows from it is skipped."""
+    cuda = CudaDriver(loaded=False, error="libcuda.so.1: cannot open", laid=True)
+    base = replace(
+        evidence(),
+        driver=Answer(data=Driver(cuda=cuda, nvml=Nvml(loaded=False))),
+        compute=Answer(data=Compute(version="2.11.0", devices=(), results=())),
+    )
+    verdict = devices.driver_works(base)
+    assert verdict.outcome == "failed"
+    assert "99-runtimevars.sh" in verdict.reason
+    assert verdict.hint
+    assert devices.check_devices(base).outcome == "skipped"
+    assert devices.check_compute(base).outcome == "skipped"

@@ -15,10 +15,11 @@ import msgspec
 import pytest
 
 from envbuild.check import probe_runner
-from envbuild.check.answers import Imports, killed_by
+from envbuild.check.answers import Imports
 from envbuild.check.expected import Expected
 from envbuild.check.plan import ProbeRequest, imports_request
 from envbuild.check.probe_runner import ProbeResults, ProbeRunner, read_answer
+from envbuild.failures import killed_by
 from envbuild.run import Command, LocalRunner, Result
 from envbuild.runtime import ExecOptions
 from tests.check.elf import shared_object

@@ -7,12 +7,13 @@ from collections.abc import Collection, Mapping
 import msgspec
 from packaging.version import Version
 
-from envbuild.check.answers import Owner, killed_by
+from envbuild.check.answers import Owner
 from envbuild.check.checks.sources import VARIABLE
 from envbuild.check.evidence import Evidence, Verdict, failed, given, passed, skipped
 from envbuild.check.expected import requirement_name
 from envbuild.data import lookup
 from envbuild.data.tables import load_frameworks
+from envbuild.failures import killed_by
 from envbuild.names import Pairs, Texts
 from envbuild.store.units import count_noun, listing
 

@@ -1,4 +1,4 @@
-"""Does CuPy see the GPUs and compute on them, and Chainer where it is there.  Not yet seen on a GPU."""
+"""Does CuPy see the GPUs and compute on them, and Chainer where it is there."""
 
 import cupy
 

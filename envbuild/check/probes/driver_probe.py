@@ -7,6 +7,7 @@ import ctypes
 import struct
 
 MAJOR, MINOR = 75, 76
+LAID = "/.singularity.d/libs/libcuda.so.1"
 
 
 def mapped(name):
@@ -53,7 +54,7 @@ def describe(cuda, index):
 def ask_cuda():
     cuda, error = load("libcuda.so.1")
     if cuda is None:
-        return {"loaded": False, "error": error}
+        return {"loaded": False, "error": error, "laid": os.path.exists(LAID)}
     result = {"loaded": True, "path": mapped("libcuda.so"), "init": cuda.cuInit(0), "devices": []}
     version = ctypes.c_int()
     if not cuda.cuDriverGetVersion(ctypes.byref(version)):

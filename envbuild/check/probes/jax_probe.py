@@ -1,4 +1,4 @@
-"""Does JAX see the GPUs and compute on them.  Not yet seen on a GPU."""
+"""Does JAX see the GPUs and compute on them."""
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 import jax

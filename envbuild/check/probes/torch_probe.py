@@ -1,4 +1,4 @@
-"""Does PyTorch see the GPUs and compute on them.  Not yet seen on a GPU."""
+"""Does PyTorch see the GPUs and compute on them."""
 
 import torch
 

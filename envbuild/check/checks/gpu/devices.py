@@ -28,6 +28,10 @@ TELLING = re.compile(
     re.IGNORECASE,
 )
 """Lines of frameworks that tell why they go on without the GPU."""
+LIBS = "/.singularity.d/libs"
+"""Where the runtime puts the driver's files; the image's own 99-runtimevars.sh makes the loader look
+there (Apptainer 1.4.5: an image without that file, as one that no Apptainer built, sees no GPU)."""
+NO_DRIVER = "the driver shows no GPU: see the findings on the driver and the GPUs above"
 
 
 def driver_works(evidence: Evidence) -> Verdict:
@@ -35,6 +39,14 @@ def driver_works(evidence: Evidence) -> Verdict:
     answer = given(evidence.driver)
     cuda, version = answer.cuda, answer.nvml.driver
     shown = {"path": cuda.path, "init": cuda.init, "driver": version, "cuda": cuda.cuda}
+    if cuda.laid:
+        return failed(
+            f"the driver's files are in {LIBS}, and the loader does not look there: the image has no "
+            "/.singularity.d/env/99-runtimevars.sh, or changes LD_LIBRARY_PATH after it",
+            "make the image again with envbuild make or apptainer build; until then: "
+            f"apptainer exec --nv IMAGE env LD_LIBRARY_PATH={LIBS} CMD",
+            **shown,
+        )
     if not cuda.loaded:
         return failed(
             f"the container has no libcuda.so.1, though this machine has a driver: {cuda.error}",
@@ -70,6 +82,8 @@ def check_devices(evidence: Evidence) -> Verdict:
     answer = given(evidence.driver)
     found = answer.cuda.devices
     shown = {"devices": [_described(device) for device in found], "mig": list(answer.nvml.mig)}
+    if not answer.cuda.loaded or answer.cuda.init:
+        return skipped(NO_DRIVER)
     if not found:
         return failed(
             "the driver shows no GPU to the container",
@@ -147,7 +161,9 @@ def check_compute(evidence: Evidence) -> Verdict:
         "tolerance": TOLERANCE,
         "notes": list(answer.notes),
     }
-    if len(answer.devices) < max(seen, 1):
+    if seen == 0 and not answer.devices:
+        return skipped(NO_DRIVER)
+    if len(answer.devices) < seen:
         noise = evidence.compute.noise if evidence.compute else ()
         reasons = [line for line in (*answer.notes, *noise) if TELLING.search(line)]
         because = f"; it says: {reasons[-1]}" if reasons else ""
