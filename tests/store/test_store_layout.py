@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 import threading
@@ -80,6 +81,26 @@ def test_a_lock_is_there_with_its_final_mode_before_it_is_opened(
     finally:
         os.umask(before)
     assert seen == [0o664]
+
+
+def test_a_lock_has_its_final_mode_on_a_file_system_without_links(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the mask of who was first: the others of the group have to open it."""
+    folder = store.folder("locks")
+    folder.chmod(0o2775)
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr(os, "link", refuse)
+    before = os.umask(0o077)
+    try:
+        with store.lock("key", Silent()):
+            [lock] = folder.glob("*.lock")
+            assert stat.S_IMODE(lock.stat().st_mode) == 0o664
+    finally:
+        os.umask(before)
 
 
 def test_who_holds_a_lock_is_written_through_no_link(store: Store, tmp_path: Path) -> None:
