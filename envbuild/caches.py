@@ -7,6 +7,7 @@ import os
 import platform
 import re
 import shutil
+import stat
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -121,7 +122,9 @@ def make_scratch(tmpdir: Path) -> Path:
     space = (processes / "self/ns/pid").readlink().name.strip("pid:[]")
     top = tmpdir / f"envbuild-run-{os.getuid()}-{platform.node()}-{space}"
     top.mkdir(mode=0o700, exist_ok=True)
-    if top.is_symlink() or top.stat().st_uid != os.getuid():
+    # one look: whoever owns what is there may put a link in its place at any moment
+    found = top.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
         raise PermissionError(errno.EACCES, "belongs to somebody else", str(top))
     own = str(os.getpid())
     for folder in top.iterdir():

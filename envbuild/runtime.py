@@ -173,7 +173,8 @@ class Runtime:
         for bind in binds:
             line += bind_flags(bind)
         argv = (*line, str(image), *argv)
-        command = Command(argv=argv, env=self._child_environment(inside=env or {}), timeout=timeout)
+        inner = self._inner_environment(ExecOptions(env=env or {}, network=False))
+        command = Command(argv=argv, env=inner, timeout=timeout)
         return self._caged(command, image, binds, overlay)
 
     def _caged(

@@ -138,3 +138,19 @@ def test_nobody_else_s_folder_is_taken_for_tmp(tmp_path: Path) -> None:
     top.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(PermissionError):
         make_scratch(tmp_path)
+
+
+def test_who_swaps_a_folder_for_a_link_gets_nothing_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In /tmp anybody may have made a folder of this name first, and put a link in its place."""
+    top = make_scratch(tmp_path).parent
+    shutil.rmtree(top)
+    precious = tmp_path / "home/precious"
+    precious.mkdir(parents=True)
+    top.symlink_to(tmp_path / "home")
+    # as the folder was a moment ago
+    monkeypatch.setattr(Path, "is_symlink", lambda _path: False)
+    with pytest.raises(PermissionError):
+        make_scratch(tmp_path)
+    assert precious.is_dir()

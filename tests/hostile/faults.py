@@ -47,7 +47,7 @@ PAGE = 4096
 LEFT = (0, 1024**2)
 """Bytes that a full disk still has: writing fails at once, in the middle, or near the end."""
 FULL, HOST, NETWORK = 8, 7, 5
-DOWNLOADED = ("artifacts", "answers", "metadata", "apt", "layers", "images", "dev")
+DOWNLOADED = ("artifacts", "answers", "metadata", "apt", "layers", "images")
 """What a store has from a network, or made of it."""
 MORE = {
     "lock": replace(

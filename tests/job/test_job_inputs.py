@@ -15,8 +15,9 @@ from envbuild.job.request.inputs import check_inputs
 from envbuild.job.warnings import lonely_lightning, shared_sqlite
 from envbuild.run import Command, LocalRunner
 from envbuild.settings import Settings, load_settings
+from tests.hosts import ROOT
 from tests.job.situations import plan
-from tests.support import context_for
+from tests.support import context_for, needs
 
 
 @pytest.fixture
@@ -214,3 +215,22 @@ def test_lightning_alone_on_slurm(user_settings: Settings) -> None:
     assert told.startswith("train.py, line 1: on Slurm, Lightning uses several GPUs only")
     (user_settings.cwd / "train.py").write_text("import torch\n")
     assert lonely_lightning(lonely, site, user_settings.cwd) is None
+
+
+@needs("bash")
+@pytest.mark.parametrize(
+    ("target", "told"), [("others", "{} is not yours"), ("absent", "no file can be written in {}")]
+)
+def test_data_is_brought_into_no_folder_of_another(target: str, told: str, tmp_path: Path) -> None:
+    """Who lists processes on one node of a job sees the name, and may make it on the next one first."""
+    others, staged = tmp_path / "others", tmp_path / "envbuild-stage-1"
+    others.mkdir()
+    for name in ("lock", "copy", "done"):
+        (others / name).write_text("precious")
+    staged.symlink_to(tmp_path / target)
+    script = (ROOT / "envbuild/job/scripts/staging.sh").read_text()
+    around = f'node_local() {{ echo "{tmp_path}"; }}; fail() {{ echo "$1"; exit 125; }}; token=1'
+    ran = LocalRunner()(Command(argv=("bash", "-uc", f"{around}\n{script}\nstage")), check=False)
+    assert (ran.code, ran.stdout) == (125, f"{told.format(staged)}\n")
+    assert {path.read_text() for path in others.iterdir()} == {"precious"}
+    assert not (tmp_path / "absent").exists()

@@ -82,7 +82,7 @@ def _program(site: Site, scheduler: Scheduler, job: Job) -> str:
     names = ["fail", "hand_on", "supervise", *(["load_module"] if loads else [])]
     names += [*(["prepare"] if modules else []), "node_local", "make_scratch", "remove_left"]
     if staged_data(job):
-        names += ["stage", "unstage", "copy_data"]
+        names += ["stage", "is_own", "unstage", "copy_data"]
     names += [
         "clean_environment",
         "protect_records",

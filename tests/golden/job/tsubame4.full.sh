@@ -278,7 +278,7 @@ stage() {
   staged=$(node_local)/envbuild-stage-$token
   # a process that was quick may remove the folder while this one waits for its lock
   while [ $((tries += 1)) -lt 50 ] || fail "no file can be written in $staged"; do
-    mkdir -m 700 -- "$staged" 2>/dev/null || [ -d "$staged" ] || fail "no node-local folder can be written"
+    mkdir -m 700 -- "$staged" 2>/dev/null || is_own "$staged" || { [ ! -e "$staged" ] && continue; } || fail "$staged is not yours"
     { exec 9>"$staged/lock"; } 2>/dev/null || continue
     flock -s 9
     [ ! "$staged/lock" -ef /dev/fd/9 ] || break
@@ -296,6 +296,8 @@ stage() {
   fi
   exec 8>&-
 }
+# who saw the name on another node of the job may have made it on this one; one look, that follows no link
+is_own() { [ -n "$(find "$1" -maxdepth 0 -type d -user "$(id -u)" 2>/dev/null)" ]; }
 unstage() {
   flock -n -x 9 && rm -rf -- "$staged"
   exec 9>&-
