@@ -13,6 +13,7 @@ import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -368,6 +369,27 @@ def test_late_imports_of_verbs_say_why() -> None:
                 if "# late: " not in lines[node.lineno - 1]:
                     silent.append(f"{name}:{node.lineno}")
     assert not silent
+
+
+WRITES_PYTHON = {"envbuild.project.code.reads"}
+"""Modules whose result is an expression of Python, as text."""
+
+
+def test_no_key_is_made_of_a_representation() -> None:
+    """A repr changes with names in the code: it is for messages (``where`` and ``shown``) alone."""
+    others = []
+    for name in OURS.keys() - WRITES_PYTHON:
+        nodes = list(ast.walk(OURS[name]))
+        for_messages = Counter(chain.from_iterable(map(_calls, filter(_is_message, nodes))))
+        if Counter(_calls(OURS[name]))["repr"] > for_messages["repr"]:
+            others.append(name)
+    assert not others
+
+
+def _is_message(node: ast.AST) -> bool:
+    if isinstance(node, ast.keyword):
+        return node.arg == "where"
+    return isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in ("where", "shown")
 
 
 def _length(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import fnmatch
 import functools
+import json
 import os
 import re
 import zipfile
@@ -279,8 +280,8 @@ def kept_stubs(stubs: Stubs, store: Store) -> Path:
 
     The same stubs are in the same place every time, so that uv knows what it has read of them.
     """
-    contents = repr(sorted((s.name, s.version, s.requires, s.hard) for s in stubs.by_name.values()))
-    final = store.folder("stubs") / hash_text(contents)[:32]
+    rows = sorted((s.name, s.version, s.requires, s.hard) for s in stubs.by_name.values())
+    final = store.folder("stubs") / hash_text(json.dumps(rows))[:32]
     if final.is_dir():
         with suppress(OSError):  # another user's
             os.utime(final)
