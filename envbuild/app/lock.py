@@ -9,8 +9,10 @@ from pathlib import Path
 from envbuild.app.ready_lock import write_own_lock
 from envbuild.app.site import find_site
 from envbuild.base.facts import load_facts
+from envbuild.base.gpu_names import capability_of
 from envbuild.conda.model import NO_TARGET, GivenArchive, GpuTarget
 from envbuild.context import Context
+from envbuild.data.lookup import numbers
 from envbuild.errors import EnvbuildError, NoSolutionError, UsageError
 from envbuild.job.sites.fit import why_unfit
 from envbuild.lock.changes import lock_changes
@@ -21,8 +23,9 @@ from envbuild.lock.decide.options import LockOptions
 from envbuild.lock.model import EVERYTHING, Lock
 from envbuild.lock.read import read_lock
 from envbuild.lock.report import summarize_lock
-from envbuild.names import Pairs, Texts
-from envbuild.recipe.model import Source
+from envbuild.names import BY_PLATFORM, Pairs, Texts
+from envbuild.project.conda.locked_lists import read_conda_list
+from envbuild.recipe.model import Recipe, Source
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,7 +90,6 @@ def _conda_choices(
     """Return for what nodes conda's packages are chosen, and those that are given."""
     if not source.recipe.conda.dependencies and request.given is None:
         return NO_TARGET, ()
-    from envbuild.app.conda import read_given, read_target  # late: few recipes have conda packages
 
     given = read_given(source, request.given) if request.given else ()
     return read_target(source.recipe, request.site, context), given
@@ -181,3 +183,32 @@ def refuse_unfit(lock: Lock, text: str, context: Context) -> None:
     driver = site.host.driver or "VERSION"
     hint = f"an older {framework}: envbuild base suggest --driver {driver}"
     raise NoSolutionError(unfit, where=lock.name, hint=hint)
+
+
+def read_target(recipe: Recipe, site: str | None, context: Context) -> GpuTarget:
+    """Return the oldest driver and all cards; ``site`` is SITE[:PARTITION] of the command line.
+
+    Raises UsageError for an unknown site or card.
+    """
+    target = recipe.target
+    drivers = [target.driver] if target.driver and site is None else []
+    cards = {capability_of(name) for name in target.gpu} if site is None else set[int]()
+    for text in (site,) if site else target.sites:
+        found = find_site(text, context)
+        if found.host.driver:
+            drivers.append(found.host.driver)
+        cards |= {row.capability for row in found.cards(text.partition(":")[2] or None)}
+    oldest = min(drivers, key=numbers) if drivers else None
+    return GpuTarget(driver=oldest, capabilities=tuple(sorted(cards)))
+
+
+def read_given(source: Source, path: Path) -> tuple[GivenArchive, ...]:
+    """Read a conda environment that another tool has locked, for the recipe's platform.
+
+    Raises UsageError for a file that is none, and for a recipe without conda packages.
+    """
+    if not source.recipe.conda.dependencies:
+        raise UsageError(
+            "the recipe has no [conda] dependencies", where="--from", hint=f"envbuild init {path}"
+        )
+    return read_conda_list(path, BY_PLATFORM[source.recipe.base.platform].conda).archives

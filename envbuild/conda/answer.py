@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import msgspec
+from rattler import LockChannel, LockFile, LockPlatform, RepoDataRecord
 
 from envbuild.conda import choose
 from envbuild.conda.growing_limits import set_limits, start_limits
 from envbuild.conda.limited import ChannelAnswer, ChannelFailure, ChannelQuestion
-from envbuild.conda.pixi import pixi_text
+from envbuild.conda.model import PixiQuestion
 from envbuild.context import Context, open_context
 from envbuild.errors import EnvbuildError
 from envbuild.net.channels import channel_urls
+from envbuild.net.redact import without_token
 from envbuild.progress import Silent
 from envbuild.run import LocalRunner
 from envbuild.settings import load_settings
@@ -72,3 +75,23 @@ def _local_channels(question: ChannelQuestion, context: Context) -> list[Path]:
     named = [channel_urls(context.settings, name) for name in question.request.channels]
     parts = [urlsplit(url) for url in chain.from_iterable(named)]
     return [Path(unquote(part.path)) for part in parts if part.scheme == "file"]
+
+
+def pixi_text(question: PixiQuestion, records: Sequence[RepoDataRecord], work: Path) -> str:
+    """Return the pixi.lock of one environment; ``work`` is a folder for rattler to write it in."""
+    for record in records:
+        record.url, record.channel = without_token(record.url), without_token(record.channel)
+    node = LockPlatform(question.platform, virtual_packages=list(question.virtual))
+    lock = LockFile([node])
+    lock.set_channels("default", [LockChannel(url) for url in question.channels])
+    for record in records:
+        lock.add_conda_package("default", node, record)
+    for wheel in question.wheels:
+        lock.add_pypi_package("default", node, wheel.name, wheel.version, wheel.url)
+    lock.to_path(work / "pixi.lock")
+    text = (work / "pixi.lock").read_text("utf-8")
+    for wheel in question.wheels:
+        # py-rattler takes no hash of a wheel; the format and pixi have one
+        first = f"\n- pypi: {wheel.url}\n"
+        text = text.replace(first, f"{first}  sha256: {wheel.sha256}\n")
+    return text

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fnmatch
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
@@ -9,14 +11,14 @@ from typing import TypeVar
 from rattler import RepoDataRecord
 
 from envbuild.conda.gpu import cpu_notes, solve_with_gpu
-from envbuild.conda.licenses import refuse_licenses
-from envbuild.conda.model import CondaRequest, CondaSolution
+from envbuild.conda.model import CondaFound, CondaRequest, CondaSolution
 from envbuild.conda.solve import Solver, open_solver, refuse_vendor_records
 from envbuild.conda.target import virtual_packages
 from envbuild.context import Context
-from envbuild.errors import IntegrityError, NetworkError, NoSolutionError
+from envbuild.errors import IntegrityError, NetworkError, NoSolutionError, UsageError
 from envbuild.names import Texts
 from envbuild.net.channels import channel_urls
+from envbuild.settings import Settings
 
 T = TypeVar("T")
 
@@ -148,3 +150,31 @@ def _kept_records(solver: Solver) -> list[RepoDataRecord]:
         return []
     names = sorted({file.rsplit("-", 2)[0] for file in kept})
     return [record for record in solver.records(names) if record.file_name in kept]
+
+
+def refuse_licenses(packages: Sequence[CondaFound], settings: Settings) -> None:
+    """Raise UsageError for a package whose licence the settings deny.
+
+    Licences are SPDX expressions: of what is joined by OR, one that is not denied is enough.
+    """
+    for package in packages:
+        denied = denied_license(package.license or "", settings.licenses_denied)
+        if denied is not None:
+            raise UsageError(
+                f"{package.name} {package.version} is under {package.license}, which the settings "
+                f'deny ("{denied}")',
+                where=settings.config,
+                hint="take another package, or take the pattern out of [conda] deny-licenses",
+            )
+
+
+def denied_license(expression: str, patterns: Sequence[str]) -> str | None:
+    """Return the pattern that denies an expression, None where none does."""
+    found = None
+    for choice in re.split(r"(?<!\s)\s+OR\s+", expression, flags=re.IGNORECASE):
+        words = re.split(r"[\s()]+", choice.lower())
+        denying = [pattern for pattern in patterns if fnmatch.filter(words, pattern.lower())]
+        if not denying:
+            return None
+        found = denying[0]
+    return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envbuild.build.in_base.build_hints import UNKNOWN, build_hint
+from envbuild.build.in_base.sdists import UNKNOWN, build_hint
 from envbuild.data.lookup import NVCC_BASE
 
 TOOL = 'add "{}" to [system] build-packages'

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from envbuild.build.modes.build_progress import BuildProgress
+from envbuild.build.modes.perform import BuildProgress
 from envbuild.parts.from_tar import tar_contents
 from tests.support import CountingStage
 

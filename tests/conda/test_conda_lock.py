@@ -14,8 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from envbuild.app.conda import read_target
-from envbuild.app.lock import LockRequest, resolve_lock, update_lock
+from envbuild.app.lock import LockRequest, read_target, resolve_lock, update_lock
 from envbuild.build.fetch import fetch_files
 from envbuild.cli import run_cli
 from envbuild.conda.model import CondaFound, CondaSolution, GpuTarget

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.app.conda import read_given
+from envbuild.app.lock import read_given
 from envbuild.errors import IntegrityError, NoSolutionError, UsageError
 from envbuild.project.conda.locked_lists import is_conda_list, read_conda_list
 from envbuild.project.conda.recipe import draft_conda_recipe, find_conda_file

@@ -19,7 +19,7 @@ from envbuild.check.checks.cures.releases import cure_of_version
 from envbuild.check.checks.gpu.devices import _arches
 from envbuild.check.checks.sources import survey_project
 from envbuild.check.explain import explain_log
-from envbuild.conda.licenses import denied_license
+from envbuild.conda.choose import denied_license
 from envbuild.data.lookup import toolkit_of_library
 from envbuild.errors import EnvbuildError
 from envbuild.failures import explain_failure

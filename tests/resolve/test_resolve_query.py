@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from envbuild.resolve.uv.cache_place import cache_variables
 from envbuild.resolve.uv.query import (
     QUIET,
     REQUESTS,
     Question,
     building_environment,
+    cache_variables,
     read_origins,
     uv_arguments,
     uv_environment,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from envbuild.errors import IntegrityError
-from envbuild.resolve.sources.unpack import unpack_archive
+from envbuild.resolve.sources.pep517 import unpack_archive
 
 Member = tuple[str, bytes, str, int]
 """Kind of the member, content, target of a link, mode."""

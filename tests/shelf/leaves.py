@@ -6,9 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from envbuild.lock.read import read_lock
-from envbuild.shelf.site.gather import dependency_tree, layer_sizes
+from envbuild.shelf.site.gather import dependency_tree, lay_out_treemap, layer_sizes
 from envbuild.shelf.site.model import CheckProof, EntryPage, HistoryEntry, PageCommand
-from envbuild.shelf.site.treemap import lay_out_treemap
 
 ROOT = Path(__file__).parents[2]
 HOSTILE = "</title><script>alert(1)</script>\" onload='x' {{ 7*7 }} &amp;"

@@ -14,9 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envbuild.lock.read import read_lock
-from envbuild.shelf.site.gather import dependency_tree, entry_pages, layer_sizes
+from envbuild.shelf.site.gather import (
+    HEIGHT,
+    WIDTH,
+    dependency_tree,
+    entry_pages,
+    lay_out_treemap,
+    layer_sizes,
+)
 from envbuild.shelf.site.model import DependencyNode, EntryPage, PageCommand
-from envbuild.shelf.site.treemap import HEIGHT, WIDTH, lay_out_treemap
 from envbuild.shelf.site.write import write_site
 from tests.shelf.leaves import HOSTILE, ROOT, full_leaf, many
 from tests.shelf.people import user

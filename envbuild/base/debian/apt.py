@@ -13,21 +13,21 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
 from envbuild.base.debian.apt_config import apt_environment, apt_network, source_line, write_config
 from envbuild.base.debian.apt_failure import install_error, update_error
-from envbuild.base.debian.apt_secret import with_passwords
 from envbuild.base.debian.distribution import DEBIAN, Distribution, mirror_of
 from envbuild.base.debian.index import DebianIndex
 from envbuild.base.debian.package_set import Bootstrap
 from envbuild.base.model import AptPackage, DebianPackage
 from envbuild.context import Context
-from envbuild.errors import EnvbuildError, HostError, ToolFailedError
+from envbuild.errors import EnvbuildError, HostError, ToolFailedError, UsageError
 from envbuild.limits import UNREADABLE, decode_kept
 from envbuild.names import BY_MACHINE, Paths
-from envbuild.net.redact import without_user
+from envbuild.net.redact import USER, redact, without_user
 from envbuild.progress import SilentStage, Stage
 from envbuild.run import Command
 from envbuild.store.atomic import write_bytes, write_text
@@ -241,3 +241,26 @@ def _release_date(path: Path) -> str:
         return email.utils.parsedate_to_datetime(found[1] if found else "").date().isoformat()
     except (ValueError, OverflowError) as error:
         raise HostError(f"the release file has no date: {error}", where=path) from error
+
+
+def with_passwords(config: Path, url: str, own: Path, network: Iterable[str]) -> Path:
+    """Return an apt configuration with passwords, in a folder ``own`` that nobody else may enter.
+
+    ``network`` are lines that may hold those of proxies; that of the mirror ``url`` comes from it
+    (apt_auth.conf(5)). Raises UsageError for blanks in user or password, which that file cannot
+    hold.
+    """
+    parts, login = urlsplit(url), ""
+    if parts.username is not None:
+        user, password = unquote(parts.username), unquote(parts.password or "")
+        if not user or re.search(r"\s", user + password):
+            raise UsageError(
+                "user and password of a mirror cannot be empty or hold blanks", where=redact(url)
+            )
+        place = without_user(url).rstrip("/")
+        login = f"machine {place} login {user} password {password}\n"
+    write_text(own / "auth.conf", login, mode=0o600)
+    secret = (line for line in network if USER.search(line))
+    lines = (config.read_text("utf-8"), *secret, f'Dir::Etc::netrc "{own}/auth.conf";')
+    write_text(own / "apt.conf", "\n".join(lines) + "\n", mode=0o600)
+    return own / "apt.conf"

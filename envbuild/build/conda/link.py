@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
+import msgspec
+
 from envbuild.build.conda.prefix import CondaPrefix
-from envbuild.build.conda.record import InstalledPath, installed_path, package_record
 from envbuild.build.conda.scripts import PHASES, script_name
 from envbuild.conda.archive import CondaArchive, open_archive, plain_name
-from envbuild.conda.metadata import CondaInfo, CondaPath
+from envbuild.conda.metadata import CondaIndex, CondaInfo, CondaPath
 from envbuild.conda.replace import entry_point_script, replace_in_binary, replace_in_text
 from envbuild.errors import IntegrityError
 from envbuild.formats.block_codec import BLOCK, Codec
@@ -220,3 +221,61 @@ def _require_listed(path: CondaPath, size: int, sha256: str) -> None:
     wrong = path.size is not None and size != path.size
     if wrong or (path.sha256 is not None and sha256 != path.sha256):
         raise IntegrityError(f"{path.path!r} is another file than its own list says")
+
+
+NO_HOST = "https://mirror.invalid"
+"""The record's format wants an address; which mirror served the file is nobody's business."""
+
+
+class InstalledPath(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One path of an installed package; ``sha256`` is of the archive's file, the other of ours."""
+
+    path: str = msgspec.field(name="_path")
+    type: str = msgspec.field(name="path_type")
+    sha256: str | None = None
+    sha256_in_prefix: str | None = None
+    size: int | None = msgspec.field(name="size_in_bytes", default=None)
+    placeholder: str | None = msgspec.field(name="prefix_placeholder", default=None)
+    mode: str | None = msgspec.field(name="file_mode", default=None)
+
+
+def installed_path(
+    path: CondaPath, target: str, *, sha256: str | None, size: int | None
+) -> InstalledPath:
+    """Return what the record says of a path that was laid at ``target`` with these bytes."""
+    return InstalledPath(
+        path=target,
+        type=path.type,
+        sha256=path.sha256,
+        sha256_in_prefix=sha256 if sha256 != path.sha256 else None,
+        size=size,
+        placeholder=path.placeholder,
+        mode=path.mode,
+    )
+
+
+def package_record(
+    package: CondaPackage, index: CondaIndex, paths: tuple[InstalledPath, ...]
+) -> bytes:
+    """Return the record of a package with the paths that it brought."""
+    fields = msgspec.to_builtins(index)
+    own = {key: value for key, value in fields.items() if value is not None and value != []}
+    channel = f"{NO_HOST}/{package.channel}"
+    record = {
+        "constrains": [],
+        "depends": [],
+        **own,
+        "channel": channel,
+        "files": [path.path for path in paths],
+        "fn": package.file,
+        "link": {"source": "", "type": 1},
+        "md5": package.md5,
+        "paths_data": {"paths": paths, "paths_version": 1},
+        "requested_spec": "None",
+        "sha256": package.sha256,
+        "size": package.size,
+        "subdir": package.subdir,
+        "url": f"{channel}/{package.subdir}/{package.file}",
+    }
+    filled = {key: value for key, value in record.items() if value is not None}
+    return msgspec.json.format(msgspec.json.encode(filled, order="sorted"), indent=2) + b"\n"

@@ -19,7 +19,6 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from packaging.version import Version
 
 from envbuild import limits
-from envbuild.build.in_base.build_hints import build_hint
 from envbuild.build.in_base.container import BaseContainer
 from envbuild.build.in_base.exchange import (
     GIVEN,
@@ -31,6 +30,8 @@ from envbuild.build.in_base.exchange import (
     result_names,
     take_file,
 )
+from envbuild.data.lookup import NVCC_BASE
+from envbuild.data.tables import load_failures
 from envbuild.errors import IntegrityError, ToolFailedError, UsageError
 from envbuild.limits import reading
 from envbuild.lock.model import PythonPackage
@@ -272,3 +273,15 @@ def built_name(package: PythonPackage) -> str:
     """
     name = package.name.replace("-", "_")
     return f"{name}-{package.version}-py3-none-any.whl"
+
+
+UNKNOWN = "compilers and headers that it needs belong into [system] build-packages"
+
+
+def build_hint(output: str) -> str:
+    """Return what to do about a failed build."""
+    for known in load_failures().build:
+        found = re.search(known.pattern, output)
+        if found is not None:
+            return known.hint.format(nvcc_base=NVCC_BASE, **found.groupdict())
+    return UNKNOWN

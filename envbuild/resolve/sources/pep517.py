@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
+import tarfile
+import zipfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import msgspec
@@ -20,20 +23,20 @@ from packaging.requirements import Requirement
 
 from envbuild.data.package_tables import BackendNeeds, load_backends
 from envbuild.errors import EnvbuildError, IntegrityError, NetworkError, UsageError
-from envbuild.limits import BACKEND_SECONDS, UNREADABLE, decode_kept
+from envbuild.limits import BACKEND_SECONDS, UNREADABLE, Room, decode_kept, most_content, reading
 from envbuild.names import Pairs, Texts
 from envbuild.resolve.platform import python_minor
 from envbuild.resolve.pylock import Candidate, Chosen
 from envbuild.resolve.sources.artifacts import About
 from envbuild.resolve.sources.sdists import LEGACY_BACKEND
-from envbuild.resolve.sources.unpack import unpack_archive
 from envbuild.resolve.stubs import parse_requirements
 from envbuild.resolve.uv.session import Session
 from envbuild.resolve.uv.time_limit import WITHOUT_BUILDS
 from envbuild.run import Command
 from envbuild.script_files import read_script
-from envbuild.store.atomic import write_bytes
+from envbuild.store.atomic import os_errors_as, write_bytes
 from envbuild.store.layout import Store
+from envbuild.tarread import opened_members
 from envbuild.toml import read_toml
 
 MARK = "build requirements: "
@@ -198,3 +201,47 @@ def archives_of(files: Mapping[str, Candidate], store: Store) -> dict[str, Path]
         for name, file in files.items()
         if not file.file.endswith(".whl")
     }
+
+
+def unpack_archive(archive: Path, folder: Path) -> Path:
+    """Unpack a tar or zip; return its one top folder, or ``folder`` where it has several.
+
+    Python's own filters for tar archives came with 3.11.4 and are missing before, so nothing of a
+    tar but its bytes and whether a file can be run is taken over.  Raises IntegrityError for an
+    archive that is damaged or leads outside, SpaceError for a full disk.
+    """
+    with os_errors_as(folder), reading("this source archive cannot be unpacked", archive.name):
+        if zipfile.is_zipfile(archive):
+            with zipfile.ZipFile(archive) as zipped:
+                content = Room(most_content(archive.stat().st_size), "it unpacks to")
+                content.take(sum(info.file_size for info in zipped.infolist()))
+                zipped.extractall(folder)  # noqa: S202  (zipfile drops what leads out, and makes no links)
+        else:
+            with opened_members(archive) as (tar, found):
+                for member in found:
+                    _unpack_member(tar, member, folder)
+    inner = list(folder.iterdir())
+    return inner[0] if len(inner) == 1 and inner[0].is_dir() else folder
+
+
+def _unpack_member(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
+    """Write a folder or file; a link to another member becomes a copy of it."""
+    path = PurePosixPath(member.name)
+    if path.is_absolute() or ".." in path.parts:
+        raise ValueError(f"{member.name} leads out of it")
+    target = folder / path
+    if member.isdir():
+        target.mkdir(parents=True, exist_ok=True)
+        return
+    if not (member.isreg() or member.islnk() or member.issym()):
+        raise ValueError(f"{member.name} is a device or a pipe")
+    try:
+        source = tar.extractfile(member)
+    except KeyError:
+        return  # a link to what the archive does not hold
+    if source is None:
+        return  # a link to a folder
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with source, target.open("wb") as out:
+        shutil.copyfileobj(source, out)
+    target.chmod(0o755 if member.mode & 0o100 else 0o644)

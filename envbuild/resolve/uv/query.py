@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import functools
+import os
 import re
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +18,6 @@ from envbuild.net.redact import without_user
 from envbuild.resolve.platform import uv_platform
 from envbuild.resolve.pylock import write_seed
 from envbuild.resolve.stubs import extras_named
-from envbuild.resolve.uv.cache_place import cache_variables, usual_cache
 from envbuild.settings import Settings
 from envbuild.toml import quote, write_value
 
@@ -202,3 +206,59 @@ def read_origins(text: str, indexes: Mapping[str, str]) -> dict[str, str]:
 def redacted(url: str) -> str:
     """Return a URL without credentials and final slash, to compare it with what uv prints."""
     return without_user(url).rstrip("/")
+
+
+NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK}
+"""What link(2) says on disks without hard links."""
+LOCAL = "/var/tmp"  # noqa: S108  (a folder there is looked at before it is used)
+"""Where files outlive a restart; the system removes what is old."""
+
+
+def cache_variables(settings: Settings) -> dict[str, str]:
+    """Return the variable that gives uv another cache; none where its own can be used.
+
+    uv puts its locks in place by a hard link, and ends without ("Could not acquire lock") on sshfs,
+    some NFS and exFAT.
+    """
+    named = settings.environment.get("UV_CACHE_DIR")
+    if _takes_links(Path(named) if named else usual_cache(settings)):
+        return {}
+    folder = Path(settings.environment.get("TMPDIR") or LOCAL) / f"envbuild-uv-{os.getuid()}"
+    return {"UV_CACHE_DIR": str(folder)} if _is_private(folder) else {}
+
+
+def usual_cache(settings: Settings) -> Path:
+    """Return the folder that uv takes where nobody names one."""
+    return Path(settings.environment.get("XDG_CACHE_HOME") or settings.home / ".cache") / "uv"
+
+
+@functools.cache
+def _takes_links(folder: Path) -> bool:
+    """Tell whether a folder takes hard links; of one that cannot be written, uv itself tells."""
+    first, second = (folder / f".envbuild-{os.getpid()}-{name}" for name in "ab")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        first.touch()
+        os.link(first, second)
+    except OSError as error:
+        return error.errno not in NO_LINKS or not first.exists()
+    finally:
+        with contextlib.suppress(OSError):
+            first.unlink(missing_ok=True)
+            second.unlink(missing_ok=True)
+    return True
+
+
+def _is_private(folder: Path) -> bool:
+    """Make a folder of this user alone; False where somebody else has put one there."""
+    try:
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+        found = folder.lstat()
+    except OSError:  # TMPDIR may name no folder
+        return False
+    return (
+        stat.S_ISDIR(found.st_mode)
+        and found.st_uid == os.getuid()
+        and not stat.S_IMODE(found.st_mode) & 0o077
+    )

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection
+
 from envbuild.errors import NoSolutionError
+from envbuild.names import Texts
 from envbuild.resolve.conflict.explain import (
     HEADING,
     ConflictError,
+    Problem,
     clashes_of,
     name_of,
     no_solution,
 )
-from envbuild.resolve.conflict.local_builds import advise_local_builds
 from envbuild.resolve.conflict.metadata import gather_clashes, with_others
 from envbuild.resolve.conflict.suggestions import suggest_changes
 from envbuild.resolve.uv.passes import Task
@@ -45,3 +49,22 @@ def refusal_error(refusal: UnexplainedError, *, hints: bool) -> NoSolutionError:
         *suggest_changes(session, task, conflict, clashes),
     )
     return no_solution(conflict, problem, clashes, advice)
+
+
+LOCAL = re.compile(r"==\s*[^,;\s=]*\+([A-Za-z0-9][A-Za-z0-9.]*)")
+
+
+def advise_local_builds(problem: Problem, indexes: Collection[str]) -> Texts:
+    """Return how to name the index of such builds, where the recipe names none yet."""
+    # a build of what the base holds is refused, whatever index has it
+    free = [one.written for one in problem.directs if one.name not in problem.stubs.by_name]
+    found = LOCAL.search("\n".join(free))
+    if found is None or len(indexes) > 1:
+        return ()
+    name = found[1]
+    variable = "ENVBUILD_INDEX_" + re.sub(r"\W", "_", name).upper()
+    advice = (
+        f'name the index of the builds "+{name}": indexes = ["{name}"] under [python], '
+        f"and its address on this machine: export {variable}=https://…"
+    )
+    return (advice,)
