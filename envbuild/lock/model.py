@@ -9,8 +9,9 @@ import msgspec
 from msgspec import Meta
 
 from envbuild.base.model import DebianPackage
-from envbuild.formats.fields import FOLDER, Sha256, Size
+from envbuild.formats.fields import FOLDER, PackageName, Sha256, Size, Version
 from envbuild.names import DIRECT, ChannelName, CondaFolder, Machine, Platform, Texts
+from envbuild.resolve.model import HeldBack, Moved, Provided
 from envbuild.store.units import minor_version
 from envbuild.toml import TomlTable
 
@@ -27,8 +28,6 @@ PACKED_BY = {"zstd": "zstd", "gzip": "zlib"}
 """The library of each compressor, as a packer's ``library`` begins."""
 Digest = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}\Z")]
 FileName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+!~%-]*\Z", max_length=255)]
-PackageName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\Z")]
-Version = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+!_~:-]*\Z", max_length=100)]
 
 
 PythonVersion = Annotated[
@@ -173,32 +172,6 @@ class CondaPackage(_Entry, frozen=True):
         return DIRECT in self.via
 
 
-class LockedProvided(_Entry, frozen=True):
-    """A requirement that the base itself meets."""
-
-    name: PackageName
-    version: Version
-    alias_of: PackageName | None = None
-
-
-class LockedMove(_Entry, frozen=True):
-    """A package of the base that is replaced, with the reason."""
-
-    name: PackageName
-    before: Version
-    after: Version
-    reason: str
-
-
-class LockedHold(_Entry, frozen=True):
-    """A direct requirement older than its newest release, with the reason."""
-
-    name: PackageName
-    version: Version
-    newest: Version
-    reason: str
-
-
 class Packer(_Entry, frozen=True):
     """What packs the image: its name and version, the compressor and its level.
 
@@ -247,9 +220,9 @@ class Lock(_Entry, frozen=True):
     debian: tuple[DebianPackage, ...] = ()
     python: tuple[PythonPackage, ...] = ()
     packers: tuple[PackerFile, ...] = ()
-    provided: tuple[LockedProvided, ...] = ()
-    moved: tuple[LockedMove, ...] = ()
-    held_back: tuple[LockedHold, ...] = ()
+    provided: tuple[Provided, ...] = ()
+    moved: tuple[Moved, ...] = ()
+    held_back: tuple[HeldBack, ...] = ()
     files: tuple[LockedFiles, ...] = ()
     channels: tuple[ChannelName, ...] = ()
     conda_direct: Texts = ()

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from envbuild.base.model import BaseFacts
+from envbuild.formats.fields import PackageName, Version
 from envbuild.names import DIRECT, Pairs, Texts
+from envbuild.toml import TomlTable
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,35 +94,32 @@ class Found:
         return not self.file.file.endswith(".whl")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Provided:
+class Provided(TomlTable, frozen=True, omit_defaults=True):
     """A distribution that the resolution uses and does not bring, as the base holds it.
 
     ``alias_of`` is the real one's name, in the base or in the resolution itself.
     """
 
-    name: str
-    version: str
-    alias_of: str | None = None
+    name: PackageName
+    version: Version
+    alias_of: PackageName | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Moved:
+class Moved(TomlTable, frozen=True, omit_defaults=True):
     """A package of the base that the resolution replaces, and why."""
 
-    name: str
-    before: str
-    after: str
+    name: PackageName
+    before: Version
+    after: Version
     reason: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class HeldBack:
+class HeldBack(TomlTable, frozen=True, omit_defaults=True):
     """A direct requirement that is older than the newest release, and why."""
 
-    name: str
-    version: str
-    newest: str
+    name: PackageName
+    version: Version
+    newest: Version
     reason: str
 
 

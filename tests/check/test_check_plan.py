@@ -12,8 +12,9 @@ from envbuild.check import plan
 from envbuild.check.expected import CheckBasis, Expected, derive_expected, requirement_name
 from envbuild.check.probe_runner import probe_source
 from envbuild.data import lookup
-from envbuild.lock.model import Lock, LockedProvided
+from envbuild.lock.model import Lock
 from envbuild.recipe.model import Recipe
+from envbuild.resolve.model import Provided
 from tests.check.tree import make_lock, make_recipe
 
 
@@ -47,7 +48,7 @@ def test_packages_needed_only_to_build_are_not_expected_in_the_image() -> None:
 
 def test_a_base_that_provides_under_another_name_is_followed() -> None:
     lock = make_lock({}, {"keras-bert": "0.86.0"})
-    provided = (LockedProvided(name="tensorflow", version="2.1.0", alias_of="tensorflow-gpu"),)
+    provided = (Provided(name="tensorflow", version="2.1.0", alias_of="tensorflow-gpu"),)
     expected = expect(
         make_recipe("keras-bert", "tensorflow"), msgspec.structs.replace(lock, provided=provided)
     )

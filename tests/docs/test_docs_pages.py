@@ -23,14 +23,12 @@ from envbuild.lock.model import (
     Lock,
     LockedBase,
     LockedFiles,
-    LockedHold,
-    LockedMove,
-    LockedProvided,
     Packer,
     PythonPackage,
 )
 from envbuild.recipe.model import Recipe
 from envbuild.recipe.read import read_recipe
+from envbuild.resolve.model import HeldBack, Moved, Provided
 from envbuild.settings_file import Registry, SettingsFile
 from envbuild.toml import convert, json_schema
 from tests.docs.pages import PAGES, ROOT, anchors, blocks, rows, section, without_code
@@ -44,9 +42,9 @@ LOCK_SECTIONS: tuple[tuple[str, type[msgspec.Struct]], ...] = (
     ("### python", PythonPackage),
     ("### conda", CondaPackage),
     ("### files", LockedFiles),
-    ("### provided", LockedProvided),
-    ("### moved", LockedMove),
-    ("### held-back", LockedHold),
+    ("### provided", Provided),
+    ("### moved", Moved),
+    ("### held-back", HeldBack),
 )
 SECTIONS = [field.name for field in msgspec.structs.fields(Recipe) if field.name != "files"]
 """Sections with keys of their own; those of [files] are the user's."""

@@ -12,13 +12,11 @@ from envbuild.lock.model import (
     PACKED_BY,
     Lock,
     LockedBase,
-    LockedHold,
-    LockedMove,
-    LockedProvided,
     Packer,
     PackerFile,
     PythonPackage,
 )
+from envbuild.resolve.model import HeldBack, Moved, Provided
 
 # numbers and short texts: drawing 64 characters, or from a pattern, took a minute of every run
 sha256 = st.integers(0, 2**256 - 1).map("{:064x}".format)
@@ -132,9 +130,7 @@ def locks(draw: st.DrawFn) -> Lock:
         provided=tuple(
             draw(
                 st.lists(
-                    st.builds(
-                        LockedProvided, name=name, version=version, alias_of=st.none() | name
-                    ),
+                    st.builds(Provided, name=name, version=version, alias_of=st.none() | name),
                     max_size=2,
                 )
             )
@@ -142,7 +138,7 @@ def locks(draw: st.DrawFn) -> Lock:
         moved=tuple(
             draw(
                 st.lists(
-                    st.builds(LockedMove, name=name, before=version, after=version, reason=text),
+                    st.builds(Moved, name=name, before=version, after=version, reason=text),
                     max_size=2,
                 )
             )
@@ -150,7 +146,7 @@ def locks(draw: st.DrawFn) -> Lock:
         held_back=tuple(
             draw(
                 st.lists(
-                    st.builds(LockedHold, name=name, version=version, newest=version, reason=text),
+                    st.builds(HeldBack, name=name, version=version, newest=version, reason=text),
                     max_size=2,
                 )
             )

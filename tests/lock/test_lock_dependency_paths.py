@@ -12,12 +12,10 @@ from envbuild.lock.dependency_paths import MOST, dependency_paths, describe_pack
 from envbuild.lock.model import (
     CondaPackage,
     Lock,
-    LockedHold,
-    LockedMove,
-    LockedProvided,
     PythonPackage,
 )
 from envbuild.lock.read import read_lock
+from envbuild.resolve.model import HeldBack, Moved, Provided
 from tests.lock.strategies import locks
 
 SHIPPED = read_lock(Path(__file__).parent.parent.parent / "lockfiles" / "torch-mnist.lock")
@@ -91,14 +89,14 @@ def test_whole_story() -> None:
         package("tokenizers", "transformers", version="0.19.1"),
         package("click", "transformers", version="8.5.1"),
         package("setuptools", "tokenizers", group="build", version="70.0"),
-        provided=(LockedProvided(name="cupy", version="10.6.0", alias_of="cupy-cuda114"),),
+        provided=(Provided(name="cupy", version="10.6.0", alias_of="cupy-cuda114"),),
         moved=(
-            LockedMove(
+            Moved(
                 name="click", before="8.1.7", after="8.5.1", reason="transformers needs click>=8.4"
             ),
         ),
         held_back=(
-            LockedHold(
+            HeldBack(
                 name="transformers", version="4.40.0", newest="5.0", reason="it needs torch>=2.6"
             ),
         ),

@@ -10,8 +10,9 @@ from msgspec import structs
 from envbuild.base.model import AptPackage, BaseFacts, Dist
 from envbuild.lock.changes import Change
 from envbuild.lock.diff import compare_inputs, input_of_image, input_of_lock
-from envbuild.lock.model import Lock, LockedProvided
+from envbuild.lock.model import Lock
 from envbuild.lock.read import read_lock
+from envbuild.resolve.model import Provided
 from tests.lock.strategies import locks
 
 LOCKFILES = Path(__file__).parent.parent.parent / "lockfiles"
@@ -87,9 +88,7 @@ def test_image_to_which_somebody_added_a_package() -> None:
 
 
 def test_what_the_base_below_a_lock_holds_is_not_taken_for_a_difference() -> None:
-    on_image = structs.replace(
-        MNIST, debian=(), provided=(LockedProvided(name="xyz", version="1.16.0"),)
-    )
+    on_image = structs.replace(MNIST, debian=(), provided=(Provided(name="xyz", version="1.16.0"),))
     image = image_of(MNIST, Dist(name="rich", version="14.0"), Dist(name="xyz", version="1.17.0"))
     found = compare_inputs(input_of_lock("mnist", on_image), input_of_image(image))
     assert [str(change) for change in found.packages] == ["~ xyz 1.16.0 -> 1.17.0"]

@@ -13,9 +13,6 @@ from envbuild.lock.model import (
     SCHEMA,
     Lock,
     LockedBase,
-    LockedHold,
-    LockedMove,
-    LockedProvided,
     Packer,
     PackerFile,
     PythonPackage,
@@ -49,14 +46,6 @@ def assemble_lock(
     python = [_locked_package(p, "framework") for p in framework]
     python += [_locked_package(p, "project") for p in resolution.packages if p.name not in own]
     python += [_locked_package(p, "build") for p in build.values()]
-    moved = [
-        LockedMove(name=m.name, before=m.before, after=m.after, reason=m.reason)
-        for m in resolution.moved
-    ]
-    held = [
-        LockedHold(name=h.name, version=h.version, newest=h.newest, reason=h.reason)
-        for h in resolution.held_back
-    ]
     earlier = base.framework.notes if base.framework else ()
     python.sort(key=lambda package: (package.group, package.name))
     return Lock(
@@ -76,21 +65,10 @@ def assemble_lock(
         notes=tuple(dict.fromkeys((*earlier, *resolution.notes))),
         debian=base.debian,
         python=tuple(python),
-        provided=_locked_provided(resolution, framework),
-        moved=tuple(moved),
-        held_back=tuple(held),
-    )
-
-
-def _locked_provided(
-    resolution: Resolution, framework: tuple[Found, ...]
-) -> tuple[LockedProvided, ...]:
-    """Name what the base itself holds; the framework's wheels are locked by file."""
-    brought = {package.name for package in framework}
-    return tuple(
-        LockedProvided(name=p.name, version=p.version, alias_of=p.alias_of)
-        for p in resolution.provided
-        if p.name not in brought
+        # the framework's wheels are locked by file: what remains is the base's own
+        provided=tuple(one for one in resolution.provided if one.name not in own),
+        moved=resolution.moved,
+        held_back=resolution.held_back,
     )
 
 

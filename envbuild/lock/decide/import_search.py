@@ -16,9 +16,10 @@ from msgspec import structs
 from packaging.version import VERSION_PATTERN, Version
 
 from envbuild.errors import NoSolutionError, ToolFailedError
-from envbuild.lock.model import PROOF_SECONDS, Lock, LockedHold, PythonPackage
+from envbuild.lock.model import PROOF_SECONDS, Lock, PythonPackage
 from envbuild.names import DIRECT, Texts
 from envbuild.resolve.couplings import runs_on_gpu
+from envbuild.resolve.model import HeldBack
 
 MOST_CULPRITS = 4
 """Packages that are walked back for one failed import, those nearest to the failure first."""
@@ -296,7 +297,7 @@ def _explain_hold(lock: Lock, culprit: PythonPackage | str, failure: Failure) ->
         return structs.replace(lock, notes=(*lock.notes, note))
     note = f"{name} {now}: newer ones fail to import{framework} {error}"
     reason = f"{newest} fails to import{framework} {error}"
-    hold = LockedHold(name=name, version=now, newest=newest, reason=reason)
+    hold = HeldBack(name=name, version=now, newest=newest, reason=reason)
     holds = {one.name: one for one in lock.held_back} | {name: hold}
     held = tuple(holds[key] for key in sorted(holds))
     return structs.replace(lock, notes=(*lock.notes, note), held_back=held)
