@@ -15,6 +15,7 @@ SCALARS = (
     "schema", "name", "platform", "recipe_digest", "proof", "as_of", "direct", "system",
 )  # fmt: skip
 CONDA = ("channels", "conda_direct", "conda_virtual")
+FILE = ("file", "size", "sha256", "index")
 TABLES = ("provided", "moved", "held_back", "debian", "conda")
 
 
@@ -26,12 +27,12 @@ def lock_json(lock: Lock) -> str:
     ``files``.
     """
     data: dict[str, Any] = {name: getattr(lock, name) for name in (*SCALARS, *CONDA)}
-    data["base"] = _plain_fields(lock.base)
+    data["base"] = structs.asdict(lock.base)
     data["packages"] = list(map(_package_row, lock.installed))
     data["build"] = list(map(_package_row, lock.build_only))
     for name in TABLES:
-        data[name] = list(map(_plain_fields, getattr(lock, name)))
-    data |= {"notes": lock.notes, "tools": lock.tools, "packer": _plain_fields(lock.packer)}
+        data[name] = list(map(structs.asdict, getattr(lock, name)))
+    data |= {"notes": lock.notes, "tools": lock.tools, "packer": structs.asdict(lock.packer)}
     return msgspec.json.format(msgspec.json.encode(data), indent=1).decode()
 
 
@@ -41,20 +42,8 @@ def _package_row(package: PythonPackage) -> dict[str, Any]:
         "version": package.version,
         "group": package.group,
         "via": package.via,
-        "files": [
-            {
-                "file": package.file,
-                "size": package.size,
-                "sha256": package.sha256,
-                "index": package.index,
-            }
-        ],
+        "files": [{key: getattr(package, key) for key in FILE}],
     }
-
-
-def _plain_fields(record: msgspec.Struct) -> dict[str, Any]:
-    """Return a record's fields under their Python names, defaults included."""
-    return structs.asdict(record)
 
 
 def summarize_lock(lock: Lock) -> list[str]:

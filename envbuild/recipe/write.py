@@ -63,9 +63,6 @@ def _changed_text(section: msgspec.Struct | Mapping[str, Any]) -> list[tuple[str
 
 def _key_line(section: str, key: str, value: Any, comments: Beside) -> list[str]:
     heading = comments.get((section, key, ""))
-    if isinstance(value, dict):
-        pairs = [f"{_quoted_key(name)} = {_plain_value(item)}" for name, item in value.items()]
-        return [_with_comment(f"{key} = {{ {', '.join(pairs)} }}", heading)]
     if not isinstance(value, tuple):
         return [_with_comment(f"{key} = {_plain_value(value)}", heading)]
     items = {str(item): comments.get((section, key, str(item))) for item in value}

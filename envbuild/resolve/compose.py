@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
+from packaging.tags import Tag
 from packaging.version import Version
 
 from envbuild.base.model import BaseFacts
@@ -23,9 +23,6 @@ from envbuild.resolve.platform import best_wheel, marker_environment
 from envbuild.resolve.pylock import Candidate, Chosen
 from envbuild.resolve.sources.artifacts import About
 from envbuild.resolve.stubs import Stub, base_distributions, parse_requirements
-
-if TYPE_CHECKING:
-    from packaging.tags import Tag
 
 ANCIENT_DAYS = 730
 CUDA_NAMES = ("nvidia-", "cuda-")

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from envbuild.names import Texts, Variables
 from envbuild.resolve.stubs import parse_requirements
-
-if TYPE_CHECKING:
-    from packaging.requirements import Requirement
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,10 +10,10 @@ from pathlib import Path
 from urllib.parse import quote
 
 from envbuild.base.debian.apt import debian_mirror
+from envbuild.base.debian.apt_failure import explain_failure
 from envbuild.base.debian.mmdebstrap import mmdebstrap_arguments
 from envbuild.base.debian.offline_facts import machine_of, read_packages
 from envbuild.base.debian.package_set import Bootstrap
-from envbuild.base.debian.root_failure import explain_failure
 from envbuild.base.facts import cached_facts, keep_facts, probe_text, read_probe
 from envbuild.base.model import BaseFacts, DebianPackage
 from envbuild.cage import find_cage

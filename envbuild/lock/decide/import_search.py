@@ -200,20 +200,12 @@ class ImportSearch:
             lock = self.lab.relock(bounds, old)
         except NoSolutionError as error:
             reason = next((line.lstrip("- ") for line in error.what.splitlines()[1:]), error.what)
-            self._note_attempt(
-                ImportAttempt(
-                    bounds=bounds, failures=(), seconds=self.clock() - before, unsolvable=reason
-                )
-            )
+            self._note_attempt(bounds, before, unsolvable=reason)
             return None, ()
         try:
             return lock, self._try_imports(bounds, lock, before=before)
         except ToolFailedError as error:  # an old release's own setup.py may want tools of its day
-            self._note_attempt(
-                ImportAttempt(
-                    bounds=bounds, failures=(), seconds=self.clock() - before, unsolvable=error.what
-                )
-            )
+            self._note_attempt(bounds, before, unsolvable=error.what)
             return None, ()
 
     def _try_imports(
@@ -221,12 +213,20 @@ class ImportSearch:
     ) -> tuple[Failure, ...]:
         before = self.clock() if before is None else before
         failures = self.lab.imports(lock)
-        self._note_attempt(
-            ImportAttempt(bounds=bounds, failures=failures, seconds=self.clock() - before)
-        )
+        self._note_attempt(bounds, before, failures)
         return failures
 
-    def _note_attempt(self, trial: ImportAttempt) -> None:
+    def _note_attempt(
+        self,
+        bounds: SearchBounds,
+        before: float,
+        failures: tuple[Failure, ...] = (),
+        unsolvable: str | None = None,
+    ) -> None:
+        seconds = self.clock() - before
+        trial = ImportAttempt(
+            bounds=bounds, failures=failures, seconds=seconds, unsolvable=unsolvable
+        )
         self.trials.append(trial)
         self.report(f"try {len(self.trials)}: {trial}")
 

@@ -192,17 +192,8 @@ def _ask_file(
         with os_errors_as(path), path.open("rb") as file:
             return _about_wheel(file, candidate, path.stat().st_size)
     final = stored_file(candidate, client, store, stop)
-    metadata = read_sdist(final, candidate.file)
-    return About(
-        size=final.stat().st_size,
-        requires=metadata.requires,
-        requires_python=metadata.requires_python,
-        build=metadata.build,
-        read_from=metadata.read_from,
-        backend=metadata.backend,
-        stub=metadata.stub,
-        old=metadata.old,
-    )
+    declared = structs.asdict(read_sdist(final, candidate.file))
+    return About(size=final.stat().st_size, **declared)
 
 
 def _about_wheel(file: BinaryIO, candidate: Candidate, size: int) -> About:

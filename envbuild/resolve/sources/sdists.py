@@ -6,15 +6,17 @@ import contextlib
 import re
 import zipfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from pathlib import Path
+from functools import cache
+from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 import msgspec
 from msgspec import structs
 
+from envbuild.data.package_tables import load_majors, load_names
 from envbuild.errors import UsageError
 from envbuild.limits import reading
-from envbuild.names import Texts
+from envbuild.names import Pairs, Texts
 from envbuild.resolve.setup_py.handed import Handed
 from envbuild.resolve.setup_py.read import read_setup
 from envbuild.resolve.sources.declared import (
@@ -24,7 +26,6 @@ from envbuild.resolve.sources.declared import (
     project_requires,
 )
 from envbuild.resolve.sources.metadata import Headers, headers, require_same
-from envbuild.resolve.sources.old_code import LARGEST_CODE, OldCode
 from envbuild.resolve.stubs import parse_requirements
 from envbuild.tarread import opened_members
 from envbuild.toml import parse_toml
@@ -278,3 +279,51 @@ def _zip_members(path: Path) -> Iterator[tuple[str, IO[bytes] | None]]:
 def _inside_top(name: str) -> str:
     """Return a member's path inside the top folder."""
     return name.removeprefix("./").partition("/")[2]
+
+
+# what code uses that newer releases of other packages have no more
+LARGEST_CODE = 1024 * 1024
+"""Bytes of one file that are looked at: what a generator wrote says at its start what it includes."""
+MOST_CODE = 16 * 1024 * 1024
+"""Characters of one archive that are looked at."""
+PYTHON, COMPILED = (".py",), (".pyx", ".pxd", ".c", ".cc", ".cpp", ".h")
+ASIDE = re.compile(
+    r"(?:.*/)?(?:tests?|testing|docs?|examples?|benchmarks?)/|(?:.*/)?(?:setup|test_[^/]*)\.py\Z"
+)
+"""Code that no import of the package runs."""
+
+
+@cache
+def _patterns(*, compiled: bool) -> Pairs:
+    """Return (what code says, the bound that it needs): of Python, or of what is compiled."""
+    if compiled:
+        majors = load_majors().major
+        return tuple((one.includes, one.bound) for one in majors if one.includes)
+    return tuple((row.says, row.bound) for row in load_names().old)
+
+
+class OldCode:
+    """The bounds that the code of one archive needs, as far as it was looked at."""
+
+    def __init__(self) -> None:
+        self._left = MOST_CODE
+        self._found: dict[str, None] = {}
+        self._kind = ""
+
+    @property
+    def bounds(self) -> Texts:
+        """The bounds: "numpy<1.24"."""
+        return tuple(sorted(self._found))
+
+    def wants(self, inner: str) -> bool:
+        """Whether a file is to be looked at next."""
+        self._kind = PurePosixPath(inner).suffix
+        is_code = self._kind in PYTHON or self._kind in COMPILED
+        return is_code and self._left > 0 and not ASIDE.match(inner)
+
+    def look(self, text: str) -> None:
+        """Add what the text of that file needs."""
+        self._left -= len(text)
+        for says, bound in _patterns(compiled=self._kind in COMPILED):
+            if bound not in self._found and re.search(says, text):
+                self._found[bound] = None
