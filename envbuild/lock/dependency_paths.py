@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from envbuild.lock.model import CondaPackage, Lock, PythonPackage
 from envbuild.names import DIRECT, Texts
@@ -46,29 +46,13 @@ def locked_package(lock: Lock, name: str) -> PythonPackage | None:
 
 def describe_package(lock: Lock, name: str) -> list[str]:
     """Return what a lock knows of a package, one sentence a line; empty for nothing."""
-    package = locked_package(lock, name)
-    lines = _describe_conda(lock, name)
-    if package is not None:
-        lines.append(f"{package.name} {package.version} ({package.group}): {package.file}")
-        paths = dependency_paths(lock, name)
-        lines += [f"wanted by: {_describe_path(path, lock)}" for path in paths]
-    for provided in lock.provided:
-        if name in (provided.name, provided.alias_of):
-            stand_in = f"; {provided.alias_of} stands for it" if provided.alias_of else ""
-            lines.append(f"{provided.name} {provided.version}: the base holds it{stand_in}")
-    moves = [move for move in lock.moved if move.name == name]
-    lines += [f"replaces {move.before} of the base, because {move.reason}" for move in moves]
-    holds = [hold for hold in lock.held_back if hold.name == name]
-    lines += [f"held back: {hold.newest} is newer, but {hold.reason}" for hold in holds]
-    needs = {one.name for one in lock.installed if name in one.via}
-    needs |= {one.name for one in lock.conda if name in one.via}
-    if needs:
-        lines.append(f"brings: {', '.join(sorted(needs))}")
-    for builder in lock.build_only:
-        if builder.name == name:
-            built = f"{name} {builder.version} (build only)"
-            lines.append(f"{built}: for building {_name_list(builder.via)}")
-    return lines + [f"note: {note}" for note in lock.notes if name in note.split()]
+    return [
+        *_describe_conda(lock, name),
+        *_describe_wheel(lock, name),
+        *_describe_choice(lock, name),
+        *_describe_use(lock, name),
+        *(f"note: {note}" for note in lock.notes if name in note.split()),
+    ]
 
 
 def conda_package(lock: Lock, name: str) -> CondaPackage | None:
@@ -76,16 +60,52 @@ def conda_package(lock: Lock, name: str) -> CondaPackage | None:
     return next((p for p in lock.conda if p.name == name), None)
 
 
-def _describe_conda(lock: Lock, name: str) -> list[str]:
+def _describe_conda(lock: Lock, name: str) -> Iterator[str]:
     package = conda_package(lock, name)
     if package is None:
-        return []
-    versions = {p.name: p.version for p in lock.conda}
-    paths = _paths_in({p.name: p.via for p in lock.conda}, name)
-    named = [" -> ".join(f"{step} {versions[step]}" for step in path) for path in paths]
-    license_ = f", {package.license}" if package.license else ""
-    first = f"{name} {package.version} {package.build} (conda, {package.channel}{license_})"
-    return [f"{first}: {package.file}", *(f"wanted by: the recipe -> {path}" for path in named)]
+        return
+    origin = f"conda, {package.channel}"
+    if package.license:
+        origin += f", {package.license}"
+    yield f"{name} {package.version} {package.build} ({origin}): {package.file}"
+    versions = {one.name: one.version for one in lock.conda}
+    for path in _paths_in({one.name: one.via for one in lock.conda}, name):
+        steps = [f"{step} {versions[step]}" for step in path]
+        yield " -> ".join(("wanted by: the recipe", *steps))
+
+
+def _describe_wheel(lock: Lock, name: str) -> Iterator[str]:
+    package = locked_package(lock, name)
+    if package is None:
+        return
+    yield f"{name} {package.version} ({package.group}): {package.file}"
+    for path in dependency_paths(lock, name):
+        yield f"wanted by: {_describe_path(path, lock)}"
+
+
+def _describe_choice(lock: Lock, name: str) -> Iterator[str]:
+    """Yield what the base holds, and why its release or the newest one was not taken."""
+    for provided in lock.provided:
+        if name in (provided.name, provided.alias_of):
+            stand_in = f"; {provided.alias_of} stands for it" if provided.alias_of else ""
+            yield f"{provided.name} {provided.version}: the base holds it{stand_in}"
+    for move in lock.moved:
+        if move.name == name:
+            yield f"replaces {move.before} of the base, because {move.reason}"
+    for hold in lock.held_back:
+        if hold.name == name:
+            yield f"held back: {hold.newest} is newer, but {hold.reason}"
+
+
+def _describe_use(lock: Lock, name: str) -> Iterator[str]:
+    """Yield what a package brings along, and what it is needed to build."""
+    needs = {one.name for one in (*lock.installed, *lock.conda) if name in one.via}
+    if needs:
+        yield f"brings: {', '.join(sorted(needs))}"
+    for builder in lock.build_only:
+        if builder.name == name:
+            users = ["the image" if user == DIRECT else user for user in builder.via]
+            yield f"{name} {builder.version} (build only): for building {', '.join(users)}"
 
 
 def _describe_path(path: Texts, lock: Lock) -> str:
@@ -96,7 +116,3 @@ def _describe_path(path: Texts, lock: Lock) -> str:
         start = "the recipe's framework" if first.group == "framework" else "the recipe"
     steps = [f"{name} {versions[name]}" if name in versions else name for name in path]
     return " -> ".join((start, *steps))
-
-
-def _name_list(via: Texts) -> str:
-    return ", ".join("the image" if name == DIRECT else name for name in via)

@@ -65,11 +65,14 @@ def _key_line(section: str, key: str, value: Any, comments: Beside) -> list[str]
     heading = comments.get((section, key, ""))
     if not isinstance(value, tuple):
         return [_with_comment(f"{key} = {_plain_value(value)}", heading)]
-    items = {str(item): comments.get((section, key, str(item))) for item in value}
-    line = f"{key} = [{', '.join(map(quote, map(str, value)))}]"
-    if len(line) <= WIDTH and not any(items.values()):
+    items = list(map(str, value))
+    notes = [comments.get((section, key, item)) for item in items]
+    quoted = list(map(quote, items))
+    line = f"{key} = [{', '.join(quoted)}]"
+    if len(line) <= WIDTH and not any(notes):
         return [_with_comment(line, heading)]
-    lines = [_with_comment(f"  {quote(item)},", items[item]) for item in map(str, value)]
+    pairs = zip(quoted, notes, strict=True)
+    lines = [_with_comment(f"  {item},", note) for item, note in pairs]
     return [_with_comment(f"{key} = [", heading), *lines, "]"]
 
 

@@ -287,20 +287,23 @@ def _explain_hold(lock: Lock, culprit: PythonPackage | str, failure: Failure) ->
     """Return the lock saying why a package is not the newest, or of an earlier date."""
     error = f"({failure.module}: {failure.error})"
     if isinstance(culprit, str):
-        note = f"resolved as of {culprit}: later packages fail to import {error}"
-        return structs.replace(lock, notes=(*lock.notes, note))
+        return _with_note(lock, f"resolved as of {culprit}: later packages fail to import {error}")
+    if lock.base.framework:
+        error = f"on {lock.base.framework} {error}"
     name, newest = culprit.name, culprit.version
     now = next((package.version for package in lock.python if package.name == name), None)
-    framework = f" on {lock.base.framework}" if lock.base.framework else ""
+    reason = f"{newest} fails to import {error}"
     if now is None:
-        note = f"{name} is left out: {newest} fails to import{framework} {error}"
-        return structs.replace(lock, notes=(*lock.notes, note))
-    note = f"{name} {now}: newer ones fail to import{framework} {error}"
-    reason = f"{newest} fails to import{framework} {error}"
+        return _with_note(lock, f"{name} is left out: {reason}")
     hold = HeldBack(name=name, version=now, newest=newest, reason=reason)
     holds = {one.name: one for one in lock.held_back} | {name: hold}
     held = tuple(holds[key] for key in sorted(holds))
-    return structs.replace(lock, notes=(*lock.notes, note), held_back=held)
+    lock = structs.replace(lock, held_back=held)
+    return _with_note(lock, f"{name} {now}: newer ones fail to import {error}")
+
+
+def _with_note(lock: Lock, note: str) -> Lock:
+    return structs.replace(lock, notes=(*lock.notes, note))
 
 
 def carry_proof(old: Lock, lock: Lock) -> Lock:
