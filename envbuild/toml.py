@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -259,10 +259,22 @@ def _inside(info: Any) -> Any:
             return info
 
 
-def write_value(value: str | int | bool | list[str] | Texts) -> str:
-    """Write a string, number, flag or list of strings on one line."""
+def write_value(value: str | int | bool | list[str] | Texts | dict[str, Any]) -> str:
+    """Write a string, number, flag, list of strings, or table of these, on one line."""
+    if isinstance(value, dict):
+        return f"{{ {', '.join(write_pairs(value))} }}"
     # TOML's strings are JSON's, but for this one character
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def write_pairs(table: Mapping[str, Any]) -> list[str]:
+    """Write the keys of a table with their values, one line each."""
+    return [f"{write_key(key)} = {write_value(value)}" for key, value in table.items()]
+
+
+def write_key(name: str) -> str:
+    """Write a key, in quotes where it needs them."""
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else quote(name)
 
 
 def quote(text: str) -> str:

@@ -99,7 +99,8 @@ def _describe_choice(lock: Lock, name: str) -> Iterator[str]:
 
 def _describe_use(lock: Lock, name: str) -> Iterator[str]:
     """Yield what a package brings along, and what it is needed to build."""
-    needs = {one.name for one in (*lock.installed, *lock.conda) if name in one.via}
+    needs = {one.name for one in lock.installed if name in one.via}
+    needs |= {one.name for one in lock.conda if name in one.via}
     if needs:
         yield f"brings: {', '.join(sorted(needs))}"
     for builder in lock.build_only:

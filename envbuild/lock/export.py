@@ -8,7 +8,7 @@ from envbuild import __version__
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock, PythonPackage
 from envbuild.store.units import minor_version
-from envbuild.toml import quote, write_value
+from envbuild.toml import write_pairs, write_value
 
 
 def requirements_text(lock: Lock, indexes: Mapping[str, str]) -> str:
@@ -53,20 +53,10 @@ def _package_entry(package: PythonPackage, url: str) -> str:
         "size": package.size,
         "hashes": {"sha256": package.sha256},
     }
-    fields = ", ".join(f"{key} = {_inline_value(value)}" for key, value in pairs.items())
-    file = f"{{ {fields} }}"
+    file = write_value(pairs)
     kind = f"sdist = {file}" if package.is_sdist else f"wheels = [{file}]"
-    return (
-        f"\n[[packages]]\nname = {quote(package.name)}\nversion = "
-        f"{quote(package.version)}\n{kind}\n"
-    )
-
-
-def _inline_value(value: object) -> str:
-    if isinstance(value, dict):
-        pairs = [f"{key} = {quote(str(text))}" for key, text in value.items()]
-        return f"{{ {', '.join(pairs)} }}"
-    return str(value) if isinstance(value, int) else quote(str(value))
+    about = write_pairs({"name": package.name, "version": package.version})
+    return "\n".join(("", "[[packages]]", *about, kind, ""))
 
 
 def _about_lines(lock: Lock) -> Iterable[str]:

@@ -9,7 +9,7 @@ import msgspec
 
 from envbuild.lock.model import Lock
 from envbuild.names import Texts
-from envbuild.toml import quote, write_value
+from envbuild.toml import quote, write_pairs, write_value
 
 HEADING = (
     "# Written by envbuild lock: every file by name, size and sha256.  Where they come from is "
@@ -48,7 +48,7 @@ def _string_list(key: str, items: Sequence[str]) -> str:
 def _write_section(name: str, content: dict[str, Any]) -> str:
     if not content:
         return ""
-    return "\n".join([f"\n[{name}]", *_pairs(content), ""])
+    return "\n".join([f"\n[{name}]", *write_pairs(content), ""])
 
 
 def _write_rows(key: str, rows: Iterable[dict[str, Any]]) -> str:
@@ -62,19 +62,5 @@ def _write_rows(key: str, rows: Iterable[dict[str, Any]]) -> str:
             row.get("file", ""),
         )
 
-    body = "".join(f"  {{ {_inline_row(row)} }},\n" for row in sorted(rows, key=order))
+    body = "".join(f"  {write_value(row)},\n" for row in sorted(rows, key=order))
     return f"\n{key} = [\n{body}]\n" if body else ""
-
-
-def _inline_row(row: dict[str, Any]) -> str:
-    return ", ".join(_pairs(row))
-
-
-def _pairs(table: dict[str, Any]) -> list[str]:
-    return [f"{_quote_key(key)} = {write_value(value)}" for key, value in table.items()]
-
-
-def _quote_key(name: str) -> str:
-    return (
-        name if name.replace("-", "").replace("_", "").isalnum() and name.isascii() else quote(name)
-    )

@@ -108,13 +108,13 @@ def _read_local(folder: Path, page: str) -> tuple[Link, ...]:
         return links_of_html(path.read_text("utf-8", "replace"), page)
 
 
-def _index_variable(name: str) -> str:
+def index_variable(name: str) -> str:
     """Return the variable with an extra index's address, for settings without a password."""
     return "ENVBUILD_INDEX_" + re.sub("[^A-Z0-9]", "_", name.upper())
 
 
 def _named_index(settings: Settings, name: str) -> str:
-    variable = _index_variable(name)
+    variable = index_variable(name)
     if settings.environment.get(variable):
         return _require_url(settings.environment[variable], variable)
     if name in settings.indexes:

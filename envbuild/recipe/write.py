@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ from msgspec import structs
 
 from envbuild.names import Texts
 from envbuild.recipe.model import Recipe
-from envbuild.toml import quote, write_value
+from envbuild.toml import quote, write_key, write_value
 
 WIDTH = 100
 """Columns that a list without comments may take on one line."""
@@ -49,7 +48,7 @@ def write_recipe(
 def _changed_text(section: msgspec.Struct | Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Return the keys that differ from their default, in order; all of a free table."""
     if isinstance(section, Mapping):
-        return [(_quoted_key(name), value) for name, value in section.items()]
+        return [(write_key(name), value) for name, value in section.items()]
     found = []
     for field in structs.fields(section):
         value = getattr(section, field.name)
@@ -64,7 +63,7 @@ def _changed_text(section: msgspec.Struct | Mapping[str, Any]) -> list[tuple[str
 def _key_line(section: str, key: str, value: Any, comments: Beside) -> list[str]:
     heading = comments.get((section, key, ""))
     if not isinstance(value, tuple):
-        return [_with_comment(f"{key} = {_plain_value(value)}", heading)]
+        return [_with_comment(f"{key} = {write_value(msgspec.to_builtins(value))}", heading)]
     items = list(map(str, value))
     notes = [comments.get((section, key, item)) for item in items]
     quoted = list(map(quote, items))
@@ -74,18 +73,6 @@ def _key_line(section: str, key: str, value: Any, comments: Beside) -> list[str]
     pairs = zip(quoted, notes, strict=True)
     lines = [_with_comment(f"  {item},", note) for item, note in pairs]
     return [_with_comment(f"{key} = [", heading), *lines, "]"]
-
-
-def _plain_value(value: Any) -> str:
-    built = msgspec.to_builtins(value)
-    if not isinstance(built, dict):
-        return write_value(built)
-    pairs = [f"{_quoted_key(name)} = {_plain_value(item)}" for name, item in built.items()]
-    return f"{{ {', '.join(pairs)} }}"
-
-
-def _quoted_key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else quote(name)
 
 
 def _with_comment(line: str, comment: str | None) -> str:

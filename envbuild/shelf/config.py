@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 from msgspec import Meta
 
 from envbuild.context import Context
@@ -20,7 +21,7 @@ from envbuild.shelf.git import GIT_URL, GitBackend, is_git
 from envbuild.shelf.last_verified import last_verified_of
 from envbuild.shelf.signatures import SignatureVerifier, read_signers
 from envbuild.store.atomic import write_text
-from envbuild.toml import TomlTable, closest, convert, quote, read_toml
+from envbuild.toml import TomlTable, closest, convert, read_toml, write_pairs
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 HEADING = "# Written by envbuild shelf add and remove.\n"
@@ -90,11 +91,9 @@ def remove_shelf(name: str, settings: Settings) -> ShelfConfig:
 def _write_shelves(known: Mapping[str, ShelfConfig], settings: Settings) -> None:
     lines = [HEADING.rstrip("\n")]
     for name, shelf in sorted(known.items()):
-        lines += ["", f"[{name}]", f"url = {quote(shelf.url)}"]
-        if shelf.pinned:
-            lines.append("pinned = true")
-        if shelf.require_signed:
-            lines.append("require-signed = true")
+        fields = msgspec.to_builtins(shelf)
+        said = {key: value for key, value in fields.items() if value}
+        lines += ["", f"[{name}]", *write_pairs(said)]
     write_text(_config_file(settings), "\n".join(lines) + "\n")
 
 

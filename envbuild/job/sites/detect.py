@@ -17,7 +17,7 @@ from envbuild.names import Texts, Variables
 from envbuild.run import Result
 from envbuild.runtime_search import MINIMUM, parse_version
 from envbuild.store.units import join_numbers
-from envbuild.toml import closest, quote
+from envbuild.toml import closest, quote, write_pairs
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -118,10 +118,10 @@ def site_text(name: str, found: DetectedScheduler, context: Context) -> str:
     sections = _ask_cluster(found, context)
     here = os.uname()
     source = f"{found.version}, asked on {here.nodename}"
-    lines = ["[site]", f"name = {quote(name)}", f"scheduler = {quote(found.scheduler)}"]
-    lines += [f"source = {quote(source)}", "", *sections, ""]
+    about = {"name": name, "scheduler": found.scheduler, "source": source}
+    lines = ["[site]", *write_pairs(about), "", *sections, ""]
     lines += _folder_lines(context.settings.environment)
-    lines += ["[host]", f"architecture = {quote(here.machine)}"]
+    lines += ["[host]", *write_pairs({"architecture": here.machine})]
     known = {"runtime": _installed_runtime(context), "driver": read_driver()}
     for key, value in known.items():
         unknown = f'# {key} = ""  # envbuild site probe --on NAME fills it in'
@@ -198,13 +198,8 @@ def with_facts(text: str, facts: Mapping[str, str], gpus: list[tuple[str, int, s
         kept.pop()
     kept += ["", "[host]"]
     keys = ("driver", "glibc", "architecture", "runtime")
-    kept += [f"{key} = {quote(facts[key])}" for key in keys if key in facts]
+    kept += write_pairs({key: facts[key] for key in keys if key in facts})
     for name, capability, memory in gpus:
-        kept += [
-            "",
-            "[[gpu]]",
-            f"name = {quote(name)}",
-            f"capability = {capability}",
-            f"memory = {quote(memory)}",
-        ]
+        row = {"name": name, "capability": capability, "memory": memory}
+        kept += ["", "[[gpu]]", *write_pairs(row)]
     return "\n".join(kept) + "\n"

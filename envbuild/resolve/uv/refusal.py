@@ -7,6 +7,7 @@ from collections.abc import Collection
 
 from envbuild.errors import NoSolutionError
 from envbuild.names import Texts
+from envbuild.net.index import index_variable
 from envbuild.resolve.conflict.explain import (
     HEADING,
     ConflictError,
@@ -62,9 +63,8 @@ def advise_local_builds(problem: Problem, indexes: Collection[str]) -> Texts:
     if found is None or len(indexes) > 1:
         return ()
     name = found[1]
-    variable = "ENVBUILD_INDEX_" + re.sub(r"\W", "_", name).upper()
     advice = (
         f'name the index of the builds "+{name}": indexes = ["{name}"] under [python], '
-        f"and its address on this machine: export {variable}=https://…"
+        f"and its address on this machine: export {index_variable(name)}=https://…"
     )
     return (advice,)
