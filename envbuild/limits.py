@@ -220,9 +220,12 @@ def read_kept(path: Path) -> bytes:
         raise OSError(errno.EINVAL, str(error), str(path)) from error
 
 
-def decode_kept(path: Path, kind: type[T]) -> T:
-    """Read a record of JSON as read_kept does; raises also what UNREADABLE names."""
-    return msgspec.json.decode(read_kept(path), type=kind)
+def decode_kept(path: Path, kind: type[T]) -> T | None:
+    """Read a record of JSON as read_kept does; None where there is none, or a full disk cut it."""
+    try:
+        return msgspec.json.decode(read_kept(path), type=kind)
+    except (OSError, *UNREADABLE):
+        return None
 
 
 @contextmanager

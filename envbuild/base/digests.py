@@ -12,7 +12,7 @@ import msgspec
 
 from envbuild.errors import EnvbuildError
 from envbuild.formats import sif_reader as siffile
-from envbuild.limits import UNREADABLE, decode_kept
+from envbuild.limits import decode_kept
 from envbuild.store.atomic import write_bytes
 from envbuild.store.hashing import hash_bytes
 from envbuild.store.layout import Store
@@ -57,10 +57,9 @@ def known_sha256(file: Path, store: Store, advance: Advance = None) -> str:
 
 def _known_or_fresh(file: Path, store: Store, kind: str, compute: Callable[[Path], str]) -> str:
     found = file.stat()
-    with contextlib.suppress(OSError, *UNREADABLE):
-        note = decode_kept(_note_path(file, store, kind), _DigestNote)
-        if (note.size, note.time, note.inode, note.changed) == _file_state(found):
-            return note.digest
+    note = decode_kept(_note_path(file, store, kind), _DigestNote)
+    if note and (note.size, note.time, note.inode, note.changed) == _file_state(found):
+        return note.digest
     return _compute(file, store, kind, compute)
 
 

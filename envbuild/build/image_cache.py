@@ -17,7 +17,7 @@ from envbuild.build.output_record import OutputRecord, matching_output
 from envbuild.context import Context
 from envbuild.errors import HostError
 from envbuild.formats.block_codec import Codec, gzip_codec, installed_library, opens_zstd
-from envbuild.limits import UNREADABLE, decode_kept
+from envbuild.limits import decode_kept
 from envbuild.lock.digest import image_key
 from envbuild.lock.model import Packer
 from envbuild.parts.counters import FORMATS
@@ -60,10 +60,7 @@ def read_record(key: str, store: Store) -> ImageRecord | None:
 
     None where it knows nothing or its note is damaged.
     """
-    try:
-        return decode_kept(store.record(key), ImageRecord)
-    except (OSError, *UNREADABLE):
-        return None
+    return decode_kept(store.record(key), ImageRecord)
 
 
 def is_stored(order: BuildSpec, store: Store) -> bool:

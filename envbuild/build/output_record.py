@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from envbuild.base.digests import note_digest
-from envbuild.limits import UNREADABLE, decode_kept
+from envbuild.limits import decode_kept
 from envbuild.store.atomic import write_bytes
 from envbuild.store.hashing import hash_bytes
 from envbuild.store.layout import Store
@@ -53,10 +53,7 @@ def matching_output(target: Path, store: Store, key: str) -> OutputRecord | None
 
 def last_output(target: Path, store: Store) -> OutputRecord | None:
     """Return the note of the last image that was put under a name, whatever is there now."""
-    try:
-        return decode_kept(_record_path(target, store), OutputRecord)
-    except (OSError, *UNREADABLE):
-        return None
+    return decode_kept(_record_path(target, store), OutputRecord)
 
 
 def _record_path(target: Path, store: Store) -> Path:

@@ -11,7 +11,7 @@ from msgspec import Meta
 from envbuild.base.model import DebianPackage
 from envbuild.formats.fields import FOLDER, PackageName, Sha256, Size, Version
 from envbuild.names import DIRECT, ChannelName, CondaFolder, Machine, Platform, Texts
-from envbuild.resolve.model import HeldBack, Moved, Provided
+from envbuild.resolve.outcome import HeldBack, Moved, Provided
 from envbuild.store.units import minor_version
 from envbuild.toml import TomlTable
 

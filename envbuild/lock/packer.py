@@ -12,7 +12,7 @@ from envbuild.base.model import BaseFacts
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError
 from envbuild.formats.block_library import LAYOUT, LIBRARY, library_here
-from envbuild.limits import UNREADABLE, decode_kept
+from envbuild.limits import decode_kept
 from envbuild.lock.model import Packer, PackerFile
 from envbuild.resolve.sources.pinned_wheel import pinned_wheels
 from envbuild.store.atomic import write_bytes
@@ -41,10 +41,9 @@ def find_packers(machine: str, context: Context) -> tuple[PackerFile, ...]:
     """
     wanted = installed_version(LIBRARY)
     path = context.store.folder("metadata") / f"{LIBRARY}-{wanted}-{machine}.json"
-    try:
-        return decode_kept(path, tuple[PackerFile, ...])
-    except (OSError, *UNREADABLE):
-        pass  # asked for the first time, or cut short by a full disk
+    kept = decode_kept(path, tuple[PackerFile, ...])
+    if kept is not None:
+        return kept
     bases = [
         BaseFacts(image=LIBRARY, python=f"{python}.0", machine=machine, glibc=GLIBC)
         for python in PYTHONS

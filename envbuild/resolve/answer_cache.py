@@ -20,7 +20,7 @@ import msgspec
 from envbuild import __version__
 from envbuild.context import Context
 from envbuild.errors import NoSolutionError
-from envbuild.limits import UNREADABLE, decode_kept
+from envbuild.limits import decode_kept
 from envbuild.names import Pairs
 from envbuild.net.index import index_url
 from envbuild.resolve.model import Request, Resolution, Resolver
@@ -103,11 +103,8 @@ def _question_key(request: Request, indexes: Mapping[str, str], *, host_builds: 
 
 def _read_answer(path: Path, preferred: Pairs) -> CachedAnswer | None:
     """Return what is known, unless it is too old or other versions are to be kept now."""
-    try:
-        kept = decode_kept(path, CachedAnswer)
-    except (OSError, *UNREADABLE):
-        return None
-    if not 0 <= time.time() - kept.at < FRESH_SECONDS:
+    kept = decode_kept(path, CachedAnswer)
+    if kept is None or not 0 <= time.time() - kept.at < FRESH_SECONDS:
         return None
     return kept if kept.preferred == preferred or _is_preferred(kept, preferred) else None
 

@@ -17,7 +17,8 @@ from envbuild.resolve.aliases import caution_about, doubled_modules
 from envbuild.resolve.conflict.explain import Problem
 from envbuild.resolve.dates import read_date
 from envbuild.resolve.graph import Edge, requiring_names, walk_requirements
-from envbuild.resolve.model import Found, FoundFile, HeldBack, Moved, Provided, Resolution
+from envbuild.resolve.model import Found, FoundFile, Resolution
+from envbuild.resolve.outcome import HeldBack, Moved, Provided
 from envbuild.resolve.overlap import second_stack
 from envbuild.resolve.platform import best_wheel, marker_environment
 from envbuild.resolve.pylock import Candidate, Chosen

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from envbuild.base.model import BaseFacts
-from envbuild.formats.fields import PackageName, Version
 from envbuild.names import DIRECT, Pairs, Texts
-from envbuild.toml import TomlTable
+from envbuild.resolve.outcome import HeldBack, Moved, Provided
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,35 +91,6 @@ class Found:
     def is_sdist(self) -> bool:
         """Whether it has to be built from source."""
         return not self.file.file.endswith(".whl")
-
-
-class Provided(TomlTable, frozen=True, omit_defaults=True):
-    """A distribution that the resolution uses and does not bring, as the base holds it.
-
-    ``alias_of`` is the real one's name, in the base or in the resolution itself.
-    """
-
-    name: PackageName
-    version: Version
-    alias_of: PackageName | None = None
-
-
-class Moved(TomlTable, frozen=True, omit_defaults=True):
-    """A package of the base that the resolution replaces, and why."""
-
-    name: PackageName
-    before: Version
-    after: Version
-    reason: str
-
-
-class HeldBack(TomlTable, frozen=True, omit_defaults=True):
-    """A direct requirement that is older than the newest release, and why."""
-
-    name: PackageName
-    version: Version
-    newest: Version
-    reason: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

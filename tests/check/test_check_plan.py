@@ -14,7 +14,7 @@ from envbuild.check.probe_runner import probe_source
 from envbuild.data import lookup
 from envbuild.lock.model import Lock
 from envbuild.recipe.model import Recipe
-from envbuild.resolve.model import Provided
+from envbuild.resolve.outcome import Provided
 from tests.check.tree import make_lock, make_recipe
 
 

@@ -28,7 +28,7 @@ from envbuild.lock.model import (
 )
 from envbuild.recipe.model import Recipe
 from envbuild.recipe.read import read_recipe
-from envbuild.resolve.model import HeldBack, Moved, Provided
+from envbuild.resolve.outcome import HeldBack, Moved, Provided
 from envbuild.settings_file import Registry, SettingsFile
 from envbuild.toml import convert, json_schema
 from tests.docs.pages import PAGES, ROOT, anchors, blocks, rows, section, without_code

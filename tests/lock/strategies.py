@@ -16,7 +16,7 @@ from envbuild.lock.model import (
     PackerFile,
     PythonPackage,
 )
-from envbuild.resolve.model import HeldBack, Moved, Provided
+from envbuild.resolve.outcome import HeldBack, Moved, Provided
 
 # numbers and short texts: drawing 64 characters, or from a pattern, took a minute of every run
 sha256 = st.integers(0, 2**256 - 1).map("{:064x}".format)

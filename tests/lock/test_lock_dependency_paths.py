@@ -15,7 +15,7 @@ from envbuild.lock.model import (
     PythonPackage,
 )
 from envbuild.lock.read import read_lock
-from envbuild.resolve.model import HeldBack, Moved, Provided
+from envbuild.resolve.outcome import HeldBack, Moved, Provided
 from tests.lock.strategies import locks
 
 SHIPPED = read_lock(Path(__file__).parent.parent.parent / "lockfiles" / "torch-mnist.lock")

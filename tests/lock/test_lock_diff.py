@@ -12,7 +12,7 @@ from envbuild.lock.changes import Change
 from envbuild.lock.diff import compare_inputs, input_of_image, input_of_lock
 from envbuild.lock.model import Lock
 from envbuild.lock.read import read_lock
-from envbuild.resolve.model import Provided
+from envbuild.resolve.outcome import Provided
 from tests.lock.strategies import locks
 
 LOCKFILES = Path(__file__).parent.parent.parent / "lockfiles"

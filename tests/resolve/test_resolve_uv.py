@@ -16,7 +16,8 @@ import pytest
 from envbuild.base.model import BaseFacts
 from envbuild.errors import HostError, NetworkError, NoSolutionError, UsageError
 from envbuild.progress import SilentStage
-from envbuild.resolve.model import HeldBack, Moved, Provided, Request, Resolution
+from envbuild.resolve.model import Request, Resolution
+from envbuild.resolve.outcome import HeldBack, Moved, Provided
 from envbuild.resolve.stubs import Stubs, write_wheel
 from envbuild.resolve.uv.query import Question
 from envbuild.resolve.uv.resolver import UvResolver

@@ -25,7 +25,7 @@ from envbuild.base.debian.package_set import Bootstrap
 from envbuild.base.model import AptPackage, DebianPackage
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, HostError, ToolFailedError, UsageError
-from envbuild.limits import UNREADABLE, decode_kept
+from envbuild.limits import decode_kept
 from envbuild.names import BY_MACHINE, Paths
 from envbuild.net.redact import USER, redact, without_user
 from envbuild.progress import SilentStage, Stage
@@ -168,8 +168,9 @@ def resolve_debian(
     """
     asked = sorted(set(packages))
     kept = _choice_file(lists, asked, group, installed)
-    with suppress(OSError, *UNREADABLE):
-        return decode_kept(kept, tuple[DebianPackage, ...])
+    chosen = decode_kept(kept, tuple[DebianPackage, ...])
+    if chosen is not None:
+        return chosen
     wanted = sorted({*asked, *(lists.index.required if group == "base" else ())})
     for name in wanted:
         lists.index.require(name, lists.release)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import textwrap
 from collections.abc import Callable
@@ -11,7 +10,7 @@ import msgspec
 
 from envbuild.check.model import Finding, Outcome, Report
 from envbuild.errors import CheckFailedError
-from envbuild.limits import UNREADABLE, decode_kept
+from envbuild.limits import decode_kept
 from envbuild.store.atomic import write_bytes
 from envbuild.store.layout import Store
 
@@ -63,10 +62,8 @@ def save_report(report: Report, store: Store) -> None:
 
 def kept_reports(digest: str, store: Store) -> tuple[Report, ...]:
     """Return the reports on an image, oldest first; those that cannot be read are left out."""
-    found = []
-    for path in store.verdicts(digest).glob("*.json"):
-        with contextlib.suppress(OSError, *UNREADABLE):
-            found.append(decode_kept(path, Report))
+    paths = store.verdicts(digest).glob("*.json")
+    found = filter(None, (decode_kept(path, Report) for path in paths))
     return tuple(sorted(found, key=lambda report: report.when))
 
 

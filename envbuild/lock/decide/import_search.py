@@ -19,7 +19,7 @@ from envbuild.errors import NoSolutionError, ToolFailedError
 from envbuild.lock.model import PROOF_SECONDS, Lock, PythonPackage
 from envbuild.names import DIRECT, Texts
 from envbuild.resolve.couplings import runs_on_gpu
-from envbuild.resolve.model import HeldBack
+from envbuild.resolve.outcome import HeldBack
 
 MOST_CULPRITS = 4
 """Packages that are walked back for one failed import, those nearest to the failure first."""

@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name
 
 from envbuild.context import Context
 from envbuild.errors import IntegrityError, NetworkError
-from envbuild.limits import UNREADABLE, decode_kept
+from envbuild.limits import decode_kept
 from envbuild.names import Texts
 from envbuild.net.answers import read_bounded
 from envbuild.net.download import Download, download_file
@@ -83,7 +83,7 @@ def describe_files(files: Iterable[Candidate], context: Context) -> dict[str, Ab
     folder = store.folder("metadata")
     known = {}
     for sha in wanted:
-        about = _read_kept(store.metadata(f"{sha}-{FORM}.json"))
+        about = decode_kept(store.metadata(f"{sha}-{FORM}.json"), About)
         if about is not None:
             known[sha] = _as_built(about, sha, folder)
     missing = [candidate for sha, candidate in wanted.items() if sha not in known]
@@ -109,7 +109,7 @@ def note_built(sha256: str, requires: Texts, store: Store) -> Texts:
     forgotten.
     """
     folder = store.folder("metadata")
-    about = _read_kept(folder / f"{sha256}-{FORM}.json")
+    about = decode_kept(folder / f"{sha256}-{FORM}.json", About)
     if about is None or about.read_from not in COMPUTED:
         return ()
     write_bytes(folder / f"{sha256}-built.json", msgspec.json.encode(requires))
@@ -125,18 +125,10 @@ def _as_built(about: About, sha256: str, folder: Path) -> About:
     """Return what an archive says, with its built wheel's requirements where these are computed."""
     if about.read_from not in COMPUTED:
         return about
-    try:
-        requires = decode_kept(folder / f"{sha256}-built.json", Texts)
-    except (OSError, *UNREADABLE):
+    requires = decode_kept(folder / f"{sha256}-built.json", Texts)
+    if requires is None:
         return about
     return structs.replace(about, requires=requires, read_from="built")
-
-
-def _read_kept(path: Path) -> About | None:
-    try:
-        return decode_kept(path, About)
-    except (OSError, *UNREADABLE):
-        return None  # absent, or cut short by a full disk: asked for again
 
 
 def wheel_metadata(candidate: Candidate, client: httpx.Client) -> str:

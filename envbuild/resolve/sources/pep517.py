@@ -109,7 +109,7 @@ def _asked_here(
                 "\n".join([archive.name, session.python, *pins]).encode()
             ).hexdigest()
             remembered = memory / f"asked-{key}.json"
-            texts = _read_kept(remembered)
+            texts = decode_kept(remembered, list[str])
             if texts is None:
                 session.context.report.say(
                     f"{package}: its build backend is asked on this machine (--allow-host-builds)"
@@ -123,13 +123,6 @@ def _asked_here(
                 (package, str(requirement)) for requirement in parse_requirements(tuple(texts))
             ]
     return found
-
-
-def _read_kept(path: Path) -> list[str] | None:
-    try:
-        return decode_kept(path, list[str])
-    except (OSError, *UNREADABLE):
-        return None
 
 
 def _install_tools(session: Session, pins: Sequence[str], folder: Path) -> bool:

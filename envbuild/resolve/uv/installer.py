@@ -6,7 +6,7 @@ import msgspec
 
 from envbuild.base.model import BaseFacts
 from envbuild.context import Context
-from envbuild.limits import UNREADABLE, decode_kept
+from envbuild.limits import decode_kept
 from envbuild.resolve.model import Found, Request, Resolver
 from envbuild.resolve.platform import python_minor, uv_platform
 from envbuild.resolve.sources.pinned_wheel import pinned_wheel
@@ -28,10 +28,9 @@ def find_installer(resolver: Resolver, facts: BaseFacts, context: Context) -> tu
     version = installed_version(INSTALLER)
     name = f"{INSTALLER}-{version}-{uv_platform(facts)}.json"
     path = context.store.folder("metadata") / name
-    try:
-        return decode_kept(path, tuple[Found, ...])
-    except (OSError, *UNREADABLE):
-        pass  # asked for the first time, or cut short by a full disk
+    kept = decode_kept(path, tuple[Found, ...])
+    if kept is not None:
+        return kept
     oldest = join_numbers(OLDEST_PYTHON)
     python = facts.python if python_minor(facts) >= OLDEST_PYTHON else oldest
     bare = BaseFacts(image=facts.image, python=python, machine=facts.machine, glibc=facts.glibc)

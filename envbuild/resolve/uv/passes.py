@@ -22,7 +22,7 @@ from envbuild.names import Pairs, Texts
 from envbuild.resolve.conflict.explain import ConflictError, Problem, held_reason, plain_warning
 from envbuild.resolve.conflict.pip_check import broken_requirements
 from envbuild.resolve.couplings import Coupling
-from envbuild.resolve.model import HeldBack
+from envbuild.resolve.outcome import HeldBack
 from envbuild.resolve.pylock import Chosen, new_versions
 from envbuild.resolve.uv.answer_checks.ancient_releases import without_ancient
 from envbuild.resolve.uv.query import Question

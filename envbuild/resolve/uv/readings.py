@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from envbuild.base.model import BaseFacts
-from envbuild.limits import UNREADABLE, decode_kept
+from envbuild.limits import decode_kept
 from envbuild.resolve.platform import python_minor, uv_platform
 from envbuild.resolve.sources.artifacts import FORM, About
 from envbuild.resolve.uv.query import redacted
@@ -36,10 +36,7 @@ class Readings:
 
     def load(self) -> dict[Pin, About]:
         """Return what is known."""
-        try:
-            known = decode_kept(self.path, dict[str, About])
-        except (OSError, *UNREADABLE):
-            return {}
+        known = decode_kept(self.path, dict[str, About]) or {}
         return {_pin_of(key): about for key, about in known.items()}
 
     def keep(self, pin: Pin, about: About) -> None:
