@@ -15,11 +15,11 @@ from envbuild.errors import NoSolutionError
 from envbuild.names import DIRECT, Texts
 from envbuild.resolve.aliases import caution_about, doubled_modules
 from envbuild.resolve.conflict.explain import Problem
+from envbuild.resolve.conflict.overlap import second_stack
 from envbuild.resolve.dates import read_date
 from envbuild.resolve.graph import Edge, requiring_names, walk_requirements
 from envbuild.resolve.model import Found, FoundFile, Resolution
 from envbuild.resolve.outcome import HeldBack, Moved, Provided
-from envbuild.resolve.overlap import second_stack
 from envbuild.resolve.platform import best_wheel, marker_environment
 from envbuild.resolve.pylock import Candidate, Chosen
 from envbuild.resolve.sources.artifacts import About

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from envbuild.resolve.overlap import find_overlaps
+from envbuild.resolve.conflict.overlap import find_overlaps
 from envbuild.resolve.stubs import Stub, Stubs
 from tests.resolve.conftest import SyntheticIndex, base, versions
 from tests.resolve.test_resolve_uv import Resolve, error_of

@@ -21,10 +21,10 @@ from envbuild.recipe.requirement import NO_REQUIREMENT
 from envbuild.recipe.trees import read_tree_line
 from envbuild.resolve.aliases import stand_ins
 from envbuild.resolve.conflict.explain import put_reason_first, reasons_of
+from envbuild.resolve.conflict.overlap import CUDA_WHEEL
 from envbuild.resolve.dates import default_as_of
 from envbuild.resolve.framework import with_framework
 from envbuild.resolve.model import Request, Resolution, Resolver
-from envbuild.resolve.overlap import CUDA_WHEEL
 
 
 def resolve_framework(

@@ -18,10 +18,10 @@ from envbuild.net.index import index_url
 from envbuild.progress import SilentStage, Stage
 from envbuild.resolve.aliases import alias_bounds, merge_aliases
 from envbuild.resolve.conflict.explain import HEADING, ConflictError, name_of
+from envbuild.resolve.conflict.overlap import describe_overlaps, find_overlaps
 from envbuild.resolve.couplings import Coupling
 from envbuild.resolve.dates import read_date
 from envbuild.resolve.model import Request, Resolution
-from envbuild.resolve.overlap import describe_overlaps, find_overlaps
 from envbuild.resolve.platform import python_minor
 from envbuild.resolve.pylock import new_versions
 from envbuild.resolve.uv.answer_checks.extras import bound_for, find_missing_extra, is_below
