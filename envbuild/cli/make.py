@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from envbuild.app.make import MakeRequest, MakeResult, make
+from envbuild.build.model import BuildSpec
 from envbuild.build.modes import MODES
 from envbuild.check.model import Report
 from envbuild.cli.context import host_builds
@@ -215,34 +216,55 @@ def _print_plan(plan: AssemblyPlan, context: Context, *, as_json: bool) -> None:
 
 def _print_result(result: MakeResult, context: Context, *, as_json: bool) -> None:
     """Print what was built, what was proved, where it is and how to run it."""
-    spec, target = result.spec, result.spec.target
-    if MODES[spec.mode].is_tree and as_json:
-        print_json({"sandbox": str(target), "lock": lock_digest(spec.lock)})
-        return
-    if MODES[spec.mode].is_tree:
-        _print_sandbox(result, context.runtime.name)
-        return
-    size, digest = target.stat().st_size, lock_digest(spec.lock)
     if as_json:
-        seconds = round(result.seconds, 1)
-        built = {"image": str(target), "size": size, "lock": digest, "seconds": seconds}
-        print_json({**built, "report": result.report})
-        return
-    base = spec.lock.base
-    print_text(f"\n{target.name}: {human_bytes(size)} in {human_seconds(result.seconds)}")
-    framework = base.framework or "no framework"
-    about = f"{framework}, {spec.lock.python_title}, {base.reference}"
-    print_text(f"  built    {about}; lock {short_digest(digest)}")
+        print_json(_result_facts(result))
+    elif MODES[result.spec.mode].is_tree:
+        _print_sandbox(result, context.runtime.name)
+    else:
+        _print_built(result)
+        _print_run(result.spec, context.settings)
+
+
+def _result_facts(result: MakeResult) -> dict[str, Any]:
+    """Return what was built, for programs."""
+    spec = result.spec
+    lock = lock_digest(spec.lock)
+    if MODES[spec.mode].is_tree:
+        return {"sandbox": str(spec.target), "lock": lock}
+    return {
+        "image": str(spec.target),
+        "size": spec.target.stat().st_size,
+        "lock": lock,
+        "seconds": round(result.seconds, 1),
+        "report": result.report,
+    }
+
+
+def _print_built(result: MakeResult) -> None:
+    target, lock = result.spec.target, result.spec.lock
+    size = human_bytes(target.stat().st_size)
+    print_text(f"\n{target.name}: {size} in {human_seconds(result.seconds)}")
+    framework = lock.base.framework or "no framework"
+    about = f"{framework}, {lock.python_title}, {lock.base.reference}"
+    digest = short_digest(lock_digest(lock))
+    print_text(f"  built    {about}; lock {digest}")
     for line in _proved_lines(result.report):
         print_text(f"  {line}")
-    if MODES[spec.mode].is_layered:
+    if MODES[result.spec.mode].is_layered:
         command = f"envbuild flatten {target.name}"
         print_text(f"  layered  for turns on this machine; to hand it on: {command}")
-    print_text(f"  where    {short_path(str(target))}")
-    script, runtime = example_script(context.settings.cwd), name_runtime(context.settings)
-    is_usual = target.name == f"{spec.recipe.name}.sif"
-    name = spec.recipe.name if is_usual else short_path(str(target))
+    where = short_path(str(target))
+    print_text(f"  where    {where}")
+
+
+def _print_run(spec: BuildSpec, settings: Settings) -> None:
+    """Print how an image is run, with envbuild and without."""
+    target, name = spec.target, spec.recipe.name
+    if target.name != f"{name}.sif":
+        name = short_path(str(target))
+    script = example_script(settings.cwd)
     print_text(f"  run      envbuild exec {name} -- python {script}")
+    runtime = name_runtime(settings)
     driver = "--nv " if cuda_of(spec.lock) else ""
     print_text(f"           {runtime} exec {driver}{target.name} python {script}")
 

@@ -36,6 +36,7 @@ from envbuild.shelf.config import (
 )
 from envbuild.shelf.fetch import VerifiedEntry, fetch_entry
 from envbuild.shelf.last_verified import last_verified_of
+from envbuild.shelf.model import CheckSummary, EntrySummary
 from envbuild.shelf.sanitize import sanitize_text
 from envbuild.shelf.search import SearchResult, search_entries
 from envbuild.shelf.signatures import read_signers
@@ -295,11 +296,11 @@ def _print_card(taken: VerifiedEntry, history: list[tuple[str, str, str]]) -> No
 def _entry_rows(
     taken: VerifiedEntry, history: list[tuple[str, str, str]]
 ) -> Iterator[tuple[str, str]]:
-    entry, about = taken.stored.entry, taken.stored.entry.about
-    framework, packages = about.framework or "no framework", count_noun(about.packages, "package")
-    yield "holds", f"{framework}, Python {about.python}, {about.base}, {packages}"
-    yield "asks for", ", ".join(about.direct) or "nothing"
-    yield "by", f"{sanitize_text(entry.who)} on {entry.when[:10]}; {signed_by(taken)}"
+    entry = taken.stored.entry
+    yield "holds", _entry_content(entry.about)
+    yield "asks for", ", ".join(entry.about.direct) or "nothing"
+    who = sanitize_text(entry.who)
+    yield "by", f"{who} on {entry.when[:10]}; {signed_by(taken)}"
     yield "lock", entry.locked
     if entry.image is not None:
         where = "not kept here: make builds and compares it"
@@ -309,10 +310,23 @@ def _entry_rows(
     for line in taken.recipe.system.post:
         yield "root runs", line
     for verdict in entry.verdicts:
-        where = f" on {', '.join(verdict.gpu)}, driver {verdict.driver}" if verdict.gpu else ""
-        yield "verdict", f"{verdict.outcome} {verdict.when[:10]}, {verdict.level}{where}"
+        yield "verdict", _verdict_text(verdict)
     for digest, when, who in reversed(history):
         yield "history", f"{short_digest(digest)}  {when}  {who}"
+
+
+def _entry_content(about: EntrySummary) -> str:
+    framework = about.framework or "no framework"
+    packages = count_noun(about.packages, "package")
+    return f"{framework}, Python {about.python}, {about.base}, {packages}"
+
+
+def _verdict_text(verdict: CheckSummary) -> str:
+    text = f"{verdict.outcome} {verdict.when[:10]}, {verdict.level}"
+    if verdict.gpu:
+        cards = ", ".join(verdict.gpu)
+        text += f" on {cards}, driver {verdict.driver}"
+    return text
 
 
 def _print_rows(rows: Sequence[Mapping[str, object]]) -> None:

@@ -142,22 +142,31 @@ def find_manual_changes(folder: Path, note: SandboxNote, facts: BaseFacts) -> Ma
     dists = _changed_versions(note.dists, {dist.name: dist.version for dist in facts.dists})
     apt = _changed_versions(note.apt, {package.name: package.version for package in facts.apt})
     # files of distributions and of Debian packages are told by their packages
-    of_dists = [f"{site}/" for site in facts.site]
+    of_packages = [f"{site}/" for site in facts.site]
     if dists:
         # scripts of new distributions; Debian's Python puts them into /usr/local
-        of_dists += [f"{Path(note.python).parent}/", "/usr/local/bin/"]
+        of_packages += [f"{Path(note.python).parent}/", "/usr/local/bin/"]
     of_debian = _debian_files(folder, [name for name, _, version in apt if version])
-    now = dict(_read_files(folder))
-    changed = [path for path in {*note.files, *now} if note.files.get(path) != now.get(path)]
-    own = [path for path in changed if not path.startswith(tuple(of_dists))]
-    files = tuple(sorted(path for path in own if path not in of_debian))
+    changed = _changed_files(folder, note.files)
+    own = [path for path in changed if not path.startswith(tuple(of_packages))]
     required = _required_names(facts)
     there = [name for name, _, version in dists if version]
-    direct = tuple(name for name in there if canonicalize_name(name) not in required)
     added = [name for name, before, version in apt if version and not before]
     automatic = _automatic_packages(folder)
-    asked = tuple(name for name in added if name not in automatic)
-    return ManualChanges(dists=dists, apt=apt, files=files, direct=direct, asked_for=asked)
+    return ManualChanges(
+        dists=dists,
+        apt=apt,
+        files=tuple(path for path in own if path not in of_debian),
+        direct=tuple(name for name in there if canonicalize_name(name) not in required),
+        asked_for=tuple(name for name in added if name not in automatic),
+    )
+
+
+def _changed_files(folder: Path, before: Mapping[str, tuple[int, int]]) -> list[str]:
+    """Return the paths that are new, gone or have other content, sorted."""
+    now = dict(_read_files(folder))
+    paths = sorted({*before, *now})
+    return [path for path in paths if before.get(path) != now.get(path)]
 
 
 def _required_names(facts: BaseFacts) -> set[str]:

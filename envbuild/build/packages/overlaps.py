@@ -28,10 +28,13 @@ def find_overlaps(packages: Iterable[tuple[str, CachedPart]]) -> Iterator[str]:
             if _content_of(other) != _content_of(entry):
                 pairs.setdefault((before, name), []).append(entry.path)
     for (before, after), paths in list(pairs.items())[:SHOWN]:
-        more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
-        yield f"{before} and {after} both hold /{paths[0]}{more}, with other content: that of {after} is in the image"
-    if len(pairs) > SHOWN:
-        yield f"{len(pairs) - SHOWN} more pairs of packages hold the same paths with other content"
+        what = f"/{paths[0]}"
+        if len(paths) > 1:
+            what += f" and {len(paths) - 1} more"
+        yield f"{before} and {after} both hold {what}, with other content: that of {after} is in the image"
+    more = len(pairs) - SHOWN
+    if more > 0:
+        yield f"{more} more pairs of packages hold the same paths with other content"
 
 
 def _content_of(entry: TreeEntry) -> tuple[str, str, str]:

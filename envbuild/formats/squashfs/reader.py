@@ -86,16 +86,21 @@ class SquashImage:
             self.close()
             raise
 
-    def _read_tables(self) -> None:
+    def _read_superblock(self) -> Superblock:
         head = Superblock(*SUPERBLOCK.unpack(self.read(0, SUPERBLOCK.size)))
         if head.magic != MAGIC or head.major != 4:
             raise self.damaged("it has no squashfs 4 superblock")
+        size = head.block_size
+        # SQUASHFS_FILE_MAX_SIZE; the kernel takes powers of two only
+        if not 4096 <= size <= 1 << 20 or size & size - 1:
+            raise self.damaged("its superblock has impossible values")
+        return head
+
+    def _read_tables(self) -> None:
+        head = self._read_superblock()
         self.block_size, self.root = head.block_size, head.root
         self.compressor = COMPRESSOR_NAMES.get(head.compressor, f"compressor {head.compressor}")
         self._inode_table, self._folder_table = head.inode_table, head.folder_table
-        # SQUASHFS_FILE_MAX_SIZE; the kernel takes powers of two only
-        if not 4096 <= self.block_size <= 1 << 20 or self.block_size & self.block_size - 1:
-            raise self.damaged("its superblock has impossible values")
         self._room = Room(limits.most_names(self.size), f"{DAMAGED}: its tables take")
         self._content = Room(limits.most_content(self.size), f"{DAMAGED}: it unpacks to")
         # the tables may stand in any order, all behind the data
@@ -108,11 +113,12 @@ class SquashImage:
             self.fragments = [(start, packed) for start, packed, _ in FRAGMENT.iter_unpack(rows)]
         ids = self._read_table(head.id_table, head.ids, NUMBER.size)
         self._ids = [number for (number,) in NUMBER.iter_unpack(ids)]
-        self._xattr_table, self._xattr_rows = 0, b""
-        if head.xattr_table != NONE64:
-            self._read_xattr_rows(head.xattr_table)
+        self._read_xattr_rows(head.xattr_table)
 
     def _read_xattr_rows(self, at: int) -> None:
+        self._xattr_table, self._xattr_rows = 0, b""
+        if at == NONE64:
+            return
         # squashfs.rst, "Xattr table": its head, then the list of the rows' blocks
         self._xattr_table, count, _ = XATTR_TABLE.unpack(self.read(at, XATTR_TABLE.size))
         if count > limits.ATTRIBUTE_SETS:

@@ -207,17 +207,15 @@ def lay_out_treemap(layers: Mapping[str, Sequence[tuple[str, int]]]) -> tuple[Tr
     """Lay out (name, bytes) of each layer, largest first; layers without bytes are left out."""
     sums = {layer: sum(size for _, size in rows) for layer, rows in layers.items()}
     whole = sum(sums.values())
-    order = sorted((layer for layer in sums if sums[layer]), key=sums.__getitem__, reverse=True)
+    order = sorted(filter(sums.get, sums), key=sums.__getitem__, reverse=True)
     boxes = _lay_out_boxes([sums[layer] for layer in order], 0, 0, WIDTH, HEIGHT)
     tiles: list[TreemapTile] = []
     for layer, box in zip(order, boxes, strict=True):
         rows = _group_small(layers[layer], whole)
-        sizes = [size for _, size in rows]
-        inner = _lay_out_boxes(sizes, box["x"], box["y"], box["dx"], box["dy"])
+        inner = _lay_out_boxes([size for _, size in rows], **box)
         for (name, size), place in zip(rows, inner, strict=True):
-            x, y, width, height = (round(place[key], 1) for key in ("x", "y", "dx", "dy"))
-            box_of_name = {"x": x, "y": y, "width": width, "height": height}
-            tiles.append(TreemapTile(**box_of_name, layer=layer, label=name, size=size))
+            rounded = {key: round(value, 1) for key, value in place.items()}
+            tiles.append(TreemapTile(**rounded, layer=layer, label=name, size=size))
     return tuple(tiles)
 
 
@@ -237,4 +235,5 @@ def _lay_out_boxes(
         return []
     scaled = squarify.normalize_sizes(sizes, width, height)
     found: list[dict[str, float]] = squarify.squarify(scaled, x, y, width, height)
-    return found
+    names = {"x": "x", "y": "y", "dx": "width", "dy": "height"}
+    return [{name: box[key] for key, name in names.items()} for box in found]
