@@ -20,7 +20,7 @@ from envbuild.build.local_base import base_download_size, with_local_base
 from envbuild.build.model import BuildSpec, DefinitionBuild, Estimate, UnnamedImage
 from envbuild.build.modes import MODES
 from envbuild.build.modes.assembled import assembling
-from envbuild.build.modes.estimate import check_space, estimate_build
+from envbuild.build.modes.estimate import SpaceNeed, check_space, estimate_build
 from envbuild.build.modes.perform import run_build, supplied_files
 from envbuild.build.output_record import record_output
 from envbuild.context import Context
@@ -44,9 +44,9 @@ def plan_work(order: BuildSpec, context: Context) -> Estimate:
     left = estimate_build(order.lock, MODES[order.mode], to_download=to_download)
     check_space(
         (
-            (context.store.root, left.store, "ENVBUILD_STORE"),
-            (context.settings.tmpdir, left.temporary, "TMPDIR"),
-            (order.target.parent, left.image, "-o"),
+            SpaceNeed(context.store.root, left.store, "ENVBUILD_STORE"),
+            SpaceNeed(context.settings.tmpdir, left.temporary, "TMPDIR"),
+            SpaceNeed(order.target.parent, left.image, "-o"),
         ),
         lambda folder: quotas_of(folder, context.runner),
     )

@@ -16,7 +16,7 @@ from envbuild.build.image_cache import locked_codec
 from envbuild.build.make import plan_work
 from envbuild.build.model import BuildSpec, Estimate
 from envbuild.build.modes import MODES
-from envbuild.build.modes.estimate import check_space
+from envbuild.build.modes.estimate import SpaceNeed, check_space
 from envbuild.build.modes.sandbox import SandboxNote, packing_sandbox
 from envbuild.context import Context
 from envbuild.errors import SpaceError
@@ -181,9 +181,16 @@ def test_an_image_needs_no_tools_of_its_definition(context: Context) -> None:
 
 def test_needs_on_one_file_system_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(10**16, 0, 2_500_000_000))
-    check_space([(tmp_path / "a", 10**9, "TMPDIR"), (tmp_path / "b/c", 10**9, "-o")])
+    check_space(
+        [SpaceNeed(tmp_path / "a", 10**9, "TMPDIR"), SpaceNeed(tmp_path / "b/c", 10**9, "-o")]
+    )
     with pytest.raises(SpaceError) as caught:
-        check_space([(tmp_path / "a", 10**9, "TMPDIR"), (tmp_path / "b/c", 2 * 10**9, "-o")])
+        check_space(
+            [
+                SpaceNeed(tmp_path / "a", 10**9, "TMPDIR"),
+                SpaceNeed(tmp_path / "b/c", 2 * 10**9, "-o"),
+            ]
+        )
     assert caught.value.what == "3.0 GB are needed, 2.5 GB are free"
     assert caught.value.hint == "free space there, or point TMPDIR or -o to a larger file system"
 
@@ -200,8 +207,11 @@ def test_a_quota_counts_though_the_disk_has_room(
     def quotas(folder: Path) -> tuple[Quota, ...]:
         return (own, lab) if folder.name == "store" else (own,)
 
-    def needs(store: int, out: int) -> tuple[tuple[Path, int, str], ...]:
-        return ((tmp_path / "store/v1", store, "ENVBUILD_STORE"), (tmp_path / "out", out, "-o"))
+    def needs(store: int, out: int) -> tuple[SpaceNeed, SpaceNeed]:
+        return (
+            SpaceNeed(tmp_path / "store/v1", store, "ENVBUILD_STORE"),
+            SpaceNeed(tmp_path / "out", out, "-o"),
+        )
 
     check_space(needs(10**9, 10**9), quotas)
     with pytest.raises(SpaceError) as caught:

@@ -13,6 +13,7 @@ from envbuild.build.modes.sandbox import (
     NOTE,
     ManualChanges,
     SandboxNote,
+    VersionChange,
     find_manual_changes,
     packing_sandbox,
     read_note,
@@ -86,12 +87,20 @@ def test_everything_done_by_hand_is_told_once(tmp_path: Path) -> None:
     )
     done = find_manual_changes(tmp_path, note(), now)
     assert done == ManualChanges(
-        dists=(("gone", "1.0", None), ("numpy", None, "2.1.0"), ("opencv-python", None, "4.10.0.84"), ("six", "1.15.0", "1.16.0")),
-        apt=(("libgl1", None, "1.6.0-1"), ("libglvnd0", None, "1.6.0-1")),
+        dists=(
+            VersionChange("gone", "1.0", None),
+            VersionChange("numpy", None, "2.1.0"),
+            VersionChange("opencv-python", None, "4.10.0.84"),
+            VersionChange("six", "1.15.0", "1.16.0"),
+        ),
+        apt=(
+            VersionChange("libgl1", None, "1.6.0-1"),
+            VersionChange("libglvnd0", None, "1.6.0-1"),
+        ),
         files=("/opt/mine",),
         direct=("opencv-python", "six"),
         asked_for=("libgl1",),
-    )  # fmt: skip
+    )
     assert recipe_lines(done) == (
         "[python]",
         "dependencies = [",

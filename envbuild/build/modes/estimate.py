@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from envbuild.build.model import Estimate
 from envbuild.build.modes import Mode
@@ -33,8 +34,13 @@ WORK_RATE = 45_000_000
 FIXED_SECONDS = 45.0
 """Bootstrap, start and check of any image."""
 
-Need = tuple[Path, int, str]
-"""A folder, the bytes that it is to hold, and the name of the setting that moves it."""
+
+class SpaceNeed(NamedTuple):
+    """A folder, the bytes that it is to hold, and the name of the setting that moves it."""
+
+    folder: Path
+    size: int
+    setting: str
 
 
 def estimate_build(lock: Lock, mode: Mode, *, to_download: int) -> Estimate:
@@ -67,7 +73,7 @@ def packed_size(size: int) -> int:
 
 
 def check_space(
-    needs: Iterable[Need], quotas: Callable[[Path], Iterable[Quota]] = lambda _: ()
+    needs: Iterable[SpaceNeed], quotas: Callable[[Path], Iterable[Quota]] = lambda _: ()
 ) -> None:
     """Check that every folder's file system has room for what it is to hold.
 
@@ -75,21 +81,22 @@ def check_space(
     folder. Raises SpaceError naming the first file system or quota that is too small.
     """
     # needs on one file system add up; st_dev tells which folders share one
-    systems: dict[int, list[Need]] = {}
-    for folder, size, setting in needs:
-        existing = next(path for path in (folder, *folder.parents) if path.exists())
-        systems.setdefault(existing.stat().st_dev, []).append((existing, size, setting))
+    systems: dict[int, list[SpaceNeed]] = {}
+    for need in needs:
+        folders = (need.folder, *need.folder.parents)
+        existing = next(path for path in folders if path.exists())
+        systems.setdefault(existing.stat().st_dev, []).append(need._replace(folder=existing))
     for members in systems.values():
-        free = free_bytes(members[0][0])
+        free = free_bytes(members[0].folder)
         _require_room(members, free, f"{human_bytes(free)} are free")
     for members in systems.values():
-        _check_quotas([member for member in members if member[1]], quotas)
+        _check_quotas([member for member in members if member.size], quotas)
 
 
-def _check_quotas(needs: Iterable[Need], quotas: Callable[[Path], Iterable[Quota]]) -> None:
-    counted: dict[str, tuple[Quota, list[Need]]] = {}
+def _check_quotas(needs: Iterable[SpaceNeed], quotas: Callable[[Path], Iterable[Quota]]) -> None:
+    counted: dict[str, tuple[Quota, list[SpaceNeed]]] = {}
     for need in needs:
-        for quota in quotas(need[0]):
+        for quota in quotas(need.folder):
             _, counting = counted.setdefault(quota.owner, (quota, []))
             counting.append(need)
     for quota, counting in counted.values():
@@ -101,13 +108,13 @@ def _check_quotas(needs: Iterable[Need], quotas: Callable[[Path], Iterable[Quota
             )
 
 
-def _require_room(members: Sequence[Need], free: int, room: str) -> None:
-    total = sum(size for _, size, _ in members)
+def _require_room(members: Sequence[SpaceNeed], free: int, room: str) -> None:
+    total = sum(need.size for need in members)
     if free >= total:
         return
-    names = " or ".join(dict.fromkeys(setting for _, _, setting in members))
+    names = " or ".join(dict.fromkeys(need.setting for need in members))
     raise SpaceError(
         f"{human_bytes(total)} are needed, {room}",
-        where=", ".join(str(path) for path, _, _ in members),
+        where=", ".join(str(need.folder) for need in members),
         hint=f"free space there, or point {names} to a larger file system",
     )

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 from packaging.utils import canonicalize_name
@@ -17,7 +18,7 @@ from envbuild.base.facts import probe_text, read_probe
 from envbuild.base.model import BaseFacts
 from envbuild.build.make import prepare_build
 from envbuild.build.model import BuildSpec
-from envbuild.build.modes.estimate import check_space, packed_size
+from envbuild.build.modes.estimate import SpaceNeed, check_space, packed_size
 from envbuild.build.modes.fakeroot import packer_arguments
 from envbuild.build.modes.perform import run_build
 from envbuild.build.modes.sandbox_network import OURS, write_network
@@ -63,8 +64,12 @@ class SandboxNote(msgspec.Struct, frozen=True, kw_only=True):
     files: dict[str, tuple[int, int]]
 
 
-VersionChanges = tuple[tuple[str, str | None, str | None], ...]
-"""Names, and their versions before and now; None where there is none."""
+class VersionChange(NamedTuple):
+    """A package with another version than before; None where there is none."""
+
+    name: str
+    before: str | None
+    now: str | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,8 +80,8 @@ class ManualChanges:
     packages that nothing else brought along.
     """
 
-    dists: VersionChanges
-    apt: VersionChanges
+    dists: tuple[VersionChange, ...]
+    apt: tuple[VersionChange, ...]
     files: Texts
     direct: Texts
     asked_for: Texts
@@ -146,12 +151,12 @@ def find_manual_changes(folder: Path, note: SandboxNote, facts: BaseFacts) -> Ma
     if dists:
         # scripts of new distributions; Debian's Python puts them into /usr/local
         of_packages += [f"{Path(note.python).parent}/", "/usr/local/bin/"]
-    of_debian = _debian_files(folder, [name for name, _, version in apt if version])
+    of_debian = _debian_files(folder, [change.name for change in apt if change.now])
     changed = _changed_files(folder, note.files)
     own = [path for path in changed if not path.startswith(tuple(of_packages))]
     required = _required_names(facts)
-    there = [name for name, _, version in dists if version]
-    added = [name for name, before, version in apt if version and not before]
+    there = [change.name for change in dists if change.now]
+    added = [change.name for change in apt if change.now and not change.before]
     automatic = _automatic_packages(folder)
     return ManualChanges(
         dists=dists,
@@ -178,7 +183,7 @@ def _required_names(facts: BaseFacts) -> set[str]:
 
 def recipe_lines(done: ManualChanges) -> Texts:
     """Return the lines that would do in a recipe what was done by hand."""
-    versions = {name: version for name, _, version in done.dists}
+    versions = {change.name: change.now for change in done.dists}
     lines: list[str] = []
     if done.direct:
         listed = "".join(f'\n  "{name}=={versions[name]}",' for name in done.direct)
@@ -206,7 +211,10 @@ def packing_sandbox(
         )
     size = tree_size(folder)
     check_space(
-        ((context.settings.tmpdir, size, "TMPDIR"), (target.parent, packed_size(size), "-o")),
+        (
+            SpaceNeed(context.settings.tmpdir, size, "TMPDIR"),
+            SpaceNeed(target.parent, packed_size(size), "-o"),
+        ),
         lambda folder: quotas_of(folder, context.runner),
     )
     with (
@@ -267,10 +275,12 @@ def _read_files(folder: Path) -> Iterator[tuple[str, tuple[int, int]]]:
                 yield path, (found.st_size, found.st_mtime_ns)
 
 
-def _changed_versions(before: Mapping[str, str], now: Mapping[str, str]) -> VersionChanges:
+def _changed_versions(
+    before: Mapping[str, str], now: Mapping[str, str]
+) -> tuple[VersionChange, ...]:
     names = sorted({*before, *now})
-    rows = [(name, before.get(name), now.get(name)) for name in names]
-    return tuple((name, old, new) for name, old, new in rows if old != new)
+    rows = [VersionChange(name, before.get(name), now.get(name)) for name in names]
+    return tuple(row for row in rows if row.before != row.now)
 
 
 def _debian_files(folder: Path, names: list[str]) -> set[str]:

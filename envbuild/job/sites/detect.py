@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, HostError, UsageError
@@ -161,14 +162,22 @@ nvidia-smi --query-gpu=driver_version,name,compute_cap,memory.total --format=csv
 """What one minute on a node tells."""
 
 
-def probed_sections(log: str) -> tuple[dict[str, str], list[tuple[str, int, str]]]:
-    """Read the probe's log: facts of the host, and GPUs as (name, capability times ten, memory)."""
+class ProbedGpu(NamedTuple):
+    """A GPU as a node tells it; ``capability`` is times ten."""
+
+    name: str
+    capability: int
+    memory: str
+
+
+def probed_sections(log: str) -> tuple[dict[str, str], list[ProbedGpu]]:
+    """Read the probe's log: facts of the host, and its different GPUs."""
     facts = dict(re.findall(r"^(glibc|architecture)=([\w.-]+)$", log, flags=re.MULTILINE))
     found = re.search(r"^runtime=(.+)$", log, flags=re.MULTILINE)
     runtime = _read_runtime(found[1]) if found else ""
     if runtime:
         facts["runtime"] = runtime
-    gpus: list[tuple[str, int, str]] = []
+    gpus: list[ProbedGpu] = []
     for line in re.findall(r"^gpu=(.+)$", log, flags=re.MULTILINE):
         parts = [part.strip() for part in line.split(",")]
         if len(parts) != 4:
@@ -177,11 +186,11 @@ def probed_sections(log: str) -> tuple[dict[str, str], list[tuple[str, int, str]
         if re.fullmatch(r"\d{1,3}\.\d", capability):
             facts["driver"] = driver
             memory = re.sub(r"^(\d+) MiB$", r"\1MiB", memory)
-            gpus.append((name, int(capability.replace(".", "")), memory))
+            gpus.append(ProbedGpu(name, int(capability.replace(".", "")), memory))
     return facts, list(dict.fromkeys(gpus))
 
 
-def with_facts(text: str, facts: Mapping[str, str], gpus: list[tuple[str, int, str]]) -> str:
+def with_facts(text: str, facts: Mapping[str, str], gpus: list[ProbedGpu]) -> str:
     """Return a site file whose [host] and [[gpu]] sections are the probe's.
 
     All else stays as it is written.
@@ -199,7 +208,6 @@ def with_facts(text: str, facts: Mapping[str, str], gpus: list[tuple[str, int, s
     kept += ["", "[host]"]
     keys = ("driver", "glibc", "architecture", "runtime")
     kept += write_pairs({key: facts[key] for key in keys if key in facts})
-    for name, capability, memory in gpus:
-        row = {"name": name, "capability": capability, "memory": memory}
-        kept += ["", "[[gpu]]", *write_pairs(row)]
+    for gpu in gpus:
+        kept += ["", "[[gpu]]", *write_pairs(gpu._asdict())]
     return "\n".join(kept) + "\n"
