@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import tarfile
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -50,6 +52,35 @@ def opened_members(path: Path) -> Iterator[tuple[tarfile.TarFile, Iterator[tarfi
     size = path.stat().st_size
     with path.open("rb") as file, open_tar(file, size, mode=_mode_of(file)) as tar:
         yield tar, members(tar, size)
+
+
+ReadMember = Callable[[int], bytes | None]
+"""Reads at most so many bytes of a member; None for what is no plain file."""
+
+
+def archive_members(path: Path, *, as_zip: bool) -> Iterator[tuple[str, ReadMember]]:
+    """Yield the names in a zip or tar, each with what reads it while it is the current one.
+
+    Raises what zipfile and opened_members raise.
+    """
+    if as_zip:
+        with zipfile.ZipFile(path) as archive:
+            for info in archive.infolist():
+                yield info.filename, partial(_read_zipped, archive, info)
+        return
+    with opened_members(path) as (tar, found):
+        for member in found:
+            yield member.name, partial(_read_member, tar, member)
+
+
+def _read_zipped(archive: zipfile.ZipFile, info: zipfile.ZipInfo, most: int) -> bytes:
+    with archive.open(info) as file:
+        return file.read(most)
+
+
+def _read_member(tar: tarfile.TarFile, member: tarfile.TarInfo, most: int) -> bytes | None:
+    file = tar.extractfile(member) if member.isfile() else None
+    return None if file is None else file.read(most)
 
 
 def _mode_of(file: IO[bytes]) -> str:

@@ -42,7 +42,7 @@ from envbuild.store.atomic import os_errors_as
 from envbuild.store.hashing import hash_bytes
 from envbuild.store.layout import Store
 from envbuild.store.sealed import commit_sealed, is_sealed, sealed_hash
-from envbuild.tarread import opened_members
+from envbuild.tarread import archive_members
 from envbuild.toml import parse_toml
 
 INSTALLER = "uv"
@@ -225,15 +225,11 @@ def _read_pyproject(archive: Path, name: str) -> dict[str, Any]:
 
 
 def _pyproject_text(archive: Path, name: str) -> str | None:
-    if name.endswith(".zip"):
-        with zipfile.ZipFile(archive) as zipped:
-            found = next(filter(PYPROJECT.fullmatch, zipped.namelist()), None)
-            return zipped.open(found).read(limits.TEXT).decode() if found else None
-    with opened_members(archive) as (tar, members):
-        for member in members:
-            if PYPROJECT.fullmatch(member.name.removeprefix("./")) and member.isfile():
-                stream = tar.extractfile(member)
-                return stream.read(limits.TEXT).decode() if stream else None
+    for member, read_member in archive_members(archive, as_zip=name.endswith(".zip")):
+        if PYPROJECT.fullmatch(member.removeprefix("./")):
+            content = read_member(limits.TEXT)
+            if content is not None:
+                return content.decode()
     return None
 
 

@@ -21,7 +21,7 @@ from envbuild.names import Texts
 from envbuild.recipe.model import Recipe
 from envbuild.resolve.model import Found, Resolution
 from envbuild.store.layout import Store
-from envbuild.tarread import opened_members
+from envbuild.tarread import archive_members
 
 SETUP_BYTES = 400_000
 GPU_BUILD = re.compile(r"CUDAExtension|nvcc|CUDA_HOME|CUDAToolkit|FORCE_CUDA")
@@ -175,22 +175,13 @@ def _look_into(package: Found, path: Path) -> _Compiling:
 
 def _archive_members(path: Path) -> tuple[Texts, str]:
     """Return the names in an archive, and the text of its own setup.py (or pyproject.toml)."""
-    if zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
-            names = tuple(archive.namelist())
-            own = [name for name in names if _is_setup(name)]
-            texts = [archive.open(name).read(SETUP_BYTES) for name in own]
-    else:
-        with opened_members(path) as (tar, found):
-            members = list(found)
-            names = tuple(member.name for member in members)
-            files = [
-                tar.extractfile(member)
-                for member in members
-                if _is_setup(member.name) and member.isfile()
-            ]
-            texts = [file.read(SETUP_BYTES) for file in files if file is not None]
-    return names, "\n".join(text.decode("utf-8", "replace") for text in texts)
+    names, texts = [], []
+    for name, read_member in archive_members(path, as_zip=zipfile.is_zipfile(path)):
+        names.append(name)
+        content = read_member(SETUP_BYTES) if _is_setup(name) else None
+        if content is not None:
+            texts.append(content.decode("utf-8", "replace"))
+    return tuple(names), "\n".join(texts)
 
 
 def _is_setup(name: str) -> bool:

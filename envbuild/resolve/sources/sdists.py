@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import re
-import zipfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import Any
 
 import msgspec
 from msgspec import structs
@@ -27,7 +26,7 @@ from envbuild.resolve.sources.declared import (
 )
 from envbuild.resolve.sources.metadata import Headers, headers, require_same
 from envbuild.resolve.stubs import parse_requirements
-from envbuild.tarread import opened_members
+from envbuild.tarread import archive_members
 from envbuild.toml import parse_toml
 
 LEGACY_BUILD = ("setuptools", "wheel")
@@ -242,9 +241,9 @@ def _wanted_members(
     path: Path, name: str, names: set[str], code: OldCode
 ) -> Iterator[tuple[str, str]]:
     """Yield (inner path, text) of the files that are read; add all to ``names``, code to ``code``."""
-    reader = _zip_members if name.endswith(".zip") else _tar_members
     read = 0
-    for count, (member, file) in enumerate(reader(path)):
+    members = archive_members(path, as_zip=name.endswith(".zip"))
+    for count, (member, read_member) in enumerate(members):
         if count > MOST_MEMBERS or read > MOST_READ:
             raise ValueError(
                 f"more than {MOST_MEMBERS if count > MOST_MEMBERS else MOST_READ} members"
@@ -252,28 +251,15 @@ def _wanted_members(
         inner = _inside_top(member)
         names.add(inner)
         wanted, counts = WANTED.match(member), code.wants(inner)
-        text = ""
-        if file is not None and (wanted or counts):
-            most = BIGGEST_MEMBER if wanted else LARGEST_CODE
-            text = file.read(most).decode("utf-8", "replace")
+        if not (wanted or counts):
+            continue
+        content = read_member(BIGGEST_MEMBER if wanted else LARGEST_CODE)
+        text = "" if content is None else content.decode("utf-8", "replace")
         if counts:
             code.look(text[:LARGEST_CODE])
-        if wanted and file is not None:
+        if wanted and content is not None:
             read += 1
             yield inner, text
-
-
-def _tar_members(path: Path) -> Iterator[tuple[str, IO[bytes] | None]]:
-    with opened_members(path) as (archive, members):
-        for member in members:
-            yield member.name, archive.extractfile(member) if member.isfile() else None
-
-
-def _zip_members(path: Path) -> Iterator[tuple[str, IO[bytes] | None]]:
-    with zipfile.ZipFile(path) as archive:
-        for info in archive.infolist():
-            with archive.open(info) as file:
-                yield info.filename, file
 
 
 def _inside_top(name: str) -> str:

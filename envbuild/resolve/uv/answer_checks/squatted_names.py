@@ -29,7 +29,7 @@ from envbuild.resolve.sources.artifacts import stored_file
 from envbuild.resolve.versions import release_of
 from envbuild.store.atomic import write_text
 from envbuild.store.units import human_bytes
-from envbuild.tarread import opened_members
+from envbuild.tarread import archive_members
 
 if TYPE_CHECKING:
     from envbuild.resolve.uv.session import Session
@@ -200,7 +200,8 @@ def modules_of(path: Path, file: str) -> frozenset[str]:
     """Return the top modules of a wheel or sdist, named as projects; none of a broken one."""
     try:
         with reading("is damaged", file):
-            names = _member_names(path)
+            members = archive_members(path, as_zip=zipfile.is_zipfile(path))
+            names = [name for name, _ in members]
     except IntegrityError:
         return frozenset()
     parts = [PurePosixPath(name).parts for name in names]
@@ -208,14 +209,6 @@ def modules_of(path: Path, file: str) -> frozenset[str]:
         # an sdist has one top folder, and often src/ in it
         parts = [path[2:] if path[1:2] == ("src",) else path[1:] for path in parts]
     return frozenset(_top_modules(parts))
-
-
-def _member_names(path: Path) -> list[str]:
-    if zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
-            return archive.namelist()
-    with opened_members(path) as (_, members):
-        return [member.name for member in members]
 
 
 def _top_modules(paths: Iterable[Texts]) -> Iterable[str]:
