@@ -63,8 +63,4 @@ def _change_text(change: Change) -> str:
 
 
 def _change_rows(found: Difference) -> dict[str, object]:
-    rows = [
-        {"kind": c.kind, "name": c.name, "before": c.before, "after": c.after}
-        for c in (*found.about, *found.packages)
-    ]
-    return {"changes": rows, "not-compared": found.unknown}
+    return {"changes": (*found.about, *found.packages), "not-compared": found.unknown}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -19,6 +19,7 @@ from envbuild.cli.output import (
     json_option,
     print_json,
     print_result,
+    print_rows,
     print_table,
     print_text,
 )
@@ -133,13 +134,9 @@ def list_command(context: Context, *, as_json: bool) -> None:
         trust = "signatures checked" if shelf.pinned else "unsigned"
         if shelf.require_signed:
             trust = "signed only"
-        rows.append({"shelf": name, "names": held, "trust": trust, "url": shelf.url})
-    if as_json:
-        print_json(rows)
-    elif not rows:
-        print_text("no shelves: envbuild shelf add SHELF URL")
-    else:
-        _print_rows(rows)
+        rows.append((name, held, trust, shelf.url))
+    columns, none = ("shelf", "names", "trust", "url"), "no shelves: envbuild shelf add SHELF URL"
+    print_rows(columns, rows, as_json=as_json, none=none)
 
 
 @command.command("publish")
@@ -218,7 +215,8 @@ def search_command(
     elif not rows:
         context.report.say("nothing on your shelves fits")
     else:
-        _print_rows([_search_row(row) for row in rows])
+        shown = [_search_row(row) for row in rows]
+        print_table(list(shown[0]), [tuple(row.values()) for row in shown])
     return 0 if rows else 1
 
 
@@ -327,7 +325,3 @@ def _verdict_text(verdict: CheckSummary) -> str:
         cards = ", ".join(verdict.gpu)
         text += f" on {cards}, driver {verdict.driver}"
     return text
-
-
-def _print_rows(rows: Sequence[Mapping[str, object]]) -> None:
-    print_table(list(rows[0]), [tuple(row.values()) for row in rows])
