@@ -45,7 +45,7 @@ class Coupling(msgspec.Struct, frozen=True, kw_only=True):
 
     def admits(self, version: str) -> bool:
         """Whether a version of the package is within the constraint."""
-        return _row_holds(self.constraint, version)
+        return requirement_admits(self.constraint, version)
 
     def lacks_partner(self, versions: Mapping[str, str]) -> bool:
         """Whether what it asks for beside its package is missing."""
@@ -136,7 +136,7 @@ def rows_for(
         if rule.framework not in frameworks or rule.unless in versions or rule.unless in asked:
             continue
         for row in rule.rows:
-            if _row_holds(row.when, versions[rule.framework]):
+            if requirement_admits(row.when, versions[rule.framework]):
                 found += _coupling_rows(rule, row, versions)
     return found
 
@@ -152,7 +152,7 @@ def built_for(names: Collection[str], facts: BaseFacts, stubs: Stubs) -> dict[st
         if rule.framework not in versions:
             continue
         for row in rule.rows:
-            if _row_holds(row.when, versions[rule.framework]):
+            if requirement_admits(row.when, versions[rule.framework]):
                 found[source] = _fill_template(row.constrain, versions)
     return found
 
@@ -172,8 +172,9 @@ def framework_versions(facts: BaseFacts, stubs: Stubs) -> dict[str, str]:
     return versions
 
 
-def _row_holds(when: str, version: str) -> bool:
-    return Requirement(when).specifier.contains(version, prereleases=True)
+def requirement_admits(requirement: str, version: str) -> bool:
+    """Whether a requirement admits a version, previews too."""
+    return Requirement(requirement).specifier.contains(version, prereleases=True)
 
 
 def _coupling_rows(

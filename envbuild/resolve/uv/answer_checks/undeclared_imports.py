@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from packaging.requirements import Requirement
-
 from envbuild.data.lookup import framework_of, matches
 from envbuild.data.package_tables import UndeclaredImport, load_undeclared
 from envbuild.data.tables import load_frameworks
 from envbuild.resolve.aliases import stand_ins
-from envbuild.resolve.couplings import Coupling
+from envbuild.resolve.couplings import Coupling, requirement_admits
 from envbuild.resolve.stubs import first_match
 from envbuild.store.units import minor_version
 
@@ -69,7 +67,7 @@ def _missing_note(row: UndeclaredImport, version: str, backend: str | None) -> I
 def _rows_about(new: Mapping[str, str]) -> list[UndeclaredImport]:
     """Return the rows about new packages (name to version)."""
     named = [row for row in load_undeclared().undeclared if row.name in new]
-    return [row for row in named if _admits(row.package, new[row.name])]
+    return [row for row in named if requirement_admits(row.package, new[row.name])]
 
 
 def _is_only_told(row: UndeclaredImport) -> bool:
@@ -83,11 +81,7 @@ def _is_missing(row: UndeclaredImport, present: Collection[str]) -> bool:
 
 def _is_outside(row: UndeclaredImport, new: Mapping[str, str]) -> bool:
     """Whether what is imported comes along in a release that has it no more."""
-    return row.imports in new and not _admits(row.ask, new[row.imports])
-
-
-def _admits(requirement: str, version: str) -> bool:
-    return Requirement(requirement).specifier.contains(version, prereleases=True)
+    return row.imports in new and not requirement_admits(row.ask, new[row.imports])
 
 
 def _keras_backend(held: Collection[str]) -> str | None:
