@@ -9,6 +9,7 @@ from dataclasses import replace
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from envbuild.base.model import BaseFacts
 from envbuild.errors import NoSolutionError
 from envbuild.names import Texts
 from envbuild.resolve.aliases import stand_ins
@@ -51,24 +52,12 @@ def make_task(request: Request, *, built: bool = True, extras: bool = True) -> t
     )
     _refuse_other_cuda(directs, stubs, _base_cuda(request, stubs))
     if built:
-        # cupy is source only: its wheels have names of their own, one for each CUDA
-        wheels = built_for({direct.name for direct in directs if not direct.extras}, facts, stubs)
-        directs = tuple(_by_wheels(direct, wheels) for direct in directs)
-        notes += tuple(
-            f"{wheels[d.instead]} stands for {d.instead}, which is source only"
-            for d in directs
-            if d.instead
-        )
+        directs, told = _take_wheels(directs, facts, stubs)
+        notes += told
     names = {direct.name for direct in directs}
-    # a row that leaves no release is about the wheels: what is compiled in the base fits it
-    compiled = set(map(canonicalize_name, request.from_source))
-    rows = tuple(
-        row
-        for row in couplings_for(facts, stubs, names)
-        if row.package not in compiled or not row.constraint.endswith(NO_RELEASE)
-    )
     added = extras_for(names, stubs) if extras else {}
     directs = tuple(replace(direct, added=added.get(direct.name)) for direct in directs)
+    rows = _rows_for(request, names, stubs)
     problem = Problem(
         directs=directs,
         stubs=stubs,
@@ -77,21 +66,45 @@ def make_task(request: Request, *, built: bool = True, extras: bool = True) -> t
         facts=facts,
         framework=request.framework,
     )
-    also = tuple(
-        row.also
-        for row in rows
-        if row.also and row.package in names and row.also not in stubs.by_name
-    )
+    asked = [row.also for row in rows if row.package in names]
+    also = [other for other in asked if other and other not in stubs.by_name]
     binding = [row.constraint for row in rows if row.binding]
-    keep = tuple(pin for pin in request.keep if pin[0] not in request.upgrade)
+    younger = [f"{name}=={version}" for name, version in request.younger]
     task = Task(
         problem=problem,
         roots=(*stubs.roots, *_unbound_framework(request.framework)),
         wanted=(*also, *(direct.text for direct in directs)),
-        constraints=(*request.bounds, *binding, *(f"{n}=={v}" for n, v in request.younger)),
-        keep=keep,
+        constraints=(*request.bounds, *binding, *younger),
+        keep=tuple(pin for pin in request.keep if pin[0] not in request.upgrade),
     )
     return task, (*stubs.notes, *notes)
+
+
+def _take_wheels(
+    directs: tuple[Direct, ...], facts: BaseFacts, stubs: Stubs
+) -> tuple[tuple[Direct, ...], Texts]:
+    """Return the requirements with source-only packages under the names of their wheels, and notes.
+
+    cupy is source only: its wheels have names of their own, one for each CUDA.
+    """
+    plain = {direct.name for direct in directs if not direct.extras}
+    wheels = built_for(plain, facts, stubs)
+    taken = tuple(_by_wheels(direct, wheels) for direct in directs)
+    replaced = [direct.instead for direct in taken if direct.instead]
+    notes = [f"{wheels[name]} stands for {name}, which is source only" for name in replaced]
+    return taken, tuple(notes)
+
+
+def _rows_for(request: Request, names: set[str], stubs: Stubs) -> tuple[Coupling, ...]:
+    """Return the couplings of what is asked for."""
+    rows = couplings_for(request.facts, stubs, names)
+    # a row that leaves no release is about the wheels: what is compiled in the base fits it
+    compiled = set(map(canonicalize_name, request.from_source))
+    return tuple(
+        row
+        for row in rows
+        if row.package not in compiled or not row.constraint.endswith(NO_RELEASE)
+    )
 
 
 def _base_cuda(request: Request, stubs: Stubs) -> str:
