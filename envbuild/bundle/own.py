@@ -135,17 +135,8 @@ def _wanted(context: Context) -> tuple[tuple[Artifact, ...], Texts]:
 
 def _resolved(index: str, context: Context) -> list[tuple[str, str, Marker | None]]:
     """Return name, version and condition of what envbuild needs on all its Pythons: installed versions where it can."""
-    listed = metadata.distribution(NAME).requires or ()
-    own = [text for text in listed if _holds(Requirement(text).marker)]
-    pins = [f"{name}=={version}" for name, version in needed().items()]
-    here = f"python_version == '{_this_python()}'"
     with context.store.outside(context.settings.tmpdir) as place:
-        with os_errors_as(place):
-            (place / "needed.in").write_text("\n".join(own), "utf-8")
-            held = "".join(f"{pin} ; {here}\n" for pin in pins)
-            (place / "installed.txt").write_text(held, "utf-8")
-            # what uv finds in its output file, it prefers
-            (place / "needed.txt").write_text("".join(f"{pin}\n" for pin in pins), "utf-8")
+        _write_needs(place)
         argv = (
             uv_program(context.settings), "pip", "compile", "--quiet", "--universal", "--no-header", "--no-annotate",
             "--no-config", "--python", sys.executable, "--python-version", PYTHONS[0],
@@ -167,6 +158,20 @@ def _resolved(index: str, context: Context) -> list[tuple[str, str, Marker | Non
             version = str(pin.specifier).removeprefix("==")
             rows.append((str(canonicalize_name(pin.name)), version, pin.marker))
     return rows
+
+
+def _write_needs(place: Path) -> None:
+    """Write the question for uv: what envbuild requires, and the versions installed here."""
+    listed = metadata.distribution(NAME).requires or ()
+    own = [text for text in listed if _holds(Requirement(text).marker)]
+    pins = [f"{name}=={version}" for name, version in needed().items()]
+    here = f"python_version == '{_this_python()}'"
+    held = "".join(f"{pin} ; {here}\n" for pin in pins)
+    with os_errors_as(place):
+        (place / "needed.in").write_text("\n".join(own), "utf-8")
+        (place / "installed.txt").write_text(held, "utf-8")
+        # what uv finds in its output file, it prefers
+        (place / "needed.txt").write_text("".join(f"{pin}\n" for pin in pins), "utf-8")
 
 
 def _this_python() -> str:

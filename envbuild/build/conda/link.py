@@ -103,8 +103,7 @@ class _Linking:
         points = tuple(self._lay_entry_point(line) for line in info.entry_points)
         paths = (*(self.done[path] for path in listed), *points)
         record = package_record(self.package, info.index, paths)
-        stem = f"{self.package.name}-{self.package.version}-{self.package.build}"
-        self._add(f"conda-meta/{stem}.json", 0o644, record)
+        self._add(f"conda-meta/{self.package.stem}.json", 0o644, record)
 
     def _lay(self, path: CondaPath, member: tarfile.TarInfo, content: BinaryIO | None) -> None:
         target = self._target(path.path)

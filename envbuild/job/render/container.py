@@ -114,19 +114,33 @@ def _environment(job: Job, site: Site, scheduler: Scheduler) -> list[str]:
     inside = dict(site.runtime.environment)
     inside |= site.mpi.inside if job.intent.launcher == "mpi" else {}
     lines += [f"hand_in {key} {shlex.quote(text)}" for key, text in inside.items()]
-    scratch = site.folders.scratch or ""
+    return [*lines, *_folder_lines(job, site), *_secret_lines(job)]
+
+
+def _folder_lines(job: Job, site: Site) -> list[str]:
+    """Return the lines that require the site's folders, and make those of its caches."""
+    lines = []
     for folder in _site_folders(job, site):
         if folder.startswith("$"):
             name = folder[1:]
             lines.append(f'[ -n "${{{name}:-}}" ] || fail "{name} is not set on this node"')
+    scratch = site.folders.scratch or ""
     for key, text in site.folders.caches.items():
-        value = '"' + text.replace("{scratch}", scratch) + '"'
-        lines += [f"value={value}", 'mkdir -p -- "$value"', f'hand_in {key} "$value"']
-    if job.secrets is not None:
-        path = shlex.quote(job.secrets)
-        lines.append(f'[ -r {path} ] || fail "the handed-on variables are gone: "{path}')
-        lines += ["# shellcheck disable=SC1090,SC1091", f". {path}"]
+        value = text.replace("{scratch}", scratch)
+        lines += [f'value="{value}"', 'mkdir -p -- "$value"', f'hand_in {key} "$value"']
     return lines
+
+
+def _secret_lines(job: Job) -> list[str]:
+    """Return the lines that read the handed-on variables."""
+    if job.secrets is None:
+        return []
+    path = shlex.quote(job.secrets)
+    return [
+        f'[ -r {path} ] || fail "the handed-on variables are gone: "{path}',
+        "# shellcheck disable=SC1090,SC1091",
+        f". {path}",
+    ]
 
 
 def _cache_lines(job: Job, site: Site) -> list[str]:
