@@ -158,13 +158,10 @@ def find_manual_changes(folder: Path, note: SandboxNote, facts: BaseFacts) -> Ma
     there = [change.name for change in dists if change.now]
     added = [change.name for change in apt if change.now and not change.before]
     automatic = _automatic_packages(folder)
-    return ManualChanges(
-        dists=dists,
-        apt=apt,
-        files=tuple(path for path in own if path not in of_debian),
-        direct=tuple(name for name in there if canonicalize_name(name) not in required),
-        asked_for=tuple(name for name in added if name not in automatic),
-    )
+    files = tuple(path for path in own if path not in of_debian)
+    direct = tuple(name for name in there if canonicalize_name(name) not in required)
+    asked = tuple(name for name in added if name not in automatic)
+    return ManualChanges(dists=dists, apt=apt, files=files, direct=direct, asked_for=asked)
 
 
 def _changed_files(folder: Path, before: Mapping[str, tuple[int, int]]) -> list[str]:
