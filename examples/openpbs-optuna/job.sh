@@ -173,7 +173,7 @@ stop_sampling() {
 }
 sample_use() {
   command -v python3 >/dev/null || return 0
-  python3 - "$use" 15 300 3600 4 4096 0 <<'END' 7<&- &
+  python3 -I - "$use" 15 300 3600 4 4096 0 <<'END' 7<&- &
 # What the job uses on this node: sampled while it runs, summed up at its end.
 # Python 3.6 and newer, nothing installed.
 

@@ -82,7 +82,7 @@ class _Handler(BaseHTTPRequestHandler):
         found = httpx.get(self.served.place_of(path), headers=headers, follow_redirects=True)
         here = f'href="http://127.0.0.1:{self.served.port}/file/'
         body = LINK.sub(
-            lambda link: here.encode() + quote(link[1].decode(), safe="").encode(), found.content
+            lambda link: here.encode() + quote(link[1].decode()).encode(), found.content
         )
         self.send_response(found.status_code)
         self.send_header("Content-Type", found.headers.get("Content-Type", "text/html"))

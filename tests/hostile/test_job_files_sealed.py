@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 
+from envbuild.run import Command, LocalRunner
 from tests.project import Project
 from tests.support import needs
 from tests.tiny_image import tiny_image
@@ -43,6 +45,17 @@ def test_a_job(project: Project, tmp_path: Path) -> None:
     (number,) = [path.stem for path in (project.folder / ".envbuild/jobs").glob("local-*.json")]
     table = project.run("status", "--table", number.removeprefix("local-"), "--json")
     assert '"loss": 1' in table.stdout, table.stdout + table.stderr
+
+
+def test_a_module_of_the_project_beside_a_job(project: Project, tmp_path: Path) -> None:
+    """What samples a job's use runs on the node, outside of the image, and in the project's folder."""
+    for name in ("ctypes", "json", "signal", "struct"):
+        project.write(f"{name}.py", f"open({str(tmp_path / 'hit')!r}, 'w')")
+    # "python -m envbuild" would import them itself
+    program = str(Path(sys.executable).with_name("envbuild"))
+    line = (program, "submit", "./tiny.sif", "--on", "local", "--wait", "--", "sleep", "1")
+    LocalRunner()(Command(argv=line, cwd=project.folder, env=project.env))
+    assert not (tmp_path / "hit").exists()
 
 
 def test_a_command_beside_a_job(project: Project, tmp_path: Path) -> None:

@@ -207,7 +207,8 @@ def _sampling(job: Job) -> str:
     return (
         f"{text}sample_use() {{\n"
         "  command -v python3 >/dev/null || return 0\n"
-        f"  python3 - \"$use\" {SAMPLE} {IDLE} {words} <<'END' 7<&- &\n"
+        # on the node, outside of the image: nothing of the project may be imported
+        f"  python3 -I - \"$use\" {SAMPLE} {IDLE} {words} <<'END' 7<&- &\n"
         f"{script_text('use.py')}END\n"
         "  sampler=$!\n"
         "  # else bash would print all of it where it is killed before it has begun\n"

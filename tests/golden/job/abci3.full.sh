@@ -175,7 +175,7 @@ stop_sampling() {
 }
 sample_use() {
   command -v python3 >/dev/null || return 0
-  python3 - "$use" 15 300 86400 4 0 1 <<'END' 7<&- &
+  python3 -I - "$use" 15 300 86400 4 0 1 <<'END' 7<&- &
 (use.py)
 END
   sampler=$!
