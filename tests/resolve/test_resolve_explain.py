@@ -55,6 +55,14 @@ PROBLEM = Problem(directs=(), stubs=STUBS, couplings=(), as_of=None, facts=FACTS
             ),
         ),
         (
+            "error: Missing `Content-Type` header for `https://mirror.invalid/simple/a/`\n",
+            NetworkError,
+            (
+                "https://mirror.invalid/simple/a/: the index answers with what is no index page: Missing "
+                "`Content-Type` header for `https://mirror.invalid/simple/a/`"
+            ),
+        ),
+        (
             "error: Failed to initialize cache at `/a`\ncause: failed to create directory `/a`: Read-only file system (os error 30)\n",
             HostError,
             (
@@ -73,7 +81,7 @@ PROBLEM = Problem(directs=(), stubs=STUBS, couplings=(), as_of=None, facts=FACTS
         ("error: something new\n", ToolFailedError, "uv failed\nerror: something new"),
         ("", ToolFailedError, "uv failed\n"),
     ],
-    ids=["refused", "forbidden", "full", "read-only", "build", "unknown", "silent"],
+    ids=["refused", "forbidden", "full", "no type", "read-only", "build", "unknown", "silent"],
 )
 def test_failures_that_are_no_conflict(output: str, kind: type[EnvbuildError], text: str) -> None:
     error = translate_failure(output)

@@ -36,7 +36,7 @@ NO_RELEASE = re.compile(rf"there are no versions of ({NAME})(?![\w\[=<>!~.-])")
 NO_VERSION = re.compile(rf"there is no version of ({TERM}) and ")
 BROKEN = re.compile(rf"({TERM}) has (?:an invalid package format|invalid metadata)")
 NO_PAGE = re.compile(
-    r"unexpected JSON|unexpected HTML|Unsupported `Content-Type`|Could not parse absolute URL|invalid URL",
+    r"unexpected (?:JSON|HTML)|(?:Unsupported|Missing|Invalid) `Content-Type`|Could not parse absolute URL|invalid URL",
     re.IGNORECASE,
 )
 ANOTHER = re.compile(r"Package metadata (?:name|version) `.*` does not match.*")
