@@ -15,7 +15,7 @@ FOR_DEVELOPERS = re.compile(
     r"flake8(-.*)?|pytest(-.*)?|black|isort|mypy|pylint|ruff|pre-commit|pycodestyle|pyflakes|mccabe"
     r"|autopep8|autoflake|pydocstyle|pyupgrade|yapf|codespell|yamllint|cpplint|clang-format"
     r"|coverage|bump2?version|twine|setuptools-(scm|git-versioning)|versioneer|build|hatch(ling)?"
-    r"|flit(-core)?|nox|tox|codecov|sphinx(-.*)?|mkdocs(-.*)?|pydoctor|nbstripout"
+    r"|flit(-core)?|nox|tox|codecov|sphinx(-.*)?|numpydoc|mkdocs(-.*)?|pydoctor|nbstripout"
 )
 """Distributions that check or ship code: a list for running names them by the way."""
 

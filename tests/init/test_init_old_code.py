@@ -20,12 +20,20 @@ USES = {
     "numpy<1.24": "import numpy as np\nprint(np.int(1))",
     "numpy<2": "import numpy as np\nprint(np.NaN)",
     "torch<2": "from torch._six import inf",
+    "torch<1.8": "import torchtext\nprint(torchtext.data.BucketIterator)",
+    "torch<1.11": "from torchtext.legacy import data",
     "protobuf<3.21": "from google.protobuf import descriptor as _descriptor\n"
     "DESCRIPTOR = _descriptor.FileDescriptor(name='x')",
     "tensorflow<2.8": "from tensorflow.python.keras.applications import vgg16",
     "tensorflow<2.13": "from keras.utils import np_utils",
 }
-OF_FRAMEWORKS = {"torch<2": "1.13", "tensorflow<2.8": ":2.7", "tensorflow<2.13": ":2.12"}
+OF_FRAMEWORKS = {
+    "torch<2": "1.13",
+    "torch<1.8": "1.7",
+    "torch<1.11": "1.10",
+    "tensorflow<2.8": ":2.7",
+    "tensorflow<2.13": ":2.12",
+}
 NEW = """
 import librosa, numpy as np, sklearn.model_selection
 from PIL import Image

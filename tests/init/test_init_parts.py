@@ -334,6 +334,8 @@ def test_comments_are_no_code_for_tensorflow_1(tmp_path: Path) -> None:
     assert file_written_for(scan_project(tmp_path), "tensorflow-1") is None
     (tmp_path / "net.py").write_text("import tensorflow as tf\n\nx = 1 + tf.flags.N\n", "utf-8")
     assert file_written_for(scan_project(tmp_path), "tensorflow-1") == "net.py"
+    (tmp_path / "net.py").write_text("import tensorflow as tf\nx = tf.to_float(y)\n", "utf-8")
+    assert file_written_for(scan_project(tmp_path), "tensorflow-1") == "net.py"
 
 
 def imports(folder: Path) -> tuple[ImportedModule, ...]:

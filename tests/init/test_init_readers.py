@@ -508,7 +508,7 @@ def test_a_definition_that_only_serves_the_models_is_left(tmp_path: Path) -> Non
 
 
 def test_tools_of_developers_are_left_unless_the_code_imports_them(tmp_path: Path) -> None:
-    listed = {"requirements.txt": "rich\nflake8-bugbear\npre-commit==3.5.0\npytest\n"}
+    listed = {"requirements.txt": "rich\nflake8-bugbear\nnumpydoc\npre-commit==3.5.0\npytest\n"}
     write(tmp_path / "plain", {**listed, "a.py": "import rich\n"})
     assert dependencies(tmp_path / "plain") == ["rich"]
     write(tmp_path / "used", {**listed, "a.py": "import rich, pytest\n"})

@@ -316,3 +316,22 @@ def test_a_list_for_another_kind_of_card_is_left(tmp_path: Path, other: str) -> 
         "scripts/train.py": "import tensorflow\n",
     }
     assert dependencies(write(tmp_path, files)) == ["numpy"]
+
+
+@pytest.mark.parametrize(("others", "kept"), [(20, False), (9, True)])
+def test_a_framework_that_few_files_import_and_no_list_names(
+    tmp_path: Path, others: int, *, kept: bool
+) -> None:
+    files = {f"nets/net{number}.py": "import torch\n" for number in range(others)}
+    files |= {"train.py": "import torch\n", "export.py": "import tensorflow\n"}
+    assert ("tensorflow" in dependencies(write(tmp_path, files))) == kept
+    assert ("not taken: tensorflow (imported in export.py)" in comments(tmp_path)) != kept
+    # what a list names is asked for
+    write(tmp_path, {"requirements.txt": "torch\ntensorflow\n"})
+    assert "tensorflow" in dependencies(tmp_path)
+
+
+def test_libraries_of_nvidia_that_no_framework_brings_are_kept(tmp_path: Path) -> None:
+    names = ["nvidia-nvimgcodec-cu12", "nvidia-dali-cuda120", "nvidia-cublas-cu12"]
+    write(tmp_path, {"requirements.txt": "\n".join(["torch", *names]) + "\n"})
+    assert dependencies(tmp_path) == ["nvidia-dali-cuda120", "nvidia-nvimgcodec-cu12"]

@@ -18,12 +18,14 @@ from envbuild.project.model import Requirement
 from envbuild.project.names import distribution_of, is_known_distribution, is_standard
 
 BASE_BRINGS = (
-    "nvidia-*", "cuda-*", "triton", "pytorch-triton", "tensorflow-estimator",
+    "nvidia-cublas*", "nvidia-cuda-*", "nvidia-cudnn*", "nvidia-cufft*", "nvidia-cufile*",
+    "nvidia-curand*", "nvidia-cusolver*", "nvidia-cusparse*", "nvidia-nccl*", "nvidia-nvjitlink*",
+    "nvidia-nvshmem*", "nvidia-nvtx*", "cuda-*", "triton", "pytorch-triton", "tensorflow-estimator",
     "tensorflow-io-gcs-filesystem", "jaxlib", "jax-cuda*", "tensorflow-intel",
     "tf-estimator-nightly", "cudatoolkit", "cudnn", "libclang",
 )  # fmt: skip
 """Distributions that a framework's own wheels ask for, but for those of the next list."""
-NOT_BROUGHT = ("nvidia-ml-py*", "nvidia-dali*", "nvidia-pyindex", "nvidia-modelopt*", "cuda-python")
+NOT_BROUGHT = ("cuda-python",)
 COMPANIONS = {"torchvision", "torchaudio", "torchtext", "torchdata"}
 """Distributions with one release for each release of PyTorch."""
 

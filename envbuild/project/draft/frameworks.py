@@ -26,6 +26,8 @@ FIRST_CUDA_WITHOUT = 11
 CUPY = re.compile(r"cupy(-cuda\d+x?)?")
 MORE_FILES = 3
 """How many times as many files must import a framework that no list names."""
+FEW_FILES = 0.1
+"""Of the files of the first framework: what fewer import and no list names is for an export."""
 
 
 def sort_frameworks(builder: DraftBuilder, cleaned: Cleaned) -> None:
@@ -226,15 +228,23 @@ def add_other_frameworks(builder: DraftBuilder, cleaned: Cleaned, base: BaseSect
     if not known and cleaned.frameworks:
         builder.requirements.append(cleaned.frameworks[0])
     seen = {first}
+    files = {framework_name(one.module): one.files for one in builder.gathered.imports}
     for requirement in cleaned.frameworks:
-        if framework_name(requirement.name) not in seen:
-            seen.add(framework_name(requirement.name))
-            builder.requirements.append(requirement)
-            builder.note(
-                "python",
-                f"{requirement.name} is a second framework: it brings its own CUDA libraries "
-                "beside the base's",
-            )
+        name = framework_name(requirement.name)
+        if name in seen:
+            continue
+        seen.add(name)
+        unlisted = requirement.where.startswith("imported")
+        if unlisted and files.get(name, 0) < FEW_FILES * files.get(first, 0):
+            what = "a second framework that few files import"
+            builder.note("python", f"not taken: {requirement.name} ({requirement.where}): {what}")
+            continue
+        builder.requirements.append(requirement)
+        builder.note(
+            "python",
+            f"{requirement.name} is a second framework: it brings its own CUDA libraries "
+            "beside the base's",
+        )
 
 
 def holds_another(builder: DraftBuilder, cleaned: Cleaned, image: str) -> bool:
