@@ -36,7 +36,7 @@ from envbuild.project.lists.readme import framework_releases
 from envbuild.project.lists.requirements import read_requirements
 from envbuild.project.lists.setup_py import read_setup_py
 from envbuild.project.model import FileFindings, ImportedModule, Requirement
-from envbuild.project.names import FOR_DEVELOPERS
+from envbuild.project.names import FOR_DEVELOPERS, implied_framework
 from envbuild.project.shell.notebook import read_notebook
 from envbuild.project.shell.readme import (
     install_scripts,
@@ -268,7 +268,7 @@ def _lists_for_gpu(lists: Paths, root: Path) -> Paths:
         return lists
     read = {path: _read_all((path,), root, []) for path in plain}
     direct = {path: [one for one in found if not one.frozen] for path, found in read.items()}
-    named = {path.parts[0] for path, found in direct.items() if _has_framework(found)}
+    named = {path.parts[0] for path, found in direct.items() if _has_framework(found, implied=True)}
     kept = tuple(path for path in lists if path.parts[0] in named or is_near(path))
     return kept if named else lists
 
@@ -281,7 +281,8 @@ def _of_one_framework(
     Where each example has a list, the project's framework is one of theirs.
     """
     named: dict[Path, str] = {}
-    for path in filter(is_requirements, chosen):
+    of_part = (path for path in chosen if path.name in TABLES and len(path.parts) > 1)
+    for path in (*filter(is_requirements, chosen), *of_part):
         for findings in _read_all((path,), tree.root, []):
             for one in findings.requirements:
                 if name := framework_name(one.name, greater=True):
@@ -303,10 +304,10 @@ def _framework_list(
 
     Of several with one name in folders side by side, another one will do.
     """
-    names = {path.name for path in chosen if len(path.parts) > 1 and is_requirements(path)}
-    beside = names if len(names) == len(chosen) else set()
     if _has_framework(all_findings):
         return ()
+    names = {path.name for path in chosen if len(path.parts) > 1 and is_requirements(path)}
+    beside = names if len(names) == len(chosen) else set()
     for path in filter(is_requirements, left):
         about = ABOUT_FRAMEWORK.search(path.name.lower())
         if about or (path.name in beside and _has_framework(_read_all((path,), root, []))):
@@ -314,9 +315,10 @@ def _framework_list(
     return ()
 
 
-def _has_framework(all_findings: list[FileFindings]) -> bool:
-    named = chain.from_iterable(findings.requirements for findings in all_findings)
-    return any(framework_name(requirement.name, greater=True) for requirement in named)
+def _has_framework(all_findings: list[FileFindings], *, implied: bool = False) -> bool:
+    listed = [one.name for one in chain.from_iterable(one.requirements for one in all_findings)]
+    named = any(framework_name(name, greater=True) for name in listed)
+    return named or (implied and any(map(implied_framework, listed)))
 
 
 def _gather_file(path: Path) -> ProjectFindings:

@@ -34,6 +34,7 @@ class FileFindings:
     that are not taken, as (text, reason); ``complete`` says that a list is kept with care,
     because others install by it; ``title`` is what an environment is called; ``conda_only`` are
     conda packages that nothing is known of outside of conda;
+    ``installation`` says that a dump is of conda's own environment, with conda in it;
     ``members`` says that the projects inside this one belong to it;
     ``only_imported`` marks what a README or the other way to install names: it counts only
     where the code imports it.
@@ -60,6 +61,7 @@ class FileFindings:
     only_imported: bool = False
     conda_only: Texts = ()
     members: bool = False
+    installation: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -267,3 +267,23 @@ def test_modules_of_a_wheel() -> None:
         "doc/x.md",
     ]
     assert top_modules(members) == ["a", "c", "d", "e"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "exact"),
+    [("==1.2", True), ("==1.2.*", True), ("~=1.2.0", True), ("==1.*", False), ("~=1.2", False), (">=1.2", False)],
+)  # fmt: skip
+def test_bounds_that_admit_patches_of_one_release_tell_its_pythons(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str, *, exact: bool
+) -> None:
+    page = tmp_path / "simple" / "lab-kit"
+    page.mkdir(parents=True)
+    file = "lab_kit-1.2-cp38-cp38-manylinux2014_x86_64.whl"
+    (page / "index.html").write_text(f'<a href="{file}">{file}</a>')
+    monkeypatch.setenv("ENVBUILD_INDEX", (tmp_path / "simple").as_uri())
+    monkeypatch.setenv("ENVBUILD_STORE", str(tmp_path / "store"))
+    one = parse_requirement(f"lab-kit{asked}", "here")
+    assert one is not None
+    found, _ = look_up([one], frozenset(), quiet_context(load_settings()), CountingStage())
+    assert found["lab-kit"].exact == exact
+    assert shared_pythons(found) == (("3.8",) if exact else ())

@@ -82,6 +82,13 @@ def test_the_environment_for_the_gpu_is_taken(tmp_path: Path) -> None:
     assert "environment.yml" in comments(tmp_path)
 
 
+def test_cupy_of_a_function_is_the_base_where_no_other_framework_is(tmp_path: Path) -> None:
+    write(tmp_path, {"run.py": "import numpy\n\n\ndef on_gpu():\n    import cupy\n"})
+    assert (drafted(tmp_path).recipe.base.framework or "").startswith("cupy-cuda12x[ctk]==")
+    (tmp_path / "net.py").write_text("import torch\n", "utf-8")
+    assert (drafted(tmp_path).recipe.base.framework or "").startswith("torch==")
+
+
 @pytest.mark.parametrize("asked", ["cupy", "cupy-cuda12x"])
 def test_cupy_is_the_base_where_no_other_framework_is(tmp_path: Path, asked: str) -> None:
     write(tmp_path, {"requirements.txt": f"{asked}\nnumpy\n", "run.py": "import cupy\n"})

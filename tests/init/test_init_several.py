@@ -335,3 +335,35 @@ def test_libraries_of_nvidia_that_no_framework_brings_are_kept(tmp_path: Path) -
     names = ["nvidia-nvimgcodec-cu12", "nvidia-dali-cuda120", "nvidia-cublas-cu12"]
     write(tmp_path, {"requirements.txt": "\n".join(["torch", *names]) + "\n"})
     assert dependencies(tmp_path) == ["nvidia-dali-cuda120", "nvidia-nvimgcodec-cu12"]
+
+
+@pytest.mark.parametrize(("listed", "taken"), [("~=1.12.1", "1.12"), (">=1.9", "1.10")])
+def test_a_dump_pins_the_framework_inside_the_bounds_of_a_list(
+    tmp_path: Path, listed: str, taken: str
+) -> None:
+    dump = "".join(f"- {line.replace('==', '=')}=py36_0\n" for line in DUMP.split())
+    files = {
+        "requirements.txt": f"torch{listed}\nnumpy\n",
+        "environment.yml": f"dependencies:\n{dump}- pytorch=1.10.0=py3.8_cuda11.3_0\n",
+        "train.py": "import torch\n",
+    }
+    base = drafted(write(tmp_path, files)).recipe.base
+    assert taken in f"{base.image}{base.framework}"
+
+
+def test_parts_for_two_frameworks_are_two_images(tmp_path: Path) -> None:
+    setup = (
+        "from setuptools import setup\nsetup(name='one', install_requires=['torch', 'einops'])\n"
+    )
+    files = {
+        "one/setup.py": setup,
+        "one/a.py": "import torch\n",
+        "one/b.py": "import torch\n",
+        "two/requirements.txt": "tensorflow==1.15.4\nnumpy==1.16.4\n",
+        "two/a.py": "import tensorflow\n",
+        "three/requirements.txt": "stable-baselines3\n",
+        "three/a.py": "import stable_baselines3\n",
+    }
+    folder = write(tmp_path, files)
+    assert dependencies(folder) == ["einops", "stable-baselines3"]
+    assert "another one: envbuild init two/requirements.txt" in comments(folder)

@@ -166,6 +166,14 @@ def test_of_a_conda_installation_only_what_the_code_imports_is_taken(tmp_path: P
     assert dependencies(tmp_path) == ["einops==1.0", "mv-laplace==1.0"]
 
 
+def test_conda_names_its_own_installation(tmp_path: Path) -> None:
+    names = ("conda-content-trust", "einops", "bokeh", "spyder", "p1", "p2", "p3", "p4", "p5", "p6")
+    lines = "".join(f"  - {name}=1.0=py312_0\n" for name in names)
+    write(tmp_path, {"environment.yml": f"dependencies:\n{lines}  - pip:\n    - mv-laplace==1.0\n"})
+    write(tmp_path, {"train.py": "import einops, mv_laplace\n"})
+    assert dependencies(tmp_path) == ["einops==1.0", "mv-laplace==1.0"]
+
+
 def test_modules_in_a_list_are_packages_or_python_itself(tmp_path: Path) -> None:
     write(tmp_path, {"requirements.txt": "matplotlib.pyplot\npickle\nruamel.yaml\n"})
     assert dependencies(tmp_path) == ["matplotlib", "ruamel.yaml"]

@@ -27,6 +27,11 @@ VERSION = re.compile(
 
 WRITTEN_BY_CONDA = {"_libgcc_mutex", "_openmp_mutex", "ca-certificates", "ld_impl_linux-64"}
 """Packages of conda that nobody asks for by hand."""
+INSTALLATION = {
+    "conda", "anaconda-client", "anaconda-navigator", "anaconda-project", "conda-build",
+    "conda-content-trust", "conda-libmamba-solver", "conda-package-handling",
+}  # fmt: skip
+"""Packages of a conda installation itself: a dump with one holds all that its owner uses."""
 
 
 def read_conda(path: Path, root: Path) -> FileFindings | None:
@@ -96,6 +101,7 @@ class CondaReader:
         self.pins = 0
         self.count = 0
         self.is_exported = False
+        self.installation = False
         self.cuda: str | None = None
         self.unknown: list[str] = []
         self.title: str | None = None
@@ -128,6 +134,7 @@ class CondaReader:
         self.builds += bool(re.fullmatch(r"=[^=\s]+=\S+", wish))
         self.pins += wish.startswith("=")
         self.is_exported = self.is_exported or name in WRITTEN_BY_CONDA
+        self.installation = self.installation or name in INSTALLATION
         bounds = conda_bounds(wish)
         if name == "python":
             self.python = bounds or None
@@ -169,6 +176,7 @@ class CondaReader:
             cuda=self.cuda,
             title=self.title,
             conda_only=tuple(name for name, _ in unknown),
+            installation=self.installation,
         )
 
     def _is_dump(self) -> bool:

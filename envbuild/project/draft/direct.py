@@ -7,21 +7,19 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 from pathlib import Path
 
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from envbuild.base.suggest import framework_name
 from envbuild.data.package_tables import load_aliases, load_names
+from envbuild.project.conda.environment import INSTALLATION
 from envbuild.project.draft.age import torch_bounds
 from envbuild.project.draft.builder import MOST_NAMED, DraftBuilder, name_few
+from envbuild.project.draft.clean import bounds_of
 from envbuild.project.model import FileFindings, ImportedModule, PackageIndex, Proposal, Requirement
 from envbuild.project.names import FOR_DEVELOPERS, distribution_of, shared_name
 
 NOT_ON_INDEX = "no index has it; it is built from its own repository"
-INSTALLATION = {
-    "conda", "anaconda-client", "anaconda-navigator", "anaconda-project", "conda-build",
-    "conda-content-trust", "conda-libmamba-solver", "conda-package-handling",
-}  # fmt: skip
-"""Distributions of a conda installation itself: a dump with one holds all that its owner uses."""
 WITH_TENSORFLOW = ("keras", "tensorboard", "protobuf")
 """Distributions that TensorFlow itself asks for."""
 
@@ -128,19 +126,29 @@ def _needed_ones(
 def _frameworks_of(dump: FileFindings, direct: list[Requirement]) -> list[Requirement]:
     """Return a dump's pins of frameworks that direct lists name: the project was tried with them.
 
-    Where a direct list bounds PyTorch by a companion, the dump is of another time.
+    Where a direct list bounds PyTorch by a companion, or has bounds that the pin is outside of, the
+    dump is of another time.
     """
     named = {framework_name(one.name) for one in direct} - {None}
     if not named:
         return [one for one in dump.requirements if framework_name(one.name, greater=True)]
+    pins = {framework_name(one.name): one for one in dump.requirements}
+    named -= {framework_name(one.name) for one in direct if _is_outside(pins, one)}
     if any(torch_bounds(one) for one in direct):
         named.discard("torch")
     return [one for one in dump.requirements if framework_name(one.name) in named]
 
 
+def _is_outside(pins: Mapping[str | None, Requirement], listed: Requirement) -> bool:
+    """Whether the pin of a listed framework is a release that the list does not admit."""
+    pin = pins.get(framework_name(listed.name))
+    pinned = re.fullmatch(r"==\s*([\w.]+)(\+\S+)?", bounds_of(pin)) if pin else None
+    return bool(pinned) and not SpecifierSet(bounds_of(listed)).contains(pinned[1])
+
+
 def _is_of_installation(dump: FileFindings) -> bool:
     """Whether a dump is of conda's own environment, where people install for all their projects."""
-    return any(one.name in INSTALLATION for one in dump.requirements)
+    return dump.installation or any(one.name in INSTALLATION for one in dump.requirements)
 
 
 def _roots_of_dump(

@@ -68,7 +68,9 @@ def _cupy_alone(builder: DraftBuilder, cleaned: Cleaned) -> list[Requirement]:
     """
     listed = [one for one in cleaned.requirements if CUPY.fullmatch(one.name)]
     cleaned.requirements = [one for one in cleaned.requirements if one not in listed]
-    imported = (one for one in builder.gathered.imports if one.module == "cupy" and one.certain)
+    imported = (
+        one for one in builder.gathered.imports if one.module == "cupy" and _is_own_import(one)
+    )
     places = [one.where for one in listed]
     places += [f"imported in {one.where}" for one in imported]
     text = "cupy" + (bounds_of(listed[0]) if listed else "")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement as Pep508
+from packaging.specifiers import Specifier
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
@@ -153,7 +154,7 @@ def _read_page(requirement: Requirement, links: Iterable[Link], pages: _Pages) -
         if version is not None and not link.yanked:
             files.setdefault(version, []).append(link)
     pinned = _asked_version(asked, files)
-    exact = any(one.operator in ("==", "===") and "*" not in one.version for one in asked.specifier)
+    exact = any(map(_names_patches, asked.specifier))
     latest = _upload_day(chain.from_iterable(files.values()))
     release = _pinned_release(files[pinned] if pinned else [], exact=exact, latest=latest)
     days = (release.day, _last_admitted(asked, files))
@@ -167,6 +168,15 @@ def _read_page(requirement: Requirement, links: Iterable[Link], pages: _Pages) -
         pages.files[requirement.name] = Candidate(
             file=smallest.file, url=smallest.url, sha256=smallest.sha256 or "", size=smallest.size
         )
+
+
+def _names_patches(bound: Specifier) -> bool:
+    """Whether a bound admits one release, or patches of one: ==1.2.3, ==1.2.*, ~=1.2.3."""
+    parts = bound.version.count(".")
+    series = bound.operator == "==" and bound.version.endswith(".*")
+    if series or bound.operator == "~=":
+        return parts >= 2
+    return bound.operator in ("==", "===")
 
 
 def _last_admitted(asked: Pep508, files: Mapping[Version, list[Link]]) -> dt.date | None:
