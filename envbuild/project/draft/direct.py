@@ -143,7 +143,7 @@ def _is_outside(pins: Mapping[str | None, Requirement], listed: Requirement) -> 
     """Whether the pin of a listed framework is a release that the list does not admit."""
     pin = pins.get(framework_name(listed.name))
     pinned = re.fullmatch(r"==\s*([\w.]+)(\+\S+)?", bounds_of(pin)) if pin else None
-    return bool(pinned) and not SpecifierSet(bounds_of(listed)).contains(pinned[1])
+    return pinned is not None and not SpecifierSet(bounds_of(listed)).contains(pinned[1])
 
 
 def _is_of_installation(dump: FileFindings) -> bool:
