@@ -143,7 +143,7 @@ def _gather_folder(root: Path) -> ProjectFindings:
         notes.append(f"lists that are not taken: {names}")
     in_r = r_note(root, tree.r_code)
     notes += [in_r] if in_r else []
-    listed = any(findings.requirements for findings in all_findings)
+    listed = any(one.requirements and not one.only_imported for one in all_findings)
     imports, import_notes = imported_modules(tree, listed=listed)
     by_name = {one.module: one for one in (*imports, *launching_modules(root))}
     if not all_findings and not tree.code and not tree.notebooks:

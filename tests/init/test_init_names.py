@@ -126,3 +126,17 @@ def test_what_conda_alone_has_becomes_a_comment(tmp_path: Path) -> None:
     made = _drafted(folder, Registered("libmambapy", "menuinst"))
     assert _names(made) == {"numpy"}
     assert "menuinst" in text_of(made)
+
+
+def test_a_list_that_names_the_projects_own_module_means_no_package(tmp_path: Path) -> None:
+    files = {
+        "requirements.txt": "numpy\nextractor==0.5\nwhisper==1.1.10\neinops\n",
+        "speech/extractor.py": "import numpy\n",
+        "einops.py": "import numpy\n",
+        "train.py": "import torch\nfrom speech import extractor\n",
+    }
+    made = _drafted(write(tmp_path, files), Registered())
+    # einops is in the tables: the project has a copy of it
+    assert _names(made) == {"numpy", "openai-whisper", "einops"}
+    assert "openai-whisper==" not in text_of(made)
+    assert "not taken: extractor: a module of this project is called so" in text_of(made)

@@ -198,3 +198,12 @@ def test_the_library_of_a_models_backbone_is_needed(tmp_path: Path) -> None:
     code = 'import transformers\nname = "facebook/detr-resnet-50"\n'
     write(tmp_path, {"train.py": code})
     assert dependencies(tmp_path) == ["timm", "transformers"]
+
+
+def test_a_readme_that_installs_two_packages_is_no_list_of_all(tmp_path: Path) -> None:
+    files = {
+        "README.md": "```\npip install openai==0.28\n```\n",
+        "inference.py": "import torch\nimport openai\n",
+        "distill/train.py": "import wandb\n",
+    }
+    assert dependencies(write(tmp_path, files)) == ["openai==0.28", "wandb"]

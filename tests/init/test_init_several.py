@@ -367,3 +367,13 @@ def test_parts_for_two_frameworks_are_two_images(tmp_path: Path) -> None:
     folder = write(tmp_path, files)
     assert dependencies(folder) == ["einops", "stable-baselines3"]
     assert "another one: envbuild init two/requirements.txt" in comments(folder)
+
+
+def test_lists_for_tests_that_the_main_list_includes_are_not_read(tmp_path: Path) -> None:
+    files = {
+        "requirements.txt": "-r requirements/runtime.txt\n-r requirements/tests.txt\n",
+        "requirements/runtime.txt": "torch\nnumpy\n",
+        "requirements/tests.txt": "interrogate\n",
+    }
+    assert dependencies(write(tmp_path, files)) == ["numpy"]
+    assert "requirements.txt: requirements/tests.txt is for those who" in comments(tmp_path)

@@ -34,6 +34,7 @@ BACKPORTS = ("dataclasses", "contextvars")
 """Modules of Python that the oldest bases' Python has not yet."""
 OTHER_RELEASES = {
     "sklearn", "umap", "pil", "pycrypto", "nvidia-ml-py3", "pynvml", "bs4", "opencv", "yaml",
+    "whisper",
 }  # fmt: skip
 """Wrong names whose bounds are about releases of something else."""
 

@@ -17,7 +17,7 @@ from envbuild.project.draft.age import torch_bounds
 from envbuild.project.draft.builder import MOST_NAMED, DraftBuilder, name_few
 from envbuild.project.draft.clean import bounds_of
 from envbuild.project.model import FileFindings, ImportedModule, PackageIndex, Proposal, Requirement
-from envbuild.project.names import FOR_DEVELOPERS, distribution_of, shared_name
+from envbuild.project.names import FOR_DEVELOPERS, conda_name, distribution_of, shared_name
 
 NOT_ON_INDEX = "no index has it; it is built from its own repository"
 WITH_TENSORFLOW = ("keras", "tensorboard", "protobuf")
@@ -94,13 +94,17 @@ def _without_own(builder: DraftBuilder, requirements: list[Requirement]) -> list
             f"not taken: {', '.join(parts)}: part of this project, whose folder is bound "
             "when it runs",
         )
+    modules = {canonicalize_name(module) for module in builder.gathered.tree.modules}
+    alike = {one.name for one in requirements if one.name in modules and not conda_name(one.name)}
+    for name in sorted(alike - ourselves):
+        builder.note("python", f"not taken: {name}: a module of this project is called so")
     tools = {one.name for one in requirements if FOR_DEVELOPERS.fullmatch(one.name)}
     tools -= _certain_distributions(builder)
     if tools:
         builder.note(
             "python", f"not taken, because only developers need them: {name_few(sorted(tools))}"
         )
-    return [one for one in requirements if one.name not in ourselves | tools]
+    return [one for one in requirements if one.name not in ourselves | tools | alike]
 
 
 def _needed_ones(

@@ -16,7 +16,7 @@ from envbuild.project.cuda import cuda_of
 from envbuild.project.lists.printed import printed_by_pip
 from envbuild.project.model import FileFindings, Requirement
 from envbuild.project.private import has_secret, without_secrets
-from envbuild.project.tree import is_inside, read_text, shown_path
+from envbuild.project.tree import is_about_developing, is_inside, read_text, shown_path
 from envbuild.recipe.requirement import NO_REQUIREMENT
 from envbuild.recipe.trees import COMMIT, read_tree_line
 
@@ -210,6 +210,11 @@ class _RequirementsReader:
                 f"{shown_path(path, self.root)} includes {without_secrets(name)}, which is "
                 "not fetched"
             )
+            return
+        where = shown_path(path, self.root)
+        developing = is_about_developing(Path(name)) and not is_about_developing(Path(where))
+        if developing and not constraints:
+            self.notes.append(f"{where}: {name} is for those who change or ship it: not read")
             return
         self.read(path.parent / name, constraints=constraints)
 
