@@ -15,6 +15,7 @@ from envbuild.project.draft.age import keras_2_only, newest_pin, shared_pythons,
 from envbuild.project.draft.draft import draft_recipe
 from envbuild.project.draft.known import look_up, top_modules
 from envbuild.project.draft.package_index import Offline
+from envbuild.project.draft.propose import BaseNeeds, propose_base
 from envbuild.project.gather import gather_findings
 from envbuild.project.lists.requirements import parse_requirement, parse_wheel_address
 from envbuild.project.model import RecipeDraft, Release, Requirement
@@ -287,3 +288,13 @@ def test_bounds_that_admit_patches_of_one_release_tell_its_pythons(
     found, _ = look_up([one], frozenset(), quiet_context(load_settings()), CountingStage())
     assert found["lab-kit"].exact == exact
     assert shared_pythons(found) == (("3.8",) if exact else ())
+
+
+def test_another_patch_of_the_framework_costs_less_than_another_python() -> None:
+    needs = BaseNeeds(
+        framework=Requirement(text="tensorflow~=2.4.1", name="tensorflow", where=""),
+        pythons=("3.8",),
+    )
+    # TensorFlow's own images of 2.4 have Python 3.6
+    assert propose_base(needs).base.image == "docker://nvcr.io/nvidia/tensorflow:21.05-tf2-py3"
+    assert "tensorflow/tensorflow:2.4." in str(propose_base(replace(needs, pythons=())).base.image)

@@ -377,3 +377,12 @@ def test_lists_for_tests_that_the_main_list_includes_are_not_read(tmp_path: Path
     }
     assert dependencies(write(tmp_path, files)) == ["numpy"]
     assert "requirements.txt: requirements/tests.txt is for those who" in comments(tmp_path)
+
+
+@pytest.mark.parametrize("other", ["apple", "macos", "windows", "darwin"])
+def test_an_environment_for_another_system_is_not_taken(tmp_path: Path, other: str) -> None:
+    files = {
+        "environment_linux.yml": "dependencies:\n  - pytorch\n  - einops\n",
+        f"environment_{other}.yml": "dependencies:\n  - pytorch\n  - scipy\n",
+    }
+    assert dependencies(write(tmp_path, files)) == ["einops"]

@@ -174,10 +174,19 @@ def _base_queries(wanted: BaseNeeds, framework: Requirement) -> Iterator[BaseQue
     days = (None,) if exact or wanted.until is None else (wanted.until, None)
     near = _next_pythons(wanted.python)
     # the Python that is named, a near one, any of the series; then the same without the series
-    pairs = [(python, wanted.pythons) for python in (wanted.python, *near, None)]
-    pairs += [(wanted.python, ()), (None, ())]
-    pythons = tuple(dict.fromkeys(pairs))
-    for name in dict.fromkeys((text, _release_line(text), plain)):
+    strict = [(python, wanted.pythons) for python in (wanted.python, *near, None)]
+    anyone = [(wanted.python, ()), (None, ())]
+    line = _release_line(text)
+    # another patch of the framework costs less than a Python that the pinned packages are not for
+    tries = (
+        (text, strict),
+        (line, strict),
+        (text, anyone),
+        (line, anyone),
+        (plain, strict),
+        (plain, anyone),
+    )
+    for name, pythons in dict.fromkeys((name, tuple(dict.fromkeys(some))) for name, some in tries):
         for until in days:
             for python, series in pythons:
                 # a nearer Python is not worth another CUDA
@@ -217,7 +226,7 @@ def _first_match(wish: BaseQuery, framework: Requirement | None = None) -> BaseM
 
 def _release_line(text: str) -> str:
     """Widen an exact release to its line: 2.1.3 to 2.1.*."""
-    return re.sub(r"={2,3}\s*(\d+\.\d+)[\w.+]*.*$", r"==\1.*", text)
+    return re.sub(r"(?:={2,3}|~=)\s*(\d+\.\d+)\.?[\w.+]*.*$", r"==\1.*", text)
 
 
 def _python_series(entry: CatalogueEntry | None) -> str | None:
