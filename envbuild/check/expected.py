@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 import msgspec
@@ -21,20 +21,39 @@ from envbuild.store.hashing import digest_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Expected:
-    """What the image should hold.
+class CheckBasis:
+    """What an image is checked against.
+
+    ``recipe`` and ``lock`` are None for an image on its own; ``script`` is the recipe's own check,
+    a file; ``records`` maps canonical names of the base's distributions to the sha256 (hex) of
+    their RECORD, where the base's facts are known; ``target`` is the kind of node that the image is
+    meant for; ``project`` is the folder with the user's own Python, which is looked through;
+    ``needed`` maps modules that it needs to the file that imports them; ``level`` is how deep to
+    look.
+    """
+
+    recipe: Recipe | None = None
+    lock: Lock | None = None
+    script: Path | None = None
+    records: Mapping[str, str] = field(default_factory=dict)
+    target: Target | None = None
+    project: Path | None = None
+    needed: Mapping[str, str] = field(default_factory=dict)
+    level: Level = "quick"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Expected(CheckBasis):
+    """What the image should hold, and what that was worked out from.
 
     ``framework`` is the one that must be there and ``version`` the locked one; ``asked`` are the
     requirements as written; ``direct`` are the names of the direct requirements (canonical),
     ``conditional`` those of them for some systems only, ``imports`` further modules of the recipe;
     ``locked`` maps canonical names to versions, ``conda`` names of conda packages to version and
     build; ``conda_prefix`` is their folder, "" for one that the image may have, None for none;
-    ``wheels`` are the names of what is put over the base; ``records`` maps canonical names to the
-    sha256
-    (hex) of the RECORD that the base's facts have; ``script`` is the recipe's own check; ``target``
-    the kind of node that the image is meant for; ``project`` the folder with the user's own Python;
-    ``level`` how deep to look; ``alone`` says that neither a recipe nor a lock is at hand,
-    ``no_python`` that the image has no Python, and is looked at with this machine's.
+    ``wheels`` are the names of what is put over the base; ``alone`` says that neither a recipe nor a
+    lock is at hand, ``no_python`` that the image has no Python, and is looked at with this
+    machine's.
     """
 
     framework: Framework | None = None
@@ -47,13 +66,7 @@ class Expected:
     conda: Mapping[str, str] = field(default_factory=dict)
     conda_prefix: str | None = None
     wheels: frozenset[str] = frozenset()
-    records: Mapping[str, str] = field(default_factory=dict)
     protected: Texts = ()
-    script: Path | None = None
-    target: Target | None = None
-    project: Path | None = None
-    needed: Mapping[str, str] = field(default_factory=dict)
-    level: Level = "quick"
     alone: bool = False
     no_python: bool = False
 
@@ -77,27 +90,6 @@ def _locked_version(locked: Mapping[str, str], framework: Framework) -> str | No
     return found[0] if found else None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CheckBasis:
-    """What an image is checked against.
-
-    ``recipe`` and ``lock`` are None for an image on its own; ``script`` is the recipe's own check,
-    a file; ``records`` maps canonical names of the base's distributions to the sha256 (hex) of
-    their RECORD, where the base's facts are known; ``target`` is the kind of node that the image is
-    meant for; ``project`` is the folder with the user's own Python, which is looked through;
-    ``needed`` maps modules that it needs to the file that imports them.
-    """
-
-    recipe: Recipe | None = None
-    lock: Lock | None = None
-    script: Path | None = None
-    records: Mapping[str, str] = field(default_factory=dict)
-    target: Target | None = None
-    project: Path | None = None
-    needed: Mapping[str, str] = field(default_factory=dict)
-    level: Level = "quick"
-
-
 def derive_expected(basis: CheckBasis) -> Expected:
     """Work out what an image of this recipe and lock should hold."""
     recipe, lock = basis.recipe, basis.lock
@@ -115,7 +107,9 @@ def derive_expected(basis: CheckBasis) -> Expected:
     imports = recipe.check.imports if recipe else ()
     installed = lock.installed if lock else ()
     conda = lock.conda if lock else ()
+    given = {one.name: getattr(basis, one.name) for one in fields(basis)}
     return Expected(
+        **given,
         framework=framework,
         version=version,
         asked=asked,
@@ -126,13 +120,7 @@ def derive_expected(basis: CheckBasis) -> Expected:
         conda={p.name: f"{p.version} {p.build}" for p in conda},
         conda_prefix=_conda_prefix(lock),
         wheels=frozenset(canonicalize_name(p.name) for p in installed),
-        records=basis.records,
         protected=_protected(lock),
-        script=basis.script,
-        target=basis.target,
-        project=basis.project,
-        needed=basis.needed,
-        level=basis.level,
         alone=recipe is None and lock is None,
         no_python=lock is not None and not lock.python_version,
     )
