@@ -114,13 +114,7 @@ def _contents(
     yield Content(path=f"{recipe.name}.def", use="plain", source=definition.encode())
     yield Content(path=f"recipes/{recipe.name}.toml", use="project", source=source.text.encode())
     if recipe.check.script:
-        folder, name = source.path.parent, recipe.check.script
-        script = folder / name
-        if not script.resolve().is_relative_to(folder.resolve()):
-            raise UsageError("[check] script lies outside the recipe's folder", where=name)
-        with os_errors_as(script):
-            data = script.read_bytes()
-        yield Content(path=f"recipes/{name}", use="project", source=data)
+        yield _check_script(source.path.parent, recipe.check.script)
     lock_name = f"{recipe.name}.{source.lock.name.partition('.')[2]}"
     lock_text = write_lock(lock).encode()
     yield Content(path=f"lockfiles/{lock_name}", use="project", source=lock_text)
@@ -128,6 +122,16 @@ def _contents(
     yield from base
     for path in tool.wheels if tool else ():
         yield Content(path=f"tool/{path.name}", use="plain", source=path)
+
+
+def _check_script(folder: Path, name: str) -> Content:
+    """Return the recipe's own check, which lies beside it."""
+    script = folder / name
+    if not script.resolve().is_relative_to(folder.resolve()):
+        raise UsageError("[check] script lies outside the recipe's folder", where=name)
+    with os_errors_as(script):
+        data = script.read_bytes()
+    return Content(path=f"recipes/{name}", use="project", source=data)
 
 
 def _base(order: BuildSpec, context: Context, work: Path) -> tuple[Header, tuple[Content, ...]]:

@@ -199,10 +199,11 @@ def entry_points(evidence: Evidence) -> Verdict:
         return skipped("no package is known to open more when it runs")
     rows = {entry.name: entry for entry in load_entry_points().entry}
     shown = {"seconds": {name: one.seconds for name, one in tried.items()}}
-    # an image may answer what was not asked
-    asked = {name: one for name, one in tried.items() if name in rows}
     broken = {
-        name: one for name, one in asked.items() if not (one.ok or _waits_for_driver(evidence, one))
+        name: one
+        for name, one in tried.items()
+        # an image may answer what was not asked
+        if name in rows and not one.ok and not _waits_for_driver(evidence, one)
     }
     if broken:
         reasons = [f"{name}: {useful_line(one.error, one.noise)}" for name, one in broken.items()]

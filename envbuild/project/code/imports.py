@@ -6,7 +6,7 @@ import ast
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -57,25 +57,34 @@ def imported_modules(
     for path in sorted(named, key=lambda path: (path not in own, path not in shared)):
         names = _deepest_names(top_module(name) for name in named[path] if name[0] != ".")
         files.update(names)
-        certain_ones = {name for name, one in found.items() if one.certain}
-        new = {
-            name
-            for name in names - certain_ones
-            if not _is_own(name, tree) or _is_called_like(path, name, tree)
-        }
+        new = _new_names(path, names, found, tree)
         if not new:
             continue
+        where = as_printable(path.as_posix())
         text = source_text(tree.root / path, [], "") or ""
         at_top = _at_top(text, started=is_started(path, tree) or path.suffix == ".ipynb")
         for name in new:
             counts = path in own or _counts_in_notebook(path, name, tree, listed=listed)
             certain = counts and name in at_top
             if certain or name not in found:
-                where, always = as_printable(path.as_posix()), certain and path in shared
+                always = certain and path in shared
                 found[name] = ImportedModule(
                     module=name, where=where, certain=certain, always=always
                 )
-    return tuple(replace(found[name], files=files[name]) for name in sorted(found)), tuple(notes)
+    modules = [replace(found[name], files=files[name]) for name in sorted(found)]
+    return tuple(modules), tuple(notes)
+
+
+def _new_names(
+    path: Path, names: set[str], found: Mapping[str, ImportedModule], tree: ProjectTree
+) -> set[str]:
+    """Return the modules of others in a file, without those that are certain already."""
+    certain = {name for name, one in found.items() if one.certain}
+    return {
+        name
+        for name in names - certain
+        if not _is_own(name, tree) or _is_called_like(path, name, tree)
+    }
 
 
 def needed_modules(root: Path) -> dict[str, str]:

@@ -8,7 +8,7 @@ import functools
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from envbuild.resolve.platform import uv_platform
 from envbuild.resolve.pylock import write_seed
 from envbuild.resolve.stubs import extras_named
 from envbuild.settings import Settings
-from envbuild.toml import quote, write_value
+from envbuild.toml import quote, write_pairs, write_value
 
 KEPT_VARIABLES = re.compile(
     r"UV_(CACHE_DIR|SYSTEM_CERTS|NATIVE_TLS|INSECURE_HOST|HTTP_\w+|KEYRING_PROVIDER|OFFLINE|CONCURRENT_\w+"
@@ -164,20 +164,7 @@ def write_question(
     from_source: Texts = (),
 ) -> None:
     """Write a question's files: uv.toml, requirements.in, constraints.txt, preferences."""
-    # uv stays with the first index that has a name: protected ones come from the stubs alone
-    blocks = [f'[[index]]\nname = "base"\nurl = {quote(str(hard))}\nformat = "flat"\n']
-    for name, url in indexes.items():
-        default = "default = true\n" if name == "default" else ""
-        # where uv is told how long a page counts, that counts more than --refresh
-        told = url.startswith("http") and not question.refresh
-        remote = f"cache-control = {CACHE_CONTROL}\n" if told else ""
-        blocks.append(f"[[index]]\nname = {quote(name)}\nurl = {quote(url)}\n{default}{remote}")
-    for (name, version), requires in sorted(static.items()):
-        extras = extras_named(requires)
-        blocks.append(
-            f"[[dependency-metadata]]\nname = {quote(name)}\nversion = {quote(version)}\n"
-            f"requires-dist = {write_value(requires)}\nprovides-extra = {write_value(extras)}\n"
-        )
+    blocks = [*_index_blocks(question, hard, indexes), *_metadata_blocks(static)]
     if from_source:
         blocks.append(f"[pip]\nno-binary = {write_value(from_source)}\n")
     (place / "uv.toml").write_text("\n".join(blocks), "utf-8")
@@ -188,6 +175,30 @@ def write_question(
         "".join(f"{line}\n" for line in question.constraints), "utf-8"
     )
     (place / "pylock.toml").write_text(write_seed(question.seed), "utf-8")
+
+
+def _index_blocks(question: Question, hard: Path, indexes: Mapping[str, str]) -> list[str]:
+    # uv stays with the first index that has a name: protected ones come from the stubs alone
+    blocks = [f'[[index]]\nname = "base"\nurl = {quote(str(hard))}\nformat = "flat"\n']
+    for name, url in indexes.items():
+        default = "default = true\n" if name == "default" else ""
+        # where uv is told how long a page counts, that counts more than --refresh
+        told = url.startswith("http") and not question.refresh
+        remote = f"cache-control = {CACHE_CONTROL}\n" if told else ""
+        blocks.append(f"[[index]]\nname = {quote(name)}\nurl = {quote(url)}\n{default}{remote}")
+    return blocks
+
+
+def _metadata_blocks(static: Mapping[tuple[str, str], Texts]) -> Iterator[str]:
+    """Yield what uv is told of releases, so that it asks nobody for it."""
+    for (name, version), requires in sorted(static.items()):
+        row = {
+            "name": name,
+            "version": version,
+            "requires-dist": requires,
+            "provides-extra": extras_named(requires),
+        }
+        yield "\n".join(("[[dependency-metadata]]", *write_pairs(row), ""))
 
 
 def read_origins(text: str, indexes: Mapping[str, str]) -> dict[str, str]:
