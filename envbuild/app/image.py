@@ -13,6 +13,7 @@ from envbuild.app.dev.layer import MountedLayer, image_elsewhere, mount_layer, r
 from envbuild.build.image.origin import embedded_lock_digest
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError, StaleLockError, UsageError
+from envbuild.limits import readable
 from envbuild.lock.cuda import cuda_of
 from envbuild.lock.digest import lock_digest, same_image
 from envbuild.lock.model import Lock
@@ -190,12 +191,9 @@ def is_image_path(name: str) -> bool:
 
 def _is_sif(path: Path) -> bool:
     offset, magic = SIF_MAGIC
-    try:
-        with path.open("rb") as file:
-            file.seek(offset)
-            return file.read(len(magic)) == magic
-    except OSError as error:
-        raise UsageError(f"cannot be read: {error.strerror}", where=path) from error
+    with readable(path), path.open("rb") as file:
+        file.seek(offset)
+        return file.read(len(magic)) == magic
 
 
 def warn_of_old_image(found: FoundImage, context: Context) -> None:
