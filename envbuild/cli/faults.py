@@ -11,7 +11,7 @@ import click
 
 from envbuild.app.site import no_site_error
 from envbuild.cli.options import CommandAfterDashes
-from envbuild.data.tables import TableRow, table_loader
+from envbuild.data.tables import TableFile, table_loader
 from envbuild.errors import EnvbuildError, UsageError
 from envbuild.names import Texts
 from envbuild.recipe.find import RECIPES, draft_hint, recipe_files
@@ -20,10 +20,9 @@ from envbuild.shelf.config import read_shelves
 from envbuild.toml import closest
 
 
-class _HabitTable(TableRow, frozen=True):
+class _HabitTable(TableFile, frozen=True):
     """The whole of habits.toml."""
 
-    schema: int
     source: str
     tools: Texts
     words: dict[str, str]

@@ -8,7 +8,7 @@ from importlib import resources
 
 from packaging.requirements import Requirement
 
-from envbuild.data.tables import TableRow, table_loader
+from envbuild.data.tables import TableFile, TableRow, table_loader
 from envbuild.names import Texts
 
 
@@ -64,10 +64,9 @@ class CouplingRule(TableRow, frozen=True):
     partner_only: bool = False
 
 
-class CompanionTable(TableRow, frozen=True):
+class CompanionTable(TableFile, frozen=True):
     """The whole of companions.toml."""
 
-    schema: int
     rule: tuple[CouplingRule, ...]
 
 
@@ -107,10 +106,9 @@ class Impostors(TableRow, frozen=True):
     source: str
 
 
-class AliasTable(TableRow, frozen=True):
+class AliasTable(TableFile, frozen=True):
     """The whole of aliases.toml."""
 
-    schema: int
     source: str
     alias: dict[str, Texts]
     interchangeable: dict[str, Texts]
@@ -133,10 +131,9 @@ class BackendNeeds(TableRow, frozen=True):
     where: str | None = None
 
 
-class BackendTable(TableRow, frozen=True):
+class BackendTable(TableFile, frozen=True):
     """The whole of backends.toml."""
 
-    schema: int
     backend: tuple[BackendNeeds, ...]
 
 
@@ -161,10 +158,9 @@ class MajorRelease(TableRow, frozen=True):
         return f"{self.package}<{self.before}"
 
 
-class MajorTable(TableRow, frozen=True):
+class MajorTable(TableFile, frozen=True):
     """The whole of majors.toml."""
 
-    schema: int
     major: tuple[MajorRelease, ...]
 
 
@@ -175,10 +171,9 @@ class PythonSeries(TableRow, frozen=True):
     ends: dt.date
 
 
-class PythonTable(TableRow, frozen=True):
+class PythonTable(TableFile, frozen=True):
     """The whole of pythons.toml."""
 
-    schema: int
     source: str
     python: tuple[PythonSeries, ...]
 
@@ -234,14 +229,13 @@ class NameList(TableRow, frozen=True):
     names: Texts
 
 
-class NameTable(TableRow, frozen=True):
+class NameTable(TableFile, frozen=True):
     """The whole of names.toml; ``compiled`` are built for the GPU from source.
 
     ``asked`` are modules by what stands in code that needs them and does not import them, and
     ``written`` kinds of code by what stands in it.
     """
 
-    schema: int
     source: str
     module: dict[str, str]
     asked: dict[str, str]
@@ -259,10 +253,9 @@ class NameTable(TableRow, frozen=True):
     debian: dict[str, str]
 
 
-class CondaTable(TableRow, frozen=True):
+class CondaTable(TableFile, frozen=True):
     """The whole of conda.toml, which says what its lists are."""
 
-    schema: int
     frameworks: frozenset[str]
     through: dict[str, str]
     depends: frozenset[str]
@@ -275,10 +268,9 @@ class CondaTable(TableRow, frozen=True):
     only_in: dict[str, dict[str, str]]
 
 
-class CondaNameTable(TableRow, frozen=True):
+class CondaNameTable(TableFile, frozen=True):
     """The whole of conda_names.toml: distributions by conda's name."""
 
-    schema: int
     distributions: dict[str, Texts]
 
 
@@ -286,10 +278,9 @@ load_conda = table_loader("conda.toml", CondaTable)
 load_conda_names = table_loader("conda_names.toml", CondaNameTable)
 
 
-class ModuleTable(TableRow, frozen=True):
+class ModuleTable(TableFile, frozen=True):
     """The whole of imported_modules.toml, which says what it lists."""
 
-    schema: int
     names: frozenset[str]
 
 
@@ -309,10 +300,9 @@ class RemovedRow(TableRow, frozen=True):
     made: Texts = ()
 
 
-class RemovedTable(TableRow, frozen=True):
+class RemovedTable(TableFile, frozen=True):
     """The whole of removed.toml."""
 
-    schema: int
     removed: tuple[RemovedRow, ...]
 
 
@@ -343,10 +333,9 @@ class UndeclaredImport(TableRow, frozen=True):
         return self.asks or self.imports
 
 
-class UndeclaredTable(TableRow, frozen=True):
+class UndeclaredTable(TableFile, frozen=True):
     """The whole of undeclared.toml."""
 
-    schema: int
     source: str
     undeclared: tuple[UndeclaredImport, ...]
 

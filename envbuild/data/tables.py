@@ -25,6 +25,12 @@ class TableRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Every table: frozen, known keys only."""
 
 
+class TableFile(TableRow, frozen=True):
+    """A whole file that says which form it has."""
+
+    schema: int
+
+
 class Framework(TableRow, frozen=True):
     """A module that computes on the GPU; ``dists``, ``cpu``, ``protected`` are shell patterns.
 
@@ -108,10 +114,9 @@ class ImportLine(TableRow, frozen=True):
     wheel: str = ""
 
 
-class ImportLineTable(TableRow, frozen=True):
+class ImportLineTable(TableFile, frozen=True):
     """The whole of import_lines.toml."""
 
-    schema: int
     line: tuple[ImportLine, ...]
 
 
@@ -216,10 +221,9 @@ class CudaSource(TableRow, frozen=True):
     cuda: str = ""
 
 
-class CudaSourceTable(TableRow, frozen=True):
+class CudaSourceTable(TableFile, frozen=True):
     """The whole of gpu.toml."""
 
-    schema: int
     framework: tuple[CudaSource, ...]
 
 
@@ -248,10 +252,9 @@ class SonameTable(TableRow, frozen=True):
     provider: tuple[LibraryProvider, ...]
 
 
-class ReleaseTable(TableRow, frozen=True):
+class ReleaseTable(TableFile, frozen=True):
     """The whole of releases.toml: when each release line of a framework came out."""
 
-    schema: int
     source: str
     torch: dict[str, dt.date]
     tensorflow: dict[str, dt.date]
@@ -295,10 +298,9 @@ class CatalogueImage(TableRow, frozen=True):
     note: str | None = None
 
 
-class Catalogue(TableRow, frozen=True):
+class Catalogue(TableFile, frozen=True):
     """The whole of catalogue.toml; ``glibc`` maps distributions to their C library."""
 
-    schema: int
     suite: tuple[CatalogueSuite, ...]
     glibc: dict[str, str]
     wheels: tuple[WheelLine, ...]
@@ -315,10 +317,9 @@ class CacheVariable(TableRow, frozen=True):
     made: bool = False
 
 
-class CacheTable(TableRow, frozen=True):
+class CacheTable(TableFile, frozen=True):
     """The whole of caches.toml."""
 
-    schema: int
     checked: str
     cache: tuple[CacheVariable, ...]
 
