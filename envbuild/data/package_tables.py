@@ -8,7 +8,7 @@ from importlib import resources
 
 from packaging.requirements import Requirement
 
-from envbuild.data.tables import TableFile, TableRow, table_loader
+from envbuild.data.tables import SourcedRow, TableFile, TableRow, table_loader
 from envbuild.names import Texts
 
 
@@ -41,7 +41,7 @@ class CouplingRow(TableRow, frozen=True):
     look: PublishedCheck | None = None
 
 
-class CouplingRule(TableRow, frozen=True):
+class CouplingRule(SourcedRow, frozen=True):
     """One coupling of a package (or of several exclusive ones) to a framework.
 
     It is void where the base holds ``unless``, or the user asks for it.  ``packages`` are wheels of
@@ -53,7 +53,6 @@ class CouplingRule(TableRow, frozen=True):
     framework: str
     declared: str
     sure: str
-    source: str
     check: str
     rows: tuple[CouplingRow, ...]
     look: PublishedCheck | None = None
@@ -70,12 +69,11 @@ class CompanionTable(TableFile, frozen=True):
     rule: tuple[CouplingRule, ...]
 
 
-class ExtraRule(TableRow, frozen=True):
+class ExtraRule(SourcedRow, frozen=True):
     """An extra to ask for beside a framework, as it carries the bound of every release."""
 
     extra: str
     framework: str
-    source: str
 
 
 class LossyAlias(TableRow, frozen=True):
@@ -99,11 +97,10 @@ class ProtectedNames(TableRow, frozen=True, rename={"but": "except"}):
     but: Texts = ()
 
 
-class Impostors(TableRow, frozen=True):
+class Impostors(SourcedRow, frozen=True):
     """Canonical names that are something else on a public index, and how that was found."""
 
     names: Texts
-    source: str
 
 
 class AliasTable(TableFile, frozen=True):
@@ -121,12 +118,11 @@ class AliasTable(TableFile, frozen=True):
     protected: ProtectedNames
 
 
-class BackendNeeds(TableRow, frozen=True):
+class BackendNeeds(SourcedRow, frozen=True):
     """What a build backend asks for; ``of`` limits it to a source package, ``where`` to tools."""
 
     name: str
     asks: Texts
-    source: str
     of: str | None = None
     where: str | None = None
 
@@ -137,7 +133,7 @@ class BackendTable(TableFile, frozen=True):
     backend: tuple[BackendNeeds, ...]
 
 
-class MajorRelease(TableRow, frozen=True):
+class MajorRelease(SourcedRow, frozen=True):
     """A release of ``package`` that broke what was published before the day ``since``.
 
     ``what`` says it of such a package; ``compiled`` limits it to extensions for Python, and of
@@ -148,7 +144,6 @@ class MajorRelease(TableRow, frozen=True):
     before: str
     since: dt.date
     what: str
-    source: str
     compiled: bool = False
     includes: str = ""
 
@@ -204,7 +199,7 @@ class SystemNeeds(TableRow, frozen=True):
     source: str | None = None
 
 
-class OldUse(TableRow, frozen=True):
+class OldUse(SourcedRow, frozen=True):
     """What code says that runs with releases of ``package`` inside ``bounds`` alone.
 
     Those have wheels for Pythons inside ``python``, "" for all.
@@ -215,7 +210,6 @@ class OldUse(TableRow, frozen=True):
     python: str
     says: str
     what: str
-    source: str
 
     @property
     def bound(self) -> str:
@@ -291,11 +285,10 @@ def load_conda_same() -> frozenset[str]:
     return frozenset(line for line in text.splitlines() if not line.startswith("#"))
 
 
-class RemovedRow(TableRow, frozen=True):
+class RemovedRow(SourcedRow, frozen=True):
     """Methods that a class had once, and functions that make its objects (removed.toml)."""
 
     holder: str
-    source: str
     names: Texts = ()
     made: Texts = ()
 

@@ -25,6 +25,12 @@ class TableRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Every table: frozen, known keys only."""
 
 
+class SourcedRow(TableRow, frozen=True):
+    """A row that says where its fact stands."""
+
+    source: str
+
+
 class TableFile(TableRow, frozen=True):
     """A whole file that says which form it has."""
 
@@ -70,7 +76,7 @@ class Framework(TableRow, frozen=True):
     always_compiles: bool = False
 
 
-class EntryPoint(TableRow, frozen=True):
+class EntryPoint(SourcedRow, frozen=True):
     """A program that makes a package open its libraries (entry_points.toml)."""
 
     name: str
@@ -78,7 +84,6 @@ class EntryPoint(TableRow, frozen=True):
     module: str
     code: str
     cure: str
-    source: str
     beside: Texts = ()
     when: str = ""
     after: str = ""
@@ -120,13 +125,12 @@ class ImportLineTable(TableFile, frozen=True):
     line: tuple[ImportLine, ...]
 
 
-class Variable(TableRow, frozen=True):
+class Variable(SourcedRow, frozen=True):
     """A variable that keeps packages from the GPU, or makes them slow (variables.toml)."""
 
     name: str
     values: Texts
     what: str
-    source: str
     packages: Texts = ()
     framework: str | None = None
     compiles: bool = False
@@ -204,11 +208,10 @@ class CudaTable(TableRow, frozen=True):
     init: tuple[InitCode, ...]
 
 
-class CudaSource(TableRow, frozen=True):
+class CudaSource(SourcedRow, frozen=True):
     """Where the CUDA libraries of a framework's wheels come from."""
 
     dists: Texts
-    source: str
     libraries: Texts = ()
     within: str | None = None
     plugin: str | None = None
@@ -270,22 +273,20 @@ class CatalogueSuite(TableRow, frozen=True):
     distro: str
 
 
-class WheelLine(TableRow, frozen=True):
+class WheelLine(SourcedRow, frozen=True):
     """A release line of a framework, and the Python versions that it has Linux wheels for."""
 
     framework: str
     line: str
     requirement: str
     pythons: Texts
-    source: str
 
 
-class CatalogueImage(TableRow, frozen=True):
+class CatalogueImage(SourcedRow, frozen=True):
     """An image; ``holds`` is its framework's own name, ``version`` the public version."""
 
     image: str
     status: Status
-    source: str
     framework: str | None = None
     holds: str | None = None
     version: str | None = None
@@ -307,13 +308,12 @@ class Catalogue(TableFile, frozen=True):
     image: tuple[CatalogueImage, ...]
 
 
-class CacheVariable(TableRow, frozen=True):
+class CacheVariable(SourcedRow, frozen=True):
     """A variable, and the folder that it is set to; ``made`` where its program makes none."""
 
     variable: str
     keep: Literal["downloads", "compiled"]
     folder: str
-    source: str
     made: bool = False
 
 
@@ -352,14 +352,13 @@ class FailureTable(TableRow, frozen=True):
     build: tuple[BuildFailure, ...]
 
 
-class LogRule(TableRow, frozen=True):
+class LogRule(SourcedRow, frozen=True):
     """One known message in the log of a job."""
 
     name: str
     pattern: str
     cause: str
     do: Texts
-    source: str
     example: str
     follows: Texts = ()
 
