@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import io
 import tarfile
 from collections.abc import Iterator, Sequence
@@ -26,6 +25,7 @@ from envbuild.bundle.own import OwnWheels
 from envbuild.context import Context
 from envbuild.errors import IntegrityError, SpaceError, UsageError
 from envbuild.formats.oci import OciImage
+from envbuild.formats.oci_layer import HashedStream
 from envbuild.host import free_bytes
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock
@@ -230,19 +230,6 @@ def _member(content: Content) -> Member:
     return Member(path=content.path, size=content.size, sha256=sha256, use=content.use)
 
 
-class _Checked:
-    """A file that hashes what is read from it."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self.file = file
-        self.digest = hashlib.sha256()
-
-    def read(self, size: int = -1) -> bytes:
-        data = self.file.read(size)
-        self.digest.update(data)
-        return data
-
-
 def _write(
     target: Path, table: Table, contents: Sequence[Content], order: BuildSpec, context: Context
 ) -> int:
@@ -284,7 +271,7 @@ def _add(tar: tarfile.TarFile, content: Content, sha256: str | None, order: Buil
     info.size, info.mtime = content.size, order.lock.base.epoch
     info.mode = 0o755 if content.path.endswith(".sh") else 0o644
     with content.opened() as file:
-        checked = _Checked(file)
+        checked = HashedStream(file, content.size)
         tar.addfile(info, checked)
     if sha256 is not None and checked.digest.hexdigest() != sha256:
         hint = "run envbuild store verify, which removes it, then bundle again"
