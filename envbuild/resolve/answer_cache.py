@@ -7,7 +7,6 @@ everything that it depends on.
 
 from __future__ import annotations
 
-import hashlib
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -25,6 +24,7 @@ from envbuild.names import Pairs
 from envbuild.net.index import index_url
 from envbuild.resolve.model import Request, Resolution, Resolver
 from envbuild.store.atomic import is_older, write_bytes
+from envbuild.store.hashing import hash_bytes
 from envbuild.tools import installed_version
 
 FRESH_SECONDS = 600
@@ -98,7 +98,7 @@ def _question_key(request: Request, indexes: Mapping[str, str], *, host_builds: 
             (__version__, installed_version("uv"), sys.executable, host_builds),
         )
     )
-    return hashlib.sha256(question).hexdigest()
+    return hash_bytes(question)
 
 
 def _read_answer(path: Path, preferred: Pairs) -> CachedAnswer | None:

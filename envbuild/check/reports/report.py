@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import textwrap
 from collections.abc import Callable
 
@@ -12,6 +11,7 @@ from envbuild.check.model import Finding, Outcome, Report
 from envbuild.errors import CheckFailedError
 from envbuild.limits import decode_kept
 from envbuild.store.atomic import write_bytes
+from envbuild.store.hashing import hash_bytes
 from envbuild.store.layout import Store
 
 SIGNS: dict[Outcome, str] = {"passed": "+ passed ", "failed": "X FAILED ", "skipped": "- skipped"}
@@ -56,7 +56,7 @@ def save_report(report: Report, store: Store) -> None:
     if report.verdict == "skipped":
         return
     of = msgspec.json.encode([report.level, report.target, report.gpu, report.driver])
-    name = hashlib.sha256(of).hexdigest()[:16]
+    name = hash_bytes(of)[:16]
     write_bytes(store.verdicts(report.digest) / f"{name}.json", msgspec.json.encode(report))
 
 

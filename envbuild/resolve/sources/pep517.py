@@ -7,7 +7,6 @@ user lets archives run on this machine.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 import tarfile
@@ -35,6 +34,7 @@ from envbuild.resolve.uv.time_limit import WITHOUT_BUILDS
 from envbuild.run import Command
 from envbuild.script_files import read_script
 from envbuild.store.atomic import os_errors_as, write_bytes
+from envbuild.store.hashing import hash_text
 from envbuild.store.layout import Store
 from envbuild.tarread import opened_members
 from envbuild.toml import read_toml
@@ -105,9 +105,7 @@ def _asked_here(
     with session.context.store.outside(session.context.settings.tmpdir) as place:
         installed = False
         for package, archive in sorted(archives.items()):
-            key = hashlib.sha256(
-                "\n".join([archive.name, session.python, *pins]).encode()
-            ).hexdigest()
+            key = hash_text("\n".join([archive.name, session.python, *pins]))
             remembered = memory / f"asked-{key}.json"
             texts = decode_kept(remembered, list[str])
             if texts is None:
