@@ -105,7 +105,10 @@ class ProbeRunner:
             self.env = {key: value for key, value in environment.items() if key in HANDED_ON}
 
     def ask(
-        self, *lanes: Sequence[ProbeRequest], heard: Callable[[str], None] | None = None
+        self,
+        *lanes: Sequence[ProbeRequest],
+        heard: Callable[[str], None] | None = None,
+        start: float = START_LIMIT,
     ) -> ProbeResults:
         """Run probes in one container: lanes side by side, a lane's probes one after the other.
 
@@ -122,7 +125,7 @@ class ProbeRunner:
             ]
             for lane in lanes
         ]
-        limit = max(sum(one.limit for one in lane) for lane in lanes) + START_LIMIT
+        limit = max(sum(one.limit for one in lane) for lane in lanes) + start
         document = msgspec.json.encode({"lanes": jobs}).decode()
         command = self._sealed(("-c", _text("supervisor")), document, limit)
         if heard is not None:
@@ -165,14 +168,14 @@ class ProbeRunner:
         result = self.runner(replace(command, env=environment), check=False)
         return read_answer(result, request, kind)
 
-    def run_script(self, script: Path) -> Answer[ScriptRun]:
+    def run_script(self, script: Path, limit: float = SCRIPT_LIMIT) -> Answer[ScriptRun]:
         """Run the recipe's own check script."""
         text = script.read_text("utf-8")
-        command = self._sealed(("-c", START_SCRIPT, script.name), text, SCRIPT_LIMIT)
+        command = self._sealed(("-c", START_SCRIPT, script.name), text, limit)
         result = self.runner(command, check=False)
         noise = last_lines(result)
         if result.timed_out:
-            fault = f"the script was not finished after {SCRIPT_LIMIT:.0f} s"
+            fault = f"the script was not finished after {limit:.0f} s"
             return Answer(data=None, fault=fault, seconds=result.seconds, noise=noise)
         last = noise[-1] if noise else "nothing"
         if result.code == 0 and result.stdout.strip():

@@ -118,15 +118,17 @@ class Instead:
         return Command(argv=self.argv, env=env, stdin=given.stdin, timeout=given.timeout)
 
 
-def ask(container: Instead, limit: float = 20.0) -> str:
+def ask(container: Instead, limit: float = 20.0, start: float = probe_runner.START_LIMIT) -> str:
     there = ProbeRunner(Path("x.sif"), container, LocalRunner(), gpu=False)
     request = ProbeRequest(name="driver_probe", limit=limit)
-    return there.ask((request,)).answer(request, Small).fault
+    return there.ask((request,), start=start).answer(request, Small).fault
 
 
-def test_a_container_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe_runner, "START_LIMIT", 0.0)
-    assert ask(Instead("sleep", "60"), limit=0.3) == "the driver probe was not finished after 0 s"
+def test_a_container_that_hangs_is_ended() -> None:
+    assert (
+        ask(Instead("sleep", "60"), limit=0.3, start=0.0)
+        == "the driver probe was not finished after 0 s"
+    )
 
 
 def test_a_hundred_megabytes_of_output_are_survived() -> None:
@@ -246,15 +248,11 @@ def test_variables_that_choose_gpus_are_handed_in_and_no_others() -> None:
     )
 
 
-def test_a_script_that_is_never_done_is_a_fault(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(probe_runner, "SCRIPT_LIMIT", 0.3)
+def test_a_script_that_is_never_done_is_a_fault(tmp_path: Path) -> None:
     script = tmp_path / "check.py"
     script.write_text("import time\ntime.sleep(60)\n")
-    answer = ProbeRunner(tmp_path, Tree(tmp_path / "image"), LocalRunner(), gpu=False).run_script(
-        script
-    )
+    tree = Tree(tmp_path / "image")
+    answer = ProbeRunner(tmp_path, tree, LocalRunner(), gpu=False).run_script(script, limit=0.3)
     assert answer.data is None
     assert answer.fault == "the script was not finished after 0 s"
 
