@@ -119,13 +119,16 @@ class _Checks:
     def check_requirements(self) -> None:
         """Read every line of [python] dependencies."""
         for line in self.recipe.python.dependencies:
+            self._check_requirement(line)
+
+    def _check_requirement(self, line: str) -> None:
+        try:
+            if read_tree_line(line) is None:
+                _read_requirement(line)
+        except UsageError as error:
+            # looked for here alone: all lines are read for it
             where = self._place_of_item("python", line)
-            try:
-                tree = read_tree_line(line)
-            except UsageError as error:
-                raise UsageError(str(error), where=where, hint=error.hint) from error
-            if tree is None:
-                _read_requirement(line, where)
+            raise UsageError(str(error), where=where, hint=error.hint) from error
 
     def check_conda(self) -> None:
         """Look at the channels and the lines of [conda] dependencies."""
@@ -190,7 +193,7 @@ def _is_distribution(base: str) -> bool:
     return kind is not None and kind.is_bootstrap
 
 
-def _read_requirement(line: str, where: str) -> Requirement:
+def _read_requirement(line: str, where: str | None = None) -> Requirement:
     try:
         return Requirement(line)
     except NO_REQUIREMENT as error:

@@ -29,6 +29,7 @@ from envbuild.project.conda.environment import conda_cuda
 from envbuild.project.conda.locked_lists import is_conda_list
 from envbuild.project.draft.propose import _next_pythons
 from envbuild.project.gather import gather_findings
+from envbuild.recipe.read import read_recipe
 from envbuild.recipe.trees import GIT
 from envbuild.resolve.setup_py.read import read_setup
 from envbuild.resolve.sources.declared import egg_requires, poetry_bounds
@@ -64,6 +65,11 @@ def survey(text: str) -> None:
 def read_list(text: str) -> None:
     Path("list.txt").write_text(text, "utf-8")
     is_conda_list(Path("list.txt"))
+
+
+def read_own(text: str) -> None:
+    Path("thing.toml").write_text(text, "utf-8")
+    read_recipe(Path("thing.toml"))
 
 
 def gather(name: str) -> Callable[[str], object]:
@@ -104,6 +110,11 @@ READ: dict[str, tuple[Callable[[str], object], str]] = {
     "digits of CUDA's release": (
         gather("environment.yml"),
         "dependencies:\n- six\n- cudatoolkit=" + "1" * N + "\n",
+    ),
+    "requirements of a recipe": (
+        read_own,
+        '[recipe]\nname = "thing"\n[base]\nbootstrap = "debian:bookworm"\n[python]\ndependencies = ['
+        + ",".join(f'"p{number}"' for number in range(N // 10)) + "]",
     ),
 }  # fmt: skip
 """What reads a text, and the text."""
