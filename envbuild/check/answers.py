@@ -134,9 +134,9 @@ class LibrarySurvey(_Record, frozen=True):
     """libraries_probe: which shared libraries are found.
 
     ``outdated`` maps a library to the symbol versions that it lacks and the objects that need them;
-    ``wanted`` is by import name of a framework and soname; ``needed_by`` maps an object that lacks
-    a library to the objects that need it itself; ``idle`` are those of them that nothing loads;
-    ``other_pythons`` are modules for other Pythons only; ``cudnn`` maps a libcudnn to its version.
+    ``wanted`` is by framework and soname; ``needed_by`` has who needs an object that lacks a
+    library, ``idle`` those that nothing loads, ``other_pythons`` modules for other Pythons only,
+    ``lost_symbols`` an object, a symbol that it needs, and the package that does not have it.
     """
 
     folders: Texts
@@ -155,6 +155,7 @@ class LibrarySurvey(_Record, frozen=True):
     idle: Texts = ()
     other_pythons: Texts = ()
     cudnn: dict[str, str] = {}
+    lost_symbols: tuple[tuple[str, str, str], ...] = ()
 
     @property
     def all_copies(self) -> list[str]:

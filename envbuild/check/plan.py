@@ -126,7 +126,7 @@ def libraries_request() -> ProbeRequest:
         "driver": load_sonames().driver,
         "optional": [row.object for row in load_sonames().optional],
     }
-    parts = ("preamble", "elf", "loader")
+    parts = ("preamble", "elf", "loader", "symbols")
     return ProbeRequest(name="libraries_probe", parameters=parameters, parts=parts, limit=300.0)
 
 

@@ -82,7 +82,7 @@ def shared_object(
 def library_probe() -> types.SimpleNamespace:
     """Load the probe's functions without letting it answer."""
     source = probe_source(
-        ProbeRequest(name="libraries_probe", parts=("elf", "loader"))
+        ProbeRequest(name="libraries_probe", parts=("elf", "loader", "symbols"))
     ).removesuffix("main()\n")
     space: dict[str, object] = {"PARAMETERS": {"driver": []}}
     exec(compile(f"import os, sys\n{source}", "libraries_probe", "exec"), space)  # noqa: S102

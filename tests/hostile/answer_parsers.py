@@ -88,6 +88,7 @@ ANSWERS: dict[str, Any] = {
         "wanted": {"torch": {"libcudnn.so.9": PLACE, "libcublas.so.12": {}}}, "copies": {"libcudart.so.*": ["/a/libcudart.so.12", "/b/libcudart.so.11.0"]},
         "library_path": ["/usr/local/cuda/lib64"], "tools": {"ptxas": ["/usr/bin/ptxas"], "gcc": []}, "needed_by": {"a.so": ["b.so"]},
         "idle": ["c.so"], "other_pythons": ["d.so"], "cudnn": {"/usr/lib/libcudnn.so.9": "9.1.0"},
+        "lost_symbols": [["a.so", "_Z1fv", "torch"]],
     },
     "imports": {
         "modules": {

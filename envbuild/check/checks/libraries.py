@@ -51,7 +51,7 @@ def shared_libraries(evidence: Evidence) -> Verdict:
         )
     counted = count_noun(found.objects, "shared object")
     fine = passed(f"{counted}: all libraries are found", **shown)
-    return _outdated(evidence, shown) or fine
+    return _outdated(evidence, shown) or _without_symbol(evidence, shown) or fine
 
 
 def _damaged(found: LibrarySurvey) -> Verdict:
@@ -141,9 +141,13 @@ def advise_on_library(evidence: Evidence, soname: str) -> str:
     return apart or advise_provider(soname, toolkit_of(evidence))
 
 
-def advise_on_extra(evidence: Evidence, patterns: Texts) -> str | None:
-    """Say which extra of a distribution brings CUDA, where the image has next to nothing of it."""
-    if len(given(evidence.libraries).copies) > FEW:
+def advise_on_extra(evidence: Evidence, patterns: Texts, absent: Texts = ()) -> str | None:
+    """Say which extra of a distribution brings CUDA, where the image has next to nothing of it.
+
+    Where CUDA's runtime is ``absent``, what there is is of another CUDA.
+    """
+    other_cuda = any(soname.startswith("libcudart.so") for soname in absent)
+    if len(given(evidence.libraries).copies) > FEW and not other_cuda:
         return None
     for dist in evidence.installed.dists:
         # of JAX's extras one is enough, which its own check names
@@ -204,6 +208,52 @@ def _outdated(evidence: Evidence, shown: dict[str, Any]) -> Verdict | None:
         outdated=found.outdated,
         **shown,
     )
+
+
+def _without_symbol(evidence: Evidence, shown: dict[str, Any]) -> Verdict | None:
+    """Return a failure where an object takes a symbol from a package that does not have it."""
+    found = given(evidence.libraries)
+    cure = cure_of_symbol(evidence)
+    if cure is None:
+        return None
+    path, symbol, other = found.lost_symbols[0]
+    short = shorten_path(path, found.folders)
+    return failed(
+        f"{short} takes the symbol {symbol} from {other}, which has none of this name: "
+        "undefined symbol",
+        cure,
+        lost_symbols=found.lost_symbols,
+        **shown,
+    )
+
+
+def cure_of_symbol(evidence: Evidence) -> str | None:
+    """Say what mends an object that takes a symbol from a package that does not have it."""
+    found = given(evidence.libraries)
+    if not found.lost_symbols:
+        return None
+    path, _, other = found.lost_symbols[0]
+    if other.startswith("/"):
+        return (
+            f"take {other} out of LD_LIBRARY_PATH: what lies there is another release, and loaded "
+            "first"
+        )
+    held = _holder_of(evidence, shorten_path(path, found.folders))
+    owner = _holder_of(evidence, other)
+    return (
+        f"take a release of {held} that was built for this {owner}, or the {owner} that it was "
+        "built for"
+    )
+
+
+def _holder_of(evidence: Evidence, path: str) -> str:
+    """Return a distribution and its release by the folder of one of its files."""
+    top = path.partition("/")[0]
+    held = (name for name, modules in evidence.installed.imports.items() if top in modules)
+    dist = evidence.installed.dist(next(held, top))
+    if dist is None:
+        return top
+    return f"{dist.name} {dist.version}"
 
 
 def advise_provider(soname: str, toolkit: str | None = None) -> str:

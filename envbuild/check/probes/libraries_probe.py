@@ -107,6 +107,7 @@ def survey_objects(search, objects):
         if isinstance(elf, Elf) and elf.soname:
             inside.setdefault(elf.soname, path)
     missing, preloaded, damaged, outdated, foreign, needers = {}, {}, [], {}, 0, {}
+    needs = {}
     own = set(objects)
     queue, seen = list(objects), set(objects)
     while queue:
@@ -124,6 +125,8 @@ def survey_objects(search, objects):
         versions = needed_versions(elf) if path in own else {}
         for soname in elf.needed:
             place = search.find(soname, rpath, runpath)
+            held = place or inside.get(soname)
+            needs.setdefault(real_path(path), {})[soname] = held and real_path(held)
             for version in search.lacks(place, versions.get(soname, ())) if place else ():
                 outdated.setdefault(soname, {}).setdefault(version, []).append(path)
             if place is None:
@@ -138,7 +141,7 @@ def survey_objects(search, objects):
     asked = [paths for soname, paths in missing.items() if not from_driver(soname)]
     lacking = set().union(*asked)
     needed_by = {path: needers.get(real_path(path), []) for path in sorted(lacking)}
-    return missing, preloaded, damaged, outdated, foreign, needed_by
+    return missing, preloaded, damaged, outdated, foreign, needed_by, needs
 
 
 def idle_objects(needed_by, folders):
@@ -325,7 +328,9 @@ def main():
     search = Search()
     folders = site_folders()
     objects, tools = shared_objects(folders)
-    missing, preloaded, damaged, outdated, foreign, needed_by = survey_objects(search, objects)
+    missing, preloaded, damaged, outdated, foreign, needed_by, needs = survey_objects(
+        search, objects
+    )
     known = set(objects)
     places = {
         framework: wanted_libraries(search, known, folders, row)
@@ -346,6 +351,7 @@ def main():
             "idle": idle_objects(needed_by, folders),
             "wanted": places,
             "cudnn": cudnn_versions(places),
+            "lost_symbols": lost_symbols(search, objects, needs)[:SHOWN],
             "copies": find_copies(search, objects, PARAMETERS["families"]),
             "tools": dict(other_tools(tools), **find_compilers()),
             "library_path": search.library_path,

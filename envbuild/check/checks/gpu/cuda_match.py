@@ -222,7 +222,7 @@ def _bring_libraries(evidence: Evidence, absent: list[str], toolkit: str) -> str
         apart = in_two_images(evidence, provider_wheel(soname))
         if apart:
             return apart
-    extra = advise_on_extra(evidence, framework.dists)
+    extra = advise_on_extra(evidence, framework.dists, tuple(absent))
     if extra:
         return extra
     cures = [advise_provider(soname, toolkit) for soname in absent]
