@@ -46,8 +46,9 @@ class CouplingRule(SourcedRow, frozen=True):
 
     It is void where the base holds ``unless``, or the user asks for it.  ``packages`` are wheels of
     the source-only ``built_from``, one of which a row chooses.  Rows of a ``partner_only`` rule do
-    not bound the package: releases within them need ``also`` beside them.  ``check`` and ``look``
-    say how a test compares its rows with what is published.
+    not bound the package: releases within them need ``also`` beside them.  What a rule with
+    ``program`` breaks is a program of the framework, which only who asks for it starts.  ``check``
+    and ``look`` say how a test compares its rows with what is published.
     """
 
     framework: str
@@ -61,6 +62,7 @@ class CouplingRule(SourcedRow, frozen=True):
     unless: str | None = None
     built_from: str | None = None
     partner_only: bool = False
+    program: bool = False
 
 
 class CompanionTable(TableFile, frozen=True):

@@ -32,6 +32,7 @@ class Coupling(msgspec.Struct, frozen=True, kw_only=True):
 
     ``turned`` is a constraint on the other one of the two, under which the row does not hold.
     One that is ``partner_only`` bounds nothing: releases within it need ``also`` beside them.
+    ``program_of`` is the framework of which only a program fails.
     """
 
     package: str
@@ -42,6 +43,7 @@ class Coupling(msgspec.Struct, frozen=True, kw_only=True):
     note: str | None = None
     turned: str | None = None
     partner_only: bool = False
+    program_of: str | None = None
 
     def admits(self, version: str) -> bool:
         """Whether a version of the package is within the constraint."""
@@ -208,6 +210,7 @@ def _coupling_rows(
             note=row.note,
             turned=_turned_bound(row.when),
             partner_only=rule.partner_only,
+            program_of=rule.framework if rule.program else None,
         )
     ]
 

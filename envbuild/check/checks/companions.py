@@ -31,6 +31,7 @@ def check_companions(evidence: Evidence) -> Verdict:
         for row in rows
         if row.package in versions
         and not row.partner_only
+        and row.program_of in (None, *evidence.expected.direct)
         and not allows(Requirement(row.constraint), versions[row.package])
     ]
     if broken:

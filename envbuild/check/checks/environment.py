@@ -166,29 +166,22 @@ def gpus_left(evidence: Evidence) -> Verdict:
     and the GPUs that are seen tell.
     """
     env = evidence.installed.environment
-    faults = []
+    does: dict[str, str] = {}
     chosen = env.get(VARIABLE)
     if chosen is not None and not evidence.gpu:
         # a first word that names no device, such as "all", hides them as -1 does
         hides = re.match(r"\s*(?:\d|GPU-|MIG-)", chosen) is None
-        what = (
+        does[VARIABLE] = (
             "no program in it sees a GPU"
             if hides
             else "whatever GPUs the scheduler gives to the job"
         )
-        faults.append(f'the image sets {VARIABLE} to "{chosen}": {what}')
     known = _variables_that_count(evidence)
-    faults += [
-        f'the image sets {row.name} to "{env[row.name]}": {row.what}'
-        for row in known
-        if not row.slow
-    ]
-    if faults:
-        return failed(
-            listing(faults, 3),
-            advise_on_keras(evidence) or "take it out of the base's or the recipe's environment",
-            faults=faults,
-        )
+    does |= {row.name: row.what for row in known if not row.slow}
+    if does:
+        faults = [f'the image sets {name} to "{env[name]}": {what}' for name, what in does.items()]
+        out = f"take {listing(list(does))} out of the base's or the recipe's environment"
+        return failed(listing(faults, 3), advise_on_keras(evidence) or out, faults=faults)
     slow = [f"{row.name}={env[row.name]}: {row.what}" for row in known if row.slow]
     note = f"; slow: {listing(slow)}" if slow else ""
     return passed(f"no variable of the image hides a GPU{note}", slow=slow)

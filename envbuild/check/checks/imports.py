@@ -10,6 +10,7 @@ from envbuild.check.answers import Imported, Tried
 from envbuild.check.checks import libraries
 from envbuild.check.checks.cures.imports import (
     cure_import,
+    cure_of_blamed,
     cure_of_cpu_build,
     cure_of_fuller_build,
     cure_of_library,
@@ -32,6 +33,12 @@ UNFIT = re.compile(
     r"|^(?:Attribute|Type)Error: (?:'(?!None)[\w.]+' object (?:has|is) no|.{1,80}? was removed)"
 )
 """What the probe says of a call, or of an object, that the installed release does not take or have."""
+
+NO_DRIVER = re.compile(
+    r"\b0 active drivers|No CUDA GPUs are available|Found no NVIDIA driver|no CUDA-capable device"
+    r"|cudaError(?:NoDevice|InsufficientDriver)|driver version is insufficient"
+)
+"""What Triton, torch and CUDA's runtime say where there is no driver."""
 
 
 def direct_imports(evidence: Evidence) -> Verdict:
@@ -221,6 +228,9 @@ def _entry_cure(evidence: Evidence, entry: EntryPoint, error: str) -> str:
     That is the library that its message names, else the table's own advice.
     """
     soname = re.search(r"\blib[\w+-]{1,200}\.so\.[\d.]*\d", error)
+    blamed = cure_of_blamed(error)
+    if blamed:
+        return blamed
     if soname is None or lookup.provider_of(soname[0]) is None:
         asked = cure_of_requirements(evidence, entry.module, error) or cure_of_version(error)
         return asked or entry.cure
@@ -249,6 +259,8 @@ def _waits_for_driver(evidence: Evidence, answer: Imported | Tried) -> bool:
 
 def lacks_driver(answer: Imported | Tried) -> bool:
     """Whether something failed for want of the NVIDIA driver only, which no image holds."""
+    if NO_DRIVER.search(answer.error):
+        return True
     words = answer.error.replace(":", " ").replace("'", " ").split()
     return any(lookup.from_driver(word) for word in words)
 

@@ -390,6 +390,9 @@ def main():
         if not document["ok"]:
             document["used"] = document.get("used", False) or name not in asked
             document["blame"] = find_blamed(records, name, document)
+            blame_variable(document, functools.partial(attempt_import, name), limit)
+    for entry in [one for one in entries if one["name"] in programs]:
+        blame_variable(programs[entry["name"]], functools.partial(attempt_entry, entry), limit)
     absent = [name for name in PARAMETERS["needed"] if is_absent(records, name)]
     answer({"modules": answers, "entries": programs, "absent": absent})
 

@@ -15,7 +15,7 @@ from envbuild.check.answers import Imported
 from envbuild.check.checks import libraries
 from envbuild.check.checks.cures.releases import cure_of_version
 from envbuild.check.checks.frameworks import advise_on_keras
-from envbuild.check.evidence import Evidence, given
+from envbuild.check.evidence import Evidence
 from envbuild.data import lookup
 from envbuild.data.package_tables import load_names
 from envbuild.data.tables import load_frameworks
@@ -31,15 +31,7 @@ REMOVED = re.compile(
 )
 """What packages say themselves of a name that a release has no more (JAX, NumPy)."""
 MISSING = re.compile(r"No module named '(?P<module>[\w.]+)'")
-QUOTED = ("MPLBACKEND", "KERAS_BACKEND", "DGLBACKEND", "MATPLOTLIBRC")
-"""Variables whose wrong value a package quotes when it is imported."""
 BREAKING = (
-    (
-        "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION",
-        "cpp",
-        r"'_message' from 'google\.protobuf\.pyext'",
-        "protobuf has no C++ part since release 4",
-    ),
     (
         "PYTHONOPTIMIZE",
         "2",
@@ -47,9 +39,8 @@ BREAKING = (
         "2 strips the texts of documentation, which some packages work with; 1 does not",
     ),
     ("PYTHONWARNINGS", "error", r"^\w*Warning\b", "it makes an error of every warning"),
-    ("PYOPENGL_PLATFORM", "osmesa", "attribute 'gl[A-Z]", "libOSMesa is not in the image"),
 )
-"""Variables of an image, what they have in them, what an import says then, and why."""
+"""Variables that Python reads when it starts: what they have in them, what an import says, why."""
 OLD_PYTHON = re.compile(
     r"mutable default <class '[\w.]+'> for field \w+ is not allowed"
     r"|Missing parentheses in call to '(?:print|exec)'"
@@ -110,8 +101,8 @@ def _top(module: str) -> str:
 def cure_import(evidence: Evidence, module: str, answer: Imported) -> str:
     """Say what mends an import: what its message names, else what its kind of failure suggests."""
     error = answer.error
-    named = cure_of_library(evidence, error, module) or cure_of_version(error)
-    named = named or cure_of_variable(evidence, error)
+    named = cure_of_blamed(error) or cure_of_library(evidence, error, module)
+    named = named or cure_of_version(error) or cure_of_variable(evidence, error)
     named = named or _cure_of_path(evidence, module) or _cure_of_strange(evidence, module)
     named = named or cure_of_name(evidence, module) or _cure_of_python(evidence, error, module)
     named = named or cure_of_version(answer.advice)
@@ -213,15 +204,21 @@ def cure_of_fuller_build(evidence: Evidence, module: str) -> str | None:
     return None
 
 
+def cure_of_blamed(error: str) -> str | None:
+    """Say to take a variable out without which the probe saw all go well."""
+    blamed = re.search(r"it works without (\w+) of the environment", error)
+    return f"take {blamed[1]} out of the environment: without it all goes well" if blamed else None
+
+
 def cure_of_variable(evidence: Evidence, error: str) -> str | None:
-    """Say which variable of the image an error comes from: it repeats its value, or is known."""
+    """Say which variable of the image an error comes from."""
+    blamed = cure_of_blamed(error)
+    if blamed:
+        return blamed
     env = evidence.installed.environment
     for name, value, said, why in BREAKING:
         if value in env.get(name, "") and re.search(said, error):
             return f"take {name} out of the environment: {why}"
-    for name in QUOTED:
-        if len(env.get(name, "")) > 1 and f"'{env[name]}'" in error:
-            return f"take {name} out of the base's or the recipe's environment"
     return None
 
 
@@ -290,16 +287,10 @@ def _cure_of_two(evidence: Evidence, module: str, answer: Imported, lacking: str
 
 def _cure_of_symbol(evidence: Evidence, error: str, module: str) -> str:
     """Say what mends a symbol that is missing: another copy of its library, or of its package."""
-    named = re.search(r"\bversion (lib[\w+-]+\.so[.\d]*)", error)
-    found = given(evidence.libraries) if evidence.libraries and evidence.libraries.data else None
-    if named and found:
-        copies = set(found.all_copies)
-        for folder in found.library_path:
-            if f"{folder}/{named[1]}" in copies:
-                return (
-                    f"take {folder} out of LD_LIBRARY_PATH: the {named[1]} there is another "
-                    "release, and loaded first"
-                )
+    if evidence.libraries and evidence.libraries.data:
+        found = libraries.cure_of_symbol(evidence)
+        if found:
+            return found
     other = "torch" if re.search(r"torch|c10|_ZN?K?2at", error) else "what it was built with"
     torch = evidence.installed.dist(other)
     this = f"torch {torch.version}" if torch else "this one"

@@ -1,5 +1,7 @@
 """Comes before probes that try things in forked processes: one may crash, hang or print without end."""
 
+import functools
+import re
 import select
 import signal
 import time
@@ -7,6 +9,11 @@ import time
 KEPT = 16384
 FORK, WAIT, SELECT = os.fork, os.waitpid, select.select
 """As they are before a package changes them for all (gevent does)."""
+USUAL = re.compile(
+    "(?:_|HOME|HOSTNAME|LANG|LC_.*|LD_.*|PATH|PROMPT_COMMAND|PS1|PWD|PYTHON(?:HOME|PATH|NOUSERSITE)"
+    "|SHLVL|TERM|TMPDIR|USER|USER_PATH|(?:APPTAINER|SINGULARITY)_?.*)$"
+)
+"""Variables that every image has, or that the loader has read already: they are not left out."""
 
 
 def in_child(work, limit):
@@ -96,3 +103,28 @@ def drain_pipes(said_r, noise_r, deadline, child):
     os.close(said_r)
     os.close(noise_r)
     return said, noise, timed_out
+
+
+def works_without(names, work, limit):
+    """Whether work goes well in a process without some variables of the environment."""
+
+    def work_bare(say):
+        for name in names:
+            os.environ.pop(name, None)
+        work(say)
+
+    lines = in_child(work_bare, limit)["lines"]
+    if not lines:
+        return False
+    return lines[-1]["ok"]
+
+
+def blame_variable(document, work, limit):
+    """Add to an error which variable of the environment it comes from: without it all goes well."""
+    names = [name for name in sorted(os.environ) if not USUAL.match(name)]
+    if not names or document["ok"] or document["kind"] in ("printed", "timeout"):
+        return
+    if works_without(names, work, limit) and not works_without((), work, limit):
+        name = next((name for name in names if works_without([name], work, limit)), "")
+        if name:
+            document["error"] += " (it works without %s of the environment)" % name
