@@ -115,7 +115,8 @@ def _is_loaded(evidence: Evidence, path: str, soname: str) -> bool:
 
 def _cure_of(evidence: Evidence, soname: str, needers: list[str]) -> str:
     """Say how a missing library gets into the image, or that its package is for another CUDA."""
-    built, toolkit = lookup.toolkit_of_library(soname), toolkit_of(evidence)
+    built = lookup.toolkit_of_library(soname)
+    toolkit = toolkit_of(evidence)
     major = lookup.numbers(toolkit)[0] if toolkit else built
     is_foreign = not any(_own_code(evidence, path) for path in needers)
     if built and built != major and is_foreign:

@@ -44,7 +44,9 @@ def site_folders():
 
 def shared_objects(folders):
     """Every file that is called like a shared object, and the tools among them by name."""
-    found, tools, count = [], {name: [] for name in TOOLS}, 0
+    found = []
+    tools = {name: [] for name in TOOLS}
+    count = 0
     stack = list(folders)
     while stack and count < BIGGEST_TREE:
         try:
@@ -106,10 +108,16 @@ def survey_objects(search, objects):
         elf = search.elf(path)
         if isinstance(elf, Elf) and elf.soname:
             inside.setdefault(elf.soname, path)
-    missing, preloaded, damaged, outdated, foreign, needers = {}, {}, [], {}, 0, {}
+    missing = {}
+    preloaded = {}
+    damaged = []
+    outdated = {}
+    foreign = 0
+    needers = {}
     needs = {}
     own = set(objects)
-    queue, seen = list(objects), set(objects)
+    queue = list(objects)
+    seen = set(objects)
     while queue:
         path = queue.pop()
         elf = search.elf(path)
@@ -121,7 +129,8 @@ def survey_objects(search, objects):
             foreign += 1
             continue
         origin = os.path.dirname(real_path(path))
-        rpath, runpath = expand(elf.rpath, origin), expand(elf.runpath, origin)
+        rpath = expand(elf.rpath, origin)
+        runpath = expand(elf.runpath, origin)
         versions = needed_versions(elf) if path in own else {}
         for soname in elf.needed:
             place = search.find(soname, rpath, runpath)
@@ -164,7 +173,9 @@ def is_optional(path):
 
 def for_other_pythons(objects):
     """Modules that a package has for other Pythons or systems only: not a wheel for this one."""
-    stems, here, served = {}, set(), set()
+    stems = {}
+    here = set()
+    served = set()
     for path in objects:
         folder, name = os.path.split(path)
         top = re.match(r".*/(?:site|dist)-packages/[^/]+", path)

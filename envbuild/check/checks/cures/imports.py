@@ -161,7 +161,8 @@ def _cure_of_object(evidence: Evidence, module: str, answer: Imported) -> str | 
 
 def cure_of_name(evidence: Evidence, module: str) -> str | None:
     """Say that the package called like a module is not the one that most code takes it from."""
-    held, usual = holder_of(evidence, module), distribution_of(module)
+    held = holder_of(evidence, module)
+    usual = distribution_of(module)
     top = _top(module)
     for both in evidence.installed.overlaps:
         if (
@@ -252,8 +253,10 @@ def _cure_of_python(evidence: Evidence, error: str, module: str) -> str | None:
     own = gone is not None and _top(gone) in sys.stdlib_module_names
     if "circular import" in error or not (own or OLD_PYTHON.search(error)):
         return None  # a file that hides a module of Python is told by the check of sources
-    held, found = holder_of(evidence, module), evidence.installed
-    dist, python = found.dist(held), ".".join(found.python.split(".")[:2])
+    held = holder_of(evidence, module)
+    found = evidence.installed
+    dist = found.dist(held)
+    python = ".".join(found.python.split(".")[:2])
     what = f"{held} {dist.version}" if dist else held
     return (
         f"{what} was written for an older Python than the image's {python}: take the newest release "

@@ -7,7 +7,9 @@ import signal
 import time
 
 KEPT = 16384
-FORK, WAIT, SELECT = os.fork, os.waitpid, select.select
+FORK = os.fork
+WAIT = os.waitpid
+SELECT = select.select
 """As they are before a package changes them for all (gevent does)."""
 USUAL = re.compile(
     "(?:_|HOME|HOSTNAME|LANG|LC_.*|LD_.*|PATH|PROMPT_COMMAND|PS1|PWD|PYTHON(?:HOME|PATH|NOUSERSITE)"
@@ -80,7 +82,9 @@ def drain_pipes(said_r, noise_r, deadline, child):
 
     What the child waits for a processor does not count.
     """
-    said, noise, timed_out = b"", b"", False
+    said = b""
+    noise = b""
+    timed_out = False
     open_fds = [said_r, noise_r]
     while said_r in open_fds:
         left = deadline + count_waited(child) - time.time()

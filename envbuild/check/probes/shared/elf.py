@@ -3,10 +3,18 @@
 import os
 import struct
 
-PT_LOAD, PT_DYNAMIC = 1, 2
-DT_NEEDED, DT_STRTAB, DT_SONAME, DT_RPATH, DT_RUNPATH = 1, 5, 14, 15, 29
+PT_LOAD = 1
+PT_DYNAMIC = 2
+DT_NEEDED = 1
+DT_STRTAB = 5
+DT_SONAME = 14
+DT_RPATH = 15
+DT_RUNPATH = 29
 DT_TEXTS = (DT_NEEDED, DT_SONAME, DT_RPATH, DT_RUNPATH)
-DT_VERDEF, DT_VERDEFNUM, DT_VERNEED, DT_VERNEEDNUM = 0x6FFFFFFC, 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF
+DT_VERDEF = 0x6FFFFFFC
+DT_VERDEFNUM = 0x6FFFFFFD
+DT_VERNEED = 0x6FFFFFFE
+DT_VERNEEDNUM = 0x6FFFFFFF
 MOST_VERSIONS = 4096
 BIGGEST_TABLE = 64 << 20
 BROKEN = (struct.error, IndexError, OverflowError, MemoryError, ValueError, OSError)
@@ -23,7 +31,8 @@ class Elf(object):
     __slots__ = ("machine", "needed", "path", "rpath", "runpath", "soname", "tables")
 
     def __init__(self, path):
-        self.path, self.tables = path, None
+        self.path = path
+        self.tables = None
         with open(path, "rb") as file:
             try:
                 self._parse(file)
@@ -34,7 +43,8 @@ class Elf(object):
         head = file.read(64)
         if head[:4] != b"\x7fELF":
             raise Unreadable("no ELF file")
-        wide, order = head[4] == 2, "<" if head[5] == 1 else ">"
+        wide = head[4] == 2
+        order = "<" if head[5] == 1 else ">"
         self.machine = (head[4],) + struct.unpack_from(order + "H", head, 18)
         if wide:
             (offset,) = struct.unpack_from(order + "Q", head, 32)
@@ -44,7 +54,8 @@ class Elf(object):
             size, count = struct.unpack_from(order + "HH", head, 42)
         file.seek(offset)
         table = file.read(size * count)
-        loads, dynamic = [], None
+        loads = []
+        dynamic = None
         for number in range(count):
             if wide:
                 kind, _, where, address, _, length = struct.unpack_from(
@@ -61,7 +72,10 @@ class Elf(object):
         size = os.fstat(file.fileno()).st_size
         if any(where + length > size for _, length, where in loads):
             raise Unreadable("it is cut off")
-        self.needed, self.rpath, self.runpath, self.soname = [], "", "", None
+        self.needed = []
+        self.rpath = ""
+        self.runpath = ""
+        self.soname = None
         if dynamic is None:
             return
         self._read_dynamic(file, order, "QQ" if wide else "II", loads, dynamic)
@@ -93,7 +107,8 @@ class Elf(object):
         self.needed = [text for tag, text in texts if tag == DT_NEEDED]
         named = dict(texts)
         self.soname = named.get(DT_SONAME)
-        self.rpath, self.runpath = named.get(DT_RPATH, ""), named.get(DT_RUNPATH, "")
+        self.rpath = named.get(DT_RPATH, "")
+        self.runpath = named.get(DT_RUNPATH, "")
 
     def versions_needed(self):
         """library -> names of the symbol versions that it must have.  Raises what BROKEN has."""

@@ -130,8 +130,10 @@ class Process(object):
     """
 
     def __init__(self, search, library_path):
-        self.search, self.library_path = search, library_path
-        self.loaded, self.loader = {}, {}
+        self.search = search
+        self.library_path = library_path
+        self.loaded = {}
+        self.loader = {}
 
     def find(self, soname, caller):
         """Where the loader finds a library for the object that asks for it.
@@ -144,7 +146,8 @@ class Process(object):
         if not isinstance(elf, Elf):
             return self.search.find(soname, library_path=self.library_path)
         # DT_RPATH holds for the whole chain of loaders; DT_RUNPATH for its own object only, and switches it off
-        rpath, one = [], caller
+        rpath = []
+        one = caller
         while one and not elf.runpath:
             mine = self.search.elf(one)
             if isinstance(mine, Elf) and not mine.runpath:
@@ -158,7 +161,8 @@ class Process(object):
 
         Returns the names that are not found, with who needs them.
         """
-        lost, queue = [], [(path, caller)]
+        lost = []
+        queue = [(path, caller)]
         while queue:
             path, caller = queue.pop(0)
             if path in self.loader:
