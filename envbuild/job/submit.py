@@ -77,6 +77,19 @@ def ask(argv: Texts, context: Context, *, patience: float = PATIENCE) -> Result:
     return context.runner(command, check=False)
 
 
+def ask_site(argv: Texts, site: Site, context: Context) -> Result:
+    """Run a client that a site cannot do without.  Raises HostError where it is not found."""
+    try:
+        return ask(argv, context)
+    except ToolMissingError as error:
+        title = features_of(site).title
+        raise HostError(
+            f"{argv[0]} was not found: there is no {title} on this machine",
+            where=f"site {site.name}",
+            hint="log in to the cluster and run it there; envbuild job prints the script",
+        ) from error
+
+
 def write_script(job: Job, site: Site, settings: Settings, key: str) -> Path:
     """Write the script into ``.envbuild/jobs`` and return its path."""
     path = job_folder(settings.cwd) / f"{key}.sh"
@@ -174,10 +187,7 @@ def submit(
     make_log_folder(job, settings)
     script = write_script(job, site, settings, key)
     argv = scheduler.submit(str(script), job, site)
-    try:
-        result = ask(argv, context)
-    except ToolMissingError as error:
-        raise missing(site, argv) from error
+    result = ask_site(argv, site, context)
     if result.code and not result.timed_out:
         raise refusal(site, result)
     # a client may hang after it has printed the id: then the job is there
@@ -203,16 +213,6 @@ def submit(
     save_own_record(record, settings)
     remove_secrets(settings)
     return record
-
-
-def missing(site: Site, argv: Texts) -> HostError:
-    """Return the error about a client that was not found, naming the site."""
-    title = features_of(site).title
-    return HostError(
-        f"{argv[0]} was not found: there is no {title} on this machine",
-        where=f"site {site.name}",
-        hint="log in to the cluster and run it there; envbuild job prints the script",
-    )
 
 
 def refusal(site: Site, result: Result) -> ToolFailedError:

@@ -306,17 +306,21 @@ def kept_stubs(stubs: Stubs, store: Store) -> Path:
 def write_wheel(folder: Path, name: str, version: str, requires: Texts) -> Path:
     """Write one wheel that has metadata and no files."""
     stem = f"{name.replace('-', '_')}-{version}"
-    extras = extras_named(requires)
-    lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
-    lines += [f"Provides-Extra: {extra}" for extra in extras]
-    lines += [f"Requires-Dist: {requirement}" for requirement in requires]
     wheel = "Wheel-Version: 1.0\nGenerator: envbuild\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
     path = folder / f"{stem}-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
         for member, text in (
-            ("METADATA", "\n".join(lines) + "\n"),
+            ("METADATA", metadata_text(name, version, requires)),
             ("WHEEL", wheel),
             ("RECORD", ""),
         ):
             archive.writestr(zipfile.ZipInfo(f"{stem}.dist-info/{member}", EARLIEST), text)
     return path
+
+
+def metadata_text(name: str, version: str, requires: Texts) -> str:
+    """Return the METADATA of a wheel (core metadata 2.1)."""
+    lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
+    lines += [f"Provides-Extra: {extra}" for extra in extras_named(requires)]
+    lines += [f"Requires-Dist: {requirement}" for requirement in requires]
+    return "\n".join([*lines, ""])

@@ -22,7 +22,7 @@ from envbuild.names import Pairs, Texts
 from envbuild.resolve.sources.declared import inner_table
 from envbuild.resolve.sources.project_name import name_and_version
 from envbuild.resolve.sources.sdists import declared
-from envbuild.resolve.stubs import extras_named
+from envbuild.resolve.stubs import metadata_text
 from envbuild.toml import parse_toml
 
 TEXTS = ("pyproject.toml", "setup.cfg", "setup.py", "requirements.txt")
@@ -94,13 +94,10 @@ def write_editable_wheel(project: EditableProject, folder: Path) -> Path:
     """Write the wheel of a project and return its path; the same project gives the same bytes."""
     stem = f"{project.name.replace('-', '_')}-{project.version}"
     info = f"{stem}.dist-info"
-    metadata = ["Metadata-Version: 2.1", f"Name: {project.name}", f"Version: {project.version}"]
-    metadata += [f"Provides-Extra: {extra}" for extra in extras_named(project.requires)]
-    metadata += [f"Requires-Dist: {line}" for line in project.requires]
     commands = [f"{name} = {target}" for name, target in project.scripts]
     members = {
         f"__editable__.{project.name}.pth": f"{project.root}\n",
-        f"{info}/METADATA": "\n".join([*metadata, ""]),
+        f"{info}/METADATA": metadata_text(project.name, project.version, project.requires),
         f"{info}/entry_points.txt": "\n".join(["[console_scripts]", *commands, ""]),
     }
     return write_wheel(folder, stem, {name: text.encode() for name, text in members.items()})

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from msgspec import structs
 
 from envbuild.context import Context
-from envbuild.errors import HostError, ToolMissingError
+from envbuild.errors import HostError
 from envbuild.job.schedulers import scheduler_of
 from envbuild.job.sites.find import load_site
-from envbuild.job.submit import ask, missing
+from envbuild.job.submit import ask_site
 from envbuild.job.track.records import (
     current_id,
     find_record,
@@ -48,10 +48,7 @@ def cancel_job(job: str, context: Context) -> Cancelled:
     site = load_site(record.site, settings)
     scheduler = scheduler_of(site)
     argv = scheduler.cancel(current_id(record, settings.cwd), task)
-    try:
-        result = ask(argv, context)
-    except ToolMissingError as error:
-        raise missing(site, argv) from error
+    result = ask_site(argv, site, context)
     # stopped and not put back into the queue, or ended at this moment
     gone = whole or re.search(scheduler.features.unknown, result.stdout + result.stderr)
     if result.code and gone:
