@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import click
@@ -13,7 +12,6 @@ import click
 from envbuild.check.explain import Explanation, explain_log
 from envbuild.cli.output import json_option, print_result
 from envbuild.errors import UsageError
-from envbuild.limits import readable
 from envbuild.store.units import count_noun
 
 PIECE = 1 << 20
@@ -50,9 +48,11 @@ def command(log: BinaryIO, *, as_json: bool) -> None:
 def _read_pieces(log: BinaryIO) -> Iterator[str]:
     """Read a log in any encoding; a byte that is no UTF-8 becomes a sign that no rule looks for."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    with readable(Path(str(log.name))):
+    try:
         while piece := log.read(PIECE):
             yield decoder.decode(piece)
+    except OSError as error:
+        raise UsageError(f"cannot be read: {error.strerror}", where=log.name) from error
 
 
 def _explanation_lines(found: Explanation) -> Iterator[str]:
