@@ -116,10 +116,10 @@ LIMITS: list[tuple[Callable[[], float], float]] = [
     (shared_class_names, 6),
     (late_imports, 89),
     (wide_lines, 471),
-    # programs in strings are files now, and what schedulers can do is data: their lines, which had
-    # few expressions, count no more
-    (expressions_per_line, 4.47),
-    (code_lines, 60_900),
+    # programs in strings are files now, and what schedulers can do and packages say is data: their
+    # lines, which had few expressions, count no more
+    (expressions_per_line, 4.48),
+    (code_lines, 60_700),
 ]
 """What was reached; a limit only goes down."""
 
