@@ -8,7 +8,7 @@ import pytest
 
 from envbuild.check.checks.libraries import advise_provider
 from envbuild.check.target import read_target
-from tests.check.tree import Tree, failures, make_recipe
+from tests.check.tree import Tree, failures, make_recipe, tensorflow_tree
 
 CPU_ONLY = "it computes on the CPU only"
 
@@ -337,3 +337,11 @@ def test_two_packages_of_one_module_are_named_where_it_lacks_something(tmp_path:
     assert hint_of(tree, "direct-imports", "pyticket") == (
         "pyticket and ticket write the same files (ticket/__init__.py): ask for one of them only"
     )
+
+
+def test_of_two_wheels_of_cudnn_the_one_for_the_framework_stays(tmp_path: Path) -> None:
+    tree, recipe, lock = tensorflow_tree(tmp_path / "i")
+    tree.install("nvidia-cudnn-cu11", "8.9.4.25", {"nvidia/cudnn/__init__.py": ""})
+    report = tree.check(recipe, lock)
+    hints = [one.hint for one in report.findings if one.check == "exclusive"]
+    assert hints == ["keep one of them: nvidia-cudnn-cu12, which is for the framework's CUDA"]

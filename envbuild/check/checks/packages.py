@@ -8,6 +8,7 @@ import msgspec
 from packaging.version import Version
 
 from envbuild.check.answers import Owner
+from envbuild.check.checks.gpu.toolkit import toolkit_of
 from envbuild.check.checks.sources import VARIABLE
 from envbuild.check.evidence import Evidence, Verdict, failed, given, passed, skipped
 from envbuild.check.expected import requirement_name
@@ -86,6 +87,18 @@ def one_framework(evidence: Evidence) -> Verdict:
     )
 
 
+def _of_its_cuda(evidence: Evidence, dists: Collection[str]) -> str | None:
+    """Name the one of several distributions that is for the framework's CUDA."""
+    toolkit = toolkit_of(evidence)
+    if not toolkit:
+        return None
+    ending = f"-cu{lookup.numbers(toolkit)[0]}"
+    for name in dists:
+        if name.endswith(ending):
+            return f"{name}, which is for the framework's CUDA"
+    return None
+
+
 def check_exclusive(evidence: Evidence) -> Verdict:
     """Check whether distributions are installed together that write the same files."""
     installed = {dist.name for dist in evidence.installed.dists if not dist.shadowed}
@@ -102,7 +115,7 @@ def check_exclusive(evidence: Evidence) -> Verdict:
         if group.fuller == () or kept not in (fuller or together):
             return failed(
                 f"{names} are both installed; they share the files of {group.module}",
-                f"keep one of them: {group.keep}",
+                f"keep one of them: {_of_its_cuda(evidence, together) or group.keep}",
                 dists=together,
             )
         installed -= {*together}
@@ -111,10 +124,12 @@ def check_exclusive(evidence: Evidence) -> Verdict:
         if not {*both.dists} <= installed or _is_told(evidence, both.dists):
             continue
         if both.different and 2 * both.files > both.of:
+            own = _of_its_cuda(evidence, both.dists)
+            wish = own or "ask for the one that your project is written for"
             return failed(
                 f"{' and '.join(both.dists)} are both installed; they write the same files "
                 f"({both.example})",
-                "keep one of them: ask for the one that your project is written for",
+                f"keep one of them: {wish}",
                 dists=list(both.dists),
             )
     twice = _twice_in_one_folder(evidence)
