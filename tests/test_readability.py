@@ -114,12 +114,12 @@ LIMITS: list[tuple[Callable[[], float], float]] = [
     (many_parameters, 6),  # all of them click's commands: a parameter an option
     (one_word_names, 23),
     (shared_class_names, 6),
-    (late_imports, 89),
-    (wide_lines, 471),
+    (late_imports, 88),
+    (wide_lines, 470),
     # programs in strings are files now, and what schedulers can do and packages say is data: their
     # lines, which had few expressions, count no more
-    (expressions_per_line, 4.48),
-    (code_lines, 60_700),
+    (expressions_per_line, 4.4703),
+    (code_lines, 60_576),
 ]
 """What was reached; a limit only goes down."""
 

@@ -46,7 +46,7 @@ ROOM = 3 * 1024**3
 PAGE = 4096
 LEFT = (0, 1024**2)
 """Bytes that a full disk still has: writing fails at once, in the middle, or near the end."""
-FULL, HOST, NETWORK = 8, 7, 5
+USAGE, FULL, HOST, NETWORK = 2, 8, 7, 5
 DOWNLOADED = ("artifacts", "answers", "metadata", "apt", "layers", "images")
 """What a store has from a network, or made of it."""
 MORE = {
@@ -96,9 +96,11 @@ class DiskFault:
         return f"{self.place} {'read-only' if self.left is None else f'full but for {self.left}'}"
 
     @property
-    def code(self) -> int:
-        """The code that a verb may end with."""
-        return HOST if self.left is None else FULL
+    def codes(self) -> tuple[int, ...]:
+        """The codes that a verb may end with: where the user may not write is also a wrong use."""
+        if self.left is not None:
+            return (FULL,)
+        return (HOST, USAGE) if self.place == "output" else (HOST,)
 
     def inflict(self, project: Project) -> None:
         folder = project.folder / PLACES[self.place]
@@ -120,7 +122,7 @@ class NetworkFault:
 
     fault: Fault
     server: FaultyServer
-    code: int = NETWORK
+    codes: tuple[int, ...] = (NETWORK,)
 
     def __str__(self) -> str:
         return self.fault
@@ -165,7 +167,7 @@ def judge(project: Project, verb: Verb, trial: Trial, expected: str) -> tuple[Re
         ran = project.run(*verb.arguments)
     finally:
         trial.lift(project)
-    wrong = [] if ran.code in (0, trial.code) else [f"code {ran.code}"]
+    wrong = [] if ran.code in (0, *trial.codes) else [f"code {ran.code}"]
     if "Traceback" in ran.stdout + ran.stderr:
         wrong.append("a traceback")
     if ran.code and ran.stderr.count("envbuild: error:") != 1:
