@@ -176,9 +176,10 @@ def imports_request(
         if entry.calls and not calls[entry.name]:
             continue
         is_used = not entry.takes or bool({*entry.takes} & {*used.get(entry.module, ())})
-        is_asked = not entry.asked or bool({*entry.dists} & {*expected.direct})
-        if is_used and is_asked:
-            entries.append(entry)
+        is_named = any(lookup.matches(name, entry.dists) for name in expected.direct)
+        if is_used and (is_named or not entry.asked):
+            whole = not entry.parts or is_named or entry.module in used
+            entries.append(msgspec.structs.replace(entry, parts=not whole))
     frameworks = [item.module for item in _candidates(expected)]
     lines = [row for row in load_import_lines().line if gpu or not row.gpu]
     return ProbeRequest(

@@ -89,6 +89,7 @@ class EntryPoint(SourcedRow, frozen=True):
     after: str = ""
     strict: bool = False
     asked: bool = False
+    parts: bool = False
     takes: Texts = ()
     written: str = ""
     calls: Texts = ()

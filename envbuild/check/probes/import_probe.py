@@ -5,14 +5,12 @@ shared by the processes of the others, because several of them need it and it is
 (distributions whose modules are imported; None: those that no other one asks for and that hold
 compiled code or use a framework), ``modules`` (further import names), ``entries`` (programs for
 packages that open more when they run, data/entry_points.toml; those that want a driver get the one
-of stub_driver), ``found`` (what the expressions of such rows found in the project),
-``calls`` (the arguments of the calls that rows are for),
-``uses`` (module -> names in it that
-the project takes; tried where a distribution has that module or what it lies in), ``lines``
-(what packages print where their import is good for nothing, data/import_lines.toml),
-``removed`` and ``made`` (methods that classes had, what makes their objects, data/removed.toml),
-``limit`` (seconds for each), ``needed`` (modules of the project, of which those that are not
-there are answered).
+of stub_driver), ``found`` (what the expressions of such rows found in the project), ``calls``
+(the arguments of the calls that rows are for), ``uses`` (module -> names in it that the project
+takes; tried where a distribution has that module or what it lies in), ``lines`` (what packages
+print where their import is good for nothing, data/import_lines.toml), ``removed`` and ``made``
+(methods that classes had, what makes their objects, data/removed.toml), ``limit`` (seconds for
+each), ``needed`` (modules of the project, of which those that are not there are answered).
 A process that crashes, hangs or prints without end is an answer, not an accident.
 """
 
@@ -140,6 +138,8 @@ def entries_to_try(records):
         if not any(map(has, entry["dists"])) or not all(map(has, entry["beside"])):
             continue
         if entry["when"] and not fnmatch.filter(map(str.upper, os.environ), entry["when"]):
+            continue
+        if entry["parts"] and is_brought_in_part(records, entry["dists"]):
             continue
         if owners(records, entry["module"]) or module_file(entry["module"]):
             found.append(entry)

@@ -344,18 +344,6 @@ def open_to_others(path):
     return mode & needed == needed
 
 
-def read_requirements(records, names):
-    """What distributions ask for in their metadata, by name."""
-    found = {}
-    for item, _ in records:
-        if item["name"] in names and not item["shadowed"]:
-            head = read(os.path.join(item["info"], "METADATA")).split("\n\n", 1)[0]
-            found[item["name"]] = re.findall(
-                r"^Requires-Dist:[ \t]*(.*?)[ \t]*$", head, re.M | re.I
-            )
-    return found
-
-
 def main():
     started = time.time()
     records = all_records()

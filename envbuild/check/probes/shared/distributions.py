@@ -1,6 +1,7 @@
 """Comes before probes that ask what is installed: distributions, their files and the modules they own."""
 
 import csv
+import fnmatch
 import hashlib
 import importlib.util
 import re
@@ -186,3 +187,26 @@ def direct_imports(records, names):
         for item, _ in records
         if item["name"] in names and not item["shadowed"]
     }
+
+
+def read_requirements(records, names):
+    """What distributions ask for in their metadata, by name."""
+    found = {}
+    for item, _ in records:
+        if item["name"] in names and not item["shadowed"]:
+            head = read(os.path.join(item["info"], "METADATA")).split("\n\n", 1)[0]
+            found[item["name"]] = re.findall(
+                r"^Requires-Dist:[ \t]*(.*?)[ \t]*$", head, re.M | re.I
+            )
+    return found
+
+
+def is_brought_in_part(records, patterns):
+    """Whether all that ask for a distribution ask for CUDA's wheels too, which they open."""
+    asking = []
+    for lines in read_requirements(records, {item["name"] for item, _ in records}).values():
+        plain = [line for line in lines if "extra ==" not in line]
+        names = [canonical(re.match(r"[\w.-]*", line).group()) for line in plain]
+        if any(fnmatch.filter(names, pattern) for pattern in patterns):
+            asking.append(names)
+    return bool(asking) and all(fnmatch.filter(names, "nvidia-cu*") for names in asking)

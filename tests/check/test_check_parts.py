@@ -1,0 +1,84 @@
+"""Parts of a package that one program needs and another one does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.check.elf import shared_object
+from tests.check.tree import Tree, failures, make_recipe
+
+LACKING = "raise ImportError('Failure finding libcublas.so.12')\n"
+CUPY = {
+    "cupy/__init__.py": "",
+    "cupy/cuda/__init__.py": "",
+    "cupy/cuda/nvrtc.py": "def getVersion():\n    return 12, 1\n",
+    "cupy/cuda/cublas.py": LACKING,
+    "cupy/cuda/cufft.cpython-311-x86_64-linux-gnu.so": shared_object(["libcufft.so.11"]),
+    "cupy/_environment.py": LACKING,
+}
+KNOWS_ITS_WHEELS = ("cupy-cuda12x>=12", "nvidia-cuda-nvrtc-cu12")
+
+
+@pytest.mark.parametrize(
+    ("direct", "project", "requires", "told"),
+    [
+        (("cudf-cu12",), "import cudf", KNOWS_ITS_WHEELS, False),
+        (("cudf-cu12", "cupy-cuda12x"), "import cudf", KNOWS_ITS_WHEELS, True),
+        (("cudf-cu12",), "import cudf, cupy\ncupy.ones(1)", KNOWS_ITS_WHEELS, True),
+        (("cudf-cu12",), "import cudf", ("cupy-cuda12x>=12",), True),
+        (("cudf-cu12",), "import cudf", ('cupy-cuda12x; extra == "gpu"', "nvidia-cuda-nvrtc-cu12"), True),
+    ],
+)  # fmt: skip
+def test_parts_of_cupy_that_its_bringer_does_not_ask_for(
+    direct: tuple[str, ...],
+    project: str,
+    requires: tuple[str, ...],
+    told: bool,
+    tmp_path: Path,
+) -> None:
+    tree = Tree(tmp_path / "i").install("cupy-cuda12x", "14.2.0", CUPY)
+    tree.install("cudf-cu12", "25.8.0", {"cudf/__init__.py": ""}, requires=requires)
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project/train.py").write_text(f"{project}\n")
+    found = failures(tree.check(make_recipe(*direct), project=tmp_path / "project"))
+    assert "shared-libraries" not in found  # each of them is tried as CuPy opens it
+    assert ("CuPy's libraries" in found.get("entry-points", "")) == told
+
+
+@pytest.mark.parametrize(
+    ("providers", "told"),
+    [
+        ("['TensorrtExecutionProvider', 'CUDAExecutionProvider']", True),
+        ("[('TensorrtExecutionProvider', {'device_id': 0}), 'CUDAExecutionProvider']", True),
+        ("['CUDAExecutionProvider', 'TensorrtExecutionProvider']", False),
+        ("names if gpu else ['CPUExecutionProvider']", False),
+    ],
+)
+def test_the_provider_that_a_project_asks_for_first(
+    providers: str, told: bool, tmp_path: Path
+) -> None:
+    files = {
+        "onnxruntime/__init__.py": "def InferenceSession(path, providers):\n    pass\n",
+        "onnxruntime/capi/libonnxruntime_providers_shared.so": shared_object([]),
+        "onnxruntime/capi/libonnxruntime_providers_cuda.so": shared_object([]),
+        "onnxruntime/capi/libonnxruntime_providers_tensorrt.so": shared_object(["libnvinfer.so.10"]),
+    }  # fmt: skip
+    tree = Tree(tmp_path / "i").install("onnxruntime-gpu", "1.22.0", files)
+    project = tmp_path / "project"
+    project.mkdir()
+    code = "import onnxruntime as ort\n\nsession = ort.InferenceSession('m', "
+    (project / "run.py").write_text(f"names = gpu = None\n{code}providers={providers})\n")
+    found = failures(tree.check(make_recipe("onnxruntime-gpu"), project=project))
+    assert ("libnvinfer.so.10" in found.get("entry-points", "")) == told
+
+
+@pytest.mark.parametrize(
+    ("wish", "told"), [("FLASHINFER", True), ("xformers", True), ("FLASH_ATTN", False)]
+)
+def test_the_attention_that_the_environment_names(wish: str, told: bool, tmp_path: Path) -> None:
+    tree = Tree(tmp_path / "i").install("vllm", "0.9.1", {"vllm/__init__.py": ""})
+    tree.env["VLLM_ATTENTION_BACKEND"] = wish
+    found = failures(tree.check(make_recipe("vllm")))
+    assert ("VLLM_ATTENTION_BACKEND" in found.get("entry-points", "")) == told
