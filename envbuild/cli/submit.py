@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from envbuild.app.image import find_image, refuse_old_image
@@ -19,7 +21,14 @@ from envbuild.job.model import Job
 from envbuild.job.preflight import check_client, check_predecessors
 from envbuild.job.schedulers import scheduler_of
 from envbuild.job.sites.site import Site
-from envbuild.job.submit import client_environment, log_sizes, make_log_folder, submit, write_script
+from envbuild.job.submit import (
+    client_environment,
+    log_sizes,
+    make_log_folder,
+    place_client,
+    submit,
+    write_script,
+)
 from envbuild.job.track.records import log_files, plain_id
 from envbuild.run import hand_over
 
@@ -53,9 +62,9 @@ def command(
     \b
     envbuild submit keras-bert --on amane --walltime 1h -- python train.py
 
-    The job writes a log into ./logs and, at its end, a receipt beside it: exit code and times. With
-    --wait the exit code is the job's, and 125 when envbuild itself failed; Ctrl-C then ends the
-    waiting, not the job.
+    The job writes a log into ./logs and, at its end, a receipt into .envbuild/jobs: exit code and
+    times. With --wait the exit code is the job's, and 125 when envbuild itself failed; Ctrl-C then
+    ends the waiting, not the job.
     """
     if wait and interactive:
         raise UsageError("--wait and --interactive cannot be used together", where="--interactive")
@@ -111,6 +120,7 @@ def _replace_by_client(job: Job, site: Site, context: Context, key: str) -> None
     make_log_folder(job, settings)
     script = write_script(job, site, settings, key)
     scheduler = scheduler_of(site)
-    argv = scheduler.interactive(str(script), job, site)
+    argv, folder = place_client(scheduler.interactive(str(script), job, site), site, settings)
+    os.chdir(folder)
     terminal = {"TERM": settings.environment.get("TERM", "dumb")}
     hand_over(argv, {**client_environment(settings.environment), **terminal})

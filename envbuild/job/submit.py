@@ -34,6 +34,8 @@ PATIENCE = 120.0
 """Seconds that a client of the scheduler gets; a busy controller answers slowly, a dead one
 never."""
 
+NO_FOLDER = Path("/")
+"""Where clients run that need no folder: some take settings from files of the current one."""
 OWN_VARIABLES = (scheduler.features.client_variables for scheduler in SCHEDULERS.values())
 KEPT = re.compile(
     r"PATH|HOME|USER|LOGNAME|SHELL|LANG|TZ|KRB5CCNAME|LD_LIBRARY_PATH|MODULEPATH|MODULESHOME|LOADEDMODULES|_LMFILES_|"
@@ -69,18 +71,28 @@ def client_environment(environment: Variables) -> dict[str, str]:
     }
 
 
-def ask(argv: Texts, context: Context, *, patience: float = PATIENCE) -> Result:
+def ask(
+    argv: Texts, context: Context, *, patience: float = PATIENCE, folder: Path = NO_FOLDER
+) -> Result:
     """Run a client of the scheduler; its failure is for the caller to read."""
-    settings = context.settings
-    env = client_environment(settings.environment)
-    command = Command(argv=argv, env=env, cwd=settings.cwd, timeout=patience)
+    env = client_environment(context.settings.environment)
+    command = Command(argv=argv, env=env, cwd=folder, timeout=patience)
     return context.runner(command, check=False)
 
 
-def ask_site(argv: Texts, site: Site, context: Context) -> Result:
+def place_client(argv: Texts, site: Site, settings: Settings) -> tuple[Texts, Path]:
+    """Return the words of a client that starts a job of this folder, and where to run it."""
+    option = features_of(site).folder_option
+    if not option:
+        return argv, settings.cwd
+    others = (word for word in argv[1:] if word != "-cwd")
+    return (argv[0], option, str(settings.cwd), *others), NO_FOLDER
+
+
+def ask_site(argv: Texts, site: Site, context: Context, *, folder: Path = NO_FOLDER) -> Result:
     """Run a client that a site cannot do without.  Raises HostError where it is not found."""
     try:
-        return ask(argv, context)
+        return ask(argv, context, folder=folder)
     except ToolMissingError as error:
         title = features_of(site).title
         raise HostError(
@@ -186,8 +198,8 @@ def submit(
     require_record_folder(settings)
     make_log_folder(job, settings)
     script = write_script(job, site, settings, key)
-    argv = scheduler.submit(str(script), job, site)
-    result = ask_site(argv, site, context)
+    argv, folder = place_client(scheduler.submit(str(script), job, site), site, settings)
+    result = ask_site(argv, site, context, folder=folder)
     if result.code and not result.timed_out:
         raise refusal(site, result)
     # a client may hang after it has printed the id: then the job is there

@@ -36,7 +36,7 @@ from envbuild.shelf.backend import (
     slot_path,
 )
 from envbuild.shelf.model import SLOT
-from envbuild.store.atomic import is_older, os_errors_as
+from envbuild.store.atomic import is_older, make_own_folder, os_errors_as
 from envbuild.store.hashing import hash_text
 from envbuild.tools import package_hint
 
@@ -180,7 +180,9 @@ class GitBackend:
         if (self._mirror / "HEAD").is_file():
             return
         with os_errors_as(self._mirror):
-            self._mirror.parent.mkdir(parents=True, exist_ok=True)
+            make_own_folder(self._mirror.parents[1])
+            # its settings name programs, and git gives them the mode that the umask says
+            self._mirror.parent.mkdir(0o700, exist_ok=True)
             fresh = self._mirror.with_suffix(f".{os.getpid()}.new")
             self._run(("git", "init", "--quiet", "--bare", str(fresh)), check=True)
             try:

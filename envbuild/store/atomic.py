@@ -121,14 +121,28 @@ def sync_meanwhile(path: Path) -> Iterator[None]:
 def make_folder(path: Path) -> None:
     """Make a folder and those above it, shared with the group where their parent is.
 
-    So one user's umask shuts nobody else out of a lab's store.  Raises OSError.
+    So one user's umask shuts nobody else out of a lab's store, and lets nobody else write where
+    the parent does not.  Raises OSError.
     """
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     for folder in reversed(missing):
         if is_shared(folder.parent):
             _make_shared(folder)
         else:
-            folder.mkdir(exist_ok=True)
+            others = folder.parent.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+            folder.mkdir(0o755 | others, exist_ok=True)
+
+
+def make_own_folder(path: Path) -> None:
+    """Make a folder that nobody else may write to, whatever the umask; one that is there stays.
+
+    In a folder that a group shares, it is shared.
+    """
+    if not path.exists():
+        make_folder(path.parent)
+        if not is_shared(path.parent):
+            path.mkdir(0o755, exist_ok=True)
+    make_folder(path)
 
 
 def _make_shared(folder: Path) -> None:

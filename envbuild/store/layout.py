@@ -15,7 +15,7 @@ from pathlib import Path
 
 from envbuild.progress import Reporter
 from envbuild.settings import Settings
-from envbuild.store.atomic import is_shared, make_empty, make_folder, os_errors_as
+from envbuild.store.atomic import is_shared, make_empty, make_folder, make_own_folder, os_errors_as
 
 LAYOUT = "v1"
 REFUSED_SECONDS, REFUSED_PAUSE = 5.0, 0.1
@@ -138,6 +138,7 @@ class Store:
         """Return (and make) a named working folder of the store, such as "logs"."""
         path = self.root / LAYOUT / name
         with os_errors_as(path):
+            make_own_folder(self.root)
             make_folder(path)
         return path
 

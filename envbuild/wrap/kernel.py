@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
+from envbuild.job.schedulers import features_of
 from envbuild.job.sites.site import Site
 from envbuild.job.submit import KEPT
 from envbuild.names import Texts
@@ -59,14 +60,18 @@ def render_forward(kernel: NodeKernel) -> str:
 
     Inside of a job, those of Slurm would make the kernel a step of that job.
     """
-    words = " ".join(map(quote_literal, kernel.words))
+    words, start = " ".join(map(quote_literal, kernel.words)), "exec"
+    if option := features_of(kernel.site).folder_option:
+        # its client would take options from a file of the notebook's folder
+        words = words.replace(" -cwd ", f' {option} "$folder" ')
+        start = "folder=$(pwd)\ncd / || exit\nexec"
     return (
         "#!/bin/bash\n"
         "# a kernel of Jupyter as a job, written by envbuild (docs/howto-notebooks.md)\n"
         "for variable in $(compgen -e); do\n"
         f'  [[ $variable =~ ^({KEPT.pattern})$ ]] || unset "$variable"\n'
         "done\n"
-        f'exec python3 {quote_literal(f"{kernel.folder}/{RELAY}")} forward "$1" {words}\n'
+        f'{start} python3 {quote_literal(f"{kernel.folder}/{RELAY}")} forward "$1" {words}\n'
     )
 
 

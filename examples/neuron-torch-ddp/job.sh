@@ -29,9 +29,16 @@ cd "${SLURM_SUBMIT_DIR:-$PWD}" || exit 125
 id=${SLURM_ARRAY_JOB_ID:-${SLURM_JOB_ID:-$$}}
 task=${SLURM_ARRAY_TASK_ID:-}
 mkdir -p -- logs || exit 125
-receipt="logs/torch-multigpu-$id.json"
+for place in .envbuild .envbuild/jobs .envbuild/results; do
+  if [ -L "$place" ] || ! mkdir -p -- "$place"; then
+    printf 'envbuild: error: %s is no folder of its own\n' "$place" >&2
+    exit 125
+  fi
+done
+[ -e .envbuild/.gitignore ] || echo '*' >.envbuild/.gitignore
+receipt=".envbuild/jobs/torch-multigpu-$id.receipt.json"
 use=${receipt%.json}.use runs=1
-export ENVBUILD_RESULT=$PWD/"logs/torch-multigpu-$id.result"
+export ENVBUILD_RESULT=$PWD/".envbuild/results/torch-multigpu-$id.receipt.result"
 node=$(hostname) started=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 
 # How a job tells what it is, and how it ended.  The variables are the head's.
@@ -48,7 +55,7 @@ reserve_receipt() {
     while [ -e "$receipt.part" ] && [ $((tries += 1)) -le 40 ]; do sleep 1; done
   fi
   # one is there if the job was put back into the queue
-  rm -f -- "$receipt" "$use.halted"
+  rm -f -- "$receipt" "$receipt.part" "$use" "$use".*
   printf '%4000s\n' '' >"$receipt.part"
 }
 

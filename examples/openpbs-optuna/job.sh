@@ -28,9 +28,16 @@ id=${id%%.*}
 id=${id%%[[]*}
 task=${PBS_ARRAY_INDEX:-}
 mkdir -p -- logs || exit 125
-receipt="logs/optuna-mpi-$id.json"
+for place in .envbuild .envbuild/jobs .envbuild/results; do
+  if [ -L "$place" ] || ! mkdir -p -- "$place"; then
+    printf 'envbuild: error: %s is no folder of its own\n' "$place" >&2
+    exit 125
+  fi
+done
+[ -e .envbuild/.gitignore ] || echo '*' >.envbuild/.gitignore
+receipt=".envbuild/jobs/optuna-mpi-$id.receipt.json"
 use=${receipt%.json}.use runs=1
-export ENVBUILD_RESULT=$PWD/"logs/optuna-mpi-$id.result"
+export ENVBUILD_RESULT=$PWD/".envbuild/results/optuna-mpi-$id.receipt.result"
 exec >>"logs/optuna-mpi-$id.log" 2>&1
 node=$(hostname) started=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 
@@ -48,7 +55,7 @@ reserve_receipt() {
     while [ -e "$receipt.part" ] && [ $((tries += 1)) -le 40 ]; do sleep 1; done
   fi
   # one is there if the job was put back into the queue
-  rm -f -- "$receipt" "$use.halted"
+  rm -f -- "$receipt" "$receipt.part" "$use" "$use".*
   printf '%4000s\n' '' >"$receipt.part"
 }
 
@@ -786,6 +793,7 @@ enter "$@"
 END
 )
 hostfile=${receipt%.json}.hosts
+rm -f -- "$hostfile"
 printf '%s slots=4\n' "${hosts[@]}" >"$hostfile"
 world='# run by every rank before the command: with an MPI that does not fit the host'"'"'s, each would be alone
 

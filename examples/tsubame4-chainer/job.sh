@@ -22,14 +22,21 @@ walltime=3600
 margin=130
 requeue=0
 signal='' reason='' child='' early='' begun='' ranks='' watch=() sampler='' used='' gpus='' driver='' own=''
-cd "${SGE_O_WORKDIR:-$PWD}" || exit 125
+cd "$PWD" || exit 125
 id=${JOB_ID:-$$}
 task=${SGE_TASK_ID:-}
 [ "$task" != undefined ] || task=
 mkdir -p -- logs || exit 125
-receipt="logs/chainer-mnist-$id.json"
+for place in .envbuild .envbuild/jobs .envbuild/results; do
+  if [ -L "$place" ] || ! mkdir -p -- "$place"; then
+    printf 'envbuild: error: %s is no folder of its own\n' "$place" >&2
+    exit 125
+  fi
+done
+[ -e .envbuild/.gitignore ] || echo '*' >.envbuild/.gitignore
+receipt=".envbuild/jobs/chainer-mnist-$id.receipt.json"
 use=${receipt%.json}.use runs=1
-export ENVBUILD_RESULT=$PWD/"logs/chainer-mnist-$id.result"
+export ENVBUILD_RESULT=$PWD/".envbuild/results/chainer-mnist-$id.receipt.result"
 node=$(hostname) started=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 
 # How a job tells what it is, and how it ended.  The variables are the head's.
@@ -46,7 +53,7 @@ reserve_receipt() {
     while [ -e "$receipt.part" ] && [ $((tries += 1)) -le 40 ]; do sleep 1; done
   fi
   # one is there if the job was put back into the queue
-  rm -f -- "$receipt" "$use.halted"
+  rm -f -- "$receipt" "$receipt.part" "$use" "$use".*
   printf '%4000s\n' '' >"$receipt.part"
 }
 

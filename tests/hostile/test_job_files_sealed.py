@@ -17,6 +17,7 @@ pytestmark = [pytest.mark.live, needs("apptainer")]
 ATTACK = """\
 for file in .envbuild/jobs/*.env .envbuild/jobs/*.sh; do echo "touch '$1'" >>"$file"; done
 for file in .envbuild/jobs/*.part; do echo >"$file"; done
+for file in logs/*.part logs/*.use* logs/*.json; do [ ! -e "$file" ] || { echo >"$file" && echo written; }; done
 touch .envbuild/jobs/new .envbuild/new
 ls .envbuild/new .envbuild/jobs/new && echo written
 [ -z "${ENVBUILD_RESULT:-}" ] || echo '{"loss": 1}' >"$ENVBUILD_RESULT"
@@ -45,6 +46,22 @@ def test_a_job(project: Project, tmp_path: Path) -> None:
     (number,) = [path.stem for path in (project.folder / ".envbuild/jobs").glob("local-*.json")]
     table = project.run("status", "--table", number.removeprefix("local-"), "--json")
     assert '"loss": 1' in table.stdout, table.stdout + table.stderr
+
+
+def test_a_script_that_was_printed(project: Project, tmp_path: Path) -> None:
+    """What the node writes by name while the program runs lies where the program cannot write."""
+    printed = project.succeed(
+        "job", "./tiny.sif", "--on", "local", "--", "sh", "attack.sh", str(tmp_path / "hit")
+    )
+    project.write("job.sh", printed.stdout)
+    LocalRunner()(Command(argv=("bash", "job.sh"), cwd=project.folder, env=project.env))
+    [log] = (project.folder / "logs").iterdir()
+    assert "Read-only file system" in log.read_text()
+    assert "written" not in log.read_text()
+    [receipt] = (project.folder / ".envbuild/jobs").iterdir()
+    assert '"code":0' in receipt.read_text()
+    [result] = (project.folder / ".envbuild/results").iterdir()
+    assert result.read_text() == '{"loss": 1}\n'
 
 
 def test_a_module_of_the_project_beside_a_job(project: Project, tmp_path: Path) -> None:

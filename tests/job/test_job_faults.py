@@ -63,7 +63,7 @@ class Fake:
         for name in names:
             path = self.folder / name
             path.unlink(missing_ok=True)
-            path.write_text(f"#!/bin/sh\n{text}\n")
+            path.write_text(f"#!/bin/sh\ncd '{self.settings.cwd}' || exit\n{text}\n")
             path.chmod(0o755)
 
     @property

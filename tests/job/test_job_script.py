@@ -200,18 +200,17 @@ def test_the_account_that_a_sites_guide_tells_to_set(
 @pytest.mark.parametrize(
     ("output", "array", "receipt"),
     [
-        ("logs/{name}-{id}.log", None, "logs/train-{id}.json"),
-        ("logs/run.{id}", None, "logs/run.{id}.json"),
-        ("rate-0.5-{id}", None, "rate-0.5-{id}.json"),
-        ("logs/run.{id}", "1-3", "logs/run-{task}.{id}.json"),
+        (None, None, "train-{id}.receipt.json"),
+        ("logs/run.{id}", None, "train-{id}.receipt.json"),
+        ("logs/run.{id}", "1-3", "train-{id}.receipt-{task}.json"),
     ],
 )
 def test_no_two_jobs_of_a_script_share_a_receipt(
-    output: str, array: str | None, receipt: str, user_settings: Settings
+    output: str | None, array: str | None, receipt: str, user_settings: Settings
 ) -> None:
     flags = Flags(gpus="1", walltime="1h", array=array, output=output)
     site = load_site("amane", user_settings)
     intent = make_intent(JobSection(), flags)
     draft = JobDraft(name="train", argv=("true",), intent=intent, image=IMAGE)
     job = compose_job(draft, site, user_settings)
-    assert receipt_pattern(job) == receipt
+    assert receipt_pattern(job) == f".envbuild/jobs/{receipt}"

@@ -13,7 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from envbuild.errors import EnvbuildError
+from envbuild.progress import Silent
+from envbuild.settings import load_settings
+from envbuild.shelf.git import GitBackend
+from envbuild.store.atomic import commit_file, write_text
+from envbuild.store.layout import Store
 from tests.store.server import until
+from tests.support import quiet_context
 
 LAB = 64001
 USERS = (64002, 64003)
@@ -98,3 +105,33 @@ def test_a_lock_of_another_user_is_waited_for_and_taken_over_when_that_one_is_ki
             if child.stdout is not None:
                 child.stdout.close()
     until(lambda: not (lab / "v1/locks/k.holder").exists())
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o775, 0o777])
+def test_nobody_else_writes_to_ones_own_store_whatever_the_umask(mode: int, tmp_path: Path) -> None:
+    """Of many sites the umask is 002, and the first group of a user that of the lab."""
+    tmp_path.chmod(mode)
+    before = os.umask(0)
+    try:
+        store = Store(tmp_path / "cache/envbuild")
+        with store.work("test") as work:
+            (work / "file").write_bytes(b"one")
+            commit_file(work / "file", store.artifact("a" * 64))
+        with store.lock("key", Silent()):
+            write_text(store.own(store.record("sha256:key")), "{}")
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(tmp_path),
+            "XDG_CACHE_HOME": str(tmp_path / "mirror's"),
+        }
+        settings = load_settings(environment, tmp_path)
+        with pytest.raises(EnvbuildError):
+            GitBackend("file:///nothing/here.git", quiet_context(settings)).refresh()
+    finally:
+        os.umask(before)
+    tops = (store.root, tmp_path / "mirror's/envbuild")
+    found = {path for top in tops for path in (top, *top.rglob("*")) if path.is_dir()}
+    assert found >= {store.root, store.root / "v1/artifacts/aa", tops[1] / "shelves"}
+    closed = {path for path in found if not path.stat().st_mode & 0o077}
+    reached = {path for path in found if not closed & set(path.parents)}
+    assert {path for path in reached if path.stat().st_mode & 0o022} == set()

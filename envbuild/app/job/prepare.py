@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -17,7 +19,7 @@ from envbuild.base.digests import known_digest
 from envbuild.build.image.origin import embedded_lock_digest
 from envbuild.caches import Caches, plan_caches
 from envbuild.context import Context
-from envbuild.errors import EnvbuildError, UsageError
+from envbuild.errors import EnvbuildError, IntegrityError, UsageError
 from envbuild.formats.sif_reader import read_sif
 from envbuild.formats.squashfs.reader import read_compressor
 from envbuild.job.compose import (
@@ -162,6 +164,7 @@ def _require_own_log(job: Job, flags: Flags, settings: Settings) -> None:
     it would be code of the user.
     """
     pattern = log_pattern(job)
+    _refuse_linked_log(pattern, settings)
     if flags.output is not None or _is_inside(pattern, settings.cwd):
         return
     hint = "--output PATTERN takes the place that you say"
@@ -169,6 +172,22 @@ def _require_own_log(job: Job, flags: Flags, settings: Settings) -> None:
         what = f"{pattern!r} lies outside of the project: a recipe does not choose that"
         raise UsageError(what, where="[job] output", hint=hint)
     require_own_folder(settings.cwd / pattern, settings, hint)
+
+
+def _refuse_linked_log(pattern: str, settings: Settings) -> None:
+    """Raise IntegrityError where a link stands in the place of a later job's log.
+
+    Numbers of jobs are easy to guess: a copied project may have links for thousands of them.
+    """
+    if pattern.startswith("/"):
+        return  # a place that the user has named
+    parts = re.sub(r"\{\w+\}", "[0-9]*", pattern).split("/")
+    names = ("/".join(parts[:count]) for count, part in enumerate(parts, 1) if "*" in part)
+    found = itertools.chain.from_iterable(map(settings.cwd.glob, names))
+    for path in filter(Path.is_symlink, found):
+        where = path.relative_to(settings.cwd)
+        what = "is a link, and a job would write its log through it"
+        raise IntegrityError(what, where=where, hint=f"rm {shlex.quote(str(where))}")
 
 
 def _is_inside(path: str, folder: Path) -> bool:

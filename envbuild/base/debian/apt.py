@@ -30,7 +30,7 @@ from envbuild.names import BY_MACHINE, Paths
 from envbuild.net.redact import USER, redact, without_user
 from envbuild.progress import SilentStage, Stage
 from envbuild.run import Command
-from envbuild.store.atomic import write_bytes, write_text
+from envbuild.store.atomic import make_folder, write_bytes, write_text
 from envbuild.store.hashing import hash_bytes, hash_text
 from envbuild.tools import find_tool
 
@@ -209,7 +209,7 @@ def _choice_file(
 def _keep_choice(file: Path, chosen: Sequence[DebianPackage]) -> None:
     """Keep apt's choice, and drop those of releases before."""
     with suppress(OSError, EnvbuildError):  # a store that cannot be written to still answers
-        file.parent.mkdir(exist_ok=True)
+        make_folder(file.parent)
         for other in file.parent.iterdir():
             if not other.name.startswith(file.name[:17]):
                 other.unlink()

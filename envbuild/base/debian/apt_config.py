@@ -11,7 +11,7 @@ from envbuild.net.redact import USER
 from envbuild.run import Command
 from envbuild.runtime import PROXY
 from envbuild.settings import Settings
-from envbuild.store.atomic import os_errors_as, write_text
+from envbuild.store.atomic import make_folder, os_errors_as, write_text
 
 KEYRING = DEBIAN.keyring
 
@@ -39,7 +39,7 @@ def write_config(folder: Path, source: str, context: Context, *, architecture: s
     """Write an apt configuration that has nothing of the host's but its network (Acquire::…)."""
     for name in ("state/lists/partial", "cache/archives/partial"):
         with os_errors_as(folder):
-            (folder / name).mkdir(parents=True, exist_ok=True)
+            make_folder(folder / name)
     lines = [line for line in apt_network(context) if not USER.search(line)]
     if context.settings.certificates:
         lines.append(f'Acquire::https::CAInfo "{context.settings.certificates}";')

@@ -149,6 +149,7 @@ def _starter_setup(job: Job, site: Site, scheduler: Scheduler) -> str:
         slots = 1 if job.intent.launcher == "torchrun" else job.allocation.processes
         line = f"%s slots={slots}\\n" if site.mpi.kind == "openmpi" else f"%s:{slots}\\n"
         lines.append("hostfile=${receipt%.json}.hosts")
+        lines.append('rm -f -- "$hostfile"')
         lines.append(f'printf \'{line}\' "${{hosts[@]}}" >"$hostfile"')
     return "\n".join(lines) + "\n"
 

@@ -20,12 +20,23 @@ from envbuild.job.schedulers.protocol import (
     user_options,
 )
 from envbuild.job.sites.site import Site
-from envbuild.job.track.records import FOLDER, result_name
+from envbuild.job.track.records import FOLDER, RESULTS, result_name
 
 WARNING = 300
 """Seconds of walltime from which on schedulers warn a minute or two before the end."""
 SAMPLE, IDLE = 15, 300
 """Seconds between two looks at what a job uses, and after which a GPU without work is reported."""
+IGNORE = FOLDER.parent / ".gitignore"
+RECORDS = (
+    f"for place in {FOLDER.parent} {FOLDER} {RESULTS}; do",
+    '  if [ -L "$place" ] || ! mkdir -p -- "$place"; then',
+    "    printf 'envbuild: error: %s is no folder of its own\\n' \"$place\" >&2",
+    "    exit 125",
+    "  fi",
+    "done",
+    f"[ -e {IGNORE} ] || [ -L {IGNORE} ] || echo '*' >{IGNORE}",
+)
+"""The folders of what a job tells; a copied project may have links in their places."""
 DIRECT = """\
 supervise() {
   "$@"
@@ -98,12 +109,9 @@ def _head(job: Job, site: Site, scheduler: Scheduler) -> str:
 
 
 def receipt_pattern(job: Job) -> str:
-    """Return the neutral pattern of the receipt: with the submission's other files, else beside the log."""
-    if job.key is not None:
-        return f"{FOLDER}/{job.key}.receipt{'-{task}' if job.intent.array else ''}.json"
-    log = PurePosixPath(log_pattern(job))
-    # what tells jobs apart stays
-    return f"{log}.json" if "{" in log.suffix else str(log.with_suffix(".json"))
+    """Return the neutral pattern of the receipt: a place where no program of the image can write."""
+    key = job.key or f"{job.name}-{{id}}"
+    return f"{FOLDER}/{key}.receipt{'-{task}' if job.intent.array else ''}.json"
 
 
 def _shell_pattern(pattern: str) -> str:
@@ -137,6 +145,7 @@ def _start(job: Job, site: Site, scheduler: Scheduler) -> str:
         features.shell.id,
         features.shell.task,
         f"mkdir -p -- {folder} || exit 125",
+        *RECORDS,
         f"receipt={_shell_pattern(receipt_pattern(job))}",
         "use=${receipt%.json}.use runs=1",
         *_count_runs(job),
@@ -163,7 +172,9 @@ def _count_runs(job: Job) -> list[str]:
     if not job.intent.requeue:
         return []
     return [
-        'runs=$(($(cat "${receipt%.json}.runs" 2>/dev/null || echo 0) + 1))',
+        'runs=$(tr -cd 0-9 2>/dev/null <"${receipt%.json}.runs")',
+        "runs=$((10#${runs:-0} + 1))",
+        'rm -f -- "${receipt%.json}.runs"',
         'echo "$runs" >"${receipt%.json}.runs"',
     ]
 

@@ -144,6 +144,8 @@ class Features(TableRow, frozen=True, kw_only=True):
     is no answer. ``owned`` are options that envbuild writes, with the flag that gives them;
     ``joins_options``: the value of one of a single letter may follow without a blank.  ``accounts``
     are variables that name the account; ``client_variables`` is a pattern of those that its clients need.
+    ``folder_option`` is for clients that read options in files of the current folder, which may be
+    a stranger's: it names the job's folder to one that is started elsewhere.
     ``refusals`` are patterns of what they say when they refuse a job, by cause.  ``dialect`` is how
     its scripts are written, None where they have no lines for it.  ``banner`` is its own client's
     word, ``strangers`` those of others that have clients of the same name.
@@ -175,6 +177,7 @@ class Features(TableRow, frozen=True, kw_only=True):
     owned: dict[str, str] = msgspec.field(default_factory=dict)
     accounts: Texts = ()
     client_variables: str = ""
+    folder_option: str = ""
     refusals: dict[Cause, str] = msgspec.field(default_factory=dict)
     dialect: Dialect | None = None
     strangers: tuple[Banner, ...] = ()

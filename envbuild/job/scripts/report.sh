@@ -13,7 +13,7 @@ reserve_receipt() {
     while [ -e "$receipt.part" ] && [ $((tries += 1)) -le 40 ]; do sleep 1; done
   fi
   # one is there if the job was put back into the queue
-  rm -f -- "$receipt" "$use.halted"
+  rm -f -- "$receipt" "$receipt.part" "$use" "$use".*
   printf '%4000s\n' '' >"$receipt.part"
 }
 

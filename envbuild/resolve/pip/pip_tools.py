@@ -284,10 +284,13 @@ def find_compiler(
         image = _runnable_base(facts, folder, context)
     if tools is not None:
         argv = (
-            uv, "pip", "install", "--quiet", "--no-config", "--target", str(tools), "--python-version", minor,
-            "--only-binary", ":all:", "--default-index", index, *TOOLS,
+            uv, "pip", "install", "--quiet", "--no-config", "--target", str(tools),
+            "--python", python, "--python-version", minor, "--only-binary", ":all:", *TOOLS,
         )  # fmt: skip
-        runner(Command(argv=argv, env=uv_environment(settings)))
+        # the address may hold a password, and other users see arguments
+        env = uv_environment(settings) | {"UV_DEFAULT_INDEX": index}
+        # elsewhere uv would start the Python of a .venv of the folder, which may be a stranger's
+        runner(Command(argv=argv, env=env, cwd=folder))
     if on_host:
         return _OnHost(
             python=python,

@@ -18,9 +18,16 @@ cd "$PWD" || exit 125
 id=$$
 task=
 mkdir -p -- out || exit 125
-receipt="out/keras-bert.$id.json"
+for place in .envbuild .envbuild/jobs .envbuild/results; do
+  if [ -L "$place" ] || ! mkdir -p -- "$place"; then
+    printf 'envbuild: error: %s is no folder of its own\n' "$place" >&2
+    exit 125
+  fi
+done
+[ -e .envbuild/.gitignore ] || echo '*' >.envbuild/.gitignore
+receipt=".envbuild/jobs/keras-bert-$id.receipt.json"
 use=${receipt%.json}.use runs=1
-export ENVBUILD_RESULT=$PWD/"out/keras-bert.$id.result"
+export ENVBUILD_RESULT=$PWD/".envbuild/results/keras-bert-$id.receipt.result"
 exec >"out/keras-bert.$id.txt" 2>&1
 node=$(hostname) started=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 
@@ -38,7 +45,7 @@ reserve_receipt() {
     while [ -e "$receipt.part" ] && [ $((tries += 1)) -le 40 ]; do sleep 1; done
   fi
   # one is there if the job was put back into the queue
-  rm -f -- "$receipt" "$use.halted"
+  rm -f -- "$receipt" "$receipt.part" "$use" "$use".*
   printf '%4000s\n' '' >"$receipt.part"
 }
 
