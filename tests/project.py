@@ -44,8 +44,8 @@ def shared_store() -> Path:
 
 
 LISTENING = (
-    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler);"
-    "from envbuild.cli import run_cli; sys.exit(run_cli(sys.argv[1:]))"
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
+    "from envbuild.__main__ import main; main()"
 )
 """The command line for tests that press Ctrl-C: a suite started in the background makes its children ignore it."""
 

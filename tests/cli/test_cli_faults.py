@@ -545,6 +545,26 @@ def test_ctrl_c_in_every_stage(stage: str, tmp_path: Path) -> None:
     assert not _left_running(tmp_path)
 
 
+IMPORTED = """\
+import sys
+from envbuild.__main__ import main
+
+class Interrupt:
+    @staticmethod
+    def find_spec(name, *_):
+        if name == "click":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupt)
+main()
+"""
+
+
+def test_ctrl_c_while_the_program_is_still_imported() -> None:
+    ran = LocalRunner()(Command(argv=(sys.executable, "-c", IMPORTED, "--help")), check=False)
+    assert (ran.code, ran.stdout, ran.stderr) == (130, "", "")
+
+
 def _left_running(folder: Path) -> str:
     """Return the processes that name a folder; the kernel may take a second to clear a namespace away."""
     for _ in range(50):

@@ -45,6 +45,8 @@ LAID = ("add", "--dev", "small", "idna==3.7")
 PUSHED = ("shelf", "publish", "small", "--failed", "--image")
 PUBLISHED = ("shelf", "show", "lab/small", "--json")
 LAYER, EXPORTED = "small.dev.json", "pylock.toml"
+SAID = "said.txt"
+"""What a killed run printed."""
 CHANGING = ("add", "promote")
 KEPT = ("artifacts", "bases", "built", "facts")
 """What the store below has, so that a run takes seconds: downloads, and not what is packed."""
@@ -288,14 +290,15 @@ def must(project: Project, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def start(project: Project, arguments: tuple[str, ...]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-c", LISTENING, *arguments],
-        cwd=project.folder,
-        env=project.env,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    with (project.folder / SAID).open("wb") as said:
+        return subprocess.Popen(
+            [sys.executable, "-c", LISTENING, *arguments],
+            cwd=project.folder,
+            env=project.env,
+            stdout=said,
+            stderr=said,
+            start_new_session=True,
+        )
 
 
 def prepare(project: Project, verb: Verb) -> None:
@@ -386,11 +389,12 @@ def run_series(
     must(project, *verb.arguments)
     expected = verb.result(project)
     whole_run = shortest_run(project, verb)
-    hit, wrong = 0, list[str]()
+    hit, wrong, stages = 0, list[str](), list[str]()
     for number in range(kills):
         prepare(project, verb)
         process = start(project, verb.arguments)
-        moment = chance.uniform(0.05, 1.0) * whole_run
+        # each kill has a part of the run of its own, so that all of it is met
+        moment = chance.uniform(max(number, 0.3), number + 1) / kills * whole_run
         try:
             process.wait(moment)
         except subprocess.TimeoutExpired:
@@ -398,6 +402,9 @@ def run_series(
             reach, sign = WAYS[number % len(WAYS)]
             reach(process.pid, sign)
             process.wait()
+        said = (project.folder / SAID).read_text(errors="replace")
+        wrong += [f"{number}: a traceback: {said[-600:]}"] if "Traceback" in said else []
+        stages.append(f"{moment:.1f} s: {''.join(said.strip().splitlines()[-1:])[:60]}")
         try:
             wrong += [] if verb.whole(project, expected) else [f"{number}: half a result"]
             deadline = time.monotonic() + ORPHANS_SECONDS
@@ -420,6 +427,7 @@ def run_series(
         "seconds": round(whole_run, 1),
         "wrong": wrong,
         "left": remaining,
+        "stages": stages,
     }
 
 
