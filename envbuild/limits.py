@@ -82,6 +82,8 @@ FILE_SECONDS = 600.0
 """What the download of any file gets; its size at SLOWEST_FILE comes on top."""
 SLOWEST_FILE = 8 * KIB
 """Bytes a second of a whole download: a server that drips is not waited for as long as it likes."""
+STALL_SECONDS, STALL_BYTES = 60.0, 64 * KIB
+"""A download that brings less in that time is given up; one of a file is opened again."""
 BACKEND_SECONDS = 120.0
 """One question to a build backend, where the user lets it run; setuptools answers in a second."""
 RESTARTS = 5

@@ -32,9 +32,6 @@ from envbuild.store.units import human_bytes
 if TYPE_CHECKING:
     import httpx
 
-STALL_SECONDS = 60.0
-STALL_BYTES = 64 * 1024
-"""A connection that brings less than this in STALL_SECONDS is given up and opened again."""
 PROGRESS = 1024 * 1024
 """Bytes that a broken connection must have brought for failures to be counted from one again."""
 
@@ -229,8 +226,8 @@ def _watch_stall(chunks: Iterator[bytes], until: Until, download: Download) -> I
                 where=redact(download.url),
                 hint="what has arrived is kept; name a nearer mirror or index",
             )
-        if now - since > STALL_SECONDS:
-            if brought < STALL_BYTES:
+        if now - since > limits.STALL_SECONDS:
+            if brought < limits.STALL_BYTES:
                 raise PassingError(f"sent only {human_bytes(brought)} in {now - since:.0f} s")
             since, brought = now, 0
 

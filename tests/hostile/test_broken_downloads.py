@@ -19,7 +19,7 @@ from envbuild.conda.model import CondaRequest
 from envbuild.context import Context, open_context
 from envbuild.errors import IntegrityError, NetworkError
 from envbuild.formats.image_name import parse_image_name
-from envbuild.net import download, web
+from envbuild.net import web
 from envbuild.net.fetch import Artifact, fetch_artifacts
 from envbuild.net.git import ask_patiently
 from envbuild.net.index import make_client, read_links
@@ -260,13 +260,12 @@ def impatient() -> Iterator[pytest.MonkeyPatch]:
     for module, name, value in (
         (web, "FIRST_PAUSE", 0.005),
         (web, "TRIES", 2),
-        (download, "STALL_SECONDS", 1.0),
+        (limits, "STALL_SECONDS", 1.0),
         (limits, "ANSWER_SECONDS", 1.0),
         (limits, "FILE_SECONDS", 2.0),
         (limits, "QUESTION_SECONDS", 4.0),
         (limits, "SEARCH_SECONDS", 0.5),
         (limits, "CHANNEL_SECONDS", 6.0),
-        (apt, "UPDATE_SECONDS", 4.0),
         (git_sources, "SECONDS", 2.0),
         (shelf_git, "SECONDS", 2.0),
     ):

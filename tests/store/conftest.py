@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from envbuild import limits
-from envbuild.net import download, fetch, parallel, web
+from envbuild.net import fetch, parallel, web
 from envbuild.settings import Settings
 from envbuild.store.layout import Store
 from tests.store.server import Page, Server, serving
@@ -55,7 +55,7 @@ def lose_patience(monkeypatch: pytest.MonkeyPatch) -> Callable[[Page], None]:
     def lose(page: Page) -> None:
         if page.hang or page.drip:
             monkeypatch.setattr(web, "READ_SECONDS", 0.2)
-            monkeypatch.setattr(download, "STALL_SECONDS", 0.2)
+            monkeypatch.setattr(limits, "STALL_SECONDS", 0.2)
             monkeypatch.setattr(limits, "ANSWER_SECONDS", 1.0)
 
     return lose

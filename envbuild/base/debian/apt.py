@@ -7,36 +7,38 @@ import glob
 import json
 import re
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote, urlsplit
 
 import msgspec
 
+from envbuild import limits
 from envbuild.base.debian.apt_config import apt_environment, apt_network, source_line, write_config
-from envbuild.base.debian.apt_failure import install_error, update_error
+from envbuild.base.debian.apt_failure import install_error, too_slow_error, update_error
 from envbuild.base.debian.distribution import DEBIAN, Distribution, mirror_of
 from envbuild.base.debian.index import DebianIndex
 from envbuild.base.debian.package_set import Bootstrap
 from envbuild.base.model import AptPackage, DebianPackage
 from envbuild.context import Context
-from envbuild.errors import EnvbuildError, HostError, ToolFailedError, UsageError
-from envbuild.limits import decode_kept
+from envbuild.errors import EnvbuildError, HostError, NetworkError, ToolFailedError, UsageError
 from envbuild.names import BY_MACHINE, Paths
 from envbuild.net.redact import USER, redact, without_user
 from envbuild.progress import SilentStage, Stage
 from envbuild.run import Command
 from envbuild.store.atomic import make_folder, write_bytes, write_text
+from envbuild.store.gc import tree_size
 from envbuild.store.hashing import hash_bytes, hash_text
 from envbuild.tools import find_tool
 
 BASE_PACKAGES = ("apt", "ca-certificates", "python-is-python3", "python3", "python3-pip", "tzdata")
 """What a base holds beside the packages of priority "required" and the essential ones."""
-UPDATE_SECONDS = 600.0
+UPDATE_SECONDS = 1800.0
+"""How long apt may take over its lists: 9 MB, at 8 KiB a second; what hardly moves ends before."""
 FRESH_SECONDS = 600.0
 """How long lists of a server count as fresh, as pages of an index do (resolve/answer_cache.py)."""
 FETCHED = re.compile(r"dlstatus:\d+:(\d+)")
@@ -103,18 +105,18 @@ def read_lists(
         stage.expect(125)  # after the lists are fetched, they are unpacked, and packages chosen
         options = ("-o", "APT::Update::Error-Mode=any", "-o", "APT::Status-Fd=1")
         argv = ("apt-get", "update", *options)
-        count = _PercentCounter(stage)
+        lists = folder / "state/lists"
+        watch = _FetchWatch(stage, lists, partial(too_slow_error, url, distribution))
         # apt clears its temporary files away only where it is not killed
         env = {**apt_environment(context.settings, private), "TMPDIR": str(own)}
         fetched = folder / "fetched"
         try:
-            command = Command(argv=argv, env=env, timeout=UPDATE_SECONDS, on_line=count.read_line)
+            command = Command(argv=argv, env=env, timeout=UPDATE_SECONDS, on_line=watch.read_line)
             if refresh or not _is_fresh(fetched, source):
                 context.runner(command)
                 write_text(fetched, source)
         except ToolFailedError as error:
             raise update_error(error, suite, url, distribution) from error
-        lists = folder / "state/lists"
         newest = _newest_list(lists, "*_Packages", suite)
         same = newest.name.partition(f"_dists_{suite}_")[0]
         files = sorted(lists.glob(f"{glob.escape(same)}_dists_{suite}_*_Packages"))
@@ -139,17 +141,27 @@ def _is_fresh(fetched: Path, source: str) -> bool:
     return False
 
 
-class _PercentCounter:
-    """Advances a stage by what apt says of its downloads."""
+class _FetchWatch:
+    """Follows what apt says of its downloads: advances a stage, and ends apt where hardly anything comes."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Stage, lists: Path, too_slow: Callable[[], NetworkError]) -> None:
         self.stage, self.done = stage, 0
+        self.lists, self.too_slow = lists, too_slow
+        self.since, self.had = time.monotonic(), tree_size(lists)
 
     def read_line(self, line: str) -> None:
+        """Read a line, of which apt prints two a second while it fetches.  Raises NetworkError."""
         found = FETCHED.match(line)
-        if found and int(found[1]) > self.done:
+        if not found:
+            return
+        if int(found[1]) > self.done:
             self.stage.advance(int(found[1]) - self.done)
             self.done = int(found[1])
+        now, have = time.monotonic(), tree_size(self.lists)
+        if abs(have - self.had) >= limits.STALL_BYTES:
+            self.since, self.had = now, have
+        elif now - self.since > limits.STALL_SECONDS:
+            raise self.too_slow()
 
 
 def resolve_debian(
@@ -168,7 +180,7 @@ def resolve_debian(
     """
     asked = sorted(set(packages))
     kept = _choice_file(lists, asked, group, installed)
-    chosen = decode_kept(kept, tuple[DebianPackage, ...])
+    chosen = limits.decode_kept(kept, tuple[DebianPackage, ...])
     if chosen is not None:
         return chosen
     wanted = sorted({*asked, *(lists.index.required if group == "base" else ())})

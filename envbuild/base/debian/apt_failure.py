@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from envbuild import limits
 from envbuild.base.debian.distribution import Distribution
 from envbuild.context import Context
 from envbuild.errors import (
@@ -55,9 +56,20 @@ def update_error(
         reasons = REASON.findall(text)
         reason = redact(reasons[0]) if reasons else error.what
         what = f"the {distribution.title} mirror did not answer as it should: {reason}"
+    return _mirror_error(what, url, distribution)
+
+
+def too_slow_error(url: str, distribution: Distribution) -> NetworkError:
+    """Return the error for a mirror whose lists hardly come."""
+    most = f"{limits.STALL_BYTES // limits.KIB} KiB in {limits.STALL_SECONDS:.0f} s"
+    what = f"the {distribution.title} mirror is too slow: it sent less than {most}"
+    return _mirror_error(what, url, distribution)
+
+
+def _mirror_error(what: str, url: str, distribution: Distribution) -> NetworkError:
     variable = f"ENVBUILD_{distribution.name.upper()}_MIRROR"
     hint = f"name another mirror ({variable}=…), or check the proxy"
-    return NetworkError(what, where=where, hint=hint)
+    return NetworkError(what, where=redact(url), hint=hint)
 
 
 def install_error(error: ToolFailedError, wanted: list[str], suite: str) -> EnvbuildError:
