@@ -58,7 +58,38 @@ class FaultyServer:
         return f"{(self.index if kind == 'simple' else self.mirror).rstrip('/')}/{rest}"
 
 
-class _Handler(BaseHTTPRequestHandler):
+class FailingHandler(BaseHTTPRequestHandler):
+    """Answers as a dead network does."""
+
+    stopping: threading.Event
+
+    def fail(self, fault: str) -> None:
+        if fault.isdigit():
+            self.send_error(int(fault))
+        elif fault == "silent":
+            self.stopping.wait()
+        elif fault == "drip":
+            self.drip(b"HTTP/1.1 200 OK\r\nX-Late: " + b"a" * 1_000_000)
+        else:
+            self.reset()
+
+    def drip(self, data: bytes) -> None:
+        for byte in data:
+            self.wfile.write(bytes([byte]))
+            if self.stopping.wait(PAUSE):
+                return
+
+    def reset(self) -> None:
+        """Send half of what was said, then end the connection as a broken line does."""
+        self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 20000\r\n\r\n" + bytes(10_000))
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.connection.close()
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+class _Handler(FailingHandler):
     served: FaultyServer
 
     def do_GET(self) -> None:
@@ -68,14 +99,8 @@ class _Handler(BaseHTTPRequestHandler):
         with contextlib.suppress(OSError):
             if fault is None:
                 self.hand_on(path)
-            elif fault.isdigit():
-                self.send_error(int(fault))
-            elif fault == "silent":
-                self.served.stopping.wait()
-            elif fault == "drip":
-                self.drip(b"HTTP/1.1 200 OK\r\nX-Late: " + b"a" * 1_000_000)
             else:
-                self.reset()
+                self.fail(fault)
 
     def hand_on(self, path: str) -> None:
         headers = {"Accept": "text/html, */*;q=0.1"}
@@ -90,21 +115,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def drip(self, data: bytes) -> None:
-        for byte in data:
-            self.wfile.write(bytes([byte]))
-            if self.served.stopping.wait(PAUSE):
-                return
-
-    def reset(self) -> None:
-        """Send half of what was said, then end the connection as a broken line does."""
-        self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 20000\r\n\r\n" + bytes(10_000))
-        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.connection.close()
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
@@ -117,7 +127,10 @@ class _Server(ThreadingHTTPServer):
 def standing_before(index: str, mirror: str) -> Iterator[FaultyServer]:
     """Lend a server."""
     served = FaultyServer(index, mirror)
-    with _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"served": served})) as server:
+    with _Server(
+        ("127.0.0.1", 0),
+        type("Handler", (_Handler,), {"served": served, "stopping": served.stopping}),
+    ) as server:
         served.port = server.server_address[1]
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         try:

@@ -17,7 +17,9 @@ from pathlib import Path
 import pytest
 
 from envbuild.errors import NetworkError, UsageError
+from envbuild.net import web
 from tests.cli.test_cli_trust import openssl
+from tests.hostile.faulty_server import FailingHandler
 from tests.shelf.people import bare, member, user
 from tests.support import needs
 
@@ -27,7 +29,10 @@ SECRET = base64.b64encode(b"me:secret").decode()
 
 @dataclass
 class GitServer:
-    """git over https on loopback; ``password`` is asked for, ``login`` says that all is a page of the network, ``elsewhere`` is where all is led to."""
+    """git over https on loopback; ``password`` is asked for, ``login`` says that all is a page of the network, ``elsewhere`` is where all is led to.
+
+    ``fault`` is how it fails, at addresses that end with ``failing``.
+    """
 
     top: Path
     password: bool = False
@@ -36,6 +41,9 @@ class GitServer:
     asked: list[str] = field(default_factory=list)
     """What came: the path and the password."""
     url: str = ""
+    fault: str = ""
+    failing: str = ""
+    stopping: threading.Event = field(default_factory=threading.Event)
 
     def serve(self, context: ssl.SSLContext) -> ThreadingHTTPServer:
         server = ThreadingHTTPServer(("127.0.0.1", 0), handler_of(self))
@@ -46,10 +54,11 @@ class GitServer:
 
 
 def handler_of(place: GitServer) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(FailingHandler):
         protocol_version = "HTTP/1.1"
+        stopping = place.stopping
 
-        def do_GET(self) -> None:
+        def do_GET(self) -> None:  # noqa: N802
             sent = self.headers.get("Authorization", "")
             place.asked.append(f"{self.path} {sent}".strip())
             if place.password and not sent:
@@ -58,9 +67,13 @@ def handler_of(place: GitServer) -> type[BaseHTTPRequestHandler]:
                 return self.say("200 OK", "Content-Type: text/html", b"<html>log in</html>")
             if place.elsewhere:
                 return self.say("302 Found", f"Location: {place.elsewhere}{self.path}")
+            if place.fault and self.path.endswith(place.failing):
+                self.close_connection = True
+                with contextlib.suppress(OSError):
+                    return self.fail(place.fault)
             return self.hand_on()
 
-        def do_POST(self) -> None:
+        def do_POST(self) -> None:  # noqa: N802
             self.do_GET()
 
         def say(self, status: str, line: str, body: bytes = b"") -> None:
@@ -94,9 +107,6 @@ def handler_of(place: GitServer) -> type[BaseHTTPRequestHandler]:
             length = b"\r\nContent-Length: %d\r\n\r\n" % len(body)
             self.wfile.write(b"HTTP/1.1 200 OK\r\n" + head + length + body)
 
-        def log_message(self, *_: object) -> None:
-            pass
-
     return Handler
 
 
@@ -118,7 +128,8 @@ def servers(certificate: Path, tmp_path: Path) -> Iterator[list[GitServer]]:
     for place in places:
         bare(place.top / "shelf.git")
     yield places
-    for server in running:
+    for server, place in zip(running, places, strict=True):
+        place.stopping.set()
         server.shutdown()
         server.server_close()
 
@@ -156,6 +167,53 @@ def test_a_networks_login_page_is_no_empty_shelf(
         assert "wants a login" in told
     own.login = False
     ann.ok("shelf", "publish", "small")
+
+
+def published(own: GitServer) -> set[str]:
+    """Return the names that the server's repository has entries of."""
+    argv = ("git", "-C", str(own.top / "shelf.git"), "ls-tree", "-r", "--name-only", "main")
+    paths = subprocess.run(argv, check=True, capture_output=True, text=True).stdout.splitlines()
+    return {name for name in ("small", "other") if any(name in path for path in paths)}
+
+
+FAULTS = {
+    "publish": ("", "/git-receive-pack"),
+    "get": ("", "/git-upload-pack"),
+}
+"""Verbs, and what fails: everything, or the last of what the verb asks for."""
+
+
+@pytest.mark.parametrize("fault", ["silent", "drip", "reset", "500"])
+@pytest.mark.parametrize(
+    ("verb", "failing"), [(verb, failing) for verb in FAULTS for failing in FAULTS[verb]]
+)
+def test_a_network_that_fails(  # noqa: PLR0917  (fixtures)
+    verb: str,
+    failing: str,
+    fault: str,
+    servers: list[GitServer],
+    certificate: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Ann has the shelf; Bob has published since, so that there is something to fetch."""
+    own, _ = servers
+    monkeypatch.setattr(web, "FIRST_PAUSE", 0.005)
+    ann, bob = (user(tmp_path / name) for name in ("ann", "bob"))
+    for one, name in ((ann, "small"), (bob, "other")):
+        one.recipe(name)
+        one.env.update({"GIT_SSL_CAINFO": str(certificate), "GIT_HTTP_LOW_SPEED_TIME": "1"})
+        one.ok("shelf", "add", "lab", f"git+{own.url}/shelf.git")
+    bob.ok("shelf", "publish", "other")
+    words = ("shelf", verb, "small" if verb == "publish" else "other")
+    own.fault, own.failing = fault, failing
+    told = ann.refused(5, *words)
+    assert own.url in told
+    assert told.count("envbuild: error:") == 1
+    own.fault = ""
+    assert published(own) == {"other"}
+    ann.ok(*words)
+    assert published(own) == {"other", *(["small"] if verb == "publish" else [])}
 
 
 @pytest.mark.parametrize("asks", [False, True])
