@@ -74,8 +74,8 @@ QUESTION_SECONDS = 300.0
 """One call of uv, which fetches some hundred pages at once; a cold one took 34 s."""
 RESOLUTION_SECONDS = 900.0
 """All calls of uv for one resolution; a cold one with twenty calls took 60 s."""
-RESOLVER_MEMORY = GIB
-"""Bytes of memory for uv; vllm, jax and ray together took 150 MB."""
+RESOLVER_MEMORY = 512 * MIB
+"""Bytes of memory for uv; the 641 packages of apache-airflow[all] took 240 MB."""
 SEARCH_SECONDS = 5.0
 """How long each address gets to answer when the slow one of several is looked for."""
 FILE_SECONDS = 600.0

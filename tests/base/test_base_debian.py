@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterator
+from contextlib import nullcontext
 from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 
@@ -12,9 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from envbuild import limits
 from envbuild.base.debian import apt_config
 from envbuild.base.debian.apt import (
     AptLists,
+    FetchWatch,
     debian_mirror,
     read_lists,
     resolve_bootstrap,
@@ -57,6 +60,19 @@ def fill(made: Mirror) -> None:
     made.add("libgd")
     made.add("wants-newer", Depends="libc6 (>= 99)")
     made.add("opponent", Conflicts="libc6")
+
+
+@pytest.mark.parametrize("come", [limits.STALL_BYTES - 1, limits.STALL_BYTES])
+def test_lists_that_hardly_come(come: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "STALL_SECONDS", -1)
+    told = NetworkError("too slow")
+    (tmp_path / "partial").mkdir()
+    watch = FetchWatch(SilentStage(), tmp_path, lambda: told)
+    (tmp_path / "partial/Packages.xz").write_bytes(bytes(come))
+    watch.read_line("Get:1 a line of another kind")
+    slow = come < limits.STALL_BYTES
+    with pytest.raises(NetworkError) if slow else nullcontext():
+        watch.read_line("dlstatus:1:0.6:Retrieving file 1 of 1")
 
 
 @pytest.fixture(scope="module")

@@ -106,7 +106,7 @@ def read_lists(
         options = ("-o", "APT::Update::Error-Mode=any", "-o", "APT::Status-Fd=1")
         argv = ("apt-get", "update", *options)
         lists = folder / "state/lists"
-        watch = _FetchWatch(stage, lists, partial(too_slow_error, url, distribution))
+        watch = FetchWatch(stage, lists, partial(too_slow_error, url, distribution))
         # apt clears its temporary files away only where it is not killed
         env = {**apt_environment(context.settings, private), "TMPDIR": str(own)}
         fetched = folder / "fetched"
@@ -141,7 +141,7 @@ def _is_fresh(fetched: Path, source: str) -> bool:
     return False
 
 
-class _FetchWatch:
+class FetchWatch:
     """Follows what apt says of its downloads: advances a stage, and ends apt where hardly anything comes."""
 
     def __init__(self, stage: Stage, lists: Path, too_slow: Callable[[], NetworkError]) -> None:
