@@ -87,7 +87,8 @@ def read_lists(
 ) -> AptLists:
     """Refresh the store's private apt lists of a suite (as it was released) and read them.
 
-    Lists that were fetched in the last minutes count, unless ``refresh`` is asked for.  The stage counts the percent that apt has fetched, as 100 of 125.
+    Lists that were fetched in the last minutes count, unless ``refresh`` is asked for.  The stage
+    counts the percent that apt has fetched, as 100 of 125.
     Raises NetworkError when the mirror does not answer or lacks the suite, HostError without apt or
     Debian's keys.
     """
@@ -142,7 +143,7 @@ def _is_fresh(fetched: Path, source: str) -> bool:
 
 
 class FetchWatch:
-    """Follows what apt says of its downloads: advances a stage, and ends apt where hardly anything comes."""
+    """Advances a stage by what apt says, and ends apt where hardly anything comes."""
 
     def __init__(self, stage: Stage, lists: Path, too_slow: Callable[[], NetworkError]) -> None:
         self.stage, self.done = stage, 0
