@@ -39,7 +39,17 @@ def read_row(row: dict[str, Any], stack: str) -> Case:
     return healthy(name, stack, tree, f"{proof}\nprint('FINE')", FINE, direct, project=code, **more)
 
 
-ROUNDS = ("seventh", "eighth", "ninth", "tenth", "eleventh", "twelfth", "thirteenth", "fourteenth")
+ROUNDS = (
+    "seventh",
+    "eighth",
+    "ninth",
+    "tenth",
+    "eleventh",
+    "twelfth",
+    "thirteenth",
+    "fourteenth",
+    "fifteenth",
+)
 READ = tuple(chain.from_iterable(map(read_round, ROUNDS)))
 READ_SICK = tuple(case for case in READ if case.found)
 READ_HEALTHY = tuple(case for case in READ if not case.found)
