@@ -8,7 +8,11 @@ from envbuild.data.tables import load_cuda
 from envbuild.errors import UsageError
 from envbuild.toml import closest
 
-MAKERS = re.compile(r"nvidia|tesla|geforce|quadro")
+MAKERS = re.compile(r"nvidia|tesla|geforce|quadro|grid|hgx")
+MACHINES = re.compile(r"(?:dgx|drive|igx|jetson) (?:agx )?")
+"""Machines that are called by the chip in them ("DGX A100")."""
+GEFORCE = re.compile(r"(?:(1[06])|[2-5]0)[5-9]0(?!\d)")
+"""GeForce cards that are called by their number alone ("3090", "1080ti")."""
 SERIES = re.compile(r"(?:rtx|gtx) \d\d?")
 """Names of the table that stand for all cards that begin like them (RTX 30: 3060 to 3090)."""
 
@@ -18,12 +22,10 @@ def capability_of(text: str) -> int:
     plain = re.fullmatch(r"(?:sm_|compute_)?(\d{2,3})[a-z]?|(\d{1,2})\.(\d)", text.strip().lower())
     if plain:
         return int(plain[1] or plain[2] + plain[3])
-    wanted = MAKERS.sub("", text.lower()).strip()
-    best = max(
-        (pair for pair in _card_capabilities() if _is_card(wanted, pair[0])),
-        key=lambda pair: len(pair[0]),
-        default=None,
-    )
+    found: list[tuple[str, int]] = []
+    for wanted in _spellings(text):
+        found += [pair for pair in _card_capabilities() if _is_card(wanted, pair[0])]
+    best = max(found, key=lambda pair: len(pair[0]), default=None)
     if best is None:
         listed = ",".join(row.names for row in load_cuda().gpu)
         known = [name.strip() for name in listed.split(",")]
@@ -33,6 +35,15 @@ def capability_of(text: str) -> int:
             hint=f"give its compute capability (--gpu 8.0), or one of: {', '.join(known)}",
         )
     return best[1]
+
+
+def _spellings(text: str) -> list[str]:
+    """Return how the table may have a name; schedulers write them with underscores."""
+    wanted = MAKERS.sub("", text.lower().replace("_", " ")).strip(" -")
+    number = GEFORCE.match(wanted)
+    if number is not None:
+        return [f"gtx {wanted}" if number[1] else f"rtx {wanted}"]
+    return [wanted, MACHINES.sub("", wanted)]
 
 
 def _card_capabilities() -> list[tuple[str, int]]:

@@ -8,6 +8,9 @@ on an RTX 50; of 2.7.1 and 2.8.0 the flags that the wheel's own libtorch_python.
 (2.8.0 has sm_70, though its release notes say that it was taken away); of 2.9.1 to 2.13.0 in the
 table "PyTorch CUDA Support" of RELEASE.md (pytorch/pytorch#164471, #175253, #182849, #197555; of
 2.10.0 also get_arch_list in #182250).
+
+Of TensorFlow the code of each release is what its wheel's build_info.py names (2.21: a scan), and
+what Blackwell refuses is published in tensorflow#89272, #97387, #99592 and #101746.
 """
 
 from __future__ import annotations
@@ -16,8 +19,10 @@ from pathlib import Path
 
 import pytest
 
+from envbuild.check.target import read_target
+from envbuild.data import lookup
 from tests.check.test_check_target import judged, torch_tree
-from tests.check.tree import failures
+from tests.check.tree import Tree, failures, make_recipe
 
 KEPLER = (37, 50, 60, 70, 75, 80, 86)
 MAXWELL = (50, 60, 70, 75, 80, 86, 90)
@@ -101,3 +106,60 @@ def test_a_release_runs_where_it_is_published_to_run(release: str, tmp_path: Pat
 def test_there_are_forty_pairs_and_each_release_has_one() -> None:
     assert len(PAIRS) == len({pair[:3] for pair in PAIRS}) == 40
     assert {pair[0] for pair in PAIRS} == set(PUBLISHED)
+
+
+TENSORFLOW = [
+    ("2.1.0", "V100", "418.87.01", FITS),
+    ("2.1.0", "V100", "410.48", OLD),
+    ("2.1.0", "A100", "450.80.02", FITS),
+    ("2.3.0", "RTX 3090", "455.32.00", FITS),
+    ("2.4.1", "A100", "450.80.02", FITS),
+    ("2.4.1", "A100", "440.33.01", OLD),
+    ("2.4.1", "K80", "450.80.02", FITS),
+    ("2.4.1", "GTX 1080", "450.80.02", FITS),
+    ("2.11.0", "H100", "525.60.13", FITS),
+    ("2.11.0", "H100", "470.82.01", OLD),
+    ("2.15.1", "K80", "525.60.13", NO_CODE),
+    ("2.15.1", "P100", "525.60.13", FITS),
+    ("2.15.1", "H100", "525.60.13", OLD),
+    ("2.15.1", "H100", "535.54.03", FITS),
+    ("2.16.2", "RTX 5090", "570.124.06", NO_CODE),
+    ("2.17.1", "L40S", "525.60.13", FITS),
+    ("2.17.1", "T4", "525.60.13", FITS),
+    ("2.17.1", "A100", "470.82.01", OLD),
+    ("2.18.1", "GTX 980", "535.54.03", NO_CODE),
+    ("2.18.1", "H100", "525.60.13", FITS),
+    ("2.20.0", "B200", "570.124.06", NO_CODE),
+    ("2.21.0", "RTX 5090", "570.124.06", FITS),
+    ("2.21.0", "H100", "525.60.13", OLD),
+    ("2.21.0", "H100", "555.42.02", FITS),
+]
+
+
+@pytest.mark.parametrize("release", sorted({pair[0] for pair in TENSORFLOW}))
+def test_tensorflow_runs_where_it_is_published_to_run(release: str, tmp_path: Path) -> None:
+    module = {"tensorflow/__init__.py": f"__version__ = {release!r}\n"}
+    tree = Tree(tmp_path / "i").install("tensorflow", release, module)
+    told, right = {}, {}
+    for _, card, driver, misfit in (pair for pair in TENSORFLOW if pair[0] == release):
+        node = read_target(gpu=card, driver=driver)
+        found = failures(tree.check(make_recipe(framework="tensorflow"), target=node))
+        told[card, driver] = sorted(name for name in found if name.startswith("target-"))
+        right[card, driver] = [f"target-{one}" for one in misfit.split()]
+    assert told == right
+
+
+SHOWN = {
+    "384.81": "9.0", "390.46": "9.1", "396.26": "9.2", "410.48": "10.0", "418.87.01": "10.1", "440.33.01": "10.2",
+    "450.80.02": "11.0", "455.32.00": "11.1", "460.32.03": "11.2", "465.19.01": "11.3", "470.82.01": "11.4",
+    "470.256.02": "11.4", "495.29.05": "11.5", "510.47.03": "11.6", "515.65.01": "11.7", "520.61.05": "11.8",
+    "525.60.13": "12.0", "525.147.05": "12.0", "530.30.02": "12.1", "535.54.03": "12.2", "535.183.06": "12.2",
+    "545.23.08": "12.3", "550.54.14": "12.4", "550.163.01": "12.4", "555.42.02": "12.5", "560.35.03": "12.6",
+    "570.124.06": "12.8", "570.211.01": "12.8", "575.57.08": "12.9", "580.65.06": "13.0", "580.159.04": "13.0",
+    "590.48.01": "13.1", "595.58.03": "13.2", "610.43.02": "13.3",
+}  # fmt: skip
+"""Driver -> the CUDA that nvidia-smi shows with it (565 shows 12.7, of which there is no toolkit)."""
+
+
+def test_each_driver_has_the_cuda_that_nvidia_smi_shows() -> None:
+    assert {driver: lookup.cuda_of_driver(driver) for driver in SHOWN} == SHOWN

@@ -29,7 +29,7 @@ def test_each_published_card_has_its_published_capability() -> None:
                 told |= {name: _capability(name) for name in names}
                 right |= dict.fromkeys(names, int(capability.replace(".", "")))
     assert {name: found for name, found in told.items() if found != right[name]} == {}
-    assert len(right) >= 300
+    assert len(right) >= 375
 
 
 def test_each_toolkit_has_its_published_driver() -> None:
