@@ -173,17 +173,22 @@ def _base_queries(wanted: BaseNeeds, framework: Requirement) -> Iterator[BaseQue
     exact = re.search(r"={2,3}\s*\d", text) is not None
     days = (None,) if exact or wanted.until is None else (wanted.until, None)
     near = _next_pythons(wanted.python)
-    # the Python that is named, a near one, any of the series; then the same without the series
-    strict = [(python, wanted.pythons) for python in (wanted.python, *near, None)]
+    # the Python that is named, or a near one that is newer: older ones do not run all of its code
+    newer = [(python, wanted.pythons) for python in (wanted.python, *near) if python]
+    strict = [(None, wanted.pythons)]
     anyone = [(wanted.python, ()), (None, ())]
     line = _release_line(text)
-    # another patch of the framework costs less than a Python that the pinned packages are not for
+    # another patch of the framework costs less than a Python that the pinned packages are not for,
+    # and so does the next line of the same major release
     tries = (
+        (text, newer),
+        (line, newer),
         (text, strict),
         (line, strict),
+        *((later, [*newer, *strict]) for later in _later_lines(line) if wanted.pythons),
         (text, anyone),
         (line, anyone),
-        (plain, strict),
+        (plain, [*newer, *strict]),
         (plain, anyone),
     )
     for name, pythons in dict.fromkeys((name, tuple(dict.fromkeys(some))) for name, some in tries):
@@ -195,6 +200,14 @@ def _base_queries(wanted: BaseNeeds, framework: Requirement) -> Iterator[BaseQue
                     yield BaseQuery(
                         framework=name, python=python, pythons=series, cuda=cuda, until=until
                     )
+
+
+def _later_lines(line: str) -> Texts:
+    """Return the next release lines of the same major release: 2.4 and 2.5 after 2.3."""
+    found = re.fullmatch(r"(.*)==(\d{1,4})\.(\d{1,4})\.\*", line)
+    if found is None:
+        return ()
+    return tuple(f"{found[1]}=={found[2]}.{int(found[3]) + step}.*" for step in range(1, 3))
 
 
 def _next_pythons(python: str | None) -> Texts:
