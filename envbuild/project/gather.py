@@ -31,7 +31,7 @@ from envbuild.project.lists.choose import (
     is_near,
     is_requirements,
 )
-from envbuild.project.lists.declared import read_pipfile, read_setup_cfg
+from envbuild.project.lists.declared import read_pipfile, read_python_file, read_setup_cfg
 from envbuild.project.lists.readme import framework_releases
 from envbuild.project.lists.requirements import read_requirements
 from envbuild.project.lists.setup_py import read_setup_py
@@ -133,6 +133,7 @@ def _gather_folder(root: Path) -> ProjectFindings:
     for path in _framework_list(chosen, left, all_findings, root):
         all_findings += _read_all((path,), root, notes)
         left = tuple(one for one in left if one != path)
+    all_findings += read_python_file(root)
     parts = _own_parts(tree)
     all_findings += _member_findings(tree, parts, all_findings, notes)
     if not _names_packages(all_findings):

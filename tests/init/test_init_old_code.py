@@ -26,6 +26,7 @@ USES = {
     "DESCRIPTOR = _descriptor.FileDescriptor(name='x')",
     "tensorflow<2.8": "from tensorflow.python.keras.applications import vgg16",
     "tensorflow<2.13": "from keras.utils import np_utils",
+    "spektral<1": "from spektral.layers import GraphConv",
 }
 OF_FRAMEWORKS = {
     "torch<2": "1.13",

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from envbuild.base.suggest import framework_name
@@ -50,7 +51,10 @@ def imported_modules(
     for path in (*tree.code, *tree.notebooks):
         text = source_text(tree.root / path, notes, as_printable(path.as_posix())) or ""
         named[path] = frozenset((*modules_of_lines(text), *_asked_by(text)))
-    own = loaded_files(tree, named) if listed else own_files(tree)
+    own = loaded_files(tree, named) if listed else own_files(tree, named)
+    if not _import_others(own, named, tree):
+        # the programs start from files that are not there: all of the project's own code counts
+        own = own_files(tree, named)
     shared = frozenset.intersection(*(loaded_by_programs(tree, named) or (own,)))
     found: dict[str, ImportedModule] = {}
     files: Counter[str] = Counter()
@@ -73,6 +77,14 @@ def imported_modules(
                 )
     modules = [replace(found[name], files=files[name]) for name in sorted(found)]
     return tuple(modules), tuple(notes)
+
+
+def _import_others(
+    paths: Iterable[Path], named: Mapping[Path, frozenset[str]], tree: ProjectTree
+) -> bool:
+    """Whether any of these files imports a package of others."""
+    names = chain.from_iterable(named[path] for path in paths)
+    return any(not _is_own(name, tree) for name in names if name[0] != ".")
 
 
 def _new_names(

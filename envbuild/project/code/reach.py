@@ -38,12 +38,22 @@ def loaded_files(tree: ProjectTree, names: Mapping[Path, frozenset[str]]) -> fro
         for package in packages - _renamed_copies(starts, names, packages):
             starts |= {path for path in code if _is_below(path, package)}
     if not starts:
-        own = own_files(tree)
+        own = own_files(tree, names)
         samples = {path for path in own if SAMPLES & set(path.parts[:-1])}
         # code among the data that nothing loads is data
         return frozenset(own - samples) | (_load(own - samples, _modules(tree), names) & samples)
     found = _load(starts, _modules(tree), names)
-    return frozenset(path for path in found if not is_aside(path))
+    asked = _asked_names(found, names)
+    return frozenset(path for path in found if not is_aside(path) or path.parts[0] in asked)
+
+
+def _asked_names(paths: Iterable[Path], names: Mapping[Path, frozenset[str]]) -> set[str]:
+    """Return the first parts of what files import, but those that are called after tests.
+
+    A folder tools is the project's own where its programs import tools.loader.
+    """
+    every = chain.from_iterable(names[path] for path in paths if not is_aside(path))
+    return {name.partition(".")[0] for name in every} - {"test", "tests", "testing"}
 
 
 def _renamed_copies(
@@ -106,9 +116,10 @@ def _load(
     return found
 
 
-def own_files(tree: ProjectTree) -> frozenset[Path]:
+def own_files(tree: ProjectTree, names: Mapping[Path, frozenset[str]]) -> frozenset[Path]:
     """Return the files that are no test, no tool, and no project of their own inside this one."""
-    code = [path for path in tree.code if not is_aside(path)] or tree.code
+    asked = _asked_names(tree.code, names)
+    code = [path for path in tree.code if not is_aside(path) or path.parts[0] in asked] or tree.code
     return frozenset(path for path in code if not _in_part(path, tree))
 
 

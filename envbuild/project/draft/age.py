@@ -30,6 +30,18 @@ TORCH_LINES = {
     "torchvision": tuple(zip(TORCH, TORCHVISION, strict=True)),
 }
 """Release lines of PyTorch with those of its companions, oldest first."""
+TORCH_CUDAS = {
+    "11.0": ">=1.7,<1.8",
+    "11.1": ">=1.8,<1.11",
+    "11.3": ">=1.10,<1.13",
+    "11.5": ">=1.11,<1.12",
+    "11.6": ">=1.12,<2",
+    "11.7": ">=1.13,<2.1",
+    "11.8": ">=2.0,<2.8",
+    "12.1": ">=2.1,<2.6",
+    "12.4": ">=2.4,<2.7",
+}
+"""Release lines of PyTorch that its own index has builds of, by their CUDA (one of its folders)."""
 GRACE = dt.timedelta(days=30)
 """A project's pins may be a little older than the framework that they were tried with."""
 

@@ -72,8 +72,16 @@ def listed_requirements(
 def _needed_of_dump(
     builder: DraftBuilder, dump: FileFindings, listed: Iterable[Requirement]
 ) -> list[Requirement]:
-    """Return what a dump has, no list names, and the code cannot start without."""
-    needed = _certain_distributions(builder) - {one.name for one in listed}
+    """Return what a dump has, no list names, and the code cannot start without.
+
+    What no table knows is the package of the module's own name.
+    """
+    unknown = {
+        canonicalize_name(one.module)
+        for one in builder.gathered.imports
+        if one.certain and distribution_of(one.module) is None
+    }
+    needed = (_certain_distributions(builder) | unknown) - {one.name for one in listed}
     return [one for one in dump.requirements if one.name in needed]
 
 
@@ -110,14 +118,19 @@ def _without_own(builder: DraftBuilder, requirements: list[Requirement]) -> list
 def _needed_ones(
     builder: DraftBuilder, findings: FileFindings, used: frozenset[str]
 ) -> list[Requirement]:
-    """Return what a list asks for; of another way to install, only what the code imports."""
-    if not findings.only_imported:
+    """Return what a list asks for; of another way to install, only what the code imports.
+
+    A script at the root is the one way to install the project, as a list is.
+    """
+    if not findings.only_imported or re.fullmatch(r"[^/]+\.sh", findings.file):
         return list(findings.requirements)
     imported = used | {canonicalize_name(one.module) for one in builder.gathered.imports}
     # each of these packages has the module that is imported (opencv-python, its headless build)
     for same_files in load_aliases().exclusive.values():
         if imported.intersection(same_files):
             imported |= set(same_files)
+    # a pin is the author's own: a package that is never imported needs it
+    imported |= {one.name for one in findings.requirements if "==" in one.text}
     others = (one for one in builder.gathered.all_findings if not one.only_imported)
     listed = {one.name for one in chain.from_iterable(other.requirements for other in others)}
     needless = sorted({one.name for one in findings.requirements} - imported - listed)

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from packaging.specifiers import SpecifierSet
 
 from envbuild.base.suggest import framework_name
 from envbuild.data.lookup import numbers
+from envbuild.data.package_tables import load_companions
 from envbuild.project.code.imports import file_written_for
-from envbuild.project.draft.age import keras_2_only, torch_bounds
+from envbuild.project.draft.age import TORCH_CUDAS, keras_2_only, torch_bounds
 from envbuild.project.draft.builder import DraftBuilder, name_few
 from envbuild.project.draft.clean import COMPANIONS, Cleaned, bounds_of
 from envbuild.project.draft.propose import is_held, is_known_image
 from envbuild.project.lists.readme import first_framework
 from envbuild.project.model import ImportedModule, Requirement
-from envbuild.project.names import implied_framework
+from envbuild.project.names import implied_framework, likely_distribution
 from envbuild.project.tree import is_aside
 from envbuild.recipe.model import BaseSection
 
@@ -40,7 +41,7 @@ def sort_frameworks(builder: DraftBuilder, cleaned: Cleaned) -> None:
     if not cleaned.frameworks:
         cleaned.frameworks += _cupy_alone(builder, cleaned)
     listed = any(not one.where.startswith("imported") for one in cleaned.frameworks)
-    said = None if listed else first_framework(builder.gathered.tree.root)
+    said = None if listed else _said_framework(builder)
     cleaned.frameworks.sort(
         key=lambda requirement: (
             not is_held(requirement),
@@ -53,12 +54,24 @@ def sort_frameworks(builder: DraftBuilder, cleaned: Cleaned) -> None:
         return
     bounded = "<" in bounds_of(first)
     found = _companion_bound(cleaned, first) if bounded else _upper_bound(builder, cleaned, first)
-    upper, why = found
-    if upper:
-        bounds = ",".join(filter(None, (bounds_of(first), upper)))
-        name = framework_name(first.name) or first.name
-        cleaned.frameworks[0] = Requirement(text=f"{name}{bounds}", name=name, where=first.where)
-        builder.note("base", why)
+    bounds = ",".join(filter(None, (bounds_of(first), found[0])))
+    for upper, why in (found, _bound_of_ended(cleaned, first, bounds)):
+        if upper:
+            first = cleaned.frameworks[0]
+            bounds = ",".join(filter(None, (bounds_of(first), upper)))
+            name = framework_name(first.name) or first.name
+            cleaned.frameworks[0] = Requirement(
+                text=f"{name}{bounds}", name=name, where=first.where
+            )
+            builder.note("base", why)
+
+
+def _said_framework(builder: DraftBuilder) -> str | None:
+    """Return the framework that the project is called after (jax-vit), else README's first."""
+    named = set(map(framework_name, re.split(r"[^a-z0-9]+", builder.gathered.name.lower()))) - {
+        None
+    }
+    return named.pop() if len(named) == 1 else first_framework(builder.gathered.tree.root)
 
 
 def _cupy_alone(builder: DraftBuilder, cleaned: Cleaned) -> list[Requirement]:
@@ -118,7 +131,19 @@ def _upper_bound(
     if framework_name(framework.name) == "tensorflow":
         return _bound_of_tensorflow(builder, cleaned)
     bounds, why = _companion_bound(cleaned, framework)
-    return (bounds, why) if bounds else _bound_of_old_use(builder, framework_name(framework.name))
+    if not bounds:
+        bounds, why = _bound_of_old_use(builder, framework_name(framework.name))
+    is_torch = framework_name(framework.name) == "torch"
+    return _bound_of_cuda(builder) if is_torch and not bounds else (bounds, why)
+
+
+def _bound_of_cuda(builder: DraftBuilder) -> tuple[str, str]:
+    """Return the bounds of the PyTorch that a list installs from the index of one CUDA."""
+    for findings in builder.gathered.all_findings:
+        bounds = TORCH_CUDAS.get(findings.cuda or "", "") if not findings.image else ""
+        if bounds:
+            return bounds, f"{findings.file}: CUDA {findings.cuda} is that of torch{bounds}"
+    return "", ""
 
 
 def _companion_bound(cleaned: Cleaned, framework: Requirement) -> tuple[str, str]:
@@ -129,6 +154,35 @@ def _companion_bound(cleaned: Cleaned, framework: Requirement) -> tuple[str, str
             if bounds:
                 return bounds, f"{requirement.text} ({requirement.where}) goes with torch{bounds}"
     return "", ""
+
+
+def _bound_of_ended(cleaned: Cleaned, framework: Requirement, known: str) -> tuple[str, str]:
+    """Return the bound of a framework up to which a package (torchtext) has releases at all."""
+    lowest = re.search(r"[>~]=?\s*(\d+(?:\.\d+)*)", known)
+    for bounds, why in _bounds_of_ended(cleaned, framework_name(framework.name) or ""):
+        until = numbers(bounds.rpartition("<")[2]) or ()
+        if lowest is None or (numbers(lowest[1]) or ()) < until:
+            return bounds, why
+    return "", ""
+
+
+def _bounds_of_ended(cleaned: Cleaned, name: str) -> Iterator[tuple[str, str]]:
+    """Yield the bounds of a framework for which a package has releases at all, and why.
+
+    Those of torchvision are told as PyTorch's.
+    """
+    named = {one.name for one in cleaned.requirements}
+    for rule in load_companions().rule:
+        known = rule.sure == "verified" and rule.package in named
+        for row in rule.rows if known else ():
+            until = re.fullmatch(r"([\w-]+)>=(\d+(?:\.\d+)*)", row.when)
+            if until is None or row.constrain != f"{rule.package}<0":
+                continue
+            limit = Requirement(text=f"{until[1]}<{until[2]}", name=until[1], where="")
+            bounds = f"<{until[2]}" if until[1] == name else ""
+            bounds = bounds or (torch_bounds(limit) if name == "torch" else "")
+            if bounds:
+                yield bounds, f"{rule.package} has no release for {until[0]}"
 
 
 def _bound_of_old_use(builder: DraftBuilder, name: str | None) -> tuple[str, str]:
@@ -211,8 +265,13 @@ def _framework_weight(
 ) -> tuple[int, bool]:
     """Sort frameworks: that of most files first, those with an exact version first."""
     module = framework_name(requirement.name)
+    family = (likely_distribution(one.module) for one in imports)
     return (
-        -sum(one.files for one in imports if one.module == module),
+        -sum(
+            one.files
+            for one, name in zip(imports, family, strict=True)
+            if module in (one.module, implied_framework(name))
+        ),
         "==" not in requirement.text,
     )
 

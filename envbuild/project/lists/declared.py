@@ -22,7 +22,7 @@ from envbuild.project.lists.requirements import (
 )
 from envbuild.project.model import FileFindings, Requirement
 from envbuild.project.private import without_secrets
-from envbuild.project.tree import ASIDE, read_text, shown_path
+from envbuild.project.tree import ASIDE, is_inside, read_text, shown_path
 from envbuild.resolve.sources.declared import (
     dependency_table,
     inner_table,
@@ -292,3 +292,12 @@ def _list_of(value: object) -> list[object]:
 
 def _text_of(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
+
+
+def read_python_file(root: Path) -> list[FileFindings]:
+    """Return the Python that pyenv, uv or Heroku is told to take for a project."""
+    for name in (".python-version", "runtime.txt"):
+        text = read_text(root / name) if is_inside(root / name, root) else None
+        if found := re.match(r"\s*(?:c?python-)?(3\.\d{1,2})(?:\.\d{1,3})?\s*(\n|$)", text or ""):
+            return [FileFindings(file=name, python=f"=={found[1]}.*")]
+    return []

@@ -195,7 +195,7 @@ class _RequirementsReader:
             self._address(re.sub(r"^(-e|--editable)[\s=]+", "", line), where)
         elif line.startswith("-"):
             self._option(line, where)
-        elif (found := parse_requirement(OPTION.sub("", line), where)) is None:
+        elif (found := parse_requirement(OPTION.sub("", line).rstrip("."), where)) is None:
             self.aside.append(
                 (without_secrets(line)[:120], f"{where}: not a requirement as PEP 508 has it")
             )

@@ -1,0 +1,145 @@
+"""init: what a project says in passing — a CUDA, a Python, its own name — bounds the base of its draft."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from envbuild.project.draft.propose import BaseNeeds, propose_base
+from envbuild.project.model import Requirement
+from tests.init.projects import comments, dependencies, drafted, write
+
+
+def base_of(folder: Path) -> str:
+    base = drafted(folder).recipe.base
+    return f"{base.image or base.bootstrap} {base.framework or ''}"
+
+
+@pytest.mark.parametrize(
+    ("cuda", "line"),
+    [("cu116", "torch==1.13."), ("cu118", "torch:2.1."), ("cu121", "torch==2.4.")],
+)
+def test_the_index_of_a_cuda_tells_the_pytorch_it_has_builds_of(
+    tmp_path: Path, cuda: str, line: str
+) -> None:
+    index = f"--extra-index-url https://download.pytorch.org/whl/{cuda}"
+    write(tmp_path, {"setup.sh": f"pip install torch {index}\n"})
+    write(tmp_path, {"train.py": "import torch\n"})
+    assert line in base_of(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("listed", "line"),
+    [
+        ("torch\ntorchtext\n", "torch==2.3."),
+        ("torch>=1.13,<3\ntorchtext\n", "torch==2.3."),
+        # the list knows better
+        ("torch>=2.5\ntorchtext\n", "torch==2.10."),
+        ("torch\nbasicsr\n", "torch==2.1."),
+        ("tensorflow\ntensorflow-io\n", "==2.17."),
+    ],
+)
+def test_a_package_that_has_ended_bounds_the_framework(
+    tmp_path: Path, listed: str, line: str
+) -> None:
+    write(tmp_path, {"requirements.txt": listed})
+    assert line in base_of(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [(".python-version", "3.6.8\n"), ("runtime.txt", "python-3.6.15")]
+)
+def test_a_file_with_a_python_tells_the_base(tmp_path: Path, name: str, text: str) -> None:
+    write(tmp_path, {name: text, "requirements.txt": "tensorflow>=2,<2.16\n"})
+    assert "tensorflow:2.6." in base_of(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["jax-vit", "vit"])
+def test_of_two_frameworks_the_one_that_the_project_is_called_after_counts(
+    tmp_path: Path, name: str
+) -> None:
+    files = {
+        "flax_model.py": "import jax\n",
+        "model.py": "import torch\n",
+        "data.py": "import torch\n",
+    }
+    write(tmp_path / name, files)
+    assert ("jax" if name == "jax-vit" else "torch") in base_of(tmp_path / name)
+
+
+def test_packages_of_a_framework_count_for_it(tmp_path: Path) -> None:
+    lists = "jax\nflax\noptax\ntorch\n"
+    files = {
+        "train.py": "import jax, flax, optax\n",
+        "a.py": "import torch\n",
+        "b.py": "import torch\n",
+    }
+    write(tmp_path, {"requirements.txt": lists, **files})
+    assert "jax" in base_of(tmp_path)
+
+
+@pytest.mark.parametrize(("python", "held"), [("==3.7.*", "2.4"), ("==3.6.*", "2.2.2")])
+def test_the_next_line_of_the_framework_costs_less_than_pins_without_files(
+    python: str, held: str
+) -> None:
+    wanted = BaseNeeds(
+        framework=Requirement(text="tensorflow==2.2.*", name="tensorflow", where=""),
+        python=python,
+        pythons=("3.7", "3.8") if python == "==3.7.*" else ("3.6",),
+    )
+    found = propose_base(wanted)
+    assert ("21.05-tf2" if held == "2.4" else "2.2.2-gpu") in str(found.base.image)
+    assert found.exact == (held == "2.2.2")
+
+
+def test_programs_whose_own_files_are_missing_do_not_hide_the_others(tmp_path: Path) -> None:
+    write(
+        tmp_path, {"train.py": "from tools.gone import Model\n", "models/net.py": "import einops\n"}
+    )
+    write(tmp_path, {"tools/loader.py": "import numpy\n", "requirements.txt": "tqdm\n"})
+    assert dependencies(tmp_path) == ["einops", "numpy", "tqdm"]
+
+
+def test_a_folder_of_tools_counts_where_the_programs_load_it(tmp_path: Path) -> None:
+    write(tmp_path, {"requirements.txt": "tqdm\n", "tools/loader.py": "import einops\n"})
+    write(
+        tmp_path,
+        {"tests/helper.py": "import numpy\n", "train.py": "import tools.loader, tests.helper\n"},
+    )
+    assert dependencies(tmp_path) == ["einops", "tqdm"]
+
+
+def test_a_dump_vouches_for_a_module_that_no_table_knows(tmp_path: Path) -> None:
+    lines = "".join(f"  - p{number}=1.0=py39_0\n" for number in range(12))
+    dump = f"dependencies:\n{lines}  - pip:\n    - quux-lab==0.3\n"
+    write(tmp_path, {"environment.yml": dump, "requirements.txt": "tqdm\n"})
+    write(tmp_path, {"train.py": "import quux_lab\n"})
+    assert dependencies(tmp_path) == ["quux-lab==0.3", "tqdm"]
+
+
+def test_a_script_at_the_root_is_a_list_and_a_pin_of_a_readme_is_meant(tmp_path: Path) -> None:
+    write(tmp_path, {"train.py": "import einops\n"})
+    write(tmp_path / "of-script", {"setup.sh": "pip install einops sacremoses\n", "train.py": ""})
+    assert dependencies(tmp_path / "of-script") == ["einops", "sacremoses"]
+    readme = "```\npip install einops protobuf==3.20.3 sacremoses\n```\n"
+    write(tmp_path / "of-readme", {"README.md": readme, "train.py": "import einops\n"})
+    assert dependencies(tmp_path / "of-readme") == ["einops", "protobuf==3.20.3"]
+    assert "sacremoses" in comments(tmp_path / "of-readme")
+
+
+def test_a_line_of_a_readme_may_be_one_command(tmp_path: Path) -> None:
+    text = "First:\n\n`pip install lap`\n- `pip install einops`\nor `pip install tqdm` instead\n"
+    write(
+        tmp_path,
+        {
+            "README.md": text,
+            "train.py": "try:\n    import lap, tqdm\nexcept ImportError:\n    pass\n",
+        },
+    )
+    assert dependencies(tmp_path) == ["lap"]
+
+
+def test_a_full_stop_behind_a_version_is_a_slip(tmp_path: Path) -> None:
+    write(tmp_path, {"requirements.txt": "openai>=0.26.1.   # later\nnumpy==1.24.*\n"})
+    assert dependencies(tmp_path) == ["numpy==1.24.*", "openai>=0.26.1"]
