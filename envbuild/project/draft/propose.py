@@ -174,13 +174,15 @@ def _base_queries(wanted: BaseNeeds, framework: Requirement) -> Iterator[BaseQue
     days = (None,) if exact or wanted.until is None else (wanted.until, None)
     near = _next_pythons(wanted.python)
     # the Python that is named, or a near one that is newer: older ones do not run all of its code
-    newer = [(python, wanted.pythons) for python in (wanted.python, *near) if python]
-    strict = [(None, wanted.pythons)]
-    anyone = [(wanted.python, ()), (None, ())]
+    newer: list[tuple[str | None, Texts]] = [
+        (python, wanted.pythons) for python in (wanted.python, *near) if python
+    ]
+    strict: list[tuple[str | None, Texts]] = [(None, wanted.pythons)]
+    anyone: list[tuple[str | None, Texts]] = [(wanted.python, ()), (None, ())]
     line = _release_line(text)
     # another patch of the framework costs less than a Python that the pinned packages are not for,
     # and so does the next line of the same major release
-    tries = (
+    tries: tuple[tuple[str, list[tuple[str | None, Texts]]], ...] = (
         (text, newer),
         (line, newer),
         (text, strict),
