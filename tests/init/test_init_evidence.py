@@ -23,7 +23,7 @@ def base_of(folder: Path) -> str:
 def test_the_index_of_a_cuda_tells_the_pytorch_it_has_builds_of(
     tmp_path: Path, cuda: str, line: str
 ) -> None:
-    index = f"--extra-index-url https://download.pytorch.org/whl/{cuda}"
+    index = f"--extra-index-url https://mirror.invalid/whl/{cuda}"
     write(tmp_path, {"setup.sh": f"pip install torch {index}\n"})
     write(tmp_path, {"train.py": "import torch\n"})
     assert line in base_of(tmp_path)

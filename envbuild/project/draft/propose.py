@@ -182,7 +182,7 @@ def _base_queries(wanted: BaseNeeds, framework: Requirement) -> Iterator[BaseQue
     line = _release_line(text)
     # another patch of the framework costs less than a Python that the pinned packages are not for,
     # and so does the next line of the same major release
-    tries: tuple[tuple[str, list[tuple[str | None, Texts]]], ...] = (
+    tries: tuple[tuple[str | None, list[tuple[str | None, Texts]]], ...] = (
         (text, newer),
         (line, newer),
         (text, strict),
