@@ -133,9 +133,8 @@ def _gather_folder(root: Path) -> ProjectFindings:
     for path in _framework_list(chosen, left, all_findings, root):
         all_findings += _read_all((path,), root, notes)
         left = tuple(one for one in left if one != path)
-    all_findings += read_python_file(root)
     parts = _own_parts(tree)
-    all_findings += _member_findings(tree, parts, all_findings, notes)
+    all_findings += [*read_python_file(root), *_member_findings(tree, parts, all_findings, notes)]
     if not _names_packages(all_findings):
         all_findings += _fallback_findings(tree, deployed, notes)
     aside = (*left, *tree.aside)
