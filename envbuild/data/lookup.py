@@ -80,10 +80,14 @@ def build_of(framework: str, version: str) -> WheelBuild | None:
 
 
 def released(framework: str | None, version: str | None) -> dt.date | None:
-    """Return the day on which a version's release line came out, None if unknown."""
+    """Return the day on which a version's release line came out, None if unknown.
+
+    A line that only its maker's images have (torch 1.14) is as old as the next one.
+    """
     line = minor_version(version or "")
     days: dict[str, dt.date] = getattr(load_releases(), framework or "", {})
-    return days.get(line)
+    later = (day for name, day in days.items() if numbers(name) >= (numbers(line) or (0,)))
+    return min(later, default=None) if line else None
 
 
 def cuda_libraries(toolkit: str) -> Texts:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from envbuild.data.lookup import released
 from envbuild.project.draft.propose import BaseNeeds, propose_base
 from envbuild.project.model import Requirement
 from tests.init.projects import comments, dependencies, drafted, write
@@ -45,6 +46,7 @@ def test_a_package_that_has_ended_bounds_the_framework(
 ) -> None:
     write(tmp_path, {"requirements.txt": listed})
     assert line in base_of(tmp_path)
+    assert ("has no release for" in comments(tmp_path)) == (line != "torch==2.10.")
 
 
 @pytest.mark.parametrize(
@@ -105,7 +107,10 @@ def test_a_folder_of_tools_counts_where_the_programs_load_it(tmp_path: Path) -> 
     write(tmp_path, {"requirements.txt": "tqdm\n", "tools/loader.py": "import einops\n"})
     write(
         tmp_path,
-        {"tests/helper.py": "import numpy\n", "train.py": "import tools.loader, tests.helper\n"},
+        {
+            "tests/helper.py": "import numpy\n",
+            "train.py": "import tqdm, tools.loader, tests.helper\n",
+        },
     )
     assert dependencies(tmp_path) == ["einops", "tqdm"]
 
@@ -143,3 +148,20 @@ def test_a_line_of_a_readme_may_be_one_command(tmp_path: Path) -> None:
 def test_a_full_stop_behind_a_version_is_a_slip(tmp_path: Path) -> None:
     write(tmp_path, {"requirements.txt": "openai>=0.26.1.   # later\nnumpy==1.24.*\n"})
     assert dependencies(tmp_path) == ["numpy==1.24.*", "openai>=0.26.1"]
+
+
+def test_a_line_that_only_images_have_is_as_old_as_the_next_one() -> None:
+    assert released("torch", "1.14.0") == released("torch", "2.0.0") != released("torch", "1.13.1")
+    assert released("torch", "99.0") is None is released("torch", None)
+
+
+def test_a_list_for_apples_gpus_is_another_machines(tmp_path: Path) -> None:
+    write(tmp_path, {"requirements_gpu.txt": "einops\n", "requirements_metal.txt": "ijson\n"})
+    assert dependencies(tmp_path) == ["einops"]
+
+
+def test_the_python_that_is_named_costs_more_than_another_patch_of_the_framework() -> None:
+    pinned = Requirement(text="tensorflow==2.4.1", name="tensorflow", where="")
+    # the image of 2.4.1 has Python 3.6
+    found = propose_base(BaseNeeds(framework=pinned, python="==3.8.*"))
+    assert "21.05-tf2" in str(found.base.image)

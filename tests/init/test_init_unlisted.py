@@ -221,7 +221,7 @@ def test_pytests_old_command_in_a_list_is_pytest(tmp_path: Path) -> None:
 
 
 def test_what_ubuntus_own_python_holds_is_not_taken_from_a_dump() -> None:
-    names = ("launchpadlib", "ssh-import-id", "wadllib", "peft", "pyserial")
+    names = ("launchpadlib", "ssh-import-id", "pygobject", "wadllib", "peft", "pyserial")
     listed = tuple(filter(None, (parse_requirement(f"{name}==1.0", "list") for name in names)))
     kept = freeze.guess_roots(listed, frozenset({"pyserial"}))
     assert [one.name for one in kept] == ["peft", "pyserial"]

@@ -119,8 +119,8 @@ def _load(
 def own_files(tree: ProjectTree, names: Mapping[Path, frozenset[str]]) -> frozenset[Path]:
     """Return the files that are no test, no tool, and no project of their own inside this one."""
     asked = _asked_names(tree.code, names)
-    code = [path for path in tree.code if not is_aside(path) or path.parts[0] in asked] or tree.code
-    return frozenset(path for path in code if not _in_part(path, tree))
+    code = [path for path in tree.code if not is_aside(path) or path.parts[0] in asked]
+    return frozenset(path for path in code or tree.code if not _in_part(path, tree))
 
 
 def has_programs(tree: ProjectTree) -> bool:

@@ -80,7 +80,7 @@ def _plain_lists(lists: list[Path]) -> list[Path]:
 def _is_variant(path: Path) -> bool:
     return bool(
         re.search(
-            r"cpu|mac|osx|apple|darwin|win|arm|rocm|amd|[tinhx]pu|colab"
+            r"cpu|mac|osx|apple|darwin|metal|mps|win|arm|rocm|amd|[tinhx]pu|colab"
             r"|optional|extra|full|dev|test|lock|frozen",
             path.name.lower(),
         )
