@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+
 import click
 
 from envbuild.cage import remove_by_ids
@@ -11,6 +14,7 @@ from envbuild.cli.output import json_option, print_json, print_result, print_tex
 from envbuild.context import Context
 from envbuild.host import read_host
 from envbuild.parts.cache import layer_items
+from envbuild.store.anchored import anchored
 from envbuild.store.gc import Removal, collect_garbage, remove_files, tree_size
 from envbuild.store.layout import LAYOUT
 from envbuild.store.units import count_noun, human_bytes
@@ -130,12 +134,14 @@ def verify_command(context: Context, *, as_json: bool) -> int:
         damaged = [item for item in items if not is_sound(item, transfer.advance)]
     for item in damaged:
         for path in item.parts:
-            path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError), anchored(path, context.store.root) as found:
+                found.unlink(missing_ok=True)
     if as_json:
         print_json({"files": len(items), "size": size, "damaged": [str(i.path) for i in damaged]})
     else:
         for item in damaged:
-            print_text(f"damaged, removed: {item.path}")
+            done = "it cannot be removed" if os.path.lexists(item.path) else "removed"
+            print_text(f"damaged, {done}: {item.path}")
         print_text(
             f"{count_noun(len(items), 'file')}, {human_bytes(size)}: {len(damaged) or 'none'} damaged"
         )

@@ -31,6 +31,7 @@ from envbuild.base.model import BaseFacts, Dist
 from envbuild.names import Texts, Variables
 from envbuild.recipe.requirement import NO_REQUIREMENT
 from envbuild.resolve.platform import marker_environment
+from envbuild.store.anchored import anchored
 from envbuild.store.atomic import is_older
 from envbuild.store.hashing import hash_text
 from envbuild.store.layout import Store, remove_tree
@@ -290,7 +291,8 @@ def kept_stubs(stubs: Stubs, store: Store) -> Path:
         # stubs of bases that nobody has asked about for a month
         for old in final.parent.iterdir():
             if is_older(old, STUBS_SECONDS):
-                remove_tree(old)
+                with anchored(old, store.root) as path:
+                    remove_tree(path)
     with store.work("stubs") as work:
         made = work / "made"
         made.mkdir()

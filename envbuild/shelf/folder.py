@@ -25,6 +25,7 @@ from envbuild.shelf.backend import (
     slot_path,
 )
 from envbuild.shelf.model import SLOT
+from envbuild.store.anchored import open_folder
 from envbuild.store.sealed import hash_file
 
 STALE = 24 * 3600.0
@@ -85,7 +86,7 @@ class FolderBackend:
     def slots(self) -> Texts:
         """Return the entries by their file names."""
         try:
-            folder = _open_folder(self.root, NAMES)
+            folder = open_folder(self.root, NAMES)
         except FileNotFoundError:
             return ()
         except OSError as error:
@@ -237,33 +238,23 @@ class FolderBackend:
 
     def _sweep(self) -> None:
         """Remove what killed publishers left, by the file server's clock alone."""
-        with self._beside() as now, contextlib.suppress(OSError):
+        with (
+            self._beside() as now,
+            contextlib.suppress(OSError),
+            _holding(self.root, now) as folder,
+        ):
             now.touch()
-            for entry in os.scandir(now.parent):
+            for entry in os.scandir(folder):
                 with contextlib.suppress(OSError):
                     if now.stat().st_mtime - entry.stat(follow_symlinks=False).st_mtime > STALE:
-                        Path(entry.path).unlink()
-
-
-def _open_folder(root: Path, relative: str) -> int:
-    """Open a folder of the shelf; nothing below its top may be a link.  Raises OSError."""
-    handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    for part in filter(None, relative.split("/")):
-        try:
-            below = os.open(
-                part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=handle
-            )
-        finally:
-            os.close(handle)
-        handle = below
-    return handle
+                        os.unlink(entry.name, dir_fd=folder)
 
 
 @contextlib.contextmanager
 def _holding(root: Path, path: Path) -> Iterator[int]:
     """Lend the folder of a path that is written: its name may be a link by the next call."""
     try:
-        folder = _open_folder(root, str(path.parent.relative_to(root)))
+        folder = open_folder(root, str(path.parent.relative_to(root)))
     except OSError as error:
         raise _link_error(error, path.parent) from error
     try:
@@ -274,7 +265,7 @@ def _holding(root: Path, path: Path) -> Iterator[int]:
 
 def _open_file(root: Path, relative: str, access: int = os.O_RDONLY) -> int:
     parent, _, name = relative.rpartition("/")
-    folder = _open_folder(root, parent)
+    folder = open_folder(root, parent)
     try:
         return os.open(name, access | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     finally:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import os
 import re
 import stat
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from envbuild.errors import UsageError
 from envbuild.host import read_host, unescape_mount
 from envbuild.limits import PATH, read_whole
+from envbuild.store.anchored import anchored
 from envbuild.store.atomic import size_of
 from envbuild.store.layout import (
     DEV_RECORD,
@@ -40,11 +42,12 @@ AGEING = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Removal:
-    """One thing to remove and why; ``size`` is in bytes."""
+    """One thing to remove and why; ``size`` is in bytes.  Below ``top`` no link leads to it."""
 
     path: Path
     size: int
     reason: str
+    top: Path | None = None
 
 
 def collect_garbage(store: Store, *, keep_days: float | None = None) -> Iterator[Removal]:
@@ -54,11 +57,12 @@ def collect_garbage(store: Store, *, keep_days: float | None = None) -> Iterator
     so many days.
     """
     now = time.time()
-    yield from find_leftovers(store)
-    yield from _dead_partials(store, now)
-    yield from _orphaned_files(store, now)
+    found = [find_leftovers(store), _dead_partials(store, now), _orphaned_files(store, now)]
     if keep_days is not None:
-        yield from _unused_files(store, now - keep_days * DAY, keep_days)
+        found.append(_unused_files(store, now - keep_days * DAY, keep_days))
+    for removal in itertools.chain.from_iterable(found):
+        is_ours = removal.path.is_relative_to(store.root)
+        yield replace(removal, top=store.root) if is_ours else removal
 
 
 def find_leftovers(store: Store) -> Iterator[Removal]:
@@ -160,14 +164,17 @@ def remove_files(removal: Removal, by_owner: Callable[[Path], object] = lambda _
     """
     if mounted_below(removal.path):
         return False
-    if removal.path.is_dir() and not removal.path.is_symlink():
-        with contextlib.suppress(OSError):
-            remove_tree(removal.path)
-        if removal.path.exists():
-            by_owner(removal.path)
-    else:
-        with contextlib.suppress(OSError):
-            removal.path.unlink(missing_ok=True)
+    with (
+        contextlib.suppress(OSError),
+        anchored(removal.path, removal.top or removal.path.parent) as path,
+    ):
+        if path.is_dir() and not path.is_symlink():
+            with contextlib.suppress(OSError):
+                remove_tree(path)
+            if path.exists():
+                by_owner(removal.path)
+        else:
+            path.unlink(missing_ok=True)
     return not removal.path.exists()
 
 

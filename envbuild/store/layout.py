@@ -15,6 +15,7 @@ from pathlib import Path
 
 from envbuild.progress import Reporter
 from envbuild.settings import Settings
+from envbuild.store.anchored import refuse_foreign_links
 from envbuild.store.atomic import is_shared, make_empty, make_folder, make_own_folder, os_errors_as
 
 LAYOUT = "v1"
@@ -40,7 +41,14 @@ def final_path(path: Path) -> Path:
 
 
 def open_store(settings: Settings) -> Store:
-    """Return the store that the settings name, over the stores that may only be read."""
+    """Return the store that the settings name, over the stores that may only be read.
+
+    Raises IntegrityError where another user has made one of its folders a link.
+    """
+    folders = settings.store / LAYOUT
+    refuse_foreign_links(
+        [folders, *folders.glob("*"), *folders.glob("apt/*"), *folders.glob("apt/*/*")]
+    )
     return Store(settings.store, settings.stores_below)
 
 
