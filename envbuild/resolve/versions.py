@@ -35,9 +35,17 @@ def is_older(answer: Mapping[str, Chosen], name: str, version: str) -> bool:
     return name in answer and Version(answer[name].version) < Version(version)
 
 
-def preview_names(answer: Mapping[str, Chosen]) -> set[str]:
+def _preview_names(answer: Mapping[str, Chosen]) -> set[str]:
     """Return the names of what an answer brings that is no final release."""
     return {name for name, one in answer.items() if not one.from_base and is_preview(one.version)}
+
+
+def adds_previews(before: Mapping[str, Chosen], after: Mapping[str, Chosen]) -> bool:
+    """Whether the second answer has previews that the first has not.
+
+    A bound above the last final release, or one that names a preview, lets them in (PEP 440).
+    """
+    return not _preview_names(after) <= _preview_names(before)
 
 
 def is_worth(before: Mapping[str, Chosen], after: Mapping[str, Chosen]) -> bool:

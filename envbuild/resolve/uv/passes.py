@@ -27,7 +27,7 @@ from envbuild.resolve.pylock import Chosen, new_versions
 from envbuild.resolve.uv.answer_checks.ancient_releases import without_ancient
 from envbuild.resolve.uv.query import Question
 from envbuild.resolve.uv.session import Session
-from envbuild.resolve.versions import is_older, is_worth, preview_names
+from envbuild.resolve.versions import adds_previews, is_older, is_worth
 
 BUILD_TOOLS = ("setuptools", "wheel")
 EXPLAIN_SECONDS = 10.0
@@ -232,8 +232,7 @@ class Passes:
             above = f"{name}>{Version(held.pop(name)).public}{self._newest_bound(name)}"
             before = self._last
             found = self._try_bound(above, held, end)
-            # a bound that names a preview admits previews (PEP 440)
-            if found is None or not preview_names(found) <= preview_names(answer):
+            if found is None or adds_previews(answer, found):
                 self._last = before
                 continue
             answer = found
@@ -253,7 +252,7 @@ class Passes:
             other = self._try_bound(f"{name}>={self.best[name]}", {}, end)
             if other is not None:
                 other = self._climb_directs(other, names, end)
-                if is_worth(answer, other) and preview_names(other) <= preview_names(answer):
+                if is_worth(answer, other) and not adds_previews(answer, other):
                     answer = other
                     continue
             self._last = before

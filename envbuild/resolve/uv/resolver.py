@@ -25,10 +25,10 @@ from envbuild.resolve.model import Request, Resolution
 from envbuild.resolve.platform import python_minor
 from envbuild.resolve.pylock import new_versions
 from envbuild.resolve.uv.answer_checks.extras import bound_for, find_missing_extra, is_below
-from envbuild.resolve.uv.answer_checks.foreign_wheels import compiled_elsewhere, source_note
+from envbuild.resolve.uv.answer_checks.foreign_wheels import find_other_wheels, source_note
 from envbuild.resolve.uv.answer_checks.major_releases import broken_rows, outdated_rows
-from envbuild.resolve.uv.answer_checks.new_couplings import broken_couplings
 from envbuild.resolve.uv.attempt import RequestAttempt
+from envbuild.resolve.uv.coupled_search import search_coupled
 from envbuild.resolve.uv.later_cutoff import (
     LaterDate,
     YoungerPartners,
@@ -36,19 +36,16 @@ from envbuild.resolve.uv.later_cutoff import (
     find_solved_date,
 )
 from envbuild.resolve.uv.newest import find_alone
-from envbuild.resolve.uv.passes import Passes, Task
+from envbuild.resolve.uv.passes import Task
 from envbuild.resolve.uv.refusal import UnexplainedError, refusal_error
-from envbuild.resolve.uv.resolution import (
-    SearchAnswer,
-    make_resolution,
-    older_directs,
-)
+from envbuild.resolve.uv.resolution import SearchAnswer, make_resolution, older_directs
 from envbuild.resolve.uv.session import Session
-from envbuild.resolve.uv.tasks import bound_by, make_task, moved_base_task, turned_task
+from envbuild.resolve.uv.tasks import bound_by, make_task
+from envbuild.resolve.versions import adds_previews
 from envbuild.store.atomic import os_errors_as
 
-MOST_ROUNDS = 4
-"""How often couplings of what is new may ask for another answer."""
+MOST_EXTRAS = 4
+"""How often an extra that is missing may ask for another answer."""
 
 
 class UvResolver:
@@ -264,7 +261,8 @@ class UvResolver:
                 other = self._search_with_extras(session, below)
             except ConflictError:
                 continue
-            if certain or not older_directs(answer, other, {row.package}):
+            older = older_directs(answer, other, {row.package})
+            if certain or not (older or adds_previews(answer.chosen, other.chosen)):
                 return other, below
         answer.search.notes += [
             f"{row.reason}, may not import beside {row.constraint.replace('<', ' ')}"
@@ -275,7 +273,7 @@ class UvResolver:
     def _search_with_extras(self, session: Session, task: Task) -> SearchAnswer:
         """Search, and again under a bound where an extra is missing.  Raises ConflictError."""
         answer = self._search_wheels(session, task)
-        for _ in range(MOST_ROUNDS):
+        for _ in range(MOST_EXTRAS):
             lack = find_missing_extra(task, answer.search.uv_warnings, answer.chosen)
             if lack is None:
                 break
@@ -288,56 +286,21 @@ class UvResolver:
 
         That older release is not worth an older release of something else that is asked for.
         """
-        answer = self._search_coupled(session, task)
+        answer = search_coupled(session, task)
         wanted = {canonicalize_name(name) for name in session.from_source}
         new = (one for one in answer.chosen.values() if not one.from_base)
         sources = [one for one in new if not one.wheels and one.name not in wanted]
-        names = compiled_elsewhere(sources, session.indexes, self.context) if sources else {}
+        found = find_other_wheels(sources, session.indexes, self.context) if sources else {}
+        series = ".".join(map(str, python_minor(session.facts)))
+        own = {name: wheels.own for name, wheels in found.items() if wheels.own}
+        names = {name for name, wheels in found.items() if wheels.own or series in wheels.before}
         if not names:
             return answer
-        series = ".".join(map(str, python_minor(session.facts)))
-        note = source_note(sources, names, series)
-        try:
-            other = self._search_coupled(session, replace(task, binary=tuple(sorted(names))))
-        except ConflictError:
-            answer.search.notes.append(note)
-            return answer
-        if not older_directs(answer, other, names):
-            return other
-        answer.search.notes.append(note)
-        return answer
-
-    def _search_coupled(self, session: Session, task: Task) -> SearchAnswer:
-        """Search, and again while what is new breaks couplings among itself.  Raises ConflictError.
-
-        Where the one of two cannot give way, the other one is asked to: a pinned opencv-python of
-        before numpy 2 takes numpy 1.  A coupling that cannot be kept is a conflict: what breaks it
-        installs and then fails to import.
-        """
-        more: tuple[Coupling, ...] = ()
-        turned: Task | None = None
-        first: ConflictError | None = None
-        for _ in range(MOST_ROUNDS):
-            search = Passes(session, task)
-            try:
-                answer = SearchAnswer(
-                    session=session, task=task, search=search, chosen=search.run()
-                )
-            except ConflictError as conflict:
-                conflict.couplings = more
-                if first is None and turned is None:
-                    turned = moved_base_task(task, conflict.text)
-                if turned is None:
-                    raise (first or conflict) from None
-                task, turned, first = turned, None, conflict
-                continue
-            asked = {d.name for d in task.problem.directs}
-            rows = broken_couplings(new_versions(answer.chosen), task.problem.stubs, asked)
-            if not rows:
-                break
-            more = (*more, *rows)
-            turned = turned_task(task, rows)
-            task = bound_by(task, rows)
+        with suppress(ConflictError):
+            other = search_coupled(session, replace(task, binary=tuple(sorted(names))))
+            if not older_directs(answer, other, names):
+                return other
+        answer.search.notes += [source_note(sources, own, series)] if own else []
         return answer
 
     def _search_merged(self, request: Request, answer: SearchAnswer, folder: Path) -> SearchAnswer:

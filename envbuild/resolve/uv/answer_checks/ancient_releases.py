@@ -10,7 +10,7 @@ from envbuild.resolve.conflict.explain import ConflictError
 from envbuild.resolve.dates import read_date
 from envbuild.resolve.pylock import Chosen, new_versions
 from envbuild.resolve.uv.query import Question
-from envbuild.resolve.versions import is_older, preview_names
+from envbuild.resolve.versions import adds_previews, is_older
 
 OLD_DAYS = 730
 SECONDS = 10.0
@@ -48,7 +48,7 @@ def without_ancient(
         others = new_versions(answer)
         # what pulls another package back is no gain
         worse = any(is_older(found, other, version) for other, version in others.items())
-        if not worse and preview_names(found) <= preview_names(answer):
+        if not worse and not adds_previews(answer, found):
             answer, last = found, replace(last, constraints=(*last.constraints, floor))
     return answer
 
