@@ -57,6 +57,7 @@ FOUNDATIONS = (
     "pip_files",
     "progress",
     "python_code",
+    "python_guards",
     "quota",
     "run",
     "runtime",

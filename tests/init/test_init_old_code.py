@@ -61,6 +61,18 @@ def test_what_newer_releases_have_no_more_bounds_the_package(bounded: str, tmp_p
     assert f"{bounded}: {row.what} (train.py)" in comments(folder)
 
 
+def test_what_a_handler_or_a_question_of_the_release_guards_bounds_nothing(tmp_path: Path) -> None:
+    code = (
+        "import numpy as np, torch\n"
+        "try:\n    from torch._six import inf\nexcept ImportError:\n    from torch import inf\n"
+        'if hasattr(np, "int"):\n    kind = np.int\n'
+        'def half():\n    """Return np.NaN."""\n'
+    )
+    folder = write(tmp_path, {"train.py": code})
+    assert "numpy" in dependencies(folder)
+    assert not [line for line in comments(folder) if "alone" in line]
+
+
 def test_images_of_scipy_by_another_name(tmp_path: Path) -> None:
     code = "import torch, scipy.misc\nimport scipy.misc as misc\nmisc.imread('a.png')\n"
     assert "scipy<1.2" in dependencies(write(tmp_path, {"train.py": code}))

@@ -25,6 +25,7 @@ from envbuild.project.code.reach import (
 from envbuild.project.model import ImportedModule
 from envbuild.project.names import distribution_of, is_listed_module, is_standard
 from envbuild.project.tree import ProjectTree, is_aside, read_text, scan_project
+from envbuild.python_guards import blank_guarded
 from envbuild.store.units import as_printable
 
 LINE = re.compile(r"^[ \t]*(?:import|from)[ \t]+(\.*[A-Za-z_][\w.]*)([^\n]*)", re.MULTILINE)
@@ -131,10 +132,17 @@ def old_uses(tree: ProjectTree) -> dict[OldUse, str]:
     found: dict[OldUse, str] = {}
     for path in (*tree.code, *tree.notebooks):
         text = None if is_aside(path) else source_text(tree.root / path, [], "")
-        for row in load_names().old if text else ():
-            if row not in found and re.search(row.says, text or ""):
-                found[row] = as_printable(path.as_posix())
+        rows = [row for row in load_names().old if row not in found]
+        for row in _rows_said(rows, text or ""):
+            found[row] = as_printable(path.as_posix())
     return found
+
+
+def _rows_said(rows: Iterable[OldUse], text: str) -> list[OldUse]:
+    """Return the rows that a file's code says, and no handler or question of a release guards."""
+    said = [row for row in rows if re.search(row.says, text)]
+    unguarded = blank_guarded(text) if said else ""
+    return [row for row in said if re.search(row.says, unguarded)]
 
 
 def _counts_in_notebook(path: Path, name: str, tree: ProjectTree, *, listed: bool) -> bool:

@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from urllib.parse import quote
 
+from envbuild.python_guards import find_guarded
+
 Name = tuple[str, str]
 """A module, and a name in it; "" for the module itself."""
 NOTHING: Name = ("", "")
@@ -35,92 +37,6 @@ WAYS: dict[type[ast.AST], str] = {
 }
 """The method that a part of a program takes of an object without its name."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-LEAVING = (
-    ast.Return,
-    ast.Raise,
-    ast.Continue,
-    ast.Break,
-)
-HARMLESS = re.compile(
-    r"(?:EOF|FileExists|FileNotFound|IO|Index|Key|OS|Permission|UnicodeDecode|ZeroDivision)Error"
-    r"|KeyboardInterrupt|StopIteration"
-)
-"""Errors that no name raises that is gone, and no call that does not fit."""
-SUPPRESSING = re.compile(r"suppress|raises|assert|catch|warn", re.IGNORECASE)
-RELEASE = re.compile(
-    r"version|hasattr|getattr|avail|platform|find_spec|\bHAS|compat|legacy|\bPY[23]",
-    re.IGNORECASE,
-)
-"""Conditions that ask which release of something is there."""
-
-
-def find_guarded(tree: ast.AST) -> set[ast.AST]:
-    """Return the parts of a file that may not run, or whose failure is caught.
-
-    What stands below ``if __name__ == "__main__"`` runs, and so does a condition itself.
-    """
-    guarded: set[ast.AST] = set()
-    for node in ast.walk(tree):
-        for part in () if node in guarded else _guarded_parts(node):
-            guarded.update(ast.walk(part))
-    return guarded
-
-
-def _guarded_parts(node: ast.AST) -> Iterable[ast.AST]:
-    """Return the parts of a node that it may leave out, or whose failure it catches."""
-    parts: Iterable[ast.AST] = ()
-    match node:
-        case ast.If(test=test, body=body, orelse=other):
-            parts = other if is_main(test) else [*body, *other]
-        case ast.IfExp(body=value, orelse=alternative):
-            parts = [value, alternative]
-        case ast.BoolOp(values=[_, *later]) | ast.Match(cases=later):
-            parts = later
-        case ast.Try(body=body, handlers=handlers, orelse=other):
-            caught = [*body, *other] if any(map(_hides, handlers)) else []
-            parts = [*handlers, *caught]
-        case ast.With(items=items, body=body):
-            suppresses = any(_mentions(item.context_expr, SUPPRESSING) for item in items)
-            parts = body if suppresses else _after_release(body)
-        case ast.Module(body=body) | ast.FunctionDef(body=body) | ast.For(body=body):
-            parts = _after_release(body)
-    return parts
-
-
-def is_main(test: ast.expr) -> bool:
-    """Tell whether a condition asks if the file is the program."""
-    match test:
-        case ast.Compare(left=ast.Name(id="__name__"), comparators=[ast.Constant("__main__")]):
-            return isinstance(test.ops[0], ast.Eq)
-    return False
-
-
-def _mentions(node: ast.AST, words: re.Pattern[str]) -> bool:
-    """Tell whether any name in an expression has one of some words in it."""
-    names = [getattr(one, "id", getattr(one, "attr", "")) for one in ast.walk(node)]
-    return any(map(words.search, names))
-
-
-def _hides(handler: ast.ExceptHandler) -> bool:
-    """Tell whether a handler may get the error of a name that is gone, and goes on."""
-    caught = [node for node in ast.walk(handler.type or handler) if isinstance(node, ast.Name)]
-    if handler.type and all(HARMLESS.fullmatch(node.id) for node in caught):
-        return False
-    *before, last = handler.body
-    match last:
-        case ast.Raise() | ast.Expr(ast.Call(ast.Name(id="exit") | ast.Attribute(attr="exit"))):
-            return not all(isinstance(one, ast.Expr) for one in before)
-    return True
-
-
-def _after_release(body: list[ast.stmt]) -> list[ast.stmt]:
-    """Return what comes after a return, or the like, that only some releases reach."""
-    for number, node in enumerate(body):
-        match node:
-            case ast.If(test=test, body=[*_, last]) if isinstance(last, LEAVING):
-                if _mentions(test, RELEASE):
-                    return body[number + 1 :]
-    return []
 
 
 def read_names(tree: ast.AST, modules: Mapping[str, Name]) -> Iterator[Name]:

@@ -23,13 +23,12 @@ from envbuild.project.code.reach import loaded_by_programs
 from envbuild.project.code.reads import (
     PATCHED,
     Name,
-    find_guarded,
-    is_main,
     name_modules,
     read_names,
 )
 from envbuild.project.tree import ProjectTree, scan_project
 from envbuild.python_code import parse_code
+from envbuild.python_guards import find_guarded, is_main
 from envbuild.store.units import as_printable
 
 TESTS = {

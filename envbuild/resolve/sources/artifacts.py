@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})")
-FORM = 3
+FORM = 4
 """Changes whenever more is read from a file than before, so that what was kept earlier is read
 anew."""
 COMPUTED = ("packed", "none")

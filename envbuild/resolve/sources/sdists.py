@@ -16,6 +16,7 @@ from envbuild.data.package_tables import load_majors, load_names
 from envbuild.errors import UsageError
 from envbuild.limits import reading
 from envbuild.names import Pairs, Texts
+from envbuild.python_guards import blank_guarded
 from envbuild.resolve.setup_py.handed import Handed
 from envbuild.resolve.setup_py.read import read_setup
 from envbuild.resolve.sources.declared import (
@@ -54,6 +55,8 @@ NO_CODE = re.compile(
 )
 """Files of code that no module of a package is made of."""
 RAISES = re.compile(r"^[ \t]+raise\b", re.MULTILINE)
+CALLS_PIP = re.compile(r"""["']--(?:extra-)?index-url["']""")
+"""What a setup.py says that lets pip install the package's files from another index."""
 STUB_BACKENDS = ("nvidia_stub", "wheel_stub")
 """Backends of archives that hold nothing: their build downloads from somewhere else, or fails with
 an explanation."""
@@ -115,10 +118,15 @@ def _find_requires(
     handed: Handed | None,
 ) -> tuple[Iterable[str], str]:
     """Return the requirements and their origin: what holds for every build comes first."""
+    listed = project_requires(project)
     # PEP 643: since metadata 2.2 a field holds for every build unless it is listed as dynamic
     if information.version >= STATIC_SINCE and "requires-dist" not in information.dynamic:
-        return information.requires, "pkg-info"
-    listed = project_requires(project)
+        # setuptools marks no list as dynamic that was empty where the archive was made
+        more = _of_setup(members, handed) if listed is None else None
+        if more is None or _covers_all(information.requires, more[0]):
+            return information.requires, "pkg-info"
+        if _covers_all(more[0], information.requires):
+            return more
     if listed is not None:
         return listed, "pyproject"
     # Poetry writes its own table into PKG-INFO, as it understood it
@@ -198,6 +206,8 @@ def _stub_reason(
             "a placeholder without files of its own (built by "
             f"{backend.partition('.')[0].replace('_', '-')})"
         )
+    if CALLS_PIP.search(members.get("setup.py", "")):
+        return "a placeholder whose setup.py lets pip download the files from another index"
     if handed is not None and handed.ends:
         return "a placeholder whose setup.py only raises an error"
     holds_code = any(CODE.match(name) and not NO_CODE.match(name) for name in names)
@@ -310,6 +320,11 @@ class OldCode:
     def look(self, text: str) -> None:
         """Add what the text of that file needs."""
         self._left -= len(text)
-        for says, bound in _patterns(compiled=self._kind in COMPILED):
-            if bound not in self._found and re.search(says, text):
-                self._found[bound] = None
+        compiled = self._kind in COMPILED
+        rows = [
+            (says, bound) for says, bound in _patterns(compiled=compiled) if re.search(says, text)
+        ]
+        if rows and not compiled:
+            unguarded = blank_guarded(text)
+            rows = [(says, bound) for says, bound in rows if re.search(says, unguarded)]
+        self._found.update((bound, None) for _, bound in rows)
