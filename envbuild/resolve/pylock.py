@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from envbuild.errors import IntegrityError, ToolFailedError
+from envbuild.names import Pairs
 from envbuild.net.redact import redact
 from envbuild.resolve.stubs import is_stub
 from envbuild.toml import parse_toml, quote
@@ -113,3 +115,21 @@ def write_seed(pins: Iterable[tuple[str, str]]) -> str:
     )
     # uv takes preferences from its own output file, where it needs names and versions alone
     return 'lock-version = "1.0"\ncreated-by = "envbuild"\n' + (entries or "packages = []\n")
+
+
+def refuse_local(answer: Mapping[str, Chosen], archives: Pairs) -> None:
+    """Raise IntegrityError for a file of this machine that an index elsewhere names.
+
+    ``archives`` are names and paths of archives that are the caller's own.
+    """
+    own = {one for name, archive in archives for one in (name, Path(archive).name)}
+    for chosen in answer.values():
+        for file in chosen.files:  # a stub has none
+            if not file.url.startswith("http") and file.file not in own:
+                raise IntegrityError(
+                    f"the index offers {chosen.name} as a file of this machine: {file.url[:200]}",
+                    hint=(
+                        "a damaged or hostile index or mirror does this, so find out before you "
+                        "go on"
+                    ),
+                )

@@ -37,6 +37,14 @@ def lines(before: str, handed: str = "install_requires=needs") -> tuple[str, ...
             ("numpy", "six", "click", "a", "b"),
         ),
         ("MORE = {'x': ['six']}\nneeds = ['numpy', *MORE['x']]", ("numpy", "six")),
+        # a build in an image has none of the variables that a setup.py asks for
+        ("needs = ['numpy']\nif os.environ.get('WITH_GPU'):\n    needs.append('cupy')", ("numpy",)),
+        ("needs = []\nif not os.getenv('CI'):\n    needs = ['six']", ("six",)),
+        ("needs = ['six']\nif 'CI' in os.environ:\n    needs = []", ("six",)),
+        ("needs = []\nif 'CI' not in os.environ:\n    needs = ['six']", ("six",)),
+        ("needs = []\nif os.getenv('GPU', '1') == '1':\n    needs += ['six']", ("six",)),
+        ("needs = ['six']\nif os.getenv('GPU', '0') != '0':\n    needs += ['cupy']", ("six",)),
+        ("FAST = os.getenv('F', 'no') in ('1', 'yes')\nneeds = [] if FAST else ['six']", ("six",)),
         (
             "v = '1.2'\nneeds = ['numpy>=' + v, f'six=={v}', 'click>=%s' % v]",
             ("numpy>=1.2", "six==1.2", "click>=1.2"),
@@ -101,7 +109,7 @@ def test_lists_are_read(before: str, expected: tuple[str, ...]) -> None:
     "before",
     [
         "import somewhere\nneeds = somewhere.needs",
-        "needs = ['numpy']\nif os.environ.get('WITH_GPU'):\n    needs.append('cupy')",
+        "needs = ['numpy']\nif os.environ.get('WITH_GPU', default()):\n    needs.append('cupy')",
         "needs = ['numpy']\ntry:\n    import torch\nexcept ImportError:\n    needs.append('torch')",
         "needs = []\nfor name in os.listdir('.'):\n    needs.append(name)",
         "needs = open('absent.txt').read().splitlines()",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from msgspec import structs
@@ -37,6 +38,7 @@ from envbuild.resolve.platform import python_minor
 from envbuild.resolve.pylock import Chosen
 from envbuild.resolve.requirements import Direct
 from envbuild.resolve.stubs import Stub, Stubs, lenient_version
+from envbuild.resolve.uv.answer_checks.extras import find_missing_extra
 from envbuild.resolve.uv.passes import Task
 from envbuild.resolve.uv.query import Question
 from envbuild.resolve.uv.session import Session
@@ -76,15 +78,17 @@ class Trials:
     end: float = field(default_factory=lambda: time.monotonic() + SECONDS)
 
     def ask(self, question: Question, session: Session | None = None) -> dict[str, Chosen] | None:
-        """Return the answer, None where there is none or no time for it."""
+        """Return the answer with all extras asked for, None where there is none or no time."""
         seconds = self.end - time.monotonic()
         if self.asked >= MOST_TRIALS or seconds <= 0:
             return None
         self.asked += question.deps  # one about a name alone is no change that is tried
-        try:
-            return (session or self.session).ask(replace(question, seconds=seconds))
-        except (ConflictError, EnvbuildError):
-            return None
+        asking = session or self.session
+        with suppress(ConflictError, EnvbuildError):
+            answer = asking.ask(replace(question, seconds=seconds))
+            if find_missing_extra(self.task, asking.warnings, answer) is None:
+                return answer
+        return None
 
     def changed(
         self, loose: Collection[str] = (), *, without: Collection[str] = (), bounds: Texts = ()

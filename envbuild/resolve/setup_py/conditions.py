@@ -42,6 +42,9 @@ class Condition(NamedTuple):
 
 
 ALWAYS = Condition("", 'python_version < "0"')
+NEVER = ALWAYS.negated()
+VARIABLES = ("os.getenv", "os.environ.get")
+"""Calls that ask for an environment variable: a build in an image has none that a setup.py knows."""
 
 
 def condition_of(  # noqa: PLR0911  (a row for each kind of expression)
@@ -54,6 +57,9 @@ def condition_of(  # noqa: PLR0911  (a row for each kind of expression)
     text = ast.unparse(node)
     if text in KNOWN:
         return KNOWN[text]
+    unset = _unset_variable(node)
+    if unset is not None:
+        return ALWAYS if unset.value else NEVER
     match node:
         case ast.Name(id=name):
             return named(name)
@@ -79,6 +85,16 @@ def _read_operands(node: ast.BoolOp, named: Callable[[str], Condition | None]) -
             return None
         parts.append(part)
     return _join_conditions("and" if isinstance(node.op, ast.And) else "or", parts)
+
+
+def _unset_variable(node: ast.expr) -> ast.Constant | None:
+    """Return what asking for an environment variable gives where it is not set."""
+    match node:
+        case ast.Call(func=function, args=[_]) if ast.unparse(function) in VARIABLES:
+            return ast.Constant(None)
+        case ast.Call(func=function, args=[_, ast.Constant() as default]):
+            return default if ast.unparse(function) in VARIABLES else None
+    return None
 
 
 def _compare_marker(marker: str, sign: str, value: str) -> Condition:
@@ -112,6 +128,9 @@ def _read_chain(sides: list[ast.expr], operators: list[ast.cmpop]) -> Condition 
     """Read ``a < b <= c`` as Python does: every neighbours' comparison holds."""
     found: list[Condition] = []
     for left, operator, right in zip(sides, operators, sides[1:], strict=False):
+        if ast.unparse(right) == "os.environ":
+            found.append(ALWAYS if isinstance(operator, ast.NotIn) else NEVER)
+            continue
         sign = SIGNS.get(type(operator))
         if sign is None:
             return None
@@ -130,6 +149,10 @@ def _read_comparison(asked: ast.expr, sign: str, value: ast.expr) -> Condition |
         given = ast.literal_eval(value)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return None
+    unset = _unset_variable(asked)
+    if unset is not None and sign in ("==", "!="):
+        among = given if isinstance(given, tuple | list | set) else (given,)
+        return ALWAYS if (unset.value in among) == (sign == "==") else NEVER
     if what in MARKERS:
         return _marker_among(MARKERS[what], sign, given)
     if what in MAJOR and isinstance(given, int):

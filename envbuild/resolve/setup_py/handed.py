@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from envbuild.names import Texts
-from envbuild.resolve.setup_py.conditions import ALWAYS, Condition
+from envbuild.resolve.setup_py.conditions import ALWAYS, NEVER, Condition
 
 
 class Line(NamedTuple):
@@ -63,7 +63,8 @@ def _requirements(value: Value | None) -> Texts | None:
         return tuple(lines_of(value))
     if not isinstance(value, tuple):
         return None
-    return tuple(_with_marker(line.text, line.when.text) for line in value)
+    lines = [line for line in value if line.when != NEVER]
+    return tuple(_with_marker(line.text, line.when.text) for line in lines)
 
 
 def _with_marker(line: str, marker: str) -> str:

@@ -17,7 +17,7 @@ from envbuild import limits
 from envbuild.base.model import BaseFacts
 from envbuild.context import Context
 from envbuild.data.package_tables import load_aliases
-from envbuild.errors import HostError, IntegrityError, NetworkError
+from envbuild.errors import HostError, NetworkError
 from envbuild.names import Pairs, Texts
 from envbuild.progress import SilentStage, Stage
 from envbuild.resolve.conflict.explain import (
@@ -31,7 +31,7 @@ from envbuild.resolve.conflict.explain import (
     translate_failure,
 )
 from envbuild.resolve.platform import python_minor
-from envbuild.resolve.pylock import Chosen, read_pylock
+from envbuild.resolve.pylock import Chosen, read_pylock, refuse_local
 from envbuild.resolve.sources.artifacts import About, describe_files
 from envbuild.resolve.stubs import Stubs, kept_stubs, write_stubs
 from envbuild.resolve.uv.answer_checks.squatted_names import (
@@ -188,8 +188,9 @@ class Session:
             if result.code == 0:
                 self.warnings = tuple(WARNING.findall(result.stderr))
                 answer = read_pylock((place / "pylock.toml").read_text("utf-8"))
-                self._refuse_local(answer)
-                if not self._find_placeholders(answer):
+                if all(url.startswith("http") for url in self.indexes.values()):
+                    refuse_local(answer, self.archives)
+                if not self._read_chosen(answer):
                     return answer
                 continue
             # uv names the sdist that it would have to build: that one is read, and uv asked again
@@ -232,20 +233,26 @@ class Session:
         error.traps = (*error.traps, *mentioned)
         return error
 
-    def _find_placeholders(self, answer: Mapping[str, Chosen]) -> bool:
-        """Bar the chosen archives that are no release of anything; tell whether there were any."""
+    def _read_chosen(self, answer: Mapping[str, Chosen]) -> bool:
+        """Read the chosen source archives; tell whether uv has to be asked again.
+
+        So it is where one is no release of anything, or its setup.py requires more than its PKG-INFO.
+        """
         unread = {
             (one.name, one.version): one.sdist
             for one in answer.values()
             if one.sdist and not one.wheels and (one.name, one.version) not in self._static
         }
         abouts = describe_files(unread.values(), self.context) if unread else {}
-        found = {
-            pin: about.stub for pin, sdist in unread.items() if (about := abouts[sdist.sha256]).stub
+        learnt = {pin: abouts[sdist.sha256] for pin, sdist in unread.items()}
+        changed = {
+            pin: about
+            for pin, about in learnt.items()
+            if about.stub or about.read_from == "setup.py"
         }
-        for pin, reason in found.items():
-            self._bar_release(pin, reason or "")
-        return bool(found)
+        for pin, about in changed.items():
+            self._learn_release(pin, about)
+        return bool(changed)
 
     def _bar_release(self, pin: Pin, reason: str) -> None:
         """Take a release off the list; after a few of one name, all that it has as source."""
@@ -254,24 +261,6 @@ class Session:
         placeholders = sum(other == name for other, _ in self.barred)
         if placeholders >= MOST_PLACEHOLDERS and name not in self._wheels_only:
             self._wheels_only = (*self._wheels_only, name)
-
-    def _refuse_local(self, answer: Mapping[str, Chosen]) -> None:
-        """Raise IntegrityError for a file of this machine that an index elsewhere names."""
-        if not all(url.startswith("http") for url in self.indexes.values()):
-            return
-        own: set[str] = set()
-        for name, archive in self.archives:
-            own |= {name, Path(archive).name}
-        for one in answer.values():
-            for file in one.files:  # a stub has none
-                if not file.url.startswith("http") and file.file not in own:
-                    raise IntegrityError(
-                        f"the index offers {one.name} as a file of this machine: {file.url[:200]}",
-                        hint=(
-                            "a damaged or hostile index or mirror does this, so find out before "
-                            "you go on"
-                        ),
-                    )
 
     @property
     def python_minor(self) -> tuple[int, int]:
