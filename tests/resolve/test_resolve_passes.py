@@ -7,6 +7,8 @@ from datetime import date, timedelta
 
 import pytest
 
+from envbuild.data.package_tables import MajorRelease, load_majors
+from envbuild.errors import NoSolutionError
 from envbuild.resolve.model import Resolution
 from tests.resolve.conftest import SyntheticIndex, base, versions
 
@@ -116,6 +118,25 @@ def test_older_wheel_is_better_than_compiling_what_has_wheels(
     )
     pinned = resolve(TORCH21, "opencv==5.0")
     assert pinned.packages[0].is_sdist
+
+
+def test_the_release_before_is_better_where_the_newest_came_without_wheels(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
+    """PyAV 11.0.0 is source only, and its build wants FFmpeg; 10.0.0 has wheels."""
+    here = "cp311-cp311-manylinux_2_17_x86_64"
+    information = "Metadata-Version: 2.1\nName: {}\nVersion: {}\n"
+    index.wheel("setuptools", "70")
+    index.wheel("wheel", "0.43")
+    index.wheel("av", "10.0.0", tag=here)
+    index.wheel("never", "1.0", tag=here)
+    for name, version in (("av", "11.0.0"), ("never", "2.0"), ("never", "3.0")):
+        files = {"PKG-INFO": information.format(name, version)}
+        index.sdist(name, version, files=files)
+    assert versions(resolve(TORCH21, "av", "never")) == {"av": "10.0.0", "never": "3.0"}
+    pinned = resolve(TORCH21, "av==11.0.0")
+    assert pinned.packages[0].is_sdist
+    assert not [note for note in pinned.notes if "no wheel for Python" in note]
 
 
 def test_what_was_uploaded_again_after_the_date_is_taken_all_the_same(
@@ -274,6 +295,13 @@ OLD_CODE = {
     "package/limits.py": ("largest = np.Inf\n", "1.26.4"),
     "package/newer.py": ("dtype = np.int64\nold = 'np.inf'\n", "2.1.0"),
     "package/tests/core.py": ("dtype = np.int\n", "2.1.0"),
+    "package/guarded.py": (
+        "try:\n    kind = np.int\nexcept AttributeError:\n    kind = int\n",
+        "2.1.0",
+    ),
+    "package/asked.py": ('if hasattr(np, "int"):\n    kind = np.int\n', "2.1.0"),
+    "package/told.py": ('"""Return np.int."""\n', "2.1.0"),
+    "package/on_a_gpu.py": ("if torch.cuda.is_available():\n    kind = np.int\n", "1.23.5"),
 }
 
 
@@ -347,6 +375,18 @@ def test_what_was_written_before_a_major_release_came_out_takes_the_one_before(
     assert any(f"may not import beside {package} 2" in note for note in answer.notes)
 
 
+@pytest.mark.parametrize("major", [one for one in load_majors().major if not one.compiled])
+def test_each_release_that_broke_others_is_taken_from_its_first_day_on(
+    index: SyntheticIndex, resolve: Resolve, major: MajorRelease
+) -> None:
+    index.wheel(major.package, "0.0.1", day="2015-01-01")
+    index.wheel(major.package, major.before, day=f"{major.since}")
+    index.wheel("older", "1.0", requires=(major.package,), day=f"{major.since - timedelta(1)}")
+    index.wheel("newer", "1.0", requires=(major.package,), day=f"{major.since}")
+    assert versions(resolve(base(), "older"))[major.package] == "0.0.1"
+    assert versions(resolve(base(), "newer"))[major.package] == major.before
+
+
 def test_an_extra_that_only_its_makers_server_has_is_the_one_of_the_index(
     index: SyntheticIndex, resolve: Resolve
 ) -> None:
@@ -374,3 +414,74 @@ def test_numpy_of_the_base_gives_way_to_a_pin_that_goes_with_an_older_one(
         ("numpy", "2.0.1", "1.26.4")
     ]
     assert versions(resolve(base("numpy==2.0.1"), "matplotlib")) == {"matplotlib": "3.9.0"}
+
+
+def test_old_code_is_no_reason_for_a_preview_of_its_project(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
+    index.wheel("numpy", "1.23.5", "2.1.0")
+    index.wheel("setuptools", "68.0")
+    index.wheel("wheel", "0.40")
+    setup = 'from setuptools import setup\nsetup(name="cells", install_requires=["numpy"])\n'
+    index.sdist("cells", "0.1.3", files={"setup.py": setup, "cells/core.py": "kind = np.int\n"})
+    index.wheel("cells", "0.6a0", requires=("numpy",))
+    assert versions(resolve(base(), "cells")) == {"cells": "0.1.3", "numpy": "1.23.5"}
+
+
+@pytest.mark.parametrize("also", ["", "imgaug==0.4.0"])
+def test_what_is_coupled_gives_way_before_what_is_asked_for(
+    index: SyntheticIndex, resolve: Resolve, also: str
+) -> None:
+    """PyTables before 3.10 has no wheel for numpy 2, and imgaug takes numpy 1 in any case."""
+    index.wheel("numpy", "1.26.4", "2.1.3")
+    index.wheel("tables", "3.8.0", "3.10.2", requires=("numpy",))
+    index.wheel("imgaug", "0.4.0", requires=("numpy",))
+    pinned = ("tables==3.8.0", "numpy", *filter(None, [also]))
+    index.wheel("study", "2.0", requires=pinned)
+    index.wheel("study", "1.0", requires=("tables", "numpy"))
+    found = versions(resolve(base(), "study"))
+    assert (found["study"], found["tables"], found["numpy"]) == ("2.0", "3.8.0", "1.26.4")
+
+
+def test_an_older_torchao_that_another_package_pins_is_taken(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
+    """Beside a newer torch an older torchao goes on without its kernels; a newer one fails."""
+    index.wheel("torchao", "0.9.0", "0.14.1", "0.17.0")
+    index.wheel("sglang", "0.5.10", requires=("torchao==0.9.0",))
+    index.wheel("sglang", "0.5.2")
+    held = base("torch==2.9.1")
+    assert versions(resolve(held, "torchao")) == {"torchao": "0.14.1"}
+    assert versions(resolve(held, "sglang")) == {"sglang": "0.5.10", "torchao": "0.9.0"}
+
+
+def test_a_setup_py_counts_where_its_list_was_empty_on_its_authors_machine(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
+    """PKG-INFO then says nothing of requirements, and that it says so for every build (PEP 643)."""
+    information = "Metadata-Version: 2.4\nName: quantizer\nVersion: 2.2.0\n"
+    setup = (
+        "import os\nfrom setuptools import setup\nneeds = []\n"
+        "if not os.getenv('CI'):\n    needs = ['six']\n"
+        "setup(name='quantizer', install_requires=needs)\n"
+    )
+    for name, version in (("six", "1.17.0"), ("setuptools", "68.0"), ("wheel", "0.40")):
+        index.wheel(name, version)
+    index.sdist("quantizer", "2.2.0", files={"PKG-INFO": information, "setup.py": setup})
+    assert versions(resolve(base(), "quantizer")) == {"quantizer": "2.2.0", "six": "1.17.0"}
+
+
+def test_an_archive_whose_files_pip_downloads_from_elsewhere_is_no_release(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
+    setup = (
+        "import subprocess, sys\nfrom setuptools import setup\n"
+        "from setuptools.command.install import install\n\n"
+        "class Install(install):\n    def run(self):\n"
+        "        subprocess.check_call([sys.executable, '-m', 'pip', 'install',\n"
+        "            '--extra-index-url', 'https://elsewhere.invalid', 'tensors-libs'])\n\n"
+        "setup(name='tensors', cmdclass={'install': Install})\n"
+    )
+    index.sdist("tensors", "10.8.0", files={"setup.py": setup})
+    with pytest.raises(NoSolutionError, match=r"placeholder whose setup\.py lets pip download"):
+        resolve(base(), "tensors")
