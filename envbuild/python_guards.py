@@ -43,7 +43,7 @@ def find_guarded(tree: ast.AST) -> set[ast.AST]:
 
 
 def blank_guarded(text: str) -> str:
-    """Return code without the lines that expect another release, and without its docstrings.
+    """Return code without the lines that expect another release, and without its strings.
 
     Lines keep their numbers.  Code that cannot be parsed comes back as it is.
     """
@@ -52,11 +52,11 @@ def blank_guarded(text: str) -> str:
         return text
     lines = text.split("\n")
     for node in ast.walk(tree):
+        match node:
+            case ast.Constant(value=str()):
+                _blank_string(lines, node)
         for part in _forgiven_parts(node):
             _blank_lines(lines, part)
-        match node:
-            case ast.Expr(value=ast.Constant(value=str())):
-                _blank_lines(lines, node)
     return "\n".join(lines)
 
 
@@ -97,10 +97,22 @@ def _forgiven_parts(node: ast.AST) -> Iterable[ast.AST]:
 
 
 def _blank_lines(lines: list[str], part: ast.AST) -> None:
-    """Empty the lines of a statement or a handler."""
-    if isinstance(part, ast.stmt | ast.ExceptHandler) and part.end_lineno is not None:
+    """Empty the lines of a statement, a handler or a string."""
+    if isinstance(part, ast.stmt | ast.expr | ast.ExceptHandler) and part.end_lineno is not None:
         for number in range(part.lineno - 1, part.end_lineno):
             lines[number] = ""
+
+
+def _blank_string(lines: list[str], node: ast.Constant) -> None:
+    """Replace a string by spaces; of one over several lines, all its lines are emptied."""
+    if node.end_lineno != node.lineno:
+        _blank_lines(lines, node)
+        return
+    # columns count bytes of UTF-8
+    line = lines[node.lineno - 1].encode()
+    before, after = line[: node.col_offset], line[node.end_col_offset :]
+    blank = b" " * (len(line) - len(before) - len(after))
+    lines[node.lineno - 1] = (before + blank + after).decode()
 
 
 def _asks_release(test: ast.expr) -> bool:

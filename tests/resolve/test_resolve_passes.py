@@ -300,6 +300,7 @@ OLD_CODE = {
         "2.1.0",
     ),
     "package/asked.py": ('if hasattr(np, "int"):\n    kind = np.int\n', "2.1.0"),
+    "package/named.py": ("kinds = ['np.int', f'np.float', b'np.bool']\n", "2.1.0"),
     "package/told.py": ('"""Return np.int."""\n', "2.1.0"),
     "package/on_a_gpu.py": ("if torch.cuda.is_available():\n    kind = np.int\n", "1.23.5"),
 }

@@ -103,6 +103,15 @@ def test_every_packing_of_a_tar_is_read(tmp_path: Path, pack: Callable[[bytes], 
     assert read_sdist(path, "a-1.tar").requires == ("six",)
 
 
+def test_an_archive_without_a_top_folder_is_read(tmp_path: Path) -> None:
+    """So NVIDIA packs its placeholders of DALI."""
+    path = tmp_path / "a-1.tar.gz"
+    text = '[build-system]\nrequires = ["nvidia-stub"]\nbuild-backend = "nvidia_stub.buildapi"\n'
+    path.write_bytes(sdist_bytes(".", {"pyproject.toml": text, "PKG-INFO": "Name: a\n"}))
+    found = read_sdist(path, path.name)
+    assert found.stub == "a placeholder without files of its own (built by nvidia-stub)"
+
+
 def test_files_elsewhere_do_not_count(tmp_path: Path) -> None:
     path = tmp_path / "a-1.tar.gz"
     path.write_bytes(

@@ -754,7 +754,9 @@ def test_a_framework_whose_extra_lacks_this_python_is_on_another_base(
     """The release that fits is no release candidate, though uv answers with one above the last."""
     extra = "tensorrt==8.5.3.1 ; extra == 'and-cuda'"
     index.wheel("tensorflow", "2.14.0", requires=(extra,))
-    index.wheel("tensorflow", "2.15.1", "2.16.0rc0", day="2024-03-08")
+    later = "nvidia-cudnn-cu12 ; extra == 'and-cuda'"
+    index.wheel("tensorflow", "2.15.1", "2.16.0rc0", requires=(later,), day="2024-03-08")
+    index.wheel("nvidia-cudnn-cu12", "8.9.4.25")
     index.wheel("tensorrt", "8.5.3.1", tag="cp39-none-any")
     wanted = "tensorflow[and-cuda]==2.14.0"
     error = error_of(resolve, base(), wanted, framework=wanted)
@@ -763,6 +765,20 @@ def test_a_framework_whose_extra_lacks_this_python_is_on_another_base(
         f'or take a base that holds {wanted}: bootstrap = "debian:bullseye" with framework = '
         '"tensorflow[and-cuda]==2.14.*" (Python 3.9)'
     )
+
+
+def test_no_date_is_a_hint_that_brings_no_asked_extra(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
+    """fair-esm 1.0.3 has no extra esmfold, and the one that has it wants a triton of 2021."""
+    index.wheel("fair-esm", "1.0.3", day="2022-01-01")
+    wanted = ("triton==1.0.0 ; extra == 'esmfold'",)
+    index.wheel("fair-esm", "2.0.0", requires=wanted, day="2022-11-01")
+    index.wheel("triton", "1.0.0", "2.1.0")
+    index.wheel("rich", "13.0", "14.0", day="2024-06-01")
+    held = base("torch==2.1.2", "triton==2.1.0", requires={"torch": ("triton==2.1.0",)})
+    error = error_of(resolve, held, "fair-esm[esmfold]", "rich", as_of="2024-03-13")
+    assert "as-of" not in (error.hint or "")
 
 
 def test_a_refusal_that_nobody_reads_has_the_same_reasons_and_no_hint(

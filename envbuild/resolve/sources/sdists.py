@@ -39,7 +39,7 @@ MOST_MEMBERS = 500_000
 MOST_READ = 400
 """Members that are read; only metadata and texts at the top are."""
 WANTED = re.compile(
-    r"(?:\./)?[^/]+/(PKG-INFO|pyproject\.toml|setup\.(?:py|cfg)|[^/]+\.(?:txt|in|rst|md|py)|VERSION"
+    r"(?:\./)?(?:[^/]+/)?(PKG-INFO|pyproject\.toml|setup\.(?:py|cfg)|[^/]+\.(?:txt|in|rst|md|py)|VERSION"
     r"|requirements/[^/]+\.(?:txt|in)"
     r"|(?:[^/]+/){0,2}[^/]+\.egg-info/(?:PKG-INFO|requires\.txt))\Z"
 )
@@ -273,8 +273,9 @@ def _wanted_members(
 
 
 def _inside_top(name: str) -> str:
-    """Return a member's path inside the top folder."""
-    return name.removeprefix("./").partition("/")[2]
+    """Return a member's path inside the top folder; a file beside it is as one inside."""
+    path = name.removeprefix("./")
+    return path.partition("/")[2] or path
 
 
 # what code uses that newer releases of other packages have no more

@@ -70,9 +70,16 @@ def _search(session: Session, task: Task) -> SearchAnswer:
 def _turn_if_newer(
     session: Session, before: SearchAnswer, answer: SearchAnswer, turned: Task
 ) -> SearchAnswer:
-    """Return the answer of a turned task, where nothing that is asked for is older in it."""
+    """Return the answer of a turned task, where it keeps couplings and what is asked for."""
     try:
         other = _search(session, turned)
     except ConflictError:
         return answer
-    return answer if older_directs(before, other) else other
+    return answer if older_directs(before, other) or _broken_by(other) else other
+
+
+def _broken_by(answer: SearchAnswer) -> tuple[Coupling, ...]:
+    """Return the couplings that an answer breaks."""
+    problem = answer.task.problem
+    asked = {direct.name for direct in problem.directs}
+    return broken_couplings(new_versions(answer.chosen), problem.stubs, asked)
