@@ -122,7 +122,7 @@ def refuse_local(answer: Mapping[str, Chosen], archives: Pairs) -> None:
 
     ``archives`` are names and paths of archives that are the caller's own.
     """
-    own = {one for name, archive in archives for one in (name, Path(archive).name)}
+    own = {name for name, _ in archives} | {Path(archive).name for _, archive in archives}
     for chosen in answer.values():
         for file in chosen.files:  # a stub has none
             if not file.url.startswith("http") and file.file not in own:
