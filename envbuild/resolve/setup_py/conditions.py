@@ -44,7 +44,7 @@ class Condition(NamedTuple):
 ALWAYS = Condition("", 'python_version < "0"')
 NEVER = ALWAYS.negated()
 VARIABLES = ("os.getenv", "os.environ.get")
-"""Calls that ask for an environment variable: a build in an image has none that a setup.py knows."""
+"""Calls that ask for an environment variable: a build in an image has none of these."""
 
 
 def condition_of(  # noqa: PLR0911  (a row for each kind of expression)

@@ -39,8 +39,8 @@ MOST_MEMBERS = 500_000
 MOST_READ = 400
 """Members that are read; only metadata and texts at the top are."""
 WANTED = re.compile(
-    r"(?:\./)?(?:[^/]+/)?(PKG-INFO|pyproject\.toml|setup\.(?:py|cfg)|[^/]+\.(?:txt|in|rst|md|py)|VERSION"
-    r"|requirements/[^/]+\.(?:txt|in)"
+    r"(?:\./)?(?:[^/]+/)?(PKG-INFO|pyproject\.toml|setup\.(?:py|cfg)"
+    r"|[^/]+\.(?:txt|in|rst|md|py)|VERSION|requirements/[^/]+\.(?:txt|in)"
     r"|(?:[^/]+/){0,2}[^/]+\.egg-info/(?:PKG-INFO|requires\.txt))\Z"
 )
 STATIC_SINCE = (2, 2)

@@ -236,7 +236,7 @@ class Session:
     def _read_chosen(self, answer: Mapping[str, Chosen]) -> bool:
         """Read the chosen source archives; tell whether uv has to be asked again.
 
-        So it is where one is no release of anything, or its setup.py requires more than its PKG-INFO.
+        So it is where one is no release of anything, or its setup.py requires more than PKG-INFO.
         """
         unread = {
             (one.name, one.version): one.sdist
