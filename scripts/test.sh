@@ -13,9 +13,13 @@ if command -v apt-get >/dev/null && { [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/
     ruby sshfs openssh-sftp-server qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross
   )
   bash scripts/setup-debian.sh --system-only "${needed[@]/#/--with=}"
-  bash scripts/setup-registry.sh install
-  bash scripts/unpack-modules.sh "${XDG_CACHE_HOME:-$HOME/.cache}/envbuild-tests/environment-modules"
-  bash scripts/setup-schedulers.sh install
+  # side by side with the packages of Python, below
+  (
+    bash scripts/setup-registry.sh install
+    bash scripts/unpack-modules.sh "${XDG_CACHE_HOME:-$HOME/.cache}/envbuild-tests/environment-modules"
+    bash scripts/setup-schedulers.sh install
+  ) &
+  setup_process=$!
 else
   echo "test: neither root nor sudo here, so nothing is installed"
 fi
@@ -28,6 +32,7 @@ fi
 pip=("$venv/bin/python" -m pip --quiet --disable-pip-version-check)
 "${pip[@]}" install --upgrade "pip>=25.1" # the first that knows dependency groups
 "${pip[@]}" install --editable . --group dev
+if [ -n "${setup_process-}" ]; then wait "$setup_process"; fi
 PATH=$(cd "$venv/bin" && pwd):$PATH
 export PATH
 # some tests call uv themselves; it trusts what the system trusts, as it does when envbuild calls it
@@ -44,11 +49,12 @@ own=$(mktemp -d "${TMPDIR:-/tmp}/tests.XXXXXX")
 chmod 755 "$own"
 export PYTEST_DEBUG_TEMPROOT=$own
 
-# a worker that dies ends the run: a new one in its place may be waited for without end
-workers=(--dist loadfile --max-worker-restart 0)
+# a worker that dies ends the run: a new one in its place may be waited for without end; files come in their own
+# order, for the builds of minutes are alone in theirs, and would all be last
+workers=(--dist loadfile --no-loadscope-reorder --max-worker-restart 0)
 fast=(-m "not live" -n "$(nproc)" "${workers[@]}" --durations 40)
 jobs=(-m live tests/job --durations 5)
-live=(-m live -n 2 "${workers[@]}" --ignore tests/job --durations 15)
+live=(-m live -n 3 "${workers[@]}" --ignore tests/job --durations 15)
 # tests/build takes nine minutes more than .ci/run has: run it with scripts/test.sh after a change of a build
 if [ -n "${CI-}" ]; then live+=(--ignore tests/build); fi
 

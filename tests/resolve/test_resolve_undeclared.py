@@ -47,6 +47,7 @@ def test_rows_about_one_import_of_a_package_do_not_overlap() -> None:
         ({"keras": "2.3.1"}, {"torch"}, {}, None),
         ({"mmdet": "3.3.0"}, {"torch"}, {}, "imports mmcv, which its metadata does not require"),
         ({"mmdet": "2.28.2", "mmcv-full": "1.7.0"}, {"torch"}, {}, None),
+        ({"xesmf": "0.8.4"}, {"torch"}, {}, "nothing here brings: bring esmpy (in conda-forge"),
         ({"rembg": "2.0.69"}, {"torch"}, {}, 'add "onnxruntime-gpu" to [python] dependencies'),
         ({"rembg": "2.0.69", "onnxruntime-gpu": "1.20.0"}, {"torch"}, {}, None),
         ({"keras": "3.8.0"}, {"torch"}, {}, 'put KERAS_BACKEND = "torch" under [run]'),

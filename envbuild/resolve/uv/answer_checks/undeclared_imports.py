@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from envbuild.data.lookup import framework_of, matches
-from envbuild.data.package_tables import UndeclaredImport, load_undeclared
+from envbuild.data.package_tables import UndeclaredImport, load_aliases, load_undeclared
 from envbuild.data.tables import load_frameworks
 from envbuild.resolve.aliases import stand_ins
 from envbuild.resolve.couplings import Coupling, requirement_admits
@@ -53,9 +53,13 @@ def _missing_note(row: UndeclaredImport, version: str, backend: str | None) -> I
     said = f"{row.name} {version} imports {row.imports}"
     if row.variable is None:
         ask = row.ask.format(minor=minor_version(version))
+        where = load_aliases().elsewhere.get(row.imports)
+        add = f'add "{ask}" to [python] dependencies'
+        if where is not None:
+            add = f"bring {row.imports} ({where})"
         yield (
-            f'{said}, which its metadata does not require and nothing here brings: add "{ask}" '
-            f"to [python] dependencies, or leave {row.name} out if nothing imports it"
+            f"{said}, which its metadata does not require and nothing here brings: {add}, or "
+            f"leave {row.name} out if nothing imports it"
         )
     elif backend is not None:
         yield (
