@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import sys
 from itertools import chain
 
@@ -19,6 +20,7 @@ from envbuild.job.track.state import find_state
 from envbuild.names import Texts
 from envbuild.store.units import as_printable
 
+FORMULA = re.compile(r"[=@\t\r]|[+-](?![\d.]|inf|nan)")
 COLUMNS = ("job", "site", "name", "submitted", "state", "detail")
 LAST = 20
 
@@ -63,7 +65,12 @@ def _print_results(record: Record, context: Context, *, as_csv: bool, as_json: b
         print_table(columns, table)
         return
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerows((columns, *table))
+    writer.writerows(map(_without_formula, row) for row in (columns, *table))
+
+
+def _without_formula(cell: str) -> str:
+    """Mark a text of a job that a spreadsheet would take for a formula."""
+    return f"'{cell}" if FORMULA.match(cell) else cell
 
 
 def _cell(value: object) -> str:

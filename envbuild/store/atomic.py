@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import functools
 import os
 import re
 import shutil
@@ -17,6 +18,7 @@ from typing import IO
 
 from envbuild.errors import HostError, SpaceError, UsageError
 from envbuild.limits import open_plain
+from envbuild.names import Texts
 
 COPIED = 4 * 1024 * 1024
 """Bytes of a file that are copied at once."""
@@ -234,13 +236,19 @@ def _partial_start(path: Path) -> str:
     return f".{path.name[:64]}."
 
 
+@functools.lru_cache(maxsize=4)
+def _list_partials(folder: Path, _changed: int) -> Texts:
+    """List what is half written in a folder; a folder of thousands of recipes is listed once."""
+    return tuple(name for name in os.listdir(folder) if name.endswith(PARTIAL))  # noqa: PTH208
+
+
 def clear_partials(path: Path) -> None:
     """Remove what killed processes left of this file beside it; what is being written stays."""
     left = re.compile(f"{re.escape(_partial_start(path))}[a-z0-9_]{{8}}{re.escape(PARTIAL)}")
     with contextlib.suppress(OSError):
-        for found in list(path.parent.iterdir()):
-            if left.fullmatch(found.name):
-                _remove_dead(found)
+        for name in _list_partials(path.parent, path.parent.stat().st_mtime_ns):
+            if left.fullmatch(name):
+                _remove_dead(path.with_name(name))
 
 
 def _remove_dead(partial: Path) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from envbuild.limits import read_kept
 from envbuild.progress import Reporter
 from envbuild.settings import Settings
 from envbuild.store.anchored import refuse_foreign_links
@@ -235,8 +236,10 @@ def _lock_patiently(acquire: Callable[[], object]) -> None:
 
 
 def _lock_holder(path: Path) -> str:
+    """Return who holds a lock, one line: another user may have written the file."""
     try:
-        return path.read_text("utf-8", "replace")[:200].strip() or "another process"
+        first, _, _ = read_kept(path)[:200].decode("utf-8", "replace").partition("\n")
+        return first.strip() or "another process"
     except OSError:
         return "another process"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -211,7 +212,7 @@ def find_logs(script: BatchScript, folder: Path | None) -> Iterator[LintFinding]
                     kind="log-folder",
                     line=line,
                     reason=reason,
-                    fix=f"mkdir -p {parent}, before submitting",
+                    fix=f"mkdir -p {shlex.quote(str(parent))}, before submitting",
                 )
         shared = dialect.shared_log
         is_array = script.find_option(dialect.array_option) is not None
