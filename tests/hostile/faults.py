@@ -210,6 +210,7 @@ def open_project(name: str, folder: Path, kept: tuple[str, ...], held: ExitStack
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--kind", choices=("disk", "network"), default="disk")
+    parser.add_argument("--fault", choices=FAULTS, action="append", help="of a network; else all")
     parser.add_argument("verbs", nargs="*", metavar="VERB")
     given = parser.parse_args()
     if given.kind == "disk" and "MOUNTS" not in os.environ:
@@ -229,7 +230,8 @@ def main() -> None:
                     run_series(name, DISK_FAULTS, project)
                 else:
                     project = open_project(name, folder, ("bases", "built", "facts"), held)
-                    run_series(name, [NetworkFault(fault, server) for fault in FAULTS], project)
+                    faults = given.fault or FAULTS
+                    run_series(name, [NetworkFault(fault, server) for fault in faults], project)
 
 
 if __name__ == "__main__":

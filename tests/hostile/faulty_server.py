@@ -80,8 +80,12 @@ class FailingHandler(BaseHTTPRequestHandler):
                 return
 
     def reset(self) -> None:
-        """Send half of what was said, then end the connection as a broken line does."""
-        self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 20000\r\n\r\n" + bytes(10_000))
+        """Send half of what was said, then end the connection as a broken line does.
+
+        The length of the whole is not said: another one than locked accuses the server.
+        """
+        head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4E20\r\n"
+        self.wfile.write(head + bytes(10_000))
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.connection.close()
 
