@@ -194,7 +194,8 @@ def run_series(name: str, trials: Sequence[Trial], project: Project) -> None:
     for trial in trials:
         ran, wrong = judge(project, verb, trial, expected)
         said = next((line for line in ran.stderr.splitlines() if "error:" in line), "")
-        told = {"verb": name, "fault": str(trial), "code": ran.code, "said": said, "wrong": wrong}
+        took = {"code": ran.code, "seconds": round(ran.seconds)}
+        told = {"verb": name, "fault": str(trial), **took, "said": said, "wrong": wrong}
         if wrong:
             told["stderr"] = ran.stderr[-1500:]
         print(json.dumps(told), flush=True)
