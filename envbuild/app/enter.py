@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -12,9 +13,10 @@ from envbuild.app.dev.layer import MountedLayer, runtime_with
 from envbuild.app.image import FoundImage, find_layer
 from envbuild.caches import make_folders, make_scratch, plan_caches
 from envbuild.context import Context
-from envbuild.errors import UsageError
+from envbuild.errors import EnvbuildError, UsageError
 from envbuild.host import read_driver
-from envbuild.job.track.records import RESULTS
+from envbuild.job.track.records import RESULTS, job_folder
+from envbuild.recipe.find import RECIPES
 from envbuild.run import Command
 from envbuild.runtime import HOME, IMAGE_FOLDERS, Bind, ExecOptions
 
@@ -65,6 +67,8 @@ def plan_entry(
     given = tuple(parse_bind(text, settings.cwd) for text in binds)
     handed_on = tuple(name for name in HANDED_ON if name in settings.environment)
     env = parse_variables((*handed_on, *variables), settings.environment)
+    if not dry_run:
+        _make_records(settings.cwd)
     project = _project_bind(settings.cwd)
     if not project:
         context.report.say(f"{settings.cwd} is a folder of the image too, so it is not bound")
@@ -184,6 +188,13 @@ def _pip_note(found: FoundImage) -> tuple[Bind, ...]:
         return ()
     text = Path(str(resources.files("envbuild.data").joinpath("pip-in-image.ini")))
     return ((text, f"/usr/lib/python{major}.{minor}/EXTERNALLY-MANAGED", False),)
+
+
+def _make_records(cwd: Path) -> None:
+    """Make the folder of jobs of a project: made later, it could be changed by what runs by then."""
+    if (cwd / RECIPES).is_dir() or any(cwd.glob("*.sif")):
+        with contextlib.suppress(EnvbuildError):  # a folder that may not be written has no jobs
+            job_folder(cwd)
 
 
 def _project_bind(cwd: Path) -> tuple[Bind, ...]:

@@ -35,7 +35,7 @@ for place in .envbuild .envbuild/jobs .envbuild/results; do
     exit 125
   fi
 done
-[ -e .envbuild/.gitignore ] || echo '*' >.envbuild/.gitignore
+[ -e .envbuild/.gitignore ] || [ -L .envbuild/.gitignore ] || echo '*' >.envbuild/.gitignore
 receipt=".envbuild/jobs/torch-multigpu-$id.receipt.json"
 use=${receipt%.json}.use runs=1
 export ENVBUILD_RESULT=$PWD/".envbuild/results/torch-multigpu-$id.receipt.result"
@@ -607,6 +607,10 @@ clean_environment() {
 # the files of jobs, of all but their results.
 protect_records() {
   local folder=$1/.envbuild
+  # made later, it could be changed by what runs by then
+  if [ -d "$1/recipes" ] || (cd "$1" && compgen -G '*.sif') >/dev/null 2>&1; then
+    [ -L "$folder" ] || mkdir -p -- "$folder/results" 2>/dev/null
+  fi
   if [ ! -d "$folder" ] || [ -L "$folder" ]; then return 0; fi
   records=(--bind "$folder:$folder:ro")
   if [ ! -d "$folder/results" ] || [ -L "$folder/results" ]; then return 0; fi

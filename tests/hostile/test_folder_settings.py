@@ -12,6 +12,7 @@ import pytest
 
 from envbuild.cli import run_cli
 from envbuild.errors import EnvbuildError
+from envbuild.job.schedulers.protocol import script_text
 from envbuild.job.sites.find import load_site
 from envbuild.resolve.pip.pip_tools import find_compiler
 from envbuild.run import Command, LocalRunner
@@ -182,3 +183,20 @@ def test_a_printed_script_keeps_its_records_in_no_linked_folder(
         "envbuild: error: .envbuild is no folder of its own\n",
     )
     assert not (tmp_path / "jobs").exists()
+
+
+@pytest.mark.parametrize(
+    ("made", "protected"), [("recipes/x.toml", True), ("x.sif", True), ("notes.txt", False)]
+)
+def test_a_wrapper_of_an_image_protects_the_jobs_that_a_project_will_have(
+    made: str, protected: bool, tmp_path: Path
+) -> None:
+    """A kernel runs for hours, and meanwhile the folder gets its first job."""
+    project = tmp_path / "my [project]"
+    (project / made).parent.mkdir(parents=True)
+    (project / made).touch()
+    text = f'{script_text("container.sh")}\nrecords=()\nprotect_records "$1"\nprintf "%s\\n" "${{records[@]}}"\n'
+    ran = LocalRunner()(Command(argv=("bash", "-c", text, "bash", str(project))))
+    records = project / ".envbuild"
+    wanted = f"--bind\n{records}:{records}:ro\n--bind\n{records}/results:{records}/results:rw\n"
+    assert ran.stdout.strip() == (wanted.strip() if protected else "")

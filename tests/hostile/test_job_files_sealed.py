@@ -83,6 +83,22 @@ def test_a_command_beside_a_job(project: Project, tmp_path: Path) -> None:
     assert "written" not in ran.stdout
 
 
+def test_a_command_that_began_before_the_first_job(project: Project) -> None:
+    """A notebook runs for hours, and meanwhile the folder gets its first job."""
+    ran = project.succeed(
+        *(
+            "exec",
+            "./tiny.sif",
+            "--",
+            "sh",
+            "-c",
+            "mkdir .envbuild/jobs/x; touch .envbuild/x; ls .envbuild",
+        )
+    )
+    assert ran.stdout == "jobs\nresults\n"
+    assert ran.stderr.count("Read-only file system") == 2
+
+
 @pytest.mark.parametrize("link", [".envbuild", ".envbuild/results"])
 def test_a_link_that_came_with_the_folder_is_not_bound(
     link: str, project: Project, tmp_path: Path

@@ -72,7 +72,12 @@ def test_a_folder_of_thousands_of_recipes_is_listed_once(
         (tmp_path / f"r{number}.toml").touch()
     listed: list[object] = []
     real = os.listdir
-    monkeypatch.setattr(os, "listdir", lambda folder: listed.append(folder) or real(folder))
+
+    def listdir(folder: Path) -> list[str]:
+        listed.append(folder)
+        return real(folder)
+
+    monkeypatch.setattr(os, "listdir", listdir)
     for number in range(300):
         atomic.clear_partials(tmp_path / f"r{number}.toml")
     assert listed == [tmp_path]
