@@ -22,15 +22,11 @@ from envbuild.project.images.cog import read_cog
 from envbuild.project.images.container import read_container
 from envbuild.project.lists.alternatives import (
     chosen_framework,
+    lists_of_framework,
     of_one_way,
     without_code_for,
 )
-from envbuild.project.lists.choose import (
-    choose_lists,
-    is_container,
-    is_near,
-    is_requirements,
-)
+from envbuild.project.lists.choose import choose_lists, is_container, is_near, is_requirements
 from envbuild.project.lists.declared import read_pipfile, read_python_file, read_setup_cfg
 from envbuild.project.lists.readme import framework_releases
 from envbuild.project.lists.requirements import read_requirements
@@ -112,7 +108,7 @@ def _gather_folder(root: Path) -> ProjectFindings:
     notes = notes_on_tree(tree)
     deployed = [path for path in tree.lists if path.name == "cog.yaml"]
     lists = tuple(path for path in tree.lists if path not in deployed)
-    for_gpu = _lists_for_gpu(lists, root)
+    for_gpu = lists_of_framework(_lists_for_gpu(lists, root), tree)
     chosen, left = choose_lists(for_gpu)
     left = (*left, *(path for path in lists if path not in for_gpu))
     other_apps = {path.parts[0] for path in lists} - {path.parts[0] for path in for_gpu}

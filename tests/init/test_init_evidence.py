@@ -165,3 +165,46 @@ def test_the_python_that_is_named_costs_more_than_another_patch_of_the_framework
     # the image of 2.4.1 has Python 3.6
     found = propose_base(BaseNeeds(framework=pinned, python="==3.8.*"))
     assert "21.05-tf2" in str(found.base.image)
+
+
+def test_of_environments_for_two_frameworks_the_codes_one_counts(tmp_path: Path) -> None:
+    lists = "channels:\n  - x\ndependencies:\n  - pip:\n    - {}\n"
+    write(
+        tmp_path,
+        {"environment_tf.yml": lists.format("tensorflow==2.12.0"), "a.py": "import torch\n"},
+    )
+    write(
+        tmp_path,
+        {"environment_torch.yml": lists.format("torch==2.0.0"), "b.py": "import tensorflow\n"},
+    )
+    write(tmp_path, {"c.py": "import torch\n"})
+    assert "torch==2.0." in base_of(tmp_path)
+
+
+def test_of_two_companions_the_older_one_bounds_the_framework(tmp_path: Path) -> None:
+    listed = "torch>=2.2,<3\ntorchaudio>=2.2.2,<3\ntorchvision>=0.17.2,<0.18\n"
+    write(tmp_path, {"requirements.txt": listed})
+    assert "torch==2.2." in base_of(tmp_path)
+
+
+def test_a_program_at_the_root_may_be_called_a_test(tmp_path: Path) -> None:
+    write(tmp_path, {"requirements.txt": "tqdm\n", "train.py": "import tqdm\n"})
+    write(
+        tmp_path, {"test_images.py": "import pandas\n", "test_unit.py": "import pytest, einops\n"}
+    )
+    assert dependencies(tmp_path) == ["pandas", "tqdm"]
+
+
+def test_another_backend_of_an_optional_group_is_not_taken(tmp_path: Path) -> None:
+    table = '[project]\nname = "lab"\ndependencies = ["numpy"]\n[project.optional-dependencies]\n'
+    groups = 'tensorflow = ["tensorflow>=2.16"]\ntorch = ["torch"]\n'
+    write(tmp_path, {"pyproject.toml": table + groups, "lab/__init__.py": ""})
+    write(tmp_path, {"lab/a.py": "import torch\n", "lab/b.py": "import torch\n"})
+    write(tmp_path, {"lab/c.py": "import tensorflow\n"})
+    assert "torch" in base_of(tmp_path)
+    assert dependencies(tmp_path) == ["numpy"]
+
+
+def test_what_a_slip_at_the_prompt_installed_is_left_out(tmp_path: Path) -> None:
+    write(tmp_path, {"requirements.txt": "install==1.3.5\nrequirements-txt\nnumpy\n"})
+    assert dependencies(tmp_path) == ["numpy"]

@@ -28,7 +28,7 @@ def loaded_files(tree: ProjectTree, names: Mapping[Path, frozenset[str]]) -> fro
     __init__.py at the root, in src; a folder that is a project of its own counts only if it is
     imported.  Where there are no programs, every file counts that is no test and no tool.
     """
-    code = [path for path in tree.code if not is_aside(path)]
+    code = [path for path in tree.code if not is_aside(path) or _is_trial(path, names)]
     if not code:
         # all of it is scripts, tools or examples: those are the project
         return frozenset(tree.code)
@@ -44,7 +44,17 @@ def loaded_files(tree: ProjectTree, names: Mapping[Path, frozenset[str]]) -> fro
         return frozenset(own - samples) | (_load(own - samples, _modules(tree), names) & samples)
     found = _load(starts, _modules(tree), names)
     asked = _asked_names(found, names)
-    return frozenset(path for path in found if not is_aside(path) or path.parts[0] in asked)
+    return frozenset(
+        path
+        for path in found
+        if not is_aside(path) or path.parts[0] in asked or _is_trial(path, names)
+    )
+
+
+def _is_trial(path: Path, names: Mapping[Path, frozenset[str]]) -> bool:
+    """Whether a program at the root that is called a test tries a model: test_images.py."""
+    tops = {name.partition(".")[0] for name in names[path]}
+    return len(path.parts) == 1 and not tops & {"pytest", "unittest", "nose", "hypothesis"}
 
 
 def _asked_names(paths: Iterable[Path], names: Mapping[Path, frozenset[str]]) -> set[str]:
@@ -119,7 +129,11 @@ def _load(
 def own_files(tree: ProjectTree, names: Mapping[Path, frozenset[str]]) -> frozenset[Path]:
     """Return the files that are no test, no tool, and no project of their own inside this one."""
     asked = _asked_names(tree.code, names)
-    code = [path for path in tree.code if not is_aside(path) or path.parts[0] in asked]
+    code = [
+        path
+        for path in tree.code
+        if not is_aside(path) or path.parts[0] in asked or _is_trial(path, names)
+    ]
     return frozenset(path for path in code or tree.code if not _in_part(path, tree))
 
 

@@ -148,12 +148,15 @@ def _bound_of_cuda(builder: DraftBuilder) -> tuple[str, str]:
 
 def _companion_bound(cleaned: Cleaned, framework: Requirement) -> tuple[str, str]:
     """Return the bounds of the PyTorch that a bounded companion (torchvision) goes with."""
-    if framework_name(framework.name) == "torch":
-        for requirement in cleaned.requirements:
-            bounds = torch_bounds(requirement)
-            if bounds:
-                return bounds, f"{requirement.text} ({requirement.where}) goes with torch{bounds}"
-    return "", ""
+    found = [
+        (bounds, f"{requirement.text} ({requirement.where}) goes with torch{bounds}")
+        for requirement in cleaned.requirements
+        if (bounds := torch_bounds(requirement))
+    ]
+    if framework_name(framework.name) != "torch" or not found:
+        return "", ""
+    # of several the one with the oldest last release
+    return min(found, key=lambda one: numbers(one[0].rpartition("<")[2]) or ())
 
 
 def _bound_of_ended(cleaned: Cleaned, framework: Requirement, known: str) -> tuple[str, str]:
@@ -296,8 +299,10 @@ def add_other_frameworks(builder: DraftBuilder, cleaned: Cleaned, base: BaseSect
             continue
         seen.add(name)
         unlisted = requirement.where.startswith("imported")
-        if unlisted and files.get(name, 0) < FEW_FILES * files.get(first, 0):
-            what = "a second framework that few files import"
+        few = unlisted and files.get(name, 0) < FEW_FILES * files.get(first, 0)
+        # a package of an optional group is one of several backends
+        if few or ", group " in requirement.where:
+            what = "a second framework that few files import" if few else "another backend"
             builder.note("python", f"not taken: {requirement.name} ({requirement.where}): {what}")
             continue
         builder.requirements.append(requirement)

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from envbuild.base.suggest import framework_name
-from envbuild.names import Texts
-from envbuild.project.code.imports import modules_of_lines, source_text
+from envbuild.names import Paths, Texts
+from envbuild.project.code.imports import imported_modules, modules_of_lines, source_text
 from envbuild.project.lists.choose import is_conda, is_requirements
 from envbuild.project.lists.readme import BLOCK, NAMES, first_framework
 from envbuild.project.model import FileFindings
@@ -93,6 +93,25 @@ def chosen_framework(named: Mapping[Path, str], files: Mapping[str, int], root: 
     said = first_framework(root)
     enough = files.get(said or "", 0) >= NEARLY_AS_MANY * files.get(first, 0)
     return said if said and said in named.values() and enough else first
+
+
+def lists_of_framework(lists: Paths, tree: ProjectTree) -> Paths:
+    """Return lists without the environments that are called after another framework.
+
+    Of environment_tf.yml and environment_torch.yml the one counts whose framework most files import.
+    """
+    named = {path: name for path in filter(is_conda, lists) if (name := _called_after(path))}
+    if len(set(named.values())) <= 1:
+        return lists
+    files = {one.module: one.files for one in imported_modules(tree)[0]}
+    first = chosen_framework(named, files, tree.root)
+    return tuple(path for path in lists if named.get(path, first) == first)
+
+
+def _called_after(path: Path) -> str | None:
+    words = re.split(r"[^a-z0-9]+", path.stem.lower())
+    found = (framework_name({"tf": "tensorflow"}.get(word, word), greater=True) for word in words)
+    return next(filter(None, found), None)
 
 
 def without_code_for(tree: ProjectTree, first: str, others: Texts) -> ProjectTree:

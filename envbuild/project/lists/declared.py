@@ -137,15 +137,16 @@ def _group_lines(project: Mapping[str, Any], taken: Iterable[str]) -> tuple[list
 def _optional_framework(
     project: Mapping[str, Any], requirements: Iterable[Requirement], file: str
 ) -> tuple[Requirement, ...]:
-    """Return the framework that only optional groups name, as the first of them has it."""
+    """Return the frameworks that only optional groups name, as the first group of each has it."""
     if any(framework_name(one.name, greater=True) for one in requirements):
         return ()
+    first: dict[str | None, Requirement] = {}
     for group, lines in inner_table(project, "optional-dependencies").items():
         found, _ = split_requirements(_list_of(lines), f"{file}, group {group}")
-        named = [one for one in found if framework_name(one.name, greater=True)]
-        if named and not ASIDE.search(group.lower()):
-            return (named[0],)
-    return ()
+        for one in () if ASIDE.search(group.lower()) else found:
+            if name := framework_name(one.name, greater=True):
+                first.setdefault(name, one)
+    return tuple(first.values())
 
 
 def _without_sources(
