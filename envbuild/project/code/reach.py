@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from itertools import chain
 from pathlib import Path, PurePath
 
@@ -11,6 +11,7 @@ from envbuild.project.tree import ProjectTree, is_aside
 
 TOOLS = {"conftest", "noxfile", "tasks", "fabfile", "versioneer", "cog_predict"}
 """Files beside a project's programs that are for tests, releases or a service."""
+TESTERS = {"pytest", "unittest", "nose", "hypothesis"}
 SAMPLES = {"data", "datas", "dataset", "datasets", "samples", "corpus"}
 MAIN = {
     "__main__",
@@ -28,7 +29,7 @@ def loaded_files(tree: ProjectTree, names: Mapping[Path, frozenset[str]]) -> fro
     __init__.py at the root, in src; a folder that is a project of its own counts only if it is
     imported.  Where there are no programs, every file counts that is no test and no tool.
     """
-    code = [path for path in tree.code if not is_aside(path) or _is_trial(path, names)]
+    code = [path for path in tree.code if _counts(path, names)]
     if not code:
         # all of it is scripts, tools or examples: those are the project
         return frozenset(tree.code)
@@ -44,17 +45,15 @@ def loaded_files(tree: ProjectTree, names: Mapping[Path, frozenset[str]]) -> fro
         return frozenset(own - samples) | (_load(own - samples, _modules(tree), names) & samples)
     found = _load(starts, _modules(tree), names)
     asked = _asked_names(found, names)
-    return frozenset(
-        path
-        for path in found
-        if not is_aside(path) or path.parts[0] in asked or _is_trial(path, names)
-    )
+    return frozenset(path for path in found if _counts(path, names, asked))
 
 
-def _is_trial(path: Path, names: Mapping[Path, frozenset[str]]) -> bool:
-    """Whether a program at the root that is called a test tries a model: test_images.py."""
+def _counts(path: Path, names: Mapping[Path, frozenset[str]], asked: Container[str] = ()) -> bool:
+    """Whether a file is of the project itself: test_images.py at the root tries a model."""
+    if not is_aside(path) or path.parts[0] in asked:
+        return True
     tops = {name.partition(".")[0] for name in names[path]}
-    return len(path.parts) == 1 and not tops & {"pytest", "unittest", "nose", "hypothesis"}
+    return len(path.parts) == 1 and tops.isdisjoint(TESTERS)
 
 
 def _asked_names(paths: Iterable[Path], names: Mapping[Path, frozenset[str]]) -> set[str]:
@@ -129,11 +128,7 @@ def _load(
 def own_files(tree: ProjectTree, names: Mapping[Path, frozenset[str]]) -> frozenset[Path]:
     """Return the files that are no test, no tool, and no project of their own inside this one."""
     asked = _asked_names(tree.code, names)
-    code = [
-        path
-        for path in tree.code
-        if not is_aside(path) or path.parts[0] in asked or _is_trial(path, names)
-    ]
+    code = [path for path in tree.code if _counts(path, names, asked)]
     return frozenset(path for path in code or tree.code if not _in_part(path, tree))
 
 

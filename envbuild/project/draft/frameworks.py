@@ -125,16 +125,22 @@ def _upper_bound(
     builder: DraftBuilder, cleaned: Cleaned, framework: Requirement
 ) -> tuple[str, str]:
     """Return bounds that no list has but that hold all the same, and why."""
+    name = framework_name(framework.name)
     for said in builder.gathered.releases:
-        if said.name == framework_name(framework.name) and not bounds_of(framework):
+        if said.name == name and not bounds_of(framework):
             return bounds_of(said), f"{said.where}: {said.text} is taken"
-    if framework_name(framework.name) == "tensorflow":
+    if name == "tensorflow":
         return _bound_of_tensorflow(builder, cleaned)
-    bounds, why = _companion_bound(cleaned, framework)
-    if not bounds:
-        bounds, why = _bound_of_old_use(builder, framework_name(framework.name))
-    is_torch = framework_name(framework.name) == "torch"
-    return _bound_of_cuda(builder) if is_torch and not bounds else (bounds, why)
+    if name != "torch":
+        return _bound_of_old_use(builder, name)
+    for bounds, why in (
+        _companion_bound(cleaned),
+        _bound_of_old_use(builder, name),
+        _bound_of_cuda(builder),
+    ):
+        if bounds:
+            return bounds, why
+    return "", ""
 
 
 def _bound_of_cuda(builder: DraftBuilder) -> tuple[str, str]:
@@ -146,17 +152,15 @@ def _bound_of_cuda(builder: DraftBuilder) -> tuple[str, str]:
     return "", ""
 
 
-def _companion_bound(cleaned: Cleaned, framework: Requirement) -> tuple[str, str]:
+def _companion_bound(cleaned: Cleaned) -> tuple[str, str]:
     """Return the bounds of the PyTorch that a bounded companion (torchvision) goes with."""
-    found = [
-        (bounds, f"{requirement.text} ({requirement.where}) goes with torch{bounds}")
-        for requirement in cleaned.requirements
-        if (bounds := torch_bounds(requirement))
-    ]
-    if framework_name(framework.name) != "torch" or not found:
-        return "", ""
+    found = []
+    for one in cleaned.requirements:
+        bounds = torch_bounds(one)
+        if bounds:
+            found.append((bounds, f"{one.text} ({one.where}) goes with torch{bounds}"))
     # of several the one with the oldest last release
-    return min(found, key=lambda one: numbers(one[0].rpartition("<")[2]) or ())
+    return min(found, key=lambda one: numbers(one[0].rpartition("<")[2]) or (), default=("", ""))
 
 
 def _bound_of_ended(cleaned: Cleaned, framework: Requirement, known: str) -> tuple[str, str]:
@@ -268,15 +272,12 @@ def _framework_weight(
 ) -> tuple[int, bool]:
     """Sort frameworks: that of most files first, those with an exact version first."""
     module = framework_name(requirement.name)
-    family = (likely_distribution(one.module) for one in imports)
-    return (
-        -sum(
-            one.files
-            for one, name in zip(imports, family, strict=True)
-            if module in (one.module, implied_framework(name))
-        ),
-        "==" not in requirement.text,
-    )
+    files = 0
+    for one in imports:
+        family = implied_framework(likely_distribution(one.module))
+        if module in (one.module, family):
+            files += one.files
+    return -files, "==" not in requirement.text
 
 
 def add_other_frameworks(builder: DraftBuilder, cleaned: Cleaned, base: BaseSection) -> None:
@@ -299,10 +300,12 @@ def add_other_frameworks(builder: DraftBuilder, cleaned: Cleaned, base: BaseSect
             continue
         seen.add(name)
         unlisted = requirement.where.startswith("imported")
-        few = unlisted and files.get(name, 0) < FEW_FILES * files.get(first, 0)
-        # a package of an optional group is one of several backends
-        if few or ", group " in requirement.where:
-            what = "a second framework that few files import" if few else "another backend"
+        what = None
+        if unlisted and files.get(name, 0) < FEW_FILES * files.get(first, 0):
+            what = "a second framework that few files import"
+        elif ", group " in requirement.where:
+            what = "another backend of an optional group"
+        if what:
             builder.note("python", f"not taken: {requirement.name} ({requirement.where}): {what}")
             continue
         builder.requirements.append(requirement)

@@ -100,7 +100,11 @@ def lists_of_framework(lists: Paths, tree: ProjectTree) -> Paths:
 
     Of environment_tf.yml and environment_torch.yml the one counts whose framework most files import.
     """
-    named = {path: name for path in filter(is_conda, lists) if (name := _called_after(path))}
+    named = {}
+    for path in filter(is_conda, lists):
+        name = _called_after(path)
+        if name:
+            named[path] = name
     if len(set(named.values())) <= 1:
         return lists
     files = {one.module: one.files for one in imported_modules(tree)[0]}
@@ -109,9 +113,11 @@ def lists_of_framework(lists: Paths, tree: ProjectTree) -> Paths:
 
 
 def _called_after(path: Path) -> str | None:
-    words = re.split(r"[^a-z0-9]+", path.stem.lower())
-    found = (framework_name({"tf": "tensorflow"}.get(word, word), greater=True) for word in words)
-    return next(filter(None, found), None)
+    for word in re.split(r"[^a-z0-9]+", path.stem.lower()):
+        name = "tensorflow" if word == "tf" else framework_name(word, greater=True)
+        if name:
+            return name
+    return None
 
 
 def without_code_for(tree: ProjectTree, first: str, others: Texts) -> ProjectTree:
