@@ -42,7 +42,8 @@ def loaded_files(tree: ProjectTree, names: Mapping[Path, frozenset[str]]) -> fro
         own = own_files(tree, names)
         samples = {path for path in own if SAMPLES & set(path.parts[:-1])}
         # code among the data that nothing loads is data
-        return frozenset(own - samples) | (_load(own - samples, _modules(tree), names) & samples)
+        rest = own - samples
+        return frozenset(rest | (_load(rest, _modules(tree), names) & samples))
     found = _load(starts, _modules(tree), names)
     asked = _asked_names(found, names)
     return frozenset(path for path in found if _counts(path, names, asked))
@@ -121,7 +122,8 @@ def _load(
             dots = len(name) - len(name.lstrip("."))
             here = path.parts[: -(dots or 1)]
             todo += by_module.get(".".join((*here, name.lstrip("."))), ())
-            todo += by_module.get(name, ()) if not dots else ()
+            if not dots:
+                todo += by_module.get(name, ())
     return found
 
 

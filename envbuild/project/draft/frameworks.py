@@ -52,8 +52,7 @@ def sort_frameworks(builder: DraftBuilder, cleaned: Cleaned) -> None:
     first = cleaned.frameworks[0] if cleaned.frameworks else None
     if first is None or re.search(r"==|~=", bounds_of(first)):
         return
-    bounded = "<" in bounds_of(first)
-    found = _companion_bound(cleaned, first) if bounded else _upper_bound(builder, cleaned, first)
+    found = _upper_bound(builder, cleaned, first)
     bounds = ",".join(filter(None, (bounds_of(first), found[0])))
     for upper, why in (found, _bound_of_ended(cleaned, first, bounds)):
         if upper:
@@ -68,10 +67,11 @@ def sort_frameworks(builder: DraftBuilder, cleaned: Cleaned) -> None:
 
 def _said_framework(builder: DraftBuilder) -> str | None:
     """Return the framework that the project is called after (jax-vit), else README's first."""
-    named = set(map(framework_name, re.split(r"[^a-z0-9]+", builder.gathered.name.lower()))) - {
-        None
-    }
-    return named.pop() if len(named) == 1 else first_framework(builder.gathered.tree.root)
+    words = re.split(r"[^a-z0-9]+", builder.gathered.name.lower())
+    named = {framework_name(word) for word in words} - {None}
+    if len(named) == 1:
+        return named.pop()
+    return first_framework(builder.gathered.tree.root)
 
 
 def _cupy_alone(builder: DraftBuilder, cleaned: Cleaned) -> list[Requirement]:
@@ -126,6 +126,8 @@ def _upper_bound(
 ) -> tuple[str, str]:
     """Return bounds that no list has but that hold all the same, and why."""
     name = framework_name(framework.name)
+    if "<" in bounds_of(framework):
+        return _companion_bound(cleaned) if name == "torch" else ("", "")
     for said in builder.gathered.releases:
         if said.name == name and not bounds_of(framework):
             return bounds_of(said), f"{said.where}: {said.text} is taken"
@@ -186,8 +188,11 @@ def _bounds_of_ended(cleaned: Cleaned, name: str) -> Iterator[tuple[str, str]]:
             if until is None or row.constrain != f"{rule.package}<0":
                 continue
             limit = Requirement(text=f"{until[1]}<{until[2]}", name=until[1], where="")
-            bounds = f"<{until[2]}" if until[1] == name else ""
-            bounds = bounds or (torch_bounds(limit) if name == "torch" else "")
+            bounds = ""
+            if until[1] == name:
+                bounds = f"<{until[2]}"
+            elif name == "torch":
+                bounds = torch_bounds(limit)
             if bounds:
                 yield bounds, f"{rule.package} has no release for {until[0]}"
 
@@ -211,8 +216,9 @@ def _bound_of_tensorflow(builder: DraftBuilder, cleaned: Cleaned) -> tuple[str, 
         return bounds, why
     file = file_written_for(builder.gathered.tree, "keras-2")
     old = keras_2_only(cleaned.requirements, builder.releases) or ([file] if file else [])
-    why = f"{name_few(old)}: made for Keras 2, which TensorFlow has before 2.16"
-    return ("<2.16", why) if old else ("", "")
+    if not old:
+        return "", ""
+    return "<2.16", f"{name_few(old)}: made for Keras 2, which TensorFlow has before 2.16"
 
 
 def _is_newer_than_tensorflow_1(builder: DraftBuilder) -> bool:

@@ -91,8 +91,10 @@ def chosen_framework(named: Mapping[Path, str], files: Mapping[str, int], root: 
     """
     first = max(named.values(), key=lambda name: files.get(name, 0))
     said = first_framework(root)
-    enough = files.get(said or "", 0) >= NEARLY_AS_MANY * files.get(first, 0)
-    return said if said and said in named.values() and enough else first
+    if said is None or said not in named.values():
+        return first
+    enough = NEARLY_AS_MANY * files.get(first, 0)
+    return said if files.get(said, 0) >= enough else first
 
 
 def lists_of_framework(lists: Paths, tree: ProjectTree) -> Paths:
