@@ -140,7 +140,7 @@ def has_programs(tree: ProjectTree) -> bool:
 
 
 def is_started(path: Path, tree: ProjectTree) -> bool:
-    """Whether a file is at the root, at the top of the folder for code, or beside the only lists."""
+    """Whether a file is at the root, at the top of the folder for code, or by the only lists."""
     folders = {place.parent.parts for place in tree.lists}
     places = [(), ("src",), ("code",), ("source",), *(folders if len(folders) == 1 else ())]
     return path.parts[:-1] in places and path.stem not in TOOLS

@@ -100,7 +100,7 @@ def chosen_framework(named: Mapping[Path, str], files: Mapping[str, int], root: 
 def lists_of_framework(lists: Paths, tree: ProjectTree) -> Paths:
     """Return lists without the environments that are called after another framework.
 
-    Of environment_tf.yml and environment_torch.yml the one counts whose framework most files import.
+    Of environment_tf.yml and environment_torch.yml that of the framework of most files counts.
     """
     named = {}
     for path in filter(is_conda, lists):
