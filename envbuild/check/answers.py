@@ -135,7 +135,8 @@ class LibrarySurvey(_Record, frozen=True):
 
     ``outdated`` maps a library to the symbol versions that it lacks and the objects that need them;
     ``wanted`` is by framework and soname; ``needed_by`` has who needs an object that lacks a
-    library, ``idle`` those that nothing loads, ``other_pythons`` modules for other Pythons only,
+    library, ``idle`` those that nothing loads, ``unnamed`` those of them that no object names, to
+    open them, ``other_pythons`` modules for other Pythons only,
     ``lost_symbols`` an object, a symbol that it needs, and the package that does not have it.
     """
 
@@ -153,6 +154,7 @@ class LibrarySurvey(_Record, frozen=True):
     tools: dict[str, Texts]
     needed_by: dict[str, Texts] = {}
     idle: Texts = ()
+    unnamed: Texts = ()
     other_pythons: Texts = ()
     cudnn: dict[str, str] = {}
     lost_symbols: tuple[tuple[str, str, str], ...] = ()

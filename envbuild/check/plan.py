@@ -166,12 +166,15 @@ def imports_request(
     stub = deep and not gpu
     entries: list[EntryPoint] = []
     calls: dict[str, list[str]] = {}
+    environment: dict[str, str] = {}
     for entry in load_entry_points().entry:
         # each mark of a row narrows when it is tried
         if (entry.full and not deep) or (entry.driver and not stub):
             continue
         if (entry.compiles and not compiles) or (entry.written and entry.written not in found):
             continue
+        if entry.sets:
+            environment[entry.sets] = found[entry.written][0]
         calls[entry.name] = _calls_of(entry, needed)
         if entry.calls and not calls[entry.name]:
             continue
@@ -193,6 +196,7 @@ def imports_request(
             "entries": msgspec.to_builtins(entries),
             "found": found,
             "calls": calls,
+            "environment": environment,
             "lines": msgspec.to_builtins(lines),
             **_removed_methods(),
             "limit": IMPORT_SECONDS,
@@ -215,14 +219,15 @@ def _removed_methods() -> dict[str, object]:
 def _calls_of(entry: EntryPoint, needed: Iterable[Name]) -> list[str]:
     """Return the arguments of the calls that a row is for and each program makes, as written.
 
-    Last comes the name that is called, as a word without a name.
+    Then come the name that is called, as a word without a name, and its outermost package as "@".
     """
     found: list[str] = []
     for module, name in sorted(needed) if entry.calls else ():
         called = f"{module}:{ARGUMENTS.sub('()', name)}"
         if any(fnmatchcase(called, pattern) for pattern in entry.calls):
             path, _, shape = name.rpartition("(")
-            found.append(f"{shape.rstrip(')')},={quote(path, safe='')}")
+            package = module.partition(".")[0]
+            found.append(f"{shape.rstrip(')')},={quote(path, safe='')},@={package}")
     return found
 
 

@@ -92,6 +92,7 @@ class EntryPoint(SourcedRow, frozen=True):
     parts: bool = False
     takes: Texts = ()
     written: str = ""
+    sets: str = ""
     calls: Texts = ()
     compiles: bool = False
     full: bool = False

@@ -82,3 +82,68 @@ def test_the_attention_that_the_environment_names(wish: str, told: bool, tmp_pat
     tree.env["VLLM_ATTENTION_BACKEND"] = wish
     found = failures(tree.check(make_recipe("vllm")))
     assert ("VLLM_ATTENTION_BACKEND" in found.get("entry-points", "")) == told
+
+
+def _project(root: Path, code: str) -> Path:
+    (root / "project").mkdir()
+    (root / "project/train.py").write_text(code)
+    return root / "project"
+
+
+ENGINE = "class Engine:\n    def __init__(self, device='cpu', use_gpu=False):\n        pass\n"
+FATBIN = shared_object([]) + b"\0.nv_fatbin\0"
+
+
+@pytest.mark.parametrize(
+    ("call", "library", "requires", "told"),
+    [
+        ("Engine(device='GPU')", shared_object([]), (), "has no code for one"),
+        ("Engine(use_gpu=True)", shared_object([]), (), "has no code for one"),
+        ("Engine(device='cuda:0')", shared_object(["libcublas.so.12"]) + b"libcudart", (), "libcublas.so.12"),
+        ("Engine(device='cuda:0')", FATBIN, (), None),
+        ("Engine(device='cuda:0')", shared_object([]), ("torch",), None),  # it hands the device on
+        ("Engine(device='cpu')", shared_object([]), (), None),
+        ("Engine(device='cuda' if fast else 'cpu')", shared_object([]), (), None),
+    ],
+)  # fmt: skip
+def test_a_build_for_the_cpu_that_is_asked_for_the_gpu(
+    call: str, library: bytes, requires: tuple[str, ...], told: str | None, tmp_path: Path
+) -> None:
+    files = {"engine/__init__.py": ENGINE, "engine/libengine.so": library}
+    tree = Tree(tmp_path / "i").install("engine", "1.0", files, requires=requires)
+    code = f"import sys\nfrom engine import Engine\n\nfast = sys.argv\nprint({call})\n"
+    report = tree.check(make_recipe("engine"), project=_project(tmp_path, code))
+    found = failures(report).get("entry-points", "")
+    assert told in found if told else not found
+
+
+@pytest.mark.parametrize(
+    ("backend", "jax", "told"), [("jax", "", True), ("jax", "cuda", False), ("torch", "", False)]
+)
+def test_the_backend_that_a_project_sets_for_keras(
+    backend: str, jax: str, told: bool, tmp_path: Path
+) -> None:
+    keras = "import importlib, os\nimportlib.import_module(os.environ['KERAS_BACKEND'])\n"
+    tree = Tree(tmp_path / "i").install("keras", "3.8.0", {"keras/__init__.py": keras})
+    tree.install("jax", "0.6.2", {"jax/__init__.py": ""})
+    tree.install("jaxlib", "0.6.2", {"jaxlib/__init__.py": "", "jaxlib/version.py": f"# {jax}\n"})
+    torch = {"torch/__init__.py": "", "torch/version.py": "cuda: Optional[str] = '12.4'\n"}
+    tree.install("torch", "2.5.1", torch)
+    code = f"import os\n\nos.environ['KERAS_BACKEND'] = '{backend}'\nimport keras\n"
+    found = failures(tree.check(make_recipe("keras"), project=_project(tmp_path, code)))
+    assert "direct-imports" not in found  # it is imported with the project's own setting
+    assert ("sets KERAS_BACKEND to jax" in found.get("entry-points", "")) == told
+
+
+@pytest.mark.parametrize(("opener", "told"), [(b"", False), (b"libextra.so\0", True)])
+def test_a_library_that_no_object_names_is_opened_by_nobody(
+    opener: bytes, told: bool, tmp_path: Path
+) -> None:
+    files = {
+        "engine/__init__.py": "",
+        "engine/libextra.so.0": shared_object(["libcurand.so.10"]),
+        "engine/_core.so": shared_object([]) + opener,
+    }
+    tree = Tree(tmp_path / "i").install("engine", "1.0", files)
+    found = failures(tree.check(make_recipe("engine")))
+    assert ("libcurand.so.10" in found.get("shared-libraries", "")) == told

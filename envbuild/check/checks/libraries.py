@@ -92,8 +92,9 @@ def cure_of_strange(evidence: Evidence, path: str) -> str:
 def _is_loaded(evidence: Evidence, path: str, soname: str) -> bool:
     """Tell whether anything loads an object: what only optional parts need may lack its libraries.
 
-    What lacks one of CUDA's libraries is opened by name at run time, as torch does with
-    libcaffe2_nvrtc.  Each object is looked at once: ways from one to another may be endless.
+    What lacks one of CUDA's libraries may be opened by name at run time, as torch does with
+    libcaffe2_nvrtc: it counts where another object has that name.  Each object is looked at once:
+    ways from one to another may be endless.
     """
     found = given(evidence.libraries)
     seen: set[str] = set()
@@ -102,7 +103,8 @@ def _is_loaded(evidence: Evidence, path: str, soname: str) -> bool:
         one = left.pop()
         if _own_code(evidence, one):
             return True
-        is_idle = one in found.idle and not lookup.is_cuda_library(soname)
+        idle = found.unnamed if lookup.is_cuda_library(soname) else found.idle
+        is_idle = one in idle
         if is_idle or one in seen or lookup.may_lack(one) is not None:
             continue
         seen.add(one)
@@ -239,7 +241,12 @@ def cure_of_symbol(evidence: Evidence) -> str | None:
             f"take {other} out of LD_LIBRARY_PATH: what lies there is another release, and loaded "
             "first"
         )
-    held = _holder_of(evidence, shorten_path(path, found.folders))
+    short = shorten_path(path, found.folders)
+    if short.startswith((f"{other}/", f"{other}.libs/")):
+        dists = [one for one in evidence.installed.dists if one.name.startswith(other.lower())]
+        parts = listing([f"{one.name} {one.version}" for one in dists])
+        return f"its parts are of different releases ({parts}): put them into [python] dependencies in one"
+    held = _holder_of(evidence, short)
     owner = _holder_of(evidence, other)
     return (
         f"take a release of {held} that was built for this {owner}, or the {owner} that it was "

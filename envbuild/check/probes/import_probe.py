@@ -10,8 +10,8 @@ of stub_driver), ``found`` (what the expressions of such rows found in the proje
 takes; tried where a distribution has that module or what it lies in), ``lines`` (what packages
 print where their import is good for nothing, data/import_lines.toml), ``removed`` and ``made``
 (methods that classes had, what makes their objects, data/removed.toml), ``limit`` (seconds for
-each), ``needed`` (modules of the project, of which those that are not there are answered).
-A process that crashes, hangs or prints without end is an answer, not an accident.
+each), ``needed`` (modules of the project, of which those that are not there are answered),
+``environment`` (variables that it sets).  A process that crashes or hangs is an answer.
 """
 
 import fnmatch
@@ -139,9 +139,8 @@ def entries_to_try(records):
             continue
         if entry["when"] and not fnmatch.filter(map(str.upper, os.environ), entry["when"]):
             continue
-        if entry["parts"] and is_brought_in_part(records, entry["dists"]):
-            continue
-        if owners(records, entry["module"]) or module_file(entry["module"]):
+        held = owners(records, entry["module"]) or module_file(entry["module"])
+        if held and not (entry["parts"] and is_brought_in_part(records, entry["dists"])):
             found.append(entry)
     return found
 
@@ -364,6 +363,7 @@ def likely_direct(records):
 
 
 def main():
+    os.environ.update(PARAMETERS["environment"])
     records = all_records()
     framework, names, asked, guessed = wanted_modules(records)
     note_emptied(records, names)

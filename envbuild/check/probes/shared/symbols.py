@@ -20,6 +20,8 @@ ROW = struct.Struct("<IBBHQQ").unpack_from
 NUMBERS = re.compile(r"[0-9]+")
 FROM_ELSEWHERE = re.compile(rb"_?Py|cu[A-Z]|nvml|NvEnc")
 """How names begin that Python itself has, or a library of the driver, which is in no image."""
+OF_CPP = b"_Z"
+"""How names of C++ begin: NVIDIA's libraries have none for others."""
 
 
 class Symbols(object):
@@ -177,5 +179,7 @@ def lost_symbols(search, objects, needs):
         if not names:
             fine.add(NUMBERS.sub("", path))
             continue
+        if names[0].startswith(OF_CPP):
+            owners = {one for one in owners if not one.startswith("nvidia/")} or {mine}
         found.append([path, names[0].decode("utf-8", "replace"), max(owners)])
     return [row for row in found if NUMBERS.sub("", row[0]) not in fine]
