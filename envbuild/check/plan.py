@@ -174,7 +174,8 @@ def imports_request(
         if (entry.compiles and not compiles) or (entry.written and entry.written not in found):
             continue
         if entry.sets:
-            environment[entry.sets] = found[entry.written][0]
+            values = found[entry.written]
+            environment[entry.sets] = values[0]
         calls[entry.name] = _calls_of(entry, needed)
         if entry.calls and not calls[entry.name]:
             continue

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.check.elf import shared_object
-from tests.check.tree import Tree, failures, make_recipe
+from tests.check.tree import Content, Tree, failures, make_recipe
 
 LACKING = "raise ImportError('Failure finding libcublas.so.12')\n"
-CUPY = {
+CUPY: dict[str, Content] = {
     "cupy/__init__.py": "",
     "cupy/cuda/__init__.py": "",
     "cupy/cuda/nvrtc.py": "def getVersion():\n    return 12, 1\n",
@@ -59,7 +59,7 @@ def test_parts_of_cupy_that_its_bringer_does_not_ask_for(
 def test_the_provider_that_a_project_asks_for_first(
     providers: str, told: bool, tmp_path: Path
 ) -> None:
-    files = {
+    files: dict[str, Content] = {
         "onnxruntime/__init__.py": "def InferenceSession(path, providers):\n    pass\n",
         "onnxruntime/capi/libonnxruntime_providers_shared.so": shared_object([]),
         "onnxruntime/capi/libonnxruntime_providers_cuda.so": shared_object([]),
@@ -109,7 +109,7 @@ FATBIN = shared_object([]) + b"\0.nv_fatbin\0"
 def test_a_build_for_the_cpu_that_is_asked_for_the_gpu(
     call: str, library: bytes, requires: tuple[str, ...], told: str | None, tmp_path: Path
 ) -> None:
-    files = {"engine/__init__.py": ENGINE, "engine/libengine.so": library}
+    files: dict[str, Content] = {"engine/__init__.py": ENGINE, "engine/libengine.so": library}
     tree = Tree(tmp_path / "i").install("engine", "1.0", files, requires=requires)
     code = f"import sys\nfrom engine import Engine\n\nfast = sys.argv\nprint({call})\n"
     report = tree.check(make_recipe("engine"), project=_project(tmp_path, code))
@@ -139,7 +139,7 @@ def test_the_backend_that_a_project_sets_for_keras(
 def test_a_library_that_no_object_names_is_opened_by_nobody(
     opener: bytes, told: bool, tmp_path: Path
 ) -> None:
-    files = {
+    files: dict[str, Content] = {
         "engine/__init__.py": "",
         "engine/libextra.so.0": shared_object(["libcurand.so.10"]),
         "engine/_core.so": shared_object([]) + opener,
@@ -147,3 +147,21 @@ def test_a_library_that_no_object_names_is_opened_by_nobody(
     tree = Tree(tmp_path / "i").install("engine", "1.0", files)
     found = failures(tree.check(make_recipe("engine")))
     assert ("libcurand.so.10" in found.get("shared-libraries", "")) == told
+
+
+@pytest.mark.parametrize(
+    ("wheel", "version", "told"),
+    [
+        ("nvidia-cudnn-cu12", "9.15.1.9", False),
+        ("nvidia-cudnn-cu12", "9.8.0.87", True),
+        ("nvidia-cudnn-cu12", "10.0.0.1", True),
+        ("nvidia-cublas-cu12", "12.9.1.4", True),
+    ],
+)
+def test_a_newer_cudnn_does_the_work_of_the_one_that_is_pinned(
+    wheel: str, version: str, told: bool, tmp_path: Path
+) -> None:
+    pins = ("nvidia-cudnn-cu12==9.10.2.21", "nvidia-cublas-cu12==12.8.4.1")
+    tree = Tree(tmp_path / "i").install("torch", "2.9.1", {"torch/__init__.py": ""}, requires=pins)
+    found = failures(tree.install(wheel, version).check(make_recipe("torch")))
+    assert ("companions" in found) == told

@@ -157,9 +157,28 @@ def _wrong_parts(evidence: Evidence, versions: dict[str, str]) -> list[tuple[str
                 # nothing else brings triton
                 if name not in versions and name != "triton":
                     continue
+                if name in versions and _is_newer_cudnn(wish, name, versions[name]):
+                    continue
                 if name not in versions or not allows(wish, versions[name]):
                     wrong.append((name, f"{name}{wish.specifier}"))
     return wrong
+
+
+def _is_newer_cudnn(wish: Requirement, name: str, version: str) -> bool:
+    """Tell whether a cuDNN is a newer one of the same major release, which does the same work.
+
+    PyTorch itself says to take one over its own pin (pytorch#166643).
+    """
+    if not name.startswith("nvidia-cudnn-"):
+        return False
+    pinned = [one.version for one in wish.specifier if one.operator == "=="]
+    if not pinned:
+        return False
+    old = lookup.numbers(pinned[0])
+    new = lookup.numbers(version)
+    if old[:1] != new[:1]:
+        return False
+    return new >= old
 
 
 def _lost_partners(rows: list[Coupling], versions: dict[str, str]) -> list[tuple[str, str, str]]:

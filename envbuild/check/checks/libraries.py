@@ -103,7 +103,9 @@ def _is_loaded(evidence: Evidence, path: str, soname: str) -> bool:
         one = left.pop()
         if _own_code(evidence, one):
             return True
-        idle = found.unnamed if lookup.is_cuda_library(soname) else found.idle
+        idle = found.idle
+        if lookup.is_cuda_library(soname):
+            idle = found.unnamed
         is_idle = one in idle
         if is_idle or one in seen or lookup.may_lack(one) is not None:
             continue
@@ -245,7 +247,10 @@ def cure_of_symbol(evidence: Evidence) -> str | None:
     if short.startswith((f"{other}/", f"{other}.libs/")):
         dists = [one for one in evidence.installed.dists if one.name.startswith(other.lower())]
         parts = listing([f"{one.name} {one.version}" for one in dists])
-        return f"its parts are of different releases ({parts}): put them into [python] dependencies in one"
+        return (
+            f"its parts are of different releases ({parts}): put them into [python] dependencies "
+            "in one"
+        )
     held = _holder_of(evidence, short)
     owner = _holder_of(evidence, other)
     return (

@@ -166,28 +166,6 @@ def idle_objects(needed_by, folders):
     return [path for path in alone if not is_named(path, folders)]
 
 
-def unnamed_objects(idle, objects, missing):
-    """Idle objects without one of CUDA's libraries that no other object names, to open them."""
-    asked = [paths for soname, paths in missing.items() if is_of_cuda(soname)]
-    lacking = set().union(*asked)
-    return [path for path in idle if path in lacking and not is_in_objects(path, objects)]
-
-
-def is_of_cuda(soname):
-    return any(fnmatch.fnmatch(soname, pattern) for pattern in PARAMETERS["families"])
-
-
-def is_in_objects(path, objects):
-    """Tell whether the name of a shared object stands in another one."""
-    name = os.path.basename(path).split(".so")[0].encode() + b".so"
-    for other in objects:
-        if other != path and os.path.getsize(other):
-            with open(other, "rb") as file:
-                if mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ).find(name) >= 0:
-                    return True
-    return False
-
-
 def is_optional(path):
     """Tell whether an object is a part that its package goes without."""
     return any(fnmatch.fnmatch(path, pattern) for pattern in PARAMETERS["optional"])

@@ -5,6 +5,7 @@ release by its name, and ends with "undefined symbol" where the extension is loa
 after the import of its package.
 """
 
+import fnmatch
 import functools
 import mmap
 import re
@@ -183,3 +184,27 @@ def lost_symbols(search, objects, needs):
             owners = {one for one in owners if not one.startswith("nvidia/")} or {mine}
         found.append([path, names[0].decode("utf-8", "replace"), max(owners)])
     return [row for row in found if NUMBERS.sub("", row[0]) not in fine]
+
+
+def unnamed_objects(idle, objects, missing):
+    """Idle objects without one of CUDA's libraries that no other object names, to open them."""
+    lacking = set()
+    for soname, paths in missing.items():
+        if any(fnmatch.fnmatch(soname, pattern) for pattern in PARAMETERS["families"]):
+            lacking.update(paths)
+    found = [path for path in idle if path in lacking]
+    return [path for path in found if not is_in_objects(path, objects)]
+
+
+def is_in_objects(path, objects):
+    """Tell whether the name of a shared object stands in another one."""
+    stem = os.path.basename(path).split(".so")[0]
+    name = stem.encode() + b".so"
+    for other in objects:
+        if other == path or not os.path.getsize(other):
+            continue
+        with open(other, "rb") as file:
+            whole = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            if whole.find(name) >= 0:
+                return True
+    return False
