@@ -18,6 +18,9 @@ from envbuild.resolve.pylock import Chosen
 
 WORTH_DAYS = 365
 """How much newer an answer's packages have to be for what is asked for to become older."""
+CHEAP_DAYS = 180
+CHEAP = 4
+"""Half of that is enough where so many times as much is gained as lost."""
 
 
 def release_of(file: str) -> tuple[str, Version] | None:
@@ -50,12 +53,14 @@ def adds_previews(before: Mapping[str, Chosen], after: Mapping[str, Chosen]) -> 
 
 def is_worth(before: Mapping[str, Chosen], after: Mapping[str, Chosen]) -> bool:
     """Whether the packages of both answers are newer in the second, by far and all together."""
-    gained = 0
+    gained, lost = 0, 0
     for name in before.keys() & after.keys():
         old, new = before[name].uploaded, after[name].uploaded
-        if old and new:
-            gained += (date.fromisoformat(new) - date.fromisoformat(old)).days
-    return gained > WORTH_DAYS
+        days = (date.fromisoformat(new) - date.fromisoformat(old)).days if old and new else 0
+        gained += max(days, 0)
+        lost += max(-days, 0)
+    is_cheap = gained > CHEAP_DAYS and gained > CHEAP * lost
+    return is_cheap or gained - lost > WORTH_DAYS
 
 
 def is_within(version: str, specifier: str) -> bool:

@@ -221,6 +221,18 @@ def test_what_is_asked_for_is_not_years_old_to_keep_the_newest_of_another(
     assert versions(held) == {"numpy": "2.2", "whisper": "1.0"}
 
 
+@pytest.mark.parametrize(("older", "taken"), [("2023-12-01", "2.0"), ("2023-09-01", "1.0")])
+def test_half_a_year_is_worth_what_costs_a_month(
+    index: SyntheticIndex, resolve: Resolve, older: str, taken: str
+) -> None:
+    """neuraloperator 1.0.2 pins the torch-harmonics of a month before the newest."""
+    index.wheel("harmonics", "0.7.3", day=older)
+    index.wheel("harmonics", "0.7.4", day="2024-01-01")
+    index.wheel("operators", "1.0", day="2023-05-01")
+    index.wheel("operators", "2.0", requires=("harmonics==0.7.3",), day="2023-12-20")
+    assert versions(resolve(TORCH21, "harmonics", "operators"))["operators"] == taken
+
+
 def test_preview_that_is_turned_down_leaves_no_trace(
     index: SyntheticIndex, resolve: Resolve
 ) -> None:
