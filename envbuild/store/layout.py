@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import re
+import shlex
 import shutil
 import stat
 import time
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from envbuild.errors import HostError
 from envbuild.limits import read_kept
 from envbuild.progress import Reporter
 from envbuild.settings import Settings
@@ -178,8 +180,18 @@ class Store:
                 path.unlink(missing_ok=True)
 
     @contextlib.contextmanager
-    def outside(self, parent: Path) -> Iterator[Path]:
-        """Yield a temporary folder elsewhere, such as TMPDIR, which the store remembers."""
+    def outside(self, parent: Path, *, chosen: bool = False) -> Iterator[Path]:
+        """Yield a temporary folder elsewhere, such as TMPDIR, which the store remembers.
+
+        Raises HostError where any user may put a folder of his own in its place, unless the
+        ``chosen`` place is where the user wants the outcome.
+        """
+        with os_errors_as(parent):
+            mode = parent.stat().st_mode
+        if not chosen and mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            what = "every user of the machine may exchange what lies in it (no sticky bit)"
+            hint = f"chmod +t {shlex.quote(str(parent))}; or export TMPDIR=/tmp"
+            raise HostError(what, where=parent, hint=hint)
         path = parent / f"{OUTSIDE}{os.getpid()}-{os.urandom(6).hex()}"
         with claim_folder(self.folder("tmp"), "outside", remember=path):
             with os_errors_as(path):

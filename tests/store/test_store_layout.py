@@ -174,3 +174,17 @@ def test_a_file_in_the_way_is_named(store: Store) -> None:
         store.lock("a", Silent()),
     ):
         pass
+
+
+@pytest.mark.parametrize(("mode", "taken"), [(0o777, False), (0o1777, True), (0o775, True)])
+def test_no_work_is_done_where_any_user_may_exchange_its_folder(
+    mode: int, taken: bool, tmp_path: Path
+) -> None:
+    """Programs are started there, such as what answers for the Python of a base."""
+    shared = tmp_path / "scratch"
+    shared.mkdir()
+    shared.chmod(mode)
+    ready = contextlib.nullcontext() if taken else pytest.raises(HostError, match="sticky")
+    with ready, Store(tmp_path / "store").outside(shared) as folder:
+        assert folder.is_dir()
+    assert list(shared.iterdir()) == []

@@ -134,7 +134,7 @@ def replaced_folder(folder: Path, context: Context) -> Iterator[Path]:
     """
     with os_errors_as(folder):
         make_folder(folder.parent)
-        with context.store.outside(folder.parent) as work:
+        with context.store.outside(folder.parent, chosen=True) as work:
             new = work / "new"
             new.mkdir()
             yield new

@@ -93,7 +93,7 @@ def make_sandbox(order: BuildSpec, context: Context) -> None:
     if folder.exists() or folder.is_symlink():
         hint = f"pack it: envbuild make --from-sandbox {folder.name}; or remove it"
         raise UsageError("is there already", where=folder, hint=hint)
-    with context.store.outside(folder.parent) as work:
+    with context.store.outside(folder.parent, chosen=True) as work:
         partial = work / folder.name
         with (
             prepare_build(order, context, partial) as request,
