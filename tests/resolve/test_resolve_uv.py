@@ -767,6 +767,18 @@ def test_a_framework_whose_extra_lacks_this_python_is_on_another_base(
     )
 
 
+def test_a_coupling_in_the_way_names_the_framework_that_it_does_not_hold_for(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
+    """No torchtext goes with torch 2.4, and ESM requires one: with torch 2.3 there is an answer."""
+    index.wheel("torch", "2.3.1", "2.4.1")
+    index.wheel("torchtext", "0.18.0", requires=("torch>=2.3.0",))
+    index.wheel("esm", "3.1.2", requires=("torch", "torchtext"))
+    error = error_of(resolve, base("torch==2.4.1"), "esm")
+    assert (error.hint or "").startswith("take a base that holds torch<2.4: ")
+    assert 'framework = "torch==2.3.*"' in (error.hint or "")
+
+
 def test_no_date_is_a_hint_that_brings_no_asked_extra(
     index: SyntheticIndex, resolve: Resolve
 ) -> None:

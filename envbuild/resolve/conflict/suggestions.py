@@ -16,23 +16,20 @@ from packaging.utils import canonicalize_name
 from envbuild.base.catalogue import CatalogueEntry
 from envbuild.base.model import BaseFacts
 from envbuild.base.suggest import BaseQuery, framework_name, suggest_bases
-from envbuild.data.package_tables import load_aliases
 from envbuild.errors import EnvbuildError, UsageError
 from envbuild.names import Texts
 from envbuild.resolve.conflict.explain import (
-    BROKEN,
-    MISSING,
     NO_WHEELS,
     PYTHON,
     Clash,
     ConflictError,
     Problem,
-    empty_pages,
     held_directs,
     mentioned_names,
     name_of,
 )
-from envbuild.resolve.couplings import couplings_for
+from envbuild.resolve.conflict.index_advice import advise_on_index
+from envbuild.resolve.couplings import NO_RELEASE, couplings_for
 from envbuild.resolve.dates import read_date
 from envbuild.resolve.platform import python_minor
 from envbuild.resolve.pylock import Chosen
@@ -109,7 +106,7 @@ def suggest_changes(
 ) -> Texts:
     """Return what to change, the smallest change first, or that nothing was found."""
     # what the index lacks is mended by no other version
-    index_advice = tuple(_index_advice(conflict, task.problem))
+    index_advice = tuple(advise_on_index(conflict, task.problem))
     if index_advice:
         return index_advice
     trials = _make_trials(session, task)
@@ -153,41 +150,6 @@ def _make_trials(session: Session, task: Task) -> Trials:
     roots = tuple(root for root in task.roots if name_of(root) not in chosen)
     roots += tuple(filter(None, (task.problem.framework,)))
     return Trials(session=free, task=replace(task, roots=roots))
-
-
-def _index_advice(conflict: ConflictError, problem: Problem) -> Iterable[str]:
-    """Yield what to do about names and files of the index that no other answer would mend."""
-    elsewhere = load_aliases().elsewhere
-    for name in dict.fromkeys(
-        (*MISSING.findall(conflict.text), *(n for n in conflict.traps if n in elsewhere))
-    ):
-        if name in elsewhere:
-            yield f"leave out {name}, or bring it otherwise: {elsewhere[name]}"
-        else:
-            yield (
-                f"check the spelling of {name}; packages of another index need its name under "
-                "[python] indexes"
-            )
-    for name in conflict.traps:
-        if name not in elsewhere:
-            yield (
-                f"name the index that has the real {name} under [python] indexes, or look at what "
-                "is there by that name, and write it under [python] dependencies if you want it"
-            )
-    for name in empty_pages(conflict):
-        yield (
-            f"look at what the index answers for {name}: a login or error page of a proxy offers "
-            "nothing either"
-        )
-    if BROKEN.search(conflict.text):
-        yield "take another index, or clear the cache of the mirror or proxy that answers here"
-    machine = problem.facts.machine
-    lacking = [
-        name_of(package) for package, tag in NO_WHEELS.findall(conflict.text) if "platform" in tag
-    ]
-    if lacking and machine != "x86_64":
-        names = ", ".join(dict.fromkeys(lacking))
-        yield f"leave out {names}, or take a base for another machine than {machine}"
 
 
 def _loosened_pins(trials: Trials, conflict: ConflictError) -> Iterable[str]:
@@ -259,6 +221,7 @@ def _other_bases(
     # a framework's own wheels may be there, and not those that its extra pins
     lacking = NO_WHEELS.search(conflict.text)
     wanted |= dict.fromkeys(pin.text for pin in pins if lacking or problem.stubs.hard(pin.name))
+    wanted |= dict.fromkeys(_turned_bounds(conflict, problem))
     named = [text for text in wanted if framework_name(text)]
     for candidates in _candidate_bases(conflict, problem, named):
         if fitting := [entry for entry in candidates if _has_answer(trials, entry)]:
@@ -266,6 +229,15 @@ def _other_bases(
             which = f"a base that holds {named[0]}" if named else "another base"
             yield f"take {which}: {bases}"
             break
+
+
+def _turned_bounds(conflict: ConflictError, problem: Problem) -> Iterable[str]:
+    """Yield the releases of the base's framework that packages in the way have a release for."""
+    said = mentioned_names(conflict.text)
+    for row in problem.couplings:
+        has_none = row.package in said and row.constraint.endswith(NO_RELEASE)
+        if has_none and row.turned and problem.stubs.hard(name_of(row.turned)):
+            yield row.turned
 
 
 def _candidate_bases(
