@@ -102,6 +102,7 @@ FATBIN = shared_object([]) + b"\0.nv_fatbin\0"
         ("Engine(device='cuda:0')", shared_object(["libcublas.so.12"]) + b"libcudart", (), "libcublas.so.12"),
         ("Engine(device='cuda:0')", FATBIN, (), None),
         ("Engine(device='cuda:0')", shared_object([]), ("torch",), None),  # it hands the device on
+        ("Engine(device='cuda:0')", shared_object([]), ("loader",), None),  # so does a part of it
         ("Engine(device='cpu')", shared_object([]), (), None),
         ("Engine(device='cuda' if fast else 'cpu')", shared_object([]), (), None),
     ],
@@ -110,6 +111,8 @@ def test_a_build_for_the_cpu_that_is_asked_for_the_gpu(
     call: str, library: bytes, requires: tuple[str, ...], told: str | None, tmp_path: Path
 ) -> None:
     files: dict[str, Content] = {"engine/__init__.py": ENGINE, "engine/libengine.so": library}
+    if requires == ("loader",):
+        files["engine/loader.py"] = "def load(place):\n    import torch\n"
     tree = Tree(tmp_path / "i").install("engine", "1.0", files, requires=requires)
     code = f"import sys\nfrom engine import Engine\n\nfast = sys.argv\nprint({call})\n"
     report = tree.check(make_recipe("engine"), project=_project(tmp_path, code))
