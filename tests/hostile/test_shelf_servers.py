@@ -70,7 +70,8 @@ def handler_of(place: GitServer) -> type[BaseHTTPRequestHandler]:
             if place.fault and self.path.endswith(place.failing):
                 self.close_connection = True
                 with contextlib.suppress(OSError):
-                    return self.fail(place.fault)
+                    self.fail(place.fault)
+                return None
             return self.hand_on()
 
         def do_POST(self) -> None:  # noqa: N802
