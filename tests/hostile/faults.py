@@ -15,7 +15,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.base.debian.apt import debian_mirror
@@ -50,10 +50,6 @@ USAGE, FULL, HOST, NETWORK = 2, 8, 7, 5
 DOWNLOADED = ("artifacts", "answers", "metadata", "apt", "layers", "images")
 """What a store has from a network, or made of it."""
 MORE = {
-    "lock": replace(
-        VERBS["lock"],
-        removed=(LOCK, *(f"store/v1/{name}" for name in ("answers", "apt", "metadata"))),
-    ),
     "dev": Verb(
         arguments=("dev", "small", "--json"),
         result=lambda project: must(project, "dev", "small", "--json").stdout,

@@ -171,7 +171,7 @@ VERBS = {
     "lock": Verb(
         arguments=("lock", "small"),
         result=digest_of(LOCK),
-        removed=(LOCK,),
+        removed=(LOCK, *(f"store/v1/{name}" for name in ("answers", "apt", "metadata"))),
         whole=same_or_absent(LOCK),
     ),
     **{
@@ -268,7 +268,7 @@ VERBS = {
         whole=same_or_absent(CELL_IMAGE),
         once=(("lock", "cell"),),
     ),
-    "gc": Verb(arguments=("store", "gc", "--keep", "0"), result=made_again),
+    "gc": Verb(arguments=("store", "gc", "--keep", "0"), result=made_again, before=(MADE,)),
     "check": Verb(arguments=("check", "small"), result=checked, once=(MADE,)),
     "add": Verb(arguments=("add", "small", "idna==3.7", "--no-make"), result=recipe_and_lock),
     "store verify": Verb(arguments=("store", "verify"), result=made_again),
