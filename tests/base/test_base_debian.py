@@ -29,7 +29,14 @@ from envbuild.base.debian.index import DebianIndex, field_of
 from envbuild.base.debian.package_set import Bootstrap, bootstrap_digest
 from envbuild.base.model import AptPackage, DebianPackage
 from envbuild.context import Context, open_context
-from envbuild.errors import HostError, IntegrityError, NetworkError, NoSolutionError, UsageError
+from envbuild.errors import (
+    HostError,
+    IntegrityError,
+    NetworkError,
+    NoSolutionError,
+    ToolFailedError,
+    UsageError,
+)
 from envbuild.progress import Silent, SilentStage
 from envbuild.run import Command, LocalRunner, Result, Runner, failure
 from envbuild.settings import Settings
@@ -60,6 +67,25 @@ def fill(made: Mirror) -> None:
     made.add("libgd")
     made.add("wants-newer", Depends="libc6 (>= 99)")
     made.add("opponent", Conflicts="libc6")
+
+
+SAID_BY_APT = """\
+E: Failed to fetch http://mirror.invalid/debian/dists/bookworm/InRelease  {} [IP: 192.0.2.1 80]
+E: The repository 'http://mirror.invalid/debian bookworm InRelease' is not signed.
+"""
+"""Recorded of apt 2.6.1, with another server."""
+
+
+@pytest.mark.parametrize("status", ["401  Unauthorized", "403  Forbidden", "407  Proxy"])
+def test_a_mirror_that_refuses_is_no_matter_of_keys(status: str) -> None:
+    told = update_error(
+        ToolFailedError("apt-get failed", stderr=SAID_BY_APT.format(status)),
+        "bookworm",
+        "http://mirror.invalid/debian",
+        DEBIAN,
+    )
+    assert isinstance(told, NetworkError)
+    assert status in told.what
 
 
 @pytest.mark.parametrize("come", [limits.STALL_BYTES - 1, limits.STALL_BYTES])

@@ -24,6 +24,8 @@ from envbuild.store.layout import Store
 FULL = re.compile(r"No space left on device|Disk quota exceeded|enough free space in")
 TOO_MANY_FILES = re.compile(r"Too many open files")
 UNSIGNED = re.compile(r"NO_PUBKEY|is not signed|signatures? (?:couldn't be verified|were invalid)")
+NOT_SENT = re.compile(r"Failed to fetch \S+Release  \d{3}  ")
+"""A status of HTTP in the place of a signed file, which apt then calls not signed."""
 NO_SUITE = re.compile(r"404\s+Not Found|does not have a Release file")
 NO_CERTIFICATE = re.compile(r"[Cc]ertificate verif|certificate is NOT trusted")
 REASON = re.compile(r"^[EW]: (.+)$", re.MULTILINE)
@@ -41,7 +43,7 @@ def update_error(
         hint = "ulimit -n shows the limit of this shell"
         return HostError("apt may not open as many files as it needs", hint=hint)
     where = redact(url)
-    if UNSIGNED.search(text):
+    if UNSIGNED.search(text) and not NOT_SENT.search(text):
         return HostError(
             f"the signature of {suite} could not be verified",
             where=where,
