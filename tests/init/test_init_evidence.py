@@ -208,3 +208,10 @@ def test_another_backend_of_an_optional_group_is_not_taken(tmp_path: Path) -> No
 def test_what_a_slip_at_the_prompt_installed_is_left_out(tmp_path: Path) -> None:
     write(tmp_path, {"requirements.txt": "install==1.3.5\nrequirements-txt\nnumpy\n"})
     assert dependencies(tmp_path) == ["numpy"]
+
+
+def test_where_nothing_else_starts_the_scripts_are_the_programs(tmp_path: Path) -> None:
+    write(tmp_path, {"agents/dqn.py": "import torch\n", "scripts/train.py": "import einops\n"})
+    assert dependencies(tmp_path) == ["einops"]
+    write(tmp_path, {"main.py": "import torch\nfrom agents import dqn\n"})
+    assert dependencies(tmp_path) == []

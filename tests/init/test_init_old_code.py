@@ -26,6 +26,7 @@ USES = {
     "DESCRIPTOR = _descriptor.FileDescriptor(name='x')",
     "tensorflow<2.8": "from tensorflow.python.keras.applications import vgg16",
     "tensorflow<2.13": "from keras.utils import np_utils",
+    "tensorflow<2.6": "from keras.engine.topology import Layer",
     "spektral<1": "from spektral.layers import GraphConv",
 }
 OF_FRAMEWORKS = {
@@ -34,6 +35,7 @@ OF_FRAMEWORKS = {
     "torch<1.11": "1.10",
     "tensorflow<2.8": ":2.7",
     "tensorflow<2.13": ":2.12",
+    "tensorflow<2.6": ":2.5",
 }
 NEW = """
 import librosa, numpy as np, sklearn.model_selection

@@ -131,6 +131,9 @@ def own_files(tree: ProjectTree, names: Mapping[Path, frozenset[str]]) -> frozen
     """Return the files that are no test, no tool, and no project of their own inside this one."""
     asked = _asked_names(tree.code, names)
     code = [path for path in tree.code if _counts(path, names, asked)]
+    if not has_programs(tree):
+        # what starts is among the scripts
+        code += [path for path in tree.code if path.parts[0] in ("scripts", "bin")]
     return frozenset(path for path in code or tree.code if not _in_part(path, tree))
 
 
