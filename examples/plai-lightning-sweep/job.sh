@@ -28,6 +28,7 @@ cd "${SLURM_SUBMIT_DIR:-$PWD}" || exit 125
 id=${SLURM_ARRAY_JOB_ID:-${SLURM_JOB_ID:-$$}}
 task=${SLURM_ARRAY_TASK_ID:-}
 mkdir -p -- logs || exit 125
+# The folders of what a job tells; a copied project may have links in their places.
 for place in .envbuild .envbuild/jobs .envbuild/results; do
   if [ -L "$place" ] || ! mkdir -p -- "$place"; then
     printf 'envbuild: error: %s is no folder of its own\n' "$place" >&2

@@ -20,23 +20,12 @@ from envbuild.job.schedulers.protocol import (
     user_options,
 )
 from envbuild.job.sites.site import Site
-from envbuild.job.track.records import FOLDER, RESULTS, result_name
+from envbuild.job.track.records import FOLDER, result_name
 
 WARNING = 300
 """Seconds of walltime from which on schedulers warn a minute or two before the end."""
 SAMPLE, IDLE = 15, 300
 """Seconds between two looks at what a job uses, and after which a GPU without work is reported."""
-IGNORE = FOLDER.parent / ".gitignore"
-RECORDS = (
-    f"for place in {FOLDER.parent} {FOLDER} {RESULTS}; do",
-    '  if [ -L "$place" ] || ! mkdir -p -- "$place"; then',
-    "    printf 'envbuild: error: %s is no folder of its own\\n' \"$place\" >&2",
-    "    exit 125",
-    "  fi",
-    "done",
-    f"[ -e {IGNORE} ] || [ -L {IGNORE} ] || echo '*' >{IGNORE}",
-)
-"""The folders of what a job tells; a copied project may have links in their places."""
 DIRECT = """\
 supervise() {
   "$@"
@@ -145,7 +134,7 @@ def _start(job: Job, site: Site, scheduler: Scheduler) -> str:
         features.shell.id,
         features.shell.task,
         f"mkdir -p -- {folder} || exit 125",
-        *RECORDS,
+        script_text("records.sh").rstrip("\n"),
         f"receipt={_shell_pattern(receipt_pattern(job))}",
         "use=${receipt%.json}.use runs=1",
         *_count_runs(job),

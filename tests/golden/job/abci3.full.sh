@@ -30,6 +30,7 @@ id=${id%%.*}
 id=${id%%[[]*}
 task=${PBS_ARRAY_INDEX:-}
 mkdir -p -- out || exit 125
+# The folders of what a job tells; a copied project may have links in their places.
 for place in .envbuild .envbuild/jobs .envbuild/results; do
   if [ -L "$place" ] || ! mkdir -p -- "$place"; then
     printf 'envbuild: error: %s is no folder of its own\n' "$place" >&2
