@@ -20,7 +20,7 @@ from envbuild.job.track.state import find_state
 from envbuild.names import Texts
 from envbuild.store.units import as_printable
 
-FORMULA = re.compile(r"[=@\t\r]|[+-](?![\d.]|inf|nan)")
+FORMULA = re.compile(r"\A(?=[=@\t\r]|[+-](?![\d.]|inf|nan))")
 COLUMNS = ("job", "site", "name", "submitted", "state", "detail")
 LAST = 20
 
@@ -70,7 +70,7 @@ def _print_results(record: Record, context: Context, *, as_csv: bool, as_json: b
 
 def _without_formula(cell: str) -> str:
     """Mark a text of a job that a spreadsheet would take for a formula."""
-    return f"'{cell}" if FORMULA.match(cell) else cell
+    return FORMULA.sub("'", cell)
 
 
 def _cell(value: object) -> str:
