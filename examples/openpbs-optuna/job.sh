@@ -36,6 +36,7 @@ for place in .envbuild .envbuild/jobs .envbuild/results; do
   fi
 done
 [ -e .envbuild/.gitignore ] || [ -L .envbuild/.gitignore ] || echo '*' >.envbuild/.gitignore
+
 receipt=".envbuild/jobs/optuna-mpi-$id.receipt.json"
 use=${receipt%.json}.use runs=1
 export ENVBUILD_RESULT=$PWD/".envbuild/results/optuna-mpi-$id.receipt.result"

@@ -35,6 +35,7 @@ for place in .envbuild .envbuild/jobs .envbuild/results; do
   fi
 done
 [ -e .envbuild/.gitignore ] || [ -L .envbuild/.gitignore ] || echo '*' >.envbuild/.gitignore
+
 receipt=".envbuild/jobs/chainer-mnist-$id.receipt.json"
 use=${receipt%.json}.use runs=1
 export ENVBUILD_RESULT=$PWD/".envbuild/results/chainer-mnist-$id.receipt.result"

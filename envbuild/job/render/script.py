@@ -134,7 +134,7 @@ def _start(job: Job, site: Site, scheduler: Scheduler) -> str:
         features.shell.id,
         features.shell.task,
         f"mkdir -p -- {folder} || exit 125",
-        script_text("records.sh").rstrip("\n"),
+        script_text("records.sh"),
         f"receipt={_shell_pattern(receipt_pattern(job))}",
         "use=${receipt%.json}.use runs=1",
         *_count_runs(job),

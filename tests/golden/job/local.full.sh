@@ -26,6 +26,7 @@ for place in .envbuild .envbuild/jobs .envbuild/results; do
   fi
 done
 [ -e .envbuild/.gitignore ] || [ -L .envbuild/.gitignore ] || echo '*' >.envbuild/.gitignore
+
 receipt=".envbuild/jobs/keras-bert-$id.receipt.json"
 use=${receipt%.json}.use runs=1
 export ENVBUILD_RESULT=$PWD/".envbuild/results/keras-bert-$id.receipt.result"
