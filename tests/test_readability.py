@@ -115,11 +115,11 @@ LIMITS: list[tuple[Callable[[], float], float]] = [
     (one_word_names, 23),
     (shared_class_names, 6),
     (late_imports, 88),
-    (wide_lines, 470),
+    (wide_lines, 469),
     # programs in strings are files now, and what schedulers can do and packages say is data: their
     # lines, which had few expressions, count no more
     (expressions_per_line, 4.478),
-    (code_lines, 61_400),
+    (code_lines, 61_104),
 ]
 """What was reached; a limit only goes down."""
 
