@@ -236,7 +236,7 @@ def test_an_image_that_is_not_on_the_node(project: Project) -> None:
     assert result.code == 125
     [log] = (project.folder / "logs").glob("*.log")
     assert "envbuild: error: the image is not there on " in log.read_text()
-    [receipt] = (project.folder / "logs").glob("*.json")
+    [receipt] = (project.folder / ".envbuild" / "jobs").glob("*.receipt.json")
     assert json.loads(receipt.read_text())["code"] == 125
 
 
