@@ -60,11 +60,14 @@ def render_forward(kernel: NodeKernel) -> str:
 
     Inside of a job, those of Slurm would make the kernel a step of that job.
     """
-    words, start = " ".join(map(quote_literal, kernel.words)), "exec"
+    client, *others = map(quote_literal, kernel.words)
+    start = "exec"
     if option := features_of(kernel.site).folder_option:
         # its client would take options from a file of the notebook's folder
-        words = words.replace(" -cwd ", f' {option} "$folder" ')
+        client = f'{client} {option} "$folder"'
+        others = [word for word in others if word != "-cwd"]
         start = "folder=$(pwd)\ncd / || exit\nexec"
+    words = " ".join((client, *others))
     return (
         "#!/bin/bash\n"
         "# a kernel of Jupyter as a job, written by envbuild (docs/howto-notebooks.md)\n"

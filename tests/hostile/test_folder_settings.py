@@ -80,7 +80,7 @@ def test_nor_for_a_kernel_on_a_node(tmp_path: Path, user_settings: Settings) -> 
     start = tmp_path / "on-node"
     start.write_text(render_forward(kernel))
     ran = LocalRunner()(Command(argv=("bash", str(start), "/connection"), cwd=notebooks))
-    wanted = ["qrsh", "-now", "n", "-wd", str(notebooks), "bash", "start"]
+    wanted = ["qrsh", "-wd", str(notebooks), "-now", "n", "bash", "start"]
     assert ran.stdout == f"/ {wanted}\n"
 
 
