@@ -162,28 +162,19 @@ def imports_request(
     programs (``needed``).
     """
     used, found = dict(uses or {}), dict(written or {})
-    deep = expected.level != "quick"
-    stub = deep and not gpu
+    stub = expected.level != "quick" and not gpu
+    rows = _marked_entries(expected, found, stub=stub, compiles=compiles)
+    environment = {row.sets: found[row.written][0] for row in rows if row.sets}
+    calls = {row.name: _calls_of(row, needed) for row in rows}
     entries: list[EntryPoint] = []
-    calls: dict[str, list[str]] = {}
-    environment: dict[str, str] = {}
-    for entry in load_entry_points().entry:
-        # each mark of a row narrows when it is tried
-        if (entry.full and not deep) or (entry.driver and not stub):
+    for row in rows:
+        if row.calls and not calls[row.name]:
             continue
-        if (entry.compiles and not compiles) or (entry.written and entry.written not in found):
-            continue
-        if entry.sets:
-            values = found[entry.written]
-            environment[entry.sets] = values[0]
-        calls[entry.name] = _calls_of(entry, needed)
-        if entry.calls and not calls[entry.name]:
-            continue
-        is_used = not entry.takes or bool({*entry.takes} & {*used.get(entry.module, ())})
-        is_named = any(lookup.matches(name, entry.dists) for name in expected.direct)
-        if is_used and (is_named or not entry.asked):
-            whole = not entry.parts or is_named or entry.module in used
-            entries.append(msgspec.structs.replace(entry, parts=not whole))
+        is_used = not row.takes or bool({*row.takes} & {*used.get(row.module, ())})
+        is_named = any(lookup.matches(name, row.dists) for name in expected.direct)
+        if is_used and (is_named or not row.asked):
+            whole = not row.parts or is_named or row.module in used
+            entries.append(msgspec.structs.replace(row, parts=not whole))
     frameworks = [item.module for item in _candidates(expected)]
     lines = [row for row in load_import_lines().line if gpu or not row.gpu]
     return ProbeRequest(
@@ -206,6 +197,21 @@ def imports_request(
         limit=IMPORT_SECONDS * (len(expected.direct) + len(expected.imports) + len(used) + 2)
         + 30.0,
     )
+
+
+def _marked_entries(
+    expected: Expected, found: Mapping[str, Texts], *, stub: bool, compiles: bool
+) -> list[EntryPoint]:
+    """Return the rows that are tried at this level and for this project; each mark narrows."""
+    deep = expected.level != "quick"
+    rows: list[EntryPoint] = []
+    for row in load_entry_points().entry:
+        if (row.full and not deep) or (row.driver and not stub):
+            continue
+        if (row.compiles and not compiles) or (row.written and row.written not in found):
+            continue
+        rows.append(row)
+    return rows
 
 
 def _removed_methods() -> dict[str, object]:
