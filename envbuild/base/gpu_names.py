@@ -37,6 +37,13 @@ def capability_of(text: str) -> int:
     return best[1]
 
 
+def is_geforce(text: str) -> bool:
+    """Tell whether a card is one for games, which has no forward compatibility."""
+    plain = text.lower().replace("_", " ")
+    is_named = re.search(rf"geforce|gtx|titan|rtx[\s-]*{GEFORCE.pattern}", plain)
+    return is_named is not None or GEFORCE.match(plain) is not None
+
+
 def _spellings(text: str) -> list[str]:
     """Return how the table may have a name; schedulers write them with underscores."""
     wanted = MAKERS.sub("", text.lower().replace("_", " ")).strip(" -")

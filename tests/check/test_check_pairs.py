@@ -149,6 +149,37 @@ def test_tensorflow_runs_where_it_is_published_to_run(release: str, tmp_path: Pa
     assert told == right
 
 
+CUPY = [
+    ("cupy-cuda101", "418.87.01", FITS),
+    ("cupy-cuda101", "410.48", OLD),
+    ("cupy-cuda102", "440.33.01", FITS),
+    ("cupy-cuda102", "430.50", OLD),
+    ("cupy-cuda110", "450.36.06", FITS),
+    ("cupy-cuda112", "450.80.02", FITS),
+    ("cupy-cuda11x", "450.80.02", FITS),
+    ("cupy-cuda11x", "440.33.01", OLD),
+    ("cupy-cuda12x", "525.60.13", FITS),
+    ("cupy-cuda12x", "535.54.03", FITS),
+    ("cupy-cuda12x", "520.61.05", OLD),
+    ("cupy-cuda13x", "580.65.06", FITS),
+    ("cupy-cuda13x", "575.57.08", OLD),
+]
+"""Wheels of CuPy, by the CUDA in their name, and drivers.
+
+CuPy compiles with NVRTC, which makes machine code since CUDA 11.1: minor-version compatibility
+covers it (NVIDIA's CUDA compatibility guide), so each family has one oldest driver.
+"""
+
+
+@pytest.mark.parametrize("pair", CUPY, ids=" ".join)
+def test_cupy_runs_where_it_is_published_to_run(pair: tuple[str, str, str], tmp_path: Path) -> None:
+    name, driver, misfit = pair
+    tree = Tree(tmp_path / "i").install(name, "13.0.0", {"cupy/__init__.py": ""})
+    found = failures(tree.check(make_recipe(name), target=read_target(driver=driver)))
+    told = [one for one in found if one.startswith("target-")]
+    assert told == [f"target-{one}" for one in misfit.split()]
+
+
 SHOWN = {
     "384.81": "9.0", "390.46": "9.1", "396.26": "9.2", "410.48": "10.0", "418.87.01": "10.1", "440.33.01": "10.2",
     "450.80.02": "11.0", "455.32.00": "11.1", "460.32.03": "11.2", "465.19.01": "11.3", "470.82.01": "11.4",
@@ -157,6 +188,7 @@ SHOWN = {
     "545.23.08": "12.3", "550.54.14": "12.4", "550.163.01": "12.4", "555.42.02": "12.5", "560.35.03": "12.6",
     "570.124.06": "12.8", "570.211.01": "12.8", "575.57.08": "12.9", "580.65.06": "13.0", "580.159.04": "13.0",
     "590.48.01": "13.1", "595.58.03": "13.2", "610.43.02": "13.3",
+    "610.57.04": "13.3", "615.71.10": "13.4", "620.70.06": "13.5",
 }  # fmt: skip
 """Driver -> the CUDA that nvidia-smi shows with it (565 shows 12.7, of which there is no toolkit)."""
 

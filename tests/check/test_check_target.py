@@ -19,6 +19,7 @@ from envbuild.data import lookup
 from envbuild.errors import UsageError
 from envbuild.run import Command, LocalRunner
 from tests.check import fatbin
+from tests.check.elf import shared_object
 from tests.check.tree import Tree, failures, make_recipe, tensorflow_tree
 from tests.support import needs
 
@@ -71,6 +72,8 @@ def finding(report: Report, check: str) -> Finding:
         ("sm_90a", 90),
         ("compute_120", 120),
         ("12.0", 120),
+        ("NVIDIA R200", 107),
+        ("VR200", 107),
     ],
 )
 def test_cards_are_known_by_the_names_that_tools_print(text: str, capability: int) -> None:
@@ -192,6 +195,48 @@ def test_nodes_that_fit_in_another_way_are_not_accused(
     report = judged(torch_tree(tmp_path / "i", *regions), **node)
     assert failures(report) == {}
     assert finding(report, "target-architecture").reason == reason
+
+
+def compat_tree(root: Path, version: str = "550.54.15") -> Tree:
+    """Make an image with a libcuda of its own before the node's (cuda-compat)."""
+    tree = torch_tree(root)
+    folder = tree.root / "usr/local/cuda-12.4/compat"
+    folder.mkdir(parents=True)
+    library = shared_object(["libc.so.6"], soname="libcuda.so.1")
+    (folder / f"libcuda.so.{version}").write_bytes(library)
+    (folder / "libcuda.so.1").symlink_to(f"libcuda.so.{version}")
+    (tree.root / "usr/local/cuda").symlink_to("cuda-12.4")
+    tree.env["LD_LIBRARY_PATH"] = f"{tree.root}/usr/local/cuda/compat:/.singularity.d/libs"
+    return tree
+
+
+@pytest.mark.parametrize("gpu", ["A100", "Tesla_T4", "RTX A6000", "8.0", None])
+def test_a_newer_libcuda_of_the_image_serves_an_old_driver(gpu: str | None, tmp_path: Path) -> None:
+    node = {"gpu": gpu} if gpu else {}
+    report = judged(compat_tree(tmp_path / "i"), driver="470.82.01", **node)
+    assert failures(report) == {}
+    assert finding(report, "target-driver").reason == (
+        "driver 470.82.01 is too old for CUDA 12.4 of torch 2.5.1, which needs 525.60.13 or newer, "
+        "and the image's own libcuda 550.54.15 comes before it: data-centre GPUs run with that, on "
+        "the drivers that NVIDIA's guide names for it"
+    )
+
+
+@pytest.mark.parametrize("gpu", ["RTX 3090", "GeForce GTX 1080 Ti", "2080ti"])
+def test_cards_for_games_have_no_forward_compatibility(gpu: str, tmp_path: Path) -> None:
+    report = judged(compat_tree(tmp_path / "i"), gpu=gpu, driver="470.82.01")
+    assert failures(report)["target-driver"].endswith(
+        "; libcuda 550.54.15 of the image serves data-centre GPUs only"
+    )
+
+
+def test_a_libcuda_of_the_image_that_is_too_old_or_behind_helps_nobody(tmp_path: Path) -> None:
+    old = judged(compat_tree(tmp_path / "i", "515.65.01"), gpu="A100", driver="470.82.01")
+    tree = compat_tree(tmp_path / "j")
+    del tree.env["LD_LIBRARY_PATH"]
+    behind = judged(tree, gpu="A100", driver="470.82.01")
+    for report in (old, behind):
+        assert failures(report)["target-driver"].endswith("which needs 525.60.13 or newer")
 
 
 def test_what_to_take_for_an_old_driver_is_said(tmp_path: Path) -> None:
@@ -436,7 +481,7 @@ OLDEST = {
 NEWEST = {
     "384.81": "9.0", "410.104": "10.0", "418.87": "10.1", "440.33": "10.2", "450.80.02": "11.8", "470.57": "11.8",
     "510.47": "11.8", "515.65": "11.8", "525.60.13": "12.9", "535.104": "12.9", "550.54": "12.9", "565.57": "12.9",
-    "570.26": "12.9", "580.65.06": "13.3", "595.45.04": "13.3",
+    "570.26": "12.9", "580.65.06": "13.5", "595.45.04": "13.5",
 }  # fmt: skip
 """Newest toolkit whose machine code a driver runs, by the same table and minor-version compatibility."""
 
@@ -459,8 +504,11 @@ def test_the_newest_toolkit_of_a_driver_is_the_published_one(driver: str, toolki
     ("plugin", "driver", "old"),
     [
         ("jax-cuda12-plugin", "450.80.02", True),
+        ("jax-cuda12-plugin", "520.61.05", True),
+        ("jax-cuda12-plugin", "525.60.13", False),
         ("jax-cuda12-plugin", "535.54.03", False),
         ("jax-cuda13-plugin", "550.54.14", True),
+        ("jax-cuda13-plugin", "575.57.08", True),
         ("jax-cuda13-plugin", "580.65.06", False),
     ],
 )

@@ -113,8 +113,7 @@ def check_leaks(evidence: Evidence) -> Verdict:
             else "take it out of the base's or the recipe's environment",
             faults=faults,
         )
-    before = _before_runtime(folders)
-    compat = [folder for folder in before if "compat" in PurePosixPath(folder).parts]
+    compat = [folder for folder in before_runtime(folders) if is_compat(folder)]
     note = (
         f"; {listing(compat)} comes before the host's driver, which only data-centre GPUs support"
         if compat
@@ -130,7 +129,7 @@ def _what_is_lost(name: str) -> str:
     return "" if name == "TZ" else ": programs find no certificates"
 
 
-def _before_runtime(folders: list[str]) -> list[str]:
+def before_runtime(folders: list[str]) -> list[str]:
     """Return the folders that come before those that --nv brings."""
     return folders[: [*folders, LIBRARIES_OF_RUNTIME].index(LIBRARIES_OF_RUNTIME)]
 
@@ -148,11 +147,14 @@ def _drivers(evidence: Evidence, folders: list[str]) -> list[str]:
     own = {str(PurePosixPath(path).parent) for path in copies.get("libcuda.so*", ())}
     return [
         folder
-        for folder in _before_runtime(folders)
-        if folder.rstrip("/") in own
-        and "compat" not in PurePosixPath(folder).parts
-        and not _stubs(folder)
+        for folder in before_runtime(folders)
+        if folder.rstrip("/") in own and not is_compat(folder) and not _stubs(folder)
     ]
+
+
+def is_compat(folder: str) -> bool:
+    """Tell whether a folder is CUDA's for a libcuda that is newer than the node's driver."""
+    return "compat" in PurePosixPath(folder).parts
 
 
 def _stubs(folder: str) -> bool:

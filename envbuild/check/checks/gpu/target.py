@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
 from typing import Any
 
+from envbuild.base.gpu_names import is_geforce
+from envbuild.check.checks.environment import before_runtime, is_compat
 from envbuild.check.checks.gpu.devices import code_of, format_capabilities
 from envbuild.check.checks.gpu.toolkit import toolkit_of, toolkit_of_conda
 from envbuild.check.evidence import Evidence, Verdict, failed, given, passed, skipped
@@ -113,15 +116,52 @@ def target_driver(evidence: Evidence) -> Verdict:
         )
     needed = lookup.oldest_driver(toolkit)
     if needed and lookup.numbers(target.driver) < lookup.numbers(needed):
-        fitting = lookup.newest_toolkit(target.driver) or "of that driver"
-        return failed(
-            f"driver {target.driver} is too old for CUDA {toolkit} of {name}, which needs {needed} or newer",
-            f"take a release of {evidence.framework.name} for CUDA {fitting} or older, or a node with a newer driver",
-            **shown,
-        )
+        return _old_driver(evidence, target, needed, shown)
     return _portable_code(evidence, target, supported, toolkit) or passed(
         f"driver {target.driver} (CUDA {supported}) runs {name}, built for CUDA {toolkit}", **shown
     )
+
+
+def _old_driver(evidence: Evidence, target: Target, needed: str, shown: dict[str, Any]) -> Verdict:
+    """Judge a driver that is too old; a newer libcuda of the image may serve in its place.
+
+    "Forward Compatibility is applicable only for systems with: NVIDIA Data Center GPUs. Select NGC
+    Server Ready SKUs of RTX cards. Jetson boards" (NVIDIA's CUDA compatibility guide).
+    """
+    assert evidence.framework is not None  # noqa: S101  (asked only where there is one)
+    toolkit, driver = shown["built_for"], target.driver or ""
+    old = (
+        f"driver {driver} is too old for CUDA {toolkit} of {evidence.title}, "
+        f"which needs {needed} or newer"
+    )
+    own = _own_libcuda(evidence)
+    if own and lookup.numbers(own) >= lookup.numbers(needed):
+        if not is_geforce(target.gpu or ""):
+            return passed(
+                f"{old}, and the image's own libcuda {own} comes before it: data-centre GPUs run "
+                "with that, on the drivers that NVIDIA's guide names for it",
+                **shown,
+            )
+        old = f"{old}; libcuda {own} of the image serves data-centre GPUs only"
+    fitting = lookup.newest_toolkit(driver) or "of that driver"
+    return failed(
+        old,
+        f"take a release of {evidence.framework.name} for CUDA {fitting} or older, or a node with a newer driver",
+        **shown,
+    )
+
+
+def _own_libcuda(evidence: Evidence) -> str | None:
+    """Return the release of a libcuda of the image that comes before the node's (cuda-compat)."""
+    if evidence.libraries is None or evidence.libraries.data is None:
+        return None
+    found = evidence.libraries.data
+    if not any(map(is_compat, before_runtime(list(found.library_path)))):
+        return None
+    # the folder's path may be a link: /usr/local/cuda/compat
+    copies = [path for path in found.copies.get("libcuda.so*", ()) if is_compat(path)]
+    releases = [PurePosixPath(path).name.removeprefix("libcuda.so.") for path in copies]
+    return max(releases, key=lookup.numbers, default=None)
 
 
 def _conda_runs(driver: str, toolkit: str) -> Verdict:
