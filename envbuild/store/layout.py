@@ -187,11 +187,11 @@ class Store:
         ``chosen`` place is where the user wants the outcome.
         """
         with os_errors_as(parent):
-            mode = parent.stat().st_mode
-        if not chosen and mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            open_to_all = None if chosen else _open_to_all(parent)
+        if open_to_all is not None:
             what = "every user of the machine may exchange what lies in it (no sticky bit)"
-            hint = f"chmod +t {shlex.quote(str(parent))}; or export TMPDIR=/tmp"
-            raise HostError(what, where=parent, hint=hint)
+            hint = f"chmod +t {shlex.quote(str(open_to_all))}; or export TMPDIR=/tmp"
+            raise HostError(what, where=open_to_all, hint=hint)
         path = parent / f"{OUTSIDE}{os.getpid()}-{os.urandom(6).hex()}"
         with claim_folder(self.folder("tmp"), "outside", remember=path):
             with os_errors_as(path):
@@ -245,6 +245,16 @@ def _lock_patiently(acquire: Callable[[], object]) -> None:
             time.sleep(REFUSED_PAUSE)
         else:
             return
+
+
+def _open_to_all(folder: Path) -> Path | None:
+    """Return the folder on the way to this one, or this one, in which any user may exchange the next."""
+    real = folder.resolve(strict=True)
+    for place in (real, *real.parents):
+        mode = place.stat().st_mode
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            return place
+    return None
 
 
 def _lock_holder(path: Path) -> str:

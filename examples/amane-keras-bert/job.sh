@@ -39,6 +39,32 @@ done
 receipt=".envbuild/jobs/keras-bert-$id.receipt-$task.json"
 use=${receipt%.json}.use runs=1
 export ENVBUILD_RESULT=$PWD/".envbuild/results/keras-bert-$id.receipt-$task.result"
+# Schedulers open a log by its name.  A link that came there while the job waited leads elsewhere: no word of the job
+# goes there.
+is_log() {
+  local folder
+  folder=$(CDPATH='' cd -P -- "$(dirname -- "$1")" 2>/dev/null && pwd) || return 1
+  case $1:$folder/ in
+  # a place that the user chose, or one in the project
+  /* | *..*:* | *:"$(pwd -P)"/*) ;;
+  # what a login runs lies in such folders
+  */.*) exit 125 ;;
+  esac
+  [ ! -L "$1" ] && [ "$1" -ef /dev/fd/1 ] && [ "$(stat -c %h -- "$1")" = 1 ]
+}
+keep_log() {
+  [ -f /dev/fd/1 ] || return 0
+  is_log "$1" && return
+  exec >/dev/null 2>&1
+  rm -f -- "$1"
+  # makes a new file, or nothing
+  set -C
+  exec >"$1" 2>&1 || exit 125
+  set +C
+  printf 'envbuild: in the place of this log was a link: nothing was written to the file that it named\n'
+}
+
+keep_log "logs/keras-bert-$id-$task.log"
 node=$(hostname) started=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 
 # How a job tells what it is, and how it ended.  The variables are the head's.
@@ -562,13 +588,23 @@ describe_job
 
 node_local() {
   local folder
-  for folder in "${TMPDIR:-}" /tmp; do
-    if [ -n "$folder" ] && [ -d "$folder" ] && [ -w "$folder" ]; then
+  for folder in "${TMPDIR:-}" /tmp /tmp; do
+    if [ -n "$folder" ] && [ -d "$folder" ] && [ -w "$folder" ] && is_kept "$folder"; then
       printf "%s\n" "$folder"
       return
     fi
   done
-  printf '/tmp\n'
+  fail "no folder of this node can be used: each is missing, read-only, or any user may exchange what lies in it"
+}
+# no user may put another folder in the place of one of this job's
+is_kept() {
+  local folder
+  folder=$(CDPATH='' cd -P -- "$1" && pwd) || return 1
+  while :; do
+    [ -z "$(find "$folder/" -maxdepth 0 -perm -0002 ! -perm -1000 2>&1)" ] || return 1
+    [ -n "$folder" ] || return 0
+    folder=${folder%/*}
+  done
 }
 # What stands before the call of the container runtime, on whatever node this runs.
 clean_environment() {
@@ -628,7 +664,7 @@ find_runtime() {
 # A folder on the node's own disk for /tmp of the container.  Its job's shell holds a lock on it.
 make_scratch() {
   local disk
-  disk=$(node_local)
+  disk=$(node_local) || exit 125
   remove_left "$disk"
   while :; do
     scratch=$(mktemp -d "$disk/envbuild-job.XXXXXXXX") || fail "no node-local folder can be written"

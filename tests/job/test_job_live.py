@@ -73,6 +73,25 @@ def wait_for(project: Project, job: str, text: str) -> None:
     wait_until(lambda: text in project.run("logs", job).stdout, f"{text!r} is in the log")
 
 
+@pytest.mark.parametrize("site", ["slurm", "gridengine"])
+def test_a_link_that_stands_in_the_place_of_a_log_once_its_job_starts(
+    project: Project, site: str
+) -> None:
+    """Schedulers number jobs in order, and open the log when a job starts."""
+    folder = project.folder
+    (folder / "victim").write_text("mine\n")
+    waits = "until [ -e go ]; do sleep 0.1; done"
+    first = project.submit("--on", site, "--", "sh", "-c", waits)
+    second = project.submit("--on", site, "--after", first, "--", "sh", "-c", "echo code")
+    (folder / f"logs/tiny-{second}.log").symlink_to("../victim")
+    (folder / "go").touch()
+    wait_for(project, second, "envbuild: ended with code 0")
+    assert (folder / "victim").read_text() == "mine\n"
+    said = project.run("logs", second).stdout
+    assert "in the place of this log was a link" in said
+    assert "\ncode\n" in said
+
+
 @pytest.mark.parametrize("site", ["local"])
 def test_a_job_is_stopped_at_its_time_limit(project: Project, site: str) -> None:
     result = project.run(

@@ -188,3 +188,14 @@ def test_no_work_is_done_where_any_user_may_exchange_its_folder(
     with ready, Store(tmp_path / "store").outside(shared) as folder:
         assert folder.is_dir()
     assert list(shared.iterdir()) == []
+
+
+def test_nor_below_such_a_folder(tmp_path: Path) -> None:
+    shared = tmp_path / "scratch"
+    (shared / "mine").mkdir(parents=True)
+    shared.chmod(0o777)
+    with (
+        pytest.raises(HostError, match=f"^{shared}: every user"),
+        Store(tmp_path / "store").outside(shared / "mine"),
+    ):
+        pass

@@ -80,7 +80,8 @@ def _program(site: Site, scheduler: Scheduler, job: Job) -> str:
     loads = bool(module_names(job, site, scheduler))
     modules = loads or bool(site.modules.init)
     names = ["fail", "hand_on", "supervise", *(["load_module"] if loads else [])]
-    names += [*(["prepare"] if modules else []), "node_local", "make_scratch", "remove_left"]
+    names += [*(["prepare"] if modules else []), "node_local", "is_kept"]
+    names += ["make_scratch", "remove_left"]
     if staged_data(job):
         names += ["stage", "is_own", "unstage", "copy_data"]
     names += [

@@ -140,13 +140,23 @@ def _start(job: Job, site: Site, scheduler: Scheduler) -> str:
         *_count_runs(job),
         f"export ENVBUILD_RESULT=$PWD/{_shell_pattern(result_name(receipt_pattern(job)))}",
     ]
-    if not features.writes_log and not job.interactive:
+    lines += _open_log(job, scheduler)
+    lines.append("node=$(hostname) started=$(date -u +%Y-%m-%dT%H:%M:%SZ)")
+    return "\n".join(lines) + "\n"
+
+
+def _open_log(job: Job, scheduler: Scheduler) -> list[str]:
+    """Return the lines that open the log where no scheduler does, and see that it is no link."""
+    if job.interactive:
+        return []
+    features, log = scheduler.features, _shell_pattern(log_pattern(job))
+    lines = [script_text("log.sh")]
+    if not features.writes_log:
         # a job that PBS starts again goes on in its log; here, an old log belonged to another
         # process of that number
         mode = ">>" if features.appends_log or job.intent.requeue else ">"
-        lines.append(f"exec {mode}{_shell_pattern(log_pattern(job))} 2>&1")
-    lines.append("node=$(hostname) started=$(date -u +%Y-%m-%dT%H:%M:%SZ)")
-    return "\n".join(lines) + "\n"
+        lines += [f"[ ! -L {log} ] || rm -f -- {log}", f"exec {mode}{log} 2>&1"]
+    return [*lines, f"keep_log {log}"]
 
 
 def _margin(job: Job) -> int:

@@ -2,7 +2,7 @@
 # A folder on the node's own disk for /tmp of the container.  Its job's shell holds a lock on it.
 make_scratch() {
   local disk
-  disk=$(node_local)
+  disk=$(node_local) || exit 125
   remove_left "$disk"
   while :; do
     scratch=$(mktemp -d "$disk/envbuild-job.XXXXXXXX") || fail "no node-local folder can be written"

@@ -3,7 +3,8 @@
 # the lock shared from the start; a second lock is for the copy alone, so that all commands run at the same time.
 stage() {
   local began=$SECONDS tries=0
-  staged=$(node_local)/envbuild-stage-$token
+  staged=$(node_local) || exit 125
+  staged+=/envbuild-stage-$token
   # a process that was quick may remove the folder while this one waits for its lock
   while [ $((tries += 1)) -lt 50 ] || fail "no file can be written in $staged"; do
     mkdir -m 700 -- "$staged" 2>/dev/null || is_own "$staged" || { [ ! -e "$staged" ] && continue; } || fail "$staged is not yours"
