@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from envbuild.lock.model import LINKER, CondaPackage, Lock
 from envbuild.names import Texts
 from envbuild.plan.quoting import quote_word, quote_words, text_line
-from envbuild.plan.shell import BUILD, SCRIPTS, program_lines, write_file
+from envbuild.plan.shell import BUILD, SCRIPTS, program_lines, script_lines, write_file
 
 CERTIFICATE = (SCRIPTS / "nobody.pem").read_text("utf-8")
 ACTIVATION = "/.singularity.d/env/91-conda.sh"
@@ -50,19 +50,20 @@ def install_conda(lock: Lock, set_by_recipe: Sequence[str]) -> Texts:
         return refuse_python(f"the base's Python {lock.base.python} cannot")
     python, prefix = quote_word(lock.base.python_path), quote_word(lock.conda_prefix)
     history = [text_line(line) for line in history_text(lock).splitlines()]
-    return (
-        "# conda packages",
+    programs = (
         *write_file("history", "HISTORY", history),
         # its key nobody has: rattler, which reads only files here, starts with no certificate
         *write_file("nobody.pem", "NOBODY", CERTIFICATE.splitlines()),
         *write_file("install.py", "PYTHON", program_lines("install_conda")),
         *write_file("activate.py", "PYTHON", program_lines("activate_conda")),
-        """(cd "$files/python" && \\""",
-        f"""    sed -n 's/^{LINKER}==.*sha256:\\([0-9a-f]*\\)  # /\\1  /p' {BUILD}/build.txt |""",
-        "    sha256sum --check --quiet)",
-        f'{python} -m zipfile -e "$files/python/{wheel}" {BUILD}/linker',
-        f"PYTHONPATH={BUILD}/linker $offline {python} -s -B {BUILD}/install.py \\",
-        f'    "$files/conda" {BUILD}/conda.txt {prefix} {BUILD}/history',
-        f"$offline {python} -s -B {BUILD}/activate.py {prefix} {ACTIVATION} \\",
-        f"    {quote_words(set_by_recipe)}",
+    )
+    return script_lines(
+        "install_conda",
+        programs=programs,
+        linker=LINKER,
+        wheel=wheel,
+        python=python,
+        prefix=prefix,
+        activation=ACTIVATION,
+        variables=quote_words(set_by_recipe),
     )

@@ -16,16 +16,12 @@ from envbuild.plan.shell import (
     conda_variables,
     network_for_post,
     offline_program,
+    script_lines,
     write_heredoc,
 )
 
 SECRETS = "/run/secrets"
 """Where an engine shows the secrets of a build, to the steps that ask for them."""
-LEAVE_NETWORK = (
-    "    # the packages' scripts get no network, where one may be left",
-    "    offline=",
-    "    if unshare --net true 2>/dev/null; then offline='unshare --net'; fi",
-)
 OFFLINE = "/offline.py"
 """In a Dockerfile: the program that starts another one without a network."""
 TARGET, STAGED, SUPPLIED_DEBIAN = "/target", "/debian", "/mnt/debian"
@@ -47,21 +43,11 @@ def bootstrap_root(
     nothing is downloaded; else the files come from this machine's own Debian mirror, or from
     DEBIAN_MIRROR, and are verified.
     """
-    return (
-        "set -eu",
-        "{ set +x; } 2>/dev/null",
-        "umask 022",
-        "root=${APPTAINER_ROOTFS:-$SINGULARITY_ROOTFS}",
-        f"export SOURCE_DATE_EPOCH={epoch}",
-        'if [ -n "${ENVBUILD_ROOT:-}" ]; then',
-        "    # made before by envbuild from the same packages",
-        """    tar -C "$root" --exclude='./dev/*' --numeric-owner -xf "$ENVBUILD_ROOT\"""",
-        "else",
-        *_fill_root(base, others, LEAVE_NETWORK),
-        f'    mkdir -p "$root{BUILD}/files"',
-        f'    mv "$work/others" "$root{BUILD}/files/debian"',
-        *network_for_post(conda_variables(conda=conda)),
-        "fi",
+    return script_lines(
+        "bootstrap_root",
+        epoch=str(epoch),
+        fill=_fill_root(base, others, script_lines("leave_network")),
+        network=network_for_post(conda_variables(conda=conda)),
     )
 
 
@@ -70,34 +56,15 @@ def root_stage(base: Sequence[DebianPackage], others: Sequence[DebianPackage], e
 
     The root is TARGET then, and the other locked packages lie in STAGED.  ``epoch`` is in seconds.
     """
-    return (
-        "set -eu",
-        "umask 022",
-        # dpkg would wait for the disk after each file of a root that is copied once more
-        f"export SOURCE_DATE_EPOCH={epoch} DEBIAN_FRONTEND=noninteractive DPKG_FORCE=unsafe-io",
-        f"if [ -r {SECRETS}/network ]; then set -a; . {SECRETS}/network; set +a; fi",
-        f"if [ -r {SECRETS}/certificates ]; then",
-        (
-            f"""    echo 'Acquire::https::CAInfo "{SECRETS}/certificates";' """
-            ">/etc/apt/apt.conf.d/99certificates"
-        ),
-        "fi",
-        'if [ -n "${DEBIAN_MIRROR:-}" ]; then',
-        "    rm -f /etc/apt/sources.list.d/*",
-        '    release=$(. /etc/os-release; echo "$VERSION_CODENAME")',
-        '    echo "deb $DEBIAN_MIRROR $release main" >/etc/apt/sources.list',
-        "fi",
-        "apt-get -qq update",
-        "apt-get -qq -o Dpkg::Use-Pty=0 install --yes --no-install-recommends \\",
-        "    mmdebstrap python3 >/dev/null",
-        f"root={TARGET}",
-        'mkdir "$root"',
-        "# the packages' scripts get no network",
-        *write_heredoc(f"cat >{OFFLINE}", "PYTHON", offline_program()),
-        "{",
-        *_fill_root(base, others, (f"    offline='python3 -s -B {OFFLINE}'",)),
-        f'    mv "$work/others" {STAGED}',
-        "}",
+    # dpkg would wait for the disk after each file of a root that is copied once more
+    return script_lines(
+        "root_stage",
+        epoch=str(epoch),
+        secrets=SECRETS,
+        target=TARGET,
+        staged=STAGED,
+        program=write_heredoc(f"cat >{OFFLINE}", "PYTHON", offline_program()),
+        fill=_fill_root(base, others, (f"    offline='python3 -s -B {OFFLINE}'",)),
     )
 
 
@@ -106,12 +73,7 @@ def take_secrets(*, staged: bool) -> Texts:
 
     ``staged`` says that another stage has the Debian packages.
     """
-    take = (
-        f"if [ -r {SECRETS}/network ]; then cp {SECRETS}/network {BUILD}/network; fi",
-        f"if [ -r {SECRETS}/certificates ]; then",
-        f"    cp {SECRETS}/certificates {BUILD}/certificates.crt",
-        "fi",
-    )
+    take = script_lines("take_secrets", secrets=SECRETS)
     if not staged:
         return take
     return (*take, f"mkdir -p {BUILD}/files", f"cp -r {SUPPLIED_DEBIAN} {BUILD}/files/debian")
@@ -124,19 +86,13 @@ def _fill_root(
 
     ``offline`` are lines that set the program of that name: it starts others without a network.
     """
-    return (
-        *_download_debian(base, others),
-        "    # a flat repository of exactly the locked files",
-        '    for file in "$work"/base/*.deb; do',
-        '        dpkg-deb --field "$file"',
-        """        sum=$(sha256sum <"$file" | cut -d' ' -f1)""",
-        '        printf "Filename: ./%s\\nSize: %s\\nSHA256: %s\\n\\n" \\',
-        """            "${file##*/}" "$(stat -c %s "$file")" "$sum\"""",
-        '    done >"$work/base/Packages"',
-        *offline,
-        f'    $offline {_mmdebstrap_call(base)} >"$work/log" 2>&1 ||',
-        '        { cat "$work/log" >&2; exit 1; }',
-        """    tar -C "$root" --exclude='./dev/*' --numeric-owner -xf "$work/root.tar\"""",
+    listing = [f"base {p.sha256} {p.path}" for p in base]
+    listing += [f"others {p.sha256} {p.path}" for p in others]
+    return script_lines(
+        "fill_root",
+        packages=write_heredoc('    cat >"$work/packages"', "PACKAGES", listing),
+        offline=offline,
+        mmdebstrap=_mmdebstrap_call(base),
     )
 
 
@@ -148,26 +104,4 @@ def _mmdebstrap_call(base: Sequence[DebianPackage]) -> str:
     # none of the arguments that name $work holds anything but plain letters beside it
     return " ".join(
         f'"{argument}"' if "$work" in argument else quote_word(argument) for argument in arguments
-    )
-
-
-def _download_debian(base: Sequence[DebianPackage], others: Sequence[DebianPackage]) -> Texts:
-    listing = [f"base {p.sha256} {p.path}" for p in base]
-    listing += [f"others {p.sha256} {p.path}" for p in others]
-    return (
-        '    work=$(mktemp -d "${TMPDIR:-/tmp}/envbuild-XXXXXX")',
-        """    trap 'rm -rf "$work"' EXIT""",
-        '    mkdir "$work/base" "$work/others"',
-        "    # this machine's mirror: its first apt source in /debian, or DEBIAN_MIRROR",
-        """    sources=$(apt-get update --print-uris | sed -n "s,^'\\([^' ]*\\)/dists/.*,\\1,p")""",
-        """    mirror=${DEBIAN_MIRROR:-$(printf '%s\\n' "$sources" | grep -m1 '/debian/*$')}""",
-        *write_heredoc('    cat >"$work/packages"', "PACKAGES", listing),
-        "    while read -r folder sum path; do",
-        """        printf '%s\\n' "${mirror%/}/$path" "$work/$folder/${path##*/}" "SHA256:$sum\"""",
-        """    done <"$work/packages" | xargs -n 300 /usr/lib/apt/apt-helper \\""",
-        """        download-file >"$work/log" 2>&1 ||""",
-        '        { cat "$work/log" >&2; exit 1; }',
-        "    while read -r folder sum path; do",
-        """        printf '%s  %s\\n' "$sum" "$work/$folder/${path##*/}\"""",
-        """    done <"$work/packages" | sha256sum --check --quiet""",
     )

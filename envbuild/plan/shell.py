@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from envbuild.errors import UsageError
 from envbuild.lock.model import LockedFiles, PythonPackage
 from envbuild.names import ARCHITECTURES, Texts
 from envbuild.plan.quoting import quote_word, quote_words, text_line
+from envbuild.script_files import read_script
 
 BUILD = "/.envbuild"
 """Folder inside the root that holds what only the build needs; removed at its end."""
@@ -27,6 +29,22 @@ SCRIPTS = Path(__file__).parent / "scripts"
 def program_lines(name: str) -> Texts:
     """Return the lines of a program that the definition carries."""
     return tuple((SCRIPTS / f"{name}.py").read_text("utf-8").splitlines())
+
+
+def script_lines(name: str, **values: str | Texts) -> Texts:
+    """Return the lines of a shell script that a definition carries, ``@name@`` replaced by a value.
+
+    A line that is one name alone stands for all lines of its value.
+    """
+    given: dict[str, str | Texts] = {"build": BUILD, "supplied": SUPPLIED, **values}
+    lines: list[str] = []
+    for line in read_script("envbuild.plan", f"scripts/{name}.sh").splitlines():
+        block = given.get(line.strip("@"))
+        if isinstance(block, tuple):
+            lines += block
+        else:
+            lines.append(re.sub(r"@(\w+)@", lambda found: str(given[found[1]]), line))
+    return tuple(lines)
 
 
 def offline_program() -> Texts:
@@ -62,15 +80,8 @@ def pass_network(*, debian: bool, conda: bool) -> Texts:
     Only what a build without envbuild needs to download. ``debian`` says that it needs Debian
     packages too, ``conda`` that it needs conda's.
     """
-    return (
-        "set -eu",
-        "{ set +x; } 2>/dev/null",
-        "root=${APPTAINER_ROOTFS:-$SINGULARITY_ROOTFS}",
-        'if [ -z "${ENVBUILD_FILES:-}" ]; then',
-        f'    mkdir -p "$root{BUILD}"',
-        *network_for_post(("DEBIAN_MIRROR|" if debian else "") + conda_variables(conda=conda)),
-        "fi",
-    )
+    more = ("DEBIAN_MIRROR|" if debian else "") + conda_variables(conda=conda)
+    return script_lines("pass_network", network=network_for_post(more))
 
 
 def conda_variables(*, conda: bool) -> str:
@@ -82,18 +93,8 @@ def network_for_post(more: str) -> Texts:
     """Return %setup lines that tell %post how this machine reaches its package index."""
     proxies = "https?_proxy|HTTPS?_PROXY|no_proxy|NO_PROXY"
     wanted = f"^({more}PIP_INDEX_URL|ENVBUILD_INDEX_[A-Z0-9_]+|{proxies})="
-    return (
-        "    # certificates, proxies and index of this machine: removed when the build ends",
-        "    certificates=${PIP_CERT:-${SSL_CERT_FILE:-/etc/ssl/certs/ca-certificates.crt}}",
-        '    if [ -r "$certificates" ]; then',
-        f'        cp "$certificates" "$root{BUILD}/certificates.crt"',
-        "    fi",
-        # each line NAME='value': quotes in a value are closed, escaped and opened again
-        (
-            f"    env | grep -E '{wanted}' | "
-            f"""sed "s/'/'\\\\''/g; s/=/='/; s/$/'/" >"$root{BUILD}/network" || true"""
-        ),
-    )
+    # each line NAME='value': quotes in a value are closed, escaped and opened again
+    return script_lines("network_for_post", wanted=wanted)
 
 
 def requirement_lines(packages: Iterable[PythonPackage]) -> Texts:
@@ -124,37 +125,28 @@ def supply_files(
     """
     named = [f"{p.name} ({p.source})" for p in packages if p.source is not None]
     named += [file.source for file in own]
-    alone = (
-        f"{', '.join(named)}: files of the project are on no index; build with envbuild make"
-        if named
-        else ""
-    )
+    refusal: Texts = ()
+    if named:
+        what = f"{', '.join(named)}: files of the project are on no index; build with envbuild make"
+        refusal = (f"    echo {quote_word(what)} >&2", "    exit 1")
     versions = [
         f"{p.version_variable}={quote_word(p.version)}" for p in packages if p.version_variable
     ]
-    return (
-        *((f"export {' '.join(versions)}",) if versions else ()),
-        f"mkdir -p {BUILD}",
-        "# locked packages, and what building the source packages among them needs",
-        *write_file("packages.txt", "LOCKED", requirement_lines(packages)),
-        *write_file("build.txt", "LOCKED", requirement_lines(build)),
-        f"if [ -d {SUPPLIED} ]; then",
-        "    # built by envbuild: every file was downloaded and verified before",
-        f"    files={SUPPLIED}",
-        "else",
-        *((f"    echo {quote_word(alone)} >&2", "    exit 1") if alone else ()),
-        f"    files={BUILD}/files",
-        f"    if [ -s {BUILD}/network ]; then set -a; . {BUILD}/network; set +a; fi",
-        f"    if [ -s {BUILD}/certificates.crt ]; then",
-        f"        export SSL_CERT_FILE={BUILD}/certificates.crt",
-        "    fi",
-        *run_fetcher("packages", python, "python", "packages.txt", "build.txt"),
-        *_fetch_debian(debian, python),
-        *fetching,
-        "fi",
-        "# what follows starts programs of others: none of them has a network",
-        *write_file("offline.py", "PYTHON", offline_program()),
-        f"offline={quote_word(f'{python} -s -B {BUILD}/offline.py')}",
+    return script_lines(
+        "supply_files",
+        versions=(f"export {' '.join(versions)}",) if versions else (),
+        lists=(
+            *write_file("packages.txt", "LOCKED", requirement_lines(packages)),
+            *write_file("build.txt", "LOCKED", requirement_lines(build)),
+        ),
+        refusal=refusal,
+        fetching=(
+            *run_fetcher("packages", python, "python", "packages.txt", "build.txt"),
+            *_fetch_debian(debian, python),
+            *fetching,
+        ),
+        program=write_file("offline.py", "PYTHON", offline_program()),
+        offline=quote_word(f"{python} -s -B {BUILD}/offline.py"),
     )
 
 
@@ -205,17 +197,8 @@ def install_debian(packages: Sequence[DebianPackage], before: str = "") -> Texts
     if not packages:
         return ()
     sums = [f"{package.sha256}  {package.file}" for package in packages]
-    return (
-        "# locked Debian packages",
-        *write_heredoc('(cd "$files/debian" && sha256sum --check --quiet)', "DEBIAN", sums),
-        "export DEBIAN_FRONTEND=noninteractive",
-        (
-            f"{before}apt-get -qq -o Dir::Etc::SourceList=/dev/null "
-            "-o Dir::Etc::SourceParts=/dev/null \\"
-        ),
-        "    -o APT::Sandbox::User=root -o Dpkg::Use-Pty=0 --no-install-recommends \\",
-        '    install "$files"/debian/*.deb >/dev/null',
-    )
+    check = '(cd "$files/debian" && sha256sum --check --quiet)'
+    return script_lines("install_debian", sums=write_heredoc(check, "DEBIAN", sums), before=before)
 
 
 def install_python(python: str, *, break_system: bool, compiles: bool) -> Texts:
@@ -226,26 +209,12 @@ def install_python(python: str, *, break_system: bool, compiles: bool) -> Texts:
     of file times makes Python compile again. Pythons of before 3.7 do not know that kind: without
     ``compiles`` there is none, and compile_by_time is to follow.
     """
-    forced = " --break-system-packages" if break_system else ""
-    bytecode = " --compile-bytecode" if compiles else ""
-    return (
-        "# the installer is one of the locked files",
-        f"installer=$(sed -n 's/^uv==.*  # //p' {BUILD}/build.txt)",
-        (
-            """(cd "$files/python" && sed -n 's/^uv==.*sha256:\\([0-9a-f]*\\)  # /\\1  /p' """
-            f"{BUILD}/build.txt |"
-        ),
-        "    sha256sum --check --quiet)",
-        f'{quote_word(python)} -m zipfile -e "$files/python/$installer" {BUILD}/installer',
-        f"chmod 755 {BUILD}/installer/uv-*.data/scripts/uv",
-        f"export UV_CACHE_DIR={BUILD}/cache UV_LINK_MODE=hardlink",
-        "export UV_NO_CONFIG=1 UV_OFFLINE=1 LC_ALL=C.UTF-8",
-        *(("export PYC_INVALIDATION_MODE=UNCHECKED_HASH",) if compiles else ()),
-        f"$offline {BUILD}/installer/uv-*.data/scripts/uv pip install --quiet \\",
-        f"    --python {quote_word(python)}{forced} \\",
-        f"    --no-deps --require-hashes --no-index{bytecode} \\",
-        f'    --find-links "$files/python" --build-constraints {BUILD}/build.txt \\',
-        f"    --requirement {BUILD}/packages.txt",
+    return script_lines(
+        "install_python",
+        python=quote_word(python),
+        forced=" --break-system-packages" if break_system else "",
+        bytecode=" --compile-bytecode" if compiles else "",
+        invalidation=("export PYC_INVALIDATION_MODE=UNCHECKED_HASH",) if compiles else (),
     )
 
 
@@ -286,20 +255,7 @@ def switch_off_cuda_sources() -> Texts:
     Since 2022-04-28 the lists are signed by a key that those images do not have
     (NVIDIA/nvidia-docker#1631).
     """
-    return (
-        (
-            "# NVIDIA signs its package lists by another key since 2022-04-28 "
-            "(NO_PUBKEY A4B469963BF863CC): without them"
-        ),
-        "# apt-get update works again",
-        (
-            "for list in $(grep -lsE 'nvidia[.]com/compute/(cuda|machine-learning)/' "
-            "/etc/apt/sources.list.d/*.list); do"
-        ),
-        '    echo "$list is switched off: the image is older than the key that signs it" >&2',
-        '    mv "$list" "$list.off"',
-        "done",
-    )
+    return script_lines("switch_off_cuda_sources")
 
 
 def clean_up() -> Texts:
@@ -307,9 +263,4 @@ def clean_up() -> Texts:
 
     /tmp and /var/tmp are never touched: Apptainer mounts the host's own there while %post runs.
     """
-    return (
-        "# nothing of the build stays: caches, logs, how this machine reached its index",
-        f"rm -rf {BUILD} /var/lib/apt/lists/* /var/cache/apt/*.bin \\",
-        "    /var/cache/apt/archives/*.deb /var/cache/ldconfig/aux-cache /var/log/apt \\",
-        "    /var/log/dpkg.log /var/log/alternatives.log /var/log/bootstrap.log",
-    )
+    return script_lines("clean_up")
