@@ -9,12 +9,12 @@ import re
 import shutil
 import stat
 from collections.abc import Collection
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from envbuild.data.tables import load_caches
 from envbuild.errors import UsageError
 from envbuild.names import Pairs, Texts
+from envbuild.records import frozen_record
 from envbuild.settings import Settings
 from envbuild.store.hashing import hash_bytes
 
@@ -27,7 +27,7 @@ HEAD = 64 * 1024
 """Bytes at the start of a SIF with its header and the table of its objects."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Caches:
     """What is kept.
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from envbuild.host import ID_COUNT, Host
 from envbuild.names import Texts, Variables
+from envbuild.records import frozen_record
 from envbuild.run import Command, Runner
 from envbuild.script_files import read_script
 
@@ -30,7 +31,7 @@ WORKING: set[tuple[Cage, Texts]] = set()
 """Cages and commands that were tried in this process, and worked."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Cage:
     """Ids that own nothing: the first and the count, of users and of groups.
 

@@ -10,11 +10,11 @@ import shutil
 import stat
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.errors import HostError
 from envbuild.names import Texts
+from envbuild.records import frozen_record
 from envbuild.run import Command, Runner
 
 CAP_SYS_RESOURCE = 24
@@ -39,7 +39,7 @@ SLOW_FILE_SYSTEMS = frozenset(
 build needs."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Host:
     """What this machine offers to the user who runs.
 
@@ -81,7 +81,7 @@ class Host:
         return "\n".join(f"root: echo {line} >>{file}" for file in self.missing_ids)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Space:
     """The file system below a folder: free bytes and inodes for this user (None: it counts no inodes), and its kind.
 

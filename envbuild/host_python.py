@@ -9,7 +9,6 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -18,6 +17,7 @@ from envbuild.context import Context
 from envbuild.errors import HostError
 from envbuild.limits import UNREADABLE
 from envbuild.names import Texts
+from envbuild.records import frozen_record
 from envbuild.run import Command, Runner
 from envbuild.runtime import Bind
 from envbuild.script_files import read_script
@@ -46,7 +46,7 @@ class _PythonFiles(msgspec.Struct, frozen=True):
         return next((path for path in self.libraries if "/ld-" in path), None)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class HostPython:
     """How an image starts this machine's Python.
 

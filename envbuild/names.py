@@ -7,11 +7,12 @@ base/sources.py.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 from msgspec import Meta
+
+from envbuild.records import frozen_record
 
 Machine = Literal["x86_64", "aarch64"]
 Platform = Literal["linux/amd64", "linux/arm64"]
@@ -42,7 +43,7 @@ DIRECT = "(direct)"
 """In place of the name of a package that requires another one: the recipe itself requires it."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Architecture:
     """What one processor architecture is called.
 
@@ -87,7 +88,7 @@ BY_DEBIAN: dict[str, Architecture] = {row.debian: row for row in ARCHITECTURES}
 """An image index says "amd64" and "arm64" as Debian does."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class BaseKind:
     """One kind of base.
 

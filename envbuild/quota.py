@@ -7,11 +7,12 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from envbuild.errors import HostError
 from envbuild.host import Space, read_space, user_name
+from envbuild.records import frozen_record
 from envbuild.run import Command, Runner
 
 SECONDS = 5.0
@@ -20,7 +21,7 @@ BLOCK = 1024
 """Bytes of the blocks that both programs count in."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Quota:
     """What a user or group has used, and may use, of a file system: bytes, files; None is no limit.
 

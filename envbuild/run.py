@@ -13,13 +13,13 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal, NoReturn, Protocol
 
 from envbuild.errors import HostError, ToolFailedError, ToolMissingError
 from envbuild.interrupts import ASKED_TO_END
 from envbuild.names import Texts, Variables
+from envbuild.records import frozen_record
 
 CAPTURE_LIMIT = 8 * 1024 * 1024
 """Bytes kept of each stream; a child that prints more is drained but only its last part is kept."""
@@ -36,7 +36,7 @@ GUARDED_FROM = 60.0
 """Seconds: what may run longer is ended when envbuild is killed."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Command:
     """One process to start.
 
@@ -62,7 +62,7 @@ class Command:
         return shlex.join(self.argv)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Result:
     """What a process left behind.
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from envbuild.cage import Cage
 from envbuild.errors import UsageError
 from envbuild.names import Numbers, Paths, Texts, Variables
+from envbuild.records import frozen_record
 from envbuild.run import Command
 from envbuild.store.units import join_numbers
 
@@ -38,7 +39,7 @@ def handed_on(environment: Variables) -> dict[str, str]:
     return {key: value for key, value in environment.items() if HANDED_ON.fullmatch(key)}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class ExecOptions:
     """How a command runs in an image.
 
@@ -64,7 +65,7 @@ class ExecOptions:
     foreign: bool = True
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class BuildOptions:
     """How an image is made from a definition.
 
@@ -85,7 +86,7 @@ class BuildOptions:
     reads: Sequence[Path] | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Runtime:
     """An Apptainer or Singularity and how to call it here; it builds commands, and starts nothing.
 

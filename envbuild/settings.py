@@ -9,19 +9,20 @@ import os
 import pwd
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from envbuild.errors import UsageError
 from envbuild.names import Paths, Texts, Variables
 from envbuild.pip_files import pip_files, read_pip_option
+from envbuild.records import frozen_record
 from envbuild.settings_file import DOWNLOADS, Registry, SettingsFile, read_settings_file
 
 CERTIFICATE_VARIABLES = ("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 """Name the certificates to trust (OpenSSL, pip, Requests, curl); the first that is set counts."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Settings:
     """What this machine and this user configured.
 
@@ -77,7 +78,7 @@ class Settings:
         )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class _Sources:
     """Where values come from; ``origin`` collects which source gave each."""
 

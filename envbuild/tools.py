@@ -6,13 +6,13 @@ import functools
 import re
 import shutil
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 from uv import find_uv_bin
 
 from envbuild.errors import HostError
 from envbuild.names import Numbers, Texts, Variables
+from envbuild.records import frozen_record
 from envbuild.run import Command, Runner
 from envbuild.settings import Settings
 from envbuild.store.units import join_numbers
@@ -32,7 +32,7 @@ def installed_version(name: str) -> str:
     return importlib.metadata.version(name)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Kind:
     """A program as envbuild knows it: how it tells its version, the oldest that will do, the Debian package it is in.
 
@@ -56,7 +56,7 @@ KINDS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Tool:
     """A program found on this machine; ``version`` is empty where it tells none."""
 

@@ -59,6 +59,7 @@ FOUNDATIONS = (
     "python_code",
     "python_guards",
     "quota",
+    "records",
     "run",
     "runtime",
     "runtime_search",

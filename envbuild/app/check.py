@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from envbuild.app.dev.layer import merge_lock
 from envbuild.app.image import find_image, find_layer
@@ -25,6 +25,7 @@ from envbuild.lock.read import read_lock
 from envbuild.project.code.imports import needed_modules
 from envbuild.recipe.find import find_recipe, recipe_files
 from envbuild.recipe.model import Source, asking_for
+from envbuild.records import frozen_record
 from envbuild.store.hashing import digest_of
 from envbuild.store.layout import Store
 
@@ -32,7 +33,7 @@ PROJECT_CHECKS = ("sources", "project-imports")
 """Checks that judge the project's own Python: they are reported, and refuse no image."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class CheckRequest:
     """How to check: how deep, whether a GPU must be seen, for which kind of node.
 

@@ -22,13 +22,14 @@ from envbuild.lock.staleness import stale_reasons
 from envbuild.recipe.find import find_recipe, recipe_files
 from envbuild.recipe.model import JobSection, RunSection, Source
 from envbuild.recipe.trees import PASSED_OVER, project_folder, read_source
+from envbuild.records import frozen_record
 
 SIF_MAGIC = (32, b"SIF_MAGIC")
 """Offset and bytes that every SIF has (SIF specification: behind the 32 bytes of its launch
 line)."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class OldImage:
     """Why an image is not the one that its recipe asks for today, and the command that makes that."""
 

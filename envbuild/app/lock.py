@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -26,9 +25,10 @@ from envbuild.lock.report import summarize_lock
 from envbuild.names import BY_PLATFORM, Pairs, Texts
 from envbuild.project.conda.locked_lists import read_conda_list
 from envbuild.recipe.model import Recipe, Source
+from envbuild.records import frozen_record
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class LockRequest:
     """What ``envbuild lock`` was asked for.
 

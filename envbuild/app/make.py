@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard
 
@@ -27,6 +26,7 @@ from envbuild.errors import HostError, UsageError
 from envbuild.host import require_tmpdir
 from envbuild.lock.model import Lock
 from envbuild.recipe.model import Source
+from envbuild.records import frozen_record
 from envbuild.store.hashing import short_digest
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from envbuild.shelf.fetch import VerifiedEntry
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class MakeRequest:
     """What was asked for.
 
@@ -56,7 +56,7 @@ class MakeRequest:
     before_naming: Callable[[], None] = lambda: None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class MakeResult:
     """What was made: ``spec`` is the plan of it.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 
@@ -34,6 +34,7 @@ from envbuild.net.index import index_url, read_links
 from envbuild.net.web import make_client
 from envbuild.project.code.uses import Uses, find_uses
 from envbuild.recipe.model import Source
+from envbuild.records import frozen_record
 
 DAYS = (90, 30, 0)
 """Dates that are tried where no version helps: so many days after the base was made."""
@@ -69,7 +70,7 @@ def _earlier_dates(lock: Lock) -> Texts:
     return tuple(day for day in dates if lock.as_of is None or day < lock.as_of)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class _ImageImportTester:
     """What a search needs of the other stages: lock again, build and import, ask the index."""
 

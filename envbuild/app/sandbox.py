@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.app.check import CheckRequest, check_and_save, describe_project_faults, require_passed
@@ -19,13 +18,14 @@ from envbuild.check.perform import ImageFile
 from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.recipe.find import find_recipe, recipe_files
+from envbuild.records import frozen_record
 from envbuild.store.units import as_printable
 
 SHOWN = 20
 """Files that are named one by one."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class PackedSandbox:
     """What was done by hand, the image (None: nothing was packed), and the report of its check."""
 

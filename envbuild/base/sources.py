@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from envbuild.base.debian.apt import resolve_bootstrap
 from envbuild.base.debian.bootstrap import bootstrap_facts
@@ -12,6 +11,7 @@ from envbuild.base.oci.archive import DOCKER_ENGINE, DOCKER_FILE, OCI_FILE, OCI_
 from envbuild.base.oci.docker import describe_docker, describe_oras, fetch_docker, fetch_oras
 from envbuild.base.sif import describe_sif, fetch_sif
 from envbuild.context import Context
+from envbuild.records import frozen_record
 
 
 def _describe_debian(reference: BaseReference, context: Context) -> BaseFacts:
@@ -19,7 +19,7 @@ def _describe_debian(reference: BaseReference, context: Context) -> BaseFacts:
     return bootstrap_facts(resolve_bootstrap(reference.name, context), context)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class BaseSource:
     """How one kind of base is read.
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -69,13 +68,14 @@ from envbuild.parts.cache import (
 from envbuild.parts.from_tar import tar_contents
 from envbuild.plan.model import Definition
 from envbuild.progress import Reporter, Stage
+from envbuild.records import frozen_record
 from envbuild.store.sealed import sealed_hash, write_sealed
 from envbuild.store.units import count_noun
 
 LAYERS = ("base", "system", "conda", "framework", "packages", "project")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Layer:
     """A layer of an image, one of LAYERS, and the parts it is made of, lowest first."""
 
@@ -83,7 +83,7 @@ class Layer:
     parts: tuple[CachedPart, ...]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Assembled:
     """All that an image is made of, lowest layer first.
 

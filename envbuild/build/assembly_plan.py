@@ -25,6 +25,7 @@ from envbuild.names import Texts
 from envbuild.parts.cache import part_key
 from envbuild.plan.definition import is_before_cuda_key
 from envbuild.plan.model import Definition
+from envbuild.records import frozen_record
 from envbuild.store.hashing import digest_of
 
 State = Literal["stored", "to pack", "to run"]
@@ -38,7 +39,7 @@ IsCached = Callable[[str], bool]
 """Tells by its key whether the store has a part."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class AssemblySpec:
     """What an image is put together from, as lock and recipe say it.
 
@@ -70,7 +71,7 @@ class PlannedPart:
     state: State = "to pack"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class PlannedBase:
     """What is known of a base.
 
@@ -84,7 +85,7 @@ class PlannedBase:
     hidden: Texts = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class AssemblyPlan:
     """The parts of an image, the lowest first."""
 

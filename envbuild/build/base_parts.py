@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from envbuild.base.debian.bootstrap import fetch_packages, has_root, make_root
@@ -34,6 +34,7 @@ from envbuild.parts.from_layer import layer_key, provide_layer
 from envbuild.parts.from_sif import sif_key, sif_part
 from envbuild.parts.from_tar import MOUNT_POINTS, root_contents
 from envbuild.parts.reader import read_file
+from envbuild.records import frozen_record
 from envbuild.store.layout import Store
 from envbuild.store.units import count_noun
 
@@ -42,7 +43,7 @@ EMPTY_FILES = ("etc/hosts", "etc/resolv.conf")
 FOLDERS = {**MOUNT_POINTS, "etc": 0o755, "home": 0o755}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class BaseParts:
     """A base as parts, lowest first.
 

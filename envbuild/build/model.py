@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -12,9 +11,10 @@ from envbuild.lock.model import Lock
 from envbuild.names import Texts
 from envbuild.plan.model import Definition
 from envbuild.recipe.model import Recipe
+from envbuild.records import frozen_record
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class BuildSpec:
     """One image to make.
 
@@ -31,7 +31,7 @@ class BuildSpec:
     target: Path
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class UnnamedImage:
     """An image that is whole and has no final name yet.
 
@@ -63,7 +63,7 @@ class ImageRecord(msgspec.Struct, frozen=True, kw_only=True):
     envbuild: str = ""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class DefinitionBuild:
     """One image to build from its definition.
 
@@ -88,7 +88,7 @@ class DefinitionBuild:
     log: Path
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Estimate:
     """What a build will take: bytes to download, bytes in the store, in TMPDIR and of the image.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from msgspec import structs
@@ -39,13 +38,14 @@ from envbuild.lock.model import Lock
 from envbuild.names import Paths, Texts
 from envbuild.parts.cache import CachedPart, PackContext, cached_part
 from envbuild.parts.reader import read_entry
+from envbuild.records import frozen_record
 from envbuild.store.atomic import os_errors_as, sync_file
 from envbuild.store.hashing import hash_bytes, hash_text
 from envbuild.store.sealed import is_sealed, read_sealed, write_sealed
 from envbuild.store.units import count_noun
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class LayerSpec:
     """What a layer over an image is made of.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import zipfile
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from envbuild.errors import HostError, NetworkError, UsageError
 from envbuild.names import Paths, Texts
 from envbuild.net.fetch import Artifact, ask_sizes, fetch_artifacts
 from envbuild.net.index import Link, index_url, make_client, read_links
+from envbuild.records import frozen_record
 from envbuild.resolve.conflict.explain import translate_failure
 from envbuild.resolve.uv.query import uv_environment
 from envbuild.run import Command
@@ -38,7 +38,7 @@ UV_SECONDS = 300.0
 WITHOUT = "envbuild bundle --no-tool leaves envbuild itself out"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class OwnWheels:
     """envbuild as wheels, and the Pythons ("3.11") that it can be installed for with them."""
 

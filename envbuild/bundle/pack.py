@@ -6,7 +6,6 @@ import gzip
 import io
 import tarfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -33,6 +32,7 @@ from envbuild.lock.write import write_lock
 from envbuild.plan.apptainer import with_header
 from envbuild.plan.shell import SUPPLIED
 from envbuild.recipe.model import Recipe, Source
+from envbuild.records import frozen_record
 from envbuild.script_files import read_script
 from envbuild.store.atomic import os_errors_as, sync_file, sync_folder
 from envbuild.store.hashing import hash_rest
@@ -45,7 +45,7 @@ CHUNK = 1 << 20
 RESERVED = ("base", "files", "lockfiles", "recipes", "tool")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Content:
     """One file to be packed: where it lies, or its bytes."""
 

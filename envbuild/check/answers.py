@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import chain
 from typing import Generic, TypeVar
 
 import msgspec
 
 from envbuild.names import Numbers, Pairs, Texts
+from envbuild.records import frozen_record
 
 T = TypeVar("T")
 
@@ -383,7 +383,7 @@ class Compute(_Record, frozen=True):
         return tuple(one for one in self.results if one.task in tasks)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Answer(Generic[T]):
     """A probe's answer, or why there is none; ``noise`` are the last lines that it printed beside."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeVar
 
 from envbuild.check.answers import (
@@ -26,11 +26,12 @@ from envbuild.check.model import Outcome
 from envbuild.data import lookup
 from envbuild.data.tables import Framework, WheelBuild
 from envbuild.project.code.uses import Uses
+from envbuild.records import frozen_record
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Evidence:
     """Expectations, answers and the machine's state.
 
@@ -102,7 +103,7 @@ class Evidence:
         return row if lookup.numbers(row.cuda)[: len(seen)] == seen else None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Verdict:
     """What a check says."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from pathlib import Path
 
 import msgspec
@@ -17,10 +17,11 @@ from envbuild.data.tables import Framework, load_frameworks
 from envbuild.lock.model import Lock
 from envbuild.names import Texts
 from envbuild.recipe.model import Recipe
+from envbuild.records import frozen_record
 from envbuild.store.hashing import digest_of
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class CheckBasis:
     """What an image is checked against.
 
@@ -42,7 +43,7 @@ class CheckBasis:
     level: Level = "quick"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Expected(CheckBasis):
     """What the image should hold, and what that was worked out from.
 

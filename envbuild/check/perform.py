@@ -6,7 +6,7 @@ import contextlib
 import platform
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -47,10 +47,11 @@ from envbuild.lock.digest import lock_digest
 from envbuild.names import Texts, Variables
 from envbuild.progress import Reporter, Stage
 from envbuild.project.code.uses import Uses, find_uses
+from envbuild.records import frozen_record
 from envbuild.store.layout import final_path
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class ImageFile:
     """The image that is checked.
 
@@ -64,7 +65,7 @@ class ImageFile:
     digest_of: Callable[[Path], str] = image_digest
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class CheckHost:
     """Where an image is checked.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import quote
@@ -26,6 +26,7 @@ from envbuild.data.tables import (
 from envbuild.names import Texts
 from envbuild.project.code.reads import Name
 from envbuild.project.code.uses import ARGUMENTS
+from envbuild.records import frozen_record
 
 HASH_LIMIT = 4 * 1024 * 1024
 """Bytes up to which code is hashed at level "quick"; all else is compared by size, as is said."""
@@ -72,7 +73,7 @@ OTHER_CODE = ("[!n]*/*.so", "n[!v]*/*.so", "*.so")
 """Every shared object but NVIDIA's wheels', which hold code for all GPUs of their toolkit."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class ProbeRequest:
     """A script to run in the image.
 

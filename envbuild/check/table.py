@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from envbuild.check.checks import companions, conda, environment, imports, libraries, packages
 from envbuild.check.checks.frameworks import for_framework, join_verdicts
@@ -12,11 +11,12 @@ from envbuild.check.evidence import Evidence, Verdict, failed, passed, skipped
 from envbuild.check.expected import Expected
 from envbuild.check.model import Finding
 from envbuild.names import Texts
+from envbuild.records import frozen_record
 
 CheckFunction = Callable[[Evidence], Verdict]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Check:
     """One check.
 

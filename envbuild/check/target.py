@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from envbuild.base.gpu_names import capability_of
 from envbuild.errors import UsageError
+from envbuild.records import frozen_record
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Target:
     """A kind of node.
 

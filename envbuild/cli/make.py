@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +31,7 @@ from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import PROOF_SECONDS
 from envbuild.names import Texts
 from envbuild.recipe.find import find_recipe
+from envbuild.records import frozen_record
 from envbuild.settings import Settings
 from envbuild.store.hashing import short_digest
 from envbuild.store.units import as_printable, count_noun, human_bytes
@@ -85,7 +85,7 @@ def command(context: Context, /, **given: Any) -> None:
         _make_here(options, context)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class _MakeOptions:
     """What stands on the command line, by the names of the options above."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
 
@@ -14,6 +13,7 @@ from envbuild.cli.complete import complete_image, complete_recipe, complete_site
 from envbuild.lock.model import PROOF_SECONDS
 from envbuild.names import Texts
 from envbuild.recipe.find import find_recipe
+from envbuild.records import frozen_record
 
 F = TypeVar("F", bound=Callable[..., Any])
 MANY_VALUES = 9
@@ -102,7 +102,7 @@ class CommandAfterDashes(click.Command):
         return [*args[:end], find_recipe(None, ctx.obj.settings).recipe.name, *args[end:]]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class EntryOptions:
     """How to enter an image: what is bound and set, and packages for this one run."""
 

@@ -6,7 +6,6 @@ import bz2
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import IO, Any, BinaryIO
 
 import zstandard
@@ -15,6 +14,7 @@ from envbuild import limits
 from envbuild.conda.metadata import ABOUT, LISTS, WANTED, CondaInfo, read_info
 from envbuild.errors import IntegrityError
 from envbuild.formats.fast_zip import open_zip
+from envbuild.records import frozen_record
 from envbuild.tarread import members, open_tar
 
 WINDOW = 1 << 27
@@ -22,7 +22,7 @@ WINDOW = 1 << 27
 Member = tuple[tarfile.TarInfo, BinaryIO | None]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class CondaArchive:
     """An open package; ``time`` is when it was finished, in seconds (None: it does not say)."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import mmap
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -20,13 +19,14 @@ from envbuild.context import Context
 from envbuild.errors import EnvbuildError, IntegrityError, NetworkError
 from envbuild.names import Texts
 from envbuild.net.web import NETWORK_HINT
+from envbuild.records import frozen_record
 from envbuild.run import OWN_PATH, Command, Result
 
 START = f"{OWN_PATH}; from envbuild.conda.answer import answer_question; answer_question()"
 TOO_MUCH = "the lists of these channels take more memory or time than their size allows"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class ChannelQuestion:
     """One question: by itself for the packages of the request.
 
@@ -40,7 +40,7 @@ class ChannelQuestion:
     pixi: PixiQuestion | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class ChannelFailure:
     """An error of ours, by the name of its class."""
 
@@ -50,7 +50,7 @@ class ChannelFailure:
     hint: str | None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class ChannelAnswer:
     """What came of a question; ``messages`` are for the user."""
 

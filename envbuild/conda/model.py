@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from envbuild.base.model import InstalledConda
 from envbuild.names import Machine, Numbers, Texts
+from envbuild.records import frozen_record
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class GpuTarget:
     """The nodes that an environment is meant for; None is unknown.
 
@@ -24,7 +24,7 @@ class GpuTarget:
 NO_TARGET = GpuTarget()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class GivenArchive:
     """A package that another tool has locked, and that is taken as it is; hashes may be None."""
 
@@ -41,7 +41,7 @@ class GivenArchive:
         return f"{self.name} =={self.version} {self.build}"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class CondaOptions:
     """How to choose: the target, an ISO date or "none" over the recipe's, archives to prefer.
 
@@ -54,7 +54,7 @@ class CondaOptions:
     given: tuple[GivenArchive, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class CondaRequest:
     """One question to the solver.
 
@@ -84,7 +84,7 @@ class CondaRequest:
         return frozenset(item.name for item in self.installed) - self.movable
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class CondaFound:
     """One package that the solver chose, as its channel describes it.
 
@@ -112,7 +112,7 @@ class CondaFound:
         return tuple(name for name in names if not name.startswith("__"))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class CondaSolution:
     """The answer: packages by name, and the virtual ones ("__cuda=12.4") they were chosen for.
 
@@ -130,7 +130,7 @@ class CondaSolution:
         return next((item.version for item in self.packages if item.name == "python"), None)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class LockedWheel:
     """A wheel of a lock, and where it is."""
 
@@ -140,7 +140,7 @@ class LockedWheel:
     url: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class PixiQuestion:
     """What a pixi.lock has beside the channels' records.
 

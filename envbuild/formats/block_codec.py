@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import threading
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 from envbuild.errors import IntegrityError
 from envbuild.formats.block_library import LAYOUT, library_here
 from envbuild.limits import reading
+from envbuild.records import frozen_record
 
 BLOCK = 131072
 """Bytes of a block, squashfs' own default.
@@ -29,7 +30,7 @@ Level 6: 33.6 MB in 3.0 s; zstd 3: 34.8 MB in 0.3 s.
 """
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Codec:
     """One way to pack blocks; may be used from any thread.
 

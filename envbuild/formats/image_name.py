@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from envbuild.errors import UsageError
+from envbuild.records import frozen_record
 
 HUB = "docker.io"
 """The registry that a name without a host stands for."""
@@ -18,7 +19,7 @@ HINT = "write docker://NAME:TAG, or docker://HOST/NAME:TAG for another registry 
 HOST = re.compile(r"(?:[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*|\[[0-9a-fA-F:]+\])(?::\d{1,5})?")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class ImageName:
     """An image in a registry; ``digest`` (``sha256:…``) wins over ``tag``."""
 

@@ -6,12 +6,12 @@ import hashlib
 import os
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from envbuild.errors import UsageError
 from envbuild.limits import open_plain
+from envbuild.records import frozen_record
 
 # sylabs/sif, pkg/sif/sif.go: type header
 HEADER = struct.Struct("<32s10s3s3s16s8q")
@@ -68,7 +68,7 @@ class SifHeader(NamedTuple):
     data_size: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class SifObject:
     """One data object: where it is in the file (bytes), and what it is.
 
@@ -86,7 +86,7 @@ class SifObject:
     machine: str = ""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class SifFile:
     """A SIF's table; ``created`` is in seconds since 1970, 0 where it was cleared."""
 

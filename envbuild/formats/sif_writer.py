@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import BinaryIO
 
 from envbuild.errors import HostError
@@ -22,6 +21,7 @@ from envbuild.formats.sif_reader import (
     PARTITION,
     PRIMARY,
 )
+from envbuild.records import frozen_record
 
 DESCRIPTORS = 48
 """Room in the table, as Apptainer makes it: a signature later finds a free place."""
@@ -39,7 +39,7 @@ CYCLONEDX_JSON = struct.pack("<i", 1)
 PAGE = 4096
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class SifPart:
     """One object: ``write`` puts it at the file's place and returns its size.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import msgspec
@@ -11,6 +10,7 @@ from msgspec import Meta
 from envbuild.caches import Caches
 from envbuild.names import Numbers, Texts
 from envbuild.recipe.model import Launcher
+from envbuild.records import frozen_record
 
 SCHEMA = 1
 Phase = Literal["queued", "running", "ended", "unknown"]
@@ -20,7 +20,7 @@ TaskNumber = Annotated[int, Meta(ge=0, lt=1 << 31)]
 SiteName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+:@-]*\Z", max_length=100)]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Array:
     """The tasks of an array: first, last, step, and how many may run at once (None: all)."""
 
@@ -35,7 +35,7 @@ class Array:
         return range(self.first, self.last + 1, self.step)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Intent:
     """What a job needs, in nobody's dialect.
 
@@ -75,7 +75,7 @@ class Intent:
     notify: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Allocation:
     """What the job gets of the site: ``gpus`` and ``processes`` per node, ``cpus`` per process, ``memory`` per node.
 
@@ -91,7 +91,7 @@ class Allocation:
     type: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Image:
     """The image a job runs in: its path as the job sees it, and what identifies it.
 
@@ -105,7 +105,7 @@ class Image:
     stamp: str = ""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class ParameterTable:
     """Parameters of an array's tasks: a row of values for each, under the names of the columns."""
 
@@ -113,7 +113,7 @@ class ParameterTable:
     rows: tuple[Texts, ...]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Job:
     """Everything that a script is made from.
 
@@ -237,7 +237,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("tasks, table and repetitions do not fit together")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Status:
     """What the scheduler says; ``code`` is an exit code where it knows one, ``stuck`` means it will never start.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -13,10 +12,11 @@ from envbuild.lock.dependency_paths import locked_package
 from envbuild.lock.model import EVERYTHING, CondaPackage, Lock, PythonPackage
 from envbuild.names import Texts
 from envbuild.recipe.requirement import NO_REQUIREMENT
+from envbuild.records import frozen_record
 from envbuild.store.hashing import short_digest
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Change:
     """One package that differs between two locks; None where it is absent."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -15,12 +14,13 @@ from envbuild.base.suggest import framework_name
 from envbuild.data.lookup import build_of, oldest_driver
 from envbuild.lock.changes import Change, compare_versions
 from envbuild.lock.model import Lock
+from envbuild.records import frozen_record
 
 DEBIAN_PYTHON = "/usr/lib/python3"
 """Where Debian's own Python packages lie; they are counted as Debian packages."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class DiffInput:
     """One of two things to compare.
 
@@ -37,7 +37,7 @@ class DiffInput:
     conda: Mapping[str, str] | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Difference:
     """What differs; ``unknown`` names the side that holds more than it tells."""
 

@@ -27,6 +27,7 @@ from envbuild.net.web import (
     with_retries,
 )
 from envbuild.progress import Reporter, Transfer
+from envbuild.records import frozen_record
 from envbuild.store.units import human_bytes
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ Until = tuple[threading.Event, float]
 """What ends a download: an event, and a time of time.monotonic()."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Download:
     """One file to bring: its address, its name for messages, what it must be, and where it goes."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
@@ -21,6 +20,7 @@ from envbuild.net.partial import is_complete, partial_path
 from envbuild.net.redact import redact, without_user
 from envbuild.net.web import GoneError, local_path, make_client, open_response, with_retries
 from envbuild.progress import Reporter, Transfer
+from envbuild.records import frozen_record
 from envbuild.settings import Settings
 from envbuild.store.atomic import os_errors_as, size_of
 from envbuild.store.layout import Store
@@ -35,7 +35,7 @@ LOOKUPS = 8
 """Requests for sizes at the same time."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Artifact:
     """One artifact: file name, size in bytes, sha256 in hex, and the package it belongs to.
 
@@ -145,7 +145,7 @@ def ask_sizes(urls: Iterable[str], client: httpx.Client) -> dict[str, int]:
     return found
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class _Session:
     """Where files come from (indexes and channels by name, the Debian mirror) and go to."""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from html.parser import HTMLParser
 from urllib.parse import unquote, urljoin, urlsplit
 
 import msgspec
 
 from envbuild.limits import LINKS, TAG, UNREADABLE
+from envbuild.records import frozen_record
 
 ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"  # PEP 691
 JSON_TYPE = "application/vnd.pypi.simple.v1+json"
@@ -33,7 +34,7 @@ class PageError(ValueError):
     """A page that is no index page; its text says why."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Link:
     """One file: ``sha256`` in hex, ``size`` in bytes, ``uploaded`` as ISO time, where known.
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -21,6 +20,7 @@ from envbuild.limits import UNREADABLE, read_kept
 from envbuild.parts.counters import FORMATS
 from envbuild.parts.writer import Content, PartWriter
 from envbuild.progress import Reporter
+from envbuild.records import frozen_record
 from envbuild.store.atomic import commit_file, os_errors_as, write_bytes
 from envbuild.store.gc import mark_used
 from envbuild.store.hashing import hash_bytes
@@ -36,7 +36,7 @@ msgspec 0.22 lets the second one use what the first has half built (StructInfo_C
 """
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class PackContext:
     """What packing parts needs: the store, how blocks are packed, and the threads that do it."""
 
@@ -46,7 +46,7 @@ class PackContext:
     report: Reporter
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class CachedPart:
     """A part with the file of its bytes."""
 

@@ -5,12 +5,11 @@ What an image is made of, before it becomes text in one syntax or another.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from envbuild.names import Pairs, Texts
+from envbuild.records import frozen_record
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Definition:
     """A container definition.
 

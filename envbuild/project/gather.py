@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -51,6 +51,7 @@ from envbuild.project.tree import (
     scan_project,
     shown_path,
 )
+from envbuild.records import frozen_record
 from envbuild.resolve.sources.project_name import name_and_version
 from envbuild.store.units import as_printable
 
@@ -67,7 +68,7 @@ MOST_PARTS = 100
 """Projects inside a project whose names are read."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class ProjectFindings:
     """What a project's files say and its code imports; ``name`` is the recipe's.
 

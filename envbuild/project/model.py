@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from envbuild.names import Pairs, Texts
 from envbuild.recipe.model import Recipe
+from envbuild.records import frozen_record
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Requirement:
     """One requirement: PEP 508 ``text``, canonical ``name``, ``where`` with file and line."""
 
@@ -20,7 +21,7 @@ class Requirement:
     where: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class FileFindings:
     """What one file says about the environment.
 
@@ -64,7 +65,7 @@ class FileFindings:
     installation: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Release:
     """The release of a package that a requirement pins (``exact``) or starts from.
 
@@ -97,7 +98,7 @@ class PackageIndex(Protocol):
         """
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class ImportedModule:
     """A module, how many ``files`` import it, ``where`` first, and whether at every start.
 
@@ -111,7 +112,7 @@ class ImportedModule:
     always: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Proposal:
     """Something that is taken unless the user says no; ``reason`` is shown.
 
@@ -124,7 +125,7 @@ class Proposal:
     reason: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class RecipeDraft:
     """A recipe to be, and what people should know: ``beside`` are comments by (section, key, item).
 

@@ -6,13 +6,13 @@ import codecs
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.base.suggest import framework_name
 from envbuild.errors import UsageError
 from envbuild.names import Paths
 from envbuild.project.code.extensions import compiled_in_setup, compiled_in_table
+from envbuild.records import frozen_record
 from envbuild.store.units import as_printable
 
 SKIPPED = {
@@ -59,7 +59,7 @@ DESCRIBING = {"doc", "docs", "stubs", "typings"}
 """Folders that describe modules and do not hold them: docs/stubs/tensorflow is not TensorFlow."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class ProjectTree:
     """A project's files, as paths below ``root``.
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import posixpath
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from envbuild.errors import UsageError
 from envbuild.names import Texts
 from envbuild.net.redact import mask_users
+from envbuild.records import frozen_record
 
 FOLDER = re.compile(r"(?:-e\s+|--editable[= ]\s*)?(\.(?:/[^\[\]]*)?)(?:\[([^\]]*)\])?")
 GIT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[([^\]]*)\]\s*)?@\s*git\+(\S+)")
@@ -25,7 +25,7 @@ PASSED_OVER = CACHES | {"build", "dist", "node_modules", "venv", ".venv"}
 FORM = "write NAME @ git+https://HOST/PATH@COMMIT"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class TreeLine:
     """One requirement on a tree.
 

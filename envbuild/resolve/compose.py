@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from packaging.requirements import Requirement
 from packaging.tags import Tag
@@ -13,6 +12,7 @@ from envbuild.base.model import BaseFacts
 from envbuild.data.lookup import is_framework
 from envbuild.errors import NoSolutionError
 from envbuild.names import DIRECT, Texts
+from envbuild.records import frozen_record
 from envbuild.resolve.aliases import caution_about, doubled_modules
 from envbuild.resolve.conflict.explain import Problem
 from envbuild.resolve.conflict.overlap import second_stack
@@ -29,7 +29,7 @@ ANCIENT_DAYS = 730
 CUDA_NAMES = ("nvidia-", "cuda-")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Parts:
     """What a resolution is made of: ``wanted`` are the direct requirements with extras.
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from envbuild.names import Texts, Variables
+from envbuild.records import frozen_record
 from envbuild.resolve.stubs import parse_requirements
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Edge:
     """One requirement that is in force: ``source`` (a package or ``(direct)``) wants ``target``."""
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
 from envbuild.base.model import BaseFacts
 from envbuild.names import DIRECT, Pairs, Texts
+from envbuild.records import frozen_record
 from envbuild.resolve.outcome import HeldBack, Moved, Provided
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Request:
     """One question to a resolver.
 
@@ -50,7 +50,7 @@ class Request:
     alone: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class FoundFile:
     """One chosen file of the index; ``url`` only serves to ask for its size.
 
@@ -66,7 +66,7 @@ class FoundFile:
     index: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Found:
     """One package to install: the best wheel for the base, else the sdist.
 
@@ -93,7 +93,7 @@ class Found:
         return not self.file.file.endswith(".whl")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Resolution:
     """The answer: ``packages`` by name; ``build`` are the build requirements of its sdists.
 

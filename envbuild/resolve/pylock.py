@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -12,13 +11,14 @@ from urllib.parse import unquote, urlsplit
 from envbuild.errors import IntegrityError, ToolFailedError
 from envbuild.names import Pairs
 from envbuild.net.redact import redact
+from envbuild.records import frozen_record
 from envbuild.resolve.stubs import is_stub
 from envbuild.toml import parse_toml, quote
 
 FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!~-]{0,254}", re.ASCII)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Candidate:
     """One file of a chosen version; ``size`` in bytes or None, ``uploaded`` an ISO date."""
 
@@ -29,7 +29,7 @@ class Candidate:
     uploaded: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Chosen:
     """One package of the answer: the wheels that uv kept for the platform, and the sdist."""
 

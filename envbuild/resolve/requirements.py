@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from packaging.requirements import Requirement
 from packaging.utils import InvalidName, canonicalize_name
@@ -12,13 +11,14 @@ from envbuild.data.package_tables import load_aliases
 from envbuild.errors import UsageError
 from envbuild.names import Texts, Variables
 from envbuild.recipe.requirement import NO_REQUIREMENT
+from envbuild.records import frozen_record
 from envbuild.resolve.stubs import Stubs
 
 LONGEST = 300
 FORM = "write one package a line, such as numpy>=1.24,<2 or transformers[torch]"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Direct:
     """One direct requirement that applies to the base.
 

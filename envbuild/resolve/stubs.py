@@ -30,6 +30,7 @@ from packaging.version import Version
 from envbuild.base.model import BaseFacts, Dist
 from envbuild.names import Texts, Variables
 from envbuild.recipe.requirement import NO_REQUIREMENT
+from envbuild.records import frozen_record
 from envbuild.resolve.platform import marker_environment
 from envbuild.store.anchored import anchored
 from envbuild.store.atomic import is_older
@@ -45,7 +46,7 @@ EARLIEST = (1980, 1, 1, 0, 0, 0)
 """The time of every archive member, so that the same facts give the same bytes."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Stub:
     """One stub wheel.
 

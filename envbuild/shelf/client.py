@@ -6,12 +6,12 @@ import random
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
 from msgspec import structs
 
 from envbuild.errors import HostError, IntegrityError, UsageError
+from envbuild.records import frozen_record
 from envbuild.shelf.backend import Backend, SlotTakenError, object_path, signature_path, slot_path
 from envbuild.shelf.last_verified import LastVerified, VerifiedHead
 from envbuild.shelf.model import SLOT, Entry, read_entry, slot_name, write_entry
@@ -25,7 +25,7 @@ SHORTEST = 6
 """Digits of a digest that name an entry."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class StoredEntry:
     """An entry as it lies on the shelf, with the digest of its bytes."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import msgspec
 from msgspec import structs
 
@@ -17,6 +15,7 @@ from envbuild.names import BY_PLATFORM
 from envbuild.recipe.find import LOCKS, RECIPES
 from envbuild.recipe.model import Recipe, Source
 from envbuild.recipe.read import read_recipe
+from envbuild.records import frozen_record
 from envbuild.shelf.client import ShelfClient, StoredEntry
 from envbuild.shelf.model import CheckSummary
 from envbuild.shelf.policy import SCRIPT, refuse_lock, refuse_recipe
@@ -28,7 +27,7 @@ from envbuild.store.layout import Store
 from envbuild.toml import convert, parse_toml
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class VerifiedEntry:
     """A verified entry: its texts, what they mean, and who signed it (None: nobody)."""
 

@@ -8,12 +8,12 @@ import hashlib
 import re
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.errors import EnvbuildError, HostError, IntegrityError, UsageError
 from envbuild.limits import TABLE, read_whole
 from envbuild.names import Texts, Variables
+from envbuild.records import frozen_record
 from envbuild.run import Command, Result, Runner
 from envbuild.tools import package_hint
 
@@ -25,7 +25,7 @@ SECONDS = 120.0
 """A key on a token waits for a touch."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Signer:
     """The signer: ``principal`` of the pinned file (None where none is pinned), and the key."""
 
@@ -33,7 +33,7 @@ class Signer:
     key: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class SignatureVerifier:
     """Signs and verifies; ``signers`` is the pinned allowed signers file (ssh-keygen(1))."""
 

@@ -10,12 +10,13 @@ import re
 import stat
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from envbuild.errors import UsageError
 from envbuild.host import read_host, unescape_mount
 from envbuild.limits import PATH, read_whole
+from envbuild.records import frozen_record
 from envbuild.store.anchored import anchored
 from envbuild.store.atomic import size_of
 from envbuild.store.layout import (
@@ -40,7 +41,7 @@ AGEING = (
 """Folders whose files can be made or downloaded again."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Removal:
     """One thing to remove and why; ``size`` is in bytes.  Below ``top`` no link leads to it."""
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.errors import UsageError
 from envbuild.limits import open_plain
+from envbuild.records import frozen_record
 from envbuild.store.hashing import hash_rest
 from envbuild.store.layout import LAYOUT, Store
 from envbuild.store.sealed import SEALED, seal_path, sealed_hash
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class StoredItem:
     """One file to hash, its expected ``sha256``, and the ``parts`` that go with it."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 
 from envbuild.job.schedulers import features_of
 from envbuild.job.sites.site import Site
 from envbuild.job.submit import KEPT
 from envbuild.names import Texts
 from envbuild.plan.quoting import quote_literal
+from envbuild.records import frozen_record
 from envbuild.wrap.script import DIRECT
 
 PREFIX = "envbuild-"
@@ -21,7 +21,7 @@ RELAY, FORWARD, START = "relay.py", "on-node", "start-on-node"
 CONNECTION = "{connection_file}"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class NodeKernel:
     """A kernel that is a job: its folder, its site, and the words that run START on a node."""
 

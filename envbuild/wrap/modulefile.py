@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from envbuild.errors import UsageError
 from envbuild.names import Texts
 from envbuild.plan.quoting import quote_lua, quote_tcl
+from envbuild.records import frozen_record
 
 VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Modulefile:
     """What a modulefile says.
 

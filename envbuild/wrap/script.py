@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild import __version__
@@ -14,6 +13,7 @@ from envbuild.job.schedulers.protocol import script_text
 from envbuild.job.sites.site import Site
 from envbuild.names import Pairs, Texts
 from envbuild.plan.quoting import quote_literal, text_line
+from envbuild.records import frozen_record
 from envbuild.runtime import HOME, IMAGE_FOLDERS, Bind, bind_flags, overlay_flags
 from envbuild.script_files import read_script
 
@@ -24,7 +24,7 @@ CHANGING = ("install", "uninstall")
 """What pip is asked to do that a read-only image cannot keep."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Wrapper:
     """What a wrapper is made from.
 

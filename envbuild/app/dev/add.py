@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from msgspec import structs
@@ -34,12 +34,13 @@ from envbuild.recipe.model import Recipe, Source
 from envbuild.recipe.read import parse_recipe
 from envbuild.recipe.trees import project_folder
 from envbuild.recipe.undo import noting_before, rewrite_recipe
+from envbuild.records import frozen_record
 from envbuild.store.atomic import write_bytes, write_text
 from envbuild.store.hashing import hash_bytes
 from envbuild.toml import quote
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class RecipeChange:
     """What is to be changed: requirements to add, names to remove.
 
@@ -55,7 +56,7 @@ class RecipeChange:
     check: bool = True
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class ChangeResult:
     """What was changed: the recipe's file, the lock before and after, and what was made."""
 

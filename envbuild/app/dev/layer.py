@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,6 +21,7 @@ from envbuild.limits import UNREADABLE, open_plain
 from envbuild.lock.model import Digest, Lock
 from envbuild.names import NAME
 from envbuild.recipe.model import Words
+from envbuild.records import frozen_record
 from envbuild.store.atomic import clear_partials, os_errors_as, write_bytes
 from envbuild.store.layout import DEV_RECORD, LAYER_FILE, Store, claim_folder
 from envbuild.store.own_records import is_own, note_own
@@ -60,7 +61,7 @@ class DevRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     over: str = ""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class MountedLayer:
     """A layer as a run takes it: its file, and the folders of editable projects.
 

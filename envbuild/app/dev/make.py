@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -45,6 +45,7 @@ from envbuild.recipe.edit import requirement_name
 from envbuild.recipe.find import LOCKS, RECIPES, recipe_files
 from envbuild.recipe.model import AboutSection, BaseSection, PythonSection, Recipe, Source
 from envbuild.recipe.trees import read_tree_line
+from envbuild.records import frozen_record
 from envbuild.runtime import ExecOptions
 from envbuild.store.atomic import commit_file, is_older, os_errors_as
 from envbuild.store.gc import mark_used
@@ -57,7 +58,7 @@ OLD_SECONDS = 8 * 86400
 TRIAL_SECONDS = 120.0
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class LayerContent:
     """What a layer is to hold: requirements as written, and the folders of editable projects."""
 
@@ -65,7 +66,7 @@ class LayerContent:
     editable: Paths = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class LayerPlace:
     """Which image a layer is for, and where its record is; ``over``: the image lies elsewhere."""
 
@@ -79,7 +80,7 @@ class LayerPlace:
         return self.record.name.removesuffix(DEV_RECORD)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class LayerResult:
     """What was made: the record, where its file lies, and how long it took."""
 
@@ -183,7 +184,7 @@ def _join_content(record: DevRecord | None, content: LayerContent) -> LayerConte
     )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class _LayerPlan:
     """A layer that is resolved and not yet written; ``key`` is over all that decides it."""
 

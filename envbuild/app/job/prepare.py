@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from msgspec import structs
@@ -41,11 +41,12 @@ from envbuild.job.submit import check_project, copy_secrets, new_key, write_secr
 from envbuild.job.warnings import lonely_lightning, shared_sqlite
 from envbuild.names import Texts
 from envbuild.recipe.find import require_own_folder
+from envbuild.records import frozen_record
 from envbuild.runtime import Bind
 from envbuild.settings import Settings
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class JobRequest:
     """What the command line says of a job.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pwd
-from dataclasses import dataclass
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -23,6 +22,7 @@ from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock
 from envbuild.recipe.find import find_recipe
 from envbuild.recipe.model import Source
+from envbuild.records import frozen_record
 from envbuild.shelf.client import ShelfClient, StoredEntry
 from envbuild.shelf.model import Entry, ImageDescriptor
 from envbuild.shelf.pieces import describe_image, store_image
@@ -31,7 +31,7 @@ from envbuild.shelf.sanitize import sanitize_text
 from envbuild.store.hashing import digest_of
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Publication:
     """What is to be published: the recipe, its lock, and ./NAME.sif with its verdicts where it is that lock's image.
 
@@ -59,7 +59,7 @@ class Publication:
         return "; ".join(levels)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Published:
     """What was published: ``added`` is False where the shelf said all of it already.
 

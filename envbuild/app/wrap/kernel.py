@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from envbuild.app.image import find_image, warn_of_old_image
@@ -23,6 +23,7 @@ from envbuild.errors import UsageError
 from envbuild.job.preflight import check_client
 from envbuild.job.request.intent import Flags
 from envbuild.job.schedulers import features_of, scheduler_of
+from envbuild.records import frozen_record
 from envbuild.settings import Settings
 from envbuild.store.atomic import os_errors_as, write_text
 from envbuild.wrap.kernel import (
@@ -40,7 +41,7 @@ from envbuild.wrap.kernel import (
 from envbuild.wrap.script import DIRECT, own_text
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class KernelRequest:
     """What the command line says; ``prefix`` None is the user's own Jupyter folder.
 

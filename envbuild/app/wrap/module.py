@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 import msgspec
@@ -25,6 +25,7 @@ from envbuild.context import Context
 from envbuild.errors import HostError, UsageError
 from envbuild.limits import UNREADABLE
 from envbuild.names import Texts
+from envbuild.records import frozen_record
 from envbuild.runtime import ExecOptions
 from envbuild.settings import Settings
 from envbuild.store.atomic import make_folder, os_errors_as, write_text
@@ -45,7 +46,7 @@ MADE_BY = "written by envbuild"
 """What our modulefiles say of themselves; others are neither replaced nor removed."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class ModuleRequest:
     """What the command line says; ``folder`` None is the user's, ``commands`` are further ones."""
 
@@ -56,7 +57,7 @@ class ModuleRequest:
     options: WrapperOptions = field(default_factory=WrapperOptions)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class ModuleFiles:
     """Where the files of one version lie."""
 

@@ -11,7 +11,7 @@ import platform
 import secrets
 import shlex
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -42,6 +42,7 @@ from envbuild.job.track.records import (
 )
 from envbuild.limits import UNREADABLE
 from envbuild.names import Texts
+from envbuild.records import frozen_record
 from envbuild.run import Command
 from envbuild.store.atomic import os_errors_as, write_text
 
@@ -59,7 +60,7 @@ class _ServerFile(msgspec.Struct, frozen=True):
     port: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Notebook:
     """A server that runs: where, and how to reach it; ``tunnel`` None means from here."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.job.schedulers import scheduler_of
 from envbuild.names import Texts
+from envbuild.records import frozen_record
 from envbuild.store.atomic import write_text
 from envbuild.wrap.portal import START, hub_lines, ondemand_files, render_start_server, vscode_lines
 from envbuild.wrap.script import Wrapper
@@ -38,7 +39,7 @@ OWN_WORDS = re.compile(
 """Options of a job that the portal sets by itself."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class PortalRequest:
     """What the command line says; ``folder`` None is one of the user's own, ``site`` a cluster."""
 

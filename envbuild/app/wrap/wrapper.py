@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from envbuild.app.dev.layer import runtime_with
@@ -18,6 +18,7 @@ from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.names import NAME, Texts
 from envbuild.recipe.model import RunSection
+from envbuild.records import frozen_record
 from envbuild.runtime import ExecOptions
 from envbuild.store.atomic import copy_out, make_folder, os_errors_as, write_text
 from envbuild.wrap.script import DIRECT, Wrapper, render_wrapper, stamp_of
@@ -26,7 +27,7 @@ LAYER = "layer.sqfs"
 """The packages that lie over the image, beside the wrapper."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class WrapperOptions:
     """What the command line says; ``packages`` are laid over the image."""
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.context import Context
 from envbuild.errors import HostError, UsageError
 from envbuild.names import Texts
+from envbuild.records import frozen_record
 from envbuild.run import Command
 from envbuild.tools import find_tool
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Distribution:
     """A family of releases; ``suites`` are their names by the version that /etc/os-release tells.
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from envbuild.base.model import DebianPackage
+from envbuild.records import frozen_record
 from envbuild.store.hashing import digest_of
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Bootstrap:
     """A base made from Debian packages: everything that its bytes depend on.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -30,6 +29,7 @@ from envbuild.formats.oci import (
 )
 from envbuild.limits import UNREADABLE, open_plain, readable, reading
 from envbuild.net.partial import is_complete
+from envbuild.records import frozen_record
 from envbuild.store.atomic import commit_file, os_errors_as, write_bytes
 from envbuild.store.hashing import digest_of
 from envbuild.store.layout import Store
@@ -43,7 +43,7 @@ Opener = Callable[[str], "IO[bytes]"]
 """Opens a member by its path inside the archive; KeyError where it is not there."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class ArchiveForm:
     """One form of an image outside registries: how its members are opened and read."""
 

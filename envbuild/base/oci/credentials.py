@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from envbuild.context import Context
 from envbuild.errors import EnvbuildError
 from envbuild.formats.image_name import HUB
 from envbuild.names import Texts
+from envbuild.records import frozen_record
 from envbuild.run import Command
 from envbuild.settings import Settings
 
@@ -21,7 +22,7 @@ HUB_KEYS = ("https://index.docker.io/v1/", "index.docker.io", "docker.io", "regi
 HELPER_SECONDS = 30.0
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Credentials:
     """A user and a password, or an identity token (``token``); ``origin`` is their source."""
 

@@ -11,7 +11,6 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -50,6 +49,7 @@ from envbuild.net.web import (
     open_response,
     with_retries,
 )
+from envbuild.records import frozen_record
 from envbuild.settings import Settings
 from envbuild.settings_file import Registry as Reached
 from envbuild.store.atomic import write_bytes
@@ -70,7 +70,7 @@ TAG_PAGES = 20
 PROBE_SECONDS = 5.0
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class _RegistryServer:
     """One server of a repository: its URL, the path there, and a client with credentials."""
 

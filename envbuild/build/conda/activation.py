@@ -9,7 +9,6 @@ the environment is written down as plain exports.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -30,6 +29,7 @@ from envbuild.parts.writer import Content
 from envbuild.plan.conda import ACTIVATION, history_text
 from envbuild.plan.quoting import quote_literal
 from envbuild.plan.scripts.activate_conda import NAME, changed_variables
+from envbuild.records import frozen_record
 from envbuild.runtime import ExecOptions
 from envbuild.script_files import read_script
 
@@ -38,7 +38,7 @@ START, ACTIVATE = "start_activation.sh", "activate.sh"
 SCRIPTS, VARIABLES = "/etc/conda/activate.d/", "/etc/conda/env_vars.d/"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Activation:
     """What activating does: lines of shell, and for people what could not be kept."""
 

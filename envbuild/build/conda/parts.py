@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from envbuild.build.assembly_plan import IsCached, PlannedPart, State
 from envbuild.build.conda.activation import (
@@ -44,6 +44,7 @@ from envbuild.parts.cache import (
 )
 from envbuild.parts.writer import PartWriter
 from envbuild.plan.conda import history_text
+from envbuild.records import frozen_record
 from envbuild.store.layout import Store
 from envbuild.store.units import count_noun
 
@@ -52,7 +53,7 @@ Links = Mapping[str, Future[CachedPart]]
 """Packages that threads link, by the keys of their parts."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class CondaParts:
     """The conda packages of an image: as planned, and as they lie in the store, lowest first."""
 
@@ -67,7 +68,7 @@ class CondaParts:
 NO_CONDA = CondaParts()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class SeenByActivation:
     """What activating sees beside conda: the keys of the base's parts, what base and recipe set."""
 
@@ -173,7 +174,7 @@ def _link(package: CondaPackage, key: str, lock: Lock, packing: PackContext) -> 
     return provide_part(key, packing, lambda writer: link_package(file, package, prefix, writer))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class CondaAssembly:
     """One image's conda packages while their parts are made.
 

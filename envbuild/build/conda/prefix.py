@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from envbuild.lock.model import Lock
+from envbuild.records import frozen_record
 from envbuild.store.units import minor_version
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class CondaPrefix:
     """Where packages are linked: a folder without its leading slash.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from envbuild.formats.file_tree import Tree
 from envbuild.formats.oci import OciConfig
@@ -12,11 +11,12 @@ from envbuild.names import Pairs
 from envbuild.parts.cache import CachedPart
 from envbuild.parts.reader import read_file
 from envbuild.plan.quoting import quote_literal
+from envbuild.records import frozen_record
 
 HOME = ".singularity.d"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class BaseConfig:
     """``environment`` are scripts below env/ by name, ``runscript`` is the base's own.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -14,13 +13,14 @@ from envbuild.formats.sif_reader import SifFile, SifObject, read_sif
 from envbuild.limits import UNREADABLE
 from envbuild.lock.model import Lock
 from envbuild.lock.read import parse_lock
+from envbuild.records import frozen_record
 from envbuild.store.units import human_bytes
 
 MOST_TEXT = 64 * 1024 * 1024
 """Bytes of an object that are read."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class EmbeddedInfo:
     """What an image carries about itself.
 

@@ -8,7 +8,6 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from importlib import resources
 from pathlib import Path
@@ -31,6 +30,7 @@ from envbuild.parts.cache import CachedPart, PackContext, part_key, provide_part
 from envbuild.parts.reader import read_files
 from envbuild.parts.writer import PartWriter
 from envbuild.progress import Stage
+from envbuild.records import frozen_record
 from envbuild.store.atomic import os_errors_as
 from envbuild.store.hashing import hash_bytes
 
@@ -46,7 +46,7 @@ DIGITS = 8
 """Of a number that is printed in a container, fewer than these count."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class WheelPart:
     """A wheel that has been unpacked into a part: its file in the store, its file name."""
 
@@ -72,7 +72,7 @@ def bytecode_key(wheel: str, *, python: str, epoch: int) -> str:
     )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class ModuleSources:
     """The modules of one package that are to be compiled, and the key of their bytecode.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from envbuild.formats.squashfs.writer import write_squashfs
 from envbuild.lock.model import LockedBase
 from envbuild.parts.cache import CachedPart
 from envbuild.parts.compact import drop_unused_blocks
+from envbuild.records import frozen_record
 from envbuild.run import Result
 from envbuild.runtime import ExecOptions
 from envbuild.store.atomic import os_errors_as
@@ -31,7 +32,7 @@ LARGE = re.compile(
 """What compiling needs nothing of, and would only be copied."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class BaseContainer:
     """A root that can run; ``folder`` is a working folder that no run sees."""
 

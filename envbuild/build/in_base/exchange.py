@@ -13,11 +13,11 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from envbuild.errors import IntegrityError
+from envbuild.records import frozen_record
 from envbuild.runtime import Bind
 from envbuild.store.atomic import FICLONE, os_errors_as
 from envbuild.store.layout import remove_tree
@@ -37,7 +37,7 @@ NAMES_LIMIT = 100_000
 PLAIN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Exchange:
     """The folders of one run: ``given`` is seen read-only as /mnt/in, ``out`` is seen as /mnt."""
 

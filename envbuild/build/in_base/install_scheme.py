@@ -5,8 +5,6 @@ Known for a bootstrapped Debian, asked of the Python itself in an image.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import msgspec
 
 from envbuild.build.conda.prefix import prefix_of
@@ -17,12 +15,13 @@ from envbuild.formats.file_tree import Tree, resolve_links
 from envbuild.limits import UNREADABLE
 from envbuild.lock.model import Lock, LockedBase
 from envbuild.names import Texts
+from envbuild.records import frozen_record
 from envbuild.store.layout import Store
 from envbuild.store.sealed import read_sealed
 from envbuild.store.units import minor_version
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Scheme:
     """Where a Python keeps what: absolute folders without their leading slash.
 

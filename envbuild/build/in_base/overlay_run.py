@@ -10,7 +10,7 @@ import json
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from envbuild.base.model import DebianPackage
@@ -35,6 +35,7 @@ from envbuild.parts.cache import CachedPart, PackContext, cached_part, part_key,
 from envbuild.parts.from_layer import fill_layer
 from envbuild.plan import shell
 from envbuild.progress import Stage
+from envbuild.records import frozen_record
 from envbuild.run import Command, Result
 from envbuild.runtime import Bind
 from envbuild.store.atomic import os_errors_as
@@ -60,7 +61,7 @@ NO_OVERLAY = (
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class OverlayScript:
     """A shell script, its variables, and its files below /mnt/in/files (name, place, sha256)."""
 
@@ -186,7 +187,7 @@ def run_captured(
         )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class _OverlayRun:
     """One run of a script in ``image`` over an ``overlay`` folder."""
 

@@ -6,7 +6,6 @@ import json
 import re
 import zipfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from importlib import resources
 from pathlib import Path
@@ -38,6 +37,7 @@ from envbuild.lock.model import PythonPackage
 from envbuild.names import Texts
 from envbuild.parts.cache import part_key
 from envbuild.progress import Stage
+from envbuild.records import frozen_record
 from envbuild.store.atomic import os_errors_as
 from envbuild.store.hashing import hash_bytes
 from envbuild.store.layout import Store
@@ -56,7 +56,7 @@ Four times what a zip without its 64-bit extension can hold.
 """
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class BuildNeeds:
     """What building depends on beside the archive.
 

@@ -7,10 +7,10 @@ A new mode is a row here and, where it builds from the written definition, a mod
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from envbuild.names import Texts
+from envbuild.records import frozen_record
 
 if TYPE_CHECKING:
     from envbuild.build.modes.builders import Builder
@@ -34,7 +34,7 @@ def _docker() -> Builder:
     return Docker()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Mode:
     """A way to build.
 

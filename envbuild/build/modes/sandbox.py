@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -32,6 +31,7 @@ from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Packer
 from envbuild.names import Texts
 from envbuild.quota import quotas_of
+from envbuild.records import frozen_record
 from envbuild.resolve.sources.source_trees import SANDBOX_NOTE
 from envbuild.run import Runner
 from envbuild.runtime import BuildOptions, ExecOptions, Runtime
@@ -72,7 +72,7 @@ class VersionChange(NamedTuple):
     now: str | None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class ManualChanges:
     """What was done in a sandbox.
 

@@ -6,7 +6,6 @@ What each needs, what is there, and what to do where none works.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 
 from envbuild.base.debian.bootstrap import WITHOUT_IDS, require_root_maker
 from envbuild.build.fetch import locked_bootstrap
@@ -18,6 +17,7 @@ from envbuild.host import Host, read_host, root_is_mapped, user_namespaces_work
 from envbuild.lock.model import Lock
 from envbuild.names import Pairs
 from envbuild.recipe.model import Recipe
+from envbuild.records import frozen_record
 from envbuild.runtime_search import find_squashfuse, is_setuid
 from envbuild.store.layout import Store
 from envbuild.tools import find_tool
@@ -34,7 +34,7 @@ ELSEWHERE = (
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Trust:
     """Whose code a recipe brings.
 
@@ -88,7 +88,7 @@ class _MissingPrograms(Mapping[str, str]):
         return ""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class HostCapabilities:
     """What the ways to build find on this machine.
 
@@ -111,7 +111,7 @@ class HostCapabilities:
     missing: Mapping[str, str]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class ModeChoice:
     """The way that was chosen, and why those before it were not: (mode, obstacle)."""
 
@@ -154,7 +154,7 @@ def read_capabilities(context: Context, host: Host | None = None) -> HostCapabil
     )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class ModeSearch:
     """What decides how an image can be made: recipe, lock, this machine, and whose code it is.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from packaging.version import Version
 from envbuild.build.packages.wheel_writer import write_wheel
 from envbuild.errors import UsageError
 from envbuild.names import Pairs, Texts
+from envbuild.records import frozen_record
 from envbuild.resolve.sources.declared import inner_table
 from envbuild.resolve.sources.project_name import name_and_version
 from envbuild.resolve.sources.sdists import declared
@@ -34,7 +34,7 @@ MOST_TEXT = 1 << 20
 """Bytes of one of those files at most."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class EditableProject:
     """A project in its folder: ``root`` is where its modules lie, ``requires`` are PEP 508 strings.
 

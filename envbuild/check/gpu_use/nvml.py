@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
 from typing import Any
 
 from envbuild.errors import HostError
+from envbuild.records import frozen_record
 
 LIBRARY = "libnvidia-ml.so.1"
 MOST = 256
 """Cards, and processes of one card, that are asked for at most."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Card:
     """One GPU at one moment; memory in bytes, ``busy`` in per cent (None: a MIG card does not tell).
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from envbuild.check.gpu_use.nvml import Card
+from envbuild.records import frozen_record
 from envbuild.store.units import human_bytes
 
 PATIENCE = 12
@@ -31,7 +32,7 @@ def find_family(pid: int, proc: Path = Path("/proc")) -> frozenset[int]:
     return frozenset(found)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Look:
     """One look: the cards with a process of the family, all cards, and the family's bytes."""
 

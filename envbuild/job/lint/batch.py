@@ -11,6 +11,7 @@ from envbuild.job.schedulers import SCHEDULERS
 from envbuild.job.schedulers.features import Dialect, Features
 from envbuild.limits import split_words
 from envbuild.names import Texts
+from envbuild.records import frozen_record
 
 DIALECTS = {
     name: (scheduler.features, scheduler.features.dialect)
@@ -32,7 +33,7 @@ QUOTED_SCRIPT = re.compile(r"=([\"'])#!\s*/[^\"']*$")
 """A script that another one holds in a variable: text="#!/bin/bash, up to a line that closes it."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Directive:
     """One line for the scheduler without its prefix; ``late``: it stands among the commands."""
 
@@ -49,7 +50,7 @@ class Directive:
             return self.text.split()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class ScriptCommand:
     """One command with the lines that continue it, joined by blanks, without comments."""
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.errors import UsageError
 from envbuild.job.model import Job
 from envbuild.job.schedulers.protocol import script_text
 from envbuild.names import Texts
+from envbuild.records import frozen_record
 
 ARCHIVE = re.compile(r"\.(tar|tar\.(gz|bz2|xz|zst)|tgz)$")
 NAMING = "token=$(od -An -N8 -tx8 /dev/urandom | tr -d ' ') staged=\n"
 """A name for the folder that nobody who shares the node's disk can make first."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class StagedData:
     """One thing to stage: as it is named, the path where the command sees it, and whether it is unpacked."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.errors import UsageError
+from envbuild.records import frozen_record
 
 IMAGE_FOLDERS = (
     "/bin",
@@ -27,7 +27,7 @@ ENTRIES = 2000
 """Entries of a folder that are looked at for links; a data set may have millions of files."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class UnreadablePath:
     """A path that a job names and its container does not see: as written, and the real one."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path, PurePosixPath
 from typing import TypeVar, get_args
 
@@ -14,6 +14,7 @@ from envbuild.job.request.units import parse_memory, parse_walltime
 from envbuild.job.schedulers.protocol import check_quotes
 from envbuild.names import Texts
 from envbuild.recipe.model import JobSection, Launcher
+from envbuild.records import frozen_record
 from envbuild.toml import closest
 
 T = TypeVar("T")
@@ -27,7 +28,7 @@ MAY_CHANGE = "what may change: " + ", ".join(f"--{name}" for name in CHANGING)
 """Of a job that is submitted again."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Flags:
     """What the command line says; None leaves the recipe's word."""
 

@@ -6,7 +6,6 @@ import itertools
 import re
 import shlex
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Protocol
 
@@ -16,6 +15,7 @@ from envbuild.job.request.units import clock_seconds, time_text
 from envbuild.job.schedulers.features import Features
 from envbuild.job.sites.site import Site
 from envbuild.names import Texts
+from envbuild.records import frozen_record
 from envbuild.run import Result
 from envbuild.script_files import read_script
 from envbuild.toml import quote
@@ -26,7 +26,7 @@ Ask = Callable[..., str]
 """Run a client with these words and return what it says on both streams."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class StateQuestion:
     """A command that may know a job's state, and how to read what it says; None means that it does not know.
 

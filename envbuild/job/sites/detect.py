@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from envbuild.context import Context
@@ -15,13 +14,14 @@ from envbuild.job.schedulers import SCHEDULERS
 from envbuild.job.schedulers.features import Banner
 from envbuild.job.submit import ask
 from envbuild.names import Texts, Variables
+from envbuild.records import frozen_record
 from envbuild.run import Result
 from envbuild.runtime_search import MINIMUM, parse_version
 from envbuild.store.units import join_numbers
 from envbuild.toml import closest, quote, write_pairs
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class DetectedScheduler:
     """A scheduler that answered: its kind, its version line, and who said so."""
 

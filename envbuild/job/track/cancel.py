@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from msgspec import structs
 
@@ -22,9 +21,10 @@ from envbuild.job.track.records import (
     save_record,
     task_number,
 )
+from envbuild.records import frozen_record
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Cancelled:
     """What became of a job to cancel: its number, with the task if one was named, and "cancelled" or "ended"."""
 

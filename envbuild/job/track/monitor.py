@@ -6,7 +6,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from msgspec import structs
@@ -20,6 +20,7 @@ from envbuild.job.sites.site import Site
 from envbuild.job.submit import ask
 from envbuild.job.track.records import current_id, log_files, plain_id, read_receipt, receipt_files
 from envbuild.job.track.tail import LogTail, list_sizes
+from envbuild.records import frozen_record
 
 GRACE = 60.0
 """Seconds in which a job that the scheduler does not know, or that has ended, may still hand in its
@@ -45,7 +46,7 @@ TAIL = 4000
 """Bytes at the end of a log that are looked through for it."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Clock:
     """Time, as a parameter for tests."""
 

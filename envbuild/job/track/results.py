@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from envbuild.context import Context
@@ -19,13 +19,14 @@ from envbuild.job.track.records import (
     read_plain,
     result_file,
 )
+from envbuild.records import frozen_record
 
 MOST_BYTES = 100_000
 """Of a file of results; a larger one is no table's row."""
 Value = str | int | float | bool | None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class TaskResult:
     """One task: the last job that ran it, and how often it was submitted.
 

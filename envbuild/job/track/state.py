@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError
 from envbuild.job.model import Receipt, Record
 from envbuild.job.sites.find import load_site
 from envbuild.job.track.monitor import exit_code, reason_of_end, status_of
 from envbuild.job.track.records import is_stopped, is_whole, read_receipts
+from envbuild.records import frozen_record
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class JobState:
     """``word`` is succeeded, failed, queued, running, stuck, ended, cancelled or unknown.
 

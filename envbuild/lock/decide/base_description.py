@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from packaging.utils import canonicalize_name
 
 from envbuild.base.model import BaseFacts, DebianPackage
 from envbuild.names import Pairs, Texts
+from envbuild.records import frozen_record
 from envbuild.resolve.model import Found, Resolution
 from envbuild.resolve.stubs import parse_requirements
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class BaseDescription:
     """The base: its facts with framework, its Debian packages, what the framework brings.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import zipfile
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from envbuild.limits import reading
 from envbuild.lock.decide.base_description import BaseDescription
 from envbuild.names import Texts
 from envbuild.recipe.model import Recipe
+from envbuild.records import frozen_record
 from envbuild.resolve.model import Found, Resolution
 from envbuild.store.layout import Store
 from envbuild.tarread import archive_members
@@ -36,7 +37,7 @@ NOTHING = SystemNeeds()
 IMPORTS = re.compile(r"^[ \t]*(?:import|from)\s+([A-Za-z_]\w*)", re.MULTILINE)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class _Compiling:
     """What building one archive takes; ``imports`` are frameworks that its setup.py imports.
 

@@ -18,6 +18,7 @@ from packaging.version import VERSION_PATTERN, Version
 from envbuild.errors import NoSolutionError, ToolFailedError
 from envbuild.lock.model import PROOF_SECONDS, Lock, PythonPackage
 from envbuild.names import DIRECT, Texts
+from envbuild.records import frozen_record
 from envbuild.resolve.couplings import runs_on_gpu
 from envbuild.resolve.outcome import HeldBack
 
@@ -25,7 +26,7 @@ MOST_CULPRITS = 4
 """Packages that are walked back for one failed import, those nearest to the failure first."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Failure:
     """An import that failed.
 
@@ -41,7 +42,7 @@ class Failure:
     used: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class SearchBounds:
     """What a lock is looked for with: bounds such as "keras<=2.3.1", and a date."""
 
@@ -54,7 +55,7 @@ class SearchBounds:
         return ", ".join(parts) or "as resolved"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class ImportAttempt:
     """One lock that was tried: its bounds, what failed (empty: nothing), its seconds."""
 

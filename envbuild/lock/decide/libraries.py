@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from fnmatch import filter as matching
 
 from packaging.specifiers import SpecifierSet
@@ -20,6 +19,7 @@ from envbuild.errors import NoSolutionError, UsageError
 from envbuild.names import Numbers, Texts
 from envbuild.project.shell.installs import removes_framework
 from envbuild.recipe.model import Recipe
+from envbuild.records import frozen_record
 from envbuild.resolve.model import Found
 from envbuild.resolve.platform import python_minor
 from envbuild.resolve.stubs import extras_named
@@ -35,7 +35,7 @@ SPOKEN = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Lack:
     """A framework of the lock that would compute on the CPU: what it misses, in words."""
 

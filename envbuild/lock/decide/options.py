@@ -11,10 +11,11 @@ from envbuild.context import Context
 from envbuild.lock.model import Lock
 from envbuild.names import Pairs, Texts
 from envbuild.recipe.model import Recipe, Source
+from envbuild.records import frozen_record
 from envbuild.resolve.dates import default_as_of
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class LockOptions:
     """How to lock: ``as_of`` over the recipe's, what to refresh; ``old`` is the last lock.
 

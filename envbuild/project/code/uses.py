@@ -29,6 +29,7 @@ from envbuild.project.code.reads import (
 from envbuild.project.tree import ProjectTree, scan_project
 from envbuild.python_code import parse_code
 from envbuild.python_guards import find_guarded, is_main
+from envbuild.records import frozen_record
 from envbuild.store.units import as_printable
 
 TESTS = {
@@ -48,7 +49,7 @@ ARGUMENTS = re.compile(r"\([^()]*\)")
 """What a name has behind a part that is called."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Uses:
     """What a project takes from the packages of others.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from envbuild.limits import read_whole
 from envbuild.names import Texts
 from envbuild.net.redact import without_token
 from envbuild.project.tree import read_text
+from envbuild.records import frozen_record
 from envbuild.yaml import parse_yaml
 
 LARGEST = 64 * 1024 * 1024
@@ -30,7 +31,7 @@ PIP_LINE = re.compile(
 EXPLICIT = re.compile(r"^[ \t]*@EXPLICIT[ \t\r]*$", re.MULTILINE)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Archive(GivenArchive):
     """One conda package of a list; ``channel`` is an address."""
 
@@ -39,7 +40,7 @@ class Archive(GivenArchive):
     requires: Texts = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class CondaList:
     """A locked environment for one platform; ``wheels`` are requirements.
 

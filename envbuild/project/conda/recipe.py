@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ from envbuild.recipe.model import (
     RunSection,
     TargetSection,
 )
+from envbuild.records import frozen_record
 from envbuild.yaml import parse_yaml
 
 BASE = "debian:bookworm"
@@ -47,7 +48,7 @@ EXTRAS = re.compile(r"(?P<name>[A-Za-z0-9_.-]+)\[[^=\]]*\]")
 CHANNEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class _Environment:
     """What a file says: channels by name, match specs, wheels, variables, notes."""
 

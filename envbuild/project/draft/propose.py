@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from msgspec import structs
 from packaging.specifiers import SpecifierSet
@@ -21,6 +21,7 @@ from envbuild.project.draft.clean import bounds_of
 from envbuild.project.model import Requirement
 from envbuild.project.names import debian_name
 from envbuild.recipe.model import BaseSection
+from envbuild.records import frozen_record
 
 BARE = {"3.9": "debian:bullseye", "3.11": "debian:bookworm", "3.13": "debian:trixie"}
 """Bootstraps by their Python, for projects without a framework."""
@@ -36,7 +37,7 @@ What a digest names is one image, whatever its tag says.
 """
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class BaseNeeds:
     """What a project says of its base; None or empty: nothing.
 
@@ -55,7 +56,7 @@ class BaseNeeds:
     gpu: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class ProposedBase:
     """A base with the reason and warnings; ``exact``: it holds the release asked for."""
 

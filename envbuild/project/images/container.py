@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from envbuild.base.catalogue import catalogue_entries
@@ -26,6 +26,7 @@ from envbuild.project.model import FileFindings
 from envbuild.project.private import has_secret, is_loader, is_secret_name
 from envbuild.project.shell.installs import ShellFindings, read_lines
 from envbuild.project.tree import LARGEST, is_file, read_text, shown_path
+from envbuild.records import frozen_record
 from envbuild.store.units import as_printable
 
 PLAIN = re.compile(
@@ -51,7 +52,7 @@ BUILD_SYSTEM = re.compile(
 """Debian packages for building: not kept in the image."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class _Parts:
     """A definition in parts: ``start`` is its base, ``image`` the same if envbuild can use it.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -22,6 +21,7 @@ from envbuild.names import Texts
 from envbuild.net.redact import redact
 from envbuild.net.web import CERTIFICATE_HINT, UNTRUSTED
 from envbuild.recipe.requirement import NO_REQUIREMENT
+from envbuild.records import frozen_record
 from envbuild.resolve.couplings import Coupling
 from envbuild.resolve.requirements import Direct
 from envbuild.resolve.stubs import Stub, Stubs, is_stub
@@ -104,7 +104,7 @@ class ConflictError(Exception):
         return both
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Problem:
     """What an explanation may refer to; ``framework`` is the recipe's own requirement of one."""
 
@@ -172,7 +172,7 @@ def _index_failure(output: str, lines: list[str]) -> Exception | None:
     return None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Clash:
     """One requirement that the base's protected or preferred version does not satisfy."""
 

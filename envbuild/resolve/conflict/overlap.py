@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from itertools import chain
 
 from packaging.utils import canonicalize_name
@@ -12,6 +11,7 @@ from packaging.utils import canonicalize_name
 from envbuild.base.model import BaseFacts
 from envbuild.data.lookup import is_framework
 from envbuild.names import Texts
+from envbuild.records import frozen_record
 from envbuild.resolve.aliases import doubled_modules
 from envbuild.resolve.couplings import Coupling
 from envbuild.resolve.model import Found
@@ -27,7 +27,7 @@ LARGE_BYTES = 200_000_000
 """Below that, CUDA wheels are parts that a base lacks (nvidia-cuda-nvcc-cu12), no second stack."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class FileOverlap:
     """A new package whose files would lie over those of a protected or another new one."""
 

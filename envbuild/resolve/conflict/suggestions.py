@@ -18,6 +18,7 @@ from envbuild.base.model import BaseFacts
 from envbuild.base.suggest import BaseQuery, framework_name, suggest_bases
 from envbuild.errors import EnvbuildError, UsageError
 from envbuild.names import Texts
+from envbuild.records import frozen_record
 from envbuild.resolve.conflict.explain import (
     NO_WHEELS,
     PYTHON,
@@ -53,7 +54,7 @@ MOST_PINS = 4
 ANCIENT_DAYS = 730
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class FittingRelease:
     """The release that fits once the bounds are gone; ``uploaded`` is an ISO date or empty.
 

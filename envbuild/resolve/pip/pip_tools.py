@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -20,6 +20,7 @@ from envbuild.errors import HostError, ToolFailedError, UsageError
 from envbuild.failures import explain_failure
 from envbuild.names import Texts, Variables
 from envbuild.net.redact import redact
+from envbuild.records import frozen_record
 from envbuild.resolve.conflict.explain import ConflictError
 from envbuild.resolve.model import Request
 from envbuild.resolve.pip.index_proxy import IndexProxy
@@ -197,7 +198,7 @@ class Compiler(Protocol):
         """Run ``python -m piptools`` with these words; paths in them are relative to ``place``."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class _OnHost:
     """A Python of this host; ``tools`` is a folder with pip-tools where it lacks them."""
 
@@ -221,7 +222,7 @@ class _OnHost:
         return self.runner(Command(argv=argv, cwd=place, env=env, timeout=SECONDS), check=False)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class _InBase:
     """The base's own Python, in a sealed container that writes to the question's folder only."""
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple, TypeAlias
 
 from envbuild.names import Texts
+from envbuild.records import frozen_record
 from envbuild.resolve.setup_py.conditions import ALWAYS, NEVER, Condition
 
 
@@ -26,7 +27,7 @@ Value: TypeAlias = "str | tuple[Line, ...] | Mapping[str, Value | None]"
 not known."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Handed:
     """What setup() is called with: ``keywords`` by name, None where it is not known.
 

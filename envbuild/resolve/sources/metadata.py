@@ -8,7 +8,6 @@ import re
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import BinaryIO
 
 from packaging.utils import canonicalize_name
@@ -18,6 +17,7 @@ from envbuild.errors import IntegrityError
 from envbuild.limits import reading
 from envbuild.names import Numbers, Texts
 from envbuild.net.web import PassingError
+from envbuild.records import frozen_record
 from envbuild.resolve.stubs import parse_requirements
 from envbuild.resolve.versions import release_of
 
@@ -28,7 +28,7 @@ BIGGEST_METADATA = 8 * 1024 * 1024
 METADATA = re.compile(r"^[^/]+\.dist-info/METADATA$")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Headers:
     """The fields of core metadata that a resolution needs; ``requires`` are PEP 508 strings.
 

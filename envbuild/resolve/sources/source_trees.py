@@ -8,7 +8,6 @@ import re
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
@@ -19,6 +18,7 @@ from envbuild.errors import HostError, StaleLockError, UsageError
 from envbuild.limits import QUESTION_SECONDS, WHOLE, reading
 from envbuild.net.index import index_url
 from envbuild.recipe.trees import PASSED_OVER, TreeLine, read_source
+from envbuild.records import frozen_record
 from envbuild.resolve.sources.git import checkout, is_repository, listed_files
 from envbuild.resolve.sources.metadata import headers
 from envbuild.resolve.sources.project_name import name_and_version
@@ -44,7 +44,7 @@ SANDBOX_NOTE = ".envbuild-sandbox.json"
 """At the top of every sandbox: what it was when it was built."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class SourceTree:
     """A tree for a lock: ``source`` as TreeLine.source, ``path`` its archive in the store."""
 
@@ -57,7 +57,7 @@ class SourceTree:
     path: Path
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class SourceTreeContext:
     """Where trees come from and go to: project, store, and the Python that builds."""
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from envbuild.names import Pairs, Texts
+from envbuild.records import frozen_record
 from envbuild.resolve.model import Request
 from envbuild.resolve.uv.later_cutoff import LaterDate, YoungerPartners
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class RequestAttempt:
     """A request as it is put, and how that differs from what was ``asked``.
 

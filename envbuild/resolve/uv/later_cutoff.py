@@ -7,11 +7,12 @@ import re
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from packaging.version import Version
 
 from envbuild.names import Pairs
+from envbuild.records import frozen_record
 from envbuild.resolve.conflict.explain import (
     NAME,
     NO_WHEELS,
@@ -34,7 +35,7 @@ PINNED_DAYS = 1
 PIN = re.compile(r"==[^*,]+")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class LaterDate:
     """A later ISO date, and why; ``patient`` is one that leaves others time to follow."""
 
@@ -43,7 +44,7 @@ class LaterDate:
     patient: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class YoungerPartners:
     """Names with releases that the date is not to hide, and why."""
 

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from packaging.requirements import Requirement
 from packaging.version import Version
 
 from envbuild.errors import EnvbuildError, HostError
 from envbuild.names import Pairs, Texts
+from envbuild.records import frozen_record
 from envbuild.resolve.conflict.explain import ConflictError, Problem, held_reason, plain_warning
 from envbuild.resolve.conflict.pip_check import broken_requirements
 from envbuild.resolve.couplings import Coupling
@@ -36,7 +37,7 @@ CLIMB_SECONDS = 20.0
 """How long to look for newer releases of direct requirements that are behind, all together."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Task:
     """What is searched for: the base's roots, the direct requirements, constraints.
 

@@ -9,12 +9,12 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from envbuild.base.model import BaseFacts
 from envbuild.names import Pairs, Texts
 from envbuild.net.redact import without_user
+from envbuild.records import frozen_record
 from envbuild.resolve.platform import uv_platform
 from envbuild.resolve.pylock import write_seed
 from envbuild.resolve.stubs import extras_named
@@ -37,7 +37,7 @@ CACHE_CONTROL = '{ api = "max-age=600", files = "max-age=31536000, immutable" }'
 """Mirrors without validators would else be asked again for every page at every question."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Question:
     """One call of uv.
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 
 from envbuild.names import DIRECT, Texts
+from envbuild.records import frozen_record
 from envbuild.resolve.compose import Parts, compose, pick_file
 from envbuild.resolve.graph import Edge, walk_requirements
 from envbuild.resolve.model import Request, Resolution
@@ -20,7 +20,7 @@ from envbuild.resolve.uv.session import Session
 from envbuild.resolve.versions import is_older
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class SearchAnswer:
     """What one search found, and the session and task that it was found with."""
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from envbuild.names import Texts
+from envbuild.records import frozen_record
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class CheckProof:
     """One verdict: ``outcome`` is "passed", "failed" or "skipped", ``day`` an ISO date."""
 
@@ -19,7 +18,7 @@ class CheckProof:
     target: str = ""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class TreemapTile:
     """A rectangle of the treemap, in units of its drawing (1000 x 500); ``size`` in bytes."""
 
@@ -32,7 +31,7 @@ class TreemapTile:
     size: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class DependencyNode:
     """A package in the dependency tree; ``again``: its needs are shown elsewhere."""
 
@@ -43,7 +42,7 @@ class DependencyNode:
     again: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class HistoryEntry:
     """One entry of the history: what changed in the lock since the one before."""
 
@@ -55,7 +54,7 @@ class HistoryEntry:
     same_lock: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class PageCommand:
     """Lines to copy: what they do, and they themselves."""
 
@@ -63,7 +62,7 @@ class PageCommand:
     lines: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class EntryPage:
     """A name of the shelf with its page; ``refused`` is why it must not be used, or ""."""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
 from envbuild.errors import NoSolutionError
 from envbuild.names import Texts
+from envbuild.records import frozen_record
 from envbuild.resolve.compose import pick_file
 from envbuild.resolve.conflict.explain import HEADING, NO_EXTRA, ConflictError, name_of
 from envbuild.resolve.couplings import Coupling
@@ -28,7 +29,7 @@ MOST_STEPS = 6
 """How many releases above one without the extra are looked at."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class MissingExtra:
     """A new package of an answer that has not the extra that a direct requirement asks for."""
 

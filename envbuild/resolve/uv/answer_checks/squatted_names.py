@@ -6,7 +6,6 @@ import datetime as dt
 import threading
 import zipfile
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ from envbuild.net.index import read_links
 from envbuild.net.parallel import for_each_parallel
 from envbuild.net.simple import Link
 from envbuild.net.web import GoneError, make_client
+from envbuild.records import frozen_record
 from envbuild.resolve.conflict.explain import HEADING
 from envbuild.resolve.dates import read_date
 from envbuild.resolve.graph import Edge
@@ -56,7 +56,7 @@ def impostor_names(held: Collection[str]) -> Texts:
     return tuple(name for name in load_aliases().impostors.names if name not in held)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen_record
 class Late:
     """A name registered anew: first day, number of releases, bytes of the largest file."""
 
