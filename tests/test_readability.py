@@ -118,8 +118,8 @@ LIMITS: list[tuple[Callable[[], float], float]] = [
     (wide_lines, 469),
     # programs in strings are files now, and what schedulers can do and packages say is data: their
     # lines, which had few expressions, count no more
-    (expressions_per_line, 4.49),
-    (code_lines, 61_450),
+    (expressions_per_line, 4.475),
+    (code_lines, 61_290),
 ]
 """What was reached; a limit only goes down."""
 
