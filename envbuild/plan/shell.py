@@ -209,12 +209,17 @@ def install_python(python: str, *, break_system: bool, compiles: bool) -> Texts:
     of file times makes Python compile again. Pythons of before 3.7 do not know that kind: without
     ``compiles`` there is none, and compile_by_time is to follow.
     """
+    bytecode = ""
+    invalidation: Texts = ()
+    if compiles:
+        bytecode = " --compile-bytecode"
+        invalidation = ("export PYC_INVALIDATION_MODE=UNCHECKED_HASH",)
     return script_lines(
         "install_python",
         python=quote_word(python),
         forced=" --break-system-packages" if break_system else "",
-        bytecode=" --compile-bytecode" if compiles else "",
-        invalidation=("export PYC_INVALIDATION_MODE=UNCHECKED_HASH",) if compiles else (),
+        bytecode=bytecode,
+        invalidation=invalidation,
     )
 
 
