@@ -283,8 +283,19 @@ class ModuleTable(TableFile, frozen=True):
 @functools.cache
 def load_conda_same() -> frozenset[str]:
     """Read conda packages that are the distribution of the same name (conda_same.txt)."""
-    text = resources.files(__package__).joinpath("conda_same.txt").read_text("utf-8")
-    return frozenset(line for line in text.splitlines() if not line.startswith("#"))
+    return frozenset(_lines_of("conda_same.txt"))
+
+
+@functools.cache
+def load_modules() -> dict[str, str]:
+    """Read modules whose distribution has another name, found by counting (modules.txt)."""
+    rows = (line.partition(" ") for line in _lines_of("modules.txt"))
+    return {module: distribution for module, _, distribution in rows}
+
+
+def _lines_of(name: str) -> list[str]:
+    text = resources.files(__package__).joinpath(name).read_text("utf-8")
+    return [line for line in text.splitlines() if not line.startswith("#")]
 
 
 class RemovedRow(SourcedRow, frozen=True):

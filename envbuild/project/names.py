@@ -9,7 +9,12 @@ from fnmatch import fnmatchcase
 
 from packaging.utils import canonicalize_name
 
-from envbuild.data.package_tables import load_conda_names, load_conda_same, load_names
+from envbuild.data.package_tables import (
+    load_conda_names,
+    load_conda_same,
+    load_modules,
+    load_names,
+)
 
 FOR_DEVELOPERS = re.compile(
     r"flake8(-.*)?|pytest(-.*)?|black|isort|mypy|pylint|ruff|pre-commit|pycodestyle|pyflakes|mccabe"
@@ -18,29 +23,45 @@ FOR_DEVELOPERS = re.compile(
     r"|flit(-core)?|nox|tox|codecov|sphinx(-.*)?|numpydoc|mkdocs(-.*)?|pydoctor|nbstripout"
 )
 """Distributions that check or ship code: a list for running names them by the way."""
+SHARED_FOLDERS = ("azure.", "backports.", "google.", "pyannote.", "ruamel.")
+"""Folders that many distributions fill."""
 
 
 @functools.cache
-def _modules() -> dict[str, str]:
-    """Map module names to distributions ("" for one that is on no index)."""
+def _listed() -> dict[str, str]:
+    """Map the modules of names.toml to distributions ("" for one that is on no index)."""
     names = load_names()
     same = {name: canonicalize_name(name) for name in names.same.names} | names.same.but
     return same | names.module
 
 
+@functools.cache
+def _modules() -> dict[str, str]:
+    return load_modules() | _listed()
+
+
 def distribution_of(module: str) -> str | None:
     """Return the distribution of a module: "" where no index has it, None if unknown."""
-    known = _modules()
     parts = module.split(".")
     dotted = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
-    found = next((known[name] for name in dotted if name in known), None)
+    found = next((one for name in dotted if (one := _row_of(name)) is not None), None)
     same = canonicalize_name(parts[0])
     return same if found is None and same in load_names().transitive.names else found
 
 
+def _row_of(name: str) -> str | None:
+    """Return what the tables say of a dotted name itself.
+
+    What fills a folder together with others is called by the whole name: google.genai.
+    """
+    whole = canonicalize_name(name)
+    shared = "." in name and name.startswith(SHARED_FOLDERS) and whole in load_conda_same()
+    return _modules().get(name, whole if shared else None)
+
+
 def is_listed_module(name: str) -> bool:
     """Whether a dotted name stands in the table of modules itself, not only what is above it."""
-    return name in _modules()
+    return _row_of(name) is not None
 
 
 def shared_name(module: str) -> str | None:
@@ -71,7 +92,7 @@ GONE = {
 @functools.cache
 def _known_distributions() -> frozenset[str]:
     names = load_names()
-    return frozenset({*_modules().values(), *names.transitive.names, *names.system} - {""})
+    return frozenset({*_listed().values(), *names.transitive.names, *names.system} - {""})
 
 
 def is_known_distribution(name: str) -> bool:

@@ -23,7 +23,7 @@ from envbuild.project.code.reach import (
     own_files,
 )
 from envbuild.project.model import ImportedModule
-from envbuild.project.names import distribution_of, is_listed_module, is_standard
+from envbuild.project.names import SHARED_FOLDERS, distribution_of, is_listed_module, is_standard
 from envbuild.project.tree import ProjectTree, is_aside, read_text, scan_project
 from envbuild.python_guards import blank_guarded
 from envbuild.store.units import as_printable
@@ -31,7 +31,7 @@ from envbuild.store.units import as_printable
 LINE = re.compile(r"^[ \t]*(?:import|from)[ \t]+(\.*[A-Za-z_][\w.]*)([^\n]*)", re.MULTILINE)
 MEASURED = re.compile(r"(?<!\s)(\s*%%(capture|time|timeit|prun|memit)\b[^\n]*(\n|$))+")
 """Magics over a cell that is Python all the same."""
-DOTTED = ("google", "ruamel", "mpl_toolkits", "azure", "azureml")
+DOTTED = ("mpl_toolkits", "azureml", *(folder.rstrip(".") for folder in SHARED_FOLDERS))
 """Modules that several distributions share: the parts below the first one tell which."""
 DEEPEST_NAME = 3
 """Parts of such a name that may tell its distribution (google.cloud.storage)."""
