@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from envbuild.job.lint.batch import BatchScript, ScriptCommand
-from envbuild.job.lint.finding import LintFinding
+from envbuild.job.lint.finding import LintFinding, name_trap
 
 CONTAINER = re.compile(r"\b(?:singularity|apptainer)\s+(?:-\S+\s+)*(?:exec|run|shell)\b")
 SECRETS = (
@@ -53,12 +53,7 @@ def find_no_folder(script: BatchScript) -> Iterator[LintFinding]:
     relative = script.find_command(RELATIVE)
     if is_set or script.find_command(start.pattern) or relative is None:
         return
-    yield LintFinding(
-        kind="no-folder",
-        line=relative.line,
-        reason=f"{script.title} starts the job in your home folder",
-        fix=start.fix,
-    )
+    yield name_trap("no-folder", relative.line, title=script.title, fix=start.fix)
 
 
 def _asks_for_gpu(script: BatchScript) -> bool:
@@ -80,13 +75,7 @@ def find_no_nv(script: BatchScript) -> Iterator[LintFinding]:
         return
     for command in script.commands:
         if CONTAINER.search(command.text):
-            reason = "the job has a GPU, and the container does not see it without --nv"
-            yield LintFinding(
-                kind="no-nv",
-                line=command.line,
-                reason=reason,
-                fix="singularity exec --nv … (AMD: --rocm)",
-            )
+            yield name_trap("no-nv", command.line)
             return
 
 
@@ -99,23 +88,11 @@ def find_cut_commands(script: BatchScript) -> Iterator[LintFinding]:
             rest = (item.strip() for item in script.lines[number:])
             follows = next((item for item in rest if not item.startswith("#")), "")
             if follows.startswith("-"):
-                reason = "a comment ends the command: what follows is another one"
-                yield LintFinding(
-                    kind="cut-command",
-                    line=number,
-                    reason=reason,
-                    fix="move the comment above the command",
-                )
+                yield name_trap("cut-command", number)
         if re.search(r"[^\\]\\[ \t]+$", line) and not text.startswith("#"):
             follows = script.lines[number].strip() if number < len(script.lines) else ""
             if follows:
-                reason = "a blank behind the backslash: the command ends here"
-                yield LintFinding(
-                    kind="cut-command",
-                    line=number,
-                    reason=reason,
-                    fix="nothing behind the backslash",
-                )
+                yield name_trap("cut-command.blank", number)
         goes_on = text.endswith("\\") and not text.startswith("#")
 
 
@@ -127,9 +104,8 @@ def find_fixed_ports(script: BatchScript) -> Iterator[LintFinding]:
     )
     found = script.find_command(pattern)
     if found and script.find_option("--exclusive") is None:
-        reason = "two jobs on one node want the same port; the second one ends"
         fix = script.dialect.free_port if script.dialect else "a port from the job's number"
-        yield LintFinding(kind="fixed-port", line=found.line, reason=reason, fix=fix)
+        yield name_trap("fixed-port", found.line, fix=fix)
 
 
 def find_early_ranks(script: BatchScript) -> Iterator[LintFinding]:
@@ -138,24 +114,14 @@ def find_early_ranks(script: BatchScript) -> Iterator[LintFinding]:
         seen = re.sub(r"'[^']*'|\\.", "", command.text)
         found = re.search(EARLY, seen)
         if found:
-            reason = (
-                f"the script itself fills in ${found[1]}, so that all ranks get the same number"
-            )
-            fix = "srun bash -c '… $SLURM_PROCID …', in single quotes"
-            yield LintFinding(kind="early-rank", line=command.line, reason=reason, fix=fix)
+            yield name_trap("early-rank", command.line, found=found[1])
 
 
 def find_chosen_cards(script: BatchScript) -> Iterator[LintFinding]:
     """Find CUDA_VISIBLE_DEVICES by hand, in a job whose GPUs the scheduler hands out."""
     found = script.find_command(r"(?<![\w#])CUDA_VISIBLE_DEVICES=[\"']?\d")
     if found and _asks_for_gpu(script):
-        reason = "the scheduler says which GPUs are yours; numbers of your own may be another job's"
-        yield LintFinding(
-            kind="chosen-gpus",
-            line=found.line,
-            reason=reason,
-            fix="leave CUDA_VISIBLE_DEVICES alone",
-        )
+        yield name_trap("chosen-gpus", found.line)
 
 
 def find_secrets(script: BatchScript) -> Iterator[LintFinding]:
@@ -163,9 +129,7 @@ def find_secrets(script: BatchScript) -> Iterator[LintFinding]:
     for number, line in enumerate(script.lines, 1):
         for pattern, what in SECRETS:
             if re.search(pattern, line):
-                reason = f"{what} stands here for everybody who reads the script"
-                fix = "withdraw it, and read the new one from a file of mode 0600"
-                yield LintFinding(kind="secret", line=number, reason=reason, fix=fix)
+                yield name_trap("secret", number, what=what)
                 break
 
 
@@ -177,9 +141,10 @@ def find_foreign_variables(script: BatchScript) -> Iterator[LintFinding]:
         found = re.search(script.dialect.foreign, command.text)
         guarded = re.search(r":-|:=|\[\[? |\bif\b|-z|-n ", command.text)
         if found and not guarded and f"{found[1]}=" not in script.body:
-            reason = f"{script.title} sets no {found[1]}: it is empty"
             fix = script.dialect.variables
-            yield LintFinding(kind="foreign-variable", line=command.line, reason=reason, fix=fix)
+            yield name_trap(
+                "foreign-variable", command.line, title=script.title, found=found[1], fix=fix
+            )
             return
 
 
@@ -193,8 +158,7 @@ def find_own_paths(script: BatchScript) -> Iterator[LintFinding]:
     # a script that asks whether it is a job has another way for it
     if re.search(rf"\[.*\$\{{?{fix[1:]}\b|\$\{{{fix[1:]}:", script.body):
         return
-    reason = f"{script.title} runs a copy of the script, in a folder of its own"
-    yield LintFinding(kind="own-path", line=found.line, reason=reason, fix=fix)
+    yield name_trap("own-path", found.line, title=script.title, fix=fix)
 
 
 def find_installs(script: BatchScript) -> Iterator[LintFinding]:
@@ -208,15 +172,8 @@ def find_installs(script: BatchScript) -> Iterator[LintFinding]:
         and "$SLURM_TMPDIR" not in script.body
         and not re.search(r"virtualenv|-m venv|conda create", script.body)
     ):
-        reason = "every run may install other versions, and two jobs at once spoil each other's"
-        if " --user" in found.text:
-            reason = "what it puts into ~/.local changes every other environment of yours"
-        yield LintFinding(
-            kind="install-in-job",
-            line=found.line,
-            reason=reason,
-            fix="install before, into an image (envbuild add)",
-        )
+        case = "install-in-job.user" if " --user" in found.text else "install-in-job"
+        yield name_trap(case, found.line)
 
 
 def find_moving_images(script: BatchScript) -> Iterator[LintFinding]:
@@ -224,13 +181,7 @@ def find_moving_images(script: BatchScript) -> Iterator[LintFinding]:
     for command in script.commands:
         found = re.search(r"docker://([\w./-]+)(:latest[\w.-]*)?(?![\w.:/@-])", command.text)
         if found and "$" not in command.text[found.end() : found.end() + 1]:
-            reason = f"{found[1]} may be another image tomorrow, and every job fetches it"
-            yield LintFinding(
-                kind="moving-image",
-                line=command.line,
-                reason=reason,
-                fix="build a .sif once, by tag or digest",
-            )
+            yield name_trap("moving-image", command.line, found=found[1])
             return
 
 
@@ -240,9 +191,7 @@ def find_conda(script: BatchScript) -> Iterator[LintFinding]:
     login = re.match(r"#!.*\s-\w*[li]|#!.*--login", script.lines[0])
     if not found or login or re.search(HOOKS, script.body):
         return
-    reason = "a job's shell does not read .bashrc, so conda activate fails"
-    fix = 'source "$(conda info --base)/etc/profile.d/conda.sh", before it'
-    yield LintFinding(kind="conda-activate", line=found.line, reason=reason, fix=fix)
+    yield name_trap("conda-activate", found.line)
 
 
 def find_background(script: BatchScript) -> Iterator[LintFinding]:
@@ -252,8 +201,7 @@ def find_background(script: BatchScript) -> Iterator[LintFinding]:
         return
     last = work[-1]
     if re.search(r"[^&>|]&\s*$", last.text):
-        reason = "the script ends while this runs, and the scheduler ends the job with it"
-        yield LintFinding(kind="no-wait", line=last.line, reason=reason, fix="wait, at the end")
+        yield name_trap("no-wait", last.line)
 
 
 def find_lost_code(script: BatchScript) -> Iterator[LintFinding]:
@@ -270,8 +218,7 @@ def find_lost_code(script: BatchScript) -> Iterator[LintFinding]:
         return
     last, before = commands[-1], work[-1]
     if _is_work(before) and not re.search(r"&$|\|\|", before.text):
-        reason = f"the job ends with the code of {last.text.split()[0]}: a failed run looks well"
-        yield LintFinding(kind="lost-code", line=last.line, reason=reason, fix="set -e, at the top")
+        yield name_trap("lost-code", last.line, last=last.text.split()[0])
 
 
 def _is_work(command: ScriptCommand) -> bool:
@@ -286,5 +233,4 @@ def find_sudo(script: BatchScript) -> Iterator[LintFinding]:
     """Find sudo: nobody types a password in a job."""
     found = script.find_command(r"^sudo\s")
     if found:
-        reason = "nobody can type a password in a job, and clusters allow no sudo"
-        yield LintFinding(kind="sudo", line=found.line, reason=reason, fix="build the image before")
+        yield name_trap("sudo", found.line)

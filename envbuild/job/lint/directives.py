@@ -9,7 +9,7 @@ from difflib import SequenceMatcher
 from pathlib import Path
 
 from envbuild.job.lint.batch import DIALECTS, BatchScript
-from envbuild.job.lint.finding import LintFinding
+from envbuild.job.lint.finding import LintFinding, name_trap
 
 LONG = (
     "account|array|chdir|constraint|cpus-per-task|error|exclusive|export|gpus|gres|job-name|"
@@ -32,18 +32,14 @@ def find_shebang(script: BatchScript) -> Iterator[LintFinding]:
     is_needed = script.dialect is not None and script.dialect.needs_shebang
     if re.match(r"#!\s*/\S+", first) or not (first.startswith("#!") or is_needed):
         return
-    reason = "the first line names an interpreter that is no path from /"
-    if is_needed:
-        reason = "the first line names no interpreter by its path; sbatch refuses such a script"
-    yield LintFinding(kind="shebang", line=1, reason=reason, fix="#!/bin/bash")
+    yield name_trap("shebang.needed" if is_needed else "shebang", 1)
 
 
 def find_crlf(script: BatchScript, text: str) -> Iterator[LintFinding]:
     """Find line ends of Windows: bash takes the carriage return for a part of the last word."""
     line = text[: text.find("\r\n")].count("\n") + 1
     if "\r\n" in text and script.dialect:
-        reason = "the lines end as on Windows: the shell reads a carriage return in every last word"
-        yield LintFinding(kind="crlf", line=line, reason=reason, fix="sed -i 's/\\r$//' FILE")
+        yield name_trap("crlf", line)
 
 
 def find_late(script: BatchScript) -> Iterator[LintFinding]:
@@ -53,15 +49,8 @@ def find_late(script: BatchScript) -> Iterator[LintFinding]:
     late = [directive for directive in script.directives if directive.late]
     if late:
         first = script.commands[0].line
-        reason = (
-            f"{script.title} reads no directive behind the first command (line {first}):"
-            f" {len(late)} are ignored"
-        )
-        yield LintFinding(
-            kind="late-directive",
-            line=late[0].line,
-            reason=reason,
-            fix=f"move them above line {first}",
+        yield name_trap(
+            "late-directive", late[0].line, title=script.title, first=first, count=len(late)
         )
 
 
@@ -77,8 +66,7 @@ def find_misspelt(script: BatchScript) -> Iterator[LintFinding]:
         written = found[1]
         for word in words:
             if written != word and _is_like(written, word):
-                reason = f"#{written} is a comment to the scheduler: the line is ignored"
-                yield LintFinding(kind="misspelt", line=number, reason=reason, fix=f"#{word}")
+                yield name_trap("misspelt", number, written=written, word=word)
 
 
 def _is_like(text: str, word: str) -> bool:
@@ -100,9 +88,8 @@ def find_variables(script: BatchScript) -> Iterator[LintFinding]:
         found = re.search(r"\$\{?[A-Za-z_]\w*\}?|\$\(|`", text)
         if found and not directive.late:
             fix = script.dialect.instead_of_variables
-            reason = f"{script.title} expands no {found[0]} in a directive"
-            yield LintFinding(
-                kind="variable-in-directive", line=directive.line, reason=reason, fix=fix
+            yield name_trap(
+                "variable-in-directive", directive.line, title=script.title, found=found[0], fix=fix
             )
 
 
@@ -116,10 +103,7 @@ def find_spaces(script: BatchScript) -> Iterator[LintFinding]:
     """Find blanks around "=": the value becomes another word."""
     for directive in script.directives:
         if re.match(r"--?[\w-]+(?:\s+[\w-]+)?(?:\s+=|=\s+[^\s#-])", directive.text):
-            reason = "a blank beside = cuts the value off the option"
-            yield LintFinding(
-                kind="blank-beside-equals", line=directive.line, reason=reason, fix="no blanks"
-            )
+            yield name_trap("blank-beside-equals", directive.line)
 
 
 def find_typography(script: BatchScript) -> Iterator[LintFinding]:
@@ -131,10 +115,7 @@ def find_typography(script: BatchScript) -> Iterator[LintFinding]:
         if re.match(rf"{prefix}\s*[-\u2010-\u2015\u2212]", line):
             text = re.sub(r"\s#.*$", "", line[1:])
             if found := re.search(r"[\u2010-\u2015\u2212\u2018-\u201f\u00a0]", text):
-                reason = f"{found[0]!r} is no ASCII sign: the scheduler does not know the option"
-                yield LintFinding(
-                    kind="typography", line=number, reason=reason, fix="type - or ' anew"
-                )
+                yield name_trap("typography", number, found=found[0])
 
 
 def find_one_dash(script: BatchScript) -> Iterator[LintFinding]:
@@ -143,9 +124,8 @@ def find_one_dash(script: BatchScript) -> Iterator[LintFinding]:
         found = re.match(rf"-({LONG})(?:=|\s|$)", directive.text)
         if found:
             option = found[1]
-            reason = f"-{option} is the option -{option[0]} with the value {option[1:]!r}"
-            yield LintFinding(
-                kind="one-dash", line=directive.line, reason=reason, fix=f"--{option}"
+            yield name_trap(
+                "one-dash", directive.line, option=option, letter=option[0], rest=option[1:]
             )
 
 
@@ -158,15 +138,11 @@ def find_time(script: BatchScript) -> Iterator[LintFinding]:
     for name in reversed(dialect.time_resources):
         line, value = script.resources().get(name, (line, value))
     if re.fullmatch(rf"(?:{HOURS}):00", value):
-        reason = f"{value} is {value[:-3]} minutes, not hours"
-        yield LintFinding(kind="short-time", line=line, reason=reason, fix=f"{value}:00 for hours")
+        yield name_trap("short-time.minutes", line, value=value, minutes=value[:-3])
     elif re.fullmatch(HOURS, value) or (
         COUNT.fullmatch(value) and int(value) <= dialect.short_time
     ):
-        reason = f"{value} alone is {value} {dialect.bare_time}"
-        yield LintFinding(
-            kind="short-time", line=line, reason=reason, fix=f"{value}:00:00 for hours"
-        )
+        yield name_trap("short-time", line, value=value, unit=dialect.bare_time)
 
 
 def find_memory(script: BatchScript) -> Iterator[LintFinding]:
@@ -180,8 +156,7 @@ def find_memory(script: BatchScript) -> Iterator[LintFinding]:
     found += [resources.get(name) for name in dialect.memory_resources]
     for line, amount in filter(None, found):
         if COUNT.fullmatch(amount) and _is_too_little(int(amount), unit):
-            reason = f"{amount} without a unit is {amount} {unit}"
-            yield LintFinding(kind="bare-memory", line=line, reason=reason, fix=f"{amount}G")
+            yield name_trap("bare-memory", line, amount=amount, unit=unit)
 
 
 def _is_too_little(amount: int, unit: str) -> bool:
@@ -204,15 +179,12 @@ def find_logs(script: BatchScript, folder: Path | None) -> Iterator[LintFinding]
         if parent not in (".", "") and not parent.startswith(("/", "~", "$", "%")):
             there = folder is not None and (folder / parent).is_dir()
             if not there:
-                reason = (
-                    f"without the folder {parent}, {dialect.log_loss};"
-                    " mkdir in the script is too late"
-                )
-                yield LintFinding(
-                    kind="log-folder",
-                    line=line,
-                    reason=reason,
-                    fix=f"mkdir -p {shlex.quote(str(parent))}, before submitting",
+                yield name_trap(
+                    "log-folder",
+                    line,
+                    parent=parent,
+                    log_loss=dialect.log_loss,
+                    quoted=shlex.quote(str(parent)),
                 )
         shared = dialect.shared_log
         is_array = script.find_option(dialect.array_option) is not None
@@ -225,11 +197,7 @@ def find_mixed_pbs(script: BatchScript) -> Iterator[LintFinding]:
     """-l nodes= beside -l select=: qsub(1B) refuses it."""
     resources = script.resources()
     if "nodes" in resources and "select" in resources:
-        reason = "-l nodes= and -l select= cannot be used together"
-        fix = "-l select=N:ncpus=M:ngpus=G:mem=SIZE alone"
-        yield LintFinding(
-            kind="nodes-and-select", line=resources["nodes"][0], reason=reason, fix=fix
-        )
+        yield name_trap("nodes-and-select", resources["nodes"][0])
 
 
 def find_export(script: BatchScript) -> Iterator[LintFinding]:
@@ -239,9 +207,7 @@ def find_export(script: BatchScript) -> Iterator[LintFinding]:
         return
     line, names = found
     if not re.match(r"(?:ALL|NONE|NIL)\b", names, re.IGNORECASE):
-        reason = "--export without ALL hands on nothing else of your environment"
-        fix = f"--export=ALL,{names}"
-        yield LintFinding(kind="export-without-all", line=line, reason=reason, fix=fix)
+        yield name_trap("export-without-all", line, names=names)
 
 
 def find_fixed_node(script: BatchScript) -> Iterator[LintFinding]:
@@ -249,9 +215,7 @@ def find_fixed_node(script: BatchScript) -> Iterator[LintFinding]:
     found = script.find_option("--nodelist")
     line, node = found or (0, "")
     if node:
-        reason = f"the job waits for {node}, also while others are free, and for ever if it is gone"
-        fix = "--constraint, or --exclude the bad ones"
-        yield LintFinding(kind="fixed-node", line=line, reason=reason, fix=fix)
+        yield name_trap("fixed-node", line, node=node)
 
 
 def find_spread_tasks(script: BatchScript) -> Iterator[LintFinding]:
@@ -262,6 +226,4 @@ def find_spread_tasks(script: BatchScript) -> Iterator[LintFinding]:
     if tied or not COUNT.fullmatch(count) or int(count) < 2:
         return
     if not re.search(STARTERS, script.body) and "SLURM_NTASKS" not in script.body:
-        reason = f"{count} tasks may lie on several nodes, and nothing here starts more than one"
-        fix = f"--ntasks=1 --cpus-per-task={count}"
-        yield LintFinding(kind="tasks-for-cores", line=line, reason=reason, fix=fix)
+        yield name_trap("tasks-for-cores", line, count=count)
