@@ -81,7 +81,8 @@ class BuiltFor(_Record, frozen=True):
 class Static(_Record, frozen=True):
     """static_probe: what is installed; ``for_user`` by folder below a home of the image.
 
-    ``requires`` are those of direct requirements and of a framework; ``damage`` is by distribution.
+    ``requires`` are those of direct requirements and of a framework; ``reached`` are the
+    distributions that direct ones ask for, and these in turn; ``damage`` is by distribution.
     """
 
     python: str
@@ -105,6 +106,7 @@ class Static(_Record, frozen=True):
     dists: tuple[FoundDist, ...]
     closed: Texts = ()
     requires: dict[str, Texts] = {}
+    reached: Texts = ()
     damage: dict[str, Pairs] = {}
 
     def dist(self, name: str) -> FoundDist | None:
@@ -273,12 +275,14 @@ class CondaSurvey(_Record, frozen=True):
 class Imports(_Record, frozen=True):
     """import_probe: one answer for each module, and for each program by its name.
 
-    ``absent`` are modules that the project needs and nothing in the image has.
+    ``absent`` are modules that the project needs and nothing in the image has, ``loaded`` the
+    distributions of which these imports load a module.
     """
 
     modules: dict[str, Imported]
     entries: dict[str, Tried] = {}
     absent: Texts = ()
+    loaded: Texts = ()
 
 
 class Plain(_Record, frozen=True):

@@ -51,7 +51,7 @@ class Framework(TableRow, frozen=True):
     requirement that brings it with CUDA; with ``keras`` Keras computes with it.  ``plugins`` are
     the distributions that are its CUDA part, where that is no part of itself.  ``compiles`` are the
     tools that it needs to compile for the GPU, which it does in every program if
-    ``always_compiles``.
+    ``always_compiles``; ``brings`` are the sonames of its own libraries, which others link.
     """
 
     name: str
@@ -74,6 +74,7 @@ class Framework(TableRow, frozen=True):
     plugins: Texts = ()
     compiles: Texts = ("ptxas", "libdevice.10.bc")
     always_compiles: bool = False
+    brings: Texts = ()
 
 
 class EntryPoint(SourcedRow, frozen=True):

@@ -48,9 +48,9 @@ def test_the_package_that_asks_is_named_and_not_the_one_that_imports_it(tmp_path
 
 def test_the_other_package_is_taken_older_where_the_newer_one_is_refused(tmp_path: Path) -> None:
     tree = Tree(tmp_path / "i").install("numpy", "2.0.2", {"numpy.py": ""})
-    tree.install("pandas", "1.5.3", {"pandas.py": ""})
+    tree.install("pandas", "1.5.3", {"pandas.py": "import numpy\n"})
     for bounds, told in (("<2.0.0", 'put "numpy<2"'), (">=1", 'put "pandas>=2.2.2"')):
-        tree.install("maker", "3", {"maker.py": ""}, requires=[f"pandas{bounds}"])
+        tree.install("maker", "3", {"maker.py": "import pandas\n"}, requires=[f"pandas{bounds}"])
         hint = hint_of(tree, "companions", "maker")
         assert hint is not None
         assert hint.startswith(told)

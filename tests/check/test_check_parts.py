@@ -158,10 +158,11 @@ def test_a_library_that_no_object_names_is_opened_by_nobody(
         ("nvidia-cudnn-cu12", "9.15.1.9", False),
         ("nvidia-cudnn-cu12", "9.8.0.87", True),
         ("nvidia-cudnn-cu12", "10.0.0.1", True),
-        ("nvidia-cublas-cu12", "12.9.1.4", True),
+        ("nvidia-cublas-cu12", "12.9.1.4", False),
+        ("nvidia-cublas-cu12", "12.4.5.8", True),
     ],
 )
-def test_a_newer_cudnn_does_the_work_of_the_one_that_is_pinned(
+def test_a_newer_library_does_the_work_of_the_one_that_is_pinned(
     wheel: str, version: str, told: bool, tmp_path: Path
 ) -> None:
     pins = ("nvidia-cudnn-cu12==9.10.2.21", "nvidia-cublas-cu12==12.8.4.1")

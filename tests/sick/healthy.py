@@ -318,6 +318,48 @@ def files_of_packages_that_programs_changed(root: Path) -> Report:
     return tree.check(recipe, lock)
 
 
+def package_that_does_not_fit_and_that_nobody_imports(root: Path) -> Report:
+    tree, recipe, lock = tensorflow_tree(root)
+    tree.install("tensorflow-text", "2.16.1", {"tensorflow_text/__init__.py": ""})
+    return tree.check(recipe, lock)
+
+
+def newer_library_of_cuda_than_torch_pins(root: Path) -> Report:
+    tree = Tree(root).install("torch", "2.5.1", torch_files(), requires=TORCH_PARTS)
+    tree.install("nvidia-nccl-cu12", "2.27.3", {"nvidia/nccl/__init__.py": ""})
+    return tree.check(
+        make_recipe(framework="torch==2.5.*"), project=project(root, "import torch\n")
+    )
+
+
+def plugin_for_a_framework_that_is_not_there(root: Path) -> Report:
+    tree = Tree(root).install(
+        "open3d",
+        "0.19.0",
+        {
+            "open3d/__init__.py": "",
+            "open3d/ml/torch.py": "NAME = 'open3d_torch_ops.so'\n",
+            "open3d/cuda/open3d_torch_ops.so": shared_object(["libtorch.so", "libcudart.so.12"]),
+        },
+    )
+    return tree.check(make_recipe("open3d"))
+
+
+def framework_whose_metadata_is_not_as_its_list_says(root: Path) -> Report:
+    tree = torch_tree(root)
+    (tree.site / "torch-2.5.1.dist-info/METADATA").write_text(
+        "Name: torch\nVersion: 2.5.1\n\nOther.\n"
+    )
+    return tree.check(make_recipe(framework="torch"))
+
+
+def jax_for_the_cpu_that_nobody_asks_for(root: Path) -> Report:
+    tree = Tree(root).install("pennylane", "0.41.1", {"pennylane/__init__.py": ""})
+    tree.install("jax", "0.4.38", {"jax/__init__.py": ""})
+    tree.install("jaxlib", "0.4.38", {"jaxlib/__init__.py": ""})
+    return tree.check(make_recipe("pennylane"))
+
+
 def compat_folder_of_a_data_centre_image(root: Path) -> Report:
     tree = torch_tree(root)
     tree.env["LD_LIBRARY_PATH"] = (
@@ -586,6 +628,11 @@ HEALTHY = [
     import_that_prints_and_warns,
     files_of_packages_that_programs_changed,
     compat_folder_of_a_data_centre_image,
+    package_that_does_not_fit_and_that_nobody_imports,
+    newer_library_of_cuda_than_torch_pins,
+    plugin_for_a_framework_that_is_not_there,
+    jax_for_the_cpu_that_nobody_asks_for,
+    framework_whose_metadata_is_not_as_its_list_says,
     xla_with_its_tools,
     torch_compile_with_tritons_own_ptxas,
     torch_compile_in_a_comment,

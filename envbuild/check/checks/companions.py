@@ -10,6 +10,7 @@ from packaging.utils import canonicalize_name
 
 from envbuild.check.checks.gpu.toolkit import toolkit_of
 from envbuild.check.evidence import Evidence, Verdict, failed, passed, skipped
+from envbuild.check.expected import requirement_name
 from envbuild.data import lookup
 from envbuild.recipe.requirement import NO_REQUIREMENT, allows, marker_values
 from envbuild.resolve.couplings import rows_for
@@ -26,7 +27,7 @@ def check_companions(evidence: Evidence) -> Verdict:
     parts = _judge_parts(evidence, versions)
     if parts is not None:
         return parts
-    broken = [
+    unfit = [
         row
         for row in rows
         if row.package in versions
@@ -34,9 +35,10 @@ def check_companions(evidence: Evidence) -> Verdict:
         and row.program_of in (None, *evidence.expected.direct)
         and not allows(Requirement(row.constraint), versions[row.package])
     ]
+    broken = [row for row in unfit if _counts(evidence, row)]
     if broken:
         return _report_broken(evidence, broken, versions)
-    lost = _lost_partners(rows, versions)
+    lost = _lost_partners([row for row in rows if _counts(evidence, row)], versions)
     if lost:
         package, partner, reason = lost[0]
         return failed(
@@ -48,7 +50,31 @@ def check_companions(evidence: Evidence) -> Verdict:
     if evidence.framework is None and not count:
         return skipped("no package here has a rule about another one")
     name = evidence.framework.name if evidence.framework else "another package"
-    return passed(f"{count_noun(count, 'package')} with a rule about {name}: all fit it")
+    idle = sorted({f"{row.package} {versions[row.package]}: {row.constraint}" for row in unfit})
+    note = f", but for what nothing here imports ({listing(idle)})" if idle else ""
+    return passed(f"{count_noun(count, 'package')} with a rule about {name}: all fit it{note}")
+
+
+def _counts(evidence: Evidence, row: Coupling) -> bool:
+    """Tell whether both packages of a rule are used."""
+    pair = (row.package, row.reason.partition(" ")[0])
+    return all(_is_used(evidence, name) for name in pair if evidence.installed.dist(name))
+
+
+def _is_used(evidence: Evidence, package: str) -> bool:
+    """Tell whether a package is asked for, by the recipe or a framework, or loaded by what is.
+
+    A rule is no proof: of a package that nobody imports it says nothing.
+    """
+    answer = evidence.imports.data if evidence.imports else None
+    if answer is None or not answer.loaded or evidence.expected.alone:
+        return True
+    if package in (*answer.loaded, *evidence.expected.direct):
+        return True
+    for name, lines in evidence.installed.requires.items():
+        if lookup.framework_of(name) and package in map(requirement_name, lines):
+            return True
+    return False
 
 
 def _judge_parts(evidence: Evidence, versions: dict[str, str]) -> Verdict | None:
@@ -157,28 +183,32 @@ def _wrong_parts(evidence: Evidence, versions: dict[str, str]) -> list[tuple[str
                 # nothing else brings triton
                 if name not in versions and name != "triton":
                     continue
-                if name in versions and _is_newer_cudnn(wish, name, versions[name]):
+                if name == "triton" and not _compiles(evidence):
+                    continue
+                if name in versions and _is_newer_library(wish, name, versions[name]):
                     continue
                 if name not in versions or not allows(wish, versions[name]):
                     wrong.append((name, f"{name}{wish.specifier}"))
     return wrong
 
 
-def _is_newer_cudnn(wish: Requirement, name: str, version: str) -> bool:
-    """Tell whether a cuDNN is a newer one of the same major release, which does the same work.
+def _compiles(evidence: Evidence) -> bool:
+    """Tell whether anything uses triton, which the framework itself loads only to compile."""
+    loaded = evidence.imports.data.loaded if evidence.imports and evidence.imports.data else ()
+    return evidence.sources is None or evidence.sources.inductor or "triton" in loaded
 
-    PyTorch itself says to take one over its own pin (pytorch#166643).
+
+def _is_newer_library(wish: Requirement, name: str, version: str) -> bool:
+    """Tell whether a CUDA wheel is a newer one of the same major release, which does the same work.
+
+    Its libraries keep their sonames; symbols that are gone are told by another check.  PyTorch
+    itself says to take a cuDNN over its own pin (pytorch#166643).
     """
-    if not name.startswith("nvidia-cudnn-"):
-        return False
     pinned = [one.version for one in wish.specifier if one.operator == "=="]
-    if not pinned:
+    if not name.startswith("nvidia-") or not pinned:
         return False
-    old = lookup.numbers(pinned[0])
-    new = lookup.numbers(version)
-    if old[:1] != new[:1]:
-        return False
-    return new >= old
+    old, new = lookup.numbers(pinned[0]), lookup.numbers(version)
+    return old[:1] == new[:1] and new >= old
 
 
 def _lost_partners(rows: list[Coupling], versions: dict[str, str]) -> list[tuple[str, str, str]]:

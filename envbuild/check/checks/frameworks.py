@@ -16,7 +16,8 @@ def frameworks_to_check(evidence: Evidence) -> tuple[Framework, ...]:
     """Return the expected framework, then others that were asked for or that are there with CUDA.
 
     An image of which nothing is known holds a CPU build beside another framework on purpose (Keras
-    reads data with tensorflow-cpu); where it is the only one, it is looked at.
+    reads data with tensorflow-cpu); where it is the only one and something needs it, it is looked
+    at.
     """
     found = evidence.installed
     expected = evidence.expected.framework
@@ -30,7 +31,20 @@ def frameworks_to_check(evidence: Evidence) -> tuple[Framework, ...]:
         if _is_asked_for(evidence, item) or not computes_on_cpu(found, item):
             chosen.append(item)
     tried = [item for item in wanted if item.probe is not None]
-    return tuple(chosen or [*tried, *wanted][:1])
+    left = [item for item in (*tried, *wanted) if _is_needed(evidence, item)]
+    return tuple(chosen or left[:1])
+
+
+def _is_needed(evidence: Evidence, item: Framework) -> bool:
+    """Tell whether anything needs a framework that computes on the CPU.
+
+    PennyLane takes a JAX where there is one, and computes on the GPU without it.
+    """
+    if evidence.expected.alone:
+        return True
+    tops = {name.partition(".")[0] for name in evidence.uses.names}
+    owners = evidence.installed.owners.get(item.module, ())
+    return item.module in tops or any(owner.name in evidence.installed.reached for owner in owners)
 
 
 def _is_installed(found: Static, item: Framework) -> bool:

@@ -13,6 +13,7 @@ from envbuild.check.answers import LibrarySurvey
 from envbuild.check.checks.gpu.toolkit import toolkit_of
 from envbuild.check.evidence import Evidence, Verdict, failed, given, passed
 from envbuild.data import lookup
+from envbuild.data.tables import load_frameworks
 from envbuild.names import Texts
 from envbuild.store.units import count_noun, listing
 
@@ -29,8 +30,10 @@ def shared_libraries(evidence: Evidence) -> Verdict:
     if strange:
         return _strange(evidence, strange)
     missing: dict[str, list[str]] = {}
+    bridges = _bridges(evidence, found)
     for soname, paths in sorted(found.missing.items()):
-        needy = [path for path in paths if _is_loaded(evidence, path, soname)]
+        needy = [path for path in paths if path not in bridges]
+        needy = [path for path in needy if _is_loaded(evidence, path, soname)]
         if needy and not lookup.from_driver(soname):
             missing[soname] = [shorten_path(path, found.folders) for path in needy]
     shown = {
@@ -52,6 +55,21 @@ def shared_libraries(evidence: Evidence) -> Verdict:
     counted = count_noun(found.objects, "shared object")
     fine = passed(f"{counted}: all libraries are found", **shown)
     return _outdated(evidence, shown) or _without_symbol(evidence, shown) or fine
+
+
+def _bridges(evidence: Evidence, found: LibrarySurvey) -> set[str]:
+    """Return objects that link a framework which is not in the image: nothing can load them there.
+
+    A package that is nothing without that framework fails when it is imported.
+    """
+    bridges: set[str] = set()
+    for framework in load_frameworks().framework:
+        if evidence.installed.owners.get(framework.module):
+            continue
+        for soname, paths in found.missing.items():
+            if lookup.matches(soname, framework.brings):
+                bridges.update(paths)
+    return bridges
 
 
 def _damaged(found: LibrarySurvey) -> Verdict:

@@ -58,8 +58,15 @@ def attempt_import(name, say):
         }
         document.update(used=imported, taking=taking)
     document["seconds"] = round(time.time() - started, 3)
+    tops = {one.partition(".")[0] for one in sys.modules}
+    document["loaded"] = sorted(tops - TOLD)
+    TOLD.update(tops)
     say(document)
     return document["ok"]
+
+
+TOLD = set()
+"""Outermost packages that this process or the one before its fork has told as loaded."""
 
 
 def take_name(module, name, wanted):
@@ -91,6 +98,8 @@ def take_part(module, name, wanted):
         raise ImportError("cannot import name %r from %r" % (wanted, name))
 
 
+LOADED = set()
+"""Outermost packages that are loaded by what was imported."""
 UNKNOWN_NAME = (AttributeError, ModuleNotFoundError, NameError, TypeError)
 EMPTIED = set()
 """Import names whose __init__.py was installed and is gone: Python sees a namespace."""
@@ -164,6 +173,7 @@ def read_outcome(result, limit):
             "kind": "exit",
         }
     document.setdefault("seconds", result["seconds"])
+    LOADED.update(document.pop("loaded", ()))
     find_printed(document, result["noise"])
     return document
 
@@ -229,6 +239,7 @@ def import_chain(names, limit, entries):
     answers = {}
     for line in result["lines"]:
         name, document = line["name"], line["answer"]
+        LOADED.update(document.pop("loaded", ()))
         if name in tops:
             find_printed(document, printed[name])
         sure = document["ok"] or line.get("top", name) == tops[0]
@@ -284,17 +295,6 @@ def list_programs(records, direct):
     return [name for name in dict.fromkeys(found) if "." in name and "__main__" not in name]
 
 
-def is_held(records, name):
-    """Whether a distribution has the package of a module, or the module's folder without __init__."""
-    if owners(records, name.split(".")[0]):
-        return True
-    start = name.replace(".", "/") + "/"
-    for item, _ in records:
-        if any(path.startswith(start) for path in item["paths"]):
-            return True
-    return False
-
-
 def is_absent(records, name):
     """Whether neither a distribution nor the Python itself has a module."""
     if is_held(records, name):
@@ -303,13 +303,6 @@ def is_absent(records, name):
         return importlib.util.find_spec(name.split(".")[0]) is None
     except (ImportError, ValueError):
         return False  # what is set up by hand in sys.modules is there
-
-
-def list_requirements(item):
-    """What a distribution requires: canonical names, and what stands behind each."""
-    head = read(os.path.join(item["info"], "METADATA")).split("\n\n", 1)[0]
-    lines = re.findall(r"^Requires-Dist:[ \t]*([\w.-]+)([^\n]*)", head, re.M | re.I)
-    return [(canonical(name), rest) for name, rest in lines]
 
 
 def has_working_sibling(records, name, answers):
@@ -394,7 +387,8 @@ def main():
     for entry in [one for one in entries if one["name"] in programs]:
         blame_variable(programs[entry["name"]], functools.partial(attempt_entry, entry), limit)
     absent = [name for name in PARAMETERS["needed"] if is_absent(records, name)]
-    answer({"modules": answers, "entries": programs, "absent": absent})
+    here = [item["name"] for item, _ in records if LOADED & set(packages(item["paths"]))]
+    answer({"modules": answers, "entries": programs, "absent": absent, "loaded": here})
 
 
 main()

@@ -31,9 +31,13 @@ VARIABLES = re.compile(
 
 
 def rows_to_verify(rows, hashed, shared):
-    """Split the rows of a RECORD into those to hash and those to compare by size."""
+    """Split the rows of a RECORD into those to hash and those to compare by size.
+
+    METADATA is no code, and not even every published wheel has it as it says (torch 1.12.1).
+    """
     for path, digest, size in rows:
-        if digest and not path.endswith(".pyc") and path not in shared:
+        told = digest and not path.endswith((".pyc", ".dist-info/METADATA"))
+        if told and path not in shared:
             code = (
                 path.endswith((".py", ".so"))
                 or ".so." in path
@@ -367,6 +371,7 @@ def main():
     for both in document["overlaps"]:
         holders.update(both["dists"])
     document["requires"] = read_requirements(records, holders)
+    document["reached"] = reach_requirements(records, PARAMETERS["direct"])
     document["dists"] = [
         {
             key: item[key]

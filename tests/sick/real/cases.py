@@ -362,16 +362,6 @@ SICK = (
         project=COMPILES,
     ),
     sick(
-        "torch 2.5 with cuBLAS 12.8",
-        "t251",
-        of(T251, "--no-deps nvidia-cublas-cu12==12.8.4.1"),
-        "import importlib.metadata as m; print(m.version('nvidia-cublas-cu12'))",
-        r"12\.8",
-        "torch",
-        "companions",
-        r"nvidia-cublas-cu12 12\.8",
-    ),
-    sick(
         "torch 2.5, cuDNN 9.0 first in LD_LIBRARY_PATH",
         "t251",
         of(

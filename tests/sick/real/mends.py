@@ -27,7 +27,6 @@ MENDS: dict[str, tuple[Recipe, str]] = {
     ),
     "torch 2.5 with torchaudio 2.11": (of("torch==2.5.1 numpy torchaudio==2.5.1"), ""),
     "torch 2.5 with triton 3.2": (WHOLE, r"3\.1\.0"),
-    "torch 2.5 with cuBLAS 12.8": (WHOLE, r"12\.4"),
     "torch 2.5, cuDNN 9.0 first in LD_LIBRARY_PATH": (WHOLE, "CUDNN 90100"),
     "torch 2.5, files written over by NCCL for CUDA 13": (WHOLE, "PackageNotFound"),
     "torch 2.5, nvJitLink 12.1 first in LD_LIBRARY_PATH": (WHOLE, ""),

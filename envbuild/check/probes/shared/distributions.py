@@ -210,3 +210,34 @@ def is_brought_in_part(records, patterns):
         if any(fnmatch.filter(names, pattern) for pattern in patterns):
             asking.append(names)
     return bool(asking) and all(fnmatch.filter(names, "nvidia-cu*") for names in asking)
+
+
+def is_held(records, name):
+    """Whether a distribution has the package of a module, or the module's folder without __init__."""
+    if owners(records, name.split(".")[0]):
+        return True
+    start = name.replace(".", "/") + "/"
+    for item, _ in records:
+        if any(path.startswith(start) for path in item["paths"]):
+            return True
+    return False
+
+
+def list_requirements(item):
+    """What a distribution requires: canonical names, and what stands behind each."""
+    head = read(os.path.join(item["info"], "METADATA")).split("\n\n", 1)[0]
+    lines = re.findall(r"^Requires-Dist:[ \t]*([\w.-]+)([^\n]*)", head, re.M | re.I)
+    return [(canonical(name), rest) for name, rest in lines]
+
+
+def reach_requirements(records, names):
+    """What distributions ask for, and these in turn, extras aside."""
+    asks = {item["name"]: item for item, _ in records if not item["shadowed"]}
+    found, left = set(), list(names)
+    while left:
+        item = asks.get(left.pop())
+        if item is None or item["name"] in found:
+            continue
+        found.add(item["name"])
+        left += [name for name, rest in list_requirements(item) if "extra ==" not in rest]
+    return sorted(found)
