@@ -173,7 +173,11 @@ def plan_stubs(
     environment = marker_environment(facts)
     stubs: dict[str, Stub] = {}
     for name, dist in dists.items():
-        requires = _all_requires(dist)
+        requires = tuple(
+            str(requirement)
+            for requirement in parse_requirements(dist.requires)
+            if requirement.url is None
+        )
         if name in hard and name not in whole:
             requires = _met_requires(dist, known, environment, own_cuda=facts.cuda is not None)
         stubs[name] = Stub(
@@ -233,14 +237,6 @@ def _parse_requirement(text: str) -> Requirement | None:
         return Requirement(text)
     except NO_REQUIREMENT:
         return None
-
-
-def _all_requires(dist: Dist) -> Texts:
-    return tuple(
-        str(requirement)
-        for requirement in parse_requirements(dist.requires)
-        if requirement.url is None
-    )
 
 
 def _met_requires(

@@ -59,15 +59,10 @@ def plain_id(job: str) -> str:
     return re.split(r"[.\[_]", job, maxsplit=1)[0]
 
 
-def _record_file(record: Record, project: Path) -> Path:
-    """Return where the record of a submission is kept."""
-    return project / FOLDER / f"{record.site}-{plain_id(record.id)}.json"
-
-
 def save_record(record: Record, project: Path) -> Path:
     """Write the record of a submission and return its path."""
     job_folder(project)
-    path = _record_file(record, project)
+    path = project / FOLDER / f"{record.site}-{plain_id(record.id)}.json"
     write_text(path, json.dumps(msgspec.to_builtins(record), indent=1) + "\n", mode=0o600)
     return path
 

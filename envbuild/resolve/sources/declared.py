@@ -55,7 +55,8 @@ def poetry_requires(data: Mapping[str, Any]) -> list[str] | None:
             table = dependency_table(wanted)
             if ELSEWHERE & set(table):
                 continue
-            line = _poetry_line(name, table)
+            bounds = poetry_bounds(str(table.get("version", "*")))
+            line = f"{name}{write_extras(table)}{bounds}{poetry_marker(table)}"
             if not table.get("optional"):
                 found.append(line)
             own = [extra for extra, members in extras.items() if name in members]
@@ -66,11 +67,6 @@ def poetry_requires(data: Mapping[str, Any]) -> list[str] | None:
 def dependency_table(wish: object) -> dict[str, Any]:
     """Return what Poetry, Pipenv or pixi ask of a package as a table; a text is its version."""
     return wish if isinstance(wish, dict) else {"version": wish}
-
-
-def _poetry_line(name: str, table: Mapping[str, Any]) -> str:
-    bounds = poetry_bounds(str(table.get("version", "*")))
-    return f"{name}{write_extras(table)}{bounds}{poetry_marker(table)}"
 
 
 def write_extras(table: Mapping[str, Any]) -> str:
