@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,6 +44,9 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for path in {item.path for item in items if item.get_closest_marker("live")}:
+        if not re.search(r"pytest\.mark\.live|pytestmark", path.read_text("utf-8")):
+            raise pytest.UsageError(f"{path}: scripts/test.sh finds live tests by these words")
     items.sort(
         key=lambda item: (
             item.get_closest_marker("slow") is not None,

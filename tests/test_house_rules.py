@@ -8,6 +8,7 @@ Foundations (FOUNDATIONS below, one file or folder each) are for everybody and k
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import shutil
 import subprocess
@@ -113,12 +114,18 @@ def _modules() -> dict[str, Path]:
 
 
 MODULES = _modules()
-TREES = {name: ast.parse(path.read_text("utf-8")) for name, path in MODULES.items()}
-OURS = {
-    name: tree
-    for name, tree in TREES.items()
-    if not MODULES[name].relative_to(PACKAGE).as_posix().startswith(INSIDE)
-}  # fmt: skip
+
+
+@functools.cache  # not when this is imported: every worker of a suite does that
+def _trees() -> dict[str, ast.Module]:
+    return {name: ast.parse(path.read_text("utf-8")) for name, path in MODULES.items()}
+
+
+@functools.cache
+def _ours() -> dict[str, ast.Module]:
+    """Return the modules that run on this machine."""
+    names = {name: path.relative_to(PACKAGE).as_posix() for name, path in MODULES.items()}
+    return {name: tree for name, tree in _trees().items() if not names[name].startswith(INSIDE)}
 
 
 def _imports(tree: ast.AST) -> Iterator[str]:
@@ -161,12 +168,12 @@ def _found_in_tracked(pattern: re.Pattern[str]) -> list[str]:
 
 
 def test_the_rules_see_the_code() -> None:
-    assert len(OURS) > 50
-    assert {_part(name) for name in OURS} - {"", "__main__", "cli"} <= {*STAGES, *FOUNDATIONS}
+    assert len(_ours()) > 50
+    assert {_part(name) for name in _ours()} - {"", "__main__", "cli"} <= {*STAGES, *FOUNDATIONS}
 
 
 def test_only_run_starts_processes() -> None:
-    for name, tree in OURS.items():
+    for name, tree in _ours().items():
         if name == "envbuild.run":
             continue
         assert not {"subprocess", "multiprocessing", "pty"} & set(_imports(tree)), name
@@ -180,12 +187,12 @@ def test_only_run_starts_processes() -> None:
 
 def test_temporary_folders_are_those_that_the_store_remembers() -> None:
     """What a killed process leaves is found again by ``store gc`` (Store.outside)."""
-    users = {name for name, tree in OURS.items() if "tempfile" in _imports(tree)}
+    users = {name for name, tree in _ours().items() if "tempfile" in _imports(tree)}
     assert users == {"envbuild.store.atomic", "envbuild.shelf.signatures"}
 
 
 def test_only_settings_reads_the_environment() -> None:
-    for name, tree in OURS.items():
+    for name, tree in _ours().items():
         if name == "envbuild.settings":
             continue
         read = {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
@@ -194,7 +201,7 @@ def test_only_settings_reads_the_environment() -> None:
 
 
 def test_only_the_command_line_prints_and_exits() -> None:
-    for name, tree in OURS.items():
+    for name, tree in _ours().items():
         if _part(name) in ("cli", "__main__"):
             continue
         calls = set(_calls(tree))
@@ -205,7 +212,7 @@ def test_only_the_command_line_prints_and_exits() -> None:
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_stage_imports_only_those_before_it(stage: str) -> None:
     allowed = {*STAGES[: STAGES.index(stage) + 1], *FOUNDATIONS, "", "__version__"}
-    for name, tree in OURS.items():
+    for name, tree in _ours().items():
         if _part(name) == stage:
             later = [
                 found
@@ -216,7 +223,7 @@ def test_a_stage_imports_only_those_before_it(stage: str) -> None:
 
 
 def test_foundations_know_no_stage() -> None:
-    for name, tree in OURS.items():
+    for name, tree in _ours().items():
         if _part(name) in FOUNDATIONS:
             known = [
                 found
@@ -232,7 +239,7 @@ def test_the_command_line_leaves_the_stages_to_app() -> None:
     doing = tuple(f"envbuild.{doer}" for doer in doers)
     found = {
         f"{name}: {module}"
-        for name, tree in OURS.items()
+        for name, tree in _ours().items()
         if _part(name) == "cli"
         for module in _imports(tree)
         if module.startswith(doing)
@@ -244,7 +251,7 @@ def test_no_import_cycles() -> None:
     """Late imports count: a cycle hidden in a function is one all the same.  Names for the type checker alone do not."""
     graph = {
         name: {found for found in _imports(_running(tree)) if found in MODULES and found != name}
-        for name, tree in TREES.items()
+        for name, tree in _trees().items()
     }
     done: set[str] = set()
 
@@ -284,8 +291,8 @@ KEPT_NAMES = {"envbuild.resolve.sources.metadata.tell"}
 
 
 def test_names_are_words_of_the_field() -> None:
-    found = [name for name in OURS if PICTURES & set(re.split(r"[._]", name))]
-    for module, tree in OURS.items():
+    found = [name for name in _ours() if PICTURES & set(re.split(r"[._]", name))]
+    for module, tree in _ours().items():
         for node in _public(tree):
             words = {word.lower() for word in re.findall(r"[A-Z]?[a-z]+", node.name)}
             name = f"{module}.{node.name}"
@@ -296,7 +303,7 @@ def test_names_are_words_of_the_field() -> None:
 
 def test_everything_public_has_a_docstring() -> None:
     missing = []
-    for name, tree in OURS.items():
+    for name, tree in _ours().items():
         if ast.get_docstring(tree) is None:
             missing.append(name)
         missing += [
@@ -317,7 +324,7 @@ def _public(tree: ast.Module | ast.ClassDef) -> Iterator[ast.FunctionDef | ast.C
 def test_nothing_public_hands_out_a_private_class() -> None:
     """What a public function takes or returns, and what a public record holds, has a public name."""
     found = []
-    for name, tree in OURS.items():
+    for name, tree in _ours().items():
         classes = {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
         private = {known for known in classes if known.startswith("_")}
         for node in _public(tree):
@@ -348,7 +355,7 @@ def test_functions_stay_short() -> None:
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
     functions = {
         (name, node.name): _length(node)
-        for name, tree in OURS.items()
+        for name, tree in _ours().items()
         for node in ast.walk(tree)
         if isinstance(node, kinds)
     }
@@ -358,7 +365,7 @@ def test_functions_stay_short() -> None:
 def test_late_imports_of_verbs_say_why() -> None:
     """An import inside a function of app or cli carries the reason, "late: …", on its line."""
     silent = []
-    for name, tree in OURS.items():
+    for name, tree in _ours().items():
         if _part(name) not in ("app", "cli"):
             continue
         lines = MODULES[name].read_text("utf-8").splitlines()
@@ -380,10 +387,10 @@ WRITES_PYTHON = {"envbuild.project.code.reads"}
 def test_no_key_is_made_of_a_representation() -> None:
     """A repr changes with names in the code: it is for messages (``where`` and ``shown``) alone."""
     others = []
-    for name in OURS.keys() - WRITES_PYTHON:
-        nodes = list(ast.walk(OURS[name]))
+    for name in _ours().keys() - WRITES_PYTHON:
+        nodes = list(ast.walk(_ours()[name]))
         for_messages = Counter(chain.from_iterable(map(_calls, filter(_is_message, nodes))))
-        if Counter(_calls(OURS[name]))["repr"] > for_messages["repr"]:
+        if Counter(_calls(_ours()[name]))["repr"] > for_messages["repr"]:
             others.append(name)
     assert not others
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import chain
@@ -13,31 +14,39 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "envbuild"
 SOURCES = {path: path.read_text("utf-8") for path in sorted(PACKAGE.rglob("*.py"))}
-TREES = {path: ast.parse(text) for path, text in SOURCES.items()}
-NODES = list(chain.from_iterable(map(ast.walk, TREES.values())))
 COMPREHENSIONS = (ast.ListComp, ast.GeneratorExp, ast.DictComp, ast.SetComp)
 COMPOUND = (*COMPREHENSIONS, ast.IfExp, ast.Lambda, ast.BoolOp, ast.NamedExpr)
 SIMPLE = (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Raise, ast.Assert)
 
 
+@functools.cache  # not when this is imported: every worker of a suite does that
+def trees() -> dict[Path, ast.Module]:
+    return {path: ast.parse(text) for path, text in SOURCES.items()}
+
+
+@functools.cache
+def nodes() -> list[ast.AST]:
+    return list(chain.from_iterable(map(ast.walk, trees().values())))
+
+
 def functions() -> Iterator[ast.FunctionDef]:
-    return (node for node in NODES if isinstance(node, ast.FunctionDef))
+    return (node for node in nodes() if isinstance(node, ast.FunctionDef))
 
 
 def nested_ternaries() -> int:
     """Count conditional expressions that hold another one."""
-    found = [node for node in NODES if isinstance(node, ast.IfExp)]
+    found = [node for node in nodes() if isinstance(node, ast.IfExp)]
     return sum(any(isinstance(child, ast.IfExp) for child in _below(node)) for node in found)
 
 
 def double_comprehensions() -> int:
     """Count comprehensions with two ``for``."""
-    return sum(isinstance(node, COMPREHENSIONS) and len(node.generators) > 1 for node in NODES)
+    return sum(isinstance(node, COMPREHENSIONS) and len(node.generators) > 1 for node in nodes())
 
 
 def knotted_statements() -> int:
     """Count statements with three or more comprehensions, conditions, lambdas, and/or."""
-    simple = [node for node in NODES if isinstance(node, SIMPLE)]
+    simple = [node for node in nodes() if isinstance(node, SIMPLE)]
     return sum(sum(isinstance(child, COMPOUND) for child in ast.walk(node)) >= 3 for node in simple)
 
 
@@ -54,7 +63,7 @@ def one_word_names() -> int:
 
 def shared_class_names() -> int:
     """Count classes that have the name of another one."""
-    names = Counter(node.name for node in NODES if isinstance(node, ast.ClassDef))
+    names = Counter(node.name for node in nodes() if isinstance(node, ast.ClassDef))
     return sum(count for count in names.values() if count > 1)
 
 
@@ -72,9 +81,10 @@ def wide_lines() -> int:
 
 def expressions_per_line() -> float:
     """Return the expression nodes per line of code."""
-    return sum(isinstance(node, ast.expr) for node in NODES) / code_lines()
+    return sum(isinstance(node, ast.expr) for node in nodes()) / code_lines()
 
 
+@functools.cache
 def code_lines() -> int:
     """Count lines that are neither blank, nor a comment, nor part of a docstring."""
     return sum(map(_code_lines_of, SOURCES))
@@ -87,7 +97,7 @@ def _code_lines_of(path: Path) -> int:
         for number, line in enumerate(lines, 1)
         if line.strip() and not line.lstrip().startswith("#")
     }
-    documented = filter(ast.get_docstring, filter(_may_have_docstring, ast.walk(TREES[path])))
+    documented = filter(ast.get_docstring, filter(_may_have_docstring, ast.walk(trees()[path])))
     for node in documented:
         docstring = node.body[0]
         code -= set(range(docstring.lineno, (docstring.end_lineno or docstring.lineno) + 1))

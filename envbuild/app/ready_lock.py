@@ -20,19 +20,14 @@ def write_own_lock(source: Source, lock: Lock, context: Context) -> Path:
 
     Return the path.
     """
-    target = _own_lock_path(source, context)
-    require_own_folder(target, context.settings)
-    clear_partials(target)
-    write_text(target, write_lock(lock))
-    return target
-
-
-def _own_lock_path(source: Source, context: Context) -> Path:
-    """Return where the lock of a recipe is written: never into envbuild's own installation."""
+    # where the lock of a recipe is written: never into envbuild's own installation
     settings = context.settings
     target = source.lock
     if source.shipped and not target.resolve().is_relative_to(settings.cwd.resolve()):
         target = settings.cwd / "lockfiles" / source.lock.name
+    require_own_folder(target, context.settings)
+    clear_partials(target)
+    write_text(target, write_lock(lock))
     return target
 
 

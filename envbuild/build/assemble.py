@@ -56,7 +56,7 @@ from envbuild.build.packages.overlaps import find_overlaps
 from envbuild.build.stored_plan import plan_from_store
 from envbuild.context import Context
 from envbuild.host import count_processors
-from envbuild.lock.model import Lock, PythonPackage
+from envbuild.lock.model import PythonPackage
 from envbuild.parts.cache import (
     CachedPart,
     PackContext,
@@ -67,7 +67,7 @@ from envbuild.parts.cache import (
 )
 from envbuild.parts.from_tar import tar_contents
 from envbuild.plan.model import Definition
-from envbuild.progress import Reporter, Stage
+from envbuild.progress import Stage
 from envbuild.records import frozen_record
 from envbuild.store.sealed import sealed_hash, write_sealed
 from envbuild.store.units import count_noun
@@ -252,7 +252,15 @@ class _Assembly:
         ):
             packages = [self.packages[part.subject] for part in lacking]
             unlocked = build_wheels(packages, self.needs, inside, self.store, stage)
-        _report_unlocked(unlocked, self.lock, self.report)
+        # name what built wheels require and the lock lacks
+        locked = {package.name for package in self.lock.python}
+        for name, required in unlocked.items():
+            missing = [one for one in required if one not in locked]
+            if missing:
+                self.report.say(
+                    f"{name} requires {', '.join(missing)} as well, as its build shows, and the lock has none of it: "
+                    f"where the base has not got it, lock again (envbuild lock {self.lock.name})"
+                )
 
     def _compile(
         self, plan: AssemblyPlan, wheels: Mapping[str, WheelPart], base: BaseParts, scheme: Scheme
@@ -347,18 +355,3 @@ def provide_runtime_files(
     """Return the part of the container runtime's own files."""
     key = runtime_key(definition, text, config, packing.codec)
     return provide_contents(key, packing, runtime_contents(definition, text, config))
-
-
-def _report_unlocked(unlocked: Mapping[str, Sequence[str]], lock: Lock, report: Reporter) -> None:
-    """Name what built wheels require and the lock lacks.
-
-    Only running its setup.py tells some archives' requirements.
-    """
-    locked = {package.name for package in lock.python}
-    for name, required in unlocked.items():
-        missing = [one for one in required if one not in locked]
-        if missing:
-            report.say(
-                f"{name} requires {', '.join(missing)} as well, as its build shows, and the lock has none of it: "
-                f"where the base has not got it, lock again (envbuild lock {lock.name})"
-            )

@@ -66,7 +66,11 @@ def write_layer(spec: LayerSpec, target: Path, context: Context) -> str:
 
     Raises what fetching, building and compiling raise.
     """
-    lock = _without_tools(spec.lock)
+    # a lock without what only an image needs; what builds is for source archives
+    packages = spec.lock.installed
+    if any(package.is_sdist for package in packages):
+        packages = spec.lock.python
+    lock = structs.replace(spec.lock, python=packages, packers=())
     fetch_files(lock, context)
     codec = running_codec(lock.packer, context)
     with ThreadPoolExecutor(count_processors(), "pack") as pool:
@@ -90,14 +94,6 @@ def write_layer(spec: LayerSpec, target: Path, context: Context) -> str:
         write_squashfs(out, tree, parts, epoch=epoch, compressor=compressor)
         sync_file(out)
     return f"/{mark.entries[0].path}"
-
-
-def _without_tools(lock: Lock) -> Lock:
-    """Return a lock without what only an image needs; what builds is for source archives."""
-    packages = lock.installed
-    if any(package.is_sdist for package in packages):
-        packages = lock.python
-    return structs.replace(lock, python=packages, packers=())
 
 
 @contextmanager

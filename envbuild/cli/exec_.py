@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import click
 
 from envbuild.app.enter import plan_entry
-from envbuild.app.image import FoundImage, find_image, warn_of_old_image
+from envbuild.app.image import find_image, warn_of_old_image
 from envbuild.cli.complete import complete_image
 from envbuild.cli.options import CommandAfterDashes, EntryOptions, entry_options
 from envbuild.cli.output import print_text
@@ -40,7 +40,15 @@ def enter_image(
     found = find_image(name, context)
     warn_of_old_image(found, context)
     if entry.packages:
-        found = _with_packages(found, entry, context)
+        # the image with packages for this run alone
+        if entry.dry_run:
+            hint = "leave one of them out"
+            raise UsageError(
+                "--with makes a layer, which a dry run does not", where="--with", hint=hint
+            )
+        from envbuild.app.dev.make import with_packages  # late: most runs resolve nothing
+
+        found = with_packages(found, entry.packages, context)
     command = plan_entry(
         found, argv, context, binds=entry.binds, variables=entry.variables, dry_run=entry.dry_run
     )
@@ -50,15 +58,3 @@ def enter_image(
     own = context.runtime.environment
     added = [f"{key}={value}" for key, value in child.items() if own.get(key) != value]
     print_text(shlex.join(("env", *added, *command.argv)))
-
-
-def _with_packages(found: FoundImage, entry: EntryOptions, context: Context) -> FoundImage:
-    """Return the image with packages for this run alone."""
-    if entry.dry_run:
-        hint = "leave one of them out"
-        raise UsageError(
-            "--with makes a layer, which a dry run does not", where="--with", hint=hint
-        )
-    from envbuild.app.dev.make import with_packages  # late: most runs resolve nothing
-
-    return with_packages(found, entry.packages, context)

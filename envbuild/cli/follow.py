@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
 from envbuild.context import Context
 from envbuild.errors import INTERRUPTED
-from envbuild.job.model import Receipt, Record
+from envbuild.job.model import Record
 from envbuild.job.sites.site import Site
 from envbuild.job.track.monitor import exit_code, wait
 from envbuild.job.track.records import log_files, plain_id
@@ -35,14 +35,10 @@ def follow_job(
             err=True,
         )
         return INTERRUPTED
-    _report_ends(receipts, context)
-    return exit_code(receipts)
-
-
-def _report_ends(receipts: Sequence[Receipt], context: Context) -> None:
     for receipt in receipts:
         task = f" task {receipt.task}" if receipt.task else ""
         ended = f", after signal {receipt.signal}" if receipt.signal else ""
         context.report.say(
             f"job {receipt.job}{task} ended with code {receipt.code} on {receipt.node}{ended}"
         )
+    return exit_code(receipts)

@@ -116,7 +116,13 @@ def _draft_as_conda(place: Path, site: str | None, *, conda: bool | None) -> Rec
 def _write_draft(
     made: RecipeDraft, target: Path, context: Context, *, dry_run: bool, as_json: bool
 ) -> None:
-    text = _recipe_text(made, target.stem)
+    about = structs.replace(made.recipe.recipe, name=target.stem)
+    recipe = structs.replace(made.recipe, recipe=about)
+    head = tuple(
+        line.replace(f"envbuild lock {made.recipe.name}", f"envbuild lock {target.stem}")
+        for line in made.head
+    )
+    text = write_recipe(recipe, head=head, beside=made.beside, below=made.below)
     if as_json:
         print_json({**_draft_facts(made, target), "text": text})
     if dry_run:
@@ -236,16 +242,6 @@ def _ask_for_cpu(made: RecipeDraft) -> RecipeDraft:
 def choose_index(context: Context, *, offline: bool) -> PackageIndex:
     """Return what a draft asks the package index by, or what knows nothing of it."""
     return Offline() if offline else Online(context=context)
-
-
-def _recipe_text(made: RecipeDraft, name: str) -> str:
-    about = structs.replace(made.recipe.recipe, name=name)
-    recipe = structs.replace(made.recipe, recipe=about)
-    head = tuple(
-        line.replace(f"envbuild lock {made.recipe.name}", f"envbuild lock {name}")
-        for line in made.head
-    )
-    return write_recipe(recipe, head=head, beside=made.beside, below=made.below)
 
 
 def _print_summary(made: RecipeDraft, target: Path) -> None:

@@ -29,7 +29,11 @@ def command(file: Path, *, as_json: bool) -> int:
 
     Nothing is run, submitted or changed. The exit code is 1 where something was found.
     """
-    text = _read_script(file)
+    with readable(file):
+        data = sys.stdin.buffer.read(BIGGEST + 1) if str(file) == "-" else _read_file(file)
+    if len(data) > BIGGEST or b"\0" in data:
+        raise UsageError("is not a batch script", where=file)
+    text = data.decode("utf-8", "replace")
     script, findings = lint_script(text, None if str(file) == "-" else file.parent)
     if as_json:
         print_json(findings)
@@ -46,14 +50,6 @@ def command(file: Path, *, as_json: bool) -> int:
     traps, lines = count_noun(len(findings), "trap"), count_noun(len(script.lines), "line")
     print_text(f"{traps} in {lines}")
     return int(bool(findings))
-
-
-def _read_script(file: Path) -> str:
-    with readable(file):
-        data = sys.stdin.buffer.read(BIGGEST + 1) if str(file) == "-" else _read_file(file)
-    if len(data) > BIGGEST or b"\0" in data:
-        raise UsageError("is not a batch script", where=file)
-    return data.decode("utf-8", "replace")
 
 
 def _read_file(file: Path) -> bytes:

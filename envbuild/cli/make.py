@@ -80,7 +80,17 @@ def command(context: Context, /, **given: Any) -> None:
     if options.on is not None or options.every:
         _make_on_site(options, context)
     elif options.from_sandbox is not None:
-        _pack_sandbox(options.from_sandbox, options, context)
+        from envbuild.app.sandbox import pack_sandbox  # late: most makes start with a recipe
+
+        packed = pack_sandbox(
+            options.from_sandbox,
+            options.output,
+            context,
+            check=not options.no_check,
+            require_gpu=options.require_gpu,
+            dry_run=options.dry_run,
+        )
+        _print_packed(packed, as_json=options.as_json)
     else:
         _make_here(options, context)
 
@@ -129,20 +139,6 @@ def _refuse_contradictions(options: _MakeOptions) -> None:
     if elsewhere and any(here):
         what = "--json, --dry-run, --from-sandbox and --budget do not go with --on"
         raise UsageError(what, where="--on")
-
-
-def _pack_sandbox(folder: Path, options: _MakeOptions, context: Context) -> None:
-    from envbuild.app.sandbox import pack_sandbox  # late: most makes start with a recipe
-
-    packed = pack_sandbox(
-        folder,
-        options.output,
-        context,
-        check=not options.no_check,
-        require_gpu=options.require_gpu,
-        dry_run=options.dry_run,
-    )
-    _print_packed(packed, as_json=options.as_json)
 
 
 def _make_here(options: _MakeOptions, context: Context) -> None:

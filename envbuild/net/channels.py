@@ -32,7 +32,16 @@ def channel_urls(settings: Settings, name: str) -> Texts:
     user's .condarc, then from conda's own default.  Raises UsageError for a channel that the
     settings do not allow, and for an address that is no URL.
     """
-    _require_allowed(settings, name)
+    # a channel that [conda] of the settings does not allow, by name
+    allowed = settings.channels_allowed
+    if allowed is not None and name not in allowed:
+        raise UsageError(
+            f"the channel {name} is not allowed here{closest(name, allowed)}",
+            where=settings.config,
+            hint=f"allowed are: {', '.join(allowed) or 'none'}  ([conda] allow)",
+        )
+    if VENDOR_NAMES.match(name) and name not in settings.channels:
+        require_vendor(settings, f"the channel {name} is one of Anaconda Inc.")
     urls = settings.channels.get(name) or (_condarc_url(settings, name),)
     for url in urls:
         parts = urlsplit(url)
@@ -45,19 +54,6 @@ def channel_urls(settings: Settings, name: str) -> Texts:
         if is_vendor_url(url):
             require_vendor(settings, f"the channel {name} leads to one of Anaconda Inc.")
     return tuple(url.rstrip("/") for url in urls)
-
-
-def _require_allowed(settings: Settings, name: str) -> None:
-    """Raise UsageError for a channel that [conda] of the settings does not allow, by name."""
-    allowed = settings.channels_allowed
-    if allowed is not None and name not in allowed:
-        raise UsageError(
-            f"the channel {name} is not allowed here{closest(name, allowed)}",
-            where=settings.config,
-            hint=f"allowed are: {', '.join(allowed) or 'none'}  ([conda] allow)",
-        )
-    if VENDOR_NAMES.match(name) and name not in settings.channels:
-        require_vendor(settings, f"the channel {name} is one of Anaconda Inc.")
 
 
 def is_vendor_url(url: str) -> bool:

@@ -70,7 +70,10 @@ def _render_section(section: str, lines: Sequence[str]) -> str:
         return ""
     out, heredoc_end = [f"%{section}"], ""
     for line in lines:
-        _refuse_section(section, line)
+        if line.lstrip().startswith("%") or STAGE.match(line):
+            raise UsageError(
+                f"%{section}: the line {line!r} would begin a section or stage of the definition"
+            )
         # a here-document ends at its word alone at the start of a line: it cannot be indented
         if heredoc_end:
             out.append(line)
@@ -82,10 +85,3 @@ def _render_section(section: str, lines: Sequence[str]) -> str:
         if is_heredoc:
             heredoc_end = rest.partition("'")[0]
     return "\n".join(out) + "\n"
-
-
-def _refuse_section(section: str, line: str) -> None:
-    if line.lstrip().startswith("%") or STAGE.match(line):
-        raise UsageError(
-            f"%{section}: the line {line!r} would begin a section or stage of the definition"
-        )

@@ -34,9 +34,15 @@ def plan_definition(recipe: Recipe, lock: Lock) -> Definition:
     has_own_bin = lock.conda or lock.base.off_path
     if bootstrapped:
         header: Pairs = (("Bootstrap", "scratch"),)
-        setup = _setup_lines(lock)
+        base, others = lock.base_packages, lock.system_packages
+        setup = root.bootstrap_root(base, others, lock.base.epoch, conda=bool(lock.conda))
     else:
-        header = _image_header(lock)
+        # the header that starts from the locked image, wherever it is built
+        reference = parse_reference(lock.base.reference)
+        kind, source = reference.kind, reference.name
+        if kind.in_registry:
+            source = parse_image_name(source).at(lock.base.digest)
+        header = (("Bootstrap", kind.agent), ("From", source))
         setup = shell.pass_network(debian=bool(lock.debian), conda=bool(lock.conda))
     return Definition(
         comment=_comment_lines(recipe, lock),
@@ -82,15 +88,6 @@ def is_before_cuda_key(base: LockedBase) -> bool:
     )
 
 
-def _image_header(lock: Lock) -> Pairs:
-    """Return the header that starts from the locked image, wherever it is built."""
-    reference = parse_reference(lock.base.reference)
-    kind, source = reference.kind, reference.name
-    if kind.in_registry:
-        source = parse_image_name(source).at(lock.base.digest)
-    return (("Bootstrap", kind.agent), ("From", source))
-
-
 def _comment_lines(recipe: Recipe, lock: Lock) -> Texts:
     tools = "apptainer, mmdebstrap and apt" if recipe.base.bootstrap else "apptainer"
     return (
@@ -100,11 +97,6 @@ def _comment_lines(recipe: Recipe, lock: Lock) -> Texts:
         f"    apptainer build --fakeroot {recipe.name}.sif {recipe.name}.def",
         "installs the same packages, each verified by its sha256.",
     )
-
-
-def _setup_lines(lock: Lock) -> Texts:
-    base, others = lock.base_packages, lock.system_packages
-    return root.bootstrap_root(base, others, lock.base.epoch, conda=bool(lock.conda))
 
 
 def _post_lines(recipe: Recipe, lock: Lock, *, bootstrapped: bool) -> Texts:

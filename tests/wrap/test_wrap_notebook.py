@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from envbuild.app.wrap.notebook import _read_server
-from tests.wrap.conftest import envbuild
+from tests.wrap.conftest import envbuild, envbuild_apart
 
 
 def test_here_it_takes_the_place_of_envbuild(project: Path) -> None:
-    result = envbuild(project, "notebook", "tiny", "--bind", "/var/log:/logs:ro")
+    result = envbuild_apart(project, "notebook", "tiny", "--bind", "/var/log:/logs:ro")
     assert result.code == 7, result.stderr
     words = re.findall(r"^<(.*)>$", result.stdout, re.MULTILINE)
     assert words[words.index("python3") :][:3] == ["python3", "-m", "jupyterlab"]

@@ -100,18 +100,14 @@ def _change_held(source: Source, text: str, change: RecipeChange, context: Conte
         try:
             made = _make_changed(after, lock, change, write_both, context)
         except CheckFailedError as error:
-            error.hint = _keep_hint(recipe.name)
+            error.hint = (
+                "recipe, lock and image stay as they were; the findings above say what is wrong\n"
+                f"to keep the change all the same: --no-make, then envbuild make {recipe.name} --no-check"
+            )
             raise
     if made is not None:
         lock = note_proof(after, lock, made.report, context)
     return ChangeResult(source=after, old=old, lock=lock, made=made)
-
-
-def _keep_hint(name: str) -> str:
-    return (
-        "recipe, lock and image stay as they were; the findings above say what is wrong\n"
-        f"to keep the change all the same: --no-make, then envbuild make {name} --no-check"
-    )
 
 
 def _with_conda_hint(

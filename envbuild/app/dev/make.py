@@ -248,7 +248,13 @@ def _layer_source(
 ) -> Source:
     """Return the recipe of a layer: its base is the image, whose own requirements hold on."""
     own = found.source.recipe if found.source else None
-    held = _held_lines(content, projects, below)
+    # what the image asks for and the layer does not replace, and what projects require
+    asked = below.direct if below else ()
+    replaced = {requirement_name(line) for line in content.packages}
+    held = [line for line in asked if read_tree_line(line) is None]
+    held = [line for line in held if requirement_name(line) not in replaced]
+    for project in projects:
+        held += [line for line in project.requires if "extra ==" not in line]
     dependencies = tuple(dict.fromkeys((*held, *content.packages)))
     indexes = own.python.indexes if own else ()
     as_of = (below.as_of or "none") if below else None
@@ -259,19 +265,6 @@ def _layer_source(
     folder = context.settings.cwd
     path = found.source.path if found.source else folder / RECIPES / f"{name}.toml"
     return Source(recipe=recipe, path=path, text="", lock=folder / LOCKS / f"{name}.lock")
-
-
-def _held_lines(
-    content: LayerContent, projects: Sequence[EditableProject], below: Lock | None
-) -> list[str]:
-    """Return what the image asks for and the layer does not replace, and what projects require."""
-    asked = below.direct if below else ()
-    replaced = {requirement_name(line) for line in content.packages}
-    held = [line for line in asked if read_tree_line(line) is None]
-    held = [line for line in held if requirement_name(line) not in replaced]
-    for project in projects:
-        held += [line for line in project.requires if "extra ==" not in line]
-    return held
 
 
 def _publish_layer(plan: _LayerPlan, place: LayerPlace, context: Context) -> DevRecord:

@@ -25,7 +25,12 @@ def find_outlook(source: Source, lock: Lock, package: str, context: Context) -> 
         return _find_other_outlook(source, lock, package, context)
     if held.group == "framework":
         return "only with another release under [base] framework"
-    _say_base_is_made(lock, context)
+    # why the first question of an empty store takes minutes
+    if cached_facts(lock.base.digest, context.store) is None:
+        context.report.say(
+            f"what would change it: {lock.base.reference} is not in the store, so it is made or "
+            "downloaded first (--offline: the lock alone)"
+        )
     wish = _free_choice(source, lock, package, context)
     try:
         other = resolve_lock(asking_for(source, package), wish, context)
@@ -43,15 +48,6 @@ def find_outlook(source: Source, lock: Lock, package: str, context: Context) -> 
     later = "; with a later as-of under [python] perhaps" if lock.as_of else ""
     newest = f"nothing{as_of}: it is the newest for this base{later}"
     return pinned if "==" in line else newest
-
-
-def _say_base_is_made(lock: Lock, context: Context) -> None:
-    """Say why the first question of an empty store takes minutes."""
-    if cached_facts(lock.base.digest, context.store) is None:
-        context.report.say(
-            f"what would change it: {lock.base.reference} is not in the store, so it is made or "
-            "downloaded first (--offline: the lock alone)"
-        )
 
 
 def _free_choice(source: Source, lock: Lock, package: str, context: Context) -> LockOptions:

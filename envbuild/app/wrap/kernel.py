@@ -103,7 +103,10 @@ def write_kernel(request: KernelRequest, context: Context) -> Path:
             spec = render_kernel(wrapper.name, str(folder / DIRECT), wrapper.image)
         else:
             spec = render_node_kernel(wrapper.name, wrapper.image, node)
-            _write_relay(node, new)
+            # write the files of a kernel on a node beside its wrapper
+            write_text(new / RELAY, own_text(RELAY))
+            write_text(new / FORWARD, render_forward(node), mode=0o755)
+            write_text(new / START, render_start(node), mode=0o755)
         write_text(new / "kernel.json", spec)
     return folder
 
@@ -127,13 +130,6 @@ def _plan_node_kernel(request: KernelRequest, folder: Path, context: Context) ->
     words = scheduler_of(site).interactive(script, job, site, terminal=False)
     check_client(site, context)
     return NodeKernel(folder=str(folder), site=site, words=words)
-
-
-def _write_relay(kernel: NodeKernel, folder: Path) -> None:
-    """Write the files of a kernel on a node beside its wrapper."""
-    write_text(folder / RELAY, own_text(RELAY))
-    write_text(folder / FORWARD, render_forward(kernel), mode=0o755)
-    write_text(folder / START, render_start(kernel), mode=0o755)
 
 
 def remove_kernel(name: str, prefix: Path | None, context: Context) -> Path:

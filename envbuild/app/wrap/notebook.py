@@ -118,7 +118,11 @@ def submit_notebook(
     packages = choose_packages(found, "jupyterlab", request.packages, context)
     request = replace(request, name=_job_name(found), packages=packages)
     folder = _new_folder(request, context)
-    _fill_folder(folder)
+    # make the private folder of a server, with a new token in it
+    job_folder(folder.parents[2])
+    with os_errors_as(folder):
+        folder.mkdir(mode=0o700)
+    write_text(folder / "token", secrets.token_urlsafe(32), mode=0o600)
     request = _lab_request(request, folder, site, through_node=through_node)
     job, site, found = plan_job(request, context)
     refuse_unfit(found, job.intent, site)
@@ -170,14 +174,6 @@ def _lab_request(
 def _new_folder(request: JobRequest, context: Context) -> Path:
     """Return the path of a server's private folder, which is not there yet."""
     return context.settings.cwd / JOBS / f"{new_key(request.name or PURPOSE)}.notebook"
-
-
-def _fill_folder(folder: Path) -> None:
-    """Make the private folder of a server, with a new token in it."""
-    job_folder(folder.parents[2])
-    with os_errors_as(folder):
-        folder.mkdir(mode=0o700)
-    write_text(folder / "token", secrets.token_urlsafe(32), mode=0o600)
 
 
 def _folder_of(record: Record, context: Context) -> Path | None:

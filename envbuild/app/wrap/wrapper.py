@@ -53,7 +53,9 @@ def plan_wrapper(
     fixed = tuple(text for text in options.variables if "=" in text)
     passed = tuple(text for text in options.variables if "=" not in text)
     for name in passed:
-        _check_pattern(name)
+        # check a variable that is handed in when the wrapper runs: it need not be set here
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*\*?", name):
+            raise UsageError("--env takes KEY, KEY* or KEY=VALUE", where=name)
     return Wrapper(
         name=found.name,
         verb=verb,
@@ -104,12 +106,6 @@ def write_wrapper(wrapper: Wrapper, new: Path, final: Path) -> None:
         copy_out(Path(wrapper.layer), new / LAYER)
         wrapper = replace(wrapper, layer=str(final / LAYER))
     write_text(new / DIRECT, render_wrapper(wrapper), mode=0o755)
-
-
-def _check_pattern(name: str) -> None:
-    """Check a variable that is handed in when the wrapper runs: it need not be set here."""
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*\*?", name):
-        raise UsageError("--env takes KEY, KEY* or KEY=VALUE", where=name)
 
 
 def _kept_folders(run: RunSection) -> Texts | None:

@@ -142,7 +142,13 @@ def make_root(bootstrap: Bootstrap, context: Context) -> Path:
                 created=bootstrap.created,
                 size=(work / "root.tar").stat().st_size,
             )
-            _require_same(bootstrap, facts)
+            locked = {(p.name, p.version, p.architecture) for p in bootstrap.packages}
+            found = {(p.name, p.version, p.architecture) for p in facts.apt}
+            if locked != found:
+                names = sorted({name for name, _, _ in locked ^ found})
+                raise IntegrityError(
+                    f"the root does not hold the locked packages: {', '.join(names[:8])}"
+                )
             keep_facts(facts, digest, context.store)
             commit_sealed(work / "root.tar", final)
     return final
@@ -255,11 +261,3 @@ def write_repository(
     with os_errors_as(folder):
         (folder / "Packages").write_text("\n".join(stanzas), encoding="utf-8")
         (folder / "Packages").chmod(0o644)
-
-
-def _require_same(bootstrap: Bootstrap, facts: BaseFacts) -> None:
-    locked = {(p.name, p.version, p.architecture) for p in bootstrap.packages}
-    found = {(p.name, p.version, p.architecture) for p in facts.apt}
-    if locked != found:
-        names = sorted({name for name, _, _ in locked ^ found})
-        raise IntegrityError(f"the root does not hold the locked packages: {', '.join(names[:8])}")

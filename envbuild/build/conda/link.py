@@ -19,7 +19,7 @@ import msgspec
 from envbuild.build.conda.prefix import CondaPrefix
 from envbuild.build.conda.scripts import PHASES, script_name
 from envbuild.conda.archive import CondaArchive, open_archive, plain_name
-from envbuild.conda.metadata import CondaIndex, CondaInfo, CondaPath
+from envbuild.conda.metadata import CondaIndex, CondaPath
 from envbuild.conda.replace import entry_point_script, replace_in_binary, replace_in_text
 from envbuild.errors import IntegrityError
 from envbuild.formats.block_codec import BLOCK, Codec
@@ -59,19 +59,15 @@ def link_package(
     with reading("this conda package cannot be unpacked", package.file), file.open("rb") as raw:
         require_hash(raw, package.sha256, package.file)
         archive = open_archive(raw, package.file, size)
-        _require_same(archive.info, package)
+        # an archive of another package than the lock says
+        index = archive.info.index
+        found = (index.name, index.version, index.build)
+        if found != (package.name, package.version, package.build):
+            raise IntegrityError(f"is {'-'.join(found)[:200]}, not what the lock says")
+        if archive.info.is_python != (package.noarch == "python"):
+            raise IntegrityError(f"is noarch {index.noarch!r}, the lock says {package.noarch!r}")
         _Linking(package=package, prefix=prefix, writer=writer, archive=archive).run()
         require_hash(raw, package.sha256, package.file)  # nobody wrote to it meanwhile
-
-
-def _require_same(info: CondaInfo, package: CondaPackage) -> None:
-    """Raise IntegrityError for an archive of another package than the lock says."""
-    index = info.index
-    found = (index.name, index.version, index.build)
-    if found != (package.name, package.version, package.build):
-        raise IntegrityError(f"is {'-'.join(found)[:200]}, not what the lock says")
-    if info.is_python != (package.noarch == "python"):
-        raise IntegrityError(f"is noarch {index.noarch!r}, the lock says {package.noarch!r}")
 
 
 @dataclass(kw_only=True, slots=True)

@@ -68,7 +68,12 @@ def _write_pip(folder: Path, context: Context) -> str:
 
 def _write_apt(folder: Path, order: BuildSpec, context: Context) -> str:
     try:
-        source = _apt_source(order, context)
+        base = order.lock.base
+        reference = locked_reference(order.lock)
+        distribution, suite = release_of(base.distro)
+        if reference.kind.is_bootstrap:
+            suite = reference.name
+        source = f"deb {mirror_of(distribution, context)} {suite} {distribution.components}\n"
     except EnvbuildError as error:
         context.report.say(f"the sandbox gets no Debian mirror: {error}")
         return ""
@@ -82,15 +87,6 @@ def _write_apt(folder: Path, order: BuildSpec, context: Context) -> str:
         'APT::Sandbox::User "root";',  # apt's own user does not exist where the tree's owner has no subordinate ids
     ]
     return _write_file(folder / "apt.conf", "".join(f"{line}\n" for line in lines))
-
-
-def _apt_source(order: BuildSpec, context: Context) -> str:
-    base = order.lock.base
-    reference = locked_reference(order.lock)
-    distribution, suite = release_of(base.distro)
-    if reference.kind.is_bootstrap:
-        suite = reference.name
-    return f"deb {mirror_of(distribution, context)} {suite} {distribution.components}\n"
 
 
 def _write_certificates(folder: Path, context: Context) -> str:

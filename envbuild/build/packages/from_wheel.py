@@ -67,7 +67,12 @@ def _install_wheel(raw: BinaryIO, name: str, scheme: Scheme, writer: PartWriter,
         archive.filename = name
         _require_sizes(archive, size)
         source = WheelFile(archive)
-        _require_schemes(archive, source.data_dir)
+        # a file of the data folder that lies in none of its schemes
+        for info in archive.infolist():
+            below = info.filename.removeprefix(f"{source.data_dir}/")
+            like = info.filename.startswith(source.data_dir) and not info.is_dir()
+            if like and (below == info.filename or "/" not in below):
+                raise IntegrityError(f"{info.filename} lies in no scheme of {source.data_dir}")
         if ENTRY_POINTS in source.dist_info_filenames:
             _require_commands(source.read_dist_info(ENTRY_POINTS), source.dist_info_dir)
         install(
@@ -94,18 +99,6 @@ def _require_sizes(archive: zipfile.ZipFile, size: int) -> None:
             text = archive.read(info).decode("utf-8", "replace")
             if sum(text.count(end) for end in LINE_ENDS) > 2 * len(archive.infolist()) + SPARE_ROWS:
                 raise IntegrityError(f"{info.filename} has many more rows than the wheel has files")
-
-
-def _require_schemes(archive: zipfile.ZipFile, folder: str) -> None:
-    """Raise IntegrityError for a file of the data folder that lies in none of its schemes.
-
-    installer takes every such name for one below the folder, and looks for its scheme without end.
-    """
-    for info in archive.infolist():
-        below = info.filename.removeprefix(f"{folder}/")
-        like = info.filename.startswith(folder) and not info.is_dir()
-        if like and (below == info.filename or "/" not in below):
-            raise IntegrityError(f"{info.filename} lies in no scheme of {folder}")
 
 
 def _require_commands(text: str, folder: str) -> None:

@@ -93,7 +93,12 @@ def draft_conda_recipe(path: Path, site: str | None, conda_only: Texts = ()) -> 
     found = _locked_environment(path) if is_conda_list(path) else _read_environment(path)
     if not found.specs:
         raise UsageError("lists no conda packages", where=path)
-    on_gpu = _asks_for_gpu(found)
+    # whether conda or pip is asked for a GPU framework, what requires one, or CUDA
+    table = load_conda()
+    names = {spec_name(line) for line in (*found.specs, *found.wheels)}
+    of_gpu = table.frameworks | table.depends | table.libraries | set(table.through)
+    named = any(framework_name(name) or implied_framework(name) for name in names)
+    on_gpu = named or bool(names & of_gpu)
     below = {"conda": found.notes} if found.notes else {}
     if on_gpu and site is None:
         below["target"] = ('name the nodes that the image is for: gpu = ["A100"], driver = "550"',)
@@ -110,15 +115,6 @@ def draft_conda_recipe(path: Path, site: str | None, conda_only: Texts = ()) -> 
         reason = f"only conda has {', '.join(conda_only[:5])}; --no-conda takes it apart"
     head = (f"From {path.name}, kept as conda ({reason}).",)
     return RecipeDraft(recipe=recipe, head=head, below=below, sources=(path.name,))
-
-
-def _asks_for_gpu(found: _Environment) -> bool:
-    """Tell whether conda or pip is asked for a GPU framework, what requires one, or CUDA."""
-    table = load_conda()
-    names = {spec_name(line) for line in (*found.specs, *found.wheels)}
-    of_gpu = table.frameworks | table.depends | table.libraries | set(table.through)
-    named = any(framework_name(name) or implied_framework(name) for name in names)
-    return named or bool(names & of_gpu)
 
 
 def _locked_environment(path: Path) -> _Environment:

@@ -49,7 +49,13 @@ def _dynamic_version(data: Mapping[str, Any], folder: Path) -> str | None:
     """Return the version that setuptools, hatch or flit would read from a file."""
     version = inner_table(data, "tool", "setuptools", "dynamic").get("version")
     if isinstance(version, dict):
-        return _setuptools_version(version, folder)
+        # the version that an attr names, or that a file (or the first of a list) holds
+        attribute, file = version.get("attr"), version.get("file")
+        if isinstance(attribute, str):
+            return _module_attribute(attribute, folder)
+        if isinstance(file, list) and file:
+            file = file[0]
+        return _whole_text(folder, file) if isinstance(file, str) else None
     hatch = inner_table(data, "tool", "hatch", "version")
     if isinstance(hatch.get("path"), str) and "pattern" not in hatch:
         return _assigned_version(_read_inside(folder, hatch["path"]))
@@ -58,16 +64,6 @@ def _dynamic_version(data: Mapping[str, Any], folder: Path) -> str | None:
     if str(backend).startswith("flit_core") and isinstance(name, str):
         return _module_attribute(f"{name.replace('-', '_')}.__version__", folder)
     return None
-
-
-def _setuptools_version(version: Mapping[str, Any], folder: Path) -> str | None:
-    """Return the version that an ``attr`` names, or that a ``file`` (or the first of a list) holds."""
-    attribute, file = version.get("attr"), version.get("file")
-    if isinstance(attribute, str):
-        return _module_attribute(attribute, folder)
-    if isinstance(file, list) and file:
-        file = file[0]
-    return _whole_text(folder, file) if isinstance(file, str) else None
 
 
 def _directed_version(version: str, folder: Path) -> str | None:

@@ -98,7 +98,9 @@ def declared(members: Mapping[str, str], where: str, names: Collection[str] = ()
     project = _read_pyproject(members.get("pyproject.toml"), where)
     handed = read_setup(members["setup.py"], members) if "setup.py" in members else None
     requires, read_from = _find_requires(members, information, project, handed)
-    backend = _named_backend(project)
+    system = project.get("build-system")
+    named = system.get("build-backend") if isinstance(system, dict) else None
+    backend = named if isinstance(named, str) else LEGACY_BACKEND
     require_same(information, where)
     cleaned = _clean_requires(requires)
     return Declared(
@@ -214,12 +216,6 @@ def _stub_reason(
     if not holds_code and not requires and RAISES.search(members.get("setup.py", "")):
         return "a placeholder: it holds no module, and its setup.py raises an error"
     return None
-
-
-def _named_backend(project: Mapping[str, Any]) -> str:
-    system = project.get("build-system")
-    named = system.get("build-backend") if isinstance(system, dict) else None
-    return named if isinstance(named, str) else LEGACY_BACKEND
 
 
 def _build_requires(project: Mapping[str, Any], handed: Handed | None) -> Texts:
