@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 
 from packaging.requirements import Requirement
@@ -100,6 +101,7 @@ def compose(
     moved = tuple(
         _moved_package(stubs[p.name], p.version, edges) for p in packages if p.name in stubs
     )
+    ancient = dict(_find_ancient(parts, packages, held))
     return Resolution(
         packages=packages,
         build=build,
@@ -109,13 +111,14 @@ def compose(
         ),
         moved=moved,
         held_back=held,
+        ancient=tuple(ancient),
         notes=tuple(
             dict.fromkeys(
                 (
                     *notes,
                     *_package_notes(parts, packages),
                     *_alias_notes(parts, provided),
-                    *_ancient_notes(parts, packages, held),
+                    *itertools.starmap(_ancient_note, ancient.items()),
                 )
             )
         ),
@@ -172,26 +175,31 @@ def _moved_package(stub: Stub, after: str, edges: Iterable[Edge]) -> Moved:
     )
 
 
-def _ancient_notes(
-    parts: Parts, packages: tuple[Found, ...], held: tuple[HeldBack, ...]
-) -> Iterable[str]:
-    """Yield a warning for what is so old that it names nothing of the base (accelerate 0.0.1)."""
+def _find_ancient(
+    parts: Parts, packages: Iterable[Found], held: Iterable[HeldBack]
+) -> Iterable[tuple[HeldBack, str]]:
+    """Yield what is held back to a release of long before the base, with its day.
+
+    Such a release names nothing of the base (accelerate 0.0.1).
+    """
     if parts.facts.created is None:
         return
     created = read_date(parts.facts.created, parts.facts.image)
     coupled = {row.package for row in parts.problem.couplings if row.binding}
-    behind = {row.name: row for row in held if row.name not in coupled}
-    for package in packages:
-        row, uploaded = behind.get(package.name), package.file.uploaded
-        if (
-            row is not None
-            and uploaded is not None
-            and (created - read_date(uploaded, package.name)).days > ANCIENT_DAYS
-        ):
-            yield (
-                f"{package.name} {package.version} is of {uploaded}, more than two years before "
-                f"the base: it hardly fits; {row.newest} is held back because {row.reason}"
-            )
+    days = {package.name: package.file.uploaded for package in packages}
+    for row in held:
+        day = days.get(row.name)
+        if row.name in coupled or day is None:
+            continue
+        if (created - read_date(day, row.name)).days > ANCIENT_DAYS:
+            yield row, day
+
+
+def _ancient_note(row: HeldBack, day: str) -> str:
+    return (
+        f"{row.name} {row.version} is of {day}, more than two years before the base: it hardly "
+        f"fits; {row.newest} is held back because {row.reason}"
+    )
 
 
 def _alias_notes(parts: Parts, provided: Iterable[str]) -> Iterable[str]:

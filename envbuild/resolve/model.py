@@ -97,6 +97,7 @@ class Found:
 class Resolution:
     """The answer: ``packages`` by name; ``build`` are the build requirements of its sdists.
 
+    ``ancient`` are those held back to a release of long before the base, which hardly fits it.
     ``as_of`` is the ISO date that it was resolved at in the end.
     """
 
@@ -105,6 +106,7 @@ class Resolution:
     provided: tuple[Provided, ...] = ()
     moved: tuple[Moved, ...] = ()
     held_back: tuple[HeldBack, ...] = ()
+    ancient: tuple[HeldBack, ...] = ()
     notes: Texts = ()
     as_of: str | None = None
 

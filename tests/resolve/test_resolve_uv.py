@@ -508,6 +508,52 @@ def test_date_that_nobody_chose_moves_where_a_later_one_has_a_solution(
     error_of(resolve, facts, *asked, as_of="2025-04-29", latest="2026-11-26", later=False)
 
 
+def test_date_that_nobody_chose_moves_away_from_an_ancient_release(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
+    """As tsai: 0.3.9 excludes torch 2.5, and 0.2.17 of 2021 names no bound at all."""
+    index.wheel("tsai", "0.2.17", day="2021-04-12")
+    index.wheel("tsai", "0.3.9", requires=("torch<2.3",), day="2024-02-19")
+    index.wheel("tsai", "0.4.0", requires=("torch<2.6",), day="2025-03-01")
+    index.wheel("torch", "2.2.0", "2.5.1", day="2024-05-01")
+    facts = base("torch==2.5.1", created="2025-01-27")
+    answer = resolve(facts, "tsai", as_of="2025-01-27", latest="2026-11-26")
+    assert versions(answer) == {"tsai": "0.4.0"}
+    assert answer.notes == (
+        "resolved as of 2025-04-27, not 2025-01-27: then tsai 0.2.17 is the newest that fits",
+    )
+    for fixed in ({"later": False, "latest": "2026-11-26"}, {"latest": "2025-02-20"}):
+        answer = resolve(facts, "tsai", as_of="2025-01-27", **fixed)
+        assert versions(answer) == {"tsai": "0.2.17"}
+        assert [row.name for row in answer.ancient] == ["tsai"]
+
+
+def test_ancient_preview_is_no_answer(index: SyntheticIndex, resolve: Resolve) -> None:
+    """As allennlp-models, of which uv goes back to a preview: every release bounds torch."""
+    index.wheel("allennlp", "1.0.0rc1", "1.0.0", "2.10.1", day="2020-04-16")
+    index.wheel("models", "1.0.0rc1", day="2020-04-16")
+    # only a bound that names a preview lets previews in (PEP 440)
+    index.wheel("models", "1.0.0", requires=("torch<1.6", "allennlp>=1.0.0rc1"), day="2020-06-16")
+    index.wheel("models", "2.10.1", requires=("torch<1.13",), day="2022-10-18")
+    index.wheel("torch", "1.13.1", day="2022-12-15")
+    facts = base("torch==1.13.1", created="2023-03-15")
+    error = error_of(resolve, facts, "models>=1.0.0rc1", as_of="2023-03-15", latest="2026-11-26")
+    assert "models>=2.10.1 needs torch<1.13" in error.what
+
+
+def test_date_moves_to_a_release_that_needs_no_coupling(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
+    """pytorch-lightning<1.9 goes with lightning-bolts before 0.7."""
+    index.wheel("pytorch-lightning", "1.8.6", "1.9.5", day="2023-01-01")
+    index.wheel("lightning-bolts", "0.6.0", day="2022-11-01")
+    index.wheel("lightning-bolts", "0.7.0", day="2023-06-29")
+    asked = ("pytorch-lightning==1.9.*", "lightning-bolts")
+    answer = resolve(base(), *asked, as_of="2023-03-15", latest="2026-11-26")
+    assert versions(answer) == {"lightning-bolts": "0.7.0", "pytorch-lightning": "1.9.5"}
+    assert answer.as_of == "2023-09-11"
+
+
 def test_date_does_not_move_to_what_has_wheels_for_other_pythons_alone(
     index: SyntheticIndex, resolve: Resolve
 ) -> None:

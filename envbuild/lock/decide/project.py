@@ -41,9 +41,11 @@ def resolve_project(
     # so that a later date and what else would help are looked for last
     at_date = replace(request, hints=False, later=False)
     try:
-        return base, _resolve(task, at_date, title)
+        found = _resolve(task, at_date, title)
     except NoSolutionError as refusal:
         first = refusal
+    else:
+        return base, _resolve(task, request, title) if found.ancient else found
     resolver = RESOLVERS[task.options.resolver](task.context, SilentStage())
     pin = every = None
     try:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from packaging.version import Version
 
-from envbuild.names import Pairs
+from envbuild.names import Pairs, Texts
 from envbuild.records import frozen_record
 from envbuild.resolve.conflict.explain import (
     NAME,
@@ -161,8 +161,8 @@ def _younger_partners(
 
 def find_solved_date(
     request: Request, session: Session, task: Task, conflict: ConflictError
-) -> LaterDate | None:
-    """Return the first date after the task's, in steps of the days of grace, that has an answer.
+) -> str | None:
+    """Return the first later ISO date that has an answer, in steps of the days of grace.
 
     The base stays as it is.  None where there is no answer today either, where a name is a trap
     (before the date it was somebody else's), and where the answer would have to be compiled, as its
@@ -173,7 +173,34 @@ def find_solved_date(
         return None
     if not request.later or conflict.traps:
         return None
-    question = Question(requirements=task.requirements, constraints=task.constraints)
+    for constraints in dict.fromkeys((task.constraints, _turned_constraints(task, conflict))):
+        question = Question(requirements=task.requirements, constraints=constraints)
+        found = _first_solved(session, question, first, latest)
+        if found is not None:
+            break
+    else:
+        return None
+    date, answer = found
+    sources = [one for one in answer.values() if one.sdist and not one.wheels]
+    if compiled_elsewhere(sources, session.indexes, session.context):
+        return None
+    return date
+
+
+def _turned_constraints(task: Task, conflict: ConflictError) -> Texts:
+    """Return the constraints with the other one of each couple bound.
+
+    A later date may bring a release that needs no such bound: lightning-bolts 0.7 goes with the
+    pytorch-lightning that 0.6 does not go with.
+    """
+    turned = {row.constraint: row.turned for row in conflict.couplings if row.turned}
+    return tuple(turned.get(constraint, constraint) for constraint in task.constraints)
+
+
+def _first_solved(
+    session: Session, question: Question, first: str, latest: str
+) -> tuple[str, Mapping[str, Chosen]] | None:
+    """Return the first date after ``first`` at which a question has an answer, and the answer."""
     dates = [_days_after(first, GRACE_DAYS, latest)]
     while dates[-1] < latest:
         dates.append(_days_after(dates[-1], GRACE_DAYS, latest))
@@ -187,10 +214,7 @@ def find_solved_date(
     if not has_answer(latest):
         return None
     date = dates[bisect_left(dates[:-1], True, key=has_answer)]
-    sources = [one for one in answers[date].values() if one.sdist and not one.wheels]
-    if compiled_elsewhere(sources, session.indexes, session.context):
-        return None
-    return LaterDate(date=date, reason="the requirements have no solution then", patient=latest)
+    return date, answers[date]
 
 
 def _days_after(day: str, days: int, latest: str) -> str:

@@ -41,7 +41,7 @@ from envbuild.resolve.uv.refusal import UnexplainedError, refusal_error
 from envbuild.resolve.uv.resolution import SearchAnswer, make_resolution, older_directs
 from envbuild.resolve.uv.session import Session
 from envbuild.resolve.uv.tasks import bound_by, make_task
-from envbuild.resolve.versions import adds_previews
+from envbuild.resolve.versions import adds_previews, is_preview
 from envbuild.store.atomic import os_errors_as
 
 MOST_EXTRAS = 4
@@ -67,12 +67,13 @@ class UvResolver:
             if request.alone:
                 return self._find_alone(request, folder)
             try:
-                return self._put_attempts(RequestAttempt(asked=request), folder)
+                found = self._put_attempts(RequestAttempt(asked=request), folder)
             except UnexplainedError as refusal:
                 later = self._answer_later(request, refusal, folder)
                 if later is None:
                     raise refusal_error(refusal, hints=request.hints) from None
                 return later
+            return self._renew_ancient(request, found, folder) if found.ancient else found
 
     def _find_alone(self, request: Request, folder: Path) -> Resolution:
         """Return the newest releases of what is asked for, without their sizes and requirements."""
@@ -94,14 +95,44 @@ class UvResolver:
                 return replace(found, notes=(*attempt.notes, *found.notes))
             attempt = attempt.changed(found)
 
+    def _renew_ancient(self, request: Request, found: Resolution, folder: Path) -> Resolution:
+        """Return the answer of a later date that has no ancient release, else the answer itself.
+
+        Raises NoSolutionError where all that is left of a package is an ancient preview: as no
+        release fits, uv goes back to a preview that names no bounds.
+        """
+        has_preview = any(is_preview(row.version) for row in found.ancient)
+        if not request.later and not has_preview:
+            return found
+        floors = tuple(f"{row.name}>={row.newest}" for row in found.ancient)
+        bounded = replace(request, bounds=(*request.bounds, *floors))
+        old = ", ".join(f"{row.name} {row.version}" for row in found.ancient)
+        reason = f"then {old} is the newest that fits"
+        try:
+            self._put_attempts(RequestAttempt(asked=bounded), folder)
+        except UnexplainedError as refusal:
+            later = self._answer_later(bounded, refusal, folder, reason)
+            if later is None and has_preview:
+                raise refusal_error(refusal, hints=request.hints) from None
+            return later or found
+        except NoSolutionError:
+            return found
+        # bounds do not exclude the newer one: it would have to be compiled
+        return found
+
     def _answer_later(
-        self, request: Request, refusal: UnexplainedError, folder: Path
+        self,
+        request: Request,
+        refusal: UnexplainedError,
+        folder: Path,
+        reason: str = "the requirements have no solution then",
     ) -> Resolution | None:
         """Return the answer at the first later date that has one, None where no date helps."""
-        date = find_solved_date(request, refusal.session, refusal.task, refusal.conflict)
-        if date is not None:
+        found = find_solved_date(request, refusal.session, refusal.task, refusal.conflict)
+        if found is not None and request.latest is not None:
+            later = LaterDate(date=found, reason=reason, patient=request.latest)
             with suppress(NoSolutionError):
-                return self._put_attempts(RequestAttempt(asked=request, later=date), folder)
+                return self._put_attempts(RequestAttempt(asked=request, later=later), folder)
         return None
 
     def _answer(self, request: Request, folder: Path) -> Resolution | LaterDate | YoungerPartners:
