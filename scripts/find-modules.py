@@ -1,11 +1,13 @@
-"""Write envbuild/data/modules.txt anew: modules whose distribution has another name, and which one.
+"""Write envbuild/data/modules.txt anew: modules by the distribution that is meant by them.
 
-    python scripts/find-modules.py MODULES.sqlite3 DOWNLOADS.json
+    python scripts/find-modules.py MODULES.sqlite3 DOWNLOADS.json BIOCONDA.json
 
 MODULES.sqlite3 has the modules at the top of every distribution of the index: the database in the wheel of pigar.
-DOWNLOADS.json has the most downloaded distributions: top-pypi-packages.json of hugovk/top-pypi-packages.  No index is asked.
+DOWNLOADS.json has the most downloaded distributions: top-pypi-packages.json of hugovk/top-pypi-packages.
+BIOCONDA.json has bioconda's packages by the distributions in them: prefix-dev/parselmouth.  No index is asked.
 
-Only a distribution that somebody vouches for is taken: conda's people (conda_same.txt), or those who download it.  A
+Only a distribution that somebody vouches for is taken: conda's or bioconda's people, or those who download it.  What
+conda has by the module's own name (conda_same.txt) needs no row: init asks the index for it.  A
 name that many distributions have as a module is one that projects give to modules of their own, and says nothing.
 """
 
@@ -15,7 +17,7 @@ import re
 import sqlite3
 import sys
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import msgspec
@@ -29,9 +31,10 @@ from envbuild.project.names import is_standard  # noqa: E402
 
 TARGET = ROOT / "envbuild" / "data" / "modules.txt"
 HEAD = """\
-# Modules whose distribution has another name, one a line; names.toml goes before it.  Written by scripts/find-modules.py.
-# Source: modules of each distribution as the wheel of pigar {pigar} lists them (BSD-3-Clause); distributions of
-# conda_same.txt, or of the 15,000 most downloaded at {day} (hugovk/top-pypi-packages).
+# Modules by the distribution that is meant by them, one a line; names.toml goes before it.  Written by
+# scripts/find-modules.py.  Source: modules of each distribution as the wheel of pigar {pigar} lists them (BSD-3-Clause);
+# distributions of conda_same.txt, of bioconda (prefix-dev/parselmouth at 345e9bfb), or of the 15,000 most downloaded
+# at {day} (hugovk/top-pypi-packages).
 """
 MANY = 60
 """Distributions with a module of one name, from which on it is a word of everybody: tests, utils."""
@@ -50,8 +53,10 @@ CLEARLY = 3
 class Choice:
     """Chooses the distribution of a module among those that have it."""
 
-    def __init__(self, modules: Mapping[str, set[str]], ranks: Mapping[str, int]) -> None:
-        self.ranks, self.conda = ranks, load_conda_same()
+    def __init__(
+        self, modules: Mapping[str, set[str]], ranks: Mapping[str, int], other: Collection[str]
+    ) -> None:
+        self.ranks, self.conda, self.other = ranks, load_conda_same(), other
         self.owners: dict[str, set[str]] = defaultdict(set)
         for name, held in modules.items():
             for module in held:
@@ -72,27 +77,30 @@ class Choice:
         """Return the one distribution that is surely meant by a module, None where none is."""
         owners = self.owners[module]
         own = canonicalize_name(module)
-        if not self._is_telling(module) or is_standard(module) or self._is_vouched(own, owners):
+        if not self._is_telling(module) or is_standard(module) or own in owners & self.conda:
             return None
         fitting = [one for one in owners if self._is_vouched(one, owners)]
         fitting = [one for one in fitting if self.main[one] == {module} or are_alike(module, one)]
         fitting.sort(key=lambda one: (self.rank(one), one not in self.conda, one))
         if not fitting or not self._is_clear(fitting):
             return None
-        best, rank = fitting[0], self.rank(fitting[0])
+        best, known = fitting[0], self.rank(fitting[0]) <= KNOWN
         others = len(owners) - len(fitting)
-        if others > next(most for limit, most in OTHERS.items() if rank <= limit):
-            return None
-        # such a name may be meant otherwise: both have to vouch for it
-        doubtful = len(module) <= SHORT or own in self.main
-        if rank > KNOWN and doubtful and not (best in self.conda and best in self.ranks):
-            return None
-        if rank > KNOWN and self._is_shared(own, owners):
-            return None
-        return best
+        most = next(most for limit, most in OTHERS.items() if self.rank(best) <= limit)
+        return best if others <= most and (known or self._is_sure(module, best, others)) else None
+
+    def _is_sure(self, module: str, name: str, others: int) -> bool:
+        """Whether a distribution that not all know is meant, and no module of a project's own."""
+        own = canonicalize_name(module)
+        if name == own and others and module.isalpha():
+            return False
+        if len(module) <= SHORT or (own in self.main and own != name):
+            # such a name may be meant otherwise: both have to vouch for it
+            return name in self.conda and name in self.ranks and not self._is_shared(module)
+        return not self._is_shared(module)
 
     def _is_vouched(self, name: str, owners: set[str]) -> bool:
-        known = name in self.conda or name in self.ranks
+        known = name in self.conda or name in self.ranks or name in self.other
         return known and name in owners and not NO_USE.fullmatch(name)
 
     def _is_clear(self, fitting: list[str]) -> bool:
@@ -104,9 +112,10 @@ class Choice:
             return False
         return first in self.conda or not self.conda.intersection(fitting)
 
-    def _is_shared(self, own: str, owners: set[str]) -> bool:
+    def _is_shared(self, module: str) -> bool:
         """Whether several distributions fill one folder: flufl.bounce and flufl.lock."""
-        return sum(one.startswith(f"{own}-") for one in owners) > 1
+        start = f"{canonicalize_name(module)}-"
+        return sum(one.startswith(start) for one in self.owners[module]) > 1
 
 
 def are_alike(module: str, name: str) -> bool:
@@ -130,10 +139,12 @@ def read_modules(path: str) -> dict[str, set[str]]:
 
 def main() -> None:
     """Write the table and say how many rows it has."""
-    database, downloads = sys.argv[1:]
+    database, downloads, bioconda = sys.argv[1:]
     listed = msgspec.json.decode(Path(downloads).read_bytes())
     ranks = {canonicalize_name(row["project"]): at for at, row in enumerate(listed["rows"], 1)}
-    choice = Choice(read_modules(database), ranks)
+    packages = msgspec.json.decode(Path(bioconda).read_bytes())
+    other = {name for name, held in packages.items() if name in (held or ())}
+    choice = Choice(read_modules(database), ranks, other)
     names = load_names()
     decided = {*names.module, *names.same.names, *names.own.names}
     rows = {one: choice.distribution_of(one) for one in choice.owners if one not in decided}

@@ -288,7 +288,7 @@ def load_conda_same() -> frozenset[str]:
 
 @functools.cache
 def load_modules() -> dict[str, str]:
-    """Read modules whose distribution has another name, found by counting (modules.txt)."""
+    """Read modules by the distribution that is meant, found by counting (modules.txt)."""
     rows = (line.partition(" ") for line in _lines_of("modules.txt"))
     return {module: distribution for module, _, distribution in rows}
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import field, replace
 from itertools import chain
 from pathlib import Path
 
@@ -28,7 +28,7 @@ from envbuild.project.lists.alternatives import (
 )
 from envbuild.project.lists.choose import choose_lists, is_container, is_near, is_requirements
 from envbuild.project.lists.declared import read_pipfile, read_python_file, read_setup_cfg
-from envbuild.project.lists.readme import framework_releases
+from envbuild.project.lists.readme import framework_releases, said_releases
 from envbuild.project.lists.requirements import read_requirements
 from envbuild.project.lists.setup_py import read_setup_py
 from envbuild.project.model import FileFindings, ImportedModule, Requirement
@@ -73,7 +73,8 @@ class ProjectFindings:
     """What a project's files say and its code imports; ``name`` is the recipe's.
 
     ``own`` are the canonical names of projects inside this one, ``releases`` the
-    frameworks with the release that the README names.
+    frameworks with the release that the README names, ``said`` the Python and the CUDA that it
+    names.
     """
 
     name: str
@@ -83,6 +84,7 @@ class ProjectFindings:
     notes: Texts = ()
     own: frozenset[str] = frozenset()
     releases: tuple[Requirement, ...] = ()
+    said: Mapping[str, str] = field(default_factory=dict)
 
 
 def gather_findings(place: Path) -> ProjectFindings:
@@ -158,6 +160,7 @@ def _gather_folder(root: Path) -> ProjectFindings:
         notes=(*notes, *import_notes),
         own=frozenset(parts),
         releases=framework_releases(root, install_scripts(root)),
+        said=said_releases(root),
     )
 
 

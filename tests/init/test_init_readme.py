@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from envbuild.project.draft.draft import draft_recipe
+from envbuild.project.draft.package_index import Offline
+from envbuild.project.gather import gather_findings
 from envbuild.project.lists.declared import read_pyproject
-from envbuild.project.lists.readme import framework_releases, own_extras
+from envbuild.project.lists.readme import framework_releases, own_extras, said_releases
 from envbuild.project.lists.requirements import read_requirements
 from tests.init.projects import dependencies, drafted, write
 
@@ -73,6 +76,9 @@ def test_what_others_can_change_is_not_taken(tmp_path: Path, line: str) -> None:
         ("Tested with PyTorch 1.6 and above.", []),
         ("- Python 3.7 with torchvision 0.7", []),
         ("- Python 3.7", []),
+        ("It is implemented in PyTorch 1.7.", ["torch==1.7.*"]),
+        ("This works with PyTorch 1.4 - 1.9.", []),
+        ("It requires PyTorch 1.4 or 1.5.", []),
     ],
 )
 def test_a_readme_names_the_release_of_the_framework(
@@ -80,6 +86,52 @@ def test_a_readme_names_the_release_of_the_framework(
 ) -> None:
     write(tmp_path, {"README.md": f"# A\n\n{line}\n"})
     assert [one.text for one in framework_releases(tmp_path)] == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("The code runs with Python 3.7, CUDA 10.0.", {"python": "3.7", "cuda": "10.0"}),
+        ("- Python 3.7.0", {"python": "3.7"}),
+        ("* **Python** version 3.6", {"python": "3.6"}),
+        ("conda create -n x python==3.8", {"python": "3.8"}),
+        ("    conda create --name x python=3.10 -y", {"python": "3.10"}),
+        ("- NVIDIA GPU with CUDA 11.3", {"cuda": "11.3"}),
+        ("Tested on `Python 3.9` and `CUDA 11.6`", {"python": "3.9", "cuda": "11.6"}),
+        ("- Python >= 3.7", {}),
+        ("- Python 3.7+", {}),
+        ("- Python 3.6 or newer", {}),
+        ("- Python 3.6 - 3.9", {}),
+        ("- Python 3.8/3.9", {}),
+        ("- Python 2.7", {}),
+        ("We like Python 3.7 a lot.", {}),
+        ("See the wheel for CUDA 11.3.", {}),
+    ],
+)
+def test_a_readme_says_which_python_and_cuda_its_code_runs_with(
+    tmp_path: Path, line: str, expected: dict[str, str]
+) -> None:
+    write(tmp_path, {"README.md": f"# A\n\n{line}\n"})
+    assert said_releases(tmp_path) == expected
+
+
+def _base_of(folder: Path, readme: str, listed: str = "torch\n") -> str:
+    files = {"README.md": readme, "requirements.txt": listed, "train.py": "import torch\n"}
+    made = draft_recipe(gather_findings(write(folder, files)), Offline())
+    return f"{made.recipe.base.image} {made.recipe.base.framework}"
+
+
+def test_a_base_fits_the_python_and_the_cuda_that_a_readme_says(tmp_path: Path) -> None:
+    assert "2." in _base_of(tmp_path / "plain", "# A\n")
+    old = _base_of(tmp_path / "old", "The code runs with Python 3.7, CUDA 10.0.\n")
+    assert "pytorch:1.4" in old
+    assert "pytorch:1.12" in _base_of(tmp_path / "python", "- Python 3.7\n")
+
+
+def test_a_list_goes_before_what_a_readme_says(tmp_path: Path) -> None:
+    said = "The code runs with Python 3.7, CUDA 10.0.\n"
+    assert "2.6" in _base_of(tmp_path, said, "torch==2.6.*\n")
+    assert "2." in _base_of(tmp_path / "bound", "Tested with CUDA 10.0.\n", "torch>=2.1\n")
 
 
 @pytest.mark.parametrize(

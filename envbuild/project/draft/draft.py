@@ -275,6 +275,8 @@ def _choose_base(
         image = None
     names = {requirement.name for requirement in cleaned.requirements}
     of_code = sorted((row.python for row in builder.old if row.package in names), key=len)
+    said = builder.gathered.said.get("python")
+    of_code = [f"=={said}.*" if said else "", *of_code]
     wanted = BaseNeeds(
         framework=framework,
         python=_series_of(next(pythons, next(filter(None, of_code), None))),

@@ -139,6 +139,7 @@ def _upper_bound(
         _companion_bound(cleaned),
         _bound_of_old_use(builder, name),
         _bound_of_cuda(builder),
+        _bound_of_said_cuda(builder) if not bounds_of(framework) else ("", ""),
     ):
         if bounds:
             return bounds, why
@@ -152,6 +153,13 @@ def _bound_of_cuda(builder: DraftBuilder) -> tuple[str, str]:
         if bounds:
             return bounds, f"{findings.file}: CUDA {findings.cuda} is that of torch{bounds}"
     return "", ""
+
+
+def _bound_of_said_cuda(builder: DraftBuilder) -> tuple[str, str]:
+    """Return the bounds of the PyTorch that was built for the CUDA that a README names."""
+    said = builder.gathered.said.get("cuda", "")
+    bounds = TORCH_CUDAS.get(said, "")
+    return bounds, f"the README names CUDA {said}, which is that of torch{bounds}"
 
 
 def _companion_bound(cleaned: Cleaned) -> tuple[str, str]:

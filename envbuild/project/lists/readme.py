@@ -14,17 +14,33 @@ from envbuild.project.tree import ASIDE, read_text, shown_path
 
 NAMES = ("README.md", "README.rst", "README", "readme.md", "INSTALL.md")
 BLOCK = re.compile(r"^[ \t]*(`{3,16}|~{3,16})[^\n]*\n(.*?)^[ \t]*\1", re.MULTILINE | re.DOTALL)
+TRIED = (
+    r"\b(?:tested|tried|ran|runs?|works?|developed|implemented|written|built|requires?|"
+    r"experiments?|environment)\b[^\n]{0,80}?[\s,;/&+(]"
+)
+"""What a project was tried with: "Tested on Python 3.7, PyTorch 1.4."."""
 RELEASE = re.compile(
     r"(?:^[ \t]*(?:[-*+]|\d+\.)[ \t]+(?:(?:ubuntu|linux|python|cuda)\b[^\n]{0,80}?[\s,;/&+])?"
-    r"|\btested\b[^\n]{0,80}?[\s,;/&+])"
+    rf"|{TRIED})"
     r"(?P<name>tensorflow(?:-gpu)?|pytorch|torch|jax)\b[\s(:,]{0,9}"
     r"(?:version\s{0,9})?(?P<sign>==|>=|≥|=|v)?\s{0,9}(?P<release>\d+\.\d+)(?P<rest>[^\n]*)",
     re.MULTILINE | re.IGNORECASE,
 )
 """An item of a list with a framework's release: "- PyTorch 1.3.0", "- CUDA 9.2 + PyTorch 1.0".
 
-Also what a project was tested with: "Tested on Python 3.7, PyTorch 1.4."
+Also what a project was tried with.
 """
+SAID = {
+    name: re.compile(
+        r"(?:^[ \t]*(?:[-*+]|\d+\.)[ \t]+"
+        r"(?:(?:ubuntu|linux|python|nvidia|gpu)\b[^\n]{0,80}?[\s,;/&+])?"
+        rf"|{TRIED}|\bconda create\b[^\n]{{0,80}}\s)"
+        rf"{name}(?:[\s(:,]|version){{0,9}}(?:==?|v)?\s{{0,9}}({release}\.\d{{1,2}})([^\n]*)",
+        re.MULTILINE | re.IGNORECASE,
+    )
+    for name, release in (("python", "3"), ("cuda", r"(?:8|9|1\d)"))
+}
+"""A README's Python or CUDA: "- Python 3.7.0", "conda create python=3.8", "runs with CUDA 10.0"."""
 INSTALLER = re.compile(r"\b(?:pip|conda|mamba|uv)\d*\s")
 ITEM = re.compile(
     r"^[ \t]*(?:[-*+][ \t]+)?`?(?P<name>[A-Za-z][\w.-]*)`?[ \t]*(?P<sign>[=<>~]=|=)[ \t]*"
@@ -37,7 +53,11 @@ PINNED = re.compile(
     r"==?(?P<release>\d+\.\d+(?:\.\d+)?)"
 )
 """A framework's release that is installed: pip install torch==1.12.1+cu113."""
-OR_NEWER = re.compile(r"[.\d]*\s*(\+|(and|or) (later|newer|higher|above|up))", re.IGNORECASE)
+OR_NEWER = re.compile(
+    r"[.\d]*\s*(\+|(and|or) (later|newer|higher|above|up)|(-|\u2013|~|to|/|or|and|,)\s*\d)",
+    re.IGNORECASE,
+)
+"""What makes a release one of several."""
 NOT_HERE = re.compile(rf"{ASIDE.pattern}|cpu|npu|tpu|xpu|rocm|amd|mps|mac|win", re.IGNORECASE)
 """Groups for changing the project, or for other machines."""
 FRAMEWORK = re.compile(r"(?<![\w./-])(?:py)?(torch|tensorflow|jax)\b(?![./-])")
@@ -77,8 +97,7 @@ def framework_releases(root: Path, scripts: Iterable[Path] = ()) -> tuple[Requir
     """
     found: list[Requirement] = []
     for path in (*(root / name for name in NAMES), *scripts):
-        text = re.sub(r"\[([^\[\]\n]*)\]\([^()\n]*\)", r"\1", read_text(path) or "")
-        for match in RELEASE.finditer(re.sub(r"[`*]{1,2}(?=\w)|(?<=\w)[`*]{1,2}", "", text)):
+        for match in RELEASE.finditer(_without_marks(read_text(path) or "")):
             name = framework_name(match["name"].lower().replace("pytorch", "torch"))
             older = match["sign"] in (">=", "≥") or OR_NEWER.match(match["rest"])
             if name is not None and not older:
@@ -87,6 +106,23 @@ def framework_releases(root: Path, scripts: Iterable[Path] = ()) -> tuple[Requir
                 found.append(Requirement(text=line, name=name, where=where))
         found += _installed_frameworks(path, root)
     return tuple(found)
+
+
+def said_releases(root: Path) -> dict[str, str]:
+    """Return the one Python and the one CUDA ("3.7", "10.0") that the README says it runs with."""
+    found: dict[str, str] = {}
+    for path in (root / name for name in NAMES):
+        text = _without_marks(read_text(path) or "")
+        for name, pattern in SAID.items():
+            releases = [one for one, rest in pattern.findall(text) if not OR_NEWER.match(rest)]
+            found |= {name: releases[0]} if releases and name not in found else {}
+    return found
+
+
+def _without_marks(text: str) -> str:
+    """Return Markdown without the marks around words and with the words of its links."""
+    text = re.sub(r"\[([^\[\]\n]*)\]\([^()\n]*\)", r"\1", text)
+    return re.sub(r"[`*]{1,2}(?=\w)|(?<=\w)[`*]{1,2}", "", text)
 
 
 def _installed_words(text: str) -> Iterator[str]:
