@@ -554,6 +554,21 @@ def test_date_moves_to_a_release_that_needs_no_coupling(
     assert answer.as_of == "2023-09-11"
 
 
+def test_refusal_tells_what_the_newest_release_needs(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
+    """As deepcell: uv's words are of each release, and what an old one needs helps nobody."""
+    index.wheel("deepcell", "0.8.5", requires=("tensorflow-cpu==2.3.1",))
+    index.wheel("deepcell", "0.8.8", requires=("tensorflow==2.3.1",))
+    index.wheel("deepcell", "0.10.0", "0.11.1", requires=("tensorflow==2.5.1",))
+    index.wheel("deepcell", "0.12.0", "0.12.10", requires=("tensorflow==2.8.0",))
+    index.wheel("tensorflow", "2.3.1", "2.5.1", "2.8.0", "2.15.1")
+    index.wheel("tensorflow-cpu", "2.3.1", "2.15.1")
+    error = error_of(resolve, base("tensorflow==2.15.1"), "deepcell")
+    _heading, reason, *_ = error.what.splitlines()
+    assert reason == "- deepcell>=0.12.0 needs tensorflow==2.8.0; the base holds tensorflow 2.15.1"
+
+
 def test_date_does_not_move_to_what_has_wheels_for_other_pythons_alone(
     index: SyntheticIndex, resolve: Resolve
 ) -> None:

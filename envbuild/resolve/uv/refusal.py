@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.version import Version
 
 from envbuild.errors import NoSolutionError
 from envbuild.names import Texts
 from envbuild.net.index import index_variable
 from envbuild.resolve.conflict.explain import (
     HEADING,
+    Clash,
     ConflictError,
     Problem,
     clashes_of,
@@ -37,12 +41,12 @@ def refusal_error(refusal: UnexplainedError, *, hints: bool) -> NoSolutionError:
     session, task = refusal.session, refusal.task
     problem = task.problem
     conflict = with_others(session, refusal.conflict, problem)
-    read = gather_clashes(session, conflict, problem)
-    known = {(name_of(clash.subject), clash.stub.name) for clash in read}
-    also = (
-        c for c in clashes_of(conflict, problem) if (name_of(c.subject), c.stub.name) not in known
-    )
-    clashes = tuple(dict.fromkeys((*read, *also)))
+    # from files, then in uv's words: of those about one pair the first is told
+    found = (*gather_clashes(session, conflict, problem), *clashes_of(conflict, problem))
+    pairs: dict[tuple[str, str], Clash] = {}
+    for clash in _of_newest_releases(found):
+        pairs.setdefault((name_of(clash.subject), clash.stub.name), clash)
+    clashes = tuple(pairs.values())
     if not hints:
         return no_solution(conflict, problem, clashes)
     advice = (
@@ -50,6 +54,31 @@ def refusal_error(refusal: UnexplainedError, *, hints: bool) -> NoSolutionError:
         *suggest_changes(session, task, conflict, clashes),
     )
     return no_solution(conflict, problem, clashes, advice)
+
+
+def _of_newest_releases(clashes: Iterable[Clash]) -> list[Clash]:
+    """Return the clashes of the newest releases that are told of, for each package.
+
+    A resolver goes through all releases; what the newest one needs is what a user wants to know.
+    """
+    newest: dict[str, Version] = {}
+    releases = {clash: _first_release(clash.subject) for clash in clashes}
+    for clash, release in releases.items():
+        name = name_of(clash.subject)
+        newest[name] = max(release, newest.get(name, release))
+    return [
+        clash for clash, release in releases.items() if release == newest[name_of(clash.subject)]
+    ]
+
+
+def _first_release(subject: str) -> Version:
+    """Return the first release of what a clash is about: 0.12.0 of "deepcell>=0.12.0,<1"."""
+    try:
+        bounds = Requirement(subject).specifier
+    except InvalidRequirement:
+        return Version("0")
+    lower = [Version(one.version) for one in bounds if one.operator in (">=", ">", "==")]
+    return max(lower, default=Version("0"))
 
 
 LOCAL = re.compile(r"==\s*[^,;\s=]*\+([A-Za-z0-9][A-Za-z0-9.]*)")
