@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -32,19 +31,10 @@ def program_lines(name: str) -> Texts:
 
 
 def script_lines(name: str, **values: str | Texts) -> Texts:
-    """Return the lines of a shell script that a definition carries, ``@name@`` replaced by a value.
-
-    A line that is one name alone stands for all lines of its value.
-    """
-    given: dict[str, str | Texts] = {"build": BUILD, "supplied": SUPPLIED, **values}
-    lines: list[str] = []
-    for line in read_script("envbuild.plan", f"scripts/{name}.sh").splitlines():
-        block = given.get(line.strip("@"))
-        if isinstance(block, tuple):
-            lines += block
-        else:
-            lines.append(re.sub(r"@(\w+)@", lambda found: str(given[found[1]]), line))
-    return tuple(lines)
+    """Return the lines of a shell script that a definition carries, with values in it."""
+    path = f"scripts/{name}.sh"
+    text = read_script("envbuild.plan", path, build=BUILD, supplied=SUPPLIED, **values)
+    return tuple(text.splitlines())
 
 
 def offline_program() -> Texts:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from envbuild.job.model import Job
 from envbuild.job.render.staging import stage_binds
-from envbuild.job.schedulers.protocol import Scheduler
+from envbuild.job.schedulers.protocol import Scheduler, script_text
 from envbuild.job.sites.site import Site
+from envbuild.names import Texts
 from envbuild.runtime import HOME, bind_flags, overlay_flags
-from envbuild.script_files import read_script
 
 PASSED = (
     "CUDA_VISIBLE_DEVICES",
@@ -26,13 +26,6 @@ PASSED = (
 RANKS = ("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "NODE_RANK", "WORLD_SIZE")
 MPI = ("OMPI_*", "PMIX_*", "PMI_*", "PALS_*", "MPI_*", "I_MPI_*", "UCX_*")
 
-NOT_STARTED = """\
-if [ "$code" -ne 0 ] && [ -n "$begun" ] && [ ! -s "$begun" ]; then
-  printf 'envbuild: error: the container did not start: see above\\n' >&2
-  code=125
-fi
-"""
-
 
 def node_local_function(site: Site) -> str:
     """Return the function that prints the first node-local folder that can be written."""
@@ -41,7 +34,7 @@ def node_local_function(site: Site) -> str:
         # a variable may be unset on a node
         is_variable = text.startswith("$")
         folders.append(f'"${{{text[1:]}:-}}"' if is_variable else shlex.quote(text))
-    return read_script("envbuild.job", "scripts/node_local.sh", folders=" ".join(folders))
+    return script_text("node_local.sh", folders=" ".join(folders))
 
 
 def _several_containers(job: Job) -> bool:
@@ -52,39 +45,28 @@ def _several_containers(job: Job) -> bool:
 def enter_function(job: Job, site: Site, scheduler: Scheduler) -> str:
     """Return the function that runs its arguments in the image."""
     program = site.runtime.program
-    programs = "apptainer singularity" if program == "any" else program
-    more = (" binds=()" if job.intent.stage else "") + (" kept=()" if job.caches else "")
-    amd = ["  [ ! -e /dev/kfd ] || flags+=(--rocm)"] if job.intent.gpus else []
-    lines = [
-        "enter() {",
-        f"  local variable value runtime scratch code flags=() records=(){more}",
-        "  clean_environment",
-        f"  find_runtime {programs}",
-        *amd,
-        *(f"  {line}" for line in _rank_lines(job, scheduler)),
-        *(f"  {line}" for line in _environment(job, site, scheduler)),
-        "  make_scratch",
-        "  keep_servers",
-        "  check_image",
-        '  protect_records "$PWD"',
-        *_cache_lines(job, site),
-    ]
+    environment = [*_rank_lines(job, scheduler), *_environment(job, site, scheduler)]
+    if job.intent.gpus:
+        environment.insert(0, "[ ! -e /dev/kfd ] || flags+=(--rocm)")
+    arrays = ""
+    stage: Texts = ()
     if job.intent.stage:
+        arrays = " binds=()"
+        binds = f"    binds=({' '.join(stage_binds(job))})"
         # the test of the ranks (launch.py) needs no data
-        lines += ['  if [ "$0" != world ]; then', "    stage"]
-        lines += [f"    binds=({' '.join(stage_binds(job))})", "  fi"]
-    # what tidies up behind the command must not replace its exit code
-    lines += [
-        # it is held open: the command may empty its /tmp
-        '  begun= && : >"$scratch/.begun" && exec 6<"$scratch/.begun" && begun=/dev/fd/6',
-        "  # shellcheck disable=SC2016  # the image's shell expands it",
-    ]
-    lines += [f"  {_exec_line(job, site, scheduler)}", "  code=$? own=$code"]
-    lines += [*(f"  {line}" for line in NOT_STARTED.splitlines()), "  exec 6<&-"]
-    lines += ['  rm -rf -- "$scratch"']
-    if job.intent.stage:
-        lines.append('  [ -z "$staged" ] || unstage')
-    return "\n".join((*lines, '  return "$code"', "}", ""))
+        stage = ('  if [ "$0" != world ]; then', "    stage", binds, "  fi")
+    # what tidies up behind the command must not replace its exit code, and the file that says it
+    # has begun is held open: the command may empty its /tmp
+    return script_text(
+        "enter.sh",
+        arrays=f"{arrays} kept=()" if job.caches else arrays,
+        programs="apptainer singularity" if program == "any" else program,
+        environment=tuple(f"  {line}" for line in environment),
+        caches=tuple(_cache_lines(job, site)),
+        stage=stage,
+        run=_exec_line(job, site, scheduler),
+        unstage=('  [ -z "$staged" ] || unstage',) if stage else (),
+    )
 
 
 def _rank_lines(job: Job, scheduler: Scheduler) -> list[str]:

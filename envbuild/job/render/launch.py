@@ -93,22 +93,14 @@ def _program(site: Site, scheduler: Scheduler, job: Job) -> str:
         "keep_servers",
         "check_image",
     ]
-    functions = _rows([*names, "enter"])
-    lines = [
-        "program=$(",
-        "  printf 'set -u\\nsignal= child= early= begun=\\ncd %q || exit 125\\n' \"$PWD\"",
-        '  printf \'image=%q stamp=%q\\n\' "$image" "$stamp"',
-    ]
-    if staged_data(job):
-        lines.append("  printf 'token=%s staged=\\n' \"$token\"")
-    lines.append("  declare -f \\")
-    lines += [f"    {row} \\" for row in functions[:-1]]
-    lines += [f"    {functions[-1]}", "  cat <<'END'"]
+    functions = [f"    {row}" for row in _rows([*names, "enter"])]
     # a rank without a trap dies of a signal, and takes the others with it
-    lines += [f'trap "hand_on {one}" {one}' for one in ("TERM", "USR1")]
-    if modules:
-        lines.append("prepare")
-    return "\n".join((*lines, 'enter "$@"', "END", ")", ""))
+    return script_text(
+        "program.sh",
+        token=("  printf 'token=%s staged=\\n' \"$token\"",) if staged_data(job) else (),
+        functions=tuple(" \\\n".join(functions).splitlines()),
+        prepare=("prepare",) if modules else (),
+    )
 
 
 def _rows(words: list[str]) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from pathlib import PurePosixPath
 
@@ -193,15 +192,14 @@ def _notify(job: Job) -> str:
     before, task, after = receipt_pattern(job).replace("{id}", "$id").partition("{task}")
     tasks = len(job.intent.array.numbers) if job.intent.array else 1
     secrets = f". {shlex.quote(job.secrets)}" if job.secrets else ":"
-    given = {
-        "receipts": f'"{before}"*"{after}"' if task else '"$receipt"',
-        "tasks": str(tasks),
-        "mark": f'"{before}told"',
-        "secrets": secrets,
-        "command": quote_word(job.intent.notify),
-    }
-    text = script_text("notify.sh")
-    return re.sub(r"@(\w+)@", lambda found: given[found[1]], text)
+    return script_text(
+        "notify.sh",
+        receipts=f'"{before}"*"{after}"' if task else '"$receipt"',
+        tasks=str(tasks),
+        mark=f'"{before}told"',
+        secrets=secrets,
+        command=quote_word(job.intent.notify),
+    )
 
 
 def _sampling(job: Job) -> str:
@@ -212,17 +210,13 @@ def _sampling(job: Job) -> str:
     grant = job.allocation
     cores = None if grant.cpus is None else grant.cpus * grant.processes
     asked = (job.intent.walltime, cores, grant.memory, grant.gpus)
-    words = " ".join(str(amount or 0) for amount in asked)
-    # 7 is the lock of the scratch folder (scratch.sh): what outlives the job must not hold it
-    return (
-        f"{text}sample_use() {{\n"
-        "  command -v python3 >/dev/null || return 0\n"
-        # on the node, outside of the image: nothing of the project may be imported
-        f"  python3 -I - \"$use\" {SAMPLE} {IDLE} {words} <<'END' 7<&- &\n"
-        f"{script_text('use.py')}END\n"
-        "  sampler=$!\n"
-        "  # else bash would print all of it where it is killed before it has begun\n"
-        '  disown "$sampler"\n}\n'
+    words = (SAMPLE, IDLE, *(amount or 0 for amount in asked))
+    # 7 is the lock of the scratch folder (scratch.sh): what outlives the job must not hold it;
+    # on the node, outside of the image, nothing of the project may be imported
+    return text + script_text(
+        "sample_use.sh",
+        words=" ".join(map(str, words)),
+        program=tuple(script_text("use.py").splitlines()),
     )
 
 

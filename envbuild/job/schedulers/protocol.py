@@ -193,9 +193,9 @@ def job_name(name: str) -> str:
     return name if name[0].isalpha() else f"j{name}"
 
 
-def script_text(name: str) -> str:
-    """Return a file of job/scripts without its first comment, which speaks to shellcheck."""
-    return read_script("envbuild.job", f"scripts/{name}")
+def script_text(name: str, **values: str | Texts) -> str:
+    """Return a file of job/scripts with values in it, without its first comment."""
+    return read_script("envbuild.job", f"scripts/{name}", **values)
 
 
 def quote_word(word: str) -> str:
