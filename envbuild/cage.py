@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from envbuild.host import ID_COUNT, Host
 from envbuild.names import Texts, Variables
-from envbuild.records import frozen_record
+from envbuild.records import frozen_record, replace
 from envbuild.run import Command, Runner
 from envbuild.script_files import read_script
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import signal
-from dataclasses import replace
 
 from envbuild.data.tables import RuntimeFailure, load_failures
 from envbuild.errors import EnvbuildError, SpaceError, ToolFailedError, UsageError
 from envbuild.limits import LONG_LINE
+from envbuild.records import replace
 from envbuild.run import Result, failure
 
 ERRORS: dict[str, type[EnvbuildError]] = {"space": SpaceError, "usage": UsageError}

@@ -7,12 +7,11 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from envbuild.errors import HostError
 from envbuild.host import Space, read_space, user_name
-from envbuild.records import frozen_record
+from envbuild.records import frozen_record, replace
 from envbuild.run import Command, Runner
 
 SECONDS = 5.0

@@ -1,10 +1,11 @@
-"""How this project writes a record: frozen, its fields by name, without a dictionary of its own."""
+"""How this project declares a record (frozen, its fields by name), and makes another one of it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
+__all__ = ["field", "frozen_record", "replace"]
 Kind = TypeVar("Kind")
 
 if TYPE_CHECKING:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 
 from envbuild.cage import Cage
 from envbuild.errors import UsageError
 from envbuild.names import Numbers, Paths, Texts, Variables
-from envbuild.records import frozen_record
+from envbuild.records import field, frozen_record
 from envbuild.run import Command
 from envbuild.store.units import join_numbers
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 from envbuild.cage import find_cage
@@ -12,6 +11,7 @@ from envbuild.errors import HostError
 from envbuild.failures import find_known
 from envbuild.host import Host, network_namespaces_work, read_host
 from envbuild.names import Numbers, Texts, Variables
+from envbuild.records import replace
 from envbuild.run import Command, Runner
 from envbuild.runtime import Runtime, handed_on
 from envbuild.settings import Settings

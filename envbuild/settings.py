@@ -9,13 +9,12 @@ import os
 import pwd
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
 from pathlib import Path
 
 from envbuild.errors import UsageError
 from envbuild.names import Paths, Texts, Variables
 from envbuild.pip_files import pip_files, read_pip_option
-from envbuild.records import frozen_record
+from envbuild.records import field, frozen_record
 from envbuild.settings_file import DOWNLOADS, Registry, SettingsFile, read_settings_file
 
 CERTIFICATE_VARIABLES = ("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from envbuild.app.make import MakeRequest, MakeResult, make
@@ -14,6 +13,7 @@ from envbuild.bundle.pack import write_bundle
 from envbuild.bundle.unpack import opened_bundle, unpack
 from envbuild.context import Context
 from envbuild.recipe.model import Source
+from envbuild.records import replace
 
 
 def bundle_recipe(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from envbuild.app.dev.layer import merge_lock
 from envbuild.app.image import find_image, find_layer
@@ -25,7 +24,7 @@ from envbuild.lock.read import read_lock
 from envbuild.project.code.imports import needed_modules
 from envbuild.recipe.find import find_recipe, recipe_files
 from envbuild.recipe.model import Source, asking_for
-from envbuild.records import frozen_record
+from envbuild.records import frozen_record, replace
 from envbuild.store.hashing import digest_of
 from envbuild.store.layout import Store
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 
@@ -34,7 +33,7 @@ from envbuild.net.index import index_url, read_links
 from envbuild.net.web import make_client
 from envbuild.project.code.uses import Uses, find_uses
 from envbuild.recipe.model import Source
-from envbuild.records import frozen_record
+from envbuild.records import frozen_record, replace
 
 DAYS = (90, 30, 0)
 """Dates that are tried where no version helps: so many days after the base was made."""

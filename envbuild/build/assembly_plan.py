@@ -8,7 +8,7 @@ out, ``make --dry-run`` prints it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from envbuild.build.fetch import locked_bootstrap
@@ -25,7 +25,7 @@ from envbuild.names import Texts
 from envbuild.parts.cache import part_key
 from envbuild.plan.definition import is_before_cuda_key
 from envbuild.plan.model import Definition
-from envbuild.records import frozen_record
+from envbuild.records import frozen_record, replace
 from envbuild.store.hashing import digest_of
 
 State = Literal["stored", "to pack", "to run"]

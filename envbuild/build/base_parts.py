@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import replace
 from pathlib import Path
 
 from envbuild.base.debian.bootstrap import fetch_packages, has_root, make_root
@@ -34,7 +33,7 @@ from envbuild.parts.from_layer import layer_key, provide_layer
 from envbuild.parts.from_sif import sif_key, sif_part
 from envbuild.parts.from_tar import MOUNT_POINTS, root_contents
 from envbuild.parts.reader import read_file
-from envbuild.records import frozen_record
+from envbuild.records import frozen_record, replace
 from envbuild.store.layout import Store
 from envbuild.store.units import count_noun
 

@@ -6,7 +6,6 @@ to do ends here, so nothing that builds is imported.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -21,6 +20,7 @@ from envbuild.limits import decode_kept
 from envbuild.lock.digest import image_key
 from envbuild.lock.model import Packer
 from envbuild.parts.counters import FORMATS
+from envbuild.records import replace
 from envbuild.store.hashing import digest_of
 from envbuild.store.layout import Store
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import os
 import zipfile
-from dataclasses import replace
 from importlib import util
 from importlib.machinery import ExtensionFileLoader
 
@@ -28,6 +27,7 @@ from envbuild.limits import reading
 from envbuild.lock.model import Lock, Packer, PackerFile
 from envbuild.net.fetch import Artifact, fetch_artifacts
 from envbuild.net.index import index_url, make_client, read_links
+from envbuild.records import replace
 from envbuild.store.atomic import write_bytes
 from envbuild.store.hashing import hash_bytes
 from envbuild.store.layout import Store

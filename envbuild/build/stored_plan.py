@@ -5,8 +5,6 @@ For ``make --dry-run``, so nothing is written, fetched or run.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from envbuild.build.assembly_plan import (
     AssemblyPlan,
     AssemblySpec,
@@ -41,6 +39,7 @@ from envbuild.lock.model import Lock
 from envbuild.parts.cache import CachedPart, cached_part, is_cached
 from envbuild.parts.from_layer import layer_key
 from envbuild.parts.from_sif import sif_key
+from envbuild.records import replace
 from envbuild.store.layout import Store
 from envbuild.store.sealed import is_sealed
 

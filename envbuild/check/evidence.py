@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any, TypeVar
 
 from envbuild.check.answers import (
@@ -26,7 +25,7 @@ from envbuild.check.model import Outcome
 from envbuild.data import lookup
 from envbuild.data.tables import Framework, WheelBuild
 from envbuild.project.code.uses import Uses
-from envbuild.records import frozen_record
+from envbuild.records import field, frozen_record
 
 T = TypeVar("T")
 

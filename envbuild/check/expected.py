@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field, fields, replace
+from dataclasses import fields
 from pathlib import Path
 
 import msgspec
@@ -17,7 +17,7 @@ from envbuild.data.tables import Framework, load_frameworks
 from envbuild.lock.model import Lock
 from envbuild.names import Texts
 from envbuild.recipe.model import Recipe
-from envbuild.records import frozen_record
+from envbuild.records import field, frozen_record, replace
 from envbuild.store.hashing import digest_of
 
 

@@ -6,7 +6,6 @@ import contextlib
 import platform
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -47,7 +46,7 @@ from envbuild.lock.digest import lock_digest
 from envbuild.names import Texts, Variables
 from envbuild.progress import Reporter, Stage
 from envbuild.project.code.uses import Uses, find_uses
-from envbuild.records import frozen_record
+from envbuild.records import field, frozen_record, replace
 from envbuild.store.layout import final_path
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import quote
@@ -26,7 +25,7 @@ from envbuild.data.tables import (
 from envbuild.names import Texts
 from envbuild.project.code.reads import Name
 from envbuild.project.code.uses import ARGUMENTS
-from envbuild.records import frozen_record
+from envbuild.records import field, frozen_record
 
 HASH_LIMIT = 4 * 1024 * 1024
 """Bytes up to which code is hashed at level "quick"; all else is compared by size, as is said."""

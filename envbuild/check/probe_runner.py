@@ -6,7 +6,6 @@ import contextlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -21,6 +20,7 @@ from envbuild.failures import explain_failure, killed_by
 from envbuild.host_python import HostPython
 from envbuild.limits import UNREADABLE
 from envbuild.names import Texts, Variables
+from envbuild.records import replace
 from envbuild.run import Command, Result, Runner
 from envbuild.runtime import ExecOptions
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 
 import click
 
@@ -19,6 +18,7 @@ from envbuild.job.submit import client_environment, new_key, write_script
 from envbuild.job.track.monitor import status_of
 from envbuild.job.track.records import find_own_record, plain_id
 from envbuild.names import Texts
+from envbuild.records import replace
 from envbuild.run import hand_over
 
 NOT_RUNNING = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import click
@@ -12,6 +11,7 @@ import click
 from envbuild.cli.terminal import Lines, Pretty
 from envbuild.context import Context, open_context
 from envbuild.progress import Reporter, Silent
+from envbuild.records import replace
 from envbuild.run import LocalRunner
 from envbuild.settings import load_settings
 

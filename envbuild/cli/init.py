@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from envbuild.project.model import PackageIndex, Proposal, RecipeDraft
 from envbuild.recipe.find import require_own_folder
 from envbuild.recipe.model import JobSection, TargetSection
 from envbuild.recipe.write import write_recipe
+from envbuild.records import replace
 from envbuild.settings import Settings
 from envbuild.store.atomic import write_text
 from envbuild.store.units import as_printable, count_noun

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -21,6 +20,7 @@ from envbuild.errors import EnvbuildError
 from envbuild.net.channels import channel_urls
 from envbuild.net.redact import without_token
 from envbuild.progress import Silent
+from envbuild.records import replace
 from envbuild.run import LocalRunner
 from envbuild.settings import load_settings
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TypeVar
 
 from rattler import RepoDataRecord
@@ -18,6 +17,7 @@ from envbuild.context import Context
 from envbuild.errors import IntegrityError, NetworkError, NoSolutionError, UsageError
 from envbuild.names import Texts
 from envbuild.net.channels import channel_urls
+from envbuild.records import replace
 from envbuild.settings import Settings
 
 T = TypeVar("T")

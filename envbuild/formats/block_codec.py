@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import threading
 import zlib
-from dataclasses import field
 from typing import Any, Literal
 
 from envbuild.errors import IntegrityError
 from envbuild.formats.block_library import LAYOUT, library_here
 from envbuild.limits import reading
-from envbuild.records import frozen_record
+from envbuild.records import field, frozen_record
 
 BLOCK = 131072
 """Bytes of a block, squashfs' own default.

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 from envbuild.errors import UsageError
-from envbuild.records import frozen_record
+from envbuild.records import frozen_record, replace
 
 HUB = "docker.io"
 """The registry that a name without a host stands for."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from envbuild.context import Context
@@ -21,7 +20,7 @@ from envbuild.job.sites.site import Site, refuse
 from envbuild.job.track.records import find_record, plain_id, receipt_files
 from envbuild.limits import TABLE, read_whole
 from envbuild.names import NAME, Paths, Texts, Variables
-from envbuild.records import frozen_record
+from envbuild.records import frozen_record, replace
 from envbuild.resolve.sources.git import git_environment
 from envbuild.run import Command, Result
 from envbuild.runtime import Bind

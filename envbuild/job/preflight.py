@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 from envbuild.context import Context
 from envbuild.errors import HostError, UsageError
@@ -19,6 +18,7 @@ from envbuild.job.track.records import (
     plain_id,
     read_receipts,
 )
+from envbuild.records import replace
 from envbuild.settings import Settings
 
 

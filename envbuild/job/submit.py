@@ -6,7 +6,6 @@ import re
 import secrets
 import shlex
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from envbuild.context import Context
@@ -26,6 +25,7 @@ from envbuild.job.track.records import (
     save_own_record,
 )
 from envbuild.names import Texts, Variables
+from envbuild.records import replace
 from envbuild.run import Command, Result
 from envbuild.settings import Settings
 from envbuild.store.atomic import os_errors_as, sync_folder, write_text

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from html.parser import HTMLParser
 from urllib.parse import unquote, urljoin, urlsplit
 
 import msgspec
 
 from envbuild.limits import LINKS, TAG, UNREADABLE
-from envbuild.records import frozen_record
+from envbuild.records import frozen_record, replace
 
 ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"  # PEP 691
 JSON_TYPE = "application/vnd.pypi.simple.v1+json"

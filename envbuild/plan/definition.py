@@ -5,8 +5,6 @@ Pure, from recipe and lock alone, so that it stands alone without envbuild.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from envbuild.base.reference import parse_reference
 from envbuild.formats.image_name import parse_image_name
 from envbuild.lock.digest import lock_digest
@@ -17,6 +15,7 @@ from envbuild.plan.conda import install_conda, list_conda, refuse_python
 from envbuild.plan.model import Definition
 from envbuild.plan.quoting import post_line, quote_word, quote_words
 from envbuild.recipe.model import Recipe
+from envbuild.records import replace
 
 ROOT_TAR = "root.tar"
 CUDA_KEY = "2022-04-28"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import field, replace
 from itertools import chain
 from pathlib import Path
 
@@ -51,7 +50,7 @@ from envbuild.project.tree import (
     scan_project,
     shown_path,
 )
-from envbuild.records import frozen_record
+from envbuild.records import field, frozen_record, replace
 from envbuild.resolve.sources.project_name import name_and_version
 from envbuild.store.units import as_printable
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Protocol
 
 from envbuild.names import Pairs, Texts
 from envbuild.recipe.model import Recipe
-from envbuild.records import frozen_record
+from envbuild.records import field, frozen_record
 
 
 @frozen_record

@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -22,6 +21,7 @@ from envbuild.errors import NoSolutionError
 from envbuild.limits import decode_kept
 from envbuild.names import Pairs
 from envbuild.net.index import index_url
+from envbuild.records import replace
 from envbuild.resolve.model import Request, Resolution, Resolver
 from envbuild.store.atomic import is_older, write_bytes
 from envbuild.store.hashing import hash_bytes

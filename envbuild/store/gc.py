@@ -10,13 +10,12 @@ import re
 import stat
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from envbuild.errors import UsageError
 from envbuild.host import read_host, unescape_mount
 from envbuild.limits import PATH, read_whole
-from envbuild.records import frozen_record
+from envbuild.records import frozen_record, replace
 from envbuild.store.anchored import anchored
 from envbuild.store.atomic import size_of
 from envbuild.store.layout import (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 
 from msgspec import structs
@@ -34,7 +33,7 @@ from envbuild.recipe.model import Recipe, Source
 from envbuild.recipe.read import parse_recipe
 from envbuild.recipe.trees import project_folder
 from envbuild.recipe.undo import noting_before, rewrite_recipe
-from envbuild.records import frozen_record
+from envbuild.records import frozen_record, replace
 from envbuild.store.atomic import write_bytes, write_text
 from envbuild.store.hashing import hash_bytes
 from envbuild.toml import quote

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,7 +20,7 @@ from envbuild.limits import UNREADABLE, open_plain
 from envbuild.lock.model import Digest, Lock
 from envbuild.names import NAME
 from envbuild.recipe.model import Words
-from envbuild.records import frozen_record
+from envbuild.records import frozen_record, replace
 from envbuild.store.atomic import clear_partials, os_errors_as, write_bytes
 from envbuild.store.layout import DEV_RECORD, LAYER_FILE, Store, claim_folder
 from envbuild.store.own_records import is_own, note_own

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -45,7 +44,7 @@ from envbuild.recipe.edit import requirement_name
 from envbuild.recipe.find import LOCKS, RECIPES, recipe_files
 from envbuild.recipe.model import AboutSection, BaseSection, PythonSection, Recipe, Source
 from envbuild.recipe.trees import read_tree_line
-from envbuild.records import frozen_record
+from envbuild.records import frozen_record, replace
 from envbuild.runtime import ExecOptions
 from envbuild.store.atomic import commit_file, is_older, os_errors_as
 from envbuild.store.gc import mark_used

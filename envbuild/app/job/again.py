@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from envbuild.app.image import FoundImage, find_image
@@ -21,6 +20,7 @@ from envbuild.job.sites.site import Site
 from envbuild.job.track.records import find_own_record, load_own_records, plain_id
 from envbuild.job.track.results import TaskResult, collect_results, find_origin, find_repetitions
 from envbuild.names import Texts
+from envbuild.records import replace
 from envbuild.store.units import listing
 
 

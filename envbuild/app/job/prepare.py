@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import field, replace
 from pathlib import Path
 
 from msgspec import structs
@@ -41,7 +40,7 @@ from envbuild.job.submit import check_project, copy_secrets, new_key, write_secr
 from envbuild.job.warnings import lonely_lightning, shared_sqlite
 from envbuild.names import Texts
 from envbuild.recipe.find import require_own_folder
-from envbuild.records import frozen_record
+from envbuild.records import field, frozen_record, replace
 from envbuild.runtime import Bind
 from envbuild.settings import Settings
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from envbuild.app.lock import lock_target, resolve_lock
 from envbuild.base.facts import cached_facts
 from envbuild.context import Context
@@ -13,6 +11,7 @@ from envbuild.lock.decide.options import LockOptions
 from envbuild.lock.dependency_paths import conda_package, locked_package
 from envbuild.lock.model import Lock
 from envbuild.recipe.model import Source, asking_for
+from envbuild.records import replace
 
 
 def find_outlook(source: Source, lock: Lock, package: str, context: Context) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from dataclasses import field, replace
 from pathlib import Path
 
 from envbuild.app.image import find_image, warn_of_old_image
@@ -23,7 +22,7 @@ from envbuild.errors import UsageError
 from envbuild.job.preflight import check_client
 from envbuild.job.request.intent import Flags
 from envbuild.job.schedulers import features_of, scheduler_of
-from envbuild.records import frozen_record
+from envbuild.records import field, frozen_record, replace
 from envbuild.settings import Settings
 from envbuild.store.atomic import os_errors_as, write_text
 from envbuild.wrap.kernel import (

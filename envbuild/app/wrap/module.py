@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from dataclasses import field
 from pathlib import Path
 
 import msgspec
@@ -25,7 +24,7 @@ from envbuild.context import Context
 from envbuild.errors import HostError, UsageError
 from envbuild.limits import UNREADABLE
 from envbuild.names import Texts
-from envbuild.records import frozen_record
+from envbuild.records import field, frozen_record
 from envbuild.runtime import ExecOptions
 from envbuild.settings import Settings
 from envbuild.store.atomic import make_folder, os_errors_as, write_text

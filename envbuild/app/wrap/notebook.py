@@ -11,7 +11,6 @@ import platform
 import secrets
 import shlex
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -42,7 +41,7 @@ from envbuild.job.track.records import (
 )
 from envbuild.limits import UNREADABLE
 from envbuild.names import Texts
-from envbuild.records import frozen_record
+from envbuild.records import frozen_record, replace
 from envbuild.run import Command
 from envbuild.store.atomic import os_errors_as, write_text
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import re
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.job.schedulers import scheduler_of
 from envbuild.names import Texts
-from envbuild.records import frozen_record
+from envbuild.records import frozen_record, replace
 from envbuild.store.atomic import write_text
 from envbuild.wrap.portal import START, hub_lines, ondemand_files, render_start_server, vscode_lines
 from envbuild.wrap.script import Wrapper

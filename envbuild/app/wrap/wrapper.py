@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from envbuild.app.dev.layer import runtime_with
@@ -18,7 +17,7 @@ from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.names import NAME, Texts
 from envbuild.recipe.model import RunSection
-from envbuild.records import frozen_record
+from envbuild.records import frozen_record, replace
 from envbuild.runtime import ExecOptions
 from envbuild.store.atomic import copy_out, make_folder, os_errors_as, write_text
 from envbuild.wrap.script import DIRECT, Wrapper, render_wrapper, stamp_of

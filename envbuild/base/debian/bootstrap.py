@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -22,6 +21,7 @@ from envbuild.errors import HostError, IntegrityError, ToolFailedError
 from envbuild.host import Host, closed_above, read_host
 from envbuild.net.fetch import Artifact, fetch_artifacts, missing_artifacts
 from envbuild.progress import Stage
+from envbuild.records import replace
 from envbuild.run import Command
 from envbuild.settings import Settings
 from envbuild.store.atomic import link_or_copy, os_errors_as

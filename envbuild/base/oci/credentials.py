@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from envbuild.context import Context
 from envbuild.errors import EnvbuildError
 from envbuild.formats.image_name import HUB
 from envbuild.names import Texts
-from envbuild.records import frozen_record
+from envbuild.records import field, frozen_record
 from envbuild.run import Command
 from envbuild.settings import Settings
 

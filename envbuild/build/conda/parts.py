@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import AbstractContextManager
-from dataclasses import replace
 
 from envbuild.build.assembly_plan import IsCached, PlannedPart, State
 from envbuild.build.conda.activation import (
@@ -44,7 +43,7 @@ from envbuild.parts.cache import (
 )
 from envbuild.parts.writer import PartWriter
 from envbuild.plan.conda import history_text
-from envbuild.records import frozen_record
+from envbuild.records import frozen_record, replace
 from envbuild.store.layout import Store
 from envbuild.store.units import count_noun
 

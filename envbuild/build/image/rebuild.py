@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -23,6 +22,7 @@ from envbuild.formats.sif_reader import image_digest
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock
 from envbuild.parts.cache import cached_part
+from envbuild.records import replace
 from envbuild.store.atomic import link_or_copy, os_errors_as
 from envbuild.store.layout import Store
 

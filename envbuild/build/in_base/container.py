@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from envbuild.formats.squashfs.writer import write_squashfs
 from envbuild.lock.model import LockedBase
 from envbuild.parts.cache import CachedPart
 from envbuild.parts.compact import drop_unused_blocks
-from envbuild.records import frozen_record
+from envbuild.records import frozen_record, replace
 from envbuild.run import Result
 from envbuild.runtime import ExecOptions
 from envbuild.store.atomic import os_errors_as

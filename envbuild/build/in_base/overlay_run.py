@@ -10,7 +10,6 @@ import json
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from envbuild.base.model import DebianPackage
@@ -35,7 +34,7 @@ from envbuild.parts.cache import CachedPart, PackContext, cached_part, part_key,
 from envbuild.parts.from_layer import fill_layer
 from envbuild.plan import shell
 from envbuild.progress import Stage
-from envbuild.records import frozen_record
+from envbuild.records import frozen_record, replace
 from envbuild.run import Command, Result
 from envbuild.runtime import Bind
 from envbuild.store.atomic import os_errors_as

@@ -6,7 +6,6 @@ And whether there is room for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +15,7 @@ from envbuild.errors import SpaceError
 from envbuild.host import free_bytes
 from envbuild.lock.model import Lock
 from envbuild.quota import Quota
+from envbuild.records import replace
 from envbuild.store.units import human_bytes
 
 UNPACKED = 2.1

@@ -9,7 +9,6 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 from envbuild.build.in_base.exchange import give_file, make_open
@@ -23,6 +22,7 @@ from envbuild.host import read_host
 from envbuild.lock.model import Lock
 from envbuild.plan.shell import BUILD
 from envbuild.progress import Stage
+from envbuild.records import replace
 from envbuild.run import Command, Result, Runner
 from envbuild.runtime import Runtime
 from envbuild.store.units import count_noun

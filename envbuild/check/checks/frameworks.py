@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from envbuild.check.answers import Static
 from envbuild.check.evidence import Evidence, Verdict, skipped
 from envbuild.data import lookup
 from envbuild.data.tables import Framework, load_frameworks
+from envbuild.records import replace
 
 KERAS_BACKEND = "KERAS_BACKEND"
 

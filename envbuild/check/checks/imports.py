@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Any
 
 from envbuild.check.answers import Imported, Tried
@@ -26,6 +25,7 @@ from envbuild.data import lookup
 from envbuild.data.tables import EntryPoint, load_entry_points
 from envbuild.names import Texts
 from envbuild.project.names import distribution_of
+from envbuild.records import replace
 from envbuild.store.units import count_noun, listing
 
 UNFIT = re.compile(

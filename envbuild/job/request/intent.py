@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path, PurePosixPath
 from typing import TypeVar, get_args
 
@@ -14,7 +14,7 @@ from envbuild.job.request.units import parse_memory, parse_walltime
 from envbuild.job.schedulers.protocol import check_quotes
 from envbuild.names import Texts
 from envbuild.recipe.model import JobSection, Launcher
-from envbuild.records import frozen_record
+from envbuild.records import frozen_record, replace
 from envbuild.toml import closest
 
 T = TypeVar("T")

@@ -6,7 +6,6 @@ import os
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from msgspec import structs
@@ -20,7 +19,7 @@ from envbuild.job.sites.site import Site
 from envbuild.job.submit import ask
 from envbuild.job.track.records import current_id, log_files, plain_id, read_receipt, receipt_files
 from envbuild.job.track.tail import LogTail, list_sizes
-from envbuild.records import frozen_record
+from envbuild.records import frozen_record, replace
 
 GRACE = 60.0
 """Seconds in which a job that the scheduler does not know, or that has ended, may still hand in its

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from envbuild.context import Context
@@ -19,7 +18,7 @@ from envbuild.job.track.records import (
     read_plain,
     result_file,
 )
-from envbuild.records import frozen_record
+from envbuild.records import frozen_record, replace
 
 MOST_BYTES = 100_000
 """Of a file of results; a larger one is no table's row."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from datetime import date, datetime, timedelta, timezone
 
 from msgspec import structs
@@ -28,6 +27,7 @@ from envbuild.lock.model import Lock
 from envbuild.names import BY_PLATFORM, Texts
 from envbuild.progress import Stage
 from envbuild.recipe.model import Recipe
+from envbuild.records import replace
 from envbuild.resolve.backends import PAGE, RESOLVERS
 from envbuild.resolve.framework import bare_framework, with_framework
 from envbuild.resolve.model import Request

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import zipfile
 from collections.abc import Collection
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from envbuild.limits import reading
 from envbuild.lock.decide.base_description import BaseDescription
 from envbuild.names import Texts
 from envbuild.recipe.model import Recipe
-from envbuild.records import frozen_record
+from envbuild.records import frozen_record, replace
 from envbuild.resolve.model import Found, Resolution
 from envbuild.store.layout import Store
 from envbuild.tarread import archive_members

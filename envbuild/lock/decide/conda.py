@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -29,6 +28,7 @@ from envbuild.lock.model import CONDA_PREFIX, LINKER, CondaPackage, Lock
 from envbuild.names import BY_MACHINE, BY_PLATFORM, DIRECT
 from envbuild.recipe.conda import spec_name
 from envbuild.recipe.model import Recipe
+from envbuild.records import replace
 from envbuild.resolve.model import Found
 from envbuild.resolve.sources.pinned_wheel import pinned_wheel
 from envbuild.store.units import minor_version

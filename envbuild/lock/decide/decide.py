@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from datetime import date
 
 from msgspec import structs
@@ -37,6 +36,7 @@ from envbuild.lock.staleness import refuse_changed_files
 from envbuild.names import Texts
 from envbuild.progress import SilentStage
 from envbuild.recipe.model import Recipe, Source
+from envbuild.records import replace
 from envbuild.resolve.backends import RESOLVERS
 from envbuild.resolve.model import Found, Resolution
 from envbuild.resolve.stubs import base_distributions

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import replace
 from datetime import date
 
 from packaging.requirements import Requirement
@@ -19,6 +18,7 @@ from envbuild.names import Texts
 from envbuild.recipe.model import Recipe
 from envbuild.recipe.requirement import NO_REQUIREMENT
 from envbuild.recipe.trees import read_tree_line
+from envbuild.records import replace
 from envbuild.resolve.aliases import stand_ins
 from envbuild.resolve.conflict.explain import put_reason_first, reasons_of
 from envbuild.resolve.conflict.overlap import CUDA_WHEEL

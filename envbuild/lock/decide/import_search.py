@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from msgspec import structs
@@ -18,7 +18,7 @@ from packaging.version import VERSION_PATTERN, Version
 from envbuild.errors import NoSolutionError, ToolFailedError
 from envbuild.lock.model import PROOF_SECONDS, Lock, PythonPackage
 from envbuild.names import DIRECT, Texts
-from envbuild.records import frozen_record
+from envbuild.records import frozen_record, replace
 from envbuild.resolve.couplings import runs_on_gpu
 from envbuild.resolve.outcome import HeldBack
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 
 from packaging.utils import canonicalize_name
 
@@ -15,6 +14,7 @@ from envbuild.lock.decide.options import LockTask
 from envbuild.names import Texts
 from envbuild.progress import SilentStage
 from envbuild.recipe.model import Source
+from envbuild.records import replace
 from envbuild.resolve.backends import PAGE, RESOLVERS
 from envbuild.resolve.model import Request, Resolution
 from envbuild.resolve.sources.source_trees import SourceTree

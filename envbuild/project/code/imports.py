@@ -7,7 +7,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from envbuild.project.model import ImportedModule
 from envbuild.project.names import SHARED_FOLDERS, distribution_of, is_listed_module, is_standard
 from envbuild.project.tree import ProjectTree, is_aside, read_text, scan_project
 from envbuild.python_guards import blank_guarded
+from envbuild.records import replace
 from envbuild.store.units import as_printable
 
 LINE = re.compile(r"^[ \t]*(?:import|from)[ \t]+(\.*[A-Za-z_][\w.]*)([^\n]*)", re.MULTILINE)

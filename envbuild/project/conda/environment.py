@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from envbuild.data.package_tables import load_names
@@ -16,6 +15,7 @@ from envbuild.project.lists.requirements import read_pip_lines
 from envbuild.project.model import FileFindings, Requirement
 from envbuild.project.names import conda_name
 from envbuild.project.tree import read_text, shown_path
+from envbuild.records import replace
 from envbuild.yaml import parse_yaml
 
 NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from envbuild.limits import read_whole
 from envbuild.names import Texts
 from envbuild.net.redact import without_token
 from envbuild.project.tree import read_text
-from envbuild.records import frozen_record
+from envbuild.records import frozen_record, replace
 from envbuild.yaml import parse_yaml
 
 LARGEST = 64 * 1024 * 1024

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from envbuild.project.lists.declared import read_pyproject
 from envbuild.project.lists.requirements import NO_ADDRESS
 from envbuild.project.model import FileFindings
 from envbuild.project.tree import read_text, shown_path
+from envbuild.records import replace
 from envbuild.resolve.sources.declared import dependency_table, inner_table, write_extras
 from envbuild.toml import parse_toml
 

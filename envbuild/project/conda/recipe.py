@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +37,7 @@ from envbuild.recipe.model import (
     RunSection,
     TargetSection,
 )
-from envbuild.records import frozen_record
+from envbuild.records import frozen_record, replace
 from envbuild.yaml import parse_yaml
 
 BASE = "debian:bookworm"

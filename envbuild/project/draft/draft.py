@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import chain
 
 from msgspec import structs
@@ -48,6 +47,7 @@ from envbuild.recipe.model import (
     RunSection,
     SystemSection,
 )
+from envbuild.records import replace
 from envbuild.store.units import as_printable, count_noun
 
 COMPILERS = ("gcc", "g++", "python3-dev")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from msgspec import structs
 from packaging.specifiers import SpecifierSet
@@ -21,7 +20,7 @@ from envbuild.project.draft.clean import bounds_of
 from envbuild.project.model import Requirement
 from envbuild.project.names import debian_name
 from envbuild.recipe.model import BaseSection
-from envbuild.records import frozen_record
+from envbuild.records import frozen_record, replace
 
 BARE = {"3.9": "debian:bullseye", "3.11": "debian:bookworm", "3.13": "debian:trixie"}
 """Bootstraps by their Python, for projects without a framework."""

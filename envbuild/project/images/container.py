@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable
-from dataclasses import field
 from pathlib import Path
 
 from envbuild.base.catalogue import catalogue_entries
@@ -26,7 +25,7 @@ from envbuild.project.model import FileFindings
 from envbuild.project.private import has_secret, is_loader, is_secret_name
 from envbuild.project.shell.installs import ShellFindings, read_lines
 from envbuild.project.tree import LARGEST, is_file, read_text, shown_path
-from envbuild.records import frozen_record
+from envbuild.records import field, frozen_record
 from envbuild.store.units import as_printable
 
 PLAIN = re.compile(

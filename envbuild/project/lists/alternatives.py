@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from envbuild.base.suggest import framework_name
@@ -14,6 +13,7 @@ from envbuild.project.lists.choose import is_conda, is_requirements
 from envbuild.project.lists.readme import BLOCK, NAMES, first_framework
 from envbuild.project.model import FileFindings
 from envbuild.project.tree import ProjectTree, is_inside, read_text
+from envbuild.records import replace
 
 DEFINITION = re.compile(r"[Dd]ocker[Ff]ile|^Containerfile|^Singularity|\.def$")
 NEARLY_AS_MANY = 2 / 3

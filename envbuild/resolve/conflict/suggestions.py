@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from msgspec import structs
 from packaging.utils import canonicalize_name
@@ -18,7 +18,7 @@ from envbuild.base.model import BaseFacts
 from envbuild.base.suggest import BaseQuery, framework_name, suggest_bases
 from envbuild.errors import EnvbuildError, UsageError
 from envbuild.names import Texts
-from envbuild.records import frozen_record
+from envbuild.records import frozen_record, replace
 from envbuild.resolve.conflict.explain import (
     NO_WHEELS,
     PYTHON,

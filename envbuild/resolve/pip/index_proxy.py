@@ -16,7 +16,6 @@ import shutil
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +29,7 @@ from envbuild.net.index import read_links
 from envbuild.net.simple import Link
 from envbuild.net.web import GoneError, StoppedError, make_client
 from envbuild.progress import Silent
+from envbuild.records import replace
 from envbuild.resolve.pylock import Candidate
 from envbuild.resolve.sources.artifacts import SHA256, describe_files, stored_file, wheel_metadata
 from envbuild.resolve.stubs import write_wheel

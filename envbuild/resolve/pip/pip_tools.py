@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -20,7 +19,7 @@ from envbuild.errors import HostError, ToolFailedError, UsageError
 from envbuild.failures import explain_failure
 from envbuild.names import Texts, Variables
 from envbuild.net.redact import redact
-from envbuild.records import frozen_record
+from envbuild.records import frozen_record, replace
 from envbuild.resolve.conflict.explain import ConflictError
 from envbuild.resolve.model import Request
 from envbuild.resolve.pip.index_proxy import IndexProxy

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import NamedTuple, TypeAlias
 
 from envbuild.names import Texts
-from envbuild.records import frozen_record
+from envbuild.records import field, frozen_record
 from envbuild.resolve.setup_py.conditions import ALWAYS, NEVER, Condition
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from envbuild.names import Pairs, Texts
-from envbuild.records import frozen_record
+from envbuild.records import frozen_record, replace
 from envbuild.resolve.model import Request
 from envbuild.resolve.uv.later_cutoff import LaterDate, YoungerPartners
 

@@ -7,12 +7,11 @@ import re
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 
 from packaging.version import Version
 
 from envbuild.names import Pairs, Texts
-from envbuild.records import frozen_record
+from envbuild.records import frozen_record, replace
 from envbuild.resolve.conflict.explain import (
     NAME,
     NO_WHEELS,

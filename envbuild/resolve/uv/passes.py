@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
 
 from packaging.requirements import Requirement
 from packaging.version import Version
 
 from envbuild.errors import EnvbuildError, HostError
 from envbuild.names import Pairs, Texts
-from envbuild.records import frozen_record
+from envbuild.records import frozen_record, replace
 from envbuild.resolve.conflict.explain import ConflictError, Problem, held_reason, plain_warning
 from envbuild.resolve.conflict.pip_check import broken_requirements
 from envbuild.resolve.couplings import Coupling

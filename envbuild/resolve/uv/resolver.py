@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 from msgspec import structs
@@ -16,6 +15,7 @@ from envbuild.errors import NoSolutionError, UsageError
 from envbuild.names import Texts
 from envbuild.net.index import index_url
 from envbuild.progress import SilentStage, Stage
+from envbuild.records import replace
 from envbuild.resolve.aliases import alias_bounds, merge_aliases
 from envbuild.resolve.conflict.explain import HEADING, ConflictError, name_of
 from envbuild.resolve.conflict.overlap import describe_overlaps, find_overlaps

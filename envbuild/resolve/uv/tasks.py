@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -12,6 +11,7 @@ from packaging.utils import canonicalize_name
 from envbuild.base.model import BaseFacts
 from envbuild.errors import NoSolutionError
 from envbuild.names import Texts
+from envbuild.records import replace
 from envbuild.resolve.aliases import stand_ins
 from envbuild.resolve.conflict.explain import HEADING, Problem, mentioned_names, name_of
 from envbuild.resolve.couplings import (

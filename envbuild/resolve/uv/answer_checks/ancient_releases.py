@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
 
 from envbuild.errors import HostError
+from envbuild.records import replace
 from envbuild.resolve.conflict.explain import ConflictError
 from envbuild.resolve.dates import read_date
 from envbuild.resolve.pylock import Chosen, new_versions

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
 from envbuild.errors import NoSolutionError
 from envbuild.names import Texts
-from envbuild.records import frozen_record
+from envbuild.records import frozen_record, replace
 from envbuild.resolve.compose import pick_file
 from envbuild.resolve.conflict.explain import HEADING, NO_EXTRA, ConflictError, name_of
 from envbuild.resolve.couplings import Coupling
