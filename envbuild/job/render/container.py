@@ -45,13 +45,16 @@ def _several_containers(job: Job) -> bool:
 def enter_function(job: Job, site: Site, scheduler: Scheduler) -> str:
     """Return the function that runs its arguments in the image."""
     program = site.runtime.program
+    programs = "apptainer singularity" if program == "any" else program
     environment = [*_rank_lines(job, scheduler), *_environment(job, site, scheduler)]
     if job.intent.gpus:
         environment.insert(0, "[ ! -e /dev/kfd ] || flags+=(--rocm)")
     arrays = ""
     stage: Texts = ()
+    unstage: Texts = ()
     if job.intent.stage:
         arrays = " binds=()"
+        unstage = ('  [ -z "$staged" ] || unstage',)
         binds = f"    binds=({' '.join(stage_binds(job))})"
         # the test of the ranks (launch.py) needs no data
         stage = ('  if [ "$0" != world ]; then', "    stage", binds, "  fi")
@@ -60,12 +63,12 @@ def enter_function(job: Job, site: Site, scheduler: Scheduler) -> str:
     return script_text(
         "enter.sh",
         arrays=f"{arrays} kept=()" if job.caches else arrays,
-        programs="apptainer singularity" if program == "any" else program,
+        programs=programs,
         environment=tuple(f"  {line}" for line in environment),
         caches=tuple(_cache_lines(job, site)),
         stage=stage,
         run=_exec_line(job, site, scheduler),
-        unstage=('  [ -z "$staged" ] || unstage',) if stage else (),
+        unstage=unstage,
     )
 
 
