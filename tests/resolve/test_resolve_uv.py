@@ -828,6 +828,18 @@ def test_a_framework_whose_extra_lacks_this_python_is_on_another_base(
     )
 
 
+def test_bound_on_a_part_of_a_framework_names_a_base_with_that_framework(
+    index: SyntheticIndex, resolve: Resolve
+) -> None:
+    """As jax-md 0.2.26, which bounds jaxlib."""
+    for version in ("0.4.30", "0.6.2"):
+        index.wheel("jax", version, requires=(f"jaxlib=={version}",))
+        index.wheel("jaxlib", version)
+    index.wheel("jax-md", "0.2.26", requires=("jaxlib>=0.5.0",))
+    error = error_of(resolve, base("jax==0.4.30", "jaxlib==0.4.30"), "jax-md")
+    assert (error.hint or "").startswith("take a base that holds jax>=0.5.0: ")
+
+
 def test_a_coupling_in_the_way_names_the_framework_that_it_does_not_hold_for(
     index: SyntheticIndex, resolve: Resolve
 ) -> None:

@@ -16,6 +16,7 @@ from packaging.utils import canonicalize_name
 from envbuild.base.catalogue import CatalogueEntry
 from envbuild.base.model import BaseFacts
 from envbuild.base.suggest import BaseQuery, framework_name, suggest_bases
+from envbuild.data.tables import load_frameworks
 from envbuild.errors import EnvbuildError, UsageError
 from envbuild.names import Texts
 from envbuild.records import frozen_record, replace
@@ -223,13 +224,21 @@ def _other_bases(
     lacking = NO_WHEELS.search(conflict.text)
     wanted |= dict.fromkeys(pin.text for pin in pins if lacking or problem.stubs.hard(pin.name))
     wanted |= dict.fromkeys(_turned_bounds(conflict, problem))
-    named = [text for text in wanted if framework_name(text)]
+    named = [text for text in map(_bound_of_framework, wanted) if framework_name(text)]
     for candidates in _candidate_bases(conflict, problem, named):
         if fitting := [entry for entry in candidates if _has_answer(trials, entry)]:
             bases = " or ".join(map(_describe_entry, fitting))
             which = f"a base that holds {named[0]}" if named else "another base"
             yield f"take {which}: {bases}"
             break
+
+
+def _bound_of_framework(text: str) -> str:
+    """Return a bound on a part of a framework as one on the whole: jaxlib's releases are jax's."""
+    for row in load_frameworks().framework:
+        if name_of(text) in row.parts:
+            return text.replace(name_of(text), row.name, 1)
+    return text
 
 
 def _turned_bounds(conflict: ConflictError, problem: Problem) -> Iterable[str]:
